@@ -1,0 +1,55 @@
+#include "batchplan/fallback_connection.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace batchplan {
+namespace {
+
+void LogToStderr(const v1::PlanBatchRequest& request, const absl::Status& why) {
+  const std::string line =
+      absl::StrCat("batchplan: fallback for job \"", absl::CEscape(request.job_id()), "\" step ",
+                   request.step(), ": ", absl::CEscape(why.message()), "\n");
+  // One write, so that lines of several threads do not mix.
+  std::fputs(line.c_str(), stderr);
+}
+
+}  // namespace
+
+FallbackConnection::FallbackConnection(std::shared_ptr<Connection> primary,
+                                       std::shared_ptr<Connection> secondary,
+                                       FallbackOptions options)
+    : primary_(std::move(primary)),
+      secondary_(std::move(secondary)),
+      options_(options.on_fallback ? std::move(options) : FallbackOptions{LogToStderr}) {}
+
+absl::StatusOr<v1::PlanBatchResponse> FallbackConnection::PlanBatch(
+    const v1::PlanBatchRequest& request, const CallOptions& options) {
+  const absl::Time start = absl::Now();
+  absl::StatusOr<v1::PlanBatchResponse> response = primary_->PlanBatch(request, options);
+  if (!absl::IsUnavailable(response.status())) return response;
+
+  fallback_count_.fetch_add(1, std::memory_order_relaxed);
+  options_.on_fallback(request, response.status());
+  CallOptions rest = options;
+  if (rest.timeout.has_value()) *rest.timeout -= absl::Now() - start;
+  return secondary_->PlanBatch(request, rest);
+}
+
+std::shared_ptr<FallbackConnection> MakeFallbackConnection(std::shared_ptr<Connection> primary,
+                                                           std::shared_ptr<Connection> secondary,
+                                                           FallbackOptions options) {
+  return std::make_shared<FallbackConnection>(std::move(primary), std::move(secondary),
+                                              std::move(options));
+}
+
+}  // namespace batchplan

@@ -1,0 +1,89 @@
+#include "batchplan/in_process_connection.h"
+
+#include <memory>
+#include <stop_token>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/checker/check_plan.h"
+#include "server/planner/make_plan.h"
+
+namespace batchplan {
+namespace {
+
+// Requests a stop when `timeout` has passed, unless destroyed before.
+class StopAfter {
+ public:
+  explicit StopAfter(absl::Duration timeout) {
+    if (timeout == absl::InfiniteDuration()) return;
+    waiter_ = std::thread([this, timeout] {
+      if (!done_.WaitForNotificationWithTimeout(timeout)) source_.request_stop();
+    });
+  }
+  StopAfter(const StopAfter&) = delete;
+  StopAfter& operator=(const StopAfter&) = delete;
+  ~StopAfter() {
+    done_.Notify();
+    if (waiter_.joinable()) waiter_.join();
+  }
+
+  std::stop_token token() const { return source_.get_token(); }
+
+ private:
+  std::stop_source source_;
+  absl::Notification done_;
+  std::thread waiter_;
+};
+
+absl::Status TookTooLong(const v1::PlanBatchRequest& request, absl::Duration timeout) {
+  return absl::DeadlineExceededError(absl::StrCat("planning ", request.manifest().lengths_size(),
+                                                  " sequences in process took longer than the ",
+                                                  absl::FormatDuration(timeout), " allowed"));
+}
+
+class InProcessConnection final : public Connection {
+ public:
+  explicit InProcessConnection(const InProcessOptions& options) : options_(options) {}
+
+  absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
+                                                  const CallOptions& options) override {
+    const absl::Duration timeout = options.timeout.value_or(options_.default_timeout);
+    if (timeout <= absl::ZeroDuration()) return TookTooLong(request, timeout);
+    const StopAfter stop(timeout);
+
+    absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+    if (!parsed.ok()) return parsed.status();
+
+    const absl::Time start = absl::Now();
+    absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options, stop.token());
+    if (!plan.ok()) {
+      return absl::IsCancelled(plan.status()) ? TookTooLong(request, timeout) : plan.status();
+    }
+    const absl::Duration planning_time = absl::Now() - start;
+
+    if (options_.verify_plans) {
+      const absl::Status checked = CheckPlan(parsed->manifest, parsed->options, *plan);
+      if (!checked.ok()) return checked;
+    }
+    v1::PlanBatchResponse response;
+    FillResponse(*plan, planning_time, &response);
+    return response;
+  }
+
+ private:
+  const InProcessOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Connection> MakeInProcessConnection(const InProcessOptions& options) {
+  return std::make_shared<InProcessConnection>(options);
+}
+
+}  // namespace batchplan

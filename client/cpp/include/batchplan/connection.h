@@ -1,0 +1,36 @@
+// What a Client plans through: a server, this process, or one behind the other.
+//
+// Connections compose: MakeFallbackConnection takes two and is one, and a test may pass a fake.
+// Every implementation is thread-safe, takes any number of calls at once, and reports failure by
+// status, never by exception.
+
+#ifndef BATCHPLAN_CLIENT_CPP_CONNECTION_H_
+#define BATCHPLAN_CLIENT_CPP_CONNECTION_H_
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+
+namespace batchplan {
+
+// What may differ from call to call.
+struct CallOptions {
+  // How long the call may take, retries and fallback included; DEADLINE_EXCEEDED afterwards. Unset:
+  // the connection's default. absl::InfiniteDuration() waits forever.
+  std::optional<absl::Duration> timeout;
+};
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+
+  // See Client::PlanBatch. Blocks; safe to call from any number of threads.
+  virtual absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
+                                                          const CallOptions& options) = 0;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_CLIENT_CPP_CONNECTION_H_

@@ -1,0 +1,64 @@
+// A connection that stands in for another one: plans over `primary`, and where that is UNAVAILABLE,
+// after its own retries, over `secondary`. Every other status, and so every refusal of a request,
+// is the primary's and final.
+//
+//   auto connection = MakeFallbackConnection(MakeRemoteConnection("planner:50051"),
+//                                            MakeInProcessConnection());
+//   Client client(connection);
+//   ...
+//   connection->fallback_count();
+//
+// A training step so survives the loss of its planner with the same plan, as long as both have the
+// same planner version (PlanBatchResponse.planner_version); what the server alone holds, such as
+// fitted cost models, is not there in process.
+//
+// Thread-safe. A call's timeout spans both attempts: the secondary gets what the primary left.
+
+#ifndef BATCHPLAN_CLIENT_CPP_FALLBACK_CONNECTION_H_
+#define BATCHPLAN_CLIENT_CPP_FALLBACK_CONNECTION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "batchplan/connection.h"
+#include "batchplan/v1/batch_planner.pb.h"
+
+namespace batchplan {
+
+struct FallbackOptions {
+  // Called on every fallback, before the secondary plans, with the primary's status; from the
+  // thread that plans, so from several at once. Unset: one line to stderr.
+  std::function<void(const v1::PlanBatchRequest& request, const absl::Status& why)> on_fallback;
+};
+
+class FallbackConnection final : public Connection {
+ public:
+  // Use MakeFallbackConnection.
+  FallbackConnection(std::shared_ptr<Connection> primary, std::shared_ptr<Connection> secondary,
+                     FallbackOptions options);
+
+  absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
+                                                  const CallOptions& options) override;
+
+  // Calls handed to the secondary so far, whatever became of them.
+  uint64_t fallback_count() const { return fallback_count_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::shared_ptr<Connection> primary_;
+  const std::shared_ptr<Connection> secondary_;
+  const FallbackOptions options_;
+  std::atomic<uint64_t> fallback_count_ = 0;
+};
+
+// Neither connection may be null.
+std::shared_ptr<FallbackConnection> MakeFallbackConnection(std::shared_ptr<Connection> primary,
+                                                           std::shared_ptr<Connection> secondary,
+                                                           FallbackOptions options = {});
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_CLIENT_CPP_FALLBACK_CONNECTION_H_

@@ -1,0 +1,14 @@
+#include "src/backends.h"
+
+namespace batchplan::kernels::cuda {
+
+batchplan_status BackendStatus() { return BATCHPLAN_ERROR_BACKEND_NOT_BUILT; }
+
+batchplan_status ComputeLayout(const uint32_t* /*lengths*/, uint32_t /*num_sequences*/,
+                               const batchplan_layout_options& /*options*/,
+                               const batchplan_packed_layout& /*layout*/,
+                               batchplan_status* /*error_word*/, void* /*stream*/) {
+  return BackendStatus();
+}
+
+}  // namespace batchplan::kernels::cuda

@@ -1,0 +1,59 @@
+#include "batchplan/kernels.h"
+
+#include "src/backends.h"
+#include "src/layout_arithmetic.h"
+
+namespace kernels = batchplan::kernels;
+
+namespace {
+
+bool IsBackend(batchplan_backend backend) {
+  return backend == BATCHPLAN_BACKEND_HOST || backend == BATCHPLAN_BACKEND_CUDA;
+}
+
+}  // namespace
+
+batchplan_status batchplan_backend_status(batchplan_backend backend) {
+  if (!IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
+  return backend == BATCHPLAN_BACKEND_CUDA ? kernels::cuda::BackendStatus() : BATCHPLAN_OK;
+}
+
+int batchplan_backend_available(batchplan_backend backend) {
+  return batchplan_backend_status(backend) == BATCHPLAN_OK ? 1 : 0;
+}
+
+batchplan_status batchplan_layout_workspace_size(batchplan_backend backend,
+                                                 uint32_t /*num_sequences*/, size_t* size) {
+  if (!IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
+  if (size == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
+  *size = 0;
+  return BATCHPLAN_OK;
+}
+
+batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint32_t* lengths,
+                                          uint32_t num_sequences,
+                                          const batchplan_layout_options* options,
+                                          const batchplan_packed_layout* layout,
+                                          batchplan_status* error_word, void* workspace,
+                                          size_t workspace_size, void* stream) {
+  size_t needed = 0;
+  if (const batchplan_status status =
+          batchplan_layout_workspace_size(backend, num_sequences, &needed);
+      status != BATCHPLAN_OK) {
+    return status;
+  }
+  const bool on_device = backend == BATCHPLAN_BACKEND_CUDA;
+  if (options == nullptr || layout == nullptr || (lengths == nullptr && num_sequences > 0) ||
+      (error_word == nullptr && on_device) || (workspace == nullptr && workspace_size > 0)) {
+    return BATCHPLAN_ERROR_NULL_POINTER;
+  }
+  if (workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
+  if (const batchplan_status status = kernels::CheckArguments(num_sequences, *options);
+      status != BATCHPLAN_OK) {
+    return status;
+  }
+  return on_device
+             ? kernels::cuda::ComputeLayout(lengths, num_sequences, *options, *layout, error_word,
+                                            stream)
+             : kernels::host::ComputeLayout(lengths, num_sequences, *options, *layout, error_word);
+}

@@ -1,0 +1,120 @@
+// The index arithmetic of the packed layout, one text for the host executor and the CUDA kernel.
+//
+// Two passes over the lengths. The first adds up a LengthSummary and asks CheckSummary whether the
+// layout exists; only then does the second scan Offsets, which therefore can't overflow. Both
+// additions are associative, so an executor may group them as suits it and the result is the same.
+//
+// Pure functions on values; safe anywhere.
+
+#ifndef BATCHPLAN_KERNELS_SRC_LAYOUT_ARITHMETIC_H_
+#define BATCHPLAN_KERNELS_SRC_LAYOUT_ARITHMETIC_H_
+
+#include <stdint.h>
+
+#include "batchplan/kernels.h"
+
+#ifdef __CUDACC__
+#define BATCHPLAN_HOST_DEVICE __host__ __device__
+#else
+#define BATCHPLAN_HOST_DEVICE
+#endif
+
+namespace batchplan::kernels {
+
+inline constexpr uint32_t kMaxOffset = INT32_MAX;
+
+// `length` rounded up to `multiple`; below 2^33 for any arguments.
+BATCHPLAN_HOST_DEVICE constexpr uint64_t PaddedLength(uint32_t length, uint32_t multiple) {
+  return (uint64_t{length} + multiple - 1) / multiple * multiple;
+}
+
+// What every sequence and every row must be divisible by so that each context parallel rank gets an
+// equal share: two chunks of every sequence, from its front and from its back.
+BATCHPLAN_HOST_DEVICE constexpr uint64_t ContextParallelDivisor(uint32_t context_parallel) {
+  return context_parallel > 1 ? uint64_t{2} * context_parallel : 1;
+}
+
+// The status of the arguments that the host can judge without reading a length.
+constexpr batchplan_status CheckArguments(uint32_t num_sequences,
+                                          const batchplan_layout_options& options) {
+  if (options.context_parallel < 1 || options.context_parallel > BATCHPLAN_MAX_CONTEXT_PARALLEL) {
+    return BATCHPLAN_ERROR_CONTEXT_PARALLEL;
+  }
+  const uint64_t divisor = ContextParallelDivisor(options.context_parallel);
+  if (options.length_multiple < 1 || options.length_multiple % divisor != 0) {
+    return BATCHPLAN_ERROR_LENGTH_MULTIPLE;
+  }
+  if (options.row_width % divisor != 0) return BATCHPLAN_ERROR_ROW_WIDTH;
+  // The bound on num_sequences also keeps LengthSummary::total_padded below 2^31 * 2^33.
+  if (options.row_width > kMaxOffset || num_sequences >= kMaxOffset)
+    return BATCHPLAN_ERROR_OVERFLOW;
+  return BATCHPLAN_OK;
+}
+
+// What the first pass learns.
+struct LengthSummary {
+  uint64_t total_padded;
+  uint32_t max_seqlen;
+};
+
+BATCHPLAN_HOST_DEVICE constexpr LengthSummary SummaryOf(uint32_t length, uint32_t multiple) {
+  return {PaddedLength(length, multiple), length};
+}
+
+BATCHPLAN_HOST_DEVICE constexpr LengthSummary operator+(const LengthSummary& a,
+                                                        const LengthSummary& b) {
+  return {a.total_padded + b.total_padded,
+          a.max_seqlen > b.max_seqlen ? a.max_seqlen : b.max_seqlen};
+}
+
+BATCHPLAN_HOST_DEVICE constexpr batchplan_status CheckSummary(const LengthSummary& summary,
+                                                              uint32_t row_width) {
+  if (summary.total_padded > kMaxOffset) return BATCHPLAN_ERROR_OVERFLOW;
+  if (summary.total_padded > row_width) return BATCHPLAN_ERROR_ROW_TOO_NARROW;
+  return BATCHPLAN_OK;
+}
+
+// What the second pass scans: where a sequence begins, not counting and counting padding.
+struct Offsets {
+  int32_t seqlens;
+  int32_t seqlens_padded;
+};
+
+// Valid once CheckSummary has said BATCHPLAN_OK.
+BATCHPLAN_HOST_DEVICE constexpr Offsets OffsetsOf(uint32_t length, uint32_t multiple) {
+  return {static_cast<int32_t>(length), static_cast<int32_t>(PaddedLength(length, multiple))};
+}
+
+BATCHPLAN_HOST_DEVICE constexpr Offsets operator+(const Offsets& a, const Offsets& b) {
+  return {a.seqlens + b.seqlens, a.seqlens_padded + b.seqlens_padded};
+}
+
+// Writes entry `index` of the three offset arrays.
+BATCHPLAN_HOST_DEVICE inline void WriteOffsets(const batchplan_packed_layout& layout,
+                                               uint32_t index, const Offsets& offsets,
+                                               uint32_t context_parallel) {
+  if (layout.cu_seqlens != nullptr) layout.cu_seqlens[index] = offsets.seqlens;
+  if (layout.cu_seqlens_padded != nullptr) layout.cu_seqlens_padded[index] = offsets.seqlens_padded;
+  if (layout.cu_seqlens_padded_per_rank != nullptr) {
+    layout.cu_seqlens_padded_per_rank[index] =
+        offsets.seqlens_padded / static_cast<int32_t>(context_parallel);
+  }
+}
+
+// Writes the two maxima; `max_seqlen` is the largest length.
+BATCHPLAN_HOST_DEVICE inline void WriteMaxima(const batchplan_packed_layout& layout,
+                                              uint32_t max_seqlen, uint32_t multiple) {
+  const Offsets maxima = OffsetsOf(max_seqlen, multiple);
+  if (layout.max_seqlen != nullptr) *layout.max_seqlen = maxima.seqlens;
+  if (layout.max_seqlen_padded != nullptr) *layout.max_seqlen_padded = maxima.seqlens_padded;
+}
+
+// The rule of the error word: the first error stays.
+BATCHPLAN_HOST_DEVICE inline void ReportError(batchplan_status* error_word,
+                                              batchplan_status status) {
+  if (error_word != nullptr && *error_word == BATCHPLAN_OK) *error_word = status;
+}
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_KERNELS_SRC_LAYOUT_ARITHMETIC_H_

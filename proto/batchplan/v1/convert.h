@@ -1,0 +1,41 @@
+// Between the wire and the planner: requests become planner options, plans become responses.
+//
+//   absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+//   absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options, stop);
+//   FillResponse(*plan, planning_time, &response);
+
+#ifndef BATCHPLAN_PROTO_V1_CONVERT_H_
+#define BATCHPLAN_PROTO_V1_CONVERT_H_
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan {
+
+struct ParsedRequest {
+  // Views the request's arrays: the request must outlive it.
+  Manifest manifest;
+  // Complete: the preset's values stand wherever the request set none.
+  PlanOptions options;
+};
+
+// Applies the preset and checks what only the wire can get wrong (unknown enum values, an unknown
+// preset). InvalidArgument or Unimplemented, naming the field; PlanOptions::Validate and MakePlan
+// check the rest.
+absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request);
+
+// Writes `plan`, the time it took and the planner's version into `response`. Copies each array
+// once.
+void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response);
+
+// The plan that a response carries, for the plan checker. InvalidArgument if an enum value is
+// unknown.
+absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_PROTO_V1_CONVERT_H_

@@ -1,0 +1,169 @@
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/presets.h"
+
+namespace batchplan {
+namespace {
+
+// Where in the request an error is.
+using Where = absl::string_view;
+
+// A wire enum's planner value: 0 (unspecified) keeps `value`, the planner's enumerators follow in
+// the contract's order. InvalidArgument for a number that this version does not know.
+template <typename PlannerEnum, typename WireEnum>
+absl::Status ReadEnum(WireEnum wire, bool known, Where field, PlannerEnum& value) {
+  if (!known) {
+    return absl::InvalidArgumentError(absl::StrCat(field, " is ", static_cast<int>(wire),
+                                                   ", a value that this version does not know"));
+  }
+  if (static_cast<int>(wire) != 0) value = static_cast<PlannerEnum>(static_cast<int>(wire) - 1);
+  return absl::OkStatus();
+}
+
+// ReadEnum relies on this order.
+static_assert(static_cast<int>(Packer::kKarmarkarKarp) == v1::PACKER_KARMARKAR_KARP - 1);
+static_assert(static_cast<int>(Sharding::kContiguous) == v1::SHARDING_CONTIGUOUS - 1);
+static_assert(static_cast<int>(RowPadding::kBuckets) == v1::ROW_PADDING_BUCKETS - 1);
+static_assert(static_cast<int>(Scan::kOptimal) == v1::SCAN_OPTIMAL - 1);
+static_assert(static_cast<int>(BalanceOn::kCost) == v1::BALANCE_ON_COST - 1);
+static_assert(static_cast<int>(MicrobatchOrder::kSmallAtBothEnds) ==
+              v1::MICROBATCH_ORDER_SMALL_AT_BOTH_ENDS - 1);
+static_assert(static_cast<int>(Order::kShuffled) == v1::ORDER_SHUFFLED - 1);
+static_assert(static_cast<int>(GroupPolicy::kSameMicrobatch) ==
+              v1::GROUP_POLICY_SAME_MICROBATCH - 1);
+static_assert(static_cast<int>(Synchronization::kAccumulated) ==
+              v1::SYNCHRONIZATION_ACCUMULATED - 1);
+static_assert(static_cast<int>(Effort::kThorough) == v1::EFFORT_THOROUGH - 1);
+static_assert(static_cast<int>(OverlongPolicy::kDrop) == v1::OVERLONG_POLICY_DROP - 1);
+
+// The first error, in order.
+absl::Status FirstError(std::initializer_list<absl::Status> statuses) {
+  for (const absl::Status& status : statuses) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+uint32_t ZeroAsOne(uint32_t value) { return value == 0 ? 1 : value; }
+
+Topology ReadTopology(const v1::Topology& wire) {
+  return {.data_parallel = ZeroAsOne(wire.data_parallel()),
+          .context_parallel = ZeroAsOne(wire.context_parallel()),
+          .tensor_parallel = ZeroAsOne(wire.tensor_parallel()),
+          .pipeline_parallel = ZeroAsOne(wire.pipeline_parallel()),
+          .virtual_pipeline = ZeroAsOne(wire.virtual_pipeline()),
+          .sequence_parallel = wire.sequence_parallel()};
+}
+
+absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& options) {
+  options.size = wire.size();
+  options.seed = wire.seed();
+  return FirstError({
+      ReadEnum(wire.order(), v1::Order_IsValid(wire.order()), "mini_batches.order", options.order),
+      ReadEnum(wire.groups(), v1::GroupPolicy_IsValid(wire.groups()), "mini_batches.groups",
+               options.groups),
+  });
+}
+
+absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
+  for (const auto& [set, field] : {std::pair{wire.has_shape(), "cost_model.shape"},
+                                   std::pair{wire.fitted(), "cost_model.fitted"}}) {
+    if (set) {
+      return absl::UnimplementedError(
+          absl::StrCat(field, " is set, which this version of batchplan does not have"));
+    }
+  }
+  model = {.per_token = wire.per_token(),
+           .per_token_squared = wire.per_token_squared(),
+           .per_microbatch = wire.per_microbatch()};
+  return absl::OkStatus();
+}
+
+absl::Status ReadLayout(const v1::Pass& wire, const std::string& where, PassOptions& pass) {
+  switch (wire.layout_case()) {
+    case v1::Pass::LAYOUT_NOT_SET:
+      return absl::OkStatus();
+    case v1::Pass::kPacked:
+      pass.layout = Layout::kPacked;
+      pass.buckets.assign(wire.packed().buckets().begin(), wire.packed().buckets().end());
+      return FirstError({
+          ReadEnum(wire.packed().packer(), v1::Packer_IsValid(wire.packed().packer()),
+                   where + ".packed.packer", pass.packer),
+          ReadEnum(wire.packed().rows(), v1::RowPadding_IsValid(wire.packed().rows()),
+                   where + ".packed.rows", pass.rows),
+      });
+    case v1::Pass::kPadded:
+      pass.layout = Layout::kPadded;
+      return ReadEnum(wire.padded().scan(), v1::Scan_IsValid(wire.padded().scan()),
+                      where + ".padded.scan", pass.scan);
+  }
+  return absl::OkStatus();
+}
+
+// What `wire` sets over `pass`, which holds the preset's values.
+absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOptions& pass) {
+  pass.name = wire.name();
+  pass.max_tokens_per_microbatch = wire.max_tokens_per_microbatch();
+  if (wire.has_length_multiple()) pass.length_multiple = ZeroAsOne(wire.length_multiple());
+  if (wire.has_min_microbatches()) pass.min_microbatches = ZeroAsOne(wire.min_microbatches());
+  if (wire.has_microbatch_count_multiple()) {
+    pass.microbatch_count_multiple = ZeroAsOne(wire.microbatch_count_multiple());
+  }
+  if (wire.has_max_sequences_per_microbatch()) {
+    pass.max_sequences_per_microbatch = wire.max_sequences_per_microbatch();
+  }
+  if (wire.has_equal_sequence_counts()) pass.equal_sequence_counts = wire.equal_sequence_counts();
+  pass.ignore_mini_batches = wire.ignore_mini_batches();
+  return FirstError({
+      ReadLayout(wire, where, pass),
+      ReadEnum(wire.balance_on(), v1::BalanceOn_IsValid(wire.balance_on()), where + ".balance_on",
+               pass.balance_on),
+      ReadEnum(wire.sharding(), v1::Sharding_IsValid(wire.sharding()), where + ".sharding",
+               pass.sharding),
+      ReadEnum(wire.order(), v1::MicrobatchOrder_IsValid(wire.order()), where + ".order",
+               pass.order),
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) {
+  ParsedRequest parsed;
+  parsed.manifest = {.lengths = {request.manifest().lengths().data(),
+                                 static_cast<size_t>(request.manifest().lengths_size())},
+                     .group_ids = {request.manifest().group_ids().data(),
+                                   static_cast<size_t>(request.manifest().group_ids_size())},
+                     .pad_to = request.manifest().pad_to()};
+
+  PlanOptions& options = parsed.options;
+  options.topology = ReadTopology(request.topology());
+  options.allow_empty_microbatches = request.allow_empty_microbatches();
+  absl::Status status = FirstError({
+      ReadMiniBatching(request.mini_batches(), options.mini_batches),
+      request.has_cost_model() ? ReadCostModel(request.cost_model(), options.cost_model)
+                               : absl::OkStatus(),
+      ReadEnum(request.synchronization(), v1::Synchronization_IsValid(request.synchronization()),
+               "synchronization", options.synchronization),
+      ReadEnum(request.effort(), v1::Effort_IsValid(request.effort()), "effort", options.effort),
+      ReadEnum(request.overlong(), v1::OverlongPolicy_IsValid(request.overlong()), "overlong",
+               options.overlong),
+  });
+  if (!status.ok()) return status;
+
+  const absl::StatusOr<PassOptions> preset = PresetPass(request.preset(), options.topology);
+  if (!preset.ok()) return preset.status();
+  for (int i = 0; i < request.passes_size(); ++i) {
+    PassOptions pass = *preset;
+    status = ReadPass(request.passes(i), absl::StrCat("passes[", i, "]"), pass);
+    if (!status.ok()) return status;
+    options.passes.push_back(std::move(pass));
+  }
+  return parsed;
+}
+
+}  // namespace batchplan

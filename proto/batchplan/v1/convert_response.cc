@@ -1,0 +1,129 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/time_util.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/make_plan.h"
+
+namespace batchplan {
+namespace {
+
+using WireArray = google::protobuf::RepeatedField<uint32_t>;
+
+void CopyArray(const std::vector<uint32_t>& values, WireArray* wire) {
+  wire->Reserve(static_cast<int>(values.size()));
+  wire->Add(values.begin(), values.end());
+}
+
+std::vector<uint32_t> ReadArray(const WireArray& wire) { return {wire.begin(), wire.end()}; }
+
+void FillMetrics(const PlanMetrics& metrics, v1::PlanMetrics* wire) {
+  wire->set_microbatches(metrics.microbatches);
+  wire->set_lower_bound_microbatches(metrics.lower_bound_microbatches);
+  wire->set_certified_optimal(metrics.certified_optimal);
+  wire->set_true_tokens(metrics.true_tokens);
+  wire->set_aligned_tokens(metrics.aligned_tokens);
+  wire->set_scheduled_tokens(metrics.scheduled_tokens);
+  wire->set_naive_tokens(metrics.naive_tokens);
+  wire->set_bin_utilization(metrics.bin_utilization);
+  wire->set_aligned_bin_utilization(metrics.aligned_bin_utilization);
+  wire->set_waste_ratio(metrics.waste_ratio);
+  wire->set_bin_balance(metrics.bin_balance);
+  wire->set_packing_efficiency(metrics.packing_efficiency);
+  wire->set_padding_removed(metrics.padding_removed);
+  wire->set_rank_token_imbalance(metrics.rank_token_imbalance);
+  wire->set_rank_cost_imbalance(metrics.rank_cost_imbalance);
+  wire->set_ideal_step_time(metrics.ideal_step_time);
+  wire->set_lower_bound_step_time(metrics.lower_bound_step_time);
+  wire->set_predicted_step_time(metrics.predicted_step_time);
+  wire->set_step_efficiency(metrics.step_efficiency);
+}
+
+PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
+  return {.microbatches = wire.microbatches(),
+          .lower_bound_microbatches = wire.lower_bound_microbatches(),
+          .certified_optimal = wire.certified_optimal(),
+          .true_tokens = wire.true_tokens(),
+          .aligned_tokens = wire.aligned_tokens(),
+          .scheduled_tokens = wire.scheduled_tokens(),
+          .naive_tokens = wire.naive_tokens(),
+          .bin_utilization = wire.bin_utilization(),
+          .aligned_bin_utilization = wire.aligned_bin_utilization(),
+          .waste_ratio = wire.waste_ratio(),
+          .bin_balance = wire.bin_balance(),
+          .packing_efficiency = wire.packing_efficiency(),
+          .padding_removed = wire.padding_removed(),
+          .rank_token_imbalance = wire.rank_token_imbalance(),
+          .rank_cost_imbalance = wire.rank_cost_imbalance(),
+          .ideal_step_time = wire.ideal_step_time(),
+          .lower_bound_step_time = wire.lower_bound_step_time(),
+          .predicted_step_time = wire.predicted_step_time(),
+          .step_efficiency = wire.step_efficiency()};
+}
+
+void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
+  wire->set_name(pass.name);
+  CopyArray(pass.sequence_index, wire->mutable_sequence_index());
+  CopyArray(pass.microbatch_offsets, wire->mutable_microbatch_offsets());
+  CopyArray(pass.microbatches_per_rank, wire->mutable_microbatches_per_rank());
+  CopyArray(pass.row_widths, wire->mutable_row_widths());
+  CopyArray(pass.sequence_lengths, wire->mutable_sequence_lengths());
+  wire->set_length_multiple(pass.length_multiple);
+  FillMetrics(pass.metrics, wire->mutable_metrics());
+}
+
+PassPlan ReadPass(const v1::PassPlan& wire) {
+  return {.name = wire.name(),
+          .sequence_index = ReadArray(wire.sequence_index()),
+          .microbatch_offsets = ReadArray(wire.microbatch_offsets()),
+          .microbatches_per_rank = ReadArray(wire.microbatches_per_rank()),
+          .row_widths = ReadArray(wire.row_widths()),
+          .sequence_lengths = ReadArray(wire.sequence_lengths()),
+          .length_multiple = wire.length_multiple(),
+          .metrics = ReadMetrics(wire.metrics())};
+}
+
+}  // namespace
+
+void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response) {
+  for (const PassPlan& pass : plan.passes) FillPass(pass, response->add_passes());
+  for (const ExcludedSequence& sequence : plan.excluded) {
+    v1::ExcludedSequence* wire = response->add_excluded();
+    wire->set_index(sequence.index);
+    wire->set_length(sequence.length);
+    wire->set_reason(static_cast<v1::ExclusionReason>(sequence.reason));
+  }
+  response->set_fingerprint(plan.fingerprint);
+  response->set_planner_version(std::string(PlannerVersion()));
+  *response->mutable_planning_time() = google::protobuf::util::TimeUtil::NanosecondsToDuration(
+      absl::ToInt64Nanoseconds(planning_time));
+  v1::CostModel* cost_model = response->mutable_cost_model_used();
+  cost_model->set_per_token(plan.cost_model_used.per_token);
+  cost_model->set_per_token_squared(plan.cost_model_used.per_token_squared);
+  cost_model->set_per_microbatch(plan.cost_model_used.per_microbatch);
+}
+
+absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
+  Plan plan;
+  for (const v1::PassPlan& pass : response.passes()) plan.passes.push_back(ReadPass(pass));
+  for (const v1::ExcludedSequence& sequence : response.excluded()) {
+    if (sequence.reason() != v1::EXCLUSION_REASON_TRUNCATED &&
+        sequence.reason() != v1::EXCLUSION_REASON_DROPPED) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("excluded[", plan.excluded.size(), "].reason is ",
+                       static_cast<int>(sequence.reason()), ", which is not known"));
+    }
+    plan.excluded.push_back({.index = sequence.index(),
+                             .length = sequence.length(),
+                             .reason = static_cast<ExclusionReason>(sequence.reason())});
+  }
+  plan.fingerprint = response.fingerprint();
+  plan.cost_model_used = {.per_token = response.cost_model_used().per_token(),
+                          .per_token_squared = response.cost_model_used().per_token_squared(),
+                          .per_microbatch = response.cost_model_used().per_microbatch()};
+  return plan;
+}
+
+}  // namespace batchplan

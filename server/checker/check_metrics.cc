@@ -1,0 +1,290 @@
+#include "server/checker/check_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "server/checker/violation.h"
+
+namespace batchplan::checker {
+namespace {
+
+// The planner adds up scaled integers, the checker doubles.
+constexpr double kTolerance = 1e-6;
+
+// What one micro-batch computes.
+struct Load {
+  uint64_t true_tokens = 0;
+  uint64_t aligned_tokens = 0;
+  uint64_t scheduled_tokens = 0;
+  double cost = 0;
+};
+
+// Over the whole pass.
+struct Totals {
+  uint64_t true_tokens = 0;
+  uint64_t aligned_tokens = 0;
+  uint64_t scheduled_tokens = 0;
+  uint64_t longest = 0;
+  double aligned_cost = 0;  // of the sequences, at their aligned lengths
+  // Summed over mini-batches.
+  double step_time = 0;
+  double most_loaded_tokens = 0;
+  double most_loaded_cost = 0;
+  double rank_cost = 0;  // of all ranks together
+};
+
+double SequenceCost(const CostModel& model, double length) {
+  return model.per_token * length + model.per_token_squared * length * length;
+}
+
+Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) {
+  const CostModel& model = pass.request.cost_model;
+  const uint64_t width = pass.plan.row_widths[m];
+  const bool padded = pass.options.layout == Layout::kPadded;
+  Load load;
+  load.cost = model.per_microbatch;
+  for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
+    const uint32_t length = pass.plan.sequence_lengths[p];
+    const uint64_t aligned = AlignedLength(length, pass.expected_pass.length_multiple);
+    load.true_tokens += length;
+    load.aligned_tokens += aligned;
+    load.cost += SequenceCost(model, static_cast<double>(padded ? width : aligned));
+  }
+  if (padded) {
+    load.scheduled_tokens = microbatch.size() * width;
+  } else {
+    load.scheduled_tokens = width;
+    load.cost += model.per_token * static_cast<double>(width - load.aligned_tokens);
+  }
+  return load;
+}
+
+// Adds the mini-batch of `loads`, which stand rank by rank, `slots` for each.
+void AddMiniBatch(const std::vector<Load>& loads, size_t slots, Synchronization synchronization,
+                  Totals& totals) {
+  std::vector<double> slowest_of_slot(slots, 0);
+  double most_loaded_tokens = 0;
+  double most_loaded_cost = 0;
+  for (size_t begin = 0; begin < loads.size(); begin += slots) {
+    double rank_tokens = 0;
+    double rank_cost = 0;
+    for (size_t slot = 0; slot < slots; ++slot) {
+      const Load& load = loads[begin + slot];
+      rank_tokens += static_cast<double>(load.aligned_tokens);
+      rank_cost += load.cost;
+      slowest_of_slot[slot] = std::max(slowest_of_slot[slot], load.cost);
+    }
+    most_loaded_tokens = std::max(most_loaded_tokens, rank_tokens);
+    most_loaded_cost = std::max(most_loaded_cost, rank_cost);
+    totals.rank_cost += rank_cost;
+  }
+  totals.most_loaded_tokens += most_loaded_tokens;
+  totals.most_loaded_cost += most_loaded_cost;
+  if (synchronization == Synchronization::kAccumulated) {
+    totals.step_time += most_loaded_cost;
+  } else {
+    for (double slowest : slowest_of_slot) totals.step_time += slowest;
+  }
+}
+
+Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+               const std::vector<Load>& loads) {
+  Totals totals;
+  for (const Load& load : loads) {
+    totals.true_tokens += load.true_tokens;
+    totals.aligned_tokens += load.aligned_tokens;
+    totals.scheduled_tokens += load.scheduled_tokens;
+  }
+  for (uint32_t length : pass.expected.planned_lengths) {
+    totals.longest = std::max<uint64_t>(totals.longest, length);
+    const uint64_t aligned = AlignedLength(length, pass.expected_pass.length_multiple);
+    totals.aligned_cost += SequenceCost(pass.request.cost_model, static_cast<double>(aligned));
+  }
+  size_t m = 0;
+  while (m < microbatches.size()) {
+    const size_t slots = pass.plan.microbatches_per_rank[microbatches[m].mini_batch];
+    const size_t end = m + slots * pass.expected.data_parallel;
+    AddMiniBatch(
+        {loads.begin() + static_cast<ptrdiff_t>(m), loads.begin() + static_cast<ptrdiff_t>(end)},
+        slots, pass.request.synchronization, totals);
+    m = end;
+  }
+  return totals;
+}
+
+// 1 - s/mean of the utilizations, s their sample standard deviation, over micro-batches that are
+// not empty. Utilization is in proportion to true tokens, so the budget cancels out.
+double BinBalance(const std::vector<Load>& loads) {
+  double count = 0;
+  double sum = 0;
+  for (const Load& load : loads) {
+    if (load.true_tokens == 0) continue;
+    count += 1;
+    sum += static_cast<double>(load.true_tokens);
+  }
+  if (count < 2) return 1;
+  const double mean = sum / count;
+  double squares = 0;
+  for (const Load& load : loads) {
+    if (load.true_tokens == 0) continue;
+    const double deviation = static_cast<double>(load.true_tokens) - mean;
+    squares += deviation * deviation;
+  }
+  return 1 - std::sqrt(squares / (count - 1)) / mean;
+}
+
+absl::Status CheckExact(const PassUnderCheck& pass, absl::string_view name, uint64_t stated,
+                        uint64_t actual) {
+  if (stated == actual) return absl::OkStatus();
+  return Violation(Field(pass, "metrics."), name, " is ", stated, ", but the plan has ", actual);
+}
+
+absl::Status CheckNear(const PassUnderCheck& pass, absl::string_view name, double stated,
+                       double actual, double allowance) {
+  // Written so that NaN fails.
+  if (std::abs(stated - actual) <= allowance) return absl::OkStatus();
+  return Violation(Field(pass, "metrics."), name, " is ", stated, ", but the plan has ", actual);
+}
+
+absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
+  const PlanMetrics& metrics = pass.plan.metrics;
+  const uint64_t naive_width =
+      pass.manifest.pad_to != 0 ? uint64_t{pass.manifest.pad_to} : totals.longest;
+  for (const absl::Status& status : {
+           CheckExact(pass, "microbatches", metrics.microbatches, pass.plan.row_widths.size()),
+           CheckExact(pass, "true_tokens", metrics.true_tokens, totals.true_tokens),
+           CheckExact(pass, "aligned_tokens", metrics.aligned_tokens, totals.aligned_tokens),
+           CheckExact(pass, "scheduled_tokens", metrics.scheduled_tokens, totals.scheduled_tokens),
+           CheckExact(pass, "naive_tokens", metrics.naive_tokens,
+                      pass.expected.planned_sequences * naive_width),
+       }) {
+    if (!status.ok()) return status;
+  }
+  if (metrics.lower_bound_microbatches > metrics.microbatches) {
+    return Violation(Field(pass, "metrics.lower_bound_microbatches"), " is ",
+                     metrics.lower_bound_microbatches, ", above the plan's ", metrics.microbatches,
+                     " micro-batches");
+  }
+  const bool meets_bound = metrics.lower_bound_microbatches == metrics.microbatches;
+  if (metrics.certified_optimal != meets_bound) {
+    return Violation(Field(pass, "metrics.certified_optimal"), " is ",
+                     metrics.certified_optimal ? "true" : "false", ", but the lower bound is ",
+                     metrics.lower_bound_microbatches, " of ", metrics.microbatches,
+                     " micro-batches");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFinite(const PassUnderCheck& pass) {
+  const PlanMetrics& metrics = pass.plan.metrics;
+  for (double value :
+       {metrics.bin_utilization, metrics.aligned_bin_utilization, metrics.waste_ratio,
+        metrics.bin_balance, metrics.packing_efficiency, metrics.padding_removed,
+        metrics.rank_token_imbalance, metrics.rank_cost_imbalance, metrics.ideal_step_time,
+        metrics.lower_bound_step_time, metrics.predicted_step_time, metrics.step_efficiency}) {
+    if (!std::isfinite(value)) return Violation(Field(pass, "metrics"), " has the value ", value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, double bin_balance) {
+  const PlanMetrics& metrics = pass.plan.metrics;
+  if (!(metrics.bin_utilization > 0 && metrics.bin_utilization <= 1)) {
+    return Violation(Field(pass, "metrics.bin_utilization"), " is ", metrics.bin_utilization,
+                     ", outside (0, 1]");
+  }
+  const double microbatches = metrics.microbatches;
+  const uint64_t budget = pass.options.max_tokens_per_microbatch;
+  const double capacity = microbatches * static_cast<double>(budget);
+  const double utilization = static_cast<double>(totals.true_tokens) / capacity;
+  const uint64_t volume_bound =
+      totals.true_tokens / budget + (totals.true_tokens % budget == 0 ? 0 : 1);
+  const double scheduled_share =
+      static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
+  const double ranks = static_cast<double>(pass.expected.data_parallel);
+  const double mean_tokens = static_cast<double>(totals.aligned_tokens) / ranks;
+  for (const absl::Status& status : {
+           CheckNear(pass, "bin_utilization", metrics.bin_utilization, utilization, kTolerance),
+           CheckNear(pass, "aligned_bin_utilization", metrics.aligned_bin_utilization,
+                     static_cast<double>(totals.aligned_tokens) / capacity, kTolerance),
+           CheckNear(pass, "waste_ratio", metrics.waste_ratio, 1 - utilization, kTolerance),
+           CheckNear(pass, "bin_balance", metrics.bin_balance, bin_balance, kTolerance),
+           CheckNear(pass, "packing_efficiency", metrics.packing_efficiency,
+                     static_cast<double>(volume_bound) / microbatches, kTolerance),
+           CheckNear(pass, "padding_removed", metrics.padding_removed, 1 - scheduled_share,
+                     kTolerance * (1 + scheduled_share)),
+           CheckNear(pass, "rank_token_imbalance", metrics.rank_token_imbalance,
+                     totals.most_loaded_tokens / mean_tokens, kTolerance * ranks),
+           CheckNear(pass, "rank_cost_imbalance", metrics.rank_cost_imbalance,
+                     totals.most_loaded_cost / (totals.rank_cost / ranks), kTolerance * ranks),
+       }) {
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
+  const PlanMetrics& metrics = pass.plan.metrics;
+  const double ideal = (totals.aligned_cost +
+                        pass.request.cost_model.per_microbatch * metrics.lower_bound_microbatches) /
+                       static_cast<double>(pass.expected.data_parallel);
+  for (const absl::Status& status : {
+           CheckNear(pass, "predicted_step_time", metrics.predicted_step_time, totals.step_time,
+                     kTolerance * totals.step_time),
+           CheckNear(pass, "ideal_step_time", metrics.ideal_step_time, ideal, kTolerance * ideal),
+           CheckNear(pass, "step_efficiency", metrics.step_efficiency,
+                     metrics.ideal_step_time / metrics.predicted_step_time, kTolerance),
+       }) {
+    if (!status.ok()) return status;
+  }
+  if (!(metrics.lower_bound_step_time >= 0 &&
+        metrics.lower_bound_step_time <= metrics.predicted_step_time * (1 + 1e-9))) {
+    return Violation(Field(pass, "metrics.lower_bound_step_time"), " is ",
+                     metrics.lower_bound_step_time, ", outside 0 .. predicted_step_time ",
+                     metrics.predicted_step_time);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckCostModel(const CostModel& requested, const CostModel& used) {
+  for (double coefficient : {used.per_token, used.per_token_squared, used.per_microbatch}) {
+    if (!std::isfinite(coefficient) || coefficient < 0) {
+      return Violation("cost_model_used has the coefficient ", coefficient);
+    }
+  }
+  if (used.per_token == 0 && used.per_token_squared == 0 && used.per_microbatch == 0) {
+    return Violation("cost_model_used has only coefficients of 0");
+  }
+  if (used.per_token != requested.per_token ||
+      used.per_token_squared != requested.per_token_squared ||
+      used.per_microbatch != requested.per_microbatch) {
+    return Violation("cost_model_used is ", used.per_token, ", ", used.per_token_squared, ", ",
+                     used.per_microbatch, ", but the request says ", requested.per_token, ", ",
+                     requested.per_token_squared, ", ", requested.per_microbatch);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
+  std::vector<Load> loads;
+  loads.reserve(microbatches.size());
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    loads.push_back(LoadOf(pass, m, microbatches[m]));
+  }
+  const Totals totals = Measure(pass, microbatches, loads);
+  if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
+  if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
+  // Every sequence dropped, and only empty micro-batches left: the ratios are of nothing.
+  if (totals.true_tokens == 0) return absl::OkStatus();
+  if (absl::Status status = CheckRatios(pass, totals, BinBalance(loads)); !status.ok()) {
+    return status;
+  }
+  return CheckTimes(pass, totals);
+}
+
+}  // namespace batchplan::checker

@@ -1,0 +1,25 @@
+// The metrics of a pass are those of the plan it stands in.
+
+#ifndef BATCHPLAN_SERVER_CHECKER_CHECK_METRICS_H_
+#define BATCHPLAN_SERVER_CHECKER_CHECK_METRICS_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/checker/pass_under_check.h"
+#include "server/planner/options.h"
+
+namespace batchplan::checker {
+
+// Internal unless the coefficients that the plan states are those of the request, finite, at least
+// 0 and not all 0.
+absl::Status CheckCostModel(const CostModel& requested, const CostModel& used);
+
+// Counts and tokens are recomputed exactly, ratios within 1e-6, times within 1e-6 of their value.
+// Of the lower bounds it is only known that they must not exceed what they bound. Call it once the
+// rest of the pass is known to be right.
+absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
+
+}  // namespace batchplan::checker
+
+#endif  // BATCHPLAN_SERVER_CHECKER_CHECK_METRICS_H_

@@ -1,0 +1,105 @@
+#include "server/checker/check_plan.h"
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/checker/check_exclusions.h"
+#include "server/checker/check_metrics.h"
+#include "server/checker/check_mini_batches.h"
+#include "server/checker/check_rows.h"
+#include "server/checker/check_sequences.h"
+#include "server/checker/check_shape.h"
+#include "server/checker/expectation.h"
+#include "server/checker/pass_under_check.h"
+#include "server/checker/violation.h"
+
+namespace batchplan {
+namespace checker {
+namespace {
+
+// A pass's arrays, read: later passes are compared to the first.
+struct ReadPass {
+  std::vector<Microbatch> microbatches;
+  Placement placement;
+};
+
+absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
+  absl::StatusOr<std::vector<Microbatch>> microbatches = CheckShape(pass);
+  if (!microbatches.ok()) return microbatches.status();
+  absl::StatusOr<Placement> placement = CheckSequences(pass, *microbatches);
+  if (!placement.ok()) return placement.status();
+  if (absl::Status status = CheckRows(pass, *microbatches); !status.ok()) return status;
+
+  const PlacedPass placed{pass, *microbatches, *placement};
+  if (absl::Status status = CheckMiniBatches(placed); !status.ok()) return status;
+  if (absl::Status status = CheckGroups(placed); !status.ok()) return status;
+  if (absl::Status status = CheckEqualCounts(placed); !status.ok()) return status;
+
+  if (absl::Status status = CheckMetrics(pass, *microbatches); !status.ok()) return status;
+  return ReadPass{*std::move(microbatches), *std::move(placement)};
+}
+
+}  // namespace
+}  // namespace checker
+
+absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
+  using checker::CheckPass;
+  using checker::PassUnderCheck;
+
+  absl::StatusOr<checker::Expectation> expected = checker::Expect(manifest, options);
+  if (!expected.ok()) return expected.status();
+  if (plan.passes.size() != options.passes.size()) {
+    return checker::Violation("passes has ", plan.passes.size(), " entries, but the request has ",
+                              options.passes.size());
+  }
+  if (absl::Status status = checker::CheckCostModel(options.cost_model, plan.cost_model_used);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = checker::CheckExclusions(*expected, plan); !status.ok()) return status;
+
+  const auto under_check = [&](size_t number) {
+    return PassUnderCheck{number,
+                          manifest,
+                          options,
+                          options.passes[number],
+                          *expected,
+                          expected->passes[number],
+                          plan.passes[number]};
+  };
+  const PassUnderCheck first = under_check(0);
+  absl::StatusOr<checker::ReadPass> read_first = CheckPass(first);
+  if (!read_first.ok()) return read_first.status();
+  // The first pass that respects mini-batches says which mini-batch a sequence is in.
+  size_t split_number = 0;
+  checker::ReadPass read_split;
+  for (size_t number = 1; number < plan.passes.size(); ++number) {
+    const PassUnderCheck later = under_check(number);
+    absl::StatusOr<checker::ReadPass> read_later = CheckPass(later);
+    if (!read_later.ok()) return read_later.status();
+    const checker::PlacedPass placed{later, read_later->microbatches, read_later->placement};
+    if (absl::Status status = checker::CheckSameRanks(
+            {first, read_first->microbatches, read_first->placement}, placed);
+        !status.ok()) {
+      return status;
+    }
+    if (!options.passes[0].ignore_mini_batches || options.passes[number].ignore_mini_batches) {
+      continue;
+    }
+    if (split_number == 0) {
+      split_number = number;
+      read_split = *std::move(read_later);
+      continue;
+    }
+    const PassUnderCheck split = under_check(split_number);
+    if (absl::Status status =
+            checker::CheckSameRanks({split, read_split.microbatches, read_split.placement}, placed);
+        !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan

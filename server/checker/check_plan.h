@@ -1,0 +1,42 @@
+// The independent plan checker: does this plan keep every promise for this request?
+//
+//   absl::StatusOr<Plan> plan = MakePlan(manifest, options);
+//   if (plan.ok()) CHECK_OK(CheckPlan(manifest, options, *plan));
+//
+// It shares no code with the planner, only the plain structs that both speak, so that a mistake in
+// one is not repeated in the other. It proves, for every pass:
+//   1. every sequence of the manifest is in exactly one place, or was dropped by the caller's own
+//      policy; the excluded list is exact;
+//   2. no micro-batch exceeds its token budget or its number of sequences;
+//   3. every rank has the same number of micro-batches in every mini-batch, as many as the minimum
+//      and the multiple ask, none empty unless allowed;
+//   4. mini-batch boundaries hold, groups stay together, equal counts are equal, and later passes
+//      leave each sequence on its rank;
+//   5. every offset and row width respects the alignment of the topology and the row padding asked;
+// and that the metrics are those of this plan. What it does not judge is how good the plan is:
+// which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor
+// does it recompute the fingerprint.
+//
+// The plan may come from anywhere: whatever its arrays hold, the check neither crashes nor reads
+// out of range, and what it allocates is proportional to the manifest and the plan given.
+// Thread-safe: a pure function. Time O(n log n), a fraction of a second for a million sequences.
+
+#ifndef BATCHPLAN_SERVER_CHECKER_CHECK_PLAN_H_
+#define BATCHPLAN_SERVER_CHECKER_CHECK_PLAN_H_
+
+#include "absl/status/status.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan {
+
+// OK if `plan` keeps the promises made for `manifest` and `options`. Otherwise Internal with the
+// first violation found, naming place, value and limit:
+//   "plan check: passes[0].row_widths[17] is 8200, above max_tokens_per_microbatch 8192"
+// A plan for a request that nobody could meet is a violation too.
+absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_CHECKER_CHECK_PLAN_H_

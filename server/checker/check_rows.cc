@@ -1,0 +1,134 @@
+#include "server/checker/check_rows.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "server/checker/violation.h"
+
+namespace batchplan::checker {
+namespace {
+
+// What a micro-batch needs of its row.
+struct Content {
+  uint64_t aligned_tokens = 0;
+  uint64_t longest_aligned = 0;
+};
+
+Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
+  Content content;
+  for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
+    const uint64_t aligned =
+        AlignedLength(pass.plan.sequence_lengths[p], pass.expected_pass.length_multiple);
+    content.aligned_tokens += aligned;
+    content.longest_aligned = std::max(content.longest_aligned, aligned);
+  }
+  return content;
+}
+
+absl::Status CheckBudget(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch,
+                         const Content& content) {
+  const uint64_t width = pass.plan.row_widths[m];
+  const uint64_t budget = pass.options.max_tokens_per_microbatch;
+  const uint64_t max_sequences = pass.options.max_sequences_per_microbatch;
+  if (max_sequences != 0 && microbatch.size() > max_sequences) {
+    return Violation("passes[", pass.number, "] micro-batch ", m, " has ", microbatch.size(),
+                     " sequences, above max_sequences_per_microbatch ", max_sequences);
+  }
+  if (pass.options.layout == Layout::kPadded) {
+    if (width < content.longest_aligned) {
+      return Violation(Field(pass, "row_widths", m), " is ", width,
+                       ", below its longest aligned sequence of ", content.longest_aligned,
+                       " tokens");
+    }
+    if (microbatch.size() * width > budget) {
+      return Violation(Field(pass, "row_widths", m), " is ", width, ", and ", microbatch.size(),
+                       " sequences of it are ", microbatch.size() * width,
+                       " tokens, above max_tokens_per_microbatch ", budget);
+    }
+  } else {
+    if (width > budget) {
+      return Violation(Field(pass, "row_widths", m), " is ", width,
+                       ", above max_tokens_per_microbatch ", budget);
+    }
+    if (width < content.aligned_tokens) {
+      return Violation(Field(pass, "row_widths", m), " is ", width, ", below its ",
+                       content.aligned_tokens, " aligned tokens");
+    }
+  }
+  if (width % pass.expected_pass.length_multiple != 0) {
+    return Violation(Field(pass, "row_widths", m), " is ", width,
+                     ", not a multiple of the length multiple ",
+                     pass.expected_pass.length_multiple);
+  }
+  return absl::OkStatus();
+}
+
+// The width that RowPadding asks of a row with `aligned_tokens`; 0: no bucket holds it.
+uint64_t PaddedRowWidth(const PassUnderCheck& pass, uint64_t aligned_tokens,
+                        uint64_t longest_of_mini_batch,
+                        const std::vector<uint32_t>& sorted_buckets) {
+  switch (pass.options.rows) {
+    case RowPadding::kNone:
+      return aligned_tokens;
+    case RowPadding::kLongest:
+      return longest_of_mini_batch;
+    case RowPadding::kCapacity: {
+      const uint64_t budget = pass.options.max_tokens_per_microbatch;
+      return budget - budget % pass.expected_pass.length_multiple;
+    }
+    case RowPadding::kBuckets: {
+      const auto bucket =
+          std::lower_bound(sorted_buckets.begin(), sorted_buckets.end(), aligned_tokens);
+      return bucket == sorted_buckets.end() ? 0 : *bucket;
+    }
+  }
+  return aligned_tokens;
+}
+
+}  // namespace
+
+absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
+  const PassPlan& plan = pass.plan;
+  if (plan.length_multiple != pass.expected_pass.length_multiple) {
+    return Violation(Field(pass, "length_multiple"), " is ", plan.length_multiple,
+                     ", but the request and its topology give ",
+                     pass.expected_pass.length_multiple);
+  }
+  std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
+  std::vector<uint64_t> longest_of_mini_batch(plan.microbatches_per_rank.size(), 0);
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    const Microbatch& microbatch = microbatches[m];
+    if (microbatch.empty()) {
+      if (plan.row_widths[m] != 0) {
+        return Violation(Field(pass, "row_widths", m), " is ", plan.row_widths[m],
+                         ", but the micro-batch is empty");
+      }
+      continue;
+    }
+    const Content content = ContentOf(pass, microbatch);
+    if (absl::Status status = CheckBudget(pass, m, microbatch, content); !status.ok()) {
+      return status;
+    }
+    aligned_tokens[m] = content.aligned_tokens;
+    uint64_t& longest = longest_of_mini_batch[microbatch.mini_batch];
+    longest = std::max(longest, content.aligned_tokens);
+  }
+  if (pass.options.layout == Layout::kPadded) return absl::OkStatus();
+
+  std::vector<uint32_t> sorted_buckets = pass.options.buckets;
+  std::sort(sorted_buckets.begin(), sorted_buckets.end());
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    if (microbatches[m].empty()) continue;
+    const uint64_t wanted = PaddedRowWidth(
+        pass, aligned_tokens[m], longest_of_mini_batch[microbatches[m].mini_batch], sorted_buckets);
+    if (plan.row_widths[m] != wanted) {
+      return Violation(Field(pass, "row_widths", m), " is ", plan.row_widths[m],
+                       ", but row padding gives ", wanted, " for its ", aligned_tokens[m],
+                       " aligned tokens");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan::checker

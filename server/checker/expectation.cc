@@ -1,0 +1,188 @@
+#include "server/checker/expectation.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <span>
+
+#include "absl/status/status.h"
+#include "server/checker/violation.h"
+
+namespace batchplan::checker {
+namespace {
+
+constexpr uint64_t kMaxUint32 = std::numeric_limits<uint32_t>::max();
+
+// Parallel sizes and multiples of 0 are read as 1.
+uint64_t AtLeastOne(uint64_t value) { return value == 0 ? 1 : value; }
+
+absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) {
+  const Topology& topology = options.topology;
+  for (uint32_t size : {topology.data_parallel, topology.context_parallel, topology.tensor_parallel,
+                        topology.pipeline_parallel, topology.virtual_pipeline}) {
+    if (size > kMaxParallelSize) {
+      return Violation("topology has a parallel size of ", size, ", above ", kMaxParallelSize);
+    }
+  }
+  const size_t count = manifest.lengths.size();
+  if (count == 0) return Violation("manifest.lengths is empty");
+  if (count > kMaxUint32) {
+    return Violation("manifest.lengths has ", count, " entries, above ", kMaxUint32);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (manifest.lengths[i] == 0) return Violation("manifest.lengths[", i, "] is 0");
+  }
+  if (!manifest.group_ids.empty() && manifest.group_ids.size() != count) {
+    return Violation("manifest.group_ids has ", manifest.group_ids.size(),
+                     " entries, but there are ", count, " sequences");
+  }
+  const uint32_t size = options.mini_batches.size;
+  if (size != 0 && count % size != 0) {
+    return Violation("mini_batches.size is ", size, ", which does not divide the ", count,
+                     " sequences of the manifest");
+  }
+  if (options.passes.empty()) return Violation("the request has no passes");
+  return absl::OkStatus();
+}
+
+// lcm(length_multiple, t): t splits a sequence into two chunks for each context-parallel rank, and
+// each chunk, or without context parallelism the sequence, among the sequence-parallel ranks.
+absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOptions& pass) {
+  const uint64_t context_parallel = AtLeastOne(topology.context_parallel);
+  uint64_t of_topology = 1;
+  if (context_parallel > 1) of_topology = 2 * context_parallel;
+  if (topology.sequence_parallel) of_topology *= AtLeastOne(topology.tensor_parallel);
+
+  const uint64_t asked = AtLeastOne(pass.length_multiple);
+  const uint64_t factor = asked / std::gcd(asked, of_topology);
+  if (factor > kMaxUint32 / of_topology) {
+    return Violation("the length multiple of ", asked, " and the topology's ", of_topology,
+                     " is above ", kMaxUint32);
+  }
+  return static_cast<uint32_t>(factor * of_topology);
+}
+
+// Group ids renumbered from 0, so that they index arrays.
+std::vector<uint32_t> NumberGroups(std::span<const uint32_t> ids) {
+  std::vector<uint32_t> distinct(ids.begin(), ids.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  std::vector<uint32_t> group_of;
+  group_of.reserve(ids.size());
+  for (uint32_t id : ids) {
+    const auto found = std::lower_bound(distinct.begin(), distinct.end(), id);
+    group_of.push_back(static_cast<uint32_t>(found - distinct.begin()));
+  }
+  return group_of;
+}
+
+// The mini-batches of a preserved order: the manifest cut every `size` sequences. Groups that stay
+// together stand where their first member does.
+std::vector<uint32_t> CutMiniBatches(size_t count, uint64_t size,
+                                     const std::vector<uint32_t>& group_of) {
+  std::vector<uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  if (!group_of.empty()) {
+    std::vector<size_t> first_member(count, count);
+    for (size_t i = 0; i < count; ++i) {
+      first_member[group_of[i]] = std::min(first_member[group_of[i]], i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return first_member[group_of[a]] < first_member[group_of[b]];
+    });
+  }
+  std::vector<uint32_t> mini_batch_of(count);
+  for (size_t position = 0; position < count; ++position) {
+    mini_batch_of[order[position]] = static_cast<uint32_t>(position / size);
+  }
+  return mini_batch_of;
+}
+
+// Fills planned_lengths, planned_sequences, excluded and any_dropped.
+absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy,
+                                 Expectation& expected) {
+  const uint32_t limit = expected.length_limit;
+  const auto overlong = [&](size_t i) { return manifest.lengths[i] > limit; };
+
+  std::vector<bool> group_dropped(expected.group_of.size(), false);
+  if (policy == OverlongPolicy::kDrop && !expected.group_of.empty()) {
+    for (size_t i = 0; i < manifest.lengths.size(); ++i) {
+      if (overlong(i)) group_dropped[expected.group_of[i]] = true;
+    }
+  }
+  for (size_t i = 0; i < manifest.lengths.size(); ++i) {
+    const uint32_t length = manifest.lengths[i];
+    const auto index = static_cast<uint32_t>(i);
+    uint32_t planned = length;
+    if (policy == OverlongPolicy::kDrop) {
+      if (overlong(i) || (!expected.group_of.empty() && group_dropped[expected.group_of[i]])) {
+        planned = 0;
+        expected.any_dropped = true;
+        expected.excluded.push_back({index, length, ExclusionReason::kDropped});
+      }
+    } else if (overlong(i)) {
+      if (policy == OverlongPolicy::kReject) {
+        return Violation("manifest.lengths[", i, "] is ", length, ", above the length limit ",
+                         limit, ", and overlong sequences are rejected");
+      }
+      if (limit == 0) {
+        return Violation("the length limit is 0, and manifest.lengths[", i,
+                         "] can't be truncated to it");
+      }
+      planned = limit;
+      expected.excluded.push_back({index, length, ExclusionReason::kTruncated});
+    }
+    expected.planned_lengths.push_back(planned);
+    if (planned != 0) ++expected.planned_sequences;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t AlignedLength(uint32_t length, uint32_t multiple) {
+  const uint64_t rounded_up = uint64_t{length} + multiple - 1;
+  return rounded_up - rounded_up % multiple;
+}
+
+absl::StatusOr<Expectation> Expect(const Manifest& manifest, const PlanOptions& options) {
+  if (absl::Status status = CheckRequest(manifest, options); !status.ok()) return status;
+
+  const size_t count = manifest.lengths.size();
+  const MiniBatching& mini_batches = options.mini_batches;
+  Expectation expected;
+  expected.data_parallel = AtLeastOne(options.topology.data_parallel);
+  expected.mini_batch_size = mini_batches.size == 0 ? count : mini_batches.size;
+  expected.length_limit = std::numeric_limits<uint32_t>::max();
+  for (const PassOptions& pass : options.passes) {
+    absl::StatusOr<uint32_t> multiple = LengthMultiple(options.topology, pass);
+    if (!multiple.ok()) return multiple.status();
+    const uint32_t budget = pass.max_tokens_per_microbatch;
+    expected.length_limit = std::min(expected.length_limit, budget - budget % *multiple);
+
+    PassExpectation& expected_pass = expected.passes.emplace_back();
+    expected_pass.length_multiple = *multiple;
+    expected_pass.min_microbatches = AtLeastOne(pass.min_microbatches);
+    expected_pass.count_multiple = AtLeastOne(pass.microbatch_count_multiple);
+    if (options.topology.virtual_pipeline > 1) {
+      // An interleaved schedule runs micro-batches in rounds of one for each pipeline stage.
+      expected_pass.count_multiple =
+          std::lcm(expected_pass.count_multiple, AtLeastOne(options.topology.pipeline_parallel));
+    }
+    expected_pass.mini_batches = pass.ignore_mini_batches ? 1 : count / expected.mini_batch_size;
+  }
+  if (mini_batches.groups != GroupPolicy::kIgnore && !manifest.group_ids.empty()) {
+    expected.group_of = NumberGroups(manifest.group_ids);
+  }
+  if (mini_batches.order == Order::kPreserved) {
+    expected.mini_batch_of = CutMiniBatches(count, expected.mini_batch_size, expected.group_of);
+  }
+  if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, expected);
+      !status.ok()) {
+    return status;
+  }
+  return expected;
+}
+
+}  // namespace batchplan::checker

@@ -1,0 +1,54 @@
+// What the request alone says about any plan for it, worked out before the plan is looked at.
+
+#ifndef BATCHPLAN_SERVER_CHECKER_EXPECTATION_H_
+#define BATCHPLAN_SERVER_CHECKER_EXPECTATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan::checker {
+
+struct PassExpectation {
+  // Every aligned length and every row width is a multiple of this.
+  uint32_t length_multiple = 1;
+  // The micro-batches of a rank in a mini-batch: at least the minimum, a multiple of the multiple.
+  uint64_t min_microbatches = 1;
+  uint64_t count_multiple = 1;
+  uint64_t mini_batches = 1;
+};
+
+struct Expectation {
+  uint64_t data_parallel = 1;
+  // No planned length is above this, in any pass.
+  uint32_t length_limit = 0;
+  // By manifest position; 0: dropped.
+  std::vector<uint32_t> planned_lengths;
+  uint64_t planned_sequences = 0;
+  // Exactly what the plan has to list, in this order.
+  std::vector<ExcludedSequence> excluded;
+  bool any_dropped = false;
+  // Sequences of a mini-batch before any were dropped.
+  uint64_t mini_batch_size = 0;
+  // By manifest position, for passes that respect mini-batches; empty where the order is shuffled,
+  // because then any mini-batch may hold any sequence.
+  std::vector<uint32_t> mini_batch_of;
+  // By manifest position, numbered from 0; empty where groups need not stay together.
+  std::vector<uint32_t> group_of;
+  // One for each pass of the request.
+  std::vector<PassExpectation> passes;
+};
+
+// Internal if the request admits no plan at all, so that any plan for it is a violation.
+absl::StatusOr<Expectation> Expect(const Manifest& manifest, const PlanOptions& options);
+
+// `length` rounded up to a multiple of `multiple`, which is at least 1.
+uint64_t AlignedLength(uint32_t length, uint32_t multiple);
+
+}  // namespace batchplan::checker
+
+#endif  // BATCHPLAN_SERVER_CHECKER_EXPECTATION_H_

@@ -1,0 +1,52 @@
+// One pass of a plan beside what was asked of it, and where the pass put each sequence.
+
+#ifndef BATCHPLAN_SERVER_CHECKER_PASS_UNDER_CHECK_H_
+#define BATCHPLAN_SERVER_CHECKER_PASS_UNDER_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "server/checker/expectation.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan::checker {
+
+struct PassUnderCheck {
+  size_t number;  // in the request and in the plan
+  const Manifest& manifest;
+  const PlanOptions& request;
+  const PassOptions& options;
+  const Expectation& expected;
+  const PassExpectation& expected_pass;
+  const PassPlan& plan;
+};
+
+// A micro-batch, once the arrays are known to be well-formed: the sequences
+// plan.sequence_index[begin .. end).
+struct Microbatch {
+  uint32_t mini_batch = 0;
+  uint32_t rank = 0;
+  uint32_t slot = 0;
+  size_t begin = 0;
+  size_t end = 0;
+
+  bool empty() const { return begin == end; }
+  size_t size() const { return end - begin; }
+};
+
+// The micro-batch of each sequence, by manifest position.
+using Placement = std::vector<uint32_t>;
+inline constexpr uint32_t kNowhere = UINT32_MAX;
+
+// "passes[<number>].<name>" and "passes[<number>].<name>[<index>]".
+std::string Field(const PassUnderCheck& pass, absl::string_view name);
+std::string Field(const PassUnderCheck& pass, absl::string_view name, size_t index);
+
+}  // namespace batchplan::checker
+
+#endif  // BATCHPLAN_SERVER_CHECKER_PASS_UNDER_CHECK_H_

@@ -1,0 +1,78 @@
+#include "server/planner/cost.h"
+
+#include <cmath>
+
+#include "absl/numeric/int128.h"
+
+namespace batchplan {
+namespace {
+
+constexpr int kMantissaBits = 53;
+// One bit below the promised 2^62, for the rounding of the estimate that the scale comes from.
+constexpr int kTotalBits = 61;
+
+double ToDouble(absl::uint128 value) {
+  return std::ldexp(static_cast<double>(absl::Uint128High64(value)), 64) +
+         static_cast<double>(absl::Uint128Low64(value));
+}
+
+// value * 2^exponent rounded down; the caller knows that the result fits.
+uint64_t ShiftedBy(absl::uint128 value, int exponent) {
+  if (value == 0) return 0;
+  if (exponent >= 0) return absl::Uint128Low64(value << exponent);
+  return exponent > -128 ? absl::Uint128Low64(value >> -exponent) : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
+                                                  std::span<const uint32_t> aligned_lengths,
+                                                  uint64_t microbatches, uint64_t tail_tokens) {
+  uint64_t tokens = tail_tokens;
+  absl::uint128 squares = 0;
+  for (const uint64_t length : aligned_lengths) {
+    tokens += length;
+    squares += length * length;
+  }
+  const double total = model.per_token * static_cast<double>(tokens) +
+                       model.per_token_squared * ToDouble(squares) +
+                       model.per_microbatch * static_cast<double>(microbatches);
+  if (!std::isfinite(total)) {
+    return absl::InvalidArgumentError(
+        "cost_model: the cost of the whole batch overflows a double; lower the coefficients");
+  }
+  int exponent = 0;  // total < 2^exponent
+  std::frexp(total, &exponent);
+  return CostFunction(model, kTotalBits - exponent);
+}
+
+CostFunction::CostFunction(const CostModel& model, int scale)
+    : scale_(scale),
+      per_token_(Scaled(model.per_token, scale)),
+      per_token_squared_(Scaled(model.per_token_squared, scale)) {
+  const Coefficient per_microbatch = Scaled(model.per_microbatch, scale);
+  per_microbatch_ = ShiftedBy(per_microbatch.mantissa, per_microbatch.exponent);
+}
+
+CostFunction::Coefficient CostFunction::Scaled(double value, int scale) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return {.mantissa = static_cast<uint64_t>(std::ldexp(fraction, kMantissaBits)),
+          .exponent = exponent - kMantissaBits + scale};
+}
+
+Cost CostFunction::OfSequence(uint64_t length) const {
+  return ShiftedBy(absl::uint128(per_token_.mantissa) * length, per_token_.exponent) +
+         ShiftedBy(absl::uint128(per_token_squared_.mantissa) * (length * length),
+                   per_token_squared_.exponent);
+}
+
+Cost CostFunction::OfTail(uint64_t tokens) const {
+  return ShiftedBy(absl::uint128(per_token_.mantissa) * tokens, per_token_.exponent);
+}
+
+double CostFunction::ToUnits(Cost cost) const {
+  return std::ldexp(static_cast<double>(cost), -scale_);
+}
+
+}  // namespace batchplan

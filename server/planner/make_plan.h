@@ -1,0 +1,34 @@
+// The heart of batchplan: a manifest and options in, a plan out.
+//
+//   absl::StatusOr<Plan> plan = MakePlan({.lengths = lengths}, options);
+//
+// A pure function: the same arguments give the same plan on every machine, compiler and thread. It
+// takes no locks, starts no threads and keeps no state, so any number may run at once. One million
+// sequences take about a second and some hundred bytes each.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_
+#define BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_
+
+#include <stop_token>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan {
+
+// Plans `manifest` as `options` ask.
+//
+// InvalidArgument if the request can't be met, naming field, value and limit; Unimplemented for an
+// option that this version does not have; Cancelled if `stop` was requested, never a partial plan.
+absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
+                              std::stop_token stop = {});
+
+// The version of the planner, "major.minor.patch": plans of one version are alike.
+std::string_view PlannerVersion();
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_

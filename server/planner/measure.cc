@@ -1,0 +1,154 @@
+#include "server/planner/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+
+namespace batchplan {
+namespace {
+
+// What one micro-batch holds.
+struct Microbatch {
+  uint64_t true_tokens = 0;
+  uint64_t aligned_tokens = 0;
+  Cost sequences = 0;  // without the tail and the fixed part
+  Cost cost = 0;
+};
+
+std::vector<Microbatch> Microbatches(const PassPlan& pass, std::span<const uint32_t> aligned,
+                                     const CostFunction& cost) {
+  std::vector<Microbatch> microbatches(pass.row_widths.size());
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    Microbatch& microbatch = microbatches[m];
+    for (uint32_t i = pass.microbatch_offsets[m]; i < pass.microbatch_offsets[m + 1]; ++i) {
+      const uint32_t tokens = aligned[pass.sequence_index[i]];
+      microbatch.true_tokens += pass.sequence_lengths[i];
+      microbatch.aligned_tokens += tokens;
+      microbatch.sequences += cost.OfSequence(tokens);
+    }
+    microbatch.cost = microbatch.sequences + cost.OfMicrobatch() +
+                      cost.OfTail(pass.row_widths[m] - microbatch.aligned_tokens);
+  }
+  return microbatches;
+}
+
+// The load of the mini-batches' ranks, added up over mini-batches.
+struct StepLoads {
+  Cost lockstep = 0;            // sum over slots of the maximum over ranks
+  Cost accumulated = 0;         // maximum over ranks of the sum over slots
+  uint64_t busiest_tokens = 0;  // maximum over ranks
+};
+
+StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ranks) {
+  const size_t slots = microbatches.size() / ranks;
+  StepLoads loads;
+  std::vector<Cost> slot_cost(slots, 0);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    Cost rank_cost = 0;
+    uint64_t rank_tokens = 0;
+    for (size_t slot = 0; slot < slots; ++slot) {
+      const Microbatch& microbatch = microbatches[rank * slots + slot];
+      slot_cost[slot] = std::max(slot_cost[slot], microbatch.cost);
+      rank_cost += microbatch.cost;
+      rank_tokens += microbatch.aligned_tokens;
+    }
+    loads.accumulated = std::max(loads.accumulated, rank_cost);
+    loads.busiest_tokens = std::max(loads.busiest_tokens, rank_tokens);
+  }
+  loads.lockstep = std::accumulate(slot_cost.begin(), slot_cost.end(), Cost{0});
+  return loads;
+}
+
+// 1 - s/mean, s the sample standard deviation (n - 1); 1 for a single micro-batch.
+double BinBalance(std::span<const Microbatch> microbatches) {
+  const double count = static_cast<double>(microbatches.size());
+  if (count < 2) return 1;
+  double mean = 0;
+  for (const Microbatch& microbatch : microbatches) {
+    mean += static_cast<double>(microbatch.true_tokens) / count;
+  }
+  double squares = 0;
+  for (const Microbatch& microbatch : microbatches) {
+    const double difference = static_cast<double>(microbatch.true_tokens) - mean;
+    squares += difference * difference;
+  }
+  return 1 - std::sqrt(squares / (count - 1)) / mean;
+}
+
+}  // namespace
+
+PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
+                    const PassOptions& pass_options, const PassPlan& pass,
+                    std::span<const uint32_t> aligned, const CostFunction& cost,
+                    const std::vector<MiniBatchBounds>& bounds) {
+  const uint32_t ranks = options.topology.data_parallel;
+  const std::vector<Microbatch> microbatches = Microbatches(pass, aligned, cost);
+  PlanMetrics metrics;
+
+  Cost sequences_cost = 0;
+  Cost total_cost = 0;
+  for (const Microbatch& microbatch : microbatches) {
+    metrics.true_tokens += microbatch.true_tokens;
+    metrics.aligned_tokens += microbatch.aligned_tokens;
+    sequences_cost += microbatch.sequences;
+    total_cost += microbatch.cost;
+  }
+  metrics.scheduled_tokens =
+      std::accumulate(pass.row_widths.begin(), pass.row_widths.end(), uint64_t{0});
+  const uint64_t naive_width =
+      manifest.pad_to != 0
+          ? manifest.pad_to
+          : *std::max_element(pass.sequence_lengths.begin(), pass.sequence_lengths.end());
+  metrics.naive_tokens = naive_width * pass.sequence_lengths.size();
+
+  StepLoads loads;
+  uint64_t bound = 0;
+  size_t begin = 0;
+  for (size_t k = 0; k < pass.microbatches_per_rank.size(); ++k) {
+    const size_t count = size_t{pass.microbatches_per_rank[k]} * ranks;
+    const std::span<const Microbatch> mine = std::span(microbatches).subspan(begin, count);
+    const StepLoads step = LoadsOfMiniBatch(mine, ranks);
+    loads.lockstep += step.lockstep;
+    loads.accumulated += step.accumulated;
+    loads.busiest_tokens += step.busiest_tokens;
+    const Cost sum = std::accumulate(
+        mine.begin(), mine.end(), Cost{0},
+        [](Cost total, const Microbatch& microbatch) { return total + microbatch.sequences; });
+    metrics.lower_bound_step_time +=
+        std::max(cost.ToUnits(sum) / ranks, cost.ToUnits(bounds[k].longest)) +
+        cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bounds[k].microbatches) / ranks;
+    bound += bounds[k].microbatches;
+    begin += count;
+  }
+
+  metrics.microbatches = static_cast<uint32_t>(microbatches.size());
+  metrics.lower_bound_microbatches = static_cast<uint32_t>(bound);
+  metrics.certified_optimal = metrics.microbatches == bound;
+
+  const uint64_t budget = pass_options.max_tokens_per_microbatch;
+  const double room = static_cast<double>(budget) * metrics.microbatches;
+  metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / room;
+  metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
+  metrics.waste_ratio = 1 - metrics.bin_utilization;
+  metrics.bin_balance = BinBalance(microbatches);
+  metrics.packing_efficiency =
+      static_cast<double>((metrics.true_tokens + budget - 1) / budget) / metrics.microbatches;
+  metrics.padding_removed =
+      1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
+
+  metrics.rank_token_imbalance = static_cast<double>(loads.busiest_tokens) * ranks /
+                                 static_cast<double>(metrics.aligned_tokens);
+  metrics.rank_cost_imbalance =
+      total_cost == 0 ? 1 : cost.ToUnits(loads.accumulated) * ranks / cost.ToUnits(total_cost);
+  metrics.ideal_step_time = (cost.ToUnits(sequences_cost) +
+                             cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
+                            ranks;
+  metrics.predicted_step_time = cost.ToUnits(
+      options.synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
+  metrics.step_efficiency =
+      metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;
+  return metrics;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,195 @@
+#include "server/planner/options.h"
+
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace batchplan {
+namespace {
+
+absl::Status CheckParallelSize(absl::string_view name, uint32_t size) {
+  if (size >= 1 && size <= kMaxParallelSize) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("topology.", name, " is ", size,
+                                                 "; it must be between 1 and ", kMaxParallelSize));
+}
+
+absl::Status CheckCoefficient(absl::string_view name, double value) {
+  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("cost_model.", name, " is ", value, "; it must be finite and at least 0"));
+}
+
+absl::Status CheckBuckets(const PassOptions& pass, absl::string_view where) {
+  if (pass.rows != RowPadding::kBuckets) {
+    if (pass.buckets.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".packed.buckets has ", pass.buckets.size(),
+                     " widths, but only ROW_PADDING_BUCKETS uses them; set packed.rows to it, or "
+                     "leave them out"));
+  }
+  if (pass.buckets.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ".packed.buckets is empty; ROW_PADDING_BUCKETS needs at least one width"));
+  }
+  for (size_t i = 0; i < pass.buckets.size(); ++i) {
+    const uint32_t bucket = pass.buckets[i];
+    if (bucket == 0 || bucket > pass.max_tokens_per_microbatch) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ".packed.buckets[", i, "] is ", bucket,
+          "; it must be between 1 and max_tokens_per_microbatch ", pass.max_tokens_per_microbatch));
+    }
+    if (i > 0 && bucket <= pass.buckets[i - 1]) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ".packed.buckets[", i, "] is ", bucket,
+                                                     ", not above the one before it, ",
+                                                     pass.buckets[i - 1]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
+  if (pass.max_tokens_per_microbatch == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".max_tokens_per_microbatch is 0; it must be at least 1"));
+  }
+  if (pass.length_multiple == 0 || pass.min_microbatches == 0 ||
+      pass.microbatch_count_multiple == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": length_multiple ", pass.length_multiple, ", min_microbatches ",
+                     pass.min_microbatches, " and microbatch_count_multiple ",
+                     pass.microbatch_count_multiple, " must be at least 1"));
+  }
+  if (pass.sharding == Sharding::kDealBins && pass.layout == Layout::kPadded) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ".sharding is SHARDING_DEAL_BINS, which deals packed bins; the layout is padded"));
+  }
+  if (pass.sharding == Sharding::kDealBins && pass.equal_sequence_counts) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        ".equal_sequence_counts is set, but SHARDING_DEAL_BINS deals whole bins and can't "
+        "keep it; use a sharding that assigns sequences"));
+  }
+  return CheckBuckets(pass, where);
+}
+
+absl::Status NotYet(absl::string_view field, absl::string_view value) {
+  return absl::UnimplementedError(
+      absl::StrCat(field, " is ", value, ", which this version of batchplan does not have"));
+}
+
+absl::Status CheckPassIsBuilt(const PassOptions& pass, const std::string& where) {
+  constexpr absl::string_view kBalancedHint =
+      "; the balanced solver is what an unset preset means: set preset to \"nemo_rl_packing\", or "
+      "set sharding and packer";
+  if (pass.layout == Layout::kPadded) return NotYet(where, "padded");
+  switch (pass.sharding) {
+    case Sharding::kDealBins:
+    case Sharding::kContiguous:
+      break;
+    case Sharding::kBalanced:
+      return absl::UnimplementedError(
+          absl::StrCat(NotYet(where + ".sharding", "SHARDING_BALANCED").message(), kBalancedHint));
+    case Sharding::kStrideSorted:
+      return NotYet(where + ".sharding", "SHARDING_STRIDE_SORTED");
+    case Sharding::kKarmarkarKarp:
+      return NotYet(where + ".sharding", "SHARDING_KARMARKAR_KARP");
+    case Sharding::kLpt:
+      return NotYet(where + ".sharding", "SHARDING_LPT");
+  }
+  if (pass.packer == Packer::kBalanced) {
+    return absl::UnimplementedError(
+        absl::StrCat(NotYet(where + ".packed.packer", "PACKER_BALANCED").message(), kBalancedHint));
+  }
+  if (pass.packer == Packer::kKarmarkarKarp) {
+    return NotYet(where + ".packed.packer", "PACKER_KARMARKAR_KARP");
+  }
+  if (pass.ignore_mini_batches) return NotYet(where + ".ignore_mini_batches", "true");
+  return absl::OkStatus();
+}
+
+// What the contract promises and a later version keeps: refused by name, never replaced.
+absl::Status CheckBuilt(const PlanOptions& options) {
+  switch (options.mini_batches.groups) {
+    case GroupPolicy::kIgnore:
+      break;
+    case GroupPolicy::kSameMiniBatch:
+      return NotYet("mini_batches.groups", "GROUP_POLICY_SAME_MINI_BATCH");
+    case GroupPolicy::kSameRank:
+      return NotYet("mini_batches.groups", "GROUP_POLICY_SAME_RANK");
+    case GroupPolicy::kSameMicrobatch:
+      return NotYet("mini_batches.groups", "GROUP_POLICY_SAME_MICROBATCH");
+  }
+  if (options.allow_empty_microbatches) return NotYet("allow_empty_microbatches", "true");
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    const absl::Status status =
+        CheckPassIsBuilt(options.passes[i], absl::StrCat("passes[", i, "]"));
+    if (!status.ok()) return status;
+  }
+  if (options.passes.size() > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("passes has ", options.passes.size(),
+                     " entries; this version of batchplan plans one pass a request"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTopology(const Topology& topology) {
+  const struct {
+    absl::string_view name;
+    uint32_t size;
+  } sizes[] = {{"data_parallel", topology.data_parallel},
+               {"context_parallel", topology.context_parallel},
+               {"tensor_parallel", topology.tensor_parallel},
+               {"pipeline_parallel", topology.pipeline_parallel},
+               {"virtual_pipeline", topology.virtual_pipeline}};
+  for (const auto& [name, size] : sizes) {
+    if (absl::Status status = CheckParallelSize(name, size); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCostModel(const CostModel& model) {
+  const struct {
+    absl::string_view name;
+    double value;
+  } coefficients[] = {{"per_token", model.per_token},
+                      {"per_token_squared", model.per_token_squared},
+                      {"per_microbatch", model.per_microbatch}};
+  bool any = false;
+  for (const auto& [name, value] : coefficients) {
+    if (absl::Status status = CheckCoefficient(name, value); !status.ok()) return status;
+    any = any || value > 0;
+  }
+  if (any) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "cost_model has per_token, per_token_squared and per_microbatch all 0; at least one must be "
+      "above 0, or leave cost_model unset for the default");
+}
+
+absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
+  if (passes.empty()) return absl::InvalidArgumentError("passes is empty; at least one is needed");
+  std::set<absl::string_view> names;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const std::string where = absl::StrCat("passes[", i, "]");
+    if (!names.insert(passes[i].name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ".name is \"", passes[i].name, "\", which an earlier pass has; names are unique"));
+    }
+    if (absl::Status status = CheckPass(passes[i], where); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PlanOptions::Validate() const {
+  for (const absl::Status& status :
+       {CheckTopology(topology), CheckCostModel(cost_model), CheckPasses(passes)}) {
+    if (!status.ok()) return status;
+  }
+  return CheckBuilt(*this);
+}
+
+}  // namespace batchplan

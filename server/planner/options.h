@@ -1,0 +1,106 @@
+// What is asked of a plan: the machine, the constraints, the algorithms. Plain values with their
+// defaults; the documentation for users is proto/batchplan/v1/options.proto, which these mirror.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_OPTIONS_H_
+#define BATCHPLAN_SERVER_PLANNER_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/planner/packing/packer.h"
+
+namespace batchplan {
+
+// The largest parallel size accepted; far above any cluster, far below overflow.
+inline constexpr uint32_t kMaxParallelSize = 65536;
+
+struct Topology {
+  uint32_t data_parallel = 1;
+  uint32_t context_parallel = 1;
+  uint32_t tensor_parallel = 1;
+  uint32_t pipeline_parallel = 1;
+  uint32_t virtual_pipeline = 1;
+  bool sequence_parallel = false;
+};
+
+enum class Order { kPreserved, kShuffled };
+
+enum class GroupPolicy { kIgnore, kSameMiniBatch, kSameRank, kSameMicrobatch };
+
+struct MiniBatching {
+  // Sequences in a mini-batch; 0: one mini-batch.
+  uint32_t size = 0;
+  Order order = Order::kPreserved;
+  uint64_t seed = 0;
+  GroupPolicy groups = GroupPolicy::kIgnore;
+};
+
+// cost(sequence) = per_token * L + per_token_squared * L^2, L the aligned length;
+// cost(micro-batch) = sum + per_microbatch + per_token * tail padding.
+struct CostModel {
+  double per_token = 1.0;
+  double per_token_squared = 1.0 / 24576;
+  double per_microbatch = 0.0;
+};
+
+enum class Synchronization { kLockstep, kAccumulated };
+
+enum class Effort { kFast, kDefault, kThorough };
+
+enum class OverlongPolicy { kReject, kTruncate, kDrop };
+
+enum class BalanceOn { kTokens, kCost };
+
+enum class Layout { kPacked, kPadded };
+
+enum class Scan { kSorted, kOptimal };
+
+enum class RowPadding { kNone, kLongest, kCapacity, kBuckets };
+
+enum class Sharding { kBalanced, kDealBins, kStrideSorted, kKarmarkarKarp, kLpt, kContiguous };
+
+enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds };
+
+struct PassOptions {
+  std::string name;
+  uint32_t max_tokens_per_microbatch = 0;
+  uint32_t length_multiple = 1;
+  // Both per rank and mini-batch.
+  uint32_t min_microbatches = 1;
+  uint32_t microbatch_count_multiple = 1;
+  // 0: no limit.
+  uint32_t max_sequences_per_microbatch = 0;
+  BalanceOn balance_on = BalanceOn::kCost;
+  Layout layout = Layout::kPacked;
+  // For the packed layout.
+  Packer packer = Packer::kBalanced;
+  RowPadding rows = RowPadding::kNone;
+  std::vector<uint32_t> buckets;
+  // For the padded layout.
+  Scan scan = Scan::kSorted;
+  Sharding sharding = Sharding::kBalanced;
+  bool equal_sequence_counts = false;
+  MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
+  bool ignore_mini_batches = false;
+};
+
+struct PlanOptions {
+  Topology topology;
+  MiniBatching mini_batches;
+  CostModel cost_model;
+  Synchronization synchronization = Synchronization::kLockstep;
+  Effort effort = Effort::kDefault;
+  OverlongPolicy overlong = OverlongPolicy::kReject;
+  bool allow_empty_microbatches = false;
+  std::vector<PassOptions> passes;
+
+  // InvalidArgument for values that no manifest could make right, Unimplemented for options this
+  // version does not have; the message names field and value.
+  absl::Status Validate() const;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_OPTIONS_H_

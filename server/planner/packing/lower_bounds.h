@@ -1,0 +1,27 @@
+// How many bins any packing needs.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PACKING_LOWER_BOUNDS_H_
+#define BATCHPLAN_SERVER_PLANNER_PACKING_LOWER_BOUNDS_H_
+
+#include <cstdint>
+#include <span>
+
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+// ceil(sum of lengths / capacity). O(n).
+uint64_t VolumeBound(std::span<const uint32_t> lengths, uint32_t capacity);
+
+// The bound L2 of S. Martello and P. Toth, "Lower bounds and reduction procedures for the bin
+// packing problem" (1990): for each threshold K <= C/2, items above C - K stand alone, items above
+// C/2 each need a bin of their own, and what items of K .. C/2 exceed of the room beside the latter
+// needs more. At least the volume bound, at least 2/3 of the optimum. O(n log n).
+uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
+
+// The best of these and of ceil(n / max_items).
+uint64_t LowerBoundBins(std::span<const uint32_t> lengths, const BinLimits& limits);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PACKING_LOWER_BOUNDS_H_

@@ -1,0 +1,139 @@
+#include "server/planner/packing/modified_first_fit.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "server/planner/packing/decreasing.h"
+#include "server/planner/packing/first_fit.h"
+
+namespace batchplan {
+namespace {
+
+// The items not yet packed, ascending by (length, position), so that each class is one range of
+// ranks. Removal and search take near-constant time: a removed rank points to its neighbour, and
+// paths are halved as they are walked.
+class Leftovers {
+ public:
+  explicit Leftovers(std::vector<uint32_t> ascending, std::span<const uint32_t> lengths)
+      : items_(std::move(ascending)), below_(items_.size() + 1), above_(items_.size() + 1) {
+    lengths_.reserve(items_.size());
+    for (uint32_t item : items_) lengths_.push_back(lengths[item]);
+    std::iota(below_.begin(), below_.end(), size_t{0});
+    std::iota(above_.begin(), above_.end(), size_t{0});
+  }
+
+  size_t size() const { return items_.size(); }
+  uint32_t item(size_t rank) const { return items_[rank]; }
+  uint32_t length(size_t rank) const { return lengths_[rank]; }
+
+  // The first rank whose length is above `length`, packed or not.
+  size_t RankAbove(uint64_t length) const {
+    return std::upper_bound(lengths_.begin(), lengths_.end(), length) - lengths_.begin();
+  }
+
+  // The smallest item left with a rank in [begin, end).
+  std::optional<size_t> Smallest(size_t begin, size_t end) {
+    const size_t rank = Find(above_, begin);
+    return rank < end ? std::optional(rank) : std::nullopt;
+  }
+
+  // The largest item left with a rank in [begin, end) and a length of at most `room`.
+  std::optional<size_t> LargestThatFits(size_t begin, size_t end, uint32_t room) {
+    // below_ is shifted by one: below_[r + 1] stands for rank r, and 0 for "none".
+    const size_t found = Find(below_, std::min(end, RankAbove(room)));
+    return found > begin ? std::optional(found - 1) : std::nullopt;
+  }
+
+  void Remove(size_t rank) {
+    above_[rank] = rank + 1;
+    below_[rank + 1] = rank;
+  }
+
+ private:
+  static size_t Find(std::vector<size_t>& parent, size_t at) {
+    while (parent[at] != at) at = parent[at] = parent[parent[at]];
+    return at;
+  }
+
+  std::vector<uint32_t> items_;
+  std::vector<uint32_t> lengths_;
+  std::vector<size_t> below_;
+  std::vector<size_t> above_;
+};
+
+struct OpenBin {
+  std::vector<uint32_t> items;
+  uint32_t room = 0;
+  bool has_medium = false;
+};
+
+}  // namespace
+
+Bins PackModifiedFirstFitDecreasing(std::span<const uint32_t> lengths, const BinLimits& limits) {
+  const uint32_t capacity = limits.capacity;
+  std::vector<uint32_t> order = DecreasingOrder(lengths);
+
+  const auto first_not_large = std::partition_point(order.begin(), order.end(), [&](uint32_t item) {
+    return 2 * uint64_t{lengths[item]} > capacity;
+  });
+  std::vector<OpenBin> bins;
+  bins.reserve(first_not_large - order.begin());
+  for (auto large = order.begin(); large != first_not_large; ++large) {
+    bins.push_back({.items = {*large}, .room = capacity - lengths[*large]});
+  }
+
+  Leftovers left(std::vector<uint32_t>(order.rbegin(), std::reverse_iterator(first_not_large)),
+                 lengths);
+  const size_t end = left.size();
+  const size_t medium = left.RankAbove(capacity / 3);
+  const size_t small = left.RankAbove(capacity / 6);
+  const auto take = [&](OpenBin& bin, size_t rank) {
+    bin.items.push_back(left.item(rank));
+    bin.room -= left.length(rank);
+    left.Remove(rank);
+  };
+  const auto spare = [&](const OpenBin& bin) { return limits.max_items - bin.items.size(); };
+
+  for (OpenBin& bin : bins) {
+    if (spare(bin) < 1) continue;
+    if (const auto rank = left.LargestThatFits(medium, end, bin.room)) {
+      take(bin, *rank);
+      bin.has_medium = true;
+    }
+  }
+
+  for (auto bin = bins.rbegin(); bin != bins.rend(); ++bin) {
+    if (bin->has_medium || spare(*bin) < 2) continue;
+    const auto smallest = left.Smallest(small, medium);
+    if (!smallest) break;
+    const auto second = left.Smallest(*smallest + 1, medium);
+    if (!second) break;
+    if (uint64_t{left.length(*smallest)} + left.length(*second) > bin->room) continue;
+    take(*bin, *smallest);
+    take(*bin, *left.LargestThatFits(small, medium, bin->room));
+  }
+
+  for (OpenBin& bin : bins) {
+    while (spare(bin) > 0) {
+      const auto rank = left.LargestThatFits(0, end, bin.room);
+      if (!rank) break;
+      take(bin, *rank);
+    }
+  }
+
+  Bins packed;
+  for (const OpenBin& bin : bins) packed.Add(bin.items);
+  std::vector<uint32_t> rest;
+  for (auto rank = left.Smallest(0, end); rank; rank = left.Smallest(*rank + 1, end)) {
+    rest.push_back(left.item(*rank));
+  }
+  std::reverse(rest.begin(), rest.end());
+  const Bins last = PackFirstFit(rest, lengths, limits);
+  for (size_t bin = 0; bin < last.size(); ++bin) packed.Add(last[bin]);
+  return packed;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,67 @@
+// The plan: the planner's answer, in the flat arrays of the wire contract
+// (proto/batchplan/v1/plan.proto documents each field for users).
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PLAN_H_
+#define BATCHPLAN_SERVER_PLANNER_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/planner/options.h"
+
+namespace batchplan {
+
+enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2 };
+
+struct ExcludedSequence {
+  uint32_t index = 0;
+  uint32_t length = 0;  // the true length
+  ExclusionReason reason = ExclusionReason::kTruncated;
+};
+
+struct PlanMetrics {
+  uint32_t microbatches = 0;
+  uint32_t lower_bound_microbatches = 0;
+  bool certified_optimal = false;
+  uint64_t true_tokens = 0;
+  uint64_t aligned_tokens = 0;
+  uint64_t scheduled_tokens = 0;
+  uint64_t naive_tokens = 0;
+  double bin_utilization = 0;
+  double aligned_bin_utilization = 0;
+  double waste_ratio = 0;
+  double bin_balance = 0;
+  double packing_efficiency = 0;
+  double padding_removed = 0;
+  double rank_token_imbalance = 0;
+  double rank_cost_imbalance = 0;
+  double ideal_step_time = 0;
+  double lower_bound_step_time = 0;
+  double predicted_step_time = 0;
+  double step_efficiency = 0;
+};
+
+// Micro-batches stand in the order: for each mini-batch, for each rank, for each slot.
+struct PassPlan {
+  std::string name;
+  std::vector<uint32_t> sequence_index;
+  std::vector<uint32_t> microbatch_offsets;     // into sequence_index, one more than micro-batches
+  std::vector<uint32_t> microbatches_per_rank;  // one a mini-batch
+  std::vector<uint32_t> row_widths;             // one a micro-batch
+  std::vector<uint32_t> sequence_lengths;       // planned, parallel to sequence_index
+  uint32_t length_multiple = 1;
+  PlanMetrics metrics;
+};
+
+struct Plan {
+  std::vector<PassPlan> passes;
+  std::vector<ExcludedSequence> excluded;  // ascending by index
+  // SHA-256 of the plan in hexadecimal; equal exactly when the plans are.
+  std::string fingerprint;
+  CostModel cost_model_used;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PLAN_H_

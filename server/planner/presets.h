@@ -1,0 +1,27 @@
+// Presets: named bundles of options that reproduce one planning system each.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PRESETS_H_
+#define BATCHPLAN_SERVER_PLANNER_PRESETS_H_
+
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/options.h"
+
+namespace batchplan {
+
+// Every preset of the contract, built or not.
+std::span<const absl::string_view> PresetNames();
+
+// What the preset sets for a pass on this topology; the caller's own settings then override it. An
+// empty name is "balanced".
+//
+// InvalidArgument for an unknown name, listing the known ones; Unimplemented for a preset that this
+// version does not have. "balanced" is returned with its options, which PlanOptions::Validate
+// refuses unless the caller overrides them.
+absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PRESETS_H_

@@ -1,0 +1,134 @@
+#include "server/service/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/planner/make_plan.h"
+
+namespace batchplan {
+namespace {
+
+// Reflection for one server. Linking the library turns it on for all servers of a process; this
+// decides per server, whether or not the linker kept the library's initialiser.
+class ReflectionOption final : public grpc::ServerBuilderOption {
+ public:
+  explicit ReflectionOption(bool enabled) : enabled_(enabled) {}
+
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    auto reflection = std::make_unique<grpc::reflection::ProtoServerReflectionPlugin>();
+    const std::string name = reflection->name();
+    std::erase_if(*plugins, [&name](const auto& plugin) { return plugin->name() == name; });
+    if (enabled_) plugins->push_back(std::move(reflection));
+  }
+
+ private:
+  const bool enabled_;
+};
+
+size_t PlanningThreads(const ServerOptions& options) {
+  if (options.planning_threads > 0) return static_cast<size_t>(options.planning_threads);
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metrics* metrics) {
+  return {.plan = std::move(plan),
+          .verify_plans = options.verify_plans,
+          .max_message_bytes = static_cast<size_t>(options.max_message_bytes),
+          .metrics = metrics};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
+  return Start(options,
+               [](const Manifest& manifest, const PlanOptions& plan_options,
+                  const std::stop_token& stop) { return MakePlan(manifest, plan_options, stop); });
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      PlanFunction plan) {
+  absl::Status status = options.Validate();
+  if (!status.ok()) return status;
+  std::unique_ptr<Server> server;
+  try {
+    server.reset(new Server(options, std::move(plan)));
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("can't start ", PlanningThreads(options),
+                                                     " planning threads: ", error.what()));
+  }
+  status = server->Listen();
+  if (!status.ok()) return status;
+  return server;
+}
+
+Server::Server(const ServerOptions& options, PlanFunction plan)
+    : options_(options),
+      metrics_(std::string(PlannerVersion())),
+      pool_(PlanningThreads(options), static_cast<size_t>(options.max_queued_plans)),
+      service_(ConfigFor(options, std::move(plan), &metrics_), &pool_) {}
+
+Server::~Server() { Shutdown(); }
+
+absl::Status Server::Listen() {
+  if (!options_.metrics_listen.empty()) {
+    auto endpoint = MetricsEndpoint::Start(options_.metrics_listen, metrics_.registry());
+    if (!endpoint.ok()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--metrics_listen=", options_.metrics_listen, ": ", endpoint.status().message()));
+    }
+    endpoint_ = *std::move(endpoint);
+  }
+
+  static std::once_flag health_enabled;
+  std::call_once(health_enabled, [] { grpc::EnableDefaultHealthCheckService(true); });
+  grpc::ServerBuilder builder;
+  builder.SetOption(std::make_unique<ReflectionOption>(options_.reflection));
+  // Without this, a second server would share the port with the first, and take half its calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options_.max_message_bytes));
+  builder.SetMaxSendMessageSize(static_cast<int>(options_.max_message_bytes));
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterService(&service_);
+  grpc_server_ = builder.BuildAndStart();
+  if (grpc_server_ == nullptr || port_ == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--listen=", options_.listen, ": address already in use or not valid"));
+  }
+  grpc_server_->GetHealthCheckService()->SetServingStatus(v1::BatchPlanner::service_full_name(),
+                                                          true);
+  return absl::OkStatus();
+}
+
+void Server::Drain() {
+  AnnounceDrain();
+  absl::SleepFor(options_.drain_delay);
+  Shutdown();
+}
+
+void Server::AnnounceDrain() { grpc_server_->GetHealthCheckService()->Shutdown(); }
+
+void Server::Shutdown() {
+  std::lock_guard lock(shutdown_mutex_);
+  // The pool stops last: gRPC waits for the calls that it works on.
+  if (grpc_server_ != nullptr) {
+    grpc_server_->Shutdown(std::chrono::system_clock::now() +
+                           absl::ToChronoMilliseconds(options_.shutdown_grace));
+  }
+  pool_.Stop();
+}
+
+}  // namespace batchplan

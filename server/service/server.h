@@ -1,0 +1,81 @@
+// A planning server: its listeners, threads and health, from start to drain.
+//
+//   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
+//   ...
+//   (*server)->Drain();
+//
+// Serves from Start on, on threads of its own: batchplan.v1.BatchPlanner, grpc.health.v1 for it and
+// for "", reflection, and the metrics endpoint. Several servers may live in one process.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_SERVER_H_
+#define BATCHPLAN_SERVER_SERVICE_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <mutex>
+
+#include "absl/status/statusor.h"
+#include "server/service/plan_batch.h"
+#include "server/service/planner_service.h"
+#include "server/service/server_options.h"
+#include "server/service/worker_pool.h"
+#include "server/telemetry/metrics.h"
+#include "server/telemetry/metrics_endpoint.h"
+
+namespace batchplan {
+
+class Server {
+ public:
+  // Listens and serves. InvalidArgument if the options are not valid; FailedPrecondition, naming
+  // the flag, if an address can't be listened on; ResourceExhausted if there are no threads to be
+  // had.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+
+  // The same with `plan` in MakePlan's place, for tests.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
+                                                       PlanFunction plan);
+
+  // Shuts down without the drain's delay.
+  ~Server();
+
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // The ports that are listened on; metrics_port is 0 without a metrics endpoint.
+  int port() const { return port_; }
+  int metrics_port() const { return endpoint_ ? endpoint_->port() : 0; }
+
+  // What the metrics endpoint serves, for tests.
+  const Metrics& metrics() const { return metrics_; }
+
+  // The orderly end, after which the server is of no more use: the two below in turn, with
+  // options.drain_delay between them.
+  void Drain();
+
+  // Health becomes NOT_SERVING, for good. Calls are still taken.
+  void AnnounceDrain();
+
+  // Closes the listeners, waits for the calls in flight, cancels what still goes on after
+  // options.shutdown_grace, and joins the planning threads. Returns once every call is answered. A
+  // second call does nothing, and waits for the first.
+  void Shutdown();
+
+ private:
+  Server(const ServerOptions& options, PlanFunction plan);
+
+  absl::Status Listen();
+
+  const ServerOptions options_;
+  Metrics metrics_;
+  WorkerPool pool_;
+  PlannerService service_;
+  std::unique_ptr<MetricsEndpoint> endpoint_;
+  std::unique_ptr<grpc::Server> grpc_server_;
+  int port_ = 0;
+  std::mutex shutdown_mutex_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_SERVER_H_

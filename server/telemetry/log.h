@@ -1,0 +1,59 @@
+// Log lines: one event, one line, on standard error.
+//
+//   Log(Severity::kInfo, "plan", {{"job", job_id}, {"sequences", 4096}, {"seconds", 0.012}});
+//
+//   2026-03-01T12:00:00.123Z INFO event=plan job=grpo-7b sequences=4096 seconds=0.012
+//
+// A field without a value is left out. Values come from clients: what isn't plain printable ASCII
+// is quoted and escaped, and a value longer than kMaxLogValueBytes is cut, so that a line stays a
+// line whatever a client sends. Any number of threads may log; a line is written by one call and is
+// never interleaved with another.
+
+#ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_H_
+#define BATCHPLAN_SERVER_TELEMETRY_LOG_H_
+
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace batchplan {
+
+inline constexpr size_t kMaxLogValueBytes = 256;
+
+enum class Severity { kInfo, kWarning, kError };
+
+// One key=value of a line. The key is ours: a plain identifier. Text is viewed, not copied: a field
+// lives no longer than the call it is written in.
+struct LogField {
+  template <typename Number>
+  requires std::integral<Number> || std::floating_point<Number> LogField(std::string_view name,
+                                                                         Number number)
+      : key(name), text(absl::StrCat(number)) {}
+  LogField(std::string_view name, bool flag) : key(name), text(flag ? "true" : "false") {}
+  LogField(std::string_view name, std::string_view value) : key(name), view(value) {}
+  LogField(std::string_view name, const std::string& value)
+      : LogField(name, std::string_view(value)) {}
+  LogField(std::string_view name, const char* value) : LogField(name, std::string_view(value)) {}
+
+  std::string_view value() const { return view.data() != nullptr ? view : text; }
+
+  std::string_view key;
+  std::string_view view;
+  std::string text;
+};
+
+// The line that Log writes, with its newline.
+std::string FormatLogLine(absl::Time time, Severity severity, std::string_view event,
+                          std::initializer_list<LogField> fields);
+
+// Writes one line to standard error, stamped with the present time.
+void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields = {});
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_TELEMETRY_LOG_H_

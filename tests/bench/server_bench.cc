@@ -1,0 +1,111 @@
+// Plans through a batchplan-server process of its own, over loopback, and that process's peak
+// memory.
+//
+//   build/release/bench/server_bench
+//
+// peak_MiB is the server's resident high-water mark (VmHWM) after the plans of that size; sizes
+// rise, so each line's peak is its own. idle_MiB is what the server takes before its first plan.
+
+#include <benchmark/benchmark.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "batchplan/client.h"
+#include "tests/support/generators.h"
+
+extern char** environ;
+
+namespace batchplan {
+namespace {
+
+// A server on a Unix socket, started by the first benchmark and ended with the process.
+class ServerProcess {
+ public:
+  ServerProcess() : socket_(absl::StrCat("unix:/tmp/batchplan-bench-", getpid(), ".sock")) {
+    std::vector<std::string> arguments = {BATCHPLAN_SERVER, "--listen=" + socket_,
+                                          "--metrics_listen=off", "--drain_delay=0"};
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", 1 /* O_WRONLY */, 0);
+    if (posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ) != 0) {
+      std::perror("batchplan-server");
+      std::exit(1);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+  }
+
+  ~ServerProcess() {
+    kill(pid_, SIGTERM);
+    waitpid(pid_, nullptr, 0);
+  }
+
+  const std::string& target() const { return socket_; }
+
+  double PeakMiB() const {
+    std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmHWM:")) return std::strtod(line.c_str() + 6, nullptr) / 1024;
+    }
+    return 0;
+  }
+
+ private:
+  std::string socket_;
+  pid_t pid_ = 0;
+};
+
+v1::PlanBatchRequest Request(size_t sequences) {
+  v1::PlanBatchRequest request;
+  request.set_preset("nemo_rl_packing");
+  request.mutable_topology()->set_data_parallel(16);
+  request.add_passes()->set_max_tokens_per_microbatch(16384);
+  const std::vector<uint32_t> lengths = testing::MathsLengths(sequences, 1);
+  request.mutable_manifest()->mutable_lengths()->Add(lengths.begin(), lengths.end());
+  return request;
+}
+
+void PlanThroughServer(benchmark::State& state) {
+  static ServerProcess server;
+  // The retries of the first call wait for the server to listen.
+  static Client client(MakeRemoteConnection(server.target(), {.max_attempts = 5}));
+  static const double idle = client.PlanBatch(Request(256)).ok() ? server.PeakMiB() : 0;
+
+  const v1::PlanBatchRequest request = Request(static_cast<size_t>(state.range(0)));
+  double planning_ms = 0;
+  for (auto _ : state) {
+    const auto plan = client.PlanBatch(request);
+    if (!plan.ok()) {
+      state.SkipWithError(plan.status().ToString().c_str());
+      break;
+    }
+    planning_ms = static_cast<double>(plan->planning_time().nanos()) * 1e-6 +
+                  static_cast<double>(plan->planning_time().seconds()) * 1e3;
+  }
+  state.counters["planning_ms"] = planning_ms;
+  state.counters["idle_MiB"] = idle;
+  state.counters["peak_MiB"] = server.PeakMiB();
+}
+
+BENCHMARK(PlanThroughServer)
+    ->Arg(256)
+    ->Arg(4096)
+    ->Arg(65536)
+    ->Arg(1'000'000)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace batchplan

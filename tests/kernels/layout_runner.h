@@ -1,0 +1,60 @@
+// Runs the packed layout on any backend and brings the results back to the host.
+//
+//   const LayoutResult result = RunLayout(BATCHPLAN_BACKEND_CUDA, {2, 4, 6, 1}, options);
+//
+// Allocates, copies and waits as the backend needs. Output arrays stand between guard words, and a
+// write outside of them fails the current test. For one thread.
+
+#ifndef BATCHPLAN_TESTS_KERNELS_LAYOUT_RUNNER_H_
+#define BATCHPLAN_TESTS_KERNELS_LAYOUT_RUNNER_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "batchplan/kernels.h"
+
+namespace batchplan::kernels {
+
+struct LayoutResult {
+  // What the call returned if that was an error, else what the error word held afterwards.
+  batchplan_status status = BATCHPLAN_OK;
+  // What the error word held afterwards.
+  batchplan_status error_word = BATCHPLAN_OK;
+  std::vector<int32_t> cu_seqlens;
+  std::vector<int32_t> cu_seqlens_padded;
+  std::vector<int32_t> cu_seqlens_padded_per_rank;
+  int32_t max_seqlen = 0;
+  int32_t max_seqlen_padded = 0;
+};
+
+// `initial_error` is what the error word holds before the call.
+LayoutResult RunLayout(batchplan_backend backend, const std::vector<uint32_t>& lengths,
+                       const batchplan_layout_options& options,
+                       batchplan_status initial_error = BATCHPLAN_OK);
+
+// The two backends' names, for test names.
+std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info);
+
+// A suite that runs on every backend, and is skipped with the reason on those that are absent.
+class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
+ protected:
+  void SetUp() override {
+    if (const batchplan_status status = batchplan_backend_status(GetParam());
+        status != BATCHPLAN_OK) {
+      GTEST_SKIP() << batchplan_status_string(status);
+    }
+  }
+
+  static LayoutResult Run(const std::vector<uint32_t>& lengths,
+                          const batchplan_layout_options& options,
+                          batchplan_status initial_error = BATCHPLAN_OK) {
+    return RunLayout(GetParam(), lengths, options, initial_error);
+  }
+};
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_TESTS_KERNELS_LAYOUT_RUNNER_H_

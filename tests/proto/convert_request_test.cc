@@ -1,0 +1,162 @@
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "proto/batchplan/v1/convert.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::PlanBatchRequest Request(const std::string& text) {
+  v1::PlanBatchRequest request;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request));
+  return request;
+}
+
+absl::Status Refused(const std::string& text) { return ParseRequest(Request(text)).status(); }
+
+TEST(ConvertRequestTest, EveryFieldArrives) {
+  const v1::PlanBatchRequest request = Request(R"pb(
+    preset: "nemo_rl_packing"
+    manifest { lengths: 3 lengths: 5 group_ids: 7 group_ids: 8 pad_to: 9 }
+    topology {
+      data_parallel: 2
+      context_parallel: 3
+      tensor_parallel: 4
+      pipeline_parallel: 5
+      virtual_pipeline: 6
+      sequence_parallel: true
+    }
+    mini_batches { size: 2 order: ORDER_SHUFFLED seed: 11 groups: GROUP_POLICY_SAME_RANK }
+    cost_model { per_token: 1.5 per_token_squared: 2.5 per_microbatch: 3.5 }
+    synchronization: SYNCHRONIZATION_ACCUMULATED
+    effort: EFFORT_THOROUGH
+    overlong: OVERLONG_POLICY_DROP
+    allow_empty_microbatches: true
+    passes {
+      name: "train"
+      max_tokens_per_microbatch: 100
+      length_multiple: 16
+      min_microbatches: 2
+      microbatch_count_multiple: 3
+      max_sequences_per_microbatch: 4
+      balance_on: BALANCE_ON_TOKENS
+      packed {
+        packer: PACKER_BEST_FIT_DECREASING
+        rows: ROW_PADDING_BUCKETS
+        buckets: 48
+        buckets: 96
+      }
+      sharding: SHARDING_CONTIGUOUS
+      equal_sequence_counts: true
+      order: MICROBATCH_ORDER_SMALL_AT_BOTH_ENDS
+      ignore_mini_batches: true
+    }
+  )pb");
+  const ParsedRequest parsed = ParseRequest(request).value();
+  EXPECT_THAT(parsed.manifest.lengths, ElementsAre(3, 5));
+  EXPECT_THAT(parsed.manifest.group_ids, ElementsAre(7, 8));
+  EXPECT_EQ(parsed.manifest.pad_to, 9);
+  const PlanOptions& options = parsed.options;
+  EXPECT_EQ(options.topology.data_parallel, 2);
+  EXPECT_EQ(options.topology.context_parallel, 3);
+  EXPECT_EQ(options.topology.tensor_parallel, 4);
+  EXPECT_EQ(options.topology.pipeline_parallel, 5);
+  EXPECT_EQ(options.topology.virtual_pipeline, 6);
+  EXPECT_TRUE(options.topology.sequence_parallel);
+  EXPECT_EQ(options.mini_batches.size, 2);
+  EXPECT_EQ(options.mini_batches.order, Order::kShuffled);
+  EXPECT_EQ(options.mini_batches.seed, 11);
+  EXPECT_EQ(options.mini_batches.groups, GroupPolicy::kSameRank);
+  EXPECT_EQ(options.cost_model.per_token, 1.5);
+  EXPECT_EQ(options.cost_model.per_token_squared, 2.5);
+  EXPECT_EQ(options.cost_model.per_microbatch, 3.5);
+  EXPECT_EQ(options.synchronization, Synchronization::kAccumulated);
+  EXPECT_EQ(options.effort, Effort::kThorough);
+  EXPECT_EQ(options.overlong, OverlongPolicy::kDrop);
+  EXPECT_TRUE(options.allow_empty_microbatches);
+  ASSERT_EQ(options.passes.size(), 1);
+  const PassOptions& pass = options.passes[0];
+  EXPECT_EQ(pass.name, "train");
+  EXPECT_EQ(pass.max_tokens_per_microbatch, 100);
+  EXPECT_EQ(pass.length_multiple, 16);
+  EXPECT_EQ(pass.min_microbatches, 2);
+  EXPECT_EQ(pass.microbatch_count_multiple, 3);
+  EXPECT_EQ(pass.max_sequences_per_microbatch, 4);
+  EXPECT_EQ(pass.balance_on, BalanceOn::kTokens);
+  EXPECT_EQ(pass.layout, Layout::kPacked);
+  EXPECT_EQ(pass.packer, Packer::kBestFitDecreasing);
+  EXPECT_EQ(pass.rows, RowPadding::kBuckets);
+  EXPECT_THAT(pass.buckets, ElementsAre(48, 96));
+  EXPECT_EQ(pass.sharding, Sharding::kContiguous);
+  EXPECT_TRUE(pass.equal_sequence_counts);
+  EXPECT_EQ(pass.order, MicrobatchOrder::kSmallAtBothEnds);
+  EXPECT_TRUE(pass.ignore_mini_batches);
+}
+
+TEST(ConvertRequestTest, TheManifestIsReadInPlace) {
+  const v1::PlanBatchRequest request = Request("manifest { lengths: 1 lengths: 2 }");
+  EXPECT_EQ(ParseRequest(request)->manifest.lengths.data(), request.manifest().lengths().data());
+}
+
+TEST(ConvertRequestTest, UnsetFieldsTakeThePresetAndZerosAreOnes) {
+  const ParsedRequest parsed =
+      ParseRequest(Request(R"pb(
+        preset: "nemo_rl_packing"
+        topology { pipeline_parallel: 2 }
+        passes { max_tokens_per_microbatch: 10 length_multiple: 0 min_microbatches: 0 }
+      )pb"))
+          .value();
+  EXPECT_EQ(parsed.options.topology.data_parallel, 1);
+  EXPECT_EQ(parsed.options.cost_model.per_token, 1);
+  EXPECT_EQ(parsed.options.cost_model.per_token_squared, 1.0 / 24576);
+  const PassOptions& pass = parsed.options.passes[0];
+  EXPECT_EQ(pass.length_multiple, 1);
+  EXPECT_EQ(pass.min_microbatches, 1);
+  EXPECT_EQ(pass.packer, Packer::kModifiedFirstFitDecreasing);
+  EXPECT_EQ(pass.sharding, Sharding::kDealBins);
+  EXPECT_EQ(pass.rows, RowPadding::kLongest);
+}
+
+TEST(ConvertRequestTest, WhatTheCallerSetsWinsOverThePreset) {
+  const ParsedRequest parsed = ParseRequest(Request(R"pb(
+                                 preset: "nemo_rl_packing"
+                                 passes { packed { packer: PACKER_CONCATENATIVE } }
+                               )pb"))
+                                   .value();
+  EXPECT_EQ(parsed.options.passes[0].packer, Packer::kConcatenative);
+  EXPECT_EQ(parsed.options.passes[0].sharding, Sharding::kDealBins);
+}
+
+TEST(ConvertRequestTest, ASetCostModelIsLiteral) {
+  const ParsedRequest parsed = ParseRequest(Request("cost_model { per_token: 2 }")).value();
+  EXPECT_EQ(parsed.options.cost_model.per_token_squared, 0);
+}
+
+TEST(ConvertRequestTest, AnUnknownEnumValueIsRefusedByNameAndNumber) {
+  v1::PlanBatchRequest request = Request("preset: 'nemo_rl_packing' passes {}");
+  request.mutable_passes(0)->set_sharding(static_cast<v1::Sharding>(77));
+  const absl::Status status = ParseRequest(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("passes[0].sharding is 77"));
+}
+
+TEST(ConvertRequestTest, CostModelsNotBuiltYetAreRefusedByName) {
+  EXPECT_EQ(Refused("cost_model { fitted: true }").code(), absl::StatusCode::kUnimplemented);
+  const absl::Status shape = Refused("cost_model { shape { layers: 2 } }");
+  EXPECT_EQ(shape.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(shape.message()), HasSubstr("cost_model.shape"));
+}
+
+TEST(ConvertRequestTest, PresetsUnknownOrNotBuiltYetAreRefusedByName) {
+  EXPECT_EQ(Refused("preset: 'best'").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Refused("preset: 'verl'").code(), absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,65 @@
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/make_plan.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::ElementsAre;
+
+v1::PlanBatchResponse SmallResponse() {
+  PlanOptions options;
+  options.overlong = OverlongPolicy::kTruncate;
+  PassOptions& pass = options.passes.emplace_back();
+  pass.name = "train";
+  pass.max_tokens_per_microbatch = 10;
+  pass.packer = Packer::kFirstFitDecreasing;
+  pass.sharding = Sharding::kDealBins;
+  const std::vector<uint32_t> lengths = {7, 12, 3};
+  v1::PlanBatchResponse response;
+  FillResponse(MakePlan({.lengths = lengths}, options).value(), absl::Milliseconds(1500),
+               &response);
+  return response;
+}
+
+TEST(ConvertResponseTest, CarriesThePlan) {
+  const v1::PlanBatchResponse response = SmallResponse();
+  ASSERT_EQ(response.passes_size(), 1);
+  const v1::PassPlan& pass = response.passes(0);
+  EXPECT_EQ(pass.name(), "train");
+  EXPECT_THAT(pass.sequence_index(), ElementsAre(1, 0, 2));
+  EXPECT_THAT(pass.sequence_lengths(), ElementsAre(10, 7, 3));
+  EXPECT_THAT(pass.microbatch_offsets(), ElementsAre(0, 1, 3));
+  EXPECT_THAT(pass.microbatches_per_rank(), ElementsAre(2));
+  EXPECT_THAT(pass.row_widths(), ElementsAre(10, 10));
+  EXPECT_EQ(pass.metrics().bin_utilization(), 1);
+  ASSERT_EQ(response.excluded_size(), 1);
+  EXPECT_EQ(response.excluded(0).length(), 12);
+  EXPECT_EQ(response.excluded(0).reason(), v1::EXCLUSION_REASON_TRUNCATED);
+  EXPECT_EQ(response.fingerprint().size(), 64);
+  EXPECT_EQ(response.planner_version(), std::string(PlannerVersion()));
+  EXPECT_EQ(response.planning_time().seconds(), 1);
+  EXPECT_EQ(response.planning_time().nanos(), 500000000);
+  EXPECT_EQ(response.cost_model_used().per_token(), 1);
+}
+
+TEST(ConvertResponseTest, ReadBackIsTheSamePlan) {
+  const v1::PlanBatchResponse response = SmallResponse();
+  v1::PlanBatchResponse again;
+  FillResponse(ParseResponse(response).value(), absl::Milliseconds(1500), &again);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(response, again));
+}
+
+TEST(ConvertResponseTest, AnUnknownReasonIsRefused) {
+  v1::PlanBatchResponse response = SmallResponse();
+  response.mutable_excluded(0)->set_reason(static_cast<v1::ExclusionReason>(9));
+  EXPECT_EQ(ParseResponse(response).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace batchplan

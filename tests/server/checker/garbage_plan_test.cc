@@ -1,0 +1,151 @@
+// Plans that no planner made: the checker answers, and never crashes, overflows or reads out of
+// range. Worth most under the sanitizers.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "server/checker/check_plan.h"
+#include "tests/server/checker/handmade_plan.h"
+#include "tests/support/generators.h"
+
+namespace batchplan::testing {
+namespace {
+
+// Small numbers, numbers near powers of two, any number.
+uint32_t AnyNumber(RandomStream& random) {
+  switch (random.Between(0, 3)) {
+    case 0:
+      return static_cast<uint32_t>(random.Between(0, 4));
+    case 1:
+      return static_cast<uint32_t>(random.Between(0, 20));
+    case 2:
+      return static_cast<uint32_t>((uint64_t{1} << random.Between(0, 32)) - random.Between(0, 1));
+    default:
+      return static_cast<uint32_t>(random.Between(0, UINT32_MAX));
+  }
+}
+
+std::vector<uint32_t> AnyArray(RandomStream& random) {
+  std::vector<uint32_t> values(random.Between(0, 14));
+  for (uint32_t& value : values) value = AnyNumber(random);
+  return values;
+}
+
+// Replaces, adds or removes an entry, or makes the array anew.
+void Disturb(RandomStream& random, std::vector<uint32_t>& values) {
+  switch (random.Between(0, 3)) {
+    case 0:
+      if (!values.empty()) values[random.Between(0, values.size() - 1)] = AnyNumber(random);
+      break;
+    case 1:
+      values.push_back(AnyNumber(random));
+      break;
+    case 2:
+      if (!values.empty()) values.pop_back();
+      break;
+    default:
+      values = AnyArray(random);
+  }
+}
+
+PlanOptions AnyOptions(RandomStream& random, size_t passes) {
+  PlanOptions options;
+  uint32_t* const sizes[] = {&options.topology.data_parallel, &options.topology.context_parallel,
+                             &options.topology.tensor_parallel, &options.topology.pipeline_parallel,
+                             &options.topology.virtual_pipeline};
+  for (uint32_t* size : sizes) {
+    *size = random.Chance(90) ? static_cast<uint32_t>(random.Between(0, 3)) : AnyNumber(random);
+  }
+  options.topology.sequence_parallel = random.Chance(50);
+  options.mini_batches.size = random.Chance(60) ? 0 : AnyNumber(random);
+  options.mini_batches.order = random.OneOf<Order>({Order::kPreserved, Order::kShuffled});
+  options.mini_batches.groups =
+      random.OneOf<GroupPolicy>({GroupPolicy::kIgnore, GroupPolicy::kSameMiniBatch,
+                                 GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
+  options.overlong = random.OneOf<OverlongPolicy>(
+      {OverlongPolicy::kReject, OverlongPolicy::kTruncate, OverlongPolicy::kDrop});
+  options.allow_empty_microbatches = random.Chance(50);
+  for (size_t number = 0; number < passes; ++number) {
+    PassOptions& pass = options.passes.emplace_back();
+    pass.max_tokens_per_microbatch = AnyNumber(random);
+    pass.length_multiple = AnyNumber(random);
+    pass.min_microbatches = random.Chance(90) ? 1 : AnyNumber(random);
+    pass.microbatch_count_multiple = random.Chance(90) ? 1 : AnyNumber(random);
+    pass.max_sequences_per_microbatch = random.Chance(50) ? 0 : AnyNumber(random);
+    pass.layout = random.OneOf<Layout>({Layout::kPacked, Layout::kPadded});
+    pass.rows = random.OneOf<RowPadding>(
+        {RowPadding::kNone, RowPadding::kLongest, RowPadding::kCapacity, RowPadding::kBuckets});
+    pass.buckets = AnyArray(random);
+    pass.equal_sequence_counts = random.Chance(30);
+    pass.ignore_mini_batches = random.Chance(30);
+  }
+  return options;
+}
+
+TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    RandomStream random(seed);
+    std::vector<uint32_t> lengths = AnyArray(random);
+    std::vector<uint32_t> group_ids(random.Chance(50) ? lengths.size() : random.Between(0, 3));
+    for (uint32_t& id : group_ids) id = AnyNumber(random);
+    const size_t passes = random.Between(0, 3);
+    const PlanOptions options = AnyOptions(random, passes);
+    Plan plan;
+    plan.passes.resize(random.Chance(90) ? passes : random.Between(0, 3));
+    for (PassPlan& pass : plan.passes) {
+      pass.sequence_index = AnyArray(random);
+      pass.microbatch_offsets = AnyArray(random);
+      pass.microbatches_per_rank = AnyArray(random);
+      pass.row_widths = AnyArray(random);
+      pass.sequence_lengths = AnyArray(random);
+      pass.length_multiple = AnyNumber(random);
+    }
+    // Almost always a violation; what matters is that there is an answer.
+    (void)CheckPlan({lengths, group_ids, AnyNumber(random)}, options, plan);
+  }
+}
+
+TEST(GarbagePlanTest, DisturbedPlansNeverCrashTheChecker) {
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    RandomStream random(seed);
+    HandmadePlan handmade = TwoMiniBatches();
+    PassPlan& pass = handmade.plan.passes[0];
+    for (uint64_t times = random.Between(1, 3); times > 0; --times) {
+      switch (random.Between(0, 8)) {
+        case 0:
+          Disturb(random, pass.sequence_index);
+          break;
+        case 1:
+          Disturb(random, pass.microbatch_offsets);
+          break;
+        case 2:
+          Disturb(random, pass.microbatches_per_rank);
+          break;
+        case 3:
+          Disturb(random, pass.row_widths);
+          break;
+        case 4:
+          Disturb(random, pass.sequence_lengths);
+          break;
+        case 5:
+          Disturb(random, handmade.lengths);
+          break;
+        case 6:
+          Disturb(random, handmade.group_ids);
+          break;
+        case 7:
+          handmade.plan.excluded.push_back(
+              {AnyNumber(random), AnyNumber(random), static_cast<ExclusionReason>(1)});
+          break;
+        default:
+          handmade.options = AnyOptions(random, 1);
+      }
+    }
+    (void)handmade.Check();
+  }
+}
+
+}  // namespace
+}  // namespace batchplan::testing

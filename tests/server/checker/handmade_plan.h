@@ -1,0 +1,54 @@
+// Plans written down by hand, so that the checker is tested without the planner.
+
+#ifndef BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_PLAN_H_
+#define BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan::testing {
+
+// A micro-batch: the sequences and the width of their row.
+struct HandmadeMicrobatch {
+  std::vector<uint32_t> sequences;
+  uint32_t width = 0;
+};
+
+// By mini-batch, rank and slot.
+using HandmadePass = std::vector<std::vector<std::vector<HandmadeMicrobatch>>>;
+
+// A request and a plan for it. Fill lengths and options, then call AddPass for each pass.
+struct HandmadePlan {
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> group_ids;
+  uint32_t pad_to = 0;
+  PlanOptions options;
+  Plan plan;
+
+  // Views this plan, and lives no longer.
+  Manifest manifest() const { return {lengths, group_ids, pad_to}; }
+
+  // Appends the next pass, with the metrics that its layout has. Planned lengths are cut to
+  // `limit`; the lower bound on micro-batches is the pass's own count.
+  void AddPass(const HandmadePass& layout, uint32_t length_multiple, uint32_t limit = UINT32_MAX);
+
+  absl::Status Check() const;
+};
+
+// A pass of the packed layout, everything else as it is by default.
+PassOptions PackedPass(const std::string& name, uint32_t budget);
+
+// Two mini-batches of six on two ranks, CP = 2 and so a length multiple of 4, PP = VPP = 2 and so
+// an even number of micro-batches: the plan that the mutations start from.
+HandmadePlan TwoMiniBatches();
+
+}  // namespace batchplan::testing
+
+#endif  // BATCHPLAN_TESTS_SERVER_CHECKER_HANDMADE_PLAN_H_

@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tests/support/checked_plan.h"
+
+namespace batchplan {
+namespace {
+
+using testing::MakeCheckedPlan;
+using testing::PackedOptions;
+
+TEST(MetricsTest, PackingMetricsFollowTheirDefinitions) {
+  const PlanMetrics metrics =
+      MakeCheckedPlan({6, 5, 4, 3}, PackedOptions(10, Packer::kConcatenative))->passes[0].metrics;
+  // Rows [6], [5, 4], [3].
+  EXPECT_EQ(metrics.microbatches, 3);
+  EXPECT_EQ(metrics.lower_bound_microbatches, 2);
+  EXPECT_FALSE(metrics.certified_optimal);
+  EXPECT_DOUBLE_EQ(metrics.bin_utilization, 18.0 / 30);
+  EXPECT_DOUBLE_EQ(metrics.waste_ratio, 12.0 / 30);
+  EXPECT_DOUBLE_EQ(metrics.packing_efficiency, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(metrics.bin_balance, 1 - std::sqrt((0 + 9 + 9) / 2.0) / 6);
+  EXPECT_DOUBLE_EQ(metrics.padding_removed, 1 - 18.0 / 24);
+}
+
+TEST(MetricsTest, ASingleBinIsPerfectlyBalanced) {
+  EXPECT_EQ(MakeCheckedPlan({5}, PackedOptions(10, Packer::kConcatenative))
+                ->passes[0]
+                .metrics.bin_balance,
+            1);
+}
+
+TEST(MetricsTest, UtilizationIsOfTrueTokensAndTheAlignedOneApart) {
+  PlanOptions options = PackedOptions(16, Packer::kFirstFitDecreasing);
+  options.passes[0].length_multiple = 8;
+  const PlanMetrics metrics = MakeCheckedPlan({5, 7}, options)->passes[0].metrics;
+  EXPECT_DOUBLE_EQ(metrics.bin_utilization, 12.0 / 16);
+  EXPECT_DOUBLE_EQ(metrics.aligned_bin_utilization, 1);
+  EXPECT_EQ(metrics.aligned_tokens, 16);
+}
+
+TEST(MetricsTest, NaiveTokensTakePadToWhereItIsGiven) {
+  const std::vector<uint32_t> lengths = {6, 5, 4, 3};
+  const PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing);
+  EXPECT_EQ(
+      MakeCheckedPlan({.lengths = lengths, .pad_to = 8}, options)->passes[0].metrics.naive_tokens,
+      32);
+}
+
+TEST(MetricsTest, LockstepWaitsAtEverySlotAndAccumulatedOnce) {
+  // Order preserved, two ranks of two micro-batches: [6], [3] and [5], [8].
+  PlanOptions options = PackedOptions(8, Packer::kConcatenative, 2, Sharding::kContiguous);
+  options.cost_model = {.per_token = 1, .per_token_squared = 0};
+  options.passes[0].equal_sequence_counts = true;
+  const std::vector<uint32_t> lengths = {6, 3, 5, 8};
+  const PlanMetrics lockstep = MakeCheckedPlan(lengths, options)->passes[0].metrics;
+  EXPECT_DOUBLE_EQ(lockstep.predicted_step_time, 6 + 8);
+  EXPECT_DOUBLE_EQ(lockstep.ideal_step_time, 11);
+  EXPECT_DOUBLE_EQ(lockstep.step_efficiency, 11.0 / 14);
+  EXPECT_DOUBLE_EQ(lockstep.rank_token_imbalance, 13.0 / 11);
+  options.synchronization = Synchronization::kAccumulated;
+  const PlanMetrics accumulated = MakeCheckedPlan(lengths, options)->passes[0].metrics;
+  EXPECT_DOUBLE_EQ(accumulated.predicted_step_time, 13);
+  EXPECT_DOUBLE_EQ(accumulated.lower_bound_step_time, 11);
+}
+
+TEST(MetricsTest, ALongSequenceBoundsTheStep) {
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2);
+  options.cost_model = {.per_token = 1, .per_token_squared = 0, .per_microbatch = 10};
+  const PlanMetrics metrics = MakeCheckedPlan({90, 2}, options)->passes[0].metrics;
+  EXPECT_NEAR(metrics.lower_bound_step_time, 100, 1e-9);
+  EXPECT_NEAR(metrics.predicted_step_time, 100, 1e-9);
+  EXPECT_NEAR(metrics.ideal_step_time, (92 + 20) / 2.0, 1e-9);
+}
+
+TEST(MetricsTest, TailPaddingIsNotFree) {
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
+  options.cost_model = {.per_token = 1, .per_token_squared = 0};
+  options.passes[0].rows = RowPadding::kCapacity;
+  const PlanMetrics metrics = MakeCheckedPlan({40}, options)->passes[0].metrics;
+  EXPECT_EQ(metrics.scheduled_tokens, 100);
+  EXPECT_NEAR(metrics.predicted_step_time, 100, 1e-9);
+}
+
+}  // namespace
+}  // namespace batchplan

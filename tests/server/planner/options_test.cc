@@ -1,0 +1,140 @@
+#include "server/planner/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <ostream>
+#include <string>
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+
+PlanOptions Valid() {
+  PlanOptions options;
+  PassOptions& pass = options.passes.emplace_back();
+  pass.max_tokens_per_microbatch = 100;
+  pass.packer = Packer::kFirstFitDecreasing;
+  pass.sharding = Sharding::kDealBins;
+  return options;
+}
+
+struct Refusal {
+  std::string name;
+  std::function<void(PlanOptions&)> spoil;
+  absl::StatusCode code;
+  std::string message;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+
+class OptionsRefusalTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(OptionsRefusalTest, NamesFieldAndValue) {
+  PlanOptions options = Valid();
+  GetParam().spoil(options);
+  const absl::Status status = options.Validate();
+  EXPECT_EQ(status.code(), GetParam().code);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
+}
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr absl::StatusCode kNotBuilt = absl::StatusCode::kUnimplemented;
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OptionsRefusalTest,
+    ::testing::Values(
+        Refusal{"ParallelSizeOfTwoToThe31",
+                [](PlanOptions& o) { o.topology.data_parallel = 1u << 31; }, kInvalid,
+                "topology.data_parallel is 2147483648; it must be between 1 and 65536"},
+        Refusal{"ParallelSizeOfZero", [](PlanOptions& o) { o.topology.context_parallel = 0; },
+                kInvalid, "topology.context_parallel is 0"},
+        Refusal{"CoefficientNaN", [](PlanOptions& o) { o.cost_model.per_token = std::nan(""); },
+                kInvalid, "cost_model.per_token is nan"},
+        Refusal{"CoefficientInfinite",
+                [](PlanOptions& o) {
+                  o.cost_model.per_microbatch = std::numeric_limits<double>::infinity();
+                },
+                kInvalid, "cost_model.per_microbatch is inf"},
+        Refusal{"CoefficientNegative",
+                [](PlanOptions& o) { o.cost_model.per_token_squared = -0.5; }, kInvalid,
+                "cost_model.per_token_squared is -0.5; it must be finite and at least 0"},
+        Refusal{"CoefficientsAllZero",
+                [](PlanOptions& o) {
+                  o.cost_model = {.per_token = 0, .per_token_squared = 0, .per_microbatch = 0};
+                },
+                kInvalid, "all 0"},
+        Refusal{"NoPasses", [](PlanOptions& o) { o.passes.clear(); }, kInvalid, "passes is empty"},
+        Refusal{"TwoPassesOfOneName", [](PlanOptions& o) { o.passes.push_back(o.passes[0]); },
+                kInvalid, "passes[1].name is \"\", which an earlier pass has"},
+        Refusal{"BudgetOfZero", [](PlanOptions& o) { o.passes[0].max_tokens_per_microbatch = 0; },
+                kInvalid, "passes[0].max_tokens_per_microbatch is 0"},
+        Refusal{"MultipleOfZero", [](PlanOptions& o) { o.passes[0].length_multiple = 0; }, kInvalid,
+                "length_multiple 0"},
+        Refusal{"DealtBinsWithEqualCounts",
+                [](PlanOptions& o) { o.passes[0].equal_sequence_counts = true; }, kInvalid,
+                "passes[0].equal_sequence_counts is set"},
+        Refusal{"DealtBinsWithPaddedLayout",
+                [](PlanOptions& o) { o.passes[0].layout = Layout::kPadded; }, kInvalid,
+                "the layout is padded"},
+        Refusal{"BucketsWithoutTheirRowPadding", [](PlanOptions& o) { o.passes[0].buckets = {50}; },
+                kInvalid, "passes[0].packed.buckets has 1 widths"},
+        Refusal{"NoBuckets", [](PlanOptions& o) { o.passes[0].rows = RowPadding::kBuckets; },
+                kInvalid, "passes[0].packed.buckets is empty"},
+        Refusal{"BucketAboveTheBudget",
+                [](PlanOptions& o) {
+                  o.passes[0].rows = RowPadding::kBuckets;
+                  o.passes[0].buckets = {50, 101};
+                },
+                kInvalid, "passes[0].packed.buckets[1] is 101"},
+        Refusal{"BucketsThatDoNotAscend",
+                [](PlanOptions& o) {
+                  o.passes[0].rows = RowPadding::kBuckets;
+                  o.passes[0].buckets = {50, 50};
+                },
+                kInvalid, "passes[0].packed.buckets[1] is 50, not above"},
+        Refusal{"BalancedSharding",
+                [](PlanOptions& o) { o.passes[0].sharding = Sharding::kBalanced; }, kNotBuilt,
+                "passes[0].sharding is SHARDING_BALANCED"},
+        Refusal{"BalancedPacker", [](PlanOptions& o) { o.passes[0].packer = Packer::kBalanced; },
+                kNotBuilt, "passes[0].packed.packer is PACKER_BALANCED"},
+        Refusal{"StrideSorted",
+                [](PlanOptions& o) { o.passes[0].sharding = Sharding::kStrideSorted; }, kNotBuilt,
+                "SHARDING_STRIDE_SORTED"},
+        Refusal{"KarmarkarKarpSharding",
+                [](PlanOptions& o) { o.passes[0].sharding = Sharding::kKarmarkarKarp; }, kNotBuilt,
+                "SHARDING_KARMARKAR_KARP"},
+        Refusal{"KarmarkarKarpPacker",
+                [](PlanOptions& o) { o.passes[0].packer = Packer::kKarmarkarKarp; }, kNotBuilt,
+                "PACKER_KARMARKAR_KARP"},
+        Refusal{"Lpt", [](PlanOptions& o) { o.passes[0].sharding = Sharding::kLpt; }, kNotBuilt,
+                "SHARDING_LPT"},
+        Refusal{"PaddedLayout",
+                [](PlanOptions& o) {
+                  o.passes[0].sharding = Sharding::kContiguous;
+                  o.passes[0].layout = Layout::kPadded;
+                },
+                kNotBuilt, "passes[0] is padded"},
+        Refusal{"IgnoredMiniBatches",
+                [](PlanOptions& o) { o.passes[0].ignore_mini_batches = true; }, kNotBuilt,
+                "passes[0].ignore_mini_batches is true"},
+        Refusal{"Groups", [](PlanOptions& o) { o.mini_batches.groups = GroupPolicy::kSameRank; },
+                kNotBuilt, "mini_batches.groups is GROUP_POLICY_SAME_RANK"},
+        Refusal{"EmptyMicrobatches", [](PlanOptions& o) { o.allow_empty_microbatches = true; },
+                kNotBuilt, "allow_empty_microbatches is true"},
+        Refusal{"TwoPasses",
+                [](PlanOptions& o) {
+                  o.passes.push_back(o.passes[0]);
+                  o.passes[1].name = "logprob";
+                },
+                kNotBuilt, "passes has 2 entries"}),
+    [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; });
+
+TEST(OptionsTest, WhatIsAskedForPlainlyIsAccepted) { EXPECT_TRUE(Valid().Validate().ok()); }
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,53 @@
+#include "server/planner/packing/lower_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "tests/support/brute_force.h"
+
+namespace batchplan {
+namespace {
+
+TEST(LowerBoundsTest, TheVolumeBoundRoundsUp) {
+  EXPECT_EQ(VolumeBound(std::vector<uint32_t>{5, 5, 1}, 10), 2);
+  EXPECT_EQ(VolumeBound({}, 10), 0);
+}
+
+TEST(LowerBoundsTest, L2CountsItemsThatCannotShareABin) {
+  // Volume says 4 of 10; no two sevens go together.
+  EXPECT_EQ(MartelloTothL2(std::vector<uint32_t>{7, 7, 7, 7, 7}, 10), 5);
+}
+
+TEST(LowerBoundsTest, L2SeesThatSmallItemsDoNotFitBesideLargeOnes) {
+  // A six leaves 4, which no five can use: 2 bins for the sixes, 2 for the fives.
+  EXPECT_EQ(MartelloTothL2(std::vector<uint32_t>{6, 6, 5, 5, 5}, 10), 4);
+}
+
+TEST(LowerBoundsTest, L2SeesAgenticBatchesAsTheyAre) {
+  // Of 24k and 9k in 32k, volume says that three bins may do; none of the long ones takes a short.
+  EXPECT_EQ(MartelloTothL2(std::vector<uint32_t>{24000, 24000, 9000, 9000, 9000}, 32000), 3);
+  EXPECT_EQ(VolumeBound(std::vector<uint32_t>{24000, 24000, 9000, 9000, 9000}, 32000), 3);
+}
+
+TEST(LowerBoundsTest, ASequenceLimitBoundsToo) {
+  EXPECT_EQ(LowerBoundBins(std::vector<uint32_t>(10, 1), {.capacity = 100, .max_items = 3}), 4);
+}
+
+TEST(LowerBoundsTest, NeverExceedTheOptimum) {
+  std::mt19937_64 engine(1);
+  for (int i = 0; i < 10000; ++i) {
+    const auto capacity = static_cast<uint32_t>(1 + engine() % 40);
+    std::vector<uint32_t> lengths(1 + engine() % 9);
+    for (uint32_t& length : lengths) length = static_cast<uint32_t>(1 + engine() % capacity);
+    BinLimits limits{.capacity = capacity};
+    if (i % 2 == 0) limits.max_items = static_cast<uint32_t>(1 + engine() % 4);
+    const uint64_t optimum = testing::BruteForceMinBins(lengths, limits.capacity, limits.max_items);
+    ASSERT_LE(LowerBoundBins(lengths, limits), optimum);
+    ASSERT_GE(MartelloTothL2(lengths, capacity), VolumeBound(lengths, capacity));
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,86 @@
+// A planner that holds its calls until the test lets them go, so that a test can be sure of what
+// goes on at the same time without waiting for any length of time.
+//
+//   HeldPlanner planner(/*hold=*/1);
+//   TestServer server(options, planner.function());
+//   ... start a call ...
+//   planner.WaitUntilHeld();
+//   ... the call is being planned ...
+//   planner.Release();
+
+#ifndef BATCHPLAN_TESTS_SERVER_SERVICE_HELD_PLANNER_H_
+#define BATCHPLAN_TESTS_SERVER_SERVICE_HELD_PLANNER_H_
+
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+
+#include "absl/status/statusor.h"
+#include "server/planner/make_plan.h"
+#include "server/service/plan_batch.h"
+
+namespace batchplan {
+
+class HeldPlanner {
+ public:
+  // Holds the first `hold` calls; those after them plan at once.
+  explicit HeldPlanner(int hold) : hold_(hold) {}
+
+  // Lives no longer than this object.
+  PlanFunction function() {
+    return [this](const Manifest& manifest, const PlanOptions& options,
+                  const std::stop_token& stop) -> absl::StatusOr<Plan> {
+      if (!Hold(stop)) return absl::CancelledError("held planner was stopped");
+      return MakePlan(manifest, options, stop);
+    };
+  }
+
+  // Returns once a call is held that no earlier return stood for.
+  void WaitUntilHeld() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return held_ > 0; });
+    --held_;
+  }
+
+  // Lets all go, now and later.
+  void Release() {
+    std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+  // How many calls came, and how many of them ended by a stop.
+  int calls() const {
+    std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  int stopped() const {
+    std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+
+ private:
+  // False if the call was stopped while it was held.
+  bool Hold(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    if (++calls_ > hold_) return true;
+    ++held_;
+    changed_.notify_all();
+    if (changed_.wait(lock, stop, [this] { return released_; })) return true;
+    ++stopped_;
+    return false;
+  }
+
+  const int hold_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  // Guarded by mutex_.
+  int calls_ = 0;
+  int held_ = 0;
+  int stopped_ = 0;
+  bool released_ = false;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_SERVER_SERVICE_HELD_PLANNER_H_

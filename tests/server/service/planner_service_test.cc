@@ -1,0 +1,303 @@
+// Plans over the wire: a real server, a real client.
+
+#include "server/service/planner_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/make_plan.h"
+#include "tests/server/service/requests.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Matcher;
+
+constexpr const char* kPlanBatchMethod = "/batchplan.v1.BatchPlanner/PlanBatch";
+
+std::string FingerprintInProcess(const v1::PlanBatchRequest& request) {
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+  if (!parsed.ok()) return parsed.status().ToString();
+  const absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options);
+  return plan.ok() ? plan->fingerprint : plan.status().ToString();
+}
+
+ServerOptions VerifyingServer() {
+  ServerOptions options = TestServer::Options();
+  options.verify_plans = true;
+  return options;
+}
+
+TEST(PlannerServiceTest, APlanOverTheWireIsThePlanInProcess) {
+  TestServer server(VerifyingServer());
+  auto stub = server.NewStub();
+  for (const int sequences : {4, 100, 20'000}) {
+    const v1::PlanBatchRequest request = ValidRequest(sequences);
+    v1::PlanBatchResponse response;
+    const grpc::Status status = PlanBatch(*stub, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.fingerprint(), FingerprintInProcess(request));
+    EXPECT_EQ(response.passes(0).sequence_index_size(), sequences);
+  }
+}
+
+TEST(PlannerServiceTest, ThreadsAndConcurrentCallersDoNotChangeAPlan) {
+  const v1::PlanBatchRequest request = ValidRequest(2000);
+  const std::string expected = FingerprintInProcess(request);
+  for (const int threads : {1, 4}) {
+    ServerOptions options = VerifyingServer();
+    options.planning_threads = threads;
+    TestServer server(options);
+    std::vector<std::string> fingerprints(32);
+    {
+      std::vector<std::jthread> callers;
+      for (size_t caller = 0; caller < 8; ++caller) {
+        callers.emplace_back([&, caller] {
+          auto stub = server.NewStub();
+          for (size_t call = caller; call < fingerprints.size(); call += 8) {
+            v1::PlanBatchResponse response;
+            const grpc::Status status = PlanBatch(*stub, request, &response);
+            fingerprints[call] = status.ok() ? response.fingerprint() : status.error_message();
+          }
+        });
+      }
+    }
+    EXPECT_THAT(fingerprints, Each(expected));
+  }
+}
+
+TEST(PlannerServiceTest, SumsBeyond32BitsAreExact) {
+  TestServer server(VerifyingServer());
+  constexpr uint32_t kLongest = std::numeric_limits<uint32_t>::max();
+  v1::PlanBatchRequest request = ValidRequest(0, 1);
+  for (int i = 0; i < 4; ++i) request.mutable_manifest()->add_lengths(kLongest);
+  request.mutable_passes(0)->set_max_tokens_per_microbatch(kLongest);
+  v1::PlanBatchResponse response;
+  const grpc::Status status = PlanBatch(*server.NewStub(), request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.passes(0).metrics().true_tokens(), 4ULL * kLongest);
+  EXPECT_EQ(response.passes(0).metrics().microbatches(), 4U);
+}
+
+TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
+  testing::internal::CaptureStderr();
+  {
+    TestServer server;
+    v1::PlanBatchRequest request = ValidRequest(100);
+    request.set_job_id("forged\nline");
+    request.set_step(17);
+    EXPECT_TRUE(PlanBatch(*server.NewStub(), request).ok());
+    request.clear_passes();
+    EXPECT_FALSE(PlanBatch(*server.NewStub(), request).ok());
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  EXPECT_THAT(log, HasSubstr("INFO event=PlanBatch request_id=r-1 job=\"forged\\nline\" step=17 "
+                             "sequences=100 microbatches="));
+  EXPECT_THAT(log, HasSubstr(" code=OK\n"));
+  EXPECT_THAT(log, HasSubstr(" code=INVALID_ARGUMENT error=\"passes is empty"));
+}
+
+TEST(PlannerServiceTest, WhatThisVersionDoesNotHaveIsRefusedByName) {
+  TestServer server;
+  auto stub = server.NewStub();
+  const std::string version(PlannerVersion());
+  {
+    grpc::ClientContext context;
+    v1::JoinBatchResponse response;
+    const grpc::Status status = stub->JoinBatch(&context, v1::JoinBatchRequest(), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_EQ(status.error_message(), "JoinBatch is not in this version (" + version + ")");
+  }
+  {
+    grpc::ClientContext context;
+    v1::ReportStepResponse response;
+    const grpc::Status status = stub->ReportStep(&context, v1::ReportStepRequest(), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_EQ(status.error_message(), "ReportStep is not in this version (" + version + ")");
+  }
+}
+
+TEST(PlannerServiceTest, BytesThatAreNoRequestAreInvalid) {
+  TestServer server;
+  auto channel = server.NewChannel();
+  const std::string not_utf8("\x0a\x02\xff\xfe", 4);  // job_id = ff fe
+  for (const std::string& bytes :
+       {std::string("garbage"), std::string("\x2a\xff\xff", 3), not_utf8}) {
+    std::string answer;
+    const grpc::Status status = CallBytes(channel, kPlanBatchMethod, bytes, &answer);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("not a batchplan.v1.PlanBatchRequest"));
+  }
+  EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok());
+}
+
+TEST(PlannerServiceTest, ARequestOverTheMessageLimitIsRefused) {
+  ServerOptions options = TestServer::Options();
+  options.max_message_bytes = 4096;
+  TestServer server(options);
+  auto stub = server.NewStub();
+  const grpc::Status status = PlanBatch(*stub, ValidRequest(10'000));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("4096"));
+  EXPECT_TRUE(PlanBatch(*stub, ValidRequest(10)).ok());
+}
+
+TEST(PlannerServiceTest, AResponseOverTheMessageLimitIsRefused) {
+  ServerOptions options = TestServer::Options();
+  options.max_message_bytes = 1024;
+  TestServer server(options);
+  auto stub = server.NewStub();
+  v1::PlanBatchRequest request = ValidRequest(0);
+  for (int i = 0; i < 900; ++i) request.mutable_manifest()->add_lengths(1);
+  const grpc::Status status = PlanBatch(*stub, request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("the plan takes"), HasSubstr("max_message_bytes=1024")));
+  EXPECT_TRUE(PlanBatch(*stub, ValidRequest(10)).ok());
+}
+
+TEST(PlannerServiceTest, TheDefaultLimitHoldsAMillionSequences) {
+  TestServer server;
+  v1::PlanBatchResponse response;
+  const grpc::Status status = PlanBatch(*server.NewStub(), ValidRequest(1'000'000, 64), &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.passes(0).sequence_index_size(), 1'000'000);
+}
+
+struct WrongInput {
+  const char* name;
+  std::function<void(v1::PlanBatchRequest&)> spoil;
+  grpc::StatusCode code;
+  Matcher<const std::string&> message;
+};
+
+void PrintTo(const WrongInput& input, std::ostream* out) { *out << input.name; }
+
+class WrongInputTest : public ::testing::TestWithParam<WrongInput> {};
+
+TEST_P(WrongInputTest, IsRefusedByNameAndTheServerKeepsServing) {
+  TestServer server(VerifyingServer());
+  auto stub = server.NewStub();
+  v1::PlanBatchRequest request = ValidRequest();
+  GetParam().spoil(request);
+  const grpc::Status status = PlanBatch(*stub, request);
+  EXPECT_EQ(status.error_code(), GetParam().code);
+  EXPECT_THAT(status.error_message(), GetParam().message);
+  EXPECT_TRUE(PlanBatch(*stub, ValidRequest()).ok());
+}
+
+constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+constexpr auto kUnimplemented = grpc::StatusCode::UNIMPLEMENTED;
+
+INSTANTIATE_TEST_SUITE_P(
+    Everything, WrongInputTest,
+    ::testing::Values(
+        WrongInput{"NoManifest", [](auto& request) { request.clear_manifest(); }, kInvalid,
+                   HasSubstr("manifest.lengths is empty")},
+        WrongInput{"NoLengths", [](auto& request) { request.mutable_manifest()->clear_lengths(); },
+                   kInvalid, HasSubstr("manifest.lengths is empty")},
+        WrongInput{"AZeroLength",
+                   [](auto& request) { request.mutable_manifest()->set_lengths(17, 0); }, kInvalid,
+                   HasSubstr("manifest.lengths[17] is 0")},
+        WrongInput{"ALengthOverBudget",
+                   [](auto& request) { request.mutable_manifest()->set_lengths(17, 9000); },
+                   kInvalid,
+                   AllOf(HasSubstr("manifest.lengths[17] is 9000"),
+                         HasSubstr("passes[0].max_tokens_per_microbatch is 8192"))},
+        WrongInput{"FewerSequencesThanRanks",
+                   [](auto& request) {
+                     request.mutable_manifest()->clear_lengths();
+                     for (const uint32_t length : {1, 2, 3}) {
+                       request.mutable_manifest()->add_lengths(length);
+                     }
+                   },
+                   kInvalid, AllOf(HasSubstr("3 sequences"), HasSubstr("data_parallel 4"))},
+        WrongInput{"DataParallelOf2To31",
+                   [](auto& request) { request.mutable_topology()->set_data_parallel(1U << 31); },
+                   kInvalid,
+                   AllOf(HasSubstr("topology.data_parallel is 2147483648"), HasSubstr("65536"))},
+        WrongInput{
+            "ContextParallelOf2To31",
+            [](auto& request) { request.mutable_topology()->set_context_parallel(1U << 31); },
+            kInvalid, HasSubstr("topology.context_parallel is 2147483648")},
+        WrongInput{
+            "ABudgetOf0",
+            [](auto& request) { request.mutable_passes(0)->set_max_tokens_per_microbatch(0); },
+            kInvalid, HasSubstr("passes[0].max_tokens_per_microbatch is 0")},
+        WrongInput{"AnAlignedLengthThatOverflows",
+                   [](auto& request) {
+                     constexpr uint32_t kMax = std::numeric_limits<uint32_t>::max();
+                     request.mutable_manifest()->set_lengths(17, kMax);
+                     request.mutable_passes(0)->set_max_tokens_per_microbatch(kMax);
+                     request.mutable_passes(0)->set_length_multiple(2);
+                   },
+                   kInvalid, HasSubstr("manifest.lengths[17] is 4294967295")},
+        WrongInput{"ALengthMultipleThatOverflows",
+                   [](auto& request) {
+                     request.mutable_topology()->set_context_parallel(65536);
+                     request.mutable_topology()->set_tensor_parallel(65536);
+                     request.mutable_topology()->set_sequence_parallel(true);
+                     request.mutable_passes(0)->set_length_multiple(4294967291);
+                   },
+                   kInvalid, HasSubstr("passes[0]")},
+        WrongInput{"MicrobatchCountsThatOverflow",
+                   [](auto& request) {
+                     request.mutable_topology()->set_data_parallel(65536);
+                     request.mutable_passes(0)->set_min_microbatches(4294967295);
+                     request.mutable_passes(0)->set_microbatch_count_multiple(4294967291);
+                   },
+                   kInvalid, HasSubstr("256 sequences")},
+        WrongInput{"GroupIdsOfAnotherSize",
+                   [](auto& request) { request.mutable_manifest()->add_group_ids(1); }, kInvalid,
+                   AllOf(HasSubstr("manifest.group_ids has 1"), HasSubstr("256"))},
+        WrongInput{"AMiniBatchThatDoesNotDivide",
+                   [](auto& request) { request.mutable_mini_batches()->set_size(100); }, kInvalid,
+                   AllOf(HasSubstr("mini_batches.size is 100"), HasSubstr("256"))},
+        WrongInput{"NoPasses", [](auto& request) { request.clear_passes(); }, kInvalid,
+                   HasSubstr("passes is empty")},
+        WrongInput{"TwoPassesOfOneName",
+                   [](auto& request) {
+                     request.mutable_passes(0)->set_name("train");
+                     *request.add_passes() = request.passes(0);
+                   },
+                   kInvalid, HasSubstr("passes[1].name is \"train\"")},
+        WrongInput{"AnUnknownPreset", [](auto& request) { request.set_preset("magic"); }, kInvalid,
+                   AllOf(HasSubstr("preset"), HasSubstr("magic"))},
+        WrongInput{"AnUnknownPresetOfAMegabyte",
+                   [](auto& request) { request.set_preset(std::string(1 << 20, 'x')); }, kInvalid,
+                   HasSubstr("xxx")},
+        WrongInput{"AnUnknownEnumValue",
+                   [](auto& request) { request.set_overlong(static_cast<v1::OverlongPolicy>(77)); },
+                   kInvalid, AllOf(HasSubstr("overlong"), HasSubstr("77"))},
+        WrongInput{"ACostModelOfZeros", [](auto& request) { request.mutable_cost_model(); },
+                   kInvalid, HasSubstr("cost_model")},
+        WrongInput{"ACostThatIsNotFinite",
+                   [](auto& request) {
+                     request.mutable_cost_model()->set_per_token(
+                         std::numeric_limits<double>::quiet_NaN());
+                   },
+                   kInvalid, HasSubstr("cost_model.per_token is nan")},
+        WrongInput{"TheBalancedPreset", [](auto& request) { request.set_preset("balanced"); },
+                   kUnimplemented, HasSubstr("balanced")},
+        WrongInput{"NoPreset", [](auto& request) { request.clear_preset(); }, kUnimplemented,
+                   HasSubstr("BALANCED")},
+        WrongInput{
+            "BalancedSharding",
+            [](auto& request) { request.mutable_passes(0)->set_sharding(v1::SHARDING_BALANCED); },
+            kUnimplemented, HasSubstr("passes[0].sharding is SHARDING_BALANCED")}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,81 @@
+// Requests that the service's tests send, and how they send them.
+
+#ifndef BATCHPLAN_TESTS_SERVER_SERVICE_REQUESTS_H_
+#define BATCHPLAN_TESTS_SERVER_SERVICE_REQUESTS_H_
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "batchplan/v1/batch_planner.grpc.pb.h"
+
+namespace batchplan {
+
+// Far longer than any call takes: a call that hangs fails its test instead of the whole run.
+inline std::chrono::system_clock::time_point GenerousDeadline() {
+  return std::chrono::system_clock::now() + std::chrono::minutes(2);
+}
+
+// A request that can be planned: `sequences` lengths of 1 to 4096, scattered but always the same.
+inline v1::PlanBatchRequest ValidRequest(int sequences = 256, uint32_t data_parallel = 4) {
+  v1::PlanBatchRequest request;
+  request.set_job_id("test");
+  request.set_request_id("r-1");
+  request.set_preset("nemo_rl_packing");
+  uint32_t state = 12345;
+  for (int i = 0; i < sequences; ++i) {
+    state = state * 1664525U + 1013904223U;
+    request.mutable_manifest()->add_lengths(1 + (state >> 20));
+  }
+  request.mutable_topology()->set_data_parallel(data_parallel);
+  request.add_passes()->set_max_tokens_per_microbatch(8192);
+  return request;
+}
+
+inline grpc::Status PlanBatch(v1::BatchPlanner::Stub& stub, const v1::PlanBatchRequest& request,
+                              v1::PlanBatchResponse* response) {
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  return stub.PlanBatch(&context, request, response);
+}
+
+// The same, where the plan itself does not matter.
+inline grpc::Status PlanBatch(v1::BatchPlanner::Stub& stub, const v1::PlanBatchRequest& request) {
+  v1::PlanBatchResponse response;
+  return PlanBatch(stub, request, &response);
+}
+
+// Sends `message` as it is to `method`, "/package.Service/Method", for bytes that no generated stub
+// can be made to send and services whose stubs are not at hand. A single message to a streaming
+// method is the same on the wire.
+inline grpc::Status CallBytes(const std::shared_ptr<grpc::Channel>& channel,
+                              const std::string& method, const std::string& message,
+                              std::string* answer) {
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  const grpc::Slice slice(message);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  grpc::GenericStub stub(channel);
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &response,
+                 [&done](grpc::Status status) { done.set_value(std::move(status)); });
+  grpc::Status status = done.get_future().get();
+  if (!status.ok()) return status;
+  std::vector<grpc::Slice> slices;
+  status = response.Dump(&slices);
+  for (const grpc::Slice& part : slices) {
+    answer->append(reinterpret_cast<const char*>(part.begin()), part.size());
+  }
+  return status;
+}
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_SERVER_SERVICE_REQUESTS_H_

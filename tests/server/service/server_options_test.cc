@@ -1,0 +1,62 @@
+#include "server/service/server_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Error(const ServerOptions& options) {
+  const absl::Status status = options.Validate();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+TEST(ServerOptionsTest, TheDefaultsAreValid) { EXPECT_TRUE(ServerOptions().Validate().ok()); }
+
+TEST(ServerOptionsTest, AddressesAreHostAndPort) {
+  for (const char* good : {"127.0.0.1:0", "[::]:50051", "[::1]:1", "localhost:65535", "unix:/s"}) {
+    ServerOptions options;
+    options.listen = good;
+    EXPECT_TRUE(options.Validate().ok()) << good;
+  }
+  for (const char* bad : {"", "localhost", ":50051", "a:", "a:b", "a:65536", "a:-1", "::1:50051",
+                          "a:1,b:2", "a b:1", "http://a:1", "a:99999999999999999999"}) {
+    ServerOptions options;
+    options.listen = bad;
+    EXPECT_THAT(Error(options), HasSubstr("--listen=" + std::string(bad) + ": must be HOST:PORT"));
+  }
+}
+
+TEST(ServerOptionsTest, TheMetricsAddressMayBeEmpty) {
+  ServerOptions options;
+  options.metrics_listen = "";
+  EXPECT_TRUE(options.Validate().ok());
+  options.metrics_listen = "9464s,9465";
+  EXPECT_THAT(Error(options), HasSubstr("--metrics_listen=9464s,9465"));
+}
+
+TEST(ServerOptionsTest, AnErrorNamesFlagValueAndLimit) {
+  ServerOptions options;
+  options.max_message_bytes = 0;
+  EXPECT_EQ(Error(options), "--max_message_bytes=0: must be 1024 to 2147483647");
+  options = {};
+  options.planning_threads = -1;
+  EXPECT_EQ(Error(options), "--planning_threads=-1: must be 0 to 1024");
+  options = {};
+  options.max_queued_plans = -5;
+  EXPECT_EQ(Error(options), "--max_queued_plans=-5: must be 0 to 1000000");
+  options = {};
+  options.drain_delay = absl::Seconds(-1);
+  EXPECT_EQ(Error(options), "--drain_delay=-1: must be 0 to 3600 seconds");
+  options = {};
+  options.shutdown_grace = absl::InfiniteDuration();
+  EXPECT_THAT(Error(options), HasSubstr("--shutdown_grace=inf"));
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,71 @@
+// A plain TCP connection to a port of this machine, for what no gRPC client can be made to send.
+
+#ifndef BATCHPLAN_TESTS_SERVER_TELEMETRY_LOCAL_SOCKET_H_
+#define BATCHPLAN_TESTS_SERVER_TELEMETRY_LOCAL_SOCKET_H_
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace batchplan {
+
+class LocalSocket {
+ public:
+  explicit LocalSocket(int port) : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connected_ =
+        connect(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~LocalSocket() { close(descriptor_); }
+
+  LocalSocket(const LocalSocket&) = delete;
+  LocalSocket& operator=(const LocalSocket&) = delete;
+
+  bool connected() const { return connected_; }
+
+  // Sends all of `bytes`, unless the other side closes first, and says that no more will come.
+  void SendAll(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+    shutdown(descriptor_, SHUT_WR);
+  }
+
+  // What the other side sends until it closes.
+  std::string ReceiveAll() {
+    std::string received;
+    std::array<char, 4096> buffer;
+    for (;;) {
+      const ssize_t bytes = recv(descriptor_, buffer.data(), buffer.size(), 0);
+      if (bytes <= 0) return received;
+      received.append(buffer.data(), static_cast<size_t>(bytes));
+    }
+  }
+
+ private:
+  const int descriptor_;
+  bool connected_ = false;
+};
+
+// GET `path` of the HTTP server on `port`: status line, headers and body.
+inline std::string HttpGet(int port, std::string_view path) {
+  LocalSocket socket(port);
+  if (!socket.connected()) return "";
+  socket.SendAll(std::string("GET ").append(path).append(" HTTP/1.0\r\n\r\n"));
+  return socket.ReceiveAll();
+}
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_SERVER_TELEMETRY_LOCAL_SOCKET_H_

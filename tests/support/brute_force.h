@@ -1,0 +1,43 @@
+// Bin packing by the plainest means there are, to hold fast packers against: the true optimum of
+// small instances, and first fit and best fit without any index over the bins.
+//
+// Items are positions in the span of lengths; each length is in 1 .. capacity.
+
+#ifndef BATCHPLAN_TESTS_SUPPORT_BRUTE_FORCE_H_
+#define BATCHPLAN_TESTS_SUPPORT_BRUTE_FORCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+namespace batchplan::testing {
+
+// Bin b holds the items bins[b], in the order in which they were placed.
+using NaiveBins = std::vector<std::vector<uint32_t>>;
+
+inline constexpr uint32_t kNoItemLimit = std::numeric_limits<uint32_t>::max();
+
+// The items that BruteForceMinBins takes at most.
+inline constexpr size_t kMaxBruteForceItems = 16;
+
+// The fewest bins of `capacity` tokens and `max_items` items that hold all items; 0 for none.
+// Exact, by dynamic programming over the subsets of items: O(3^n) time, O(2^n) memory, which is
+// 0.1 ms for 10 items and some 50 ms for 16.
+uint32_t BruteForceMinBins(std::span<const uint32_t> lengths, uint32_t capacity,
+                           uint32_t max_items = kNoItemLimit);
+
+// Items by (length, position), both descending, each into the lowest-numbered bin that holds it.
+// O(n * bins).
+NaiveBins NaiveFirstFitDecreasing(std::span<const uint32_t> lengths, uint32_t capacity,
+                                  uint32_t max_items = kNoItemLimit);
+
+// Items in the same order, each into the fullest bin that holds it, the lowest-numbered of equally
+// full ones. O(n * bins).
+NaiveBins NaiveBestFitDecreasing(std::span<const uint32_t> lengths, uint32_t capacity,
+                                 uint32_t max_items = kNoItemLimit);
+
+}  // namespace batchplan::testing
+
+#endif  // BATCHPLAN_TESTS_SUPPORT_BRUTE_FORCE_H_

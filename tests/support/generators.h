@@ -1,0 +1,92 @@
+// Random inputs, the same for one seed on every machine and compiler: lengths as training batches
+// have them, and whole requests over everything the planner plans today.
+//
+//   for (uint64_t seed = 0; seed < 1000; ++seed) {
+//     const GeneratedRequest request = GenerateRequest(seed);
+//     SCOPED_TRACE(request.Describe());
+//     absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+//     if (plan.ok()) EXPECT_OK(CheckPlan(request.manifest(), request.options, *plan));
+//   }
+//
+// Only the bits of std::mt19937_64 are used, which the standard fixes; the library's distributions
+// and mathematical functions may differ from one implementation to the next.
+
+#ifndef BATCHPLAN_TESTS_SUPPORT_GENERATORS_H_
+#define BATCHPLAN_TESTS_SUPPORT_GENERATORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+
+namespace batchplan::testing {
+
+// A stream of random numbers with the few shapes that the generators need.
+class RandomStream {
+ public:
+  explicit RandomStream(uint64_t seed) : bits_(seed) {}
+
+  // In low .. high, both included; low <= high.
+  uint64_t Between(uint64_t low, uint64_t high);
+  // With the given probability in percent.
+  bool Chance(uint32_t percent) { return Between(1, 100) <= percent; }
+  // In [0, 1).
+  double Uniform();
+  // Approximately standard normal: the sum of twelve uniforms, so within 6 of 0.
+  double Normal();
+  // Any of the values.
+  template <typename T>
+  T OneOf(const std::vector<T>& values) {
+    return values[Between(0, values.size() - 1)];
+  }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+// Answers to school mathematics, as GRPO trains on: lognormal, median 900, sigma 0.9, 16 .. 16384.
+std::vector<uint32_t> MathsLengths(size_t count, uint64_t seed);
+
+// Long chains of thought: lognormal, median 4000, sigma 1.1, 64 .. 65536.
+std::vector<uint32_t> LongCotLengths(size_t count, uint64_t seed);
+
+// Heavy-tailed web text: the chance of a length falls as 1 / length, 8 .. 8192.
+std::vector<uint32_t> ZipfLengths(size_t count, uint64_t seed);
+
+// Tool-using agents: 60 % near 2,000 and 40 % near 24,000, 64 .. 32768.
+std::vector<uint32_t> AgenticLengths(size_t count, uint64_t seed);
+
+// Uniform in capacity/4 .. capacity/2, where two or three share a bin and greedy packers waste
+// most. capacity >= 4.
+std::vector<uint32_t> UniformLengths(size_t count, uint64_t seed, uint32_t capacity);
+
+// 3 * triplets lengths that fill exactly `triplets` bins three by three, in random order; each is
+// above capacity/4 and below capacity/2, so that no bin takes four. capacity >= 64.
+std::vector<uint32_t> TripletLengths(size_t triplets, uint64_t seed, uint32_t capacity);
+
+// The manifest's arrays, and what is asked of them.
+struct GeneratedRequest {
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> group_ids;
+  uint32_t pad_to = 0;
+  PlanOptions options;
+
+  // Views this request, and lives no longer.
+  Manifest manifest() const { return {lengths, group_ids, pad_to}; }
+  // In one line, enough to see what a failing case is about.
+  std::string Describe() const;
+};
+
+// A small request, up to some 100 sequences of up to some 1000 tokens, whose options are valid and
+// built. Most can be planned; for the others (too few sequences for the ranks and minimums, an
+// overlong one under kReject, equal counts that don't divide, every sequence of a mini-batch
+// dropped) the planner's answer is InvalidArgument and nothing else.
+GeneratedRequest GenerateRequest(uint64_t seed);
+
+}  // namespace batchplan::testing
+
+#endif  // BATCHPLAN_TESTS_SUPPORT_GENERATORS_H_

@@ -1,0 +1,44 @@
+#include "tests/support/test_server.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace batchplan {
+
+ServerOptions TestServer::Options() {
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.metrics_listen = "";
+  options.drain_delay = absl::ZeroDuration();
+  return options;
+}
+
+TestServer::TestServer(const ServerOptions& options, PlanFunction plan) {
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      plan == nullptr ? Server::Start(options) : Server::Start(options, std::move(plan));
+  if (!server.ok()) {
+    std::fprintf(stderr, "the test server does not start: %s\n",
+                 server.status().ToString().c_str());
+    std::abort();
+  }
+  server_ = *std::move(server);
+}
+
+std::string TestServer::target() const { return "127.0.0.1:" + std::to_string(server_->port()); }
+
+std::shared_ptr<grpc::Channel> TestServer::NewChannel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(target(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::unique_ptr<v1::BatchPlanner::Stub> TestServer::NewStub() const {
+  return v1::BatchPlanner::NewStub(NewChannel());
+}
+
+}  // namespace batchplan

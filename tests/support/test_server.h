@@ -1,0 +1,46 @@
+// A server in the test's own process, on a free port, and channels to it.
+//
+//   TestServer server;
+//   auto stub = server.NewStub();
+//
+// Every channel is a connection of its own and takes messages of any size, so that what limits a
+// message in a test is the server. Stops, without a drain's delay, when it is destroyed.
+
+#ifndef BATCHPLAN_TESTS_SUPPORT_TEST_SERVER_H_
+#define BATCHPLAN_TESTS_SUPPORT_TEST_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "batchplan/v1/batch_planner.grpc.pb.h"
+#include "server/service/server.h"
+
+namespace batchplan {
+
+class TestServer {
+ public:
+  // Default options, but a free port, no metrics endpoint (it takes a second to stop) and no drain
+  // delay.
+  static ServerOptions Options();
+
+  // Starts a server with `options`, and with `plan` in MakePlan's place if it is given. Ends the
+  // process, with the reason, if the server does not start.
+  explicit TestServer(const ServerOptions& options = Options(), PlanFunction plan = nullptr);
+
+  // HOST:PORT of the gRPC listener.
+  std::string target() const;
+
+  std::shared_ptr<grpc::Channel> NewChannel() const;
+  std::unique_ptr<v1::BatchPlanner::Stub> NewStub() const;
+
+  Server& server() { return *server_; }
+
+ private:
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_SUPPORT_TEST_SERVER_H_

@@ -4,7 +4,9 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -115,9 +117,8 @@ int Serve(const ServerOptions& options) {
   return EXIT_SUCCESS;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// Flags to options, then serves.
+int Run(int argc, char** argv) {
   ServerOptions options;
   double drain_delay = absl::ToDoubleSeconds(options.drain_delay);
   double shutdown_grace = absl::ToDoubleSeconds(options.shutdown_grace);
@@ -135,4 +136,15 @@ int main(int argc, char** argv) {
   options.drain_delay = absl::Seconds(drain_delay);
   options.shutdown_grace = absl::Seconds(shutdown_grace);
   return Serve(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "batchplan-server: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
 }

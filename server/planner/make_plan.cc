@@ -180,7 +180,7 @@ class PassPlanner {
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
-                              std::stop_token stop) {
+                              const std::stop_token& stop) {
   if (absl::Status status = CheckManifest(manifest); !status.ok()) return status;
   if (absl::Status status = options.Validate(); !status.ok()) return status;
 

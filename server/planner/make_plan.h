@@ -24,7 +24,7 @@ namespace batchplan {
 // InvalidArgument if the request can't be met, naming field, value and limit; Unimplemented for an
 // option that this version does not have; Cancelled if `stop` was requested, never a partial plan.
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
-                              std::stop_token stop = {});
+                              const std::stop_token& stop = {});
 
 // The version of the planner, "major.minor.patch": plans of one version are alike.
 std::string_view PlannerVersion();

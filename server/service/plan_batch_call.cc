@@ -23,6 +23,10 @@ void PlanBatchCall::Start(WorkerPool* pool) {
   Answer(submitted);
 }
 
+void PlanBatchCall::OnDone() {
+  if (answered_.load(std::memory_order_acquire)) delete this;
+}
+
 void PlanBatchCall::Run() {
   config_.metrics->RecordDequeued();
   Answer(CatchExceptions([this] { return Plan(); }));
@@ -65,6 +69,7 @@ void PlanBatchCall::Answer(const absl::Status& status) {
        {"seconds", seconds.count()},
        {"code", absl::StatusCodeToString(clean.code())},
        {"error", std::string(clean.message())}});
+  answered_.store(true, std::memory_order_release);
   Finish(ToGrpcStatus(clean));
 }
 

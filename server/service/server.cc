@@ -54,9 +54,7 @@ PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metri
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
-  return Start(options,
-               [](const Manifest& manifest, const PlanOptions& plan_options,
-                  const std::stop_token& stop) { return MakePlan(manifest, plan_options, stop); });
+  return Start(options, MakePlan);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,

@@ -16,8 +16,6 @@
 #include "tests/server/service/requests.h"
 #include "tests/server/telemetry/local_socket.h"
 
-extern char** environ;
-
 namespace batchplan {
 namespace {
 
@@ -29,6 +27,7 @@ class ServerProcess {
   explicit ServerProcess(std::vector<std::string> flags) {
     flags.insert(flags.begin(), BATCHPLAN_SERVER);
     std::vector<char*> arguments;
+    arguments.reserve(flags.size() + 1);
     for (std::string& flag : flags) arguments.push_back(flag.data());
     arguments.push_back(nullptr);
 

@@ -88,6 +88,7 @@ TEST(MetricsTest, ErrorsAreCountedByCode) {
 TEST(MetricsTest, ManyThreadsMayRecord) {
   Metrics metrics("1");
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&metrics] {
       for (int j = 0; j < 1000; ++j) {

@@ -2,7 +2,8 @@
 //
 // The same request gives the plan that a server of the same version gives. Calls share nothing and
 // run in parallel; each uses one core and some hundred bytes a sequence, a second or so for a
-// million sequences. A call with a timeout starts a thread that only waits for it.
+// million sequences. A call with a timeout starts a thread that waits for it and then stops the
+// planning; a plan that is ready by then is returned.
 
 #ifndef BATCHPLAN_CLIENT_CPP_IN_PROCESS_CONNECTION_H_
 #define BATCHPLAN_CLIENT_CPP_IN_PROCESS_CONNECTION_H_

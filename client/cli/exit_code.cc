@@ -1,0 +1,35 @@
+#include "client/cli/exit_code.h"
+
+#include <cstdio>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace batchplan::cli {
+
+ExitCode ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ExitCode::kOk;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return ExitCode::kUnavailable;
+    default:
+      return ExitCode::kFailed;
+  }
+}
+
+ExitCode ReportError(const char* command, const absl::Status& status) {
+  if (status.ok()) return ExitCode::kOk;
+  std::string message(status.message());
+  // A wrong request or a missing file explains itself; what a server or the network did needs the
+  // code that its documentation speaks of.
+  if (!absl::IsInvalidArgument(status) && !absl::IsNotFound(status)) {
+    message = absl::StrCat(absl::StatusCodeToString(status.code()), ": ", message);
+  }
+  std::fputs(absl::StrCat("batchplan: ", command, ": ", message, "\n").c_str(), stderr);
+  return ExitCodeFor(status);
+}
+
+}  // namespace batchplan::cli

@@ -1,0 +1,27 @@
+// Messages as text: the canonical protobuf JSON mapping, which every protobuf library reads and
+// writes (lowerCamelCase names, 64-bit integers as strings, durations as "1.5s").
+
+#ifndef BATCHPLAN_CLIENT_CLI_JSON_H_
+#define BATCHPLAN_CLIENT_CLI_JSON_H_
+
+#include <google/protobuf/message.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace batchplan::cli {
+
+// For a person to edit: indented, unset fields left out. Ends in a newline.
+absl::StatusOr<std::string> ToEditableJson(const google::protobuf::Message& message);
+
+// For a program to read: one line, zero values included. Ends in a newline.
+absl::StatusOr<std::string> ToCompleteJson(const google::protobuf::Message& message);
+
+// InvalidArgument, naming the place, for text that is not such a message; unknown fields included.
+absl::Status FromJson(const std::string& json, google::protobuf::Message* message);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_JSON_H_

@@ -1,0 +1,21 @@
+// Files of sequence lengths: one whole number a line. Blank lines, and everything from a # to the
+// end of its line, are ignored.
+
+#ifndef BATCHPLAN_CLIENT_CLI_LENGTHS_FILE_H_
+#define BATCHPLAN_CLIENT_CLI_LENGTHS_FILE_H_
+
+#include <istream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "batchplan/v1/options.pb.h"
+
+namespace batchplan::cli {
+
+// Appends the lengths that `stream` holds to `manifest`. InvalidArgument, naming `name`, line and
+// text, for a line that is not a number from 1 to 2^32 - 1.
+absl::Status ReadLengths(std::istream& stream, const std::string& name, v1::Manifest* manifest);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_LENGTHS_FILE_H_

@@ -1,0 +1,236 @@
+#include "client/cli/plan_command.h"
+
+#include <CLI/CLI.hpp>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "batchplan/client.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "client/cli/exit_code.h"
+#include "client/cli/input.h"
+#include "client/cli/json.h"
+#include "client/cli/lengths_file.h"
+#include "client/cli/output.h"
+#include "client/cli/plan_csv.h"
+#include "client/cli/plan_table.h"
+#include "client/cli/request_flags.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/checker/check_plan.h"
+#include "server/planner/fingerprint.h"
+
+namespace batchplan::cli {
+namespace {
+
+constexpr char kCommand[] = "plan";
+
+constexpr char kFooter[] = R"(
+Flags that are left out take the preset's value, or the one in [brackets].
+
+Examples:
+  Plan a file of lengths for 8 data-parallel ranks, 16k tokens a micro-batch:
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing
+  What would documents on disk give?
+    batchplan lengths docs/ | batchplan plan --lengths - --dp 4 --budget 8192 \
+        --preset nemo_rl_packing --packer best_fit_decreasing
+  The same over gRPC, without depending on the server's life, checked, for a program:
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing \
+        --server planner:50051 --fallback --verify --format json
+  Keep a request, and send it later:
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --print_request > request.json
+    batchplan plan --request request.json
+
+Exit codes:
+  0  a plan was made
+  1  the request was refused, or an input can't be read
+  2  the command line is wrong
+  3  the server can't be reached, or time ran out
+  4  --verify found that the plan breaks a promise
+)";
+
+struct PlanFlags {
+  std::string request_path;
+  std::string lengths_path;
+  std::string server;
+  bool fallback = false;
+  std::optional<absl::Duration> timeout;
+  bool verify = false;
+  std::string format = "table";
+  bool print_request = false;
+  // What the planning flags said.
+  v1::PlanBatchRequest request;
+};
+
+absl::Status ReadRequest(const std::string& path, v1::PlanBatchRequest* request) {
+  Input input(path);
+  if (!input.status().ok()) return input.status();
+  const std::string json{std::istreambuf_iterator<char>(input.stream()),
+                         std::istreambuf_iterator<char>()};
+  request->Clear();
+  if (const absl::Status parsed = FromJson(json, request); !parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(DisplayName(path), ": not a PlanBatchRequest in JSON: ", parsed.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompleteRequest(PlanFlags* flags) {
+  if (!flags->request_path.empty()) return ReadRequest(flags->request_path, &flags->request);
+  Input input(flags->lengths_path);
+  if (!input.status().ok()) return input.status();
+  return ReadLengths(input.stream(), DisplayName(flags->lengths_path),
+                     flags->request.mutable_manifest());
+}
+
+// Plans as the flags ask; `where` becomes the place that made the plan.
+absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::string* where) {
+  CallOptions call;
+  call.timeout = flags.timeout;
+  const std::string in_process = "in process";
+  if (flags.server.empty()) {
+    *where = in_process;
+    return Client(MakeInProcessConnection()).PlanBatch(flags.request, call);
+  }
+  *where = absl::StrCat("by ", flags.server);
+  RemoteOptions remote_options;
+  if (flags.timeout.has_value()) remote_options.default_timeout = *flags.timeout;
+  const std::shared_ptr<Connection> remote = MakeRemoteConnection(flags.server, remote_options);
+  if (!flags.fallback) return Client(remote).PlanBatch(flags.request, call);
+
+  FallbackOptions fallback_options;
+  fallback_options.on_fallback = [](const v1::PlanBatchRequest&, const absl::Status& why) {
+    ReportError(kCommand, absl::UnavailableError(
+                              absl::StrCat(why.message(), "; planning in process instead")));
+  };
+  const auto connection =
+      MakeFallbackConnection(remote, MakeInProcessConnection(), fallback_options);
+  absl::StatusOr<v1::PlanBatchResponse> response =
+      Client(connection).PlanBatch(flags.request, call);
+  if (connection->fallback_count() > 0) *where = in_process;
+  return response;
+}
+
+// Whether `response` keeps every promise for the request that `parsed` holds, its fingerprint
+// included.
+absl::Status Verify(const ParsedRequest& parsed, const v1::PlanBatchResponse& response) {
+  absl::StatusOr<Plan> plan = ParseResponse(response);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status checked = CheckPlan(parsed.manifest, parsed.options, *plan); !checked.ok()) {
+    return checked;
+  }
+  if (const std::string fingerprint = Fingerprint(*plan); fingerprint != response.fingerprint()) {
+    return absl::InternalError(absl::StrCat("the fingerprint is ", response.fingerprint(),
+                                            ", but the plan's is ", fingerprint));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Format(const PlanFlags& flags, const ParsedRequest& parsed,
+                                   const v1::PlanBatchResponse& response,
+                                   const std::string& where) {
+  if (flags.format == "json") return ToCompleteJson(response);
+  if (flags.format == "csv") return FormatMicrobatchesCsv(parsed.options, response);
+  if (flags.format == "sequences_csv") return FormatSequencesCsv(parsed.options, response);
+  return FormatPlanTable(flags.request, parsed.options, response, {where, flags.verify});
+}
+
+ExitCode RunPlan(PlanFlags* flags) {
+  if (absl::Status complete = CompleteRequest(flags); !complete.ok()) {
+    return ReportError(kCommand, complete);
+  }
+  absl::StatusOr<std::string> text;
+  if (flags->print_request) {
+    text = ToEditableJson(flags->request);
+  } else {
+    std::string where;
+    absl::StatusOr<v1::PlanBatchResponse> response = PlanBatch(*flags, &where);
+    if (!response.ok()) return ReportError(kCommand, response.status());
+    // Whoever made the plan, its request can be read here, or nothing can be said about it.
+    absl::StatusOr<ParsedRequest> parsed = ParseRequest(flags->request);
+    if (!parsed.ok()) return ReportError(kCommand, parsed.status());
+    if (flags->verify) {
+      if (absl::Status verified = Verify(*parsed, *response); !verified.ok()) {
+        ReportError(kCommand, verified);
+        return ExitCode::kVerificationFailed;
+      }
+    }
+    text = Format(*flags, *parsed, *response, where);
+  }
+  if (!text.ok()) return ReportError(kCommand, text.status());
+  return ReportError(kCommand, WriteToStdout(*text));
+}
+
+absl::Duration ParseTimeout(const std::string& text) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout <= absl::ZeroDuration()) {
+    throw CLI::ValidationError(
+        "--timeout", absl::StrCat("\"", text, "\" is not a duration, such as 500ms, 10s or 2m"));
+  }
+  return timeout;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
+  const auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = app->add_subcommand(
+      kCommand, "Plan a global batch: which sequences form which micro-batch, on which rank");
+  command->footer(kFooter);
+
+  CLI::Option* request = command
+                             ->add_option("--request", flags->request_path,
+                                          "A PlanBatchRequest as protobuf JSON; - is stdin")
+                             ->type_name("FILE")
+                             ->group("Input, one of");
+  CLI::Option* lengths =
+      command
+          ->add_option("--lengths", flags->lengths_path,
+                       "One length a line; blank lines and # comments are fine; - is stdin")
+          ->type_name("FILE")
+          ->group("Input, one of");
+  const RequestFlags request_flags = AddRequestFlags(command, &flags->request);
+  lengths->needs(request_flags.budget)->excludes(request);
+  for (CLI::Option* flag : request_flags.all) request->excludes(flag);
+
+  CLI::Option* server =
+      command->add_option("--server", flags->server, "Plan there [plan in this process]")
+          ->type_name("HOST:PORT")
+          ->group("Where");
+  command->add_flag("--fallback", flags->fallback, "Plan in process if the server is unavailable")
+      ->needs(server)
+      ->group("Where");
+  command
+      ->add_option_function<std::string>(
+          "--timeout", [flags](const std::string& text) { flags->timeout = ParseTimeout(text); },
+          "Give up after this, such as 10s [30s with --server]")
+      ->type_name("DURATION")
+      ->group("Where");
+
+  command->add_flag("--verify", flags->verify, "Prove that the plan keeps every promise")
+      ->group("Output");
+  command
+      ->add_option("--format", flags->format,
+                   "table; json, the PlanBatchResponse; csv, a line a micro-batch; "
+                   "sequences_csv, a line a sequence [table]")
+      ->check(CLI::IsMember({"table", "json", "csv", "sequences_csv"}).description(""))
+      ->type_name("NAME")
+      ->group("Output");
+  command
+      ->add_flag("--print_request", flags->print_request,
+                 "Print the request as JSON, for --request, and stop")
+      ->group("Output");
+
+  command->callback([=] {
+    if (request->empty() && lengths->empty()) {
+      throw CLI::RequiredError("--lengths FILE or --request FILE");
+    }
+    *exit_code = RunPlan(flags.get());
+  });
+}
+
+}  // namespace batchplan::cli

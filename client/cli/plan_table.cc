@@ -1,0 +1,166 @@
+#include "client/cli/plan_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/microbatches.h"
+#include "client/cli/rank_table.h"
+#include "client/cli/table.h"
+
+namespace batchplan::cli {
+namespace {
+
+std::string Count(uint64_t number, const std::string& noun) {
+  return absl::StrCat(WithThousands(number), " ", noun, number == 1 ? "" : "s");
+}
+
+std::string Milliseconds(const google::protobuf::Duration& duration) {
+  return absl::StrFormat("%.3g ms", static_cast<double>(duration.seconds()) * 1e3 +
+                                        static_cast<double>(duration.nanos()) / 1e6);
+}
+
+std::string TopologyLine(const Topology& topology) {
+  std::vector<std::string> parts = {absl::StrCat("DP ", topology.data_parallel)};
+  const std::pair<const char*, uint32_t> others[] = {{"CP", topology.context_parallel},
+                                                     {"TP", topology.tensor_parallel},
+                                                     {"PP", topology.pipeline_parallel},
+                                                     {"VPP", topology.virtual_pipeline}};
+  for (const auto& [name, size] : others) {
+    if (size > 1) parts.push_back(absl::StrCat(name, " ", size));
+  }
+  std::string line = absl::StrJoin(parts, " x ");
+  if (topology.sequence_parallel) absl::StrAppend(&line, ", sequence parallel");
+  return line;
+}
+
+std::string MicrobatchesLine(const v1::PlanMetrics& metrics) {
+  return absl::StrCat(
+      WithThousands(metrics.microbatches()),
+      metrics.certified_optimal()
+          ? " (the fewest possible)"
+          : absl::StrCat(" (at least ", WithThousands(metrics.lower_bound_microbatches()),
+                         " needed)"));
+}
+
+// What was asked, and of whom.
+void AddHeader(const v1::PlanBatchRequest& request, const PlanOptions& options,
+               const v1::PlanBatchResponse& response, const PlanOrigin& origin, Table* table) {
+  if (!request.job_id().empty()) {
+    table->AddRow(
+        {"job", absl::StrCat(absl::CEscape(request.job_id()), ", step ", request.step())});
+  }
+  uint64_t tokens = 0;
+  uint32_t longest = 0;
+  for (const uint32_t length : request.manifest().lengths()) {
+    tokens += length;
+    longest = std::max(longest, length);
+  }
+  table->AddRow(
+      {"batch", absl::StrCat(Count(request.manifest().lengths_size(), "sequence"), ", ",
+                             Count(tokens, "token"), ", the longest ", WithThousands(longest))});
+  table->AddRow({"job size", TopologyLine(options.topology)});
+  table->AddRow({"preset", request.preset().empty() ? "balanced (the default)"
+                                                    : absl::CEscape(request.preset())});
+  table->AddRow(
+      {"planned", absl::StrCat(origin.where, " in ", Milliseconds(response.planning_time()),
+                               ", batchplan ", absl::CEscape(response.planner_version()),
+                               origin.verified ? ", verified" : "")});
+  table->AddRow({"fingerprint", absl::CEscape(response.fingerprint())});
+}
+
+void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
+  uint64_t counts[2] = {0, 0};
+  uint64_t tokens[2] = {0, 0};
+  for (const v1::ExcludedSequence& sequence : response.excluded()) {
+    const int dropped = sequence.reason() == v1::EXCLUSION_REASON_DROPPED ? 1 : 0;
+    ++counts[dropped];
+    tokens[dropped] += sequence.length();
+  }
+  if (counts[0] > 0) {
+    table->AddRow({"truncated", absl::StrCat(Count(counts[0], "sequence"), " of together ",
+                                             Count(tokens[0], "token"))});
+  }
+  if (counts[1] > 0) {
+    table->AddRow({"dropped", absl::StrCat(Count(counts[1], "sequence"), " of together ",
+                                           Count(tokens[1], "token"))});
+  }
+}
+
+void AddMetrics(const PassOptions& options, const v1::PassPlan& plan, Table* table) {
+  const v1::PlanMetrics& metrics = plan.metrics();
+  table->AddRow(
+      {"budget", absl::StrCat(Count(options.max_tokens_per_microbatch, "token"),
+                              " a micro-batch, lengths in multiples of ", plan.length_multiple())});
+  table->AddRow({"micro-batches", MicrobatchesLine(metrics)});
+  if (plan.microbatches_per_rank_size() > 1) {
+    table->AddRow({"mini-batches", WithThousands(plan.microbatches_per_rank_size())});
+  }
+  table->AddRow({"tokens", absl::StrCat(WithThousands(metrics.true_tokens()), " true, ",
+                                        WithThousands(metrics.aligned_tokens()), " aligned, ",
+                                        WithThousands(metrics.scheduled_tokens()), " scheduled")});
+  table->AddRow({"padding removed", absl::StrCat(Percent(metrics.padding_removed()), " of the ",
+                                                 WithThousands(metrics.naive_tokens()),
+                                                 " tokens of the padded batch")});
+  table->AddRow({"bin utilization", absl::StrCat(Percent(metrics.bin_utilization()), ", waste ",
+                                                 Percent(metrics.waste_ratio()))});
+  table->AddRow({"bin balance", absl::StrFormat("%.3f", metrics.bin_balance())});
+  table->AddRow({"packing efficiency", Percent(metrics.packing_efficiency())});
+  table->AddRow({"rank imbalance",
+                 absl::StrFormat("tokens %.3f, cost %.3f (slowest rank / mean rank)",
+                                 metrics.rank_token_imbalance(), metrics.rank_cost_imbalance())});
+  table->AddRow(
+      {"step time", absl::StrFormat("%.6g predicted, %.6g at best, %.6g ideal (cost units)",
+                                    metrics.predicted_step_time(), metrics.lower_bound_step_time(),
+                                    metrics.ideal_step_time())});
+  table->AddRow({"step efficiency", Percent(metrics.step_efficiency())});
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
+                                            const PlanOptions& options,
+                                            const v1::PlanBatchResponse& response,
+                                            const PlanOrigin& origin) {
+  if (static_cast<size_t>(response.passes_size()) != options.passes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", response.passes_size(),
+                                                   " passes, the request ", options.passes.size()));
+  }
+  Table header({Justify::kLeft, Justify::kLeft});
+  AddHeader(request, options, response, origin, &header);
+  AddExcluded(response, &header);
+  // One pass, the usual case, reads as one block.
+  const bool one_pass = options.passes.size() == 1;
+  if (one_pass) AddMetrics(options.passes[0], response.passes(0), &header);
+  std::string text = header.ToString();
+
+  for (int i = 0; i < response.passes_size(); ++i) {
+    const PassOptions& pass_options = options.passes[i];
+    const v1::PassPlan& plan = response.passes(i);
+    const uint32_t ranks = options.topology.data_parallel;
+    absl::StatusOr<std::vector<Microbatch>> microbatches =
+        ListMicrobatches(plan, pass_options.layout, ranks);
+    if (!microbatches.ok()) return microbatches.status();
+    if (!one_pass) {
+      Table metrics({Justify::kLeft, Justify::kLeft});
+      metrics.AddRow({"pass", absl::CEscape(plan.name())});
+      AddMetrics(pass_options, plan, &metrics);
+      absl::StrAppend(&text, "\n", metrics.ToString());
+    }
+    absl::StrAppend(&text, "\n",
+                    FormatRankTable(SumByRank(*microbatches, plan, pass_options.layout, ranks,
+                                              response.cost_model_used()),
+                                    pass_options.max_tokens_per_microbatch));
+  }
+  return text;
+}
+
+}  // namespace batchplan::cli

@@ -1,0 +1,134 @@
+#include "client/cli/request_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/field_flag.h"
+
+namespace batchplan::cli {
+namespace {
+
+struct FieldFlag {
+  const char* flag;
+  const char* path;
+  const char* help;
+};
+
+struct Group {
+  const char* title;
+  std::vector<FieldFlag> flags;
+};
+
+const std::vector<Group>& RequestGroups() {
+  static const auto* const groups = new std::vector<Group>{
+      {"Training job",
+       {{"--dp", "topology.data_parallel", "Data-parallel ranks [1]"},
+        {"--cp", "topology.context_parallel", "Context-parallel size [1]"},
+        {"--tp", "topology.tensor_parallel", "Tensor-parallel size [1]"},
+        {"--pp", "topology.pipeline_parallel", "Pipeline-parallel size [1]"},
+        {"--vpp", "topology.virtual_pipeline", "Virtual pipeline stages [1]"},
+        {"--sequence_parallel", "topology.sequence_parallel",
+         "Activations are split along the sequence across --tp"},
+        {"--sync", "synchronization", "When ranks wait for each other [lockstep]"}}},
+      {"Mini-batches",
+       {{"--mini_batch_size", "mini_batches.size",
+         "Sequences in a mini-batch, over all ranks [all of them]"},
+        {"--seed", "mini_batches.seed", "Seed of every random choice [0]"}}},
+      {"Names, for the server's logs and metrics",
+       {{"--job", "job_id", "Job"},
+        {"--step", "step", "Step"},
+        {"--request_id", "request_id", "Request"}}},
+      {"Algorithm",
+       {{"--preset", "preset", "A named bundle of the options below, such as nemo_rl_packing"},
+        {"--effort", "effort", "How hard to search [default]"},
+        {"--overlong", "overlong", "What to do with sequences longer than a micro-batch [reject]"},
+        {"--pad_to", "manifest.pad_to",
+         "The width to compare with; the plan stays as it is [longest sequence]"}}}};
+  return *groups;
+}
+
+const Group& PassGroup() {
+  static const auto* const group = new Group{
+      "Micro-batches",
+      {{"--packer", "packed.packer", "How sequences come to packed rows"},
+       {"--rows", "packed.rows", "What packed rows are padded to"},
+       {"--buckets", "packed.buckets", "Row widths for --rows buckets"},
+       {"--scan", "padded.scan", "Padded rows instead of packed ones, split by"},
+       {"--sharding", "sharding", "How sequences come to ranks"},
+       {"--balance_on", "balance_on", "What is balanced between ranks"},
+       {"--order", "order", "Order of the micro-batches of a rank"},
+       {"--length_multiple", "length_multiple",
+        "Round lengths up to a multiple of this, besides what --cp and --tp need [1]"},
+       {"--min_microbatches", "min_microbatches", "At least so many a rank and mini-batch [1]"},
+       {"--microbatch_count_multiple", "microbatch_count_multiple",
+        "A multiple of this a rank and mini-batch [1]"},
+       {"--max_sequences", "max_sequences_per_microbatch",
+        "At most so many sequences in a micro-batch [any number]"},
+       {"--equal_counts", "equal_sequence_counts",
+        "Every rank gets the same number of sequences"}}};
+  return *group;
+}
+
+// "A,B,C": the three coefficients.
+void SetCost(const std::string& text, v1::CostModel* cost) {
+  std::vector<double> coefficients;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtod(item, &coefficients.emplace_back())) {
+      coefficients.clear();
+      break;
+    }
+  }
+  if (coefficients.size() != 3) {
+    throw CLI::ValidationError(
+        "--cost", absl::StrCat("\"", text, "\" is not three numbers separated by commas"));
+  }
+  cost->set_per_token(coefficients[0]);
+  cost->set_per_token_squared(coefficients[1]);
+  cost->set_per_microbatch(coefficients[2]);
+}
+
+}  // namespace
+
+RequestFlags AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request) {
+  RequestFlags flags;
+  v1::Pass* pass = request->add_passes();
+  flags.budget = AddFieldFlag(app, "--budget", pass, "max_tokens_per_microbatch",
+                              "Tokens that a micro-batch holds at most, padding included")
+                     ->group("Training job");
+  flags.all.push_back(flags.budget);
+  for (const Group& group : RequestGroups()) {
+    for (const FieldFlag& field : group.flags) {
+      flags.all.push_back(
+          AddFieldFlag(app, field.flag, request, field.path, field.help)->group(group.title));
+    }
+  }
+  for (const FieldFlag& field : PassGroup().flags) {
+    flags.all.push_back(
+        AddFieldFlag(app, field.flag, pass, field.path, field.help)->group(PassGroup().title));
+  }
+  flags.all.push_back(
+      app->add_flag_callback(
+             "--shuffle",
+             [request] { request->mutable_mini_batches()->set_order(v1::ORDER_SHUFFLED); },
+             "Shuffle, with --seed, before cutting into mini-batches")
+          ->group("Mini-batches"));
+  flags.all.push_back(
+      app->add_option_function<std::string>(
+             "--cost",
+             [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
+             "Cost a token, a token squared, a micro-batch [1,1/24576,0]")
+          ->type_name("A,B,C")
+          ->group("Algorithm"));
+  // A message has one layout: set together, the later flag would silently undo the earlier one.
+  for (const char* packed : {"--packer", "--rows", "--buckets"}) {
+    app->get_option("--scan")->excludes(app->get_option(packed));
+  }
+  return flags;
+}
+
+}  // namespace batchplan::cli

@@ -1,0 +1,45 @@
+#include "client/cli/table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace batchplan::cli {
+
+std::string Table::ToString() const {
+  std::vector<size_t> widths(columns_.size());
+  for (const std::vector<std::string>& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      if (i > 0) line += "  ";
+      if (columns_[i] == Justify::kRight) {
+        absl::StrAppend(&line, padding, row[i]);
+      } else {
+        absl::StrAppend(&line, row[i], padding);
+      }
+    }
+    absl::StripTrailingAsciiWhitespace(&line);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string WithThousands(uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, 1, ',');
+  return digits;
+}
+
+std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+
+}  // namespace batchplan::cli

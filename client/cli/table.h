@@ -1,0 +1,40 @@
+// Columns of text, aligned, without lines: what a terminal, a log and a README all show alike.
+
+#ifndef BATCHPLAN_CLIENT_CLI_TABLE_H_
+#define BATCHPLAN_CLIENT_CLI_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace batchplan::cli {
+
+enum class Justify : uint8_t { kLeft, kRight };
+
+// Rows of cells, ASCII. Not thread-safe.
+class Table {
+ public:
+  // One entry a column.
+  explicit Table(std::vector<Justify> columns) : columns_(std::move(columns)) {}
+
+  // As many cells as columns.
+  void AddRow(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+
+  // The rows, each ended by a newline, columns as wide as their widest cell and two spaces apart.
+  std::string ToString() const;
+
+ private:
+  std::vector<Justify> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// 1234567 as "1,234,567".
+std::string WithThousands(uint64_t number);
+
+// 0.9371 as "93.7%".
+std::string Percent(double share);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_TABLE_H_

@@ -1,0 +1,257 @@
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/planner/make_plan.h"
+#include "tests/client/cli/run_cli.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+// 60 lengths from 1 to 400, with what the format allows around them.
+std::string Lengths() {
+  std::string text = "# lengths\n\n";
+  for (int i = 0; i < 60; ++i) text += std::to_string(1 + i * 7919 % 400) + "  # tokens\n";
+  return text;
+}
+
+// `plan` on these lengths with flags that always work, and `more`.
+CliResult RunPlan(const std::vector<std::string>& more, const std::string& lengths = Lengths()) {
+  std::vector<std::string> arguments = {"plan",     "--lengths", "-",        "--dp",           "4",
+                                        "--budget", "512",       "--preset", "nemo_rl_packing"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunCli(arguments, lengths);
+}
+
+v1::PlanBatchResponse ParseJson(const CliResult& result) {
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  v1::PlanBatchResponse response;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(result.out, &response).ok())
+      << result.out;
+  return response;
+}
+
+int64_t Lines(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+TEST(PlanCommand, TableShowsBatchMetricsAndRanks) {
+  const CliResult result = RunPlan({"--verify"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  EXPECT_THAT(result.out, AllOf(HasSubstr("60 sequences, "), HasSubstr("512 tokens a micro-batch"),
+                                HasSubstr("verified"), HasSubstr("bin utilization"),
+                                HasSubstr("step efficiency"), HasSubstr("cost / mean"),
+                                Not(HasSubstr("\njob  "))));
+  EXPECT_THAT(RunPlan({"--job", "rl", "--step", "7"}).out, HasSubstr("rl, step 7"));
+}
+
+TEST(PlanCommand, JsonIsTheResponseWithZeroValues) {
+  const CliResult result = RunPlan({"--format", "json"});
+  const v1::PlanBatchResponse response = ParseJson(result);
+  EXPECT_EQ(response.passes(0).sequence_index_size(), 60);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\"perMicrobatch\":0"), HasSubstr("\"excluded\":[]"),
+                                HasSubstr("\"certifiedOptimal\":")));
+  EXPECT_EQ(Lines(result.out), 1);
+}
+
+TEST(PlanCommand, CsvHasOneLineAMicrobatchOrASequence) {
+  const v1::PlanBatchResponse response = ParseJson(RunPlan({"--format", "json"}));
+  const CliResult microbatches = RunPlan({"--format", "csv"});
+  EXPECT_THAT(microbatches.out, StartsWith("pass,mini_batch,rank,slot,sequences,true_tokens,"));
+  EXPECT_EQ(Lines(microbatches.out), 1 + response.passes(0).row_widths_size());
+  const CliResult sequences = RunPlan({"--format", "sequences_csv"});
+  EXPECT_THAT(sequences.out, StartsWith("pass,mini_batch,rank,slot,sequence,length,"));
+  EXPECT_EQ(Lines(sequences.out), 61);
+}
+
+TEST(PlanCommand, PrintedRequestGivesThePlanOfItsFlags) {
+  const std::vector<std::string> flags = {"--cp",
+                                          "2",
+                                          "--tp",
+                                          "2",
+                                          "--sequence_parallel",
+                                          "--packer",
+                                          "best_fit_decreasing",
+                                          "--mini_batch_size",
+                                          "20",
+                                          "--shuffle",
+                                          "--seed",
+                                          "18446744073709551615",
+                                          "--order",
+                                          "largest_first",
+                                          "--rows",
+                                          "buckets",
+                                          "--buckets",
+                                          "256,512",
+                                          "--length_multiple",
+                                          "16",
+                                          "--cost",
+                                          "1,0.001,5",
+                                          "--sync",
+                                          "accumulated",
+                                          "--microbatch_count_multiple",
+                                          "2",
+                                          "--max_sequences",
+                                          "8",
+                                          "--balance_on",
+                                          "cost",
+                                          "--pad_to",
+                                          "1000",
+                                          "--job",
+                                          "j",
+                                          "--step",
+                                          "3",
+                                          "--request_id",
+                                          "r",
+                                          "--overlong",
+                                          "truncate",
+                                          "--effort",
+                                          "fast",
+                                          "--min_microbatches",
+                                          "1"};
+  auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    return RunPlan(all);
+  };
+  const CliResult request = with({"--print_request"});
+  ASSERT_EQ(request.exit_code, 0) << request.err;
+  EXPECT_THAT(request.out, AllOf(HasSubstr("PACKER_BEST_FIT_DECREASING"),
+                                 HasSubstr("\"seed\": \"18446744073709551615\"")));
+  const v1::PlanBatchResponse planned = ParseJson(with({"--format", "json", "--verify"}));
+  const v1::PlanBatchResponse again =
+      ParseJson(RunCli({"plan", "--request", "-", "--format", "json", "--verify"}, request.out));
+  EXPECT_EQ(planned.fingerprint(), again.fingerprint());
+  EXPECT_EQ(planned.passes(0).microbatches_per_rank_size(), 3);
+
+  const TemporaryDirectory directory;
+  const std::string path = directory.Write("request.json", request.out);
+  EXPECT_EQ(ParseJson(RunCli({"plan", "--request", path, "--format", "json"})).fingerprint(),
+            planned.fingerprint());
+}
+
+TEST(PlanCommand, ServerGivesTheSamePlan) {
+  const TestServer server;
+  const v1::PlanBatchResponse here = ParseJson(RunPlan({"--format", "json"}));
+  const v1::PlanBatchResponse there = ParseJson(
+      RunPlan({"--format", "json", "--server", server.target(), "--verify", "--timeout", "20s"}));
+  EXPECT_EQ(here.fingerprint(), there.fingerprint());
+  EXPECT_THAT(RunPlan({"--server", server.target()}).out, HasSubstr("by " + server.target()));
+}
+
+TEST(PlanCommand, UnreachableServerExitsWith3UnlessThereIsAFallback) {
+  const std::string nowhere = "unix:/nonexistent/batchplan.sock";
+  const CliResult unreachable = RunPlan({"--server", nowhere});
+  EXPECT_EQ(unreachable.exit_code, 3);
+  EXPECT_THAT(unreachable.err, StartsWith("batchplan: plan: UNAVAILABLE: "));
+  EXPECT_THAT(unreachable.out, IsEmpty());
+  const CliResult fallback = RunPlan({"--server", nowhere, "--fallback"});
+  EXPECT_EQ(fallback.exit_code, 0) << fallback.err;
+  EXPECT_THAT(fallback.err, HasSubstr("planning in process instead"));
+  EXPECT_THAT(fallback.out, HasSubstr("planned             in process"));
+}
+
+TEST(PlanCommand, PassedTimeoutExitsWith3) {
+  // Plans until it is told to stop, which the server does at the call's deadline.
+  const TestServer server(
+      TestServer::Options(),
+      [](const Manifest&, const PlanOptions&, const std::stop_token& stop) -> absl::StatusOr<Plan> {
+        absl::Notification stopped;
+        const std::stop_callback notify(stop, [&] { stopped.Notify(); });
+        stopped.WaitForNotification();
+        return absl::CancelledError("stopped");
+      });
+  const CliResult result = RunPlan({"--server", server.target(), "--timeout", "50ms"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, StartsWith("batchplan: plan: DEADLINE_EXCEEDED: "));
+}
+
+TEST(PlanCommand, WrongPlanExitsWith4) {
+  // Drops the last sequence from whatever the planner made.
+  const TestServer server(
+      TestServer::Options(),
+      [](const Manifest& manifest, const PlanOptions& options, const std::stop_token& stop) {
+        absl::StatusOr<Plan> plan = MakePlan(manifest, options, stop);
+        if (plan.ok()) {
+          plan->passes[0].sequence_index.back() = plan->passes[0].sequence_index.front();
+        }
+        return plan;
+      });
+  const CliResult trusted = RunPlan({"--server", server.target()});
+  EXPECT_EQ(trusted.exit_code, 0) << trusted.err;
+  const CliResult verified = RunPlan({"--server", server.target(), "--verify"});
+  EXPECT_EQ(verified.exit_code, 4);
+  EXPECT_THAT(verified.err, HasSubstr("plan check: "));
+  EXPECT_THAT(verified.out, IsEmpty());
+}
+
+TEST(PlanCommand, WrongFingerprintExitsWith4) {
+  const TestServer server(
+      TestServer::Options(),
+      [](const Manifest& manifest, const PlanOptions& options, const std::stop_token& stop) {
+        absl::StatusOr<Plan> plan = MakePlan(manifest, options, stop);
+        if (plan.ok()) plan->fingerprint = std::string(64, '0');
+        return plan;
+      });
+  const CliResult verified = RunPlan({"--server", server.target(), "--verify"});
+  EXPECT_EQ(verified.exit_code, 4);
+  EXPECT_THAT(verified.err, HasSubstr("fingerprint"));
+}
+
+TEST(PlanCommand, WrongInputsExitWith1AndNameThePlace) {
+  const auto error = [](const CliResult& result) {
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.out, IsEmpty());
+    return result.err;
+  };
+  EXPECT_THAT(error(RunPlan({}, "1\n# fine\n\nx y\n")),
+              HasSubstr("stdin:4: \"x y\" is not a length"));
+  EXPECT_THAT(error(RunPlan({}, "1\n0\n")), HasSubstr("stdin:2: \"0\" is not a length"));
+  EXPECT_THAT(error(RunPlan({}, "4294967296\n")), HasSubstr("stdin:1"));
+  EXPECT_THAT(error(RunPlan({}, "")), HasSubstr("manifest.lengths"));
+  EXPECT_THAT(error(RunPlan({}, "1\n2\n3\n5000\n")), AllOf(HasSubstr("5000"), HasSubstr("512")));
+  EXPECT_THAT(
+      error(RunCli({"plan", "--lengths", "-", "--budget", "9", "--preset", "none_such"}, "1\n")),
+      HasSubstr("none_such"));
+  EXPECT_THAT(error(RunCli({"plan", "--request", "-"}, "{\"foo\": 1}")),
+              HasSubstr("stdin: not a PlanBatchRequest in JSON"));
+  EXPECT_THAT(error(RunCli({"plan", "--request", "/nonexistent/request"})),
+              HasSubstr("batchplan: plan: /nonexistent/request: No such file or directory"));
+  EXPECT_THAT(error(RunCli({"plan", "--lengths", "/", "--budget", "1"})),
+              HasSubstr("/: is a directory"));
+}
+
+TEST(PlanCommand, ManyRanksAreSummedUp) {
+  EXPECT_THAT(RunPlan({}).out, Not(HasSubstr("median")));
+  const CliResult many = RunCli(
+      {"plan", "--lengths", "-", "--dp", "33", "--budget", "512", "--preset", "nemo_rl_packing"},
+      Lengths());
+  EXPECT_EQ(many.exit_code, 0) << many.err;
+  EXPECT_THAT(many.out,
+              AllOf(HasSubstr("33 ranks"), HasSubstr("median"), HasSubstr("slowest: rank ")));
+}
+
+TEST(PlanCommand, ExcludedSequencesAreSummedUp) {
+  EXPECT_THAT(RunPlan({"--overlong", "drop"}, Lengths() + "600\n700\n").out,
+              HasSubstr("2 sequences of together 1,300 tokens"));
+  EXPECT_THAT(RunPlan({"--overlong", "truncate"}, Lengths() + "600\n").out,
+              HasSubstr("truncated           1 sequence of together 600 tokens"));
+}
+
+}  // namespace
+}  // namespace batchplan

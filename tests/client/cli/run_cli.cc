@@ -1,0 +1,97 @@
+#include "tests/client/cli/run_cli.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <vector>
+
+extern char** environ;
+
+namespace batchplan {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Runs the program with its streams in files of `directory`, which never fill up as pipes do;
+// stdout goes to `out` instead if that is not -1.
+CliResult Run(const TemporaryDirectory& directory, std::vector<std::string> arguments, int out) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  constexpr int kCreate = O_WRONLY | O_CREAT | O_TRUNC;
+  posix_spawn_file_actions_addopen(&actions, 0, directory.Path("in").c_str(), O_RDONLY, 0);
+  if (out >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, out, 1);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, 1, directory.Path("out").c_str(), kCreate, 0600);
+  }
+  posix_spawn_file_actions_addopen(&actions, 2, directory.Path("err").c_str(), kCreate, 0600);
+
+  arguments.insert(arguments.begin(), BATCHPLAN_CLI);
+  std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+
+  CliResult result;
+  pid_t pid = 0;
+  if (posix_spawn(&pid, BATCHPLAN_CLI, &actions, nullptr, argv.data(), environ) != 0) std::abort();
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  if (waitpid(pid, &status, 0) != pid) std::abort();
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  result.out = ReadFile(directory.Path("out"));
+  result.err = ReadFile(directory.Path("err"));
+  return result;
+}
+
+}  // namespace
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string path = (std::filesystem::temp_directory_path() / "batchplan_cli_XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) std::abort();
+  path_ = path;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TemporaryDirectory::Write(const std::string& name, const std::string& content) const {
+  const std::filesystem::path path = path_ / name;
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+  return path.string();
+}
+
+CliResult RunCli(const std::vector<std::string>& arguments, const std::string& input) {
+  const TemporaryDirectory directory;
+  directory.Write("in", input);
+  return Run(directory, arguments, -1);
+}
+
+CliResult RunCliIntoClosedPipe(const std::vector<std::string>& arguments) {
+  const TemporaryDirectory directory;
+  directory.Write("in", "");
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) std::abort();
+  close(pipe_ends[0]);
+  const CliResult result = Run(directory, arguments, pipe_ends[1]);
+  close(pipe_ends[1]);
+  return result;
+}
+
+}  // namespace batchplan

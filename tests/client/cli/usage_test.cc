@@ -1,0 +1,93 @@
+// The command line as such: help, versions, and what is refused before anything is done.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "tests/client/cli/run_cli.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+
+TEST(Usage, HelpTeaches) {
+  const CliResult top = RunCli({"--help"});
+  EXPECT_EQ(top.exit_code, 0);
+  EXPECT_THAT(top.out, AllOf(HasSubstr("plan"), HasSubstr("lengths"), HasSubstr("version")));
+  const CliResult plan = RunCli({"plan", "--help"});
+  EXPECT_EQ(plan.exit_code, 0);
+  EXPECT_THAT(plan.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
+                              HasSubstr("first_fit_decreasing"), HasSubstr("--budget N")));
+  const CliResult lengths = RunCli({"lengths", "--help"});
+  EXPECT_EQ(lengths.exit_code, 0);
+  EXPECT_THAT(lengths.out, AllOf(HasSubstr("Examples:"), HasSubstr("estimate")));
+}
+
+TEST(Usage, VersionNamesPlannerAndLibraries) {
+  const CliResult flag = RunCli({"--version"});
+  EXPECT_EQ(flag.exit_code, 0);
+  EXPECT_THAT(flag.out, MatchesRegex("batchplan [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  const CliResult command = RunCli({"version"});
+  EXPECT_EQ(command.exit_code, 0);
+  EXPECT_THAT(command.out,
+              AllOf(StartsWith(flag.out), HasSubstr("\ngRPC "), HasSubstr("\nprotobuf ")));
+}
+
+TEST(Usage, WrongCommandLinesAreRefusedByName) {
+  const TemporaryDirectory directory;
+  const std::string lengths = directory.Write("lengths", "1\n2\n");
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{}, "batchplan: A subcommand is required"},
+      {{"plane"}, "batchplan: there is no command \"plane\""},
+      {{"plan"}, "batchplan: plan: --lengths FILE or --request FILE is required"},
+      {{"plan", "--lengths", lengths}, "--lengths requires --budget"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--request", lengths},
+       "--request excludes --lengths"},
+      {{"plan", "--request", lengths, "--dp", "2"}, "--request excludes --dp"},
+      {{"plan", "--request", lengths, "--shuffle"}, "--request excludes --shuffle"},
+      {{"plan", "--lengths", lengths, "--budget", "-1"}, "--budget: \"-1\" is not a whole number"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--dp", "4294967296"}, "4294967295"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--packer", "best"},
+       "--packer: \"best\" is not one of balanced, concatenative"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--packer", "unspecified"}, "is not one of"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--rows", "none", "--scan", "sorted"},
+       "excludes"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--buckets", "1,b"}, "--buckets: \"b\""},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--cost", "1,2"}, "--cost: \"1,2\""},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--timeout", "5"}, "--timeout: \"5\""},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--format", "xml"}, "--format"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--fallback"},
+       "--fallback requires --server"},
+      {{"lengths"}, "batchplan: lengths: PATH is required"},
+      {{"lengths", "--per", "word", lengths}, "--per"},
+      {{"lengths", "--bytes_per_token", "0", lengths}, "--bytes_per_token"},
+  };
+  for (const Case& wrong : cases) {
+    const CliResult result = RunCli(wrong.arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_THAT(result.err, AllOf(StartsWith("batchplan: "), HasSubstr(wrong.message),
+                                  HasSubstr("--help'.\n")));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST(Usage, ClosedPipeEndsTheProgramQuietly) {
+  const CliResult result = RunCliIntoClosedPipe({"version"});
+  EXPECT_EQ(result.signal, SIGPIPE);
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+}  // namespace
+}  // namespace batchplan

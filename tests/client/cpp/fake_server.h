@@ -1,0 +1,46 @@
+// A gRPC server whose PlanBatch is whatever the test says: for answers that a real planner gives
+// only in trouble.
+
+#ifndef BATCHPLAN_TESTS_CLIENT_CPP_FAKE_SERVER_H_
+#define BATCHPLAN_TESTS_CLIENT_CPP_FAKE_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "batchplan/v1/batch_planner.grpc.pb.h"
+
+namespace batchplan {
+
+class FakeServer {
+ public:
+  // Answers the n-th call, from 1, arriving at this server.
+  using Answer = std::function<grpc::Status(int call, v1::PlanBatchResponse* response)>;
+
+  // Listens on `address`; ends the process if it can't.
+  explicit FakeServer(Answer answer, const std::string& address = "127.0.0.1:0");
+  ~FakeServer();
+
+  const std::string& target() const { return target_; }
+  int calls() const { return service_.calls; }
+
+ private:
+  struct Service final : v1::BatchPlanner::Service {
+    grpc::Status PlanBatch(grpc::ServerContext* context, const v1::PlanBatchRequest* request,
+                           v1::PlanBatchResponse* response) override;
+
+    Answer answer;
+    std::atomic<int> calls = 0;
+  };
+
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string target_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_CLIENT_CPP_FAKE_SERVER_H_

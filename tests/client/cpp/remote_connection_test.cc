@@ -1,0 +1,152 @@
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "batchplan/client.h"
+#include "tests/client/cpp/fake_server.h"
+#include "tests/client/cpp/requests.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Retries in milliseconds rather than in tenths of seconds.
+RemoteOptions Hasty() {
+  RemoteOptions options;
+  options.initial_backoff = absl::Milliseconds(1);
+  options.max_backoff = absl::Milliseconds(10);
+  return options;
+}
+
+grpc::Status Unavailable() { return {grpc::StatusCode::UNAVAILABLE, "draining"}; }
+
+TEST(RemoteConnection, GivesThePlanOfTheInProcessConnection) {
+  const TestServer server;
+  const Client remote(MakeRemoteConnection(server.target()));
+  const Client in_process(MakeInProcessConnection());
+  for (const int sequences : {16, 1000, 20'000}) {
+    const v1::PlanBatchRequest request = RequestOf(sequences);
+    const auto there = remote.PlanBatch(request);
+    const auto here = in_process.PlanBatch(request);
+    ASSERT_TRUE(there.ok()) << there.status();
+    ASSERT_TRUE(here.ok()) << here.status();
+    EXPECT_EQ(there->fingerprint(), here->fingerprint());
+    EXPECT_EQ(there->passes(0).SerializeAsString(), here->passes(0).SerializeAsString());
+  }
+}
+
+TEST(RemoteConnection, RefusalIsThatOfTheInProcessConnection) {
+  const TestServer server;
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.mutable_manifest()->set_lengths(7, 5000);
+  const auto there = Client(MakeRemoteConnection(server.target())).PlanBatch(request);
+  const auto here = Client(MakeInProcessConnection()).PlanBatch(request);
+  EXPECT_TRUE(absl::IsInvalidArgument(there.status())) << there.status();
+  EXPECT_EQ(there.status(), here.status());
+}
+
+TEST(RemoteConnection, UnavailableIsRetriedUntilAnswered) {
+  FakeServer server([](int call, v1::PlanBatchResponse* response) {
+    response->set_fingerprint("answered");
+    return call < 4 ? Unavailable() : grpc::Status::OK;
+  });
+  const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(RequestOf(20));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->fingerprint(), "answered");
+  EXPECT_EQ(server.calls(), 4);
+}
+
+// gRPC gives up retries for requests beyond its retry buffer, 256 KiB unless it is raised.
+TEST(RemoteConnection, LargeRequestIsRetriedToo) {
+  FakeServer server(
+      [](int call, v1::PlanBatchResponse*) { return call < 3 ? Unavailable() : grpc::Status::OK; });
+  const v1::PlanBatchRequest request = RequestOf(1'000'000);
+  ASSERT_GT(request.ByteSizeLong(), size_t{1} << 20);
+  const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(request);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(server.calls(), 3);
+}
+
+TEST(RemoteConnection, AttemptsEndAtTheLimit) {
+  FakeServer server([](int, v1::PlanBatchResponse*) { return Unavailable(); });
+  for (const int attempts : {1, 3}) {
+    RemoteOptions options = Hasty();
+    options.max_attempts = attempts;
+    const int before = server.calls();
+    const auto plan =
+        Client(MakeRemoteConnection(server.target(), options)).PlanBatch(RequestOf(20));
+    EXPECT_TRUE(absl::IsUnavailable(plan.status())) << plan.status();
+    EXPECT_EQ(server.calls() - before, attempts);
+  }
+}
+
+TEST(RemoteConnection, OtherErrorsAreNotRetried) {
+  FakeServer server([](int, v1::PlanBatchResponse*) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "queue is full");
+  });
+  const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(RequestOf(20));
+  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("queue is full"));
+  EXPECT_EQ(server.calls(), 1);
+}
+
+TEST(RemoteConnection, SilentServerIsDeadlineExceeded) {
+  absl::Notification answer;
+  FakeServer server([&](int, v1::PlanBatchResponse*) {
+    answer.WaitForNotification();
+    return grpc::Status::OK;
+  });
+  const Client client(MakeRemoteConnection(server.target()));
+  const auto plan = client.PlanBatch(RequestOf(20), {.timeout = absl::Milliseconds(50)});
+  answer.Notify();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(plan.status())) << plan.status();
+}
+
+TEST(RemoteConnection, AbsentServerIsUnavailableUntilItAppears) {
+  const std::string path = "unix:/tmp/batchplan_client_test_" + std::to_string(getpid());
+  const Client client(MakeRemoteConnection(path, Hasty()));
+  const auto absent = client.PlanBatch(RequestOf(20));
+  EXPECT_TRUE(absl::IsUnavailable(absent.status())) << absent.status();
+
+  FakeServer server([](int, v1::PlanBatchResponse*) { return grpc::Status::OK; }, path);
+  auto present = client.PlanBatch(RequestOf(20));
+  for (int i = 0; i < 1000 && absl::IsUnavailable(present.status()); ++i) {
+    present = client.PlanBatch(RequestOf(20));
+  }
+  EXPECT_TRUE(present.ok()) << present.status();
+}
+
+TEST(RemoteConnection, MessageBeyondTheLimitIsResourceExhausted) {
+  FakeServer server([](int, v1::PlanBatchResponse*) { return grpc::Status::OK; });
+  RemoteOptions options;
+  options.max_message_bytes = 1000;
+  const auto plan =
+      Client(MakeRemoteConnection(server.target(), options)).PlanBatch(RequestOf(2000));
+  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
+  EXPECT_EQ(server.calls(), 0);
+}
+
+TEST(RemoteConnection, InvalidOptionsShowInEveryCall) {
+  const auto status = [](RemoteOptions options) {
+    return Client(MakeRemoteConnection("localhost:1", options))
+        .PlanBatch(RequestOf(20))
+        .status()
+        .ToString();
+  };
+  EXPECT_THAT(status({.max_message_bytes = 0}), HasSubstr("max_message_bytes is 0"));
+  EXPECT_THAT(status({.default_timeout = absl::ZeroDuration()}), HasSubstr("default_timeout is 0"));
+  EXPECT_THAT(status({.max_attempts = 6}), HasSubstr("max_attempts is 6, must be 1 to 5"));
+  EXPECT_THAT(status({.initial_backoff = absl::Seconds(3)}), HasSubstr("initial_backoff is 3s"));
+}
+
+}  // namespace
+}  // namespace batchplan

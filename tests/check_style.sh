@@ -12,5 +12,5 @@ echo "format: clean"
 
 # clang-tidy reads C++ as clang does; the compile commands name GCC.
 find "${product[@]}" -name '*.cc' |
-  xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p "$build" 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2)
+  xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$build" 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2)
 echo "clang-tidy: clean"

@@ -1,6 +1,7 @@
 #include "tests/support/generators.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -129,6 +130,11 @@ MiniBatching GenerateMiniBatching(RandomStream& random, size_t count) {
 }
 
 }  // namespace
+
+uint64_t Cases(uint64_t count) {
+  const char* const scale = std::getenv("BATCHPLAN_TEST_SCALE");
+  return scale == nullptr ? count : count * std::max(1, std::atoi(scale));
+}
 
 uint64_t RandomStream::Between(uint64_t low, uint64_t high) {
   const uint64_t span = high - low + 1;

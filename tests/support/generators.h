@@ -25,6 +25,10 @@
 
 namespace batchplan::testing {
 
+// How many random cases a test tries: `count`, times the environment's BATCHPLAN_TEST_SCALE where
+// that is set, as tests/run.sh --full does.
+uint64_t Cases(uint64_t count);
+
 // A stream of random numbers with the few shapes that the generators need.
 class RandomStream {
  public:

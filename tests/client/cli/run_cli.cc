@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,8 +13,6 @@
 #include <string>
 #include <system_error>
 #include <vector>
-
-extern char** environ;
 
 namespace batchplan {
 namespace {
@@ -44,10 +42,21 @@ CliResult Run(const TemporaryDirectory& directory, std::vector<std::string> argu
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
 
+  // Whoever runs the tests may ignore SIGPIPE; a shell does not.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+
   CliResult result;
   pid_t pid = 0;
-  if (posix_spawn(&pid, BATCHPLAN_CLI, &actions, nullptr, argv.data(), environ) != 0) std::abort();
+  if (posix_spawn(&pid, BATCHPLAN_CLI, &actions, &attributes, argv.data(), environ) != 0)
+    std::abort();
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   int status = 0;
   if (waitpid(pid, &status, 0) != pid) std::abort();
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
@@ -89,7 +98,7 @@ CliResult RunCliIntoClosedPipe(const std::vector<std::string>& arguments) {
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) std::abort();
   close(pipe_ends[0]);
-  const CliResult result = Run(directory, arguments, pipe_ends[1]);
+  CliResult result = Run(directory, arguments, pipe_ends[1]);
   close(pipe_ends[1]);
   return result;
 }

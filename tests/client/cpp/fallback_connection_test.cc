@@ -116,6 +116,7 @@ TEST(FallbackConnection, CountsCallsOfAllThreads) {
   const v1::PlanBatchRequest request = RequestOf(20);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
         for (int call = 0; call < 25; ++call) {

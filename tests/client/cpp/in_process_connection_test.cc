@@ -52,6 +52,7 @@ TEST(InProcessConnection, ThreadsShareOneClient) {
   std::vector<std::string> fingerprints(4);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(fingerprints.size());
     for (std::string& fingerprint : fingerprints) {
       threads.emplace_back([&] {
         const auto plan = client.PlanBatch(request, {.timeout = absl::Minutes(1)});

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "server/planner/make_plan.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generators.h"
@@ -11,9 +13,9 @@ namespace batchplan {
 namespace {
 
 TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
-  int refused = 0;
-  constexpr int kRequests = 10000;
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+  uint64_t refused = 0;
+  const uint64_t requests = testing::Cases(10000);
+  for (uint64_t seed = 0; seed < requests; ++seed) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) {
@@ -23,12 +25,12 @@ TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
     }
     if (HasFailure()) FAIL() << request.Describe();
   }
-  RecordProperty("refused", refused);
-  EXPECT_LT(refused, kRequests / 2);
+  RecordProperty("refused", std::to_string(refused));
+  EXPECT_LT(refused, requests / 2);
 }
 
 TEST(RandomRequestsTest, ArePlannedAlikeTwice) {
-  for (uint64_t seed = 0; seed < 500; ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto first = MakePlan(request.manifest(), request.options);
     const auto second = MakePlan(request.manifest(), request.options);

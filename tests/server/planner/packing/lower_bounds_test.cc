@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/support/brute_force.h"
+#include "tests/support/generators.h"
 
 namespace batchplan {
 namespace {
@@ -37,7 +38,7 @@ TEST(LowerBoundsTest, ASequenceLimitBoundsToo) {
 
 TEST(LowerBoundsTest, NeverExceedTheOptimum) {
   std::mt19937_64 engine(1);
-  for (int i = 0; i < 10000; ++i) {
+  for (uint64_t i = 0; i < testing::Cases(10000); ++i) {
     const auto capacity = static_cast<uint32_t>(1 + engine() % 40);
     std::vector<uint32_t> lengths(1 + engine() % 9);
     for (uint32_t& length : lengths) length = static_cast<uint32_t>(1 + engine() % capacity);

@@ -14,6 +14,7 @@
 #include "server/planner/packing/first_fit.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "tests/support/brute_force.h"
+#include "tests/support/generators.h"
 
 namespace batchplan {
 namespace {
@@ -122,7 +123,7 @@ TEST(PackerTest, LengthsAtTheLimitOfTheirTypeDoNotOverflow) {
 
 TEST(PackerTest, EveryPackerKeepsTheLimitsOnRandomInstances) {
   Instances instances(1);
-  for (int i = 0; i < 4000; ++i) {
+  for (uint64_t i = 0; i < testing::Cases(4000); ++i) {
     const uint32_t capacity = 1 + instances.Below(60);
     const std::vector<uint32_t> lengths = instances.Lengths(40, capacity);
     BinLimits limits{.capacity = capacity};
@@ -137,8 +138,8 @@ TEST(PackerTest, EveryPackerKeepsTheLimitsOnRandomInstances) {
 
 TEST(PackerTest, DecreasingPackersAreWithinTheirProvenBoundOfTheOptimum) {
   Instances instances(2);
-  int optimal = 0;
-  for (int i = 0; i < 10000; ++i) {
+  uint64_t optimal = 0;
+  for (uint64_t i = 0; i < testing::Cases(10000); ++i) {
     const uint32_t capacity = 4 + instances.Below(40);
     const std::vector<uint32_t> lengths = instances.Lengths(9, capacity);
     const BinLimits limits{.capacity = capacity};
@@ -152,12 +153,12 @@ TEST(PackerTest, DecreasingPackersAreWithinTheirProvenBoundOfTheOptimum) {
     ASSERT_LE(9 * best_fit, 11 * optimum + 36);
     optimal += first_fit == optimum;
   }
-  EXPECT_GT(optimal, 9500);
+  EXPECT_GT(optimal, testing::Cases(9500));
 }
 
 TEST(PackerTest, FirstAndBestFitDecreasingEqualTheirNaiveReferences) {
   Instances instances(3);
-  for (int i = 0; i < 2000; ++i) {
+  for (uint64_t i = 0; i < testing::Cases(2000); ++i) {
     const uint32_t capacity = 1 + instances.Below(1000);
     const std::vector<uint32_t> lengths = instances.Lengths(200, capacity);
     const BinLimits limits{.capacity = capacity};
@@ -179,7 +180,7 @@ TEST(PackerTest, FirstAndBestFitDecreasingEqualTheirNaiveReferences) {
 
 TEST(PackerTest, ModifiedFirstFitIsWithinItsProvenBoundOfTheOptimum) {
   Instances instances(4);
-  for (int i = 0; i < 3000; ++i) {
+  for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
     const uint32_t capacity = 6 + instances.Below(60);
     const std::vector<uint32_t> lengths = instances.Lengths(9, capacity);
     const BinLimits limits{.capacity = capacity};

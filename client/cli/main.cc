@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -59,4 +60,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace batchplan::cli
 
-int main(int argc, char** argv) { return batchplan::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return batchplan::cli::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "batchplan: %s\n", error.what());
+    return static_cast<int>(batchplan::cli::ExitCode::kFailed);
+  }
+}

@@ -132,8 +132,8 @@ PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
   metrics.bin_balance = BinBalance(microbatches);
-  metrics.packing_efficiency =
-      static_cast<double>((metrics.true_tokens + budget - 1) / budget) / metrics.microbatches;
+  const uint64_t fewest_by_volume = (metrics.true_tokens + budget - 1) / budget;
+  metrics.packing_efficiency = static_cast<double>(fewest_by_volume) / metrics.microbatches;
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
 

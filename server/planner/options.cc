@@ -123,8 +123,7 @@ absl::Status CheckBuilt(const PlanOptions& options) {
   }
   if (options.allow_empty_microbatches) return NotYet("allow_empty_microbatches", "true");
   for (size_t i = 0; i < options.passes.size(); ++i) {
-    const absl::Status status =
-        CheckPassIsBuilt(options.passes[i], absl::StrCat("passes[", i, "]"));
+    absl::Status status = CheckPassIsBuilt(options.passes[i], absl::StrCat("passes[", i, "]"));
     if (!status.ok()) return status;
   }
   if (options.passes.size() > 1) {

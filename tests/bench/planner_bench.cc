@@ -25,8 +25,8 @@ std::vector<uint32_t> Lengths(const benchmark::State& state) {
 }
 
 void PerSequence(benchmark::State& state) {
-  state.counters["ns/sequence"] = benchmark::Counter(
-      static_cast<double>(state.range(0)) * 1e-9,
+  state.counters["per_sequence"] = benchmark::Counter(
+      static_cast<double>(state.range(0)),
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 

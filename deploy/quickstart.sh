@@ -26,7 +26,8 @@ deploy/install_packages.sh build
 
 say "Build (the first takes some minutes)"
 # Tests stay as an earlier configuration has them.
-[ -f build/release/CMakeCache.txt ] || cmake --preset release -DBATCHPLAN_TESTS=OFF >/dev/null
+[ -f build/release/CMakeCache.txt ] ||
+  cmake --preset release -DBATCHPLAN_TESTS=OFF -DBATCHPLAN_BENCHMARKS=OFF >/dev/null
 cmake --build --preset release --target batchplan-server batchplan
 
 say "Documents of this machine"

@@ -30,7 +30,7 @@ jobs=$(nproc)
 deploy/install_packages.sh test
 if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
 
-cmake --preset "$preset" -DBATCHPLAN_TESTS=ON >/dev/null
+cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS=ON >/dev/null
 cmake --build --preset "$preset" --parallel "$jobs" ${only:+--target "${only}_tests"}
 
 if [ "$preset" = release ] && [ -z "$only" ]; then

@@ -1,7 +1,7 @@
 # Installs the build tree BUILD_DIR, builds the consumer next to this file against it, and runs it.
 #
-#   cmake -D BUILD_DIR=... -D WORK_DIR=... -D CXX=... [-D CXX_FLAGS=...] [-D LAUNCHER=...]
-#         -P package_test.cmake
+#   cmake -D BUILD_DIR=... -D WORK_DIR=... -D GENERATOR=... -D CXX=... [-D CXX_FLAGS=...]
+#         [-D LAUNCHER=...] -P package_test.cmake
 
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
@@ -9,7 +9,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
-run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build
+run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
   -D CMAKE_PREFIX_PATH=${WORK_DIR}/prefix
   -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
   -D CMAKE_CXX_FLAGS=${CXX_FLAGS})

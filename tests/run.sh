@@ -39,7 +39,7 @@ fi
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan.supp
+export TSAN_OPTIONS=halt_on_error=1:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
 export BATCHPLAN_TEST_SCALE=${full:+20}
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \
   ${only:+--label-regex "^$only\$"}

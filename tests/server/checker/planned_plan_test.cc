@@ -7,6 +7,7 @@
 
 #include "server/checker/check_plan.h"
 #include "server/planner/make_plan.h"
+#include "tests/support/generated_request.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {

@@ -3,131 +3,290 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <tuple>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/contiguous.h"
-#include "server/planner/packing/packer.h"
+#include "server/planner/deal.h"
+#include "server/planner/fewest_microbatches.h"
+#include "server/planner/fill.h"
+#include "server/planner/search_ranks.h"
 #include "server/planner/seeds.h"
+#include "server/planner/shard.h"
 
 namespace batchplan {
 namespace {
 
-absl::Status TooFewSequences(absl::string_view where, uint64_t sequences, uint64_t microbatches,
-                             const AssignmentRules& rules) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, " has ", sequences, " sequences, but needs ", microbatches,
-      " micro-batches of one or more (data_parallel ", rules.ranks, ", each rank at least ",
-      rules.counts.minimum, " and a multiple of ", rules.counts.multiple, ")"));
-}
+// The passes' micro-batches over one mini-batch, and the shares of the ranks that they all keep to.
+struct Placed {
+  SequenceLists shares;
+  std::vector<Assignment> assignments;  // one for each pass that has this mini-batch
+};
 
-// Deals bins to ranks slot by slot: sorted by load, each run of `ranks` bins is one slot, so that
-// bins which run at the same time are as alike as can be. Within a slot the heaviest bin goes to
-// the rank that has had least.
-Assignment Deal(Bins bins, const Items& items, uint32_t ranks) {
-  std::vector<uint64_t> loads(bins.size(), 0);
-  for (size_t bin = 0; bin < bins.size(); ++bin) {
-    for (uint32_t item : bins[bin]) loads[bin] += items.loads[item];
-  }
-  std::vector<uint32_t> order(bins.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return loads[a] > loads[b]; });
-
-  Assignment assignment;
-  assignment.slots = static_cast<uint32_t>(bins.size() / ranks);
-  assignment.bin_at.resize(bins.size());
-  std::vector<std::pair<uint64_t, uint32_t>> lightest(ranks);  // (load so far, rank)
-  for (uint32_t rank = 0; rank < ranks; ++rank) lightest[rank] = {0, rank};
-  for (uint32_t slot = 0; slot < assignment.slots; ++slot) {
-    std::sort(lightest.begin(), lightest.end());
-    for (uint32_t i = 0; i < ranks; ++i) {
-      const uint32_t bin = order[size_t{slot} * ranks + i];
-      auto& [load, rank] = lightest[i];
-      load += loads[bin];
-      assignment.bin_at[size_t{rank} * assignment.slots + slot] = bin;
+class Assigner {
+ public:
+  Assigner(std::span<const PassInstance> passes, const SequenceLists& mini_batches, uint64_t seed,
+           const std::stop_token& stop)
+      : passes_(passes), first_(passes.front()), seed_(seed), stop_(stop) {
+    const auto respects = [](const PassInstance& pass) {
+      return !pass.options().ignore_mini_batches;
+    };
+    has_mini_batches_ = std::any_of(passes.begin(), passes.end(), respects);
+    if (has_mini_batches_) {
+      mini_batches_ = &mini_batches;
+    } else {
+      whole_.Push(mini_batches.all());
+      whole_.Close();
+      mini_batches_ = &whole_;
+    }
+    for (const PassInstance& pass : passes) {
+      (has_mini_batches_ && !respects(pass) ? over_all_ : within_).push_back(&pass);
     }
   }
-  assignment.bins = std::move(bins);
-  return assignment;
-}
 
-absl::StatusOr<Assignment> PackThenDeal(const Items& items, const PassOptions& pass,
-                                        const AssignmentRules& rules, absl::string_view where) {
-  Bins bins = Pack(pass.packer, items.lengths, rules.limits, rules.seed);
-  const uint64_t slots = rules.counts.RoundUp((bins.size() + rules.ranks - 1) / rules.ranks);
-  const uint64_t target = slots * rules.ranks;
-  if (target > items.size()) return TooFewSequences(where, items.size(), target, rules);
-  return Deal(SplitToCount(bins, target, rules.ranks, items, rules.limits), items, rules.ranks);
-}
-
-// The run of the mini-batch that each rank takes, as ranks + 1 offsets.
-absl::StatusOr<std::vector<size_t>> ContiguousShards(const Items& items, const PassOptions& pass,
-                                                     const AssignmentRules& rules,
-                                                     absl::string_view where) {
-  if (!pass.equal_sequence_counts) return CutIntoRuns(items.loads, rules.ranks);
-  if (items.size() % rules.ranks != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, " has ", items.size(), " sequences, which data_parallel ", rules.ranks,
-                     " does not divide, but equal_sequence_counts is set"));
-  }
-  std::vector<size_t> offsets(rules.ranks + 1);
-  for (size_t rank = 0; rank <= rules.ranks; ++rank) {
-    offsets[rank] = rank * (items.size() / rules.ranks);
-  }
-  return offsets;
-}
-
-absl::StatusOr<Assignment> ShardThenFill(const Items& items, const PassOptions& pass,
-                                         const AssignmentRules& rules, absl::string_view where) {
-  if (items.size() < rules.ranks) {
-    return TooFewSequences(where, items.size(), rules.ranks * rules.counts.RoundUp(1), rules);
-  }
-  const absl::StatusOr<std::vector<size_t>> shards = ContiguousShards(items, pass, rules, where);
-  if (!shards.ok()) return shards.status();
-  const auto shard = [&](uint32_t rank) {
-    return items.Slice((*shards)[rank], (*shards)[rank + 1] - (*shards)[rank]);
-  };
-
-  std::vector<Bins> filled;
-  size_t most = 0;
-  for (uint32_t rank = 0; rank < rules.ranks; ++rank) {
-    filled.push_back(
-        Pack(pass.packer, shard(rank).lengths, rules.limits, RankSeed(rules.seed, rank)));
-    most = std::max(most, filled.back().size());
-  }
-
-  Assignment assignment;
-  const uint64_t slots = rules.counts.RoundUp(most);
-  std::vector<uint32_t> placed;
-  for (uint32_t rank = 0; rank < rules.ranks; ++rank) {
-    const Items mine = shard(rank);
-    if (slots > mine.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, ": rank ", rank, " has ", mine.size(), " sequences, but needs ", slots,
-          " micro-batches of one or more, as every rank of data_parallel ", rules.ranks,
-          " (at least ", rules.counts.minimum, ", a multiple of ", rules.counts.multiple, ")"));
+  absl::StatusOr<std::vector<std::vector<Assignment>>> Run() {
+    std::vector<Placed> placed;
+    placed.reserve(mini_batches_->size());
+    for (size_t k = 0; k < mini_batches_->size(); ++k) {
+      absl::StatusOr<Placed> mini_batch = PlaceMiniBatch(k);
+      if (!mini_batch.ok()) return mini_batch.status();
+      placed.push_back(*std::move(mini_batch));
     }
-    const Bins bins = SplitToCount(filled[rank], slots, 1, mine, rules.limits);
-    for (size_t bin = 0; bin < bins.size(); ++bin) {
-      placed.assign(bins[bin].begin(), bins[bin].end());
-      for (uint32_t& item : placed) item += static_cast<uint32_t>((*shards)[rank]);
-      assignment.bins.Add(placed);
+    absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(placed);
+    if (absl::IsInvalidArgument(over_all.status())) {
+      over_all = PlaceAllAnew(placed, over_all.status());
     }
+    if (!over_all.ok()) return over_all.status();
+    return Collect(std::move(placed), *std::move(over_all));
   }
-  assignment.slots = static_cast<uint32_t>(slots);
-  assignment.bin_at.resize(assignment.bins.size());
-  std::iota(assignment.bin_at.begin(), assignment.bin_at.end(), 0u);
-  return assignment;
-}
+
+ private:
+  std::string Where(const PassInstance& pass, size_t k) const {
+    if (pass.options().ignore_mini_batches) return pass.where();
+    return absl::StrCat(pass.where(), ": mini-batch ", k);
+  }
+  uint64_t Seed(size_t k) const { return MiniBatchSeed(seed_, k); }
+
+  // Whether whole bins may go to ranks.
+  bool CanDeal() const {
+    return first_.options().layout == Layout::kPacked && !first_.options().equal_sequence_counts &&
+           (!first_.groups_share_rank() || first_.groups_share_microbatch());
+  }
+  bool Deals() const { return first_.options().sharding == Sharding::kDealBins && CanDeal(); }
+  bool IsContiguous() const { return first_.options().sharding == Sharding::kContiguous; }
+  // Whether the request names the rank of each sequence.
+  bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
+
+  absl::Status CheckStop() const {
+    return stop_.stop_requested() ? absl::CancelledError("planning was cancelled")
+                                  : absl::OkStatus();
+  }
+
+  // With the first pass's assignment where that is given.
+  absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares,
+                                    std::optional<Assignment> first = std::nullopt) const {
+    if (absl::Status status = CheckStop(); !status.ok()) return status;
+    Placed placed{.shares = std::move(shares), .assignments = {}};
+    for (const PassInstance* pass : within_) {
+      if (pass == &first_ && first) {
+        placed.assignments.push_back(*std::move(first));
+        continue;
+      }
+      absl::StatusOr<Assignment> filled = FillRanks(*pass, placed.shares, Seed(k), Where(*pass, k));
+      if (!filled.ok()) return filled.status();
+      placed.assignments.push_back(*std::move(filled));
+    }
+    return placed;
+  }
+
+  // As the first pass's sharding has it.
+  absl::StatusOr<Placed> PlaceAsAsked(size_t k) const {
+    const std::string where = Where(first_, k);
+    if (Deals()) {
+      absl::StatusOr<Assignment> dealt = PackAndDeal(first_, (*mini_batches_)[k], Seed(k), where);
+      if (!dealt.ok()) return dealt.status();
+      SequenceLists shares = SharesOf(*dealt);
+      return FillWithin(k, std::move(shares), *std::move(dealt));
+    }
+    const RankUnits units(first_, (*mini_batches_)[k]);
+    const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(first_, units, where);
+    if (!rank_of.ok()) return rank_of.status();
+    return FillWithin(k, SharesOf(units, *rank_of, first_.ranks()));
+  }
+
+  absl::StatusOr<Placed> PlaceEvenly(size_t k) const {
+    const RankUnits units(first_, (*mini_batches_)[k]);
+    return FillWithin(k, SharesOf(units, ShardEvenly(first_, units), first_.ranks()));
+  }
+
+  absl::StatusOr<Placed> PlaceMiniBatch(size_t k) const {
+    absl::StatusOr<Placed> asked = PlaceAsAsked(k);
+    if (!absl::IsInvalidArgument(asked.status()) || IsFixed()) return asked;
+    if (absl::Status possible = CheckPossible(k); !possible.ok()) return possible;
+
+    if (CanDeal() && !Deals() && !IsContiguous()) {
+      const absl::StatusOr<Assignment> dealt =
+          PackAndDeal(first_, (*mini_batches_)[k], Seed(k), Where(first_, k));
+      if (dealt.ok()) {
+        absl::StatusOr<Placed> placed = FillWithin(k, SharesOf(*dealt));
+        if (!absl::IsInvalidArgument(placed.status())) return placed;
+      }
+    }
+    if (!first_.options().equal_sequence_counts) {
+      absl::StatusOr<Placed> placed = PlaceEvenly(k);
+      if (!absl::IsInvalidArgument(placed.status())) return placed;
+    }
+
+    const RankUnits units(first_, (*mini_batches_)[k]);
+    absl::StatusOr<Placed> found = asked;
+    RankSearch search = SearchTerms();
+    search.accept = [&](size_t, const std::vector<uint32_t>& rank_of) {
+      absl::StatusOr<Placed> placed = FillWithin(k, SharesOf(units, rank_of, first_.ranks()));
+      if (absl::IsInvalidArgument(placed.status())) return false;
+      found = std::move(placed);
+      return true;
+    };
+    SearchRanks({&units, 1}, search);
+    return found;
+  }
+
+  RankSearch SearchTerms() const {
+    RankSearch search;
+    search.ranks = first_.ranks();
+    search.contiguous = IsContiguous();
+    search.equal_counts = first_.options().equal_sequence_counts;
+    if (first_.allow_empty()) return search;
+    search.least_units = 1;
+    if (first_.groups_share_rank() && !first_.groups_share_microbatch()) return search;
+    for (const PassInstance* pass : within_) {
+      search.least_units = std::max(search.least_units, pass->counts().RoundUp(1));
+    }
+    return search;
+  }
+
+  // A reason, good for every way of assigning, why mini-batch k can't be planned.
+  absl::Status CheckPossible(size_t k) const {
+    for (const PassInstance* pass : within_) {
+      if (pass->allow_empty()) continue;
+      const std::span<const SequenceIndex> mini_batch = (*mini_batches_)[k];
+      const uint64_t ranks = pass->ranks();
+      const size_t items = pass->MicrobatchBlocks(mini_batch).size();
+      const uint64_t fewest = FewestMicrobatchesPerRank(*pass, mini_batch);
+      if (fewest > items / ranks) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(Where(*pass, k), " has ", items,
+                         pass->groups_share_microbatch() ? " groups" : " sequences", ", but needs ",
+                         fewest * ranks, " micro-batches of one or more (data_parallel ", ranks,
+                         ", each rank at least ", pass->counts().minimum, " and a multiple of ",
+                         pass->counts().multiple, ")"));
+      }
+      const size_t units = pass->RankBlocks(mini_batch).size();
+      if (units < ranks) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            Where(*pass, k), " has ", units,
+            " groups that mini_batches.groups keeps on one rank each, but data_parallel is ", ranks,
+            "; lower it, or set allow_empty_microbatches"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The passes that ignore mini-batches, over the shares of all of them.
+  absl::StatusOr<std::vector<Assignment>> FillOverAll(const std::vector<Placed>& placed) const {
+    std::vector<Assignment> assignments;
+    if (over_all_.empty()) return assignments;
+    SequenceLists shares;
+    for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
+      for (const Placed& mini_batch : placed) shares.Push(mini_batch.shares[rank]);
+      shares.Close();
+    }
+    for (const PassInstance* pass : over_all_) {
+      if (absl::Status status = CheckStop(); !status.ok()) return status;
+      absl::StatusOr<Assignment> filled = FillRanks(*pass, shares, Seed(0), pass->where());
+      if (!filled.ok()) return filled.status();
+      assignments.push_back(*std::move(filled));
+    }
+    return assignments;
+  }
+
+  // Other shares for all mini-batches, because a pass over all of them can't use `placed`, for the
+  // reason given.
+  absl::StatusOr<std::vector<Assignment>> PlaceAllAnew(std::vector<Placed>& placed,
+                                                       const absl::Status& reason) const {
+    if (IsFixed()) return reason;
+    if (!first_.options().equal_sequence_counts) {
+      std::vector<Placed> even;
+      for (size_t k = 0; k < mini_batches_->size(); ++k) {
+        absl::StatusOr<Placed> mini_batch = PlaceEvenly(k);
+        if (!mini_batch.ok()) break;
+        even.push_back(*std::move(mini_batch));
+      }
+      if (even.size() == mini_batches_->size()) {
+        absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(even);
+        if (over_all.ok()) {
+          placed = std::move(even);
+          return over_all;
+        }
+      }
+    }
+
+    std::vector<RankUnits> units;
+    for (size_t k = 0; k < mini_batches_->size(); ++k)
+      units.emplace_back(first_, (*mini_batches_)[k]);
+    std::vector<Placed> tried(units.size());
+    absl::StatusOr<std::vector<Assignment>> found = reason;
+    RankSearch search = SearchTerms();
+    search.accept = [&](size_t k, const std::vector<uint32_t>& rank_of) {
+      absl::StatusOr<Placed> mini_batch =
+          FillWithin(k, SharesOf(units[k], rank_of, first_.ranks()));
+      if (!mini_batch.ok()) return false;
+      tried[k] = *std::move(mini_batch);
+      if (k + 1 < units.size()) return true;
+      absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(tried);
+      if (!over_all.ok()) return false;
+      placed = tried;
+      found = std::move(over_all);
+      return true;
+    };
+    SearchRanks(units, search);
+    return found;
+  }
+
+  // By pass, then by mini-batch.
+  std::vector<std::vector<Assignment>> Collect(std::vector<Placed> placed,
+                                               std::vector<Assignment> over_all) const {
+    std::vector<std::vector<Assignment>> assignments(passes_.size());
+    for (size_t i = 0; i < within_.size(); ++i) {
+      std::vector<Assignment>& of_pass = assignments[within_[i] - passes_.data()];
+      of_pass.reserve(placed.size());
+      for (Placed& mini_batch : placed) of_pass.push_back(std::move(mini_batch.assignments[i]));
+    }
+    for (size_t i = 0; i < over_all_.size(); ++i) {
+      assignments[over_all_[i] - passes_.data()].push_back(std::move(over_all[i]));
+    }
+    return assignments;
+  }
+
+  const std::span<const PassInstance> passes_;
+  const PassInstance& first_;
+  const uint64_t seed_;
+  const std::stop_token& stop_;
+  // The mini-batches within which ranks are decided; the whole manifest if every pass ignores them.
+  const SequenceLists* mini_batches_ = nullptr;
+  SequenceLists whole_;
+  bool has_mini_batches_ = false;
+  std::vector<const PassInstance*> within_;
+  std::vector<const PassInstance*> over_all_;
+};
 
 }  // namespace
 
-absl::StatusOr<Assignment> Assign(const Items& items, const PassOptions& pass,
-                                  const AssignmentRules& rules, absl::string_view where) {
-  return pass.sharding == Sharding::kDealBins ? PackThenDeal(items, pass, rules, where)
-                                              : ShardThenFill(items, pass, rules, where);
+absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const PassInstance> passes,
+                                                               const SequenceLists& mini_batches,
+                                                               uint64_t seed,
+                                                               const std::stop_token& stop) {
+  return Assigner(passes, mini_batches, seed, stop).Run();
 }
 
 }  // namespace batchplan

@@ -1,42 +1,34 @@
-// Stage 3, assign: the sequences of a mini-batch to ranks and slots.
+// Stage 3, assign: sequences to ranks and slots, for all passes of the request.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_H_
 
-#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <stop_token>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "server/planner/bin_count.h"
-#include "server/planner/items.h"
-#include "server/planner/options.h"
-#include "server/planner/packing/bins.h"
+#include "server/planner/assignment.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/sequence_lists.h"
 
 namespace batchplan {
 
-// Micro-batches, and which of them runs where: slot s of rank r runs bins[bin_at[r * slots + s]].
-struct Assignment {
-  Bins bins;
-  std::vector<uint32_t> bin_at;
-  uint32_t slots = 0;
-};
-
-// What an assignment has to obey.
-struct AssignmentRules {
-  uint32_t ranks = 1;
-  BinLimits limits;
-  CountRule counts;
-  // For random choices.
-  uint64_t seed = 0;
-};
-
-// Assigns `items`, one or more, by the pass's sharding and packer. `where` names the mini-batch in
-// errors. InvalidArgument if there are fewer sequences than the micro-batches that the ranks need,
-// or if equal counts are asked and do not divide.
-absl::StatusOr<Assignment> Assign(const Items& items, const PassOptions& pass,
-                                  const AssignmentRules& rules, absl::string_view where);
+// Gives every sequence a rank, the same in all passes, and every pass its micro-batches: one
+// Assignment a mini-batch for each pass, or a single one where the pass ignores mini-batches.
+//
+// The first pass's sharding decides on the ranks. Where that leaves some pass without a legal
+// number of micro-batches, others are tried: the bins of a packed mini-batch dealt, equally many
+// sequences on each rank, and at last, for a few sequences, every division there is. A sharding
+// that names the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
+//
+// InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
+// Cancelled if `stop` is requested.
+absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const PassInstance> passes,
+                                                               const SequenceLists& mini_batches,
+                                                               uint64_t seed,
+                                                               const std::stop_token& stop);
 
 }  // namespace batchplan
 

@@ -42,23 +42,23 @@ void SortByDescendingCost(std::vector<uint32_t>& chosen, const Items& items) {
 // an item finds none. No bin stays empty: an empty one is cheaper than any other.
 std::optional<Bins> Spread(const std::vector<uint32_t>& chosen, size_t count, const Items& items,
                            const BinLimits& limits) {
+  const PackItems packing = items.ForPacking();
   using Entry = std::tuple<Cost, uint32_t, uint32_t>;  // cost, items, bin
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> cheapest;
   for (uint32_t bin = 0; bin < count; ++bin) cheapest.emplace(0, 0, bin);
-  std::vector<uint32_t> room(count, limits.capacity);
+  std::vector<BinRoom> rooms(count, BinRoom(limits));
   std::vector<uint32_t> bin_of(chosen.size());
   std::vector<Entry> full;
   for (size_t i = 0; i < chosen.size(); ++i) {
-    const uint32_t length = items.lengths[chosen[i]];
     for (;;) {
       if (cheapest.empty() || full.size() > kMaxMisses) return std::nullopt;
       auto [cost, size, bin] = cheapest.top();
       cheapest.pop();
-      if (room[bin] < length || size == limits.max_items) {
+      if (!rooms[bin].Holds(packing, chosen[i])) {
         full.emplace_back(cost, size, bin);
         continue;
       }
-      room[bin] -= length;
+      rooms[bin].Take(packing, chosen[i]);
       bin_of[i] = bin;
       cheapest.emplace(cost + items.costs[chosen[i]], size + 1, bin);
       break;
@@ -69,7 +69,8 @@ std::optional<Bins> Spread(const std::vector<uint32_t>& chosen, size_t count, co
   return Bins(chosen, bin_of, static_cast<uint32_t>(count));
 }
 
-// Halves the costliest bin that has two items or more, until there are `target` bins.
+}  // namespace
+
 Bins HalveCostliest(const Bins& bins, size_t target, const Items& items) {
   std::vector<std::vector<uint32_t>> halves;
   std::priority_queue<std::pair<Cost, uint32_t>> costliest;
@@ -101,11 +102,14 @@ Bins HalveCostliest(const Bins& bins, size_t target, const Items& items) {
   return result;
 }
 
-}  // namespace
-
 uint64_t CountRule::RoundUp(uint64_t needed) const {
   const uint64_t count = std::max(needed, minimum);
   return (count + multiple - 1) / multiple * multiple;
+}
+
+uint64_t CountRule::RoundDown(uint64_t available) const {
+  const uint64_t count = available / multiple * multiple;
+  return count >= minimum ? count : 0;
 }
 
 CountRule CountRuleOf(const Topology& topology, const PassOptions& pass) {

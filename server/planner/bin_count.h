@@ -19,6 +19,8 @@ struct CountRule {
 
   // The least allowed count that is at least `needed`.
   uint64_t RoundUp(uint64_t needed) const;
+  // The greatest allowed count that is at most `available`; 0: there is none.
+  uint64_t RoundDown(uint64_t available) const;
 };
 
 // The pass's minimum, and lcm(microbatch_count_multiple, PP if VPP > 1).
@@ -31,6 +33,10 @@ CountRule CountRuleOf(const Topology& topology, const PassOptions& pass);
 // costly as others. Where the limits leave no room to spread, the costliest bins are halved.
 Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& items,
                   const BinLimits& limits);
+
+// Raises the number of bins to `target`, at most items.size(), by halving the costliest bin of two
+// items or more, again and again.
+Bins HalveCostliest(const Bins& bins, size_t target, const Items& items);
 
 }  // namespace batchplan
 

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstddef>
 #include <numeric>
+#include <vector>
+
+#include "server/planner/fewest_microbatches.h"
 
 namespace batchplan {
 namespace {
@@ -12,23 +15,32 @@ namespace {
 struct Microbatch {
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
-  Cost sequences = 0;  // without the tail and the fixed part
-  Cost cost = 0;
+  uint64_t scheduled_tokens = 0;
+  Cost sequences = 0;  // at their aligned lengths
+  Cost cost = 0;       // as scheduled
 };
 
-std::vector<Microbatch> Microbatches(const PassPlan& pass, std::span<const uint32_t> aligned,
-                                     const CostFunction& cost) {
-  std::vector<Microbatch> microbatches(pass.row_widths.size());
+std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& plan) {
+  const CostFunction& cost = pass.cost();
+  std::vector<Microbatch> microbatches(plan.row_widths.size());
   for (size_t m = 0; m < microbatches.size(); ++m) {
     Microbatch& microbatch = microbatches[m];
-    for (uint32_t i = pass.microbatch_offsets[m]; i < pass.microbatch_offsets[m + 1]; ++i) {
-      const uint32_t tokens = aligned[pass.sequence_index[i]];
-      microbatch.true_tokens += pass.sequence_lengths[i];
+    for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
+      const uint32_t tokens = pass.aligned()[plan.sequence_index[i]];
+      microbatch.true_tokens += plan.sequence_lengths[i];
       microbatch.aligned_tokens += tokens;
       microbatch.sequences += cost.OfSequence(tokens);
     }
-    microbatch.cost = microbatch.sequences + cost.OfMicrobatch() +
-                      cost.OfTail(pass.row_widths[m] - microbatch.aligned_tokens);
+    const uint64_t width = plan.row_widths[m];
+    if (pass.options().layout == Layout::kPadded) {
+      const uint64_t count = plan.microbatch_offsets[m + 1] - plan.microbatch_offsets[m];
+      microbatch.scheduled_tokens = count * width;
+      microbatch.cost = count * cost.OfSequence(width) + cost.OfMicrobatch();
+    } else {
+      microbatch.scheduled_tokens = width;
+      microbatch.cost = microbatch.sequences + cost.OfMicrobatch() +
+                        cost.OfTail(width - microbatch.aligned_tokens);
+    }
   }
   return microbatches;
 }
@@ -60,30 +72,40 @@ StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ra
   return loads;
 }
 
-// 1 - s/mean, s the sample standard deviation (n - 1); 1 for a single micro-batch.
+// 1 - s/mean, s the sample standard deviation (n - 1), over micro-batches that are not empty; 1 for
+// a single one.
 double BinBalance(std::span<const Microbatch> microbatches) {
-  const double count = static_cast<double>(microbatches.size());
+  std::vector<double> filled;
+  for (const Microbatch& microbatch : microbatches) {
+    if (microbatch.true_tokens > 0) filled.push_back(static_cast<double>(microbatch.true_tokens));
+  }
+  const double count = static_cast<double>(filled.size());
   if (count < 2) return 1;
   double mean = 0;
-  for (const Microbatch& microbatch : microbatches) {
-    mean += static_cast<double>(microbatch.true_tokens) / count;
-  }
+  for (double tokens : filled) mean += tokens / count;
   double squares = 0;
-  for (const Microbatch& microbatch : microbatches) {
-    const double difference = static_cast<double>(microbatch.true_tokens) - mean;
-    squares += difference * difference;
-  }
+  for (double tokens : filled) squares += (tokens - mean) * (tokens - mean);
   return 1 - std::sqrt(squares / (count - 1)) / mean;
 }
 
 }  // namespace
 
-PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
-                    const PassOptions& pass_options, const PassPlan& pass,
-                    std::span<const uint32_t> aligned, const CostFunction& cost,
-                    const std::vector<MiniBatchBounds>& bounds) {
-  const uint32_t ranks = options.topology.data_parallel;
-  const std::vector<Microbatch> microbatches = Microbatches(pass, aligned, cost);
+MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) {
+  MiniBatchBounds bounds;
+  bounds.microbatches = FewestMicrobatchesPerRank(pass, mini_batch) * pass.ranks();
+  for (SequenceIndex sequence : mini_batch) {
+    bounds.costliest =
+        std::max(bounds.costliest, pass.cost().OfSequence(pass.aligned()[sequence.value()]));
+  }
+  return bounds;
+}
+
+PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
+                    const PassInstance& pass, const PassPlan& plan,
+                    std::span<const MiniBatchBounds> bounds) {
+  const uint32_t ranks = pass.ranks();
+  const CostFunction& cost = pass.cost();
+  const std::vector<Microbatch> microbatches = Microbatches(pass, plan);
   PlanMetrics metrics;
 
   Cost sequences_cost = 0;
@@ -91,22 +113,21 @@ PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
   for (const Microbatch& microbatch : microbatches) {
     metrics.true_tokens += microbatch.true_tokens;
     metrics.aligned_tokens += microbatch.aligned_tokens;
+    metrics.scheduled_tokens += microbatch.scheduled_tokens;
     sequences_cost += microbatch.sequences;
     total_cost += microbatch.cost;
   }
-  metrics.scheduled_tokens =
-      std::accumulate(pass.row_widths.begin(), pass.row_widths.end(), uint64_t{0});
   const uint64_t naive_width =
       manifest.pad_to != 0
           ? manifest.pad_to
-          : *std::max_element(pass.sequence_lengths.begin(), pass.sequence_lengths.end());
-  metrics.naive_tokens = naive_width * pass.sequence_lengths.size();
+          : *std::max_element(plan.sequence_lengths.begin(), plan.sequence_lengths.end());
+  metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
 
   StepLoads loads;
   uint64_t bound = 0;
   size_t begin = 0;
-  for (size_t k = 0; k < pass.microbatches_per_rank.size(); ++k) {
-    const size_t count = size_t{pass.microbatches_per_rank[k]} * ranks;
+  for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
+    const size_t count = size_t{plan.microbatches_per_rank[k]} * ranks;
     const std::span<const Microbatch> mine = std::span(microbatches).subspan(begin, count);
     const StepLoads step = LoadsOfMiniBatch(mine, ranks);
     loads.lockstep += step.lockstep;
@@ -116,7 +137,7 @@ PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
         mine.begin(), mine.end(), Cost{0},
         [](Cost total, const Microbatch& microbatch) { return total + microbatch.sequences; });
     metrics.lower_bound_step_time +=
-        std::max(cost.ToUnits(sum) / ranks, cost.ToUnits(bounds[k].longest)) +
+        std::max(cost.ToUnits(sum) / ranks, cost.ToUnits(bounds[k].costliest)) +
         cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bounds[k].microbatches) / ranks;
     bound += bounds[k].microbatches;
     begin += count;
@@ -126,7 +147,7 @@ PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
   metrics.lower_bound_microbatches = static_cast<uint32_t>(bound);
   metrics.certified_optimal = metrics.microbatches == bound;
 
-  const uint64_t budget = pass_options.max_tokens_per_microbatch;
+  const uint64_t budget = pass.options().max_tokens_per_microbatch;
   const double room = static_cast<double>(budget) * metrics.microbatches;
   metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / room;
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
@@ -145,7 +166,7 @@ PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
                              cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
                             ranks;
   metrics.predicted_step_time = cost.ToUnits(
-      options.synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
+      synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
   metrics.step_efficiency =
       metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;
   return metrics;

@@ -3,31 +3,32 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_MEASURE_H_
 #define BATCHPLAN_SERVER_PLANNER_MEASURE_H_
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
-#include "server/planner/cost.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
+#include "server/planner/pass_instance.h"
 #include "server/planner/plan.h"
 
 namespace batchplan {
 
-// The fewest micro-batches that one mini-batch of these aligned lengths can have, over all ranks,
-// and the costliest of its sequences.
+// What no plan of one mini-batch goes below.
 struct MiniBatchBounds {
+  // Over all ranks.
   uint64_t microbatches = 0;
-  Cost longest = 0;
+  // Of its sequences.
+  Cost costliest = 0;
 };
 
-// The metrics of `pass`, whose arrays are complete. `aligned` holds the aligned length of each
-// sequence of the manifest, `bounds` one entry a mini-batch. The lower bound on step time is, for
-// each mini-batch, the larger of the mean rank and the costliest sequence. O(n).
-PlanMetrics Measure(const Manifest& manifest, const PlanOptions& options,
-                    const PassOptions& pass_options, const PassPlan& pass,
-                    std::span<const uint32_t> aligned, const CostFunction& cost,
-                    const std::vector<MiniBatchBounds>& bounds);
+// The bounds of a mini-batch under the pass's constraints.
+MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch);
+
+// The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch. The lower
+// bound on step time is, for each mini-batch, the larger of the mean rank and the costliest
+// sequence. O(n).
+PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
+                    const PassInstance& pass, const PassPlan& plan,
+                    std::span<const MiniBatchBounds> bounds);
 
 }  // namespace batchplan
 

@@ -61,17 +61,24 @@ absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
                      pass.min_microbatches, " and microbatch_count_multiple ",
                      pass.microbatch_count_multiple, " must be at least 1"));
   }
-  if (pass.sharding == Sharding::kDealBins && pass.layout == Layout::kPadded) {
+  return CheckBuckets(pass, where);
+}
+
+// How sequences come to ranks, which the first pass decides for all.
+absl::Status CheckSharding(const PassOptions& first) {
+  constexpr absl::string_view where = "passes[0]";
+  if (first.sharding != Sharding::kDealBins) return absl::OkStatus();
+  if (first.layout == Layout::kPadded) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, ".sharding is SHARDING_DEAL_BINS, which deals packed bins; the layout is padded"));
   }
-  if (pass.sharding == Sharding::kDealBins && pass.equal_sequence_counts) {
+  if (first.equal_sequence_counts) {
     return absl::InvalidArgumentError(absl::StrCat(
         where,
         ".equal_sequence_counts is set, but SHARDING_DEAL_BINS deals whole bins and can't "
         "keep it; use a sharding that assigns sequences"));
   }
-  return CheckBuckets(pass, where);
+  return absl::OkStatus();
 }
 
 absl::Status NotYet(absl::string_view field, absl::string_view value) {
@@ -79,57 +86,21 @@ absl::Status NotYet(absl::string_view field, absl::string_view value) {
       absl::StrCat(field, " is ", value, ", which this version of batchplan does not have"));
 }
 
-absl::Status CheckPassIsBuilt(const PassOptions& pass, const std::string& where) {
+// What the contract promises and a later version keeps: refused by name, never replaced.
+absl::Status CheckBuilt(const std::vector<PassOptions>& passes) {
   constexpr absl::string_view kBalancedHint =
       "; the balanced solver is what an unset preset means: set preset to \"nemo_rl_packing\", or "
       "set sharding and packer";
-  if (pass.layout == Layout::kPadded) return NotYet(where, "padded");
-  switch (pass.sharding) {
-    case Sharding::kDealBins:
-    case Sharding::kContiguous:
-      break;
-    case Sharding::kBalanced:
+  if (passes.front().sharding == Sharding::kBalanced) {
+    return absl::UnimplementedError(
+        absl::StrCat(NotYet("passes[0].sharding", "SHARDING_BALANCED").message(), kBalancedHint));
+  }
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (passes[i].layout == Layout::kPacked && passes[i].packer == Packer::kBalanced) {
+      const std::string field = absl::StrCat("passes[", i, "].packed.packer");
       return absl::UnimplementedError(
-          absl::StrCat(NotYet(where + ".sharding", "SHARDING_BALANCED").message(), kBalancedHint));
-    case Sharding::kStrideSorted:
-      return NotYet(where + ".sharding", "SHARDING_STRIDE_SORTED");
-    case Sharding::kKarmarkarKarp:
-      return NotYet(where + ".sharding", "SHARDING_KARMARKAR_KARP");
-    case Sharding::kLpt:
-      return NotYet(where + ".sharding", "SHARDING_LPT");
-  }
-  if (pass.packer == Packer::kBalanced) {
-    return absl::UnimplementedError(
-        absl::StrCat(NotYet(where + ".packed.packer", "PACKER_BALANCED").message(), kBalancedHint));
-  }
-  if (pass.packer == Packer::kKarmarkarKarp) {
-    return NotYet(where + ".packed.packer", "PACKER_KARMARKAR_KARP");
-  }
-  if (pass.ignore_mini_batches) return NotYet(where + ".ignore_mini_batches", "true");
-  return absl::OkStatus();
-}
-
-// What the contract promises and a later version keeps: refused by name, never replaced.
-absl::Status CheckBuilt(const PlanOptions& options) {
-  switch (options.mini_batches.groups) {
-    case GroupPolicy::kIgnore:
-      break;
-    case GroupPolicy::kSameMiniBatch:
-      return NotYet("mini_batches.groups", "GROUP_POLICY_SAME_MINI_BATCH");
-    case GroupPolicy::kSameRank:
-      return NotYet("mini_batches.groups", "GROUP_POLICY_SAME_RANK");
-    case GroupPolicy::kSameMicrobatch:
-      return NotYet("mini_batches.groups", "GROUP_POLICY_SAME_MICROBATCH");
-  }
-  if (options.allow_empty_microbatches) return NotYet("allow_empty_microbatches", "true");
-  for (size_t i = 0; i < options.passes.size(); ++i) {
-    absl::Status status = CheckPassIsBuilt(options.passes[i], absl::StrCat("passes[", i, "]"));
-    if (!status.ok()) return status;
-  }
-  if (options.passes.size() > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("passes has ", options.passes.size(),
-                     " entries; this version of batchplan plans one pass a request"));
+          absl::StrCat(NotYet(field, "PACKER_BALANCED").message(), kBalancedHint));
+    }
   }
   return absl::OkStatus();
 }
@@ -178,7 +149,7 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
     }
     if (absl::Status status = CheckPass(passes[i], where); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return CheckSharding(passes.front());
 }
 
 }  // namespace
@@ -188,7 +159,7 @@ absl::Status PlanOptions::Validate() const {
        {CheckTopology(topology), CheckCostModel(cost_model), CheckPasses(passes)}) {
     if (!status.ok()) return status;
   }
-  return CheckBuilt(*this);
+  return CheckBuilt(passes);
 }
 
 }  // namespace batchplan

@@ -2,27 +2,66 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace batchplan {
+namespace {
 
-void OrderMicrobatches(MicrobatchOrder order, const Items& items, Assignment& assignment) {
-  if (order == MicrobatchOrder::kAsAssigned) return;
-  std::vector<Cost> costs(assignment.bins.size(), 0);
-  for (size_t bin = 0; bin < assignment.bins.size(); ++bin) {
-    for (uint32_t item : assignment.bins[bin]) costs[bin] += items.costs[item];
+Cost CostOf(const PassInstance& pass, std::span<const SequenceIndex> microbatch, uint32_t width) {
+  if (pass.options().layout == Layout::kPadded) {
+    return pass.cost().OfSequence(width) * microbatch.size();
   }
-  for (size_t begin = 0; begin < assignment.bin_at.size(); begin += assignment.slots) {
-    const std::span<uint32_t> rank = std::span(assignment.bin_at).subspan(begin, assignment.slots);
+  Cost cost = 0;
+  for (SequenceIndex sequence : microbatch) {
+    cost += pass.cost().OfSequence(pass.aligned()[sequence.value()]);
+  }
+  return cost;
+}
+
+// Descending costs to costs that rise and fall again.
+void PutSmallAtBothEnds(std::span<uint32_t> rank) {
+  const std::vector<uint32_t> descending(rank.begin(), rank.end());
+  auto next = rank.begin();
+  for (size_t i = (descending.size() + 1) / 2; i > 0; --i) *next++ = descending[2 * (i - 1)];
+  for (size_t i = 1; i < descending.size(); i += 2) *next++ = descending[i];
+}
+
+}  // namespace
+
+void OrderMicrobatches(const PassInstance& pass, Assignment& assignment) {
+  const MicrobatchOrder order = pass.options().order;
+  if (order == MicrobatchOrder::kAsAssigned) return;
+  const SequenceLists& microbatches = assignment.microbatches;
+  std::vector<Cost> costs(microbatches.size());
+  for (size_t m = 0; m < costs.size(); ++m) {
+    costs[m] = CostOf(pass, microbatches[m], assignment.widths[m]);
+  }
+  std::vector<uint32_t> position(microbatches.size());
+  std::iota(position.begin(), position.end(), 0u);
+  for (size_t begin = 0; begin < position.size(); begin += assignment.slots) {
+    std::span<uint32_t> rank = std::span(position).subspan(begin, assignment.slots);
+    rank = rank.first(std::find_if(rank.begin(), rank.end(),
+                                   [&](uint32_t m) { return microbatches[m].empty(); }) -
+                      rank.begin());
     std::stable_sort(rank.begin(), rank.end(),
                      [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
-    if (order == MicrobatchOrder::kLargestFirst) continue;
-    const std::vector<uint32_t> descending(rank.begin(), rank.end());
-    auto next = rank.begin();
-    for (size_t i = (descending.size() + 1) / 2; i > 0; --i) *next++ = descending[2 * (i - 1)];
-    for (size_t i = 1; i < descending.size(); i += 2) *next++ = descending[i];
+    if (order == MicrobatchOrder::kSmallAtBothEnds) PutSmallAtBothEnds(rank);
   }
+
+  SequenceLists ordered;
+  ordered.Reserve(microbatches.size(), microbatches.all().size());
+  std::vector<uint32_t> widths;
+  widths.reserve(microbatches.size());
+  for (uint32_t m : position) {
+    ordered.Push(microbatches[m]);
+    ordered.Close();
+    widths.push_back(assignment.widths[m]);
+  }
+  assignment.microbatches = std::move(ordered);
+  assignment.widths = std::move(widths);
 }
 
 }  // namespace batchplan

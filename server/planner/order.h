@@ -3,16 +3,15 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ORDER_H_
 #define BATCHPLAN_SERVER_PLANNER_ORDER_H_
 
-#include "server/planner/assign.h"
-#include "server/planner/items.h"
-#include "server/planner/options.h"
+#include "server/planner/assignment.h"
+#include "server/planner/pass_instance.h"
 
 namespace batchplan {
 
-// Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing.
-// kSmallAtBothEnds is ROLL's and verl's order: descending, then the even positions reversed
-// followed by the odd ones.
-void OrderMicrobatches(MicrobatchOrder order, const Items& items, Assignment& assignment);
+// Reorders the slots of every rank by the cost of its micro-batches, as the pass asks; kAsAssigned
+// changes nothing, and empty micro-batches stay last. kSmallAtBothEnds is ROLL's and verl's order:
+// descending, then the even positions reversed followed by the odd ones.
+void OrderMicrobatches(const PassInstance& pass, Assignment& assignment);
 
 }  // namespace batchplan
 

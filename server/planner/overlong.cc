@@ -16,10 +16,11 @@ LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32
 }
 
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
-                                                   const PlanOptions& options,
+                                                   const PlanOptions& options, const Groups& groups,
                                                    const LengthLimit& limit) {
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.begin(), manifest.lengths.end());
+  std::vector<bool> dropped(groups.size(), false);
   for (uint32_t i = 0; i < planned.lengths.size(); ++i) {
     uint32_t& length = planned.lengths[i];
     if (length == 0) {
@@ -39,9 +40,17 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
         length = limit.length;
         break;
       case OverlongPolicy::kDrop:
-        planned.excluded.push_back({i, length, ExclusionReason::kDropped});
         length = 0;
+        if (!groups.empty()) dropped[groups[SequenceIndex(i)]] = true;
         break;
+    }
+  }
+  if (options.overlong != OverlongPolicy::kDrop) return planned;
+  for (uint32_t i = 0; i < planned.lengths.size(); ++i) {
+    uint32_t& length = planned.lengths[i];
+    if (!groups.empty() && dropped[groups[SequenceIndex(i)]]) length = 0;
+    if (length == 0) {
+      planned.excluded.push_back({i, manifest.lengths[i], ExclusionReason::kDropped});
     }
   }
   return planned;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/planner/groups.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/plan.h"
@@ -29,10 +30,11 @@ struct PlannedLengths {
   std::vector<ExcludedSequence> excluded;  // ascending by index
 };
 
-// Applies options.overlong to the manifest. InvalidArgument, naming sequence, length and limit, for
-// an overlong sequence under kReject and for a sequence of length 0.
+// Applies options.overlong to the manifest; kDrop drops whole groups. InvalidArgument, naming
+// sequence, length and limit, for an overlong sequence under kReject and for a sequence of length
+// 0.
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
-                                                   const PlanOptions& options,
+                                                   const PlanOptions& options, const Groups& groups,
                                                    const LengthLimit& limit);
 
 }  // namespace batchplan

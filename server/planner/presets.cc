@@ -1,8 +1,5 @@
 #include "server/planner/presets.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -24,6 +21,49 @@ PassOptions NemoRlPacking(const Topology& topology) {
   return pass;
 }
 
+// The dynamic batching of NeMo-RL and of ROLL: ranks take turns in the sorted order and share the
+// widths of their micro-batches.
+PassOptions SortedAndStrided() {
+  PassOptions pass;
+  pass.layout = Layout::kPadded;
+  pass.scan = Scan::kSorted;
+  pass.sharding = Sharding::kStrideSorted;
+  return pass;
+}
+
+// ROLL evens out the tokens of the ranks before dispatch, then the cost of a rank's micro-batches.
+PassOptions RollPacking() {
+  PassOptions pass;
+  pass.packer = Packer::kKarmarkarKarp;
+  pass.sharding = Sharding::kKarmarkarKarp;
+  pass.balance_on = BalanceOn::kTokens;
+  pass.equal_sequence_counts = true;
+  pass.order = MicrobatchOrder::kSmallAtBothEnds;
+  return pass;
+}
+
+// MindSpeed-RL's DP batch balance and dynamic batch size, both on tokens; micro-batches are evened
+// out by cost here.
+PassOptions MindSpeedRl() {
+  PassOptions pass;
+  pass.packer = Packer::kKarmarkarKarp;
+  pass.sharding = Sharding::kLpt;
+  pass.balance_on = BalanceOn::kTokens;
+  pass.equal_sequence_counts = true;
+  return pass;
+}
+
+// verl evens out the workload at both levels.
+PassOptions Verl() {
+  PassOptions pass;
+  pass.packer = Packer::kKarmarkarKarp;
+  pass.sharding = Sharding::kKarmarkarKarp;
+  pass.balance_on = BalanceOn::kCost;
+  pass.equal_sequence_counts = true;
+  pass.order = MicrobatchOrder::kSmallAtBothEnds;
+  return pass;
+}
+
 }  // namespace
 
 std::span<const absl::string_view> PresetNames() { return kPresetNames; }
@@ -31,14 +71,12 @@ std::span<const absl::string_view> PresetNames() { return kPresetNames; }
 absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology) {
   if (preset.empty() || preset == "balanced") return PassOptions();
   if (preset == "nemo_rl_packing") return NemoRlPacking(topology);
-  const std::string quoted = absl::StrCat("preset is \"", preset, "\"");
-  if (std::find(std::begin(kPresetNames), std::end(kPresetNames), preset) ==
-      std::end(kPresetNames)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(quoted, ", which is none of ", absl::StrJoin(kPresetNames, ", ")));
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      quoted, ", which this version of batchplan does not have; it has nemo_rl_packing"));
+  if (preset == "nemo_rl_dynamic" || preset == "roll_dynamic") return SortedAndStrided();
+  if (preset == "roll_packing") return RollPacking();
+  if (preset == "mindspeed_rl") return MindSpeedRl();
+  if (preset == "verl") return Verl();
+  return absl::InvalidArgumentError(absl::StrCat("preset is \"", preset, "\", which is none of ",
+                                                 absl::StrJoin(kPresetNames, ", ")));
 }
 
 }  // namespace batchplan

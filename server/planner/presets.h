@@ -11,15 +11,14 @@
 
 namespace batchplan {
 
-// Every preset of the contract, built or not.
+// Every preset of the contract.
 std::span<const absl::string_view> PresetNames();
 
 // What the preset sets for a pass on this topology; the caller's own settings then override it. An
 // empty name is "balanced".
 //
-// InvalidArgument for an unknown name, listing the known ones; Unimplemented for a preset that this
-// version does not have. "balanced" is returned with its options, which PlanOptions::Validate
-// refuses unless the caller overrides them.
+// InvalidArgument for an unknown name, listing the known ones. The options of "balanced" are not
+// built yet: PlanOptions::Validate refuses them unless the caller overrides them.
 absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology);
 
 }  // namespace batchplan

@@ -32,20 +32,24 @@ absl::Status CheckBuckets(const PassOptions& pass, uint32_t length_multiple,
 }
 
 void PadRows(const PassOptions& pass, uint32_t length_multiple, std::vector<uint32_t>& rows) {
-  switch (pass.rows) {
-    case RowPadding::kNone:
-      break;
-    case RowPadding::kLongest:
-      std::fill(rows.begin(), rows.end(), *std::max_element(rows.begin(), rows.end()));
-      break;
-    case RowPadding::kCapacity:
-      std::fill(rows.begin(), rows.end(), RowCapacity(pass, length_multiple));
-      break;
-    case RowPadding::kBuckets:
-      for (uint32_t& row : rows) {
+  if (pass.rows == RowPadding::kNone) return;
+  const uint32_t longest = *std::max_element(rows.begin(), rows.end());
+  const uint32_t capacity = RowCapacity(pass, length_multiple);
+  for (uint32_t& row : rows) {
+    if (row == 0) continue;
+    switch (pass.rows) {
+      case RowPadding::kNone:
+        break;
+      case RowPadding::kLongest:
+        row = longest;
+        break;
+      case RowPadding::kCapacity:
+        row = capacity;
+        break;
+      case RowPadding::kBuckets:
         row = *std::lower_bound(pass.buckets.begin(), pass.buckets.end(), row);
-      }
-      break;
+        break;
+    }
   }
 }
 

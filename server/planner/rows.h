@@ -20,8 +20,8 @@ uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple);
 absl::Status CheckBuckets(const PassOptions& pass, uint32_t length_multiple,
                           uint32_t longest_aligned, absl::string_view where);
 
-// Widens `rows`, the aligned tokens of each micro-batch of one mini-batch and at most RowCapacity,
-// as pass.rows asks.
+// Widens `rows`, the aligned tokens of each packed micro-batch of one mini-batch and at most
+// RowCapacity, as pass.rows asks. Empty ones stay empty.
 void PadRows(const PassOptions& pass, uint32_t length_multiple, std::vector<uint32_t>& rows);
 
 }  // namespace batchplan

@@ -46,17 +46,19 @@ void PackLengths(benchmark::State& state, Packer packer) {
   const std::vector<uint32_t> lengths = Lengths(state);
   size_t bins = 0;
   for (auto _ : state) {
-    bins = Pack(packer, lengths, {.capacity = kBudget}, 1).size();
+    bins = Pack(packer, {.lengths = lengths}, {.capacity = kBudget}, 1).size();
     benchmark::DoNotOptimize(bins);
   }
   PerSequence(state);
   state.counters["bins"] = static_cast<double>(bins);
-  state.counters["bound"] = static_cast<double>(LowerBoundBins(lengths, {.capacity = kBudget}));
+  state.counters["bound"] =
+      static_cast<double>(LowerBoundBins({.lengths = lengths}, {.capacity = kBudget}));
 }
 
 void LowerBound(benchmark::State& state) {
   const std::vector<uint32_t> lengths = Lengths(state);
-  for (auto _ : state) benchmark::DoNotOptimize(LowerBoundBins(lengths, {.capacity = kBudget}));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(LowerBoundBins({.lengths = lengths}, {.capacity = kBudget}));
   PerSequence(state);
 }
 

@@ -148,14 +148,40 @@ TEST(ConvertRequestTest, AnUnknownEnumValueIsRefusedByNameAndNumber) {
 
 TEST(ConvertRequestTest, CostModelsNotBuiltYetAreRefusedByName) {
   EXPECT_EQ(Refused("cost_model { fitted: true }").code(), absl::StatusCode::kUnimplemented);
-  const absl::Status shape = Refused("cost_model { shape { layers: 2 } }");
-  EXPECT_EQ(shape.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(shape.message()), HasSubstr("cost_model.shape"));
 }
 
-TEST(ConvertRequestTest, PresetsUnknownOrNotBuiltYetAreRefusedByName) {
+TEST(ConvertRequestTest, ACostModelFollowsFromTheModelsShape) {
+  const ParsedRequest parsed = ParseRequest(Request(R"pb(cost_model {
+                                                           shape {
+                                                             layers: 2
+                                                             hidden_size: 100
+                                                             ffn_hidden_size: 300
+                                                             attention_heads: 4
+                                                             vocabulary_size: 1000
+                                                           }
+                                                         })pb"))
+                                   .value();
+  EXPECT_DOUBLE_EQ(parsed.options.cost_model.per_token, 1e-9 * (2 * (80000 + 180000) + 200000));
+  EXPECT_DOUBLE_EQ(parsed.options.cost_model.per_token_squared, 1e-9 * 800);
+}
+
+TEST(ConvertRequestTest, AShapeBesideCoefficientsIsRefused) {
+  const absl::Status status =
+      Refused("cost_model { per_token: 2 shape { layers: 1 hidden_size: 1 attention_heads: 1 } }");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cost_model.shape is set beside per_token"));
+}
+
+TEST(ConvertRequestTest, OnlyTheFirstPassMaySetItsSharding) {
+  const absl::Status sharding = Refused("passes {} passes { sharding: SHARDING_LPT }");
+  EXPECT_EQ(sharding.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(sharding.message()), HasSubstr("passes[1].sharding is set"));
+  const absl::Status counts = Refused("passes {} passes { equal_sequence_counts: false }");
+  EXPECT_THAT(std::string(counts.message()), HasSubstr("passes[1].equal_sequence_counts is set"));
+}
+
+TEST(ConvertRequestTest, AnUnknownPresetIsRefusedByName) {
   EXPECT_EQ(Refused("preset: 'best'").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Refused("preset: 'verl'").code(), absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

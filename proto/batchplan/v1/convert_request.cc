@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "proto/batchplan/v1/convert.h"
+#include "server/planner/model_shape.h"
 #include "server/planner/presets.h"
 
 namespace batchplan {
@@ -71,16 +72,30 @@ absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& option
 }
 
 absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
-  for (const auto& [set, field] : {std::pair{wire.has_shape(), "cost_model.shape"},
-                                   std::pair{wire.fitted(), "cost_model.fitted"}}) {
-    if (set) {
-      return absl::UnimplementedError(
-          absl::StrCat(field, " is set, which this version of batchplan does not have"));
-    }
+  if (wire.fitted()) {
+    return absl::UnimplementedError(
+        "cost_model.fitted is set, which this version of batchplan does not have");
   }
   model = {.per_token = wire.per_token(),
            .per_token_squared = wire.per_token_squared(),
            .per_microbatch = wire.per_microbatch()};
+  if (!wire.has_shape()) return absl::OkStatus();
+  if (model.per_token != 0 || model.per_token_squared != 0 || model.per_microbatch != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cost_model.shape is set beside per_token ", model.per_token, ", per_token_squared ",
+        model.per_token_squared, " and per_microbatch ", model.per_microbatch,
+        "; the coefficients follow from the shape, leave them 0"));
+  }
+  const absl::StatusOr<CostModel> of_shape =
+      CostModelOf({.layers = wire.shape().layers(),
+                   .hidden_size = wire.shape().hidden_size(),
+                   .ffn_hidden_size = wire.shape().ffn_hidden_size(),
+                   .attention_heads = wire.shape().attention_heads(),
+                   .kv_heads = wire.shape().kv_heads(),
+                   .vocabulary_size = wire.shape().vocabulary_size(),
+                   .causal = wire.shape().causal()});
+  if (!of_shape.ok()) return of_shape.status();
+  model = *of_shape;
   return absl::OkStatus();
 }
 
@@ -130,6 +145,16 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   });
 }
 
+// The first pass decides on the ranks for all.
+absl::Status CheckLaterPass(const v1::Pass& wire, const std::string& where) {
+  const bool shards = wire.sharding() != v1::SHARDING_UNSPECIFIED;
+  if (!shards && !wire.has_equal_sequence_counts()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, shards ? ".sharding" : ".equal_sequence_counts",
+                   " is set, but which rank has a sequence is decided by passes[0] for all passes; "
+                   "leave it unset"));
+}
+
 }  // namespace
 
 absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) {
@@ -159,7 +184,9 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) 
   if (!preset.ok()) return preset.status();
   for (int i = 0; i < request.passes_size(); ++i) {
     PassOptions pass = *preset;
-    status = ReadPass(request.passes(i), absl::StrCat("passes[", i, "]"), pass);
+    const std::string where = absl::StrCat("passes[", i, "]");
+    status = FirstError({ReadPass(request.passes(i), where, pass),
+                         i == 0 ? absl::OkStatus() : CheckLaterPass(request.passes(i), where)});
     if (!status.ok()) return status;
     options.passes.push_back(std::move(pass));
   }

@@ -1,33 +1,30 @@
 #include "server/planner/packing/best_fit.h"
 
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace batchplan {
 
-Bins PackBestFit(std::span<const uint32_t> order, std::span<const uint32_t> lengths,
-                 const BinLimits& limits) {
-  std::set<std::pair<uint32_t, uint32_t>> open;  // (room, bin)
-  std::vector<uint32_t> count;
+Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits) {
+  std::set<std::pair<uint32_t, uint32_t>> open;  // (tokens left, bin)
+  std::vector<BinRoom> rooms;
   std::vector<uint32_t> bin_of(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
-    const uint32_t length = lengths[order[i]];
-    uint32_t room = limits.capacity;
-    auto tightest = open.lower_bound({length, 0});
+    auto tightest = open.lower_bound({items.lengths[order[i]], 0});
+    while (tightest != open.end() && !rooms[tightest->second].Holds(items, order[i])) ++tightest;
     if (tightest == open.end()) {
-      bin_of[i] = static_cast<uint32_t>(count.size());
-      count.push_back(0);
+      bin_of[i] = static_cast<uint32_t>(rooms.size());
+      rooms.emplace_back(limits);
     } else {
-      std::tie(room, bin_of[i]) = *tightest;
+      bin_of[i] = tightest->second;
       open.erase(tightest);
     }
-    if (++count[bin_of[i]] < limits.max_items && room > length) {
-      open.insert({room - length, bin_of[i]});
-    }
+    BinRoom& room = rooms[bin_of[i]];
+    room.Take(items, order[i]);
+    if (room.tokens > 0 && room.sequences > 0) open.insert({room.tokens, bin_of[i]});
   }
-  return Bins(order, bin_of, static_cast<uint32_t>(count.size()));
+  return Bins(order, bin_of, static_cast<uint32_t>(rooms.size()));
 }
 
 }  // namespace batchplan

@@ -12,8 +12,7 @@ namespace batchplan {
 
 // Best fit of the items named by `order`, in that order; of equally full bins the lowest-numbered.
 // O(n log n). In decreasing order as good as first fit: at most 11/9 of the fewest bins plus 4.
-Bins PackBestFit(std::span<const uint32_t> order, std::span<const uint32_t> lengths,
-                 const BinLimits& limits);
+Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan
 

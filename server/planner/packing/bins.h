@@ -11,10 +11,41 @@
 
 namespace batchplan {
 
+// What is packed, as views of one size. An item is a sequence, or several that stay together.
+struct PackItems {
+  std::span<const uint32_t> lengths;
+  // Sequences in an item; empty: one each.
+  std::span<const uint32_t> counts = {};
+  // What PACKER_KARMARKAR_KARP evens out; empty: the lengths.
+  std::span<const uint64_t> loads = {};
+
+  size_t size() const { return lengths.size(); }
+  uint32_t count(uint32_t item) const { return counts.empty() ? 1 : counts[item]; }
+};
+
 struct BinLimits {
   uint32_t capacity = 0;
-  // Items in one bin.
-  uint32_t max_items = std::numeric_limits<uint32_t>::max();
+  // Sequences in one bin.
+  uint32_t max_sequences = std::numeric_limits<uint32_t>::max();
+};
+
+// What is left of one bin.
+struct BinRoom {
+  explicit BinRoom(const BinLimits& limits)
+      : tokens(limits.capacity), sequences(limits.max_sequences) {}
+
+  bool Holds(const PackItems& items, uint32_t item) const {
+    return items.lengths[item] <= tokens && items.count(item) <= sequences;
+  }
+  void Take(const PackItems& items, uint32_t item) {
+    tokens -= items.lengths[item];
+    sequences -= items.count(item);
+  }
+
+  friend bool operator==(const BinRoom&, const BinRoom&) = default;
+
+  uint32_t tokens;
+  uint32_t sequences;
 };
 
 // Bins as one flat array: bin b holds items[offsets[b] .. offsets[b + 1]).

@@ -5,24 +5,21 @@
 
 namespace batchplan {
 
-Bins PackConcatenative(std::span<const uint32_t> lengths, const BinLimits& limits) {
-  std::vector<uint32_t> items(lengths.size());
-  std::iota(items.begin(), items.end(), 0u);
-  std::vector<uint32_t> bin_of(lengths.size());
+Bins PackConcatenative(const PackItems& items, const BinLimits& limits) {
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::vector<uint32_t> bin_of(items.size());
   uint32_t bins = 0;
-  uint32_t residual = 0;
-  uint32_t count = 0;
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    if (bins == 0 || lengths[i] > residual || count == limits.max_items) {
+  BinRoom room(limits);
+  for (uint32_t item : order) {
+    if (bins == 0 || !room.Holds(items, item)) {
       ++bins;
-      residual = limits.capacity;
-      count = 0;
+      room = BinRoom(limits);
     }
-    bin_of[i] = bins - 1;
-    residual -= lengths[i];
-    ++count;
+    bin_of[item] = bins - 1;
+    room.Take(items, item);
   }
-  return Bins(items, bin_of, bins);
+  return Bins(order, bin_of, bins);
 }
 
 }  // namespace batchplan

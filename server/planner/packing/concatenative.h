@@ -11,7 +11,7 @@
 namespace batchplan {
 
 // O(n). Less than twice the fewest bins, and the manifest's order is kept.
-Bins PackConcatenative(std::span<const uint32_t> lengths, const BinLimits& limits);
+Bins PackConcatenative(const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan
 

@@ -7,55 +7,55 @@
 namespace batchplan {
 namespace {
 
-// The room left in every bin, as a tournament tree: room_[1] is the most room anywhere. A bin that
-// nobody has opened has all its room, so first fit opens one exactly when no open bin fits.
+// The room left in every bin, as a tournament tree: the root is the most tokens, and the most
+// sequences, left anywhere. A bin that nobody has opened has all its room, so first fit opens one
+// exactly when no open bin fits.
 class RoomTree {
  public:
-  RoomTree(size_t bins, uint32_t capacity)
-      : leaves_(std::bit_ceil(std::max<size_t>(bins, 1))), room_(2 * leaves_, capacity) {}
+  RoomTree(size_t bins, const BinLimits& limits)
+      : leaves_(std::bit_ceil(std::max<size_t>(bins, 1))), most_(2 * leaves_, BinRoom(limits)) {}
 
-  // The lowest bin with room for `length`, of which there is one.
-  size_t FirstFit(uint32_t length) const {
+  // Puts the item into the lowest bin that holds it, of which there is one.
+  uint32_t FirstFit(const PackItems& items, uint32_t item) {
     size_t node = 1;
-    while (node < leaves_) {
-      node *= 2;
-      if (room_[node] < length) ++node;
+    while (node < leaves_ || !most_[node].Holds(items, item)) {
+      if (most_[node].Holds(items, item)) {
+        node *= 2;
+      } else {
+        // The tokens are in one bin, the sequences in another: on to the next subtree.
+        while (node % 2 == 1) node /= 2;
+        ++node;
+      }
     }
-    return node - leaves_;
-  }
-
-  uint32_t room(size_t bin) const { return room_[leaves_ + bin]; }
-
-  void SetRoom(size_t bin, uint32_t room) {
-    size_t node = leaves_ + bin;
-    room_[node] = room;
+    const size_t bin = node - leaves_;
+    most_[node].Take(items, item);
+    // Sequences run out with tokens to spare: nothing fits any more, and nothing is looked for.
+    if (most_[node].sequences == 0) most_[node].tokens = 0;
     while (node > 1) {
       node /= 2;
-      const uint32_t most = std::max(room_[2 * node], room_[2 * node + 1]);
-      if (room_[node] == most) break;
-      room_[node] = most;
+      BinRoom most = most_[2 * node];
+      most.tokens = std::max(most.tokens, most_[2 * node + 1].tokens);
+      most.sequences = std::max(most.sequences, most_[2 * node + 1].sequences);
+      if (most_[node] == most) break;
+      most_[node] = most;
     }
+    return static_cast<uint32_t>(bin);
   }
 
  private:
   size_t leaves_;
-  std::vector<uint32_t> room_;
+  std::vector<BinRoom> most_;
 };
 
 }  // namespace
 
-Bins PackFirstFit(std::span<const uint32_t> order, std::span<const uint32_t> lengths,
+Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items,
                   const BinLimits& limits) {
-  RoomTree tree(order.size(), limits.capacity);
-  std::vector<uint32_t> count(order.size(), 0);
+  RoomTree tree(order.size(), limits);
   std::vector<uint32_t> bin_of(order.size());
   uint32_t bins = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    const uint32_t length = lengths[order[i]];
-    const size_t bin = tree.FirstFit(length);
-    const bool closed = ++count[bin] == limits.max_items;
-    tree.SetRoom(bin, closed ? 0 : tree.room(bin) - length);
-    bin_of[i] = static_cast<uint32_t>(bin);
+    bin_of[i] = tree.FirstFit(items, order[i]);
     bins = std::max(bins, bin_of[i] + 1);
   }
   return Bins(order, bin_of, bins);

@@ -50,10 +50,16 @@ uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity) {
   }
 }
 
-uint64_t LowerBoundBins(std::span<const uint32_t> lengths, const BinLimits& limits) {
+uint64_t CountBound(const PackItems& items, const BinLimits& limits) {
+  const uint64_t sequences =
+      items.counts.empty() ? items.size()
+                           : std::accumulate(items.counts.begin(), items.counts.end(), uint64_t{0});
+  return CeilDiv(sequences, limits.max_sequences);
+}
+
+uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits) {
   // L2 with K = 0 is the volume bound.
-  return std::max(MartelloTothL2(lengths, limits.capacity),
-                  CeilDiv(lengths.size(), limits.max_items));
+  return std::max(MartelloTothL2(items.lengths, limits.capacity), CountBound(items, limits));
 }
 
 }  // namespace batchplan

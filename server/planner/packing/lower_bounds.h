@@ -19,8 +19,11 @@ uint64_t VolumeBound(std::span<const uint32_t> lengths, uint32_t capacity);
 // needs more. At least the volume bound, at least 2/3 of the optimum. O(n log n).
 uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 
-// The best of these and of ceil(n / max_items).
-uint64_t LowerBoundBins(std::span<const uint32_t> lengths, const BinLimits& limits);
+// ceil(sequences / max_sequences). O(n).
+uint64_t CountBound(const PackItems& items, const BinLimits& limits);
+
+// The best of these.
+uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan
 

@@ -17,10 +17,10 @@ namespace {
 // paths are halved as they are walked.
 class Leftovers {
  public:
-  explicit Leftovers(std::vector<uint32_t> ascending, std::span<const uint32_t> lengths)
+  Leftovers(std::vector<uint32_t> ascending, const PackItems& items)
       : items_(std::move(ascending)), below_(items_.size() + 1), above_(items_.size() + 1) {
     lengths_.reserve(items_.size());
-    for (uint32_t item : items_) lengths_.push_back(lengths[item]);
+    for (uint32_t item : items_) lengths_.push_back(items.lengths[item]);
     std::iota(below_.begin(), below_.end(), size_t{0});
     std::iota(above_.begin(), above_.end(), size_t{0});
   }
@@ -66,62 +66,69 @@ class Leftovers {
 
 struct OpenBin {
   std::vector<uint32_t> items;
-  uint32_t room = 0;
+  BinRoom room;
   bool has_medium = false;
 };
 
 }  // namespace
 
-Bins PackModifiedFirstFitDecreasing(std::span<const uint32_t> lengths, const BinLimits& limits) {
+Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& limits) {
   const uint32_t capacity = limits.capacity;
-  std::vector<uint32_t> order = DecreasingOrder(lengths);
+  std::vector<uint32_t> order = DecreasingOrder(items.lengths);
 
   const auto first_not_large = std::partition_point(order.begin(), order.end(), [&](uint32_t item) {
-    return 2 * uint64_t{lengths[item]} > capacity;
+    return 2 * uint64_t{items.lengths[item]} > capacity;
   });
   std::vector<OpenBin> bins;
   bins.reserve(first_not_large - order.begin());
   for (auto large = order.begin(); large != first_not_large; ++large) {
-    bins.push_back({.items = {*large}, .room = capacity - lengths[*large]});
+    bins.push_back({.items = {*large}, .room = BinRoom(limits)});
+    bins.back().room.Take(items, *large);
   }
 
   Leftovers left(std::vector<uint32_t>(order.rbegin(), std::reverse_iterator(first_not_large)),
-                 lengths);
+                 items);
   const size_t end = left.size();
   const size_t medium = left.RankAbove(capacity / 3);
   const size_t small = left.RankAbove(capacity / 6);
   const auto take = [&](OpenBin& bin, size_t rank) {
     bin.items.push_back(left.item(rank));
-    bin.room -= left.length(rank);
+    bin.room.Take(items, left.item(rank));
     left.Remove(rank);
   };
-  const auto spare = [&](const OpenBin& bin) { return limits.max_items - bin.items.size(); };
+  // The largest item left in [first, last) that the bin holds.
+  const auto fitting = [&](const OpenBin& bin, size_t first, size_t last) -> std::optional<size_t> {
+    if (bin.room.sequences == 0) return std::nullopt;
+    auto rank = left.LargestThatFits(first, last, bin.room.tokens);
+    while (rank && !bin.room.Holds(items, left.item(*rank))) {
+      rank = left.LargestThatFits(first, *rank, bin.room.tokens);
+    }
+    return rank;
+  };
 
   for (OpenBin& bin : bins) {
-    if (spare(bin) < 1) continue;
-    if (const auto rank = left.LargestThatFits(medium, end, bin.room)) {
+    if (const auto rank = fitting(bin, medium, end)) {
       take(bin, *rank);
       bin.has_medium = true;
     }
   }
 
   for (auto bin = bins.rbegin(); bin != bins.rend(); ++bin) {
-    if (bin->has_medium || spare(*bin) < 2) continue;
+    if (bin->has_medium) continue;
     const auto smallest = left.Smallest(small, medium);
     if (!smallest) break;
     const auto second = left.Smallest(*smallest + 1, medium);
     if (!second) break;
-    if (uint64_t{left.length(*smallest)} + left.length(*second) > bin->room) continue;
+    BinRoom both = bin->room;
+    if (!both.Holds(items, left.item(*smallest))) continue;
+    both.Take(items, left.item(*smallest));
+    if (!both.Holds(items, left.item(*second))) continue;
     take(*bin, *smallest);
-    take(*bin, *left.LargestThatFits(small, medium, bin->room));
+    take(*bin, *fitting(*bin, small, medium));
   }
 
   for (OpenBin& bin : bins) {
-    while (spare(bin) > 0) {
-      const auto rank = left.LargestThatFits(0, end, bin.room);
-      if (!rank) break;
-      take(bin, *rank);
-    }
+    while (const auto rank = fitting(bin, 0, end)) take(bin, *rank);
   }
 
   Bins packed;
@@ -131,7 +138,7 @@ Bins PackModifiedFirstFitDecreasing(std::span<const uint32_t> lengths, const Bin
     rest.push_back(left.item(*rank));
   }
   std::reverse(rest.begin(), rest.end());
-  const Bins last = PackFirstFit(rest, lengths, limits);
+  const Bins last = PackFirstFit(rest, items, limits);
   for (size_t bin = 0; bin < last.size(); ++bin) packed.Add(last[bin]);
   return packed;
 }

@@ -23,7 +23,7 @@ namespace batchplan {
 // 5. First fit decreasing of what is left.
 //
 // O(n log n).
-Bins PackModifiedFirstFitDecreasing(std::span<const uint32_t> lengths, const BinLimits& limits);
+Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan
 

@@ -4,28 +4,28 @@
 #include "server/planner/packing/concatenative.h"
 #include "server/planner/packing/decreasing.h"
 #include "server/planner/packing/first_fit.h"
+#include "server/planner/packing/karmarkar_karp_bins.h"
 #include "server/planner/packing/modified_first_fit.h"
 #include "server/planner/packing/shuffle.h"
 
 namespace batchplan {
 
-Bins Pack(Packer packer, std::span<const uint32_t> lengths, const BinLimits& limits,
-          uint64_t seed) {
+Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed) {
   switch (packer) {
     case Packer::kConcatenative:
-      return PackConcatenative(lengths, limits);
+      return PackConcatenative(items, limits);
     case Packer::kFirstFitDecreasing:
-      return PackFirstFit(DecreasingOrder(lengths), lengths, limits);
+      return PackFirstFit(DecreasingOrder(items.lengths), items, limits);
     case Packer::kFirstFitShuffle:
-      return PackFirstFit(ShuffledOrder(static_cast<uint32_t>(lengths.size()), seed), lengths,
-                          limits);
+      return PackFirstFit(ShuffledOrder(static_cast<uint32_t>(items.size()), seed), items, limits);
     case Packer::kModifiedFirstFitDecreasing:
-      return PackModifiedFirstFitDecreasing(lengths, limits);
+      return PackModifiedFirstFitDecreasing(items, limits);
     case Packer::kBestFitDecreasing:
-      return PackBestFit(DecreasingOrder(lengths), lengths, limits);
-    case Packer::kBalanced:
+      return PackBestFit(DecreasingOrder(items.lengths), items, limits);
     case Packer::kKarmarkarKarp:
-      break;  // PlanOptions::Validate refuses them by name.
+      return PackKarmarkarKarp(items, limits);
+    case Packer::kBalanced:
+      break;  // PlanOptions::Validate refuses it by name.
   }
   return Bins();
 }

@@ -1,13 +1,12 @@
 // Bin packing, apart from everything else: lengths and a capacity in, bins out.
 //
-// Items are positions in the span of lengths given. Every packer is deterministic, never overfills
+// Items are positions in the spans given. Every packer is deterministic, never overfills
 // a bin, leaves no bin empty, and places every item. Time O(n log n), memory O(n).
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
 
 #include <cstdint>
-#include <span>
 
 #include "server/planner/packing/bins.h"
 
@@ -23,9 +22,9 @@ enum class Packer {
   kKarmarkarKarp,
 };
 
-// Packs `lengths`, each in 1 .. limits.capacity, by one of the packers that bins alone define: not
-// kBalanced, and not kKarmarkarKarp. `seed` is used by kFirstFitShuffle only.
-Bins Pack(Packer packer, std::span<const uint32_t> lengths, const BinLimits& limits, uint64_t seed);
+// Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences by
+// any packer but kBalanced. `seed` is used by kFirstFitShuffle only.
+Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed);
 
 }  // namespace batchplan
 

@@ -15,7 +15,7 @@ struct LinearItems {
   explicit LinearItems(std::vector<uint32_t> l) : lengths(std::move(l)) {
     costs.assign(lengths.begin(), lengths.end());
   }
-  Items items() const { return {.lengths = lengths, .costs = costs, .loads = costs}; }
+  Items items() const { return {.lengths = lengths, .counts = {}, .costs = costs}; }
 
   std::vector<uint32_t> lengths;
   std::vector<Cost> costs;
@@ -36,6 +36,11 @@ TEST(BinCountTest, RoundsUpToMinimumAndMultiple) {
   EXPECT_EQ((CountRule{.minimum = 1, .multiple = 1}).RoundUp(5), 5);
   EXPECT_EQ((CountRule{.minimum = 7, .multiple = 4}).RoundUp(5), 8);
   EXPECT_EQ((CountRule{.minimum = 1, .multiple = 4}).RoundUp(9), 12);
+}
+
+TEST(BinCountTest, RoundsDownToAnAllowedCountOrNone) {
+  EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(7), 6);
+  EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(3), 0);
 }
 
 TEST(BinCountTest, PipelineStagesMatterOnlyWithVirtualStages) {
@@ -87,12 +92,13 @@ TEST(BinCountTest, ReachesAnyTargetUpToTheNumberOfItemsWithinTheLimits) {
     // Costs of zero are legal: a model may count micro-batches alone.
     if (i % 5 == 0) std::fill(data.costs.begin(), data.costs.end(), 0);
     BinLimits limits{.capacity = capacity};
-    if (i % 2 == 0) limits.max_items = static_cast<uint32_t>(1 + engine() % 5);
+    if (i % 2 == 0) limits.max_sequences = static_cast<uint32_t>(1 + engine() % 5);
     Bins bins;
     for (uint32_t begin = 0; begin < lengths.size();) {
       std::vector<uint32_t> items;
       uint32_t room = capacity;
-      while (begin < lengths.size() && lengths[begin] <= room && items.size() < limits.max_items) {
+      while (begin < lengths.size() && lengths[begin] <= room &&
+             items.size() < limits.max_sequences) {
         room -= lengths[begin];
         items.push_back(begin++);
       }
@@ -104,7 +110,7 @@ TEST(BinCountTest, ReachesAnyTargetUpToTheNumberOfItemsWithinTheLimits) {
     std::vector<uint32_t> seen;
     for (size_t bin = 0; bin < split.size(); ++bin) {
       ASSERT_FALSE(split[bin].empty());
-      ASSERT_LE(split[bin].size(), limits.max_items);
+      ASSERT_LE(split[bin].size(), limits.max_sequences);
       uint32_t sum = 0;
       for (uint32_t item : split[bin]) {
         sum += lengths[item];

@@ -101,38 +101,16 @@ INSTANTIATE_TEST_SUITE_P(
                 [](PlanOptions& o) { o.passes[0].sharding = Sharding::kBalanced; }, kNotBuilt,
                 "passes[0].sharding is SHARDING_BALANCED"},
         Refusal{"BalancedPacker", [](PlanOptions& o) { o.passes[0].packer = Packer::kBalanced; },
-                kNotBuilt, "passes[0].packed.packer is PACKER_BALANCED"},
-        Refusal{"StrideSorted",
-                [](PlanOptions& o) { o.passes[0].sharding = Sharding::kStrideSorted; }, kNotBuilt,
-                "SHARDING_STRIDE_SORTED"},
-        Refusal{"KarmarkarKarpSharding",
-                [](PlanOptions& o) { o.passes[0].sharding = Sharding::kKarmarkarKarp; }, kNotBuilt,
-                "SHARDING_KARMARKAR_KARP"},
-        Refusal{"KarmarkarKarpPacker",
-                [](PlanOptions& o) { o.passes[0].packer = Packer::kKarmarkarKarp; }, kNotBuilt,
-                "PACKER_KARMARKAR_KARP"},
-        Refusal{"Lpt", [](PlanOptions& o) { o.passes[0].sharding = Sharding::kLpt; }, kNotBuilt,
-                "SHARDING_LPT"},
-        Refusal{"PaddedLayout",
-                [](PlanOptions& o) {
-                  o.passes[0].sharding = Sharding::kContiguous;
-                  o.passes[0].layout = Layout::kPadded;
-                },
-                kNotBuilt, "passes[0] is padded"},
-        Refusal{"IgnoredMiniBatches",
-                [](PlanOptions& o) { o.passes[0].ignore_mini_batches = true; }, kNotBuilt,
-                "passes[0].ignore_mini_batches is true"},
-        Refusal{"Groups", [](PlanOptions& o) { o.mini_batches.groups = GroupPolicy::kSameRank; },
-                kNotBuilt, "mini_batches.groups is GROUP_POLICY_SAME_RANK"},
-        Refusal{"EmptyMicrobatches", [](PlanOptions& o) { o.allow_empty_microbatches = true; },
-                kNotBuilt, "allow_empty_microbatches is true"},
-        Refusal{"TwoPasses",
-                [](PlanOptions& o) {
-                  o.passes.push_back(o.passes[0]);
-                  o.passes[1].name = "logprob";
-                },
-                kNotBuilt, "passes has 2 entries"}),
+                kNotBuilt, "passes[0].packed.packer is PACKER_BALANCED"}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; });
+
+TEST(OptionsTest, OnlyTheFirstPassHasASharding) {
+  PlanOptions options = Valid();
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].layout = Layout::kPadded;
+  EXPECT_TRUE(options.Validate().ok());
+}
 
 TEST(OptionsTest, WhatIsAskedForPlainlyIsAccepted) { EXPECT_TRUE(Valid().Validate().ok()); }
 

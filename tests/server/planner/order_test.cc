@@ -10,41 +10,54 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Two ranks of five slots; bin b holds item b alone.
-struct TwoRanks {
-  TwoRanks() {
-    for (uint32_t item = 0; item < costs.size(); ++item) {
-      assignment.bins.Add(std::vector<uint32_t>{item});
-      assignment.bin_at.push_back(item);
-    }
-    assignment.slots = 5;
-  }
+// Two ranks of five slots, of one sequence each that costs its length; slot 4 of rank 1 is empty
+// where that is asked for.
+std::vector<uint32_t> Ordered(MicrobatchOrder order, bool one_empty = false) {
+  const std::vector<uint32_t> lengths = {3, 1, 5, 2, 4, /* rank 1: */ 7, 7, 9, 6, 8};
+  const Manifest manifest{.lengths = lengths};
+  PlanOptions options;
+  options.topology.data_parallel = 2;
+  options.cost_model = {.per_token = 1, .per_token_squared = 0, .per_microbatch = 0};
+  options.passes.emplace_back();
+  options.passes[0].max_tokens_per_microbatch = 10;
+  options.passes[0].order = order;
+  const Groups groups(manifest, GroupPolicy::kIgnore);
+  const PlannedLengths planned{.lengths = lengths, .excluded = {}};
+  const PassInstance pass =
+      *PassInstance::Create(manifest, options, 0, /*length_multiple=*/1, planned, groups, 1);
 
-  std::vector<uint32_t> Ordered(MicrobatchOrder order) {
-    const Items items{.lengths = lengths, .costs = costs, .loads = costs};
-    OrderMicrobatches(order, items, assignment);
-    return assignment.bin_at;
-  }
-
-  std::vector<Cost> costs = {3, 1, 5, 2, 4, /* rank 1: */ 7, 7, 9, 6, 8};
-  std::vector<uint32_t> lengths = std::vector<uint32_t>(10, 1);
   Assignment assignment;
-};
+  assignment.slots = 5;
+  for (uint32_t i = 0; i < lengths.size(); ++i) {
+    const bool empty = one_empty && i == 9;
+    if (!empty) assignment.microbatches.Push(SequenceIndex(i));
+    assignment.microbatches.Close();
+    assignment.widths.push_back(empty ? 0 : lengths[i]);
+  }
+  OrderMicrobatches(pass, assignment);
+  std::vector<uint32_t> sequences;
+  for (SequenceIndex sequence : assignment.microbatches.all())
+    sequences.push_back(sequence.value());
+  return sequences;
+}
 
 TEST(OrderTest, AsAssignedChangesNothing) {
-  EXPECT_THAT(TwoRanks().Ordered(MicrobatchOrder::kAsAssigned),
-              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(Ordered(MicrobatchOrder::kAsAssigned), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
 }
 
 TEST(OrderTest, LargestFirstSortsEachRankAndKeepsTies) {
-  EXPECT_THAT(TwoRanks().Ordered(MicrobatchOrder::kLargestFirst),
-              ElementsAre(2, 4, 0, 3, 1, 7, 9, 5, 6, 8));
+  EXPECT_THAT(Ordered(MicrobatchOrder::kLargestFirst), ElementsAre(2, 4, 0, 3, 1, 7, 9, 5, 6, 8));
 }
 
 TEST(OrderTest, SmallAtBothEndsRisesAndFalls) {
   // Costs 1, 3, 5, 4, 2: the even positions of the descending order reversed, then the odd ones.
-  EXPECT_THAT(TwoRanks().Ordered(MicrobatchOrder::kSmallAtBothEnds),
+  EXPECT_THAT(Ordered(MicrobatchOrder::kSmallAtBothEnds),
               ElementsAre(1, 0, 2, 4, 3, 8, 5, 7, 9, 6));
+}
+
+TEST(OrderTest, EmptyMicrobatchesStayLast) {
+  EXPECT_THAT(Ordered(MicrobatchOrder::kSmallAtBothEnds, /*one_empty=*/true),
+              ElementsAre(1, 0, 2, 4, 3, 6, 7, 5, 8));
 }
 
 }  // namespace

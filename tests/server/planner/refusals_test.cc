@@ -65,7 +65,7 @@ TEST(RefusalsTest, FewerSequencesThanTheCountsNeed) {
   options.passes[0].microbatch_count_multiple = kMost;
   EXPECT_THAT(Refusal({1, 2, 3}, options), HasSubstr("needs 8589934590 micro-batches"));
   options.passes[0].sharding = Sharding::kContiguous;
-  EXPECT_THAT(Refusal({1, 2, 3}, options), HasSubstr("needs 4294967295 micro-batches"));
+  EXPECT_THAT(Refusal({1, 2, 3}, options), HasSubstr("needs 8589934590 micro-batches"));
 }
 
 TEST(RefusalsTest, EqualCountsThatDoNotDivide) {

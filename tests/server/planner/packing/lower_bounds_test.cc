@@ -33,7 +33,8 @@ TEST(LowerBoundsTest, L2SeesAgenticBatchesAsTheyAre) {
 }
 
 TEST(LowerBoundsTest, ASequenceLimitBoundsToo) {
-  EXPECT_EQ(LowerBoundBins(std::vector<uint32_t>(10, 1), {.capacity = 100, .max_items = 3}), 4);
+  const std::vector<uint32_t> ten(10, 1);
+  EXPECT_EQ(LowerBoundBins({.lengths = ten}, {.capacity = 100, .max_sequences = 3}), 4);
 }
 
 TEST(LowerBoundsTest, NeverExceedTheOptimum) {
@@ -43,9 +44,10 @@ TEST(LowerBoundsTest, NeverExceedTheOptimum) {
     std::vector<uint32_t> lengths(1 + engine() % 9);
     for (uint32_t& length : lengths) length = static_cast<uint32_t>(1 + engine() % capacity);
     BinLimits limits{.capacity = capacity};
-    if (i % 2 == 0) limits.max_items = static_cast<uint32_t>(1 + engine() % 4);
-    const uint64_t optimum = testing::BruteForceMinBins(lengths, limits.capacity, limits.max_items);
-    ASSERT_LE(LowerBoundBins(lengths, limits), optimum);
+    if (i % 2 == 0) limits.max_sequences = static_cast<uint32_t>(1 + engine() % 4);
+    const uint64_t optimum =
+        testing::BruteForceMinBins(lengths, limits.capacity, limits.max_sequences);
+    ASSERT_LE(LowerBoundBins({.lengths = lengths}, limits), optimum);
     ASSERT_GE(MartelloTothL2(lengths, capacity), VolumeBound(lengths, capacity));
   }
 }

@@ -41,7 +41,7 @@ void ExpectPacked(const Bins& bins, const std::vector<uint32_t>& lengths, const 
   std::vector<uint32_t> seen;
   for (size_t bin = 0; bin < bins.size(); ++bin) {
     ASSERT_FALSE(bins[bin].empty());
-    ASSERT_LE(bins[bin].size(), limits.max_items);
+    ASSERT_LE(bins[bin].size(), limits.max_sequences);
     uint64_t sum = 0;
     for (uint32_t item : bins[bin]) {
       sum += lengths[item];
@@ -74,13 +74,15 @@ class Instances {
 
 TEST(PackerTest, ModifiedFirstFitPacksTwoBinsWhereWorstFitLeftoversNeedThree) {
   const std::vector<uint32_t> lengths = {3, 2, 4, 4, 4, 5, 2};
-  EXPECT_THAT(Pack(Packer::kModifiedFirstFitDecreasing, lengths, {.capacity = 12}, 0), SizeIs(2));
+  EXPECT_THAT(Pack(Packer::kModifiedFirstFitDecreasing, {.lengths = lengths}, {.capacity = 12}, 0),
+              SizeIs(2));
 }
 
 TEST(PackerTest, ModifiedFirstFitFollowsItsPhases) {
   // C = 60: 35 and 40 are large, 21 is medium, 11 and 12 are small, 1 and 5 tiny.
   const std::vector<uint32_t> lengths = {35, 40, 21, 11, 12, 1, 5, 25};
-  const Bins bins = Pack(Packer::kModifiedFirstFitDecreasing, lengths, {.capacity = 60}, 0);
+  const Bins bins =
+      Pack(Packer::kModifiedFirstFitDecreasing, {.lengths = lengths}, {.capacity = 60}, 0);
   // 40 leaves 20: no medium item fits, nor 11 and 12 together, so the largest that fits goes in,
   // one by one. 35 takes 25. The rest is first fit decreasing.
   EXPECT_THAT(LengthsIn(bins, lengths),
@@ -89,7 +91,7 @@ TEST(PackerTest, ModifiedFirstFitFollowsItsPhases) {
 
 TEST(PackerTest, ConcatenativeKeepsTheOrder) {
   const std::vector<uint32_t> lengths = {3, 6, 2, 3, 9, 1};
-  const Bins bins = Pack(Packer::kConcatenative, lengths, {.capacity = 10}, 0);
+  const Bins bins = Pack(Packer::kConcatenative, {.lengths = lengths}, {.capacity = 10}, 0);
   EXPECT_THAT(LengthsIn(bins, lengths),
               ElementsAre(ElementsAre(3, 6), ElementsAre(2, 3), ElementsAre(9, 1)));
 }
@@ -97,9 +99,9 @@ TEST(PackerTest, ConcatenativeKeepsTheOrder) {
 TEST(PackerTest, FirstFitTakesTheLowestBinAndBestFitTheFullest) {
   const std::vector<uint32_t> lengths = {5, 6, 4};
   const std::vector<uint32_t> order = {0, 1, 2};
-  EXPECT_THAT(LengthsIn(PackFirstFit(order, lengths, {.capacity = 10}), lengths),
+  EXPECT_THAT(LengthsIn(PackFirstFit(order, {.lengths = lengths}, {.capacity = 10}), lengths),
               ElementsAre(ElementsAre(5, 4), ElementsAre(6)));
-  EXPECT_THAT(LengthsIn(PackBestFit(order, lengths, {.capacity = 10}), lengths),
+  EXPECT_THAT(LengthsIn(PackBestFit(order, {.lengths = lengths}, {.capacity = 10}), lengths),
               ElementsAre(ElementsAre(5), ElementsAre(6, 4)));
 }
 
@@ -108,14 +110,15 @@ TEST(PackerTest, AmongEqualLengthsTheHigherPositionGoesFirst) {
 }
 
 TEST(PackerTest, NothingPacksIntoNoBins) {
-  for (Packer packer : kPackers) EXPECT_THAT(Pack(packer, {}, {.capacity = 8}, 0), SizeIs(0));
+  for (Packer packer : kPackers)
+    EXPECT_THAT(Pack(packer, PackItems(), {.capacity = 8}, 0), SizeIs(0));
 }
 
 TEST(PackerTest, LengthsAtTheLimitOfTheirTypeDoNotOverflow) {
   constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
   const std::vector<uint32_t> lengths = {kMost, 1, kMost - 1, kMost};
   for (Packer packer : kPackers) {
-    const Bins bins = Pack(packer, lengths, {.capacity = kMost}, 1);
+    const Bins bins = Pack(packer, {.lengths = lengths}, {.capacity = kMost}, 1);
     ExpectPacked(bins, lengths, {.capacity = kMost});
   }
   EXPECT_EQ(MartelloTothL2(lengths, kMost), 3);
@@ -127,11 +130,11 @@ TEST(PackerTest, EveryPackerKeepsTheLimitsOnRandomInstances) {
     const uint32_t capacity = 1 + instances.Below(60);
     const std::vector<uint32_t> lengths = instances.Lengths(40, capacity);
     BinLimits limits{.capacity = capacity};
-    if (i % 3 == 0) limits.max_items = 1 + instances.Below(4);
+    if (i % 3 == 0) limits.max_sequences = 1 + instances.Below(4);
     for (Packer packer : kPackers) {
-      const Bins bins = Pack(packer, lengths, limits, i);
+      const Bins bins = Pack(packer, {.lengths = lengths}, limits, i);
       ASSERT_NO_FATAL_FAILURE(ExpectPacked(bins, lengths, limits));
-      ASSERT_GE(bins.size(), LowerBoundBins(lengths, limits));
+      ASSERT_GE(bins.size(), LowerBoundBins({.lengths = lengths}, limits));
     }
   }
 }
@@ -143,9 +146,12 @@ TEST(PackerTest, DecreasingPackersAreWithinTheirProvenBoundOfTheOptimum) {
     const uint32_t capacity = 4 + instances.Below(40);
     const std::vector<uint32_t> lengths = instances.Lengths(9, capacity);
     const BinLimits limits{.capacity = capacity};
-    const uint64_t optimum = testing::BruteForceMinBins(lengths, limits.capacity, limits.max_items);
-    const size_t first_fit = Pack(Packer::kFirstFitDecreasing, lengths, limits, 0).size();
-    const size_t best_fit = Pack(Packer::kBestFitDecreasing, lengths, limits, 0).size();
+    const uint64_t optimum =
+        testing::BruteForceMinBins(lengths, limits.capacity, limits.max_sequences);
+    const size_t first_fit =
+        Pack(Packer::kFirstFitDecreasing, {.lengths = lengths}, limits, 0).size();
+    const size_t best_fit =
+        Pack(Packer::kBestFitDecreasing, {.lengths = lengths}, limits, 0).size();
     ASSERT_GE(first_fit, optimum);
     ASSERT_GE(best_fit, optimum);
     // FFD <= 11/9 OPT + 6/9 (Dosa 2007), BFD <= 11/9 OPT + 4 (Johnson 1974).
@@ -163,8 +169,8 @@ TEST(PackerTest, FirstAndBestFitDecreasingEqualTheirNaiveReferences) {
     const std::vector<uint32_t> lengths = instances.Lengths(200, capacity);
     const BinLimits limits{.capacity = capacity};
     const std::vector<uint32_t> order = DecreasingOrder(lengths);
-    const Bins first_fit = PackFirstFit(order, lengths, limits);
-    const Bins best_fit = PackBestFit(order, lengths, limits);
+    const Bins first_fit = PackFirstFit(order, {.lengths = lengths}, limits);
+    const Bins best_fit = PackBestFit(order, {.lengths = lengths}, limits);
     const auto naive_first_fit = testing::NaiveFirstFitDecreasing(lengths, capacity);
     const auto naive_best_fit = testing::NaiveBestFitDecreasing(lengths, capacity);
     ASSERT_EQ(first_fit.size(), naive_first_fit.size());
@@ -185,8 +191,9 @@ TEST(PackerTest, ModifiedFirstFitIsWithinItsProvenBoundOfTheOptimum) {
     const std::vector<uint32_t> lengths = instances.Lengths(9, capacity);
     const BinLimits limits{.capacity = capacity};
     // Yue and Zhang (1995): MFFD <= 71/60 OPT + 1.
-    ASSERT_LE(60 * Pack(Packer::kModifiedFirstFitDecreasing, lengths, limits, 0).size(),
-              71 * testing::BruteForceMinBins(lengths, limits.capacity, limits.max_items) + 60);
+    ASSERT_LE(
+        60 * Pack(Packer::kModifiedFirstFitDecreasing, {.lengths = lengths}, limits, 0).size(),
+        71 * testing::BruteForceMinBins(lengths, limits.capacity, limits.max_sequences) + 60);
   }
 }
 
@@ -196,7 +203,7 @@ TEST(PackerTest, FirstFitShuffleDependsOnItsSeedAlone) {
   for (uint32_t& length : lengths) length = 1 + instances.Below(50);
   const BinLimits limits{.capacity = 50};
   const auto pack = [&](uint64_t seed) {
-    return LengthsIn(Pack(Packer::kFirstFitShuffle, lengths, limits, seed), lengths);
+    return LengthsIn(Pack(Packer::kFirstFitShuffle, {.lengths = lengths}, limits, seed), lengths);
   };
   EXPECT_EQ(pack(7), pack(7));
   EXPECT_NE(pack(7), pack(8));

@@ -1,0 +1,26 @@
+// The micro-batches of one pass over one mini-batch.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGNMENT_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGNMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "server/planner/sequence_lists.h"
+
+namespace batchplan {
+
+struct Assignment {
+  // Slot s of rank r is list r * slots + s. Empty ones are the last of their rank.
+  SequenceLists microbatches;
+  // Tokens of the packed row without its tail, or the padded width; 0 for an empty micro-batch.
+  std::vector<uint32_t> widths;
+  uint32_t slots = 0;
+
+  size_t ranks() const { return slots == 0 ? 0 : microbatches.size() / slots; }
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGNMENT_H_

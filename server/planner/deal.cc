@@ -1,0 +1,113 @@
+#include "server/planner/deal.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/packed_fill.h"
+
+namespace batchplan {
+namespace {
+
+absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t microbatches,
+                         absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", items, pass.groups_share_microbatch() ? " groups" : " sequences",
+                   ", but needs ", microbatches, " micro-batches of one or more (data_parallel ",
+                   pass.ranks(), ", each rank at least ", pass.counts().minimum,
+                   " and a multiple of ", pass.counts().multiple, ")"));
+}
+
+std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, const Bins& bins) {
+  const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
+  std::vector<uint64_t> loads(bins.size(), 0);
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    for (uint32_t item : bins[bin]) loads[bin] += tokens ? items.lengths[item] : items.costs[item];
+  }
+  return loads;
+}
+
+// Slot s of rank r runs bin bin_at[r * slots + s]; a bin beyond the last is an empty one.
+std::vector<uint32_t> Deal(std::vector<uint64_t> loads, uint32_t ranks, size_t slots) {
+  std::vector<uint32_t> order(loads.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return loads[a] > loads[b]; });
+  loads.resize(ranks * slots, 0);
+  order.resize(ranks * slots, static_cast<uint32_t>(order.size()));
+
+  std::vector<uint32_t> bin_at(ranks * slots);
+  std::vector<std::pair<uint64_t, uint32_t>> lightest(ranks);  // (load so far, rank)
+  for (uint32_t rank = 0; rank < ranks; ++rank) lightest[rank] = {0, rank};
+  for (size_t slot = 0; slot < slots; ++slot) {
+    std::sort(lightest.begin(), lightest.end());
+    for (uint32_t i = 0; i < ranks; ++i) {
+      const uint32_t bin = order[slot * ranks + i];
+      auto& [load, rank] = lightest[i];
+      load += loads[bin];
+      bin_at[rank * slots + slot] = bin;
+    }
+  }
+  return bin_at;
+}
+
+}  // namespace
+
+absl::StatusOr<Assignment> PackAndDeal(const PassInstance& pass,
+                                       std::span<const SequenceIndex> mini_batch, uint64_t seed,
+                                       absl::string_view where) {
+  const uint32_t ranks = pass.ranks();
+  const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
+  const Items items = pass.ItemsOf(blocks);
+  const Bins draft = DraftPacked(pass, items, seed);
+  uint64_t slots = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
+  if (!pass.allow_empty() && slots > items.size() / ranks) {
+    const uint64_t fewer = pass.counts().RoundDown(items.size() / ranks);
+    if (fewer == 0) return TooFewItems(pass, items.size(), slots * ranks, where);
+    slots = fewer;
+  }
+  if (pass.allow_empty() && slots > kMaxEmptyMicrobatches / ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, " needs ", slots, " micro-batches on each of ", ranks, " ranks, more than ",
+        kMaxEmptyMicrobatches, " in all, the limit where allow_empty_microbatches is set"));
+  }
+  const size_t count = std::min<size_t>(slots * ranks, items.size());
+  const std::optional<Bins> bins = SettlePacked(pass, items, draft, count, ranks);
+  if (!bins) {
+    const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
+    return TooFewItems(pass, items.size(), wanted * ranks, where);
+  }
+
+  Assignment assignment;
+  assignment.slots = static_cast<uint32_t>(slots);
+  assignment.microbatches.Reserve(slots * ranks, mini_batch.size());
+  assignment.widths.reserve(slots * ranks);
+  for (uint32_t bin : Deal(BinLoads(pass, items, *bins), ranks, slots)) {
+    uint32_t width = 0;
+    if (bin < bins->size()) {
+      for (uint32_t item : (*bins)[bin]) {
+        assignment.microbatches.Push(blocks[item]);
+        width += items.lengths[item];
+      }
+    }
+    assignment.microbatches.Close();
+    assignment.widths.push_back(width);
+  }
+  return assignment;
+}
+
+SequenceLists SharesOf(const Assignment& assignment) {
+  SequenceLists shares;
+  for (size_t rank = 0; rank < assignment.ranks(); ++rank) {
+    for (size_t slot = 0; slot < assignment.slots; ++slot) {
+      shares.Push(assignment.microbatches[rank * assignment.slots + slot]);
+    }
+    shares.Close();
+  }
+  return shares;
+}
+
+}  // namespace batchplan

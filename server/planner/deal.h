@@ -1,0 +1,33 @@
+// Pack, then deal: the whole mini-batch into bins, the bins to ranks.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_DEAL_H_
+#define BATCHPLAN_SERVER_PLANNER_DEAL_H_
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/assignment.h"
+#include "server/planner/index.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/sequence_lists.h"
+
+namespace batchplan {
+
+// Packs a mini-batch by the pass's packer into a number of bins that the ranks can share, and deals
+// them slot by slot: sorted by load, each run of as many bins as there are ranks is one slot, so
+// that micro-batches which run at the same time are as alike as can be. Within a slot the heaviest
+// goes to the rank that has had least. For the packed layout.
+//
+// InvalidArgument, beginning with `where`, if there are too few sequences for that many bins.
+absl::StatusOr<Assignment> PackAndDeal(const PassInstance& pass,
+                                       std::span<const SequenceIndex> mini_batch, uint64_t seed,
+                                       absl::string_view where);
+
+// The sequences of each rank.
+SequenceLists SharesOf(const Assignment& assignment);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_DEAL_H_

@@ -1,0 +1,90 @@
+#include "server/planner/equal_counts.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "server/planner/packing/pack_into.h"
+
+namespace batchplan {
+namespace {
+
+using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
+
+std::vector<uint32_t> ByDescendingLoad(std::span<const uint64_t> loads) {
+  std::vector<uint32_t> order(loads.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return loads[a] > loads[b]; });
+  return order;
+}
+
+// Each block to the lightest part with room for it; nothing if there is none.
+std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
+                                                      std::span<const uint32_t> counts,
+                                                      uint32_t parts, uint64_t each) {
+  Lightest lightest;
+  for (uint32_t part = 0; part < parts; ++part) lightest.emplace(0, part);
+  std::vector<uint64_t> room(parts, each);
+  std::vector<uint32_t> part_of(loads.size());
+  for (uint32_t block : ByDescendingLoad(loads)) {
+    auto found = lightest.begin();
+    while (found != lightest.end() && room[found->second] < counts[block]) ++found;
+    if (found == lightest.end()) return std::nullopt;
+    const auto [load, part] = *found;
+    lightest.erase(found);
+    part_of[block] = part;
+    room[part] -= counts[block];
+    if (room[part] > 0) lightest.emplace(load + loads[block], part);
+  }
+  return part_of;
+}
+
+}  // namespace
+
+std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
+                                                       std::span<const uint32_t> counts,
+                                                       uint32_t parts) {
+  const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  const uint64_t each = total / parts;
+  if (auto part_of = LightestWithRoom(loads, counts, parts, each)) return part_of;
+  if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > each) return std::nullopt;
+
+  const std::optional<Bins> pattern =
+      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts);
+  if (!pattern) return std::nullopt;
+  // Which parts still take a block of some count, and how many such blocks.
+  std::map<uint32_t, std::vector<uint32_t>> wanted;
+  for (uint32_t part = 0; part < parts; ++part) {
+    for (uint32_t block : (*pattern)[part]) {
+      std::vector<uint32_t>& left = wanted[counts[block]];
+      left.resize(parts, 0);
+      ++left[part];
+    }
+  }
+  std::map<uint32_t, Lightest> takers;
+  for (const auto& [count, left] : wanted) {
+    for (uint32_t part = 0; part < parts; ++part) {
+      if (left[part] > 0) takers[count].emplace(0, part);
+    }
+  }
+  std::vector<uint64_t> load_of(parts, 0);
+  std::vector<uint32_t> part_of(loads.size());
+  for (uint32_t block : ByDescendingLoad(loads)) {
+    const uint32_t part = takers[counts[block]].begin()->second;
+    part_of[block] = part;
+    for (auto& [count, lightest] : takers) lightest.erase({load_of[part], part});
+    load_of[part] += loads[block];
+    --wanted[counts[block]][part];
+    for (const auto& [count, left] : wanted) {
+      if (left[part] > 0) takers[count].emplace(load_of[part], part);
+    }
+  }
+  return part_of;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,22 @@
+// How many micro-batches any plan of a mini-batch has at least.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_FEWEST_MICROBATCHES_H_
+#define BATCHPLAN_SERVER_PLANNER_FEWEST_MICROBATCHES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "server/planner/index.h"
+#include "server/planner/pass_instance.h"
+
+namespace batchplan {
+
+// For each rank, equally many and as the pass's count rule allows: from the lower bounds of bin
+// packing in the packed layout; in the padded layout from the fewest runs of the sorted order,
+// which nothing beats. O(n log n).
+uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
+                                   std::span<const SequenceIndex> mini_batch);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_FEWEST_MICROBATCHES_H_

@@ -1,0 +1,21 @@
+#include "server/planner/packed_fill.h"
+
+#include "server/planner/bin_count.h"
+#include "server/planner/packing/pack_into.h"
+#include "server/planner/packing/packer.h"
+
+namespace batchplan {
+
+Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed) {
+  return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed);
+}
+
+std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
+                                 size_t count, size_t group) {
+  if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
+  const std::optional<Bins> tighter = PackInto(items.ForPacking(), pass.bin_limits(), count);
+  if (!tighter) return std::nullopt;
+  return SplitToCount(*tighter, count, group, items, pass.bin_limits());
+}
+
+}  // namespace batchplan

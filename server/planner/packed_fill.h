@@ -1,0 +1,27 @@
+// Packed micro-batches out of the items of one rank.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PACKED_FILL_H_
+#define BATCHPLAN_SERVER_PLANNER_PACKED_FILL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "server/planner/items.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/pass_instance.h"
+
+namespace batchplan {
+
+// As the pass's packer makes them.
+Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed);
+
+// Brings a draft to exactly `count` bins, at most the number of items: packs again and tighter, or
+// splits, `group` bins of the last being alike (see SplitToCount). Nothing if no packing as tight
+// as that is found.
+std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
+                                 size_t count, size_t group);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PACKED_FILL_H_

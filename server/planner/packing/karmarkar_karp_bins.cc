@@ -1,0 +1,83 @@
+#include "server/planner/packing/karmarkar_karp_bins.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "server/planner/packing/lower_bounds.h"
+#include "server/planner/partition/karmarkar_karp.h"
+
+namespace batchplan {
+namespace {
+
+// Parts with room that are tried for one item before a division is given up.
+constexpr int kMaxMisses = 64;
+
+// Moves the lightest items out of overfull parts into others, the heaviest of them first. False if
+// one finds no room; `part_of` is then of no use.
+bool Repair(const PackItems& items, std::span<const uint64_t> loads, const BinLimits& limits,
+            uint32_t parts, std::vector<uint32_t>& part_of) {
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::tuple(loads[b], a) < std::tuple(loads[a], b);
+  });
+  // Keeping the heaviest items that fit leaves the lightest ones over.
+  std::vector<BinRoom> rooms(parts, BinRoom(limits));
+  std::vector<uint64_t> load_of(parts, 0);
+  std::vector<uint32_t> homeless;
+  for (uint32_t item : order) {
+    const uint32_t part = part_of[item];
+    if (rooms[part].Holds(items, item)) {
+      rooms[part].Take(items, item);
+      load_of[part] += loads[item];
+    } else {
+      homeless.push_back(item);
+    }
+  }
+  if (homeless.empty()) return true;
+
+  std::set<std::pair<uint64_t, uint32_t>> lightest;  // (load, part)
+  for (uint32_t part = 0; part < parts; ++part) lightest.emplace(load_of[part], part);
+  for (uint32_t item : homeless) {
+    auto found = lightest.begin();
+    for (int misses = 0; !rooms[found->second].Holds(items, item);) {
+      if (++found == lightest.end() || ++misses > kMaxMisses) return false;
+    }
+    const uint32_t part = found->second;
+    lightest.erase(found);
+    rooms[part].Take(items, item);
+    load_of[part] += loads[item];
+    lightest.emplace(load_of[part], part);
+    part_of[item] = part;
+  }
+  return true;
+}
+
+}  // namespace
+
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits) {
+  if (items.size() == 0) return Bins();
+  std::vector<uint64_t> tokens;
+  if (items.loads.empty()) tokens.assign(items.lengths.begin(), items.lengths.end());
+  const std::span<const uint64_t> loads = items.loads.empty() ? tokens : items.loads;
+
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto most = static_cast<uint32_t>(items.size());
+  uint64_t parts = std::min<uint64_t>(
+      most, std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits)));
+  for (;;) {
+    std::vector<uint32_t> part_of = KarmarkarKarp(loads, static_cast<uint32_t>(parts));
+    if (Repair(items, loads, limits, static_cast<uint32_t>(parts), part_of)) {
+      return Bins(order, part_of, static_cast<uint32_t>(parts));
+    }
+    parts = std::min<uint64_t>(most, parts + std::max<uint64_t>(1, parts / 32));
+  }
+}
+
+}  // namespace batchplan

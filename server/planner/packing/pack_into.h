@@ -1,0 +1,19 @@
+// Packing into a number of bins that is given.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PACKING_PACK_INTO_H_
+#define BATCHPLAN_SERVER_PLANNER_PACKING_PACK_INTO_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+// A packing into at most `bins` bins, or nothing if none is found: the best of the packers made for
+// few bins, then, for up to some dozen items, an exhaustive search of bounded length.
+std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PACKING_PACK_INTO_H_

@@ -1,0 +1,185 @@
+#include "server/planner/pass_instance.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/align.h"
+#include "server/planner/rows.h"
+
+namespace batchplan {
+namespace {
+
+absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
+                                              const std::vector<uint32_t>& aligned,
+                                              uint32_t longest) {
+  const uint64_t sequences = aligned.size();
+  const uint64_t microbatches =
+      options.allow_empty_microbatches ? sequences + kMaxEmptyMicrobatches : sequences;
+  if (pass.layout == Layout::kPadded) {
+    // A sequence costs what its width does, at most that of the longest.
+    const std::vector<uint32_t> widest(sequences, longest);
+    return CostFunction::Create(options.cost_model, widest, microbatches, 0);
+  }
+  const uint64_t tail =
+      pass.rows == RowPadding::kNone ? 0 : pass.max_tokens_per_microbatch * sequences;
+  return CostFunction::Create(options.cost_model, aligned, microbatches, tail);
+}
+
+absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uint64_t mini_batches,
+                                    absl::string_view where) {
+  const uint64_t least = counts.RoundUp(1);
+  if (least <= kMaxEmptyMicrobatches / ranks / mini_batches) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " needs at least ", least, " micro-batches on each of ", ranks,
+                   " ranks in ", mini_batches, " mini-batches, more than ", kMaxEmptyMicrobatches,
+                   " in all, the limit where allow_empty_microbatches is set"));
+}
+
+}  // namespace
+
+absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
+                                                  const PlanOptions& options, size_t index,
+                                                  uint32_t length_multiple,
+                                                  const PlannedLengths& planned,
+                                                  const Groups& groups, size_t mini_batches) {
+  const PassOptions& pass = options.passes[index];
+  std::vector<uint32_t> aligned;
+  aligned.reserve(planned.lengths.size());
+  for (uint32_t length : planned.lengths) {
+    aligned.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
+  }
+  const uint32_t longest = *std::max_element(aligned.begin(), aligned.end());
+  const absl::StatusOr<CostFunction> cost = MakeCostFunction(options, pass, aligned, longest);
+  if (!cost.ok()) return cost.status();
+
+  PassInstance instance(options, index, length_multiple, planned, groups, *cost,
+                        std::move(aligned));
+  if (absl::Status status = CheckBuckets(pass, length_multiple, longest, instance.where_);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = instance.CheckGroupsFit(manifest); !status.ok()) return status;
+  if (options.allow_empty_microbatches) {
+    absl::Status status =
+        CheckEmptyMicrobatches(instance.counts_, instance.ranks_,
+                               pass.ignore_mini_batches ? 1 : mini_batches, instance.where_);
+    if (!status.ok()) return status;
+  }
+  return instance;
+}
+
+PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
+                           const PlannedLengths& planned, const Groups& groups,
+                           const CostFunction& cost, std::vector<uint32_t> aligned)
+    : options_(&options.passes[index]),
+      where_(absl::StrCat("passes[", index, "]")),
+      length_multiple_(length_multiple),
+      ranks_(options.topology.data_parallel),
+      allow_empty_(options.allow_empty_microbatches),
+      share_widths_(options_->layout == Layout::kPadded && options_->scan == Scan::kSorted &&
+                    options.passes[0].sharding == Sharding::kStrideSorted),
+      groups_share_microbatch_(!groups.empty() &&
+                               options.mini_batches.groups == GroupPolicy::kSameMicrobatch),
+      groups_share_rank_(
+          !groups.empty() &&
+          (groups_share_microbatch_ || options.mini_batches.groups == GroupPolicy::kSameRank)),
+      groups_(&groups),
+      counts_(CountRuleOf(options.topology, *options_)),
+      cost_(cost),
+      planned_(planned.lengths),
+      aligned_(std::move(aligned)) {
+  bin_limits_.capacity = RowCapacity(*options_, length_multiple_);
+  padded_limits_.tokens = options_->max_tokens_per_microbatch;
+  if (options_->max_sequences_per_microbatch > 0) {
+    bin_limits_.max_sequences = options_->max_sequences_per_microbatch;
+    padded_limits_.sequences = options_->max_sequences_per_microbatch;
+  }
+}
+
+absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
+  if (!groups_share_microbatch_) return absl::OkStatus();
+  struct Group {
+    uint64_t count = 0;
+    uint64_t tokens = 0;
+    uint32_t width = 0;
+  };
+  std::vector<Group> groups(groups_->size());
+  for (uint32_t i = 0; i < aligned_.size(); ++i) {
+    if (aligned_[i] == 0) continue;
+    Group& group = groups[(*groups_)[SequenceIndex(i)]];
+    ++group.count;
+    group.tokens += aligned_[i];
+    group.width = std::max(group.width, aligned_[i]);
+    const bool padded = options_->layout == Layout::kPadded;
+    const uint64_t tokens = padded ? group.count * group.width : group.tokens;
+    const uint64_t most_tokens = padded ? padded_limits_.tokens : bin_limits_.capacity;
+    if (tokens > most_tokens) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", manifest.group_ids[i],
+          " takes ", tokens, " tokens or more, and ", where_, ".max_tokens_per_microbatch ",
+          options_->max_tokens_per_microbatch, " holds ", most_tokens));
+    }
+    if (group.count > bin_limits_.max_sequences) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", manifest.group_ids[i],
+          " has ", group.count, " sequences or more, and ", where_,
+          ".max_sequences_per_microbatch is ", options_->max_sequences_per_microbatch));
+    }
+  }
+  return absl::OkStatus();
+}
+
+SequenceLists PassInstance::MicrobatchBlocks(std::span<const SequenceIndex> sequences) const {
+  return groups_share_microbatch_ ? groups_->Together(sequences) : Singles(sequences);
+}
+
+SequenceLists PassInstance::RankBlocks(std::span<const SequenceIndex> sequences) const {
+  return groups_share_rank_ ? groups_->Together(sequences) : Singles(sequences);
+}
+
+Items PassInstance::ItemsOf(const SequenceLists& blocks) const {
+  Items items;
+  items.lengths.reserve(blocks.size());
+  items.costs.reserve(blocks.size());
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    uint32_t length = 0;
+    Cost cost = 0;
+    for (SequenceIndex sequence : blocks[block]) {
+      const uint32_t aligned = aligned_[sequence.value()];
+      length = options_->layout == Layout::kPadded ? std::max(length, aligned) : length + aligned;
+      cost += cost_.OfSequence(aligned);
+    }
+    items.lengths.push_back(length);
+    items.costs.push_back(cost);
+  }
+  if (groups_share_microbatch_) {
+    items.counts.reserve(blocks.size());
+    for (size_t block = 0; block < blocks.size(); ++block) {
+      items.counts.push_back(static_cast<uint32_t>(blocks[block].size()));
+    }
+  }
+  return items;
+}
+
+std::vector<uint64_t> PassInstance::LoadsOf(const SequenceLists& blocks) const {
+  const bool tokens = options_->balance_on == BalanceOn::kTokens;
+  std::vector<uint64_t> loads(blocks.size(), 0);
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    for (SequenceIndex sequence : blocks[block]) {
+      const uint32_t aligned = aligned_[sequence.value()];
+      loads[block] += tokens ? aligned : cost_.OfSequence(aligned);
+    }
+  }
+  return loads;
+}
+
+std::vector<uint64_t> PassInstance::TrueTokensOf(const SequenceLists& blocks) const {
+  std::vector<uint64_t> tokens(blocks.size(), 0);
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    for (SequenceIndex sequence : blocks[block]) tokens[block] += planned_[sequence.value()];
+  }
+  return tokens;
+}
+
+}  // namespace batchplan

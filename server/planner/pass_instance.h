@@ -1,0 +1,97 @@
+// What one pass asks of the planner: the request, boiled down to lengths, costs and limits.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/bin_count.h"
+#include "server/planner/cost.h"
+#include "server/planner/groups.h"
+#include "server/planner/items.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/overlong.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/padded/padded_items.h"
+#include "server/planner/sequence_lists.h"
+
+namespace batchplan {
+
+// The micro-batches of a pass are at most this many beyond one a sequence; only empty ones come
+// near it.
+inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 24;
+
+// Views what it is created from, which must outlive it.
+class PassInstance {
+ public:
+  // Of options.passes[index], whose length multiple is given, in `mini_batches` mini-batches.
+  // InvalidArgument, naming field and limit, if a row bucket or a group that stays in one
+  // micro-batch can't be right, if the micro-batches would be too many, or if the cost overflows.
+  static absl::StatusOr<PassInstance> Create(const Manifest& manifest, const PlanOptions& options,
+                                             size_t index, uint32_t length_multiple,
+                                             const PlannedLengths& planned, const Groups& groups,
+                                             size_t mini_batches);
+
+  const PassOptions& options() const { return *options_; }
+  // How errors name the pass.
+  const std::string& where() const { return where_; }
+  uint32_t length_multiple() const { return length_multiple_; }
+  uint32_t ranks() const { return ranks_; }
+  bool allow_empty() const { return allow_empty_; }
+  // Whether ranks run the same positions of their sorted orders at the same widths.
+  bool share_widths() const { return share_widths_; }
+  const CountRule& counts() const { return counts_; }
+  const CostFunction& cost() const { return cost_; }
+  // Of a packed row.
+  const BinLimits& bin_limits() const { return bin_limits_; }
+  // Of a padded micro-batch.
+  const PaddedLimits& padded_limits() const { return padded_limits_; }
+  // By manifest position; 0 for a dropped sequence.
+  std::span<const uint32_t> aligned() const { return aligned_; }
+
+  // `sequences` in the blocks that share a micro-batch, and in those that share a rank.
+  SequenceLists MicrobatchBlocks(std::span<const SequenceIndex> sequences) const;
+  SequenceLists RankBlocks(std::span<const SequenceIndex> sequences) const;
+  bool groups_share_rank() const { return groups_share_rank_; }
+  bool groups_share_microbatch() const { return groups_share_microbatch_; }
+
+  // Of blocks that share a micro-batch.
+  Items ItemsOf(const SequenceLists& blocks) const;
+  // What ranks are balanced by: aligned tokens or cost, of all sequences of each block.
+  std::vector<uint64_t> LoadsOf(const SequenceLists& blocks) const;
+  // True tokens, of all sequences of each block.
+  std::vector<uint64_t> TrueTokensOf(const SequenceLists& blocks) const;
+
+ private:
+  PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
+               const PlannedLengths& planned, const Groups& groups, const CostFunction& cost,
+               std::vector<uint32_t> aligned);
+
+  absl::Status CheckGroupsFit(const Manifest& manifest) const;
+
+  const PassOptions* options_;
+  std::string where_;
+  uint32_t length_multiple_;
+  uint32_t ranks_;
+  bool allow_empty_;
+  bool share_widths_;
+  bool groups_share_microbatch_;
+  bool groups_share_rank_;
+  const Groups* groups_;
+  CountRule counts_;
+  CostFunction cost_;
+  BinLimits bin_limits_;
+  PaddedLimits padded_limits_;
+  std::span<const uint32_t> planned_;
+  std::vector<uint32_t> aligned_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_

@@ -1,0 +1,102 @@
+#include "server/planner/search_ranks.h"
+
+#include <algorithm>
+
+namespace batchplan {
+namespace {
+
+constexpr size_t kMaxUnits = 32;
+constexpr int kMaxTrials = 4096;
+constexpr int kMaxSteps = 1 << 17;
+
+class Searcher {
+ public:
+  Searcher(std::span<const RankUnits> mini_batches, const RankSearch& search)
+      : mini_batches_(mini_batches), search_(search) {}
+
+  std::optional<std::vector<std::vector<uint32_t>>> Run() {
+    if (!Descend(0, 0, 0)) return std::nullopt;
+    return rank_of_;
+  }
+
+ private:
+  struct Rank {
+    uint64_t sequences = 0;
+    uint32_t units = 0;
+  };
+
+  // Gives ranks to the units from `unit` of mini-batch k on. Ranks from `used` on have had nothing
+  // yet, in any mini-batch, and are all alike.
+  bool Descend(size_t k, uint32_t unit, uint32_t used) {
+    if (k == mini_batches_.size()) return true;
+    const RankUnits& units = mini_batches_[k];
+    if (unit == 0) {
+      rank_of_.resize(k + 1);
+      rank_of_[k].clear();
+      loads_.resize(k + 1);
+      loads_[k].assign(search_.ranks, {});
+    }
+    if (unit == units.size()) return Complete(k, used);
+    if (Shortfall(k) > units.size() - unit) return false;
+
+    const uint32_t first = search_.contiguous && unit > 0 ? rank_of_[k].back() : 0;
+    const uint32_t last = search_.contiguous ? search_.ranks : std::min(used + 1, search_.ranks);
+    for (uint32_t rank = first; rank < last; ++rank) {
+      ++steps_;
+      Rank& load = loads_[k][rank];
+      load.sequences += units.counts[unit];
+      ++load.units;
+      rank_of_[k].push_back(rank);
+      if (!TooMany(units, load) && Descend(k, unit + 1, std::max(used, rank + 1))) return true;
+      if (trials_ >= kMaxTrials || steps_ >= kMaxSteps) return false;
+      rank_of_.resize(k + 1);
+      rank_of_[k].resize(unit);
+      loads_.resize(k + 1);
+      loads_[k][rank].sequences -= units.counts[unit];
+      --loads_[k][rank].units;
+    }
+    return false;
+  }
+
+  bool Complete(size_t k, uint32_t used) {
+    if (search_.equal_counts) {
+      for (const Rank& rank : loads_[k]) {
+        if (rank.sequences * search_.ranks != mini_batches_[k].sequences) return false;
+      }
+    }
+    ++trials_;
+    return search_.accept(k, rank_of_[k]) && Descend(k + 1, 0, used);
+  }
+
+  bool TooMany(const RankUnits& units, const Rank& rank) const {
+    return search_.equal_counts && rank.sequences * search_.ranks > units.sequences;
+  }
+
+  // Units that ranks of mini-batch k still need.
+  uint64_t Shortfall(size_t k) const {
+    uint64_t needed = 0;
+    for (const Rank& rank : loads_[k]) {
+      if (rank.units < search_.least_units) needed += search_.least_units - rank.units;
+    }
+    return needed;
+  }
+
+  const std::span<const RankUnits> mini_batches_;
+  const RankSearch& search_;
+  std::vector<std::vector<uint32_t>> rank_of_;
+  std::vector<std::vector<Rank>> loads_;
+  int trials_ = 0;
+  int steps_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(
+    std::span<const RankUnits> mini_batches, const RankSearch& search) {
+  size_t units = 0;
+  for (const RankUnits& mini_batch : mini_batches) units += mini_batch.size();
+  if (units > kMaxUnits) return std::nullopt;
+  return Searcher(mini_batches, search).Run();
+}
+
+}  // namespace batchplan

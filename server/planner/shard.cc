@@ -1,0 +1,189 @@
+#include "server/planner/shard.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/contiguous.h"
+#include "server/planner/equal_counts.h"
+#include "server/planner/partition/karmarkar_karp.h"
+#include "server/planner/partition/longest_first.h"
+
+namespace batchplan {
+namespace {
+
+using RankOf = std::vector<uint32_t>;
+
+// Rank r takes units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
+absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const RankUnits& units,
+                                     absl::string_view where) {
+  if (units.size() % pass.ranks() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " has ", units.size(),
+                     pass.groups_share_rank() ? " groups" : " sequences", ", which data_parallel ",
+                     pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
+  }
+  const std::vector<uint64_t> tokens = pass.TrueTokensOf(units.blocks);
+  std::vector<uint32_t> order(units.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return tokens[a] < tokens[b]; });
+  RankOf rank_of(units.size());
+  for (uint32_t i = 0; i < order.size(); ++i) rank_of[order[i]] = i % pass.ranks();
+  return rank_of;
+}
+
+RankOf RanksOfRuns(const std::vector<size_t>& offsets) {
+  RankOf rank_of;
+  for (uint32_t rank = 0; rank + 1 < offsets.size(); ++rank)
+    rank_of.resize(offsets[rank + 1], rank);
+  return rank_of;
+}
+
+// Runs of the mini-batch's order.
+RankOf ShardContiguously(const PassInstance& pass, const RankUnits& units) {
+  if (units.size() >= pass.ranks()) return RanksOfRuns(CutIntoRuns(units.loads, pass.ranks()));
+  RankOf rank_of(units.size());
+  std::iota(rank_of.begin(), rank_of.end(), 0u);
+  return rank_of;
+}
+
+// Runs of `each` sequences; nothing if a unit crosses their ends.
+std::optional<RankOf> ShardIntoEqualRuns(const RankUnits& units, uint64_t each) {
+  RankOf rank_of;
+  uint64_t taken = 0;
+  for (uint32_t count : units.counts) {
+    rank_of.push_back(static_cast<uint32_t>(taken / each));
+    if (taken / each != (taken + count - 1) / each) return std::nullopt;
+    taken += count;
+  }
+  return rank_of;
+}
+
+absl::Status CountsDontDivide(const PassInstance& pass, const RankUnits& units,
+                              absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", units.sequences, " sequences, which data_parallel ",
+                   pass.ranks(), " does not divide, but equal_sequence_counts is set"));
+}
+
+absl::Status GroupsDontDivide(const PassInstance& pass, const RankUnits& units,
+                              absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, " has ", units.size(),
+      " groups that stay on one rank, and no way was found to give each of data_parallel ",
+      pass.ranks(), " ranks exactly ", units.sequences / pass.ranks(),
+      " sequences, as equal_sequence_counts asks"));
+}
+
+absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& units,
+                                    absl::string_view where) {
+  const uint32_t ranks = pass.ranks();
+  if (units.sequences % ranks != 0) return CountsDontDivide(pass, units, where);
+  const uint64_t each = units.sequences / ranks;
+  std::optional<RankOf> rank_of;
+  if (pass.options().sharding == Sharding::kContiguous) {
+    rank_of = ShardIntoEqualRuns(units, each);
+  } else if (units.size() != units.sequences) {
+    rank_of = PartsOfEqualCount(units.loads, units.counts, ranks);
+  } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
+    rank_of = KarmarkarKarpEqual(units.loads, ranks);
+  } else {
+    rank_of = LongestFirst(units.loads, ranks, each);
+  }
+  if (!rank_of) return GroupsDontDivide(pass, units, where);
+  return *std::move(rank_of);
+}
+
+bool HasEqualCounts(const RankUnits& units, const RankOf& rank_of, uint32_t ranks) {
+  std::vector<uint64_t> sequences(ranks, 0);
+  for (size_t unit = 0; unit < rank_of.size(); ++unit) {
+    sequences[rank_of[unit]] += units.counts[unit];
+  }
+  return std::adjacent_find(sequences.begin(), sequences.end(), std::not_equal_to<>()) ==
+         sequences.end();
+}
+
+}  // namespace
+
+RankUnits::RankUnits(const PassInstance& first_pass, std::span<const SequenceIndex> mini_batch)
+    : blocks(first_pass.RankBlocks(mini_batch)),
+      loads(first_pass.LoadsOf(blocks)),
+      sequences(mini_batch.size()) {
+  counts.reserve(blocks.size());
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    counts.push_back(static_cast<uint32_t>(blocks[block].size()));
+  }
+}
+
+absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
+                                                 const RankUnits& units, absl::string_view where) {
+  const PassOptions& options = first_pass.options();
+  if (options.sharding == Sharding::kStrideSorted) {
+    absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, where);
+    if (rank_of.ok() && options.equal_sequence_counts &&
+        !HasEqualCounts(units, *rank_of, first_pass.ranks())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where,
+          " has groups of several sizes, which SHARDING_STRIDE_SORTED deals without regard "
+          "to equal_sequence_counts; use another sharding"));
+    }
+    return rank_of;
+  }
+  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, where);
+  switch (options.sharding) {
+    case Sharding::kContiguous:
+      return ShardContiguously(first_pass, units);
+    case Sharding::kKarmarkarKarp:
+      return KarmarkarKarp(units.loads, first_pass.ranks());
+    default:
+      return LongestFirst(units.loads, first_pass.ranks());
+  }
+}
+
+std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const RankUnits& units) {
+  const uint32_t ranks = first_pass.ranks();
+  RankOf rank_of(units.size());
+  if (first_pass.options().sharding == Sharding::kContiguous) {
+    for (uint64_t unit = 0; unit < units.size(); ++unit) {
+      rank_of[unit] = static_cast<uint32_t>(unit * ranks / units.size());
+    }
+    return rank_of;
+  }
+  std::vector<uint32_t> order(units.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return units.loads[a] > units.loads[b]; });
+  using Entry = std::tuple<uint32_t, uint64_t, uint32_t>;  // units, load, rank
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> poorest;
+  for (uint32_t rank = 0; rank < ranks; ++rank) poorest.emplace(0, 0, rank);
+  for (uint32_t unit : order) {
+    const auto [count, load, rank] = poorest.top();
+    poorest.pop();
+    rank_of[unit] = rank;
+    poorest.emplace(count + 1, load + units.loads[unit], rank);
+  }
+  return rank_of;
+}
+
+SequenceLists SharesOf(const RankUnits& units, std::span<const uint32_t> rank_of, uint32_t ranks) {
+  std::vector<uint32_t> order(units.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return rank_of[a] < rank_of[b]; });
+  SequenceLists shares;
+  shares.Reserve(ranks, units.sequences);
+  size_t next = 0;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    for (; next < order.size() && rank_of[order[next]] == rank; ++next) {
+      shares.Push(units.blocks[order[next]]);
+    }
+    shares.Close();
+  }
+  return shares;
+}
+
+}  // namespace batchplan

@@ -59,8 +59,8 @@ class RequestGenerator {
     if (random_.Chance(50)) return;
     options().mini_batches.groups = random_.OneOf<GroupPolicy>(
         {GroupPolicy::kSameMiniBatch, GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
-    // A policy over no groups at all is a request too.
-    if (random_.Chance(7)) return;
+    // A policy without groups to heed.
+    if (random_.Chance(2)) return;
     const bool small = family_.most_sequences <= kMaxSmallSequences;
     group_size_ = random_.OneOf<uint32_t>(small ? std::vector<uint32_t>{1, 2, 2, 3}
                                                 : std::vector<uint32_t>{1, 2, 2, 3, 4, 4, 8});

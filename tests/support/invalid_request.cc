@@ -29,7 +29,7 @@ PassOptions& ThreeRanks(GeneratedRequest& request, size_t sequences) {
   request.lengths.assign(sequences, 1);
   request.group_ids.clear();
   request.pad_to = 0;
-  request.options.mini_batches.size = 0;
+  request.options.mini_batches = {};
   request.options.topology = {.data_parallel = 3};
   request.options.allow_empty_microbatches = false;
   PassOptions pass;
@@ -101,6 +101,12 @@ std::vector<Mistake> ManifestMistakes() {
       {"group_ids", "manifest.group_ids",
        [](GeneratedRequest& request, RandomStream&) {
          request.group_ids.assign(request.lengths.size() + 1, 0);
+       }},
+      {"no_groups", "manifest.group_ids",
+       [](GeneratedRequest& request, RandomStream& random) {
+         request.group_ids.clear();
+         request.options.mini_batches.groups = random.OneOf<GroupPolicy>(
+             {GroupPolicy::kSameMiniBatch, GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
        }},
       {"pad_to", "manifest.pad_to",
        [](GeneratedRequest& request, RandomStream&) {

@@ -41,6 +41,9 @@ class Oracle {
   }
 
   bool Decide() {
+    if (options_.mini_batches.groups != GroupPolicy::kIgnore && manifest_.group_ids.empty()) {
+      return false;
+    }
     ReadGroups();
     if (!CutMiniBatches() || !ApplyOverlongPolicy()) return false;
     for (const PassOptions& pass : options_.passes) FindFewest(pass);

@@ -4,6 +4,8 @@
 //
 //   tests/run.sh --fuzz 60
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -83,6 +85,12 @@ void PlanAndCheck(const v1::PlanBatchRequest& request) {
 
 }  // namespace
 }  // namespace batchplan
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  // Protobuf reports every string that is not UTF-8.
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   batchplan::v1::PlanBatchRequest request;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -199,24 +200,39 @@ class RequestGenerator {
     mini_batch_size_ = size;
   }
 
+  // How many sequences each group has.
+  std::map<uint32_t, uint32_t> Members() const {
+    std::map<uint32_t, uint32_t> members;
+    for (uint32_t id : request_.group_ids) ++members[id];
+    return members;
+  }
+
   void GenerateLengths() {
     options().overlong = random_.OneOf<OverlongPolicy>(
         {OverlongPolicy::kReject, OverlongPolicy::kTruncate, OverlongPolicy::kDrop});
     const bool some_overlong =
         options().overlong == OverlongPolicy::kReject ? random_.Chance(3) : random_.Chance(50);
     const uint32_t overlong_chance = request_.lengths.size() <= kMaxSmallSequences ? 20 : 5;
-    // Some that no group of others leaves room for.
-    const uint32_t longest = random_.Chance(90) ? longest_ : longest_ * Inseparable();
+    // What the largest group leaves room for, or each group by itself, or, rarely, a sequence
+    // alone.
+    const uint32_t whole = longest_ * Inseparable();
+    const auto reach = random_.Between(1, 100);
+    const std::map<uint32_t, uint32_t> members = Members();
     // Few distinct lengths make many ties.
-    const uint64_t kinds = random_.OneOf<uint64_t>({longest, longest, 3});
-    for (uint32_t& planned : request_.lengths) {
+    const bool few_kinds = random_.Chance(33);
+    for (size_t i = 0; i < request_.lengths.size(); ++i) {
+      uint32_t longest = longest_;
+      if (reach > 60 && !members.empty()) longest = whole / members.at(request_.group_ids[i]);
+      if (reach > 92) longest = whole;
+      longest = std::max(longest, 1u);
+      const uint64_t kinds = few_kinds ? 3 : longest;
       uint64_t length = random_.Between(1, longest);
       if (kinds < longest) length = (1 + length % kinds) * longest / (kinds + 1);
       if (some_overlong && random_.Chance(overlong_chance)) {
         const uint32_t budget = options().passes[0].max_tokens_per_microbatch;
         length = random_.Between(budget, 2 * uint64_t{budget});
       }
-      planned = static_cast<uint32_t>(std::max<uint64_t>(length, 1));
+      request_.lengths[i] = static_cast<uint32_t>(std::max<uint64_t>(length, 1));
     }
   }
 

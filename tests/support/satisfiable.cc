@@ -226,7 +226,8 @@ class Oracle {
     return units;
   }
 
-  // The only ranks that STRIDE_SORTED gives the units; none if they don't divide.
+  // The only ranks that STRIDE_SORTED gives the units, by their true tokens; none if they don't
+  // divide.
   std::optional<std::vector<uint32_t>> StrideRanks(const std::vector<Set>& units) const {
     const uint32_t ranks = options_.topology.data_parallel;
     if (units.size() % ranks != 0) return std::nullopt;
@@ -234,7 +235,7 @@ class Oracle {
     for (size_t unit = 0; unit < units.size(); ++unit) {
       uint64_t tokens = 0;
       for (size_t i = 0; i < count_; ++i) {
-        if (Has(units[unit], i)) tokens += Aligned(options_.passes[0], i);
+        if (Has(units[unit], i)) tokens += planned_[i];
       }
       sorted.emplace_back(tokens, unit);
     }

@@ -15,7 +15,7 @@ namespace {
 
 TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
   uint64_t refused = 0;
-  const uint64_t requests = testing::Cases(10000);
+  const uint64_t requests = testing::Cases(5000);
   for (uint64_t seed = 0; seed < requests; ++seed) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);

@@ -17,7 +17,7 @@ namespace {
 
 TEST(SmallRequestsTest, ArePlannedExactlyIfAnyPlanExists) {
   uint64_t refused = 0;
-  const uint64_t requests = testing::Cases(5000);
+  const uint64_t requests = testing::Cases(20000);
   for (uint64_t seed = 0; seed < requests; ++seed) {
     const testing::GeneratedRequest request = testing::GenerateSmallRequest(seed);
     const bool satisfiable = testing::Satisfiable(request.manifest(), request.options);

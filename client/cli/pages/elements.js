@@ -10,8 +10,8 @@ function count(number) {
 }
 
 // "1 rank", "2 ranks".
-function countOf(number, noun) {
-  return `${count(number)} ${noun}${Number(number) === 1 ? '' : 's'}`;
+function countOf(number, one, many = `${one}s`) {
+  return `${count(number)} ${Number(number) === 1 ? one : many}`;
 }
 
 // A cost, to four digits or to the unit.

@@ -21,19 +21,40 @@ function topologyText(topology) {
   return parts.join(' × ') + (topology.sequenceParallel ? ', sequence parallel' : '');
 }
 
-// The few numbers that people look for first: [label, value, whether it is as good as can be].
+// The few numbers that people look for first; `good` marks one that can't be better.
 function headlineFigures(metrics, placement) {
   const total = placement.duration * placement.ranks;
   return [
-    ['step efficiency', percent(metrics.stepEfficiency)],
-    ['waiting', percent(total > 0 ? placement.time.waiting / total : 0)],
-    ['padding removed', percent(metrics.paddingRemoved)],
-    ['bin utilization', percent(metrics.binUtilization)],
-    [
-      metrics.certifiedOptimal ? 'micro-batches, certified' :
-                                 `micro-batches, bound ${count(metrics.lowerBoundMicrobatches)}`,
-      count(metrics.microbatches), metrics.certifiedOptimal,
-    ],
+    {
+      label: 'step efficiency',
+      value: percent(metrics.stepEfficiency),
+      meaning: 'Ideal over predicted step time: how near the step is to one without padding of ' +
+          'rows and without waiting',
+    },
+    {
+      label: 'waiting',
+      value: percent(total > 0 ? placement.time.waiting / total : 0),
+      meaning: 'The share of the ranks’ time in which they wait for slower ranks',
+    },
+    {
+      label: 'padding removed',
+      value: percent(metrics.paddingRemoved),
+      meaning: 'Of the tokens that padding every sequence to the longest would compute',
+    },
+    {
+      label: 'bin utilization',
+      value: percent(metrics.binUtilization),
+      meaning: 'How full of true tokens the micro-batches are, against their budget',
+    },
+    {
+      label: metrics.certifiedOptimal ? 'micro-batches, certified' :
+                                        `micro-batches, bound ${count(metrics.lowerBoundMicrobatches)}`,
+      value: count(metrics.microbatches),
+      meaning: metrics.certifiedOptimal ?
+          'Proven to be the fewest possible' :
+          'No plan within the constraints can have fewer than the bound',
+      good: metrics.certifiedOptimal,
+    },
   ];
 }
 
@@ -81,8 +102,7 @@ function allFigures(request, response, pass, plan, origin) {
       ['topology', topologyText(request.topology)],
       ['budget', `${count(pass.maxTokensPerMicrobatch)} tokens`],
       ['length multiple', count(plan.lengthMultiple)],
-      ['ranks meet', request.synchronization === 'SYNCHRONIZATION_ACCUMULATED' ?
-          'once a mini-batch' : 'after each micro-batch'],
+      ['synchronization', enumName(request.synchronization, 'SYNCHRONIZATION')],
       ['truncated', excluded(response, 'EXCLUSION_REASON_TRUNCATED')],
       ['dropped', excluded(response, 'EXCLUSION_REASON_DROPPED')],
     ]],
@@ -111,13 +131,13 @@ function excluded(response, reason) {
 // The picture in two sentences.
 function summaryText(placement) {
   const {time, duration, ranks, miniBatches} = placement;
+  if (placement.size === 0) return 'The plan has no micro-batches.';
   const slots = miniBatches.map((miniBatch) => miniBatch.slots);
   const least = Math.min(...slots);
   const most = Math.max(...slots);
-  const each = slots.length === 0 ? 'no micro-batch' :
-      least === most              ? countOf(most, 'micro-batch').replace(/batchs$/, 'batches') :
-                                    `${count(least)} to ${count(most)} micro-batches`;
-  const batches = slots.length === 1 ? '1 mini-batch' : `${count(slots.length)} mini-batches`;
+  const each = least === most ? countOf(most, 'micro-batch', 'micro-batches') :
+                                `${count(least)} to ${count(most)} micro-batches`;
+  const batches = countOf(slots.length, 'mini-batch', 'mini-batches');
   const whole = duration * ranks;
   const share = (part) => percent(whole > 0 ? part / whole : 0);
   const fixed = time.fixed > 0 ? `, ${share(time.fixed)} the fixed cost of micro-batches` : '';

@@ -36,9 +36,7 @@ class Placement {
       this.placeMiniBatch(first, slots);
       first += slots * ranks;
     }
-    for (let m = 0; m < this.size; ++m) {
-      this.time.waiting += this.until[m] - this.start[m] - this.cost[m];
-    }
+    for (let m = 0; m < this.size; ++m) this.time.waiting += this.waiting(m);
   }
 
   ofTokens(tokens) {
@@ -49,6 +47,12 @@ class Placement {
   computed(m, i) {
     return this.padded ? this.widths[m] :
                          Math.ceil(this.lengths[i] / this.multiple) * this.multiple;
+  }
+
+  // How long the rank waits after micro-batch m; rounding errors are no waiting.
+  waiting(m) {
+    const waiting = this.until[m] - this.start[m] - this.cost[m];
+    return waiting > 1e-9 * this.duration ? waiting : 0;
   }
 
   sequences(m) {
@@ -91,33 +95,24 @@ class Placement {
   // The micro-batches from `first` on: for each rank, `slots` of them.
   placeMiniBatch(first, slots) {
     const start = this.duration;
-    let end = start;
-    const slotStarts = [];
     const at = (rank, slot) => first + rank * slots + slot;
     for (let slot = 0; slot < slots; ++slot) {
-      let longest = 0;
-      slotStarts.push(this.duration);
+      let end = this.duration;
       for (let rank = 0; rank < this.ranks; ++rank) {
         const m = at(rank, slot);
         this.rank[m] = rank;
         this.slot[m] = slot;
         this.miniBatch[m] = this.miniBatches.length;
-        longest = Math.max(longest, this.cost[m]);
-        this.start[m] = !this.accumulated ? this.duration :
-            slot === 0                    ? start :
-                                            this.until[m - 1];
-        this.until[m] = this.start[m] + (this.accumulated ? this.cost[m] : longest);
+        this.start[m] = this.accumulated && slot > 0 ? this.until[m - 1] : this.duration;
+        this.until[m] = this.start[m] + this.cost[m];
         end = Math.max(end, this.until[m]);
       }
-      if (this.accumulated) continue;
-      this.duration += longest;
-      for (let rank = 0; rank < this.ranks; ++rank) this.until[at(rank, slot)] = this.duration;
-    }
-    if (this.accumulated && slots > 0) {
+      // Where the ranks meet, all of them go on together.
+      if (this.accumulated && slot < slots - 1) continue;
       this.duration = end;
-      for (let rank = 0; rank < this.ranks; ++rank) this.until[at(rank, slots - 1)] = end;
+      for (let rank = 0; rank < this.ranks; ++rank) this.until[at(rank, slot)] = end;
     }
-    this.miniBatches.push({first, slots, start, end: this.duration, slotStarts});
+    this.miniBatches.push({first, slots, start, end: this.duration});
   }
 
   // The micro-batch that `rank` runs, or waits after, at `time`; -1 if there is none.

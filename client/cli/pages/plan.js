@@ -26,13 +26,18 @@ function showPass(index) {
     tab.tabIndex = k === index ? 0 : -1;
   }
   byId('headline').replaceChildren(
-      ...headlineFigures(plan.metrics ?? {}, placement).map(([label, value, good]) => element(
-          'li', '', element('strong', good ? 'good' : '', value), element('span', '', label))));
+      ...headlineFigures(plan.metrics ?? {}, placement).map(({label, value, meaning, good}) => {
+        const tile = element(
+            'li', '', element('strong', good ? 'good' : '', value), element('span', '', label));
+        tile.title = meaning;
+        return tile;
+      }));
   byId('figures').replaceChildren(
       ...allFigures(request, response, request.passes[index], plan, origin)
           .flatMap(([title, rows]) => [element('h3', '', title), figureList(rows)]));
   byId('summary').textContent = summaryText(placement);
   fillShares(byId('shares'), placement.time, placement.duration * placement.ranks || 1);
+  byId('timeline').hidden = placement.size === 0;
   timeline.show(placement);
   showLegend(placement);
   byId('timeline').setAttribute('aria-label', 'Micro-batches of every rank over time. ' +
@@ -53,11 +58,13 @@ function showLegend(placement) {
   const {shortest, longest} = timeline;
   const entries = [];
   if (placement.lengths.length > 0) {
-    entries.push(entry('paint_lengths', `sequences, ${count(shortest)} to ${count(longest)} tokens`));
+    const range = shortest < longest ? `${count(shortest)} to ${count(longest)}` : count(longest);
+    entries.push(entry('paint_lengths', `sequences of ${range} tokens`));
   }
-  entries.push(entry('paint_padding', 'padding'));
-  if (placement.time.fixed > 0) entries.push(entry('paint_fixed', 'fixed cost of a micro-batch'));
-  entries.push(entry('paint_waiting', 'waiting'));
+  const {padding, fixed, waiting} = placement.time;
+  if (padding > 0) entries.push(entry('paint_padding', 'padding'));
+  if (fixed > 0) entries.push(entry('paint_fixed', 'fixed cost of a micro-batch'));
+  if (waiting > 0) entries.push(entry('paint_waiting', 'waiting'));
   byId('legend').replaceChildren(...entries);
 }
 
@@ -65,7 +72,7 @@ function showLegend(placement) {
 function microbatchRows(placement, m) {
   const rows = [
     ['cost', cost(placement.cost[m])],
-    ['waiting after it', cost(placement.until[m] - placement.start[m] - placement.cost[m])],
+    ['waiting after it', cost(placement.waiting(m))],
     ['sequences', count(placement.sequences(m))],
     ['true tokens', count(placement.trueTokens(m))],
     ['scheduled tokens', count(placement.scheduledTokens(m))],
@@ -104,9 +111,7 @@ function table(rows) {
 // Shows the tooltip for `found`, {m, sequence}, near a point of the window; null hides it.
 function showTooltip(found, x, y) {
   const tooltip = byId('tooltip');
-  const same = found?.m === timeline.hovered?.m;
-  timeline.hovered = found;
-  if (!same) timeline.draw();
+  if (found?.m !== timeline.hovered?.m) timeline.mark(found);
   tooltip.hidden = !found;
   if (!found) return;
   const {placement} = timeline;
@@ -140,7 +145,7 @@ function listen() {
     const at = point(event);
     const dragging = from && event.buttons === 1;
     showTooltip(dragging ? null : timeline.at(at), event.clientX, event.clientY);
-    if (dragging) timeline.drawSelection(from, at);
+    if (dragging) timeline.select(from, at);
   });
   addEventListener('pointerup', (event) => {
     if (!from) return;

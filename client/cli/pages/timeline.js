@@ -5,7 +5,7 @@
 
 const SHADES = 7;
 // In CSS pixels.
-const LEFT = 58;
+const LEFT = 74;
 const TOP = 22;
 const RIGHT = 10;
 const BOTTOM = 34;
@@ -125,7 +125,8 @@ class Timeline {
   }
 
   draw() {
-    if (!this.placement) return;
+    // Nothing to draw, or hidden.
+    if (!this.placement || this.canvas.clientWidth === 0) return;
     const {canvas, context, placement} = this;
     const ranks = Math.max(1, placement.ranks);
     this.plotHeight = Math.max(48, Math.min(TALLEST_ROW, TALLEST_PLOT / ranks) * ranks);
@@ -151,10 +152,45 @@ class Timeline {
     context.setTransform(1, 0, 0, 1, 0, 0);
     this.drawWaiting();
     for (const m of this.visible()) this.drawMicrobatch(m);
-    context.setTransform(this.pixels, 0, 0, this.pixels, 0, 0);
-    if (this.hovered) this.drawHovered();
     context.restore();
     this.drawMiniBatches();
+    this.picture = document.createElement('canvas');
+    this.picture.width = canvas.width;
+    this.picture.height = canvas.height;
+    this.picture.getContext('2d').drawImage(canvas, 0, 0);
+    this.mark(this.hovered);
+  }
+
+  // Draws a frame around the micro-batch of `hovered`, or none, over the picture as it stands.
+  mark(hovered) {
+    const {context} = this;
+    this.hovered = hovered;
+    if (!this.picture) return;
+    this.restore();
+    if (!hovered) return;
+    const box = this.box(hovered.m);
+    const x0 = Math.max(LEFT, box.x0);
+    const x1 = Math.min(LEFT + this.plotWidth, Math.max(box.x1, box.x0 + 1.5));
+    context.strokeStyle = this.colors.ink;
+    context.lineWidth = 1.5;
+    if (x1 >= x0) context.strokeRect(x0, box.y0 - 0.5, x1 - x0, box.y1 - box.y0 + 1);
+  }
+
+  // Shades the part that a drag would enlarge.
+  select(from, to) {
+    this.restore();
+    this.context.globalAlpha = 0.15;
+    this.fill(this.colors.ink, Math.min(from.x, to.x), Math.min(from.y, to.y),
+              Math.max(from.x, to.x), Math.max(from.y, to.y));
+    this.context.globalAlpha = 1;
+  }
+
+  restore() {
+    const {context, canvas} = this;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(this.picture, 0, 0);
+    context.setTransform(this.pixels, 0, 0, this.pixels, 0, 0);
   }
 
   readColors() {
@@ -218,7 +254,7 @@ class Timeline {
     const n = placement.sequences(m);
     const inner = x0 + Math.round(parts.fixed * scale);
     this.fill(this.colors.fixed, x0, y0, inner, y1);
-    if (placement.padded && (y1 - y0) / n >= 2) {
+    if (placement.padded && y1 - y0 >= 6 * this.pixels) {
       this.drawStacked(m, inner, box);
     } else if (!placement.padded && (x1 - inner) / n >= 3 * this.pixels) {
       this.drawInRow(m, inner, scale, box);
@@ -263,21 +299,23 @@ class Timeline {
     this.fill(this.colors.padding, left, y0, x1, y1);
   }
 
-  // A padded micro-batch: its sequences below each other, each padded to the width.
+  // A padded micro-batch: its sequences below each other, each padded to the width; some of them
+  // where there are more than pixels.
   drawStacked(m, inner, {x1, y0, y1}) {
     const {placement, pixels} = this;
     const n = placement.sequences(m);
     const whole = placement.ofTokens(placement.widths[m]);
-    for (let k = 0; k < n; ++k) {
-      const length = placement.lengths[placement.offsets[m] + k];
-      const top = y0 + Math.round((y1 - y0) * k / n);
-      const bottom = y0 + Math.round((y1 - y0) * (k + 1) / n);
+    const bars = Math.min(n, y1 - y0);
+    for (let k = 0; k < bars; ++k) {
+      const length = placement.lengths[placement.offsets[m] + Math.floor(k * n / bars)];
+      const top = y0 + Math.round((y1 - y0) * k / bars);
+      const bottom = y0 + Math.round((y1 - y0) * (k + 1) / bars);
       const share = whole > 0 ? placement.ofTokens(length) / whole : 1;
       const middle = inner + Math.round((x1 - inner) * share);
       this.fill(this.colors.sequences[this.shade(length)], inner, top, middle, bottom);
       this.fill(this.colors.padding, middle, top, x1, bottom);
       this.label(count(length), this.shade(length), inner, middle, top, bottom);
-      if (k > 0 && (y1 - y0) / n >= 4 * pixels) {
+      if (k > 0 && (y1 - y0) / bars >= 4 * pixels) {
         this.fill(this.colors.seam, inner, top, x1, top + Math.round(pixels));
       }
     }
@@ -286,7 +324,7 @@ class Timeline {
   // A length inside its block, where there is room for it.
   label(text, shade, x0, x1, y0, y1) {
     const {context, pixels} = this;
-    if (y1 - y0 < 15 * pixels || x1 - x0 < (9 + 7 * text.length) * pixels) return;
+    if (y1 - y0 < 17 * pixels || x1 - x0 < (9 + 7 * text.length) * pixels) return;
     const light = shade >= 3;
     const dark = matchMedia('(prefers-color-scheme: dark)').matches;
     context.fillStyle = dark ? (shade >= 4 ? '#0b1a2a' : '#eaf3fb') : light ? '#ffffff' : '#0f2a45';
@@ -294,23 +332,6 @@ class Timeline {
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     context.fillText(text, (x0 + x1) / 2, (y0 + y1) / 2 + pixels / 2);
-  }
-
-  drawHovered() {
-    const {context} = this;
-    const box = this.box(this.hovered.m);
-    context.strokeStyle = this.colors.ink;
-    context.lineWidth = 1.5;
-    context.strokeRect(box.x0, box.y0 - 0.5, Math.max(1.5, box.x1 - box.x0), box.y1 - box.y0 + 1);
-  }
-
-  // The part that a drag would enlarge.
-  drawSelection(from, to) {
-    this.draw();
-    this.context.globalAlpha = 0.15;
-    this.fill(this.colors.ink, Math.min(from.x, to.x), Math.min(from.y, to.y),
-              Math.max(from.x, to.x), Math.max(from.y, to.y));
-    this.context.globalAlpha = 1;
   }
 
   text(string, x, y, align, color = this.colors.quiet) {
@@ -338,12 +359,12 @@ class Timeline {
     const {context, view} = this;
     const bottom = TOP + this.plotHeight;
     const step = niceStep((view.t1 - view.t0) / Math.max(2, Math.floor(this.plotWidth / 110)));
-    context.strokeStyle = this.colors.line;
+    context.strokeStyle = this.colors.quiet;
     context.lineWidth = 1;
     for (let k = Math.ceil(view.t0 / step); k * step <= view.t1; ++k) {
       const x = Math.round(this.x(k * step)) + 0.5;
       context.beginPath();
-      context.moveTo(x, TOP);
+      context.moveTo(x, bottom);
       context.lineTo(x, bottom + 5);
       context.stroke();
       const nearEnd = x > LEFT + this.plotWidth - 30;
@@ -353,32 +374,27 @@ class Timeline {
     this.text('time, in units of predicted cost', LEFT, bottom + 28, 'left');
   }
 
+  // Their numbers in a band above the picture, as many as there is room for, and where they begin.
   drawMiniBatches() {
-    const {context, placement} = this;
-    const {miniBatches} = placement;
-    let free = LEFT;
-    context.strokeStyle = this.colors.ink;
-    context.lineWidth = 1.5;
-    for (const [k, {start, end}] of miniBatches.entries()) {
-      const x0 = Math.max(LEFT, this.x(start));
-      const x1 = Math.min(LEFT + this.plotWidth, this.x(end));
-      if (x1 <= x0) continue;
-      if (miniBatches.length > 1 && this.x(start) >= LEFT && x1 - x0 >= 2.5) {
-        context.beginPath();
-        context.moveTo(x0, TOP - 12);
-        context.lineTo(x0, TOP + this.plotHeight);
-        context.stroke();
-      }
-      const name = `mini-batch ${count(k)}`;
-      const short = count(k);
-      for (const text of [name, short]) {
-        const width = context.measureText(text).width + 10;
-        if (miniBatches.length > 1 && x0 >= free && x1 - x0 >= width) {
-          this.text(text, x0 + 5, TOP - 10, 'left');
-          free = x0 + width;
-          break;
-        }
-      }
+    const {context, placement, view} = this;
+    const shown =
+        [...placement.miniBatches.entries()].filter(
+            ([, {start, end}]) => end > start && end > view.t0 && start < view.t1);
+    if (placement.miniBatches.length < 2 || shown.length === 0) return;
+    this.text('mini-batch', LEFT - 8, TOP - 10, 'right');
+    const room = this.plotWidth / shown.length;
+    const step = niceStep(Math.max(1, 40 / room));
+    const fine = room < 40;
+    context.strokeStyle = fine ? this.colors.quiet : this.colors.ink;
+    context.lineWidth = fine ? 1 : 1.5;
+    for (const [k, {start}] of shown) {
+      const x = this.x(start);
+      if (k % step === 0) this.text(count(k), Math.max(LEFT, x) + 5, TOP - 10, 'left');
+      if (x < LEFT || room < 3) continue;
+      context.beginPath();
+      context.moveTo(x, TOP - (k % step === 0 ? 16 : 5));
+      context.lineTo(x, TOP + this.plotHeight);
+      context.stroke();
     }
   }
 }

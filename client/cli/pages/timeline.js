@@ -6,7 +6,7 @@
 const SHADES = 7;
 // In CSS pixels.
 const LEFT = 74;
-const TOP = 22;
+const TOP = 24;
 const RIGHT = 10;
 const BOTTOM = 34;
 const TALLEST_ROW = 34;
@@ -256,7 +256,7 @@ class Timeline {
     this.fill(this.colors.fixed, x0, y0, inner, y1);
     if (placement.padded && y1 - y0 >= 6 * this.pixels) {
       this.drawStacked(m, inner, box);
-    } else if (!placement.padded && (x1 - inner) / n >= 3 * this.pixels) {
+    } else if (!placement.padded) {
       this.drawInRow(m, inner, scale, box);
     } else {
       const length = placement.trueTokens(m) / n;
@@ -275,26 +275,35 @@ class Timeline {
   }
 
   // A packed row: sequences end to end, each followed by its alignment, the row's tail at the end.
-  drawInRow(m, inner, scale, {x1, y0, y1}) {
+  // Neighbours too narrow to be told apart share a block.
+  drawInRow(m, inner, scale, {x0, x1, y0, y1}) {
     const {placement, pixels} = this;
-    let at = inner;
+    const end = placement.offsets[m + 1];
+    let at = x0 + placement.perMicrobatch * scale;
     let left = inner;
-    let padded = false;
-    for (let i = placement.offsets[m]; i < placement.offsets[m + 1]; ++i) {
+    let padded = true;
+    let block = {n: 0, tokens: 0, padding: 0};
+    for (let i = placement.offsets[m]; i < end; ++i) {
       const length = placement.lengths[i];
-      const useful = at + placement.ofTokens(length) * scale;
-      at += placement.ofTokens(placement.computed(m, i)) * scale;
+      block.n += 1;
+      block.tokens += length;
+      const computed = placement.ofTokens(placement.computed(m, i));
+      block.padding += (computed - placement.ofTokens(length)) * scale;
+      at += computed * scale;
       const right = Math.min(x1, Math.round(at));
-      const middle = Math.min(right, Math.round(useful));
-      this.fill(this.colors.sequences[this.shade(length)], left, y0, middle, y1);
+      if (right - left < 3 * pixels && i < end - 1) continue;
+      const middle = Math.min(right, Math.round(at - block.padding));
+      const shade = this.shade(block.tokens / block.n);
+      this.fill(this.colors.sequences[shade], left, y0, middle, y1);
       this.fill(this.colors.padding, middle, y0, right, y1);
-      this.label(count(length), this.shade(length), left, middle, y0, y1);
+      if (block.n === 1) this.label(count(length), shade, left, middle, y0, y1);
       // Padding parts neighbours well enough.
-      if (i > placement.offsets[m] && !padded && right - left >= 4 * pixels) {
+      if (!padded && block.n === 1 && right - left >= 4 * pixels) {
         this.fill(this.colors.seam, left, y0, left + Math.round(pixels), y1);
       }
       padded = right > middle;
       left = right;
+      block = {n: 0, tokens: 0, padding: 0};
     }
     this.fill(this.colors.padding, left, y0, x1, y1);
   }
@@ -350,7 +359,7 @@ class Timeline {
     while (step * height < 15) step *= 2;
     for (let rank = Math.ceil(view.r0 / step) * step; rank < view.r1; rank += step) {
       const thick = height >= 14 ? height - 3 : height;
-      const middle = step === 1 ? this.y(rank) + thick / 2 : this.y(rank) + Math.min(5, height / 2);
+      const middle = this.y(rank) + (step === 1 ? thick / 2 : 6);
       this.text(rank === view.r0 ? `rank ${count(rank)}` : count(rank), LEFT - 8, middle, 'right');
     }
   }
@@ -381,7 +390,7 @@ class Timeline {
         [...placement.miniBatches.entries()].filter(
             ([, {start, end}]) => end > start && end > view.t0 && start < view.t1);
     if (placement.miniBatches.length < 2 || shown.length === 0) return;
-    this.text('mini-batch', LEFT - 8, TOP - 10, 'right');
+    this.text('mini-batch', LEFT - 8, TOP - 12, 'right');
     const room = this.plotWidth / shown.length;
     const step = niceStep(Math.max(1, 40 / room));
     const fine = room < 40;
@@ -389,10 +398,10 @@ class Timeline {
     context.lineWidth = fine ? 1 : 1.5;
     for (const [k, {start}] of shown) {
       const x = this.x(start);
-      if (k % step === 0) this.text(count(k), Math.max(LEFT, x) + 5, TOP - 10, 'left');
+      if (k % step === 0) this.text(count(k), Math.max(LEFT, x) + 5, TOP - 12, 'left');
       if (x < LEFT || room < 3) continue;
       context.beginPath();
-      context.moveTo(x, TOP - (k % step === 0 ? 16 : 5));
+      context.moveTo(x, TOP - (k % step === 0 ? 18 : 5));
       context.lineTo(x, TOP + this.plotHeight);
       context.stroke();
     }

@@ -20,15 +20,18 @@ ExitCode ExitCodeFor(const absl::Status& status) {
   }
 }
 
-ExitCode ReportError(const char* command, const absl::Status& status) {
-  if (status.ok()) return ExitCode::kOk;
-  std::string message(status.message());
+std::string Explain(const absl::Status& status) {
   // A wrong request or a missing file explains itself; what a server or the network did needs the
   // code that its documentation speaks of.
-  if (!absl::IsInvalidArgument(status) && !absl::IsNotFound(status)) {
-    message = absl::StrCat(absl::StatusCodeToString(status.code()), ": ", message);
+  if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) {
+    return std::string(status.message());
   }
-  std::fputs(absl::StrCat("batchplan: ", command, ": ", message, "\n").c_str(), stderr);
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
+}
+
+ExitCode ReportError(const char* command, const absl::Status& status) {
+  if (status.ok()) return ExitCode::kOk;
+  std::fputs(absl::StrCat("batchplan: ", command, ": ", Explain(status), "\n").c_str(), stderr);
   return ExitCodeFor(status);
 }
 

@@ -3,6 +3,8 @@
 #ifndef BATCHPLAN_CLIENT_CLI_EXIT_CODE_H_
 #define BATCHPLAN_CLIENT_CLI_EXIT_CODE_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace batchplan::cli {
@@ -22,8 +24,11 @@ enum class ExitCode : int {
 // kUnavailable for Unavailable and DeadlineExceeded, kFailed for every other error.
 ExitCode ExitCodeFor(const absl::Status& status);
 
-// Writes "batchplan: <command>: <message>" to stderr, with the status code's name in front of the
-// message where that tells more than the message does, and returns ExitCodeFor(status). Writes
+// An error for people: its message, behind the code's name where that tells more than the message
+// does.
+std::string Explain(const absl::Status& status);
+
+// Writes "batchplan: <command>: <explanation>" to stderr and returns ExitCodeFor(status). Writes
 // nothing for OK.
 ExitCode ReportError(const char* command, const absl::Status& status);
 

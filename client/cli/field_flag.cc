@@ -9,20 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/enum_word.h"
 
 namespace batchplan::cli {
 namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
-using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -36,26 +34,6 @@ std::vector<const FieldDescriptor*> Resolve(const Descriptor* descriptor, const 
     descriptor = field->message_type();
   }
   return fields;
-}
-
-// PACKER_FIRST_FIT_DECREASING -> first_fit_decreasing.
-std::string Word(const EnumValueDescriptor* value) {
-  std::string prefix;
-  for (const char c : value->type()->name()) {
-    if (absl::ascii_isupper(c) && !prefix.empty()) prefix += '_';
-    prefix += absl::ascii_toupper(c);
-  }
-  absl::string_view word = value->name();
-  return absl::AsciiStrToLower(word.substr(prefix.size() + 1));
-}
-
-// All values but the unspecified one, which is what leaving the flag out says.
-std::vector<std::string> Words(const EnumDescriptor* type) {
-  std::vector<std::string> words;
-  for (int i = 0; i < type->value_count(); ++i) {
-    if (type->value(i)->number() != 0) words.push_back(Word(type->value(i)));
-  }
-  return words;
 }
 
 [[noreturn]] void Refuse(const std::string& flag, const std::string& text,
@@ -76,13 +54,10 @@ Integer ParseInteger(const std::string& flag, const std::string& text) {
 void SetEnum(const std::string& flag, const std::string& text, const FieldDescriptor* field,
              const Reflection* reflection, Message* message) {
   const EnumDescriptor* type = field->enum_type();
-  for (int i = 0; i < type->value_count(); ++i) {
-    if (type->value(i)->number() != 0 && Word(type->value(i)) == text) {
-      reflection->SetEnum(message, field, type->value(i));
-      return;
-    }
-  }
-  Refuse(flag, text, absl::StrCat("one of ", absl::StrJoin(Words(type), ", ")));
+  const int number = EnumNumber(type, text);
+  if (number == 0)
+    Refuse(flag, text, absl::StrCat("one of ", absl::StrJoin(EnumWords(type), ", ")));
+  reflection->SetEnum(message, field, type->FindValueByNumber(number));
 }
 
 void Set(const std::string& flag, const std::string& text, const FieldDescriptor* field,
@@ -91,8 +66,8 @@ void Set(const std::string& flag, const std::string& text, const FieldDescriptor
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_UINT32:
       if (field->is_repeated()) {
-        for (const absl::string_view item : absl::StrSplit(text, ',')) {
-          reflection->AddUInt32(message, field, ParseInteger<uint32_t>(flag, std::string(item)));
+        for (const uint32_t number : ParseNumbers(flag, text)) {
+          reflection->AddUInt32(message, field, number);
         }
       } else {
         reflection->SetUInt32(message, field, ParseInteger<uint32_t>(flag, text));
@@ -134,6 +109,14 @@ const char* TypeName(const FieldDescriptor* field) {
 
 }  // namespace
 
+std::vector<uint32_t> ParseNumbers(const std::string& flag, const std::string& text) {
+  std::vector<uint32_t> numbers;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    numbers.push_back(ParseInteger<uint32_t>(flag, std::string(item)));
+  }
+  return numbers;
+}
+
 CLI::Option* AddFieldFlag(CLI::App* app, const std::string& flag, Message* message,
                           const std::string& path, const std::string& help) {
   const std::vector<const FieldDescriptor*> fields = Resolve(message->GetDescriptor(), path);
@@ -151,7 +134,7 @@ CLI::Option* AddFieldFlag(CLI::App* app, const std::string& flag, Message* messa
   }
   std::string description = help;
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-    absl::StrAppend(&description, ": ", absl::StrJoin(Words(field->enum_type()), ", "));
+    absl::StrAppend(&description, ": ", absl::StrJoin(EnumWords(field->enum_type()), ", "));
   }
   return app->add_option_function<std::string>(flag, set, description)->type_name(TypeName(field));
 }

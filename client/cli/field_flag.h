@@ -8,7 +8,9 @@
 #include <google/protobuf/message.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace batchplan::cli {
 
@@ -16,12 +18,14 @@ namespace batchplan::cli {
 // `message`, and the messages on the way. `path` must name an existing field of type uint32,
 // uint64, double, bool, string, enum, or repeated uint32 (separated by commas).
 //
-// Bools become switches. An enum takes its values' names in lower case without the type's name:
-// PACKER_FIRST_FIT_DECREASING is first_fit_decreasing. Wrong values are CLI::ValidationError.
-// `message` must outlive the parse.
+// Bools become switches. An enum takes its words (enum_word.h). Wrong values are
+// CLI::ValidationError. `message` must outlive the parse.
 CLI::Option* AddFieldFlag(CLI::App* app, const std::string& flag,
                           google::protobuf::Message* message, const std::string& path,
                           const std::string& help);
+
+// The numbers in "8,16,32". CLI::ValidationError, naming `flag` and the wrong item.
+std::vector<uint32_t> ParseNumbers(const std::string& flag, const std::string& text);
 
 }  // namespace batchplan::cli
 

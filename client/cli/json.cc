@@ -2,11 +2,16 @@
 
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
+#include <google/protobuf/wrappers.pb.h>
 
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace batchplan::cli {
 namespace {
@@ -44,6 +49,22 @@ absl::Status FromJson(const std::string& json, google::protobuf::Message* messag
   const auto status = google::protobuf::util::JsonStringToMessage(json, message);
   if (!status.ok()) return absl::InvalidArgumentError(std::string(status.message()));
   return absl::OkStatus();
+}
+
+std::string JsonString(absl::string_view text) {
+  google::protobuf::StringValue value;
+  value.set_value(std::string(text));
+  std::string json;
+  if (!google::protobuf::util::MessageToJsonString(value, &json).ok()) return "\"\"";
+  return json;
+}
+
+std::string JsonNumber(double number) {
+  if (!std::isfinite(number)) return "null";
+  // Long enough for every double: std::to_chars writes at most 24 characters.
+  std::array<char, 32> text;
+  const std::to_chars_result end = std::to_chars(text.data(), text.data() + text.size(), number);
+  return {text.data(), end.ptr};
 }
 
 }  // namespace batchplan::cli

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace batchplan::cli {
 
@@ -21,6 +22,12 @@ absl::StatusOr<std::string> ToCompleteJson(const google::protobuf::Message& mess
 
 // InvalidArgument, naming the place, for text that is not such a message; unknown fields included.
 absl::Status FromJson(const std::string& json, google::protobuf::Message* message);
+
+// `text`, UTF-8, as a JSON string in quotes.
+std::string JsonString(absl::string_view text);
+
+// The shortest decimal that reads back as the same double; null for one that is not finite.
+std::string JsonNumber(double number);
 
 }  // namespace batchplan::cli
 

@@ -1,5 +1,5 @@
-// Files of sequence lengths: one whole number a line. Blank lines, and everything from a # to the
-// end of its line, are ignored.
+// Files of sequence lengths: one whole number a line, or two, the length and the sequence's group.
+// Blank lines, and everything from a # to the end of its line, are ignored.
 
 #ifndef BATCHPLAN_CLIENT_CLI_LENGTHS_FILE_H_
 #define BATCHPLAN_CLIENT_CLI_LENGTHS_FILE_H_
@@ -12,8 +12,9 @@
 
 namespace batchplan::cli {
 
-// Appends the lengths that `stream` holds to `manifest`. InvalidArgument, naming `name`, line and
-// text, for a line that is not a number from 1 to 2^32 - 1.
+// Fills `manifest`, empty so far, with the lengths that `stream` holds, and with their groups.
+// InvalidArgument, naming `name`, line and text, for a line that is not a length from 1 to
+// 2^32 - 1, alone or with a group from 0 to 2^32 - 1; or if some lines have a group and some none.
 absl::Status ReadLengths(std::istream& stream, const std::string& name, v1::Manifest* manifest);
 
 }  // namespace batchplan::cli

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/compare_command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/help_formatter.h"
 #include "client/cli/lengths_command.h"
@@ -21,6 +22,7 @@ constexpr char kFooter[] = R"(
 Example:
   batchplan lengths /usr/share/doc > lengths.txt
   batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing
+  batchplan compare --lengths lengths.txt --dp 8 --budget 16384
 
 `batchplan COMMAND --help` says more.)";
 
@@ -33,6 +35,7 @@ int Main(int argc, char** argv) {
 
   ExitCode exit_code = ExitCode::kOk;
   AddPlanCommand(&app, &exit_code);
+  AddCompareCommand(&app, &exit_code);
   AddLengthsCommand(&app, &exit_code);
   app.add_subcommand("version", "Print the versions of the planner and of its libraries")
       ->callback([&] { exit_code = ReportError("version", WriteToStdout(VersionReport())); });

@@ -41,25 +41,6 @@ absl::Status CheckShape(const v1::PassPlan& plan, uint32_t data_parallel) {
   return absl::OkStatus();
 }
 
-double Cost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
-            const v1::CostModel& model) {
-  if (microbatch.sequences() == 0) return 0;
-  double cost = model.per_microbatch();
-  for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
-    // The padded layout computes the padding.
-    const auto computed = static_cast<double>(
-        layout == Layout::kPadded
-            ? microbatch.row_width
-            : Align(plan.sequence_lengths(static_cast<int>(i)), plan.length_multiple()));
-    cost += model.per_token() * computed + model.per_token_squared() * computed * computed;
-  }
-  if (layout == Layout::kPacked && microbatch.row_width > microbatch.aligned_tokens) {
-    cost +=
-        model.per_token() * static_cast<double>(microbatch.row_width - microbatch.aligned_tokens);
-  }
-  return cost;
-}
-
 }  // namespace
 
 uint64_t Align(uint64_t length, uint32_t multiple) {
@@ -96,6 +77,25 @@ absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& pla
   return microbatches;
 }
 
+double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
+                      const v1::CostModel& model) {
+  if (microbatch.sequences() == 0) return 0;
+  double cost = model.per_microbatch();
+  for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
+    // The padded layout computes the padding.
+    const auto computed = static_cast<double>(
+        layout == Layout::kPadded
+            ? microbatch.row_width
+            : Align(plan.sequence_lengths(static_cast<int>(i)), plan.length_multiple()));
+    cost += model.per_token() * computed + model.per_token_squared() * computed * computed;
+  }
+  if (layout == Layout::kPacked && microbatch.row_width > microbatch.aligned_tokens) {
+    cost +=
+        model.per_token() * static_cast<double>(microbatch.row_width - microbatch.aligned_tokens);
+  }
+  return cost;
+}
+
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
                                 const v1::PassPlan& plan, Layout layout, uint32_t data_parallel,
                                 const v1::CostModel& cost_model) {
@@ -105,7 +105,7 @@ std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
     ++rank.microbatches;
     rank.sequences += microbatch.sequences();
     rank.true_tokens += microbatch.true_tokens;
-    rank.cost += Cost(microbatch, plan, layout, cost_model);
+    rank.cost += MicrobatchCost(microbatch, plan, layout, cost_model);
   }
   return ranks;
 }

@@ -45,6 +45,12 @@ uint64_t Align(uint64_t length, uint32_t multiple);
 absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& plan, Layout layout,
                                                          uint32_t data_parallel);
 
+// What `model` predicts for one of the micro-batches of `plan`, in its units: every sequence at its
+// aligned length and the row's tail, or, padded, every sequence at the row's width. An empty
+// micro-batch costs nothing.
+double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
+                      const v1::CostModel& model);
+
 // One entry a rank, over all mini-batches. Costs as `cost_model` predicts them.
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
                                 const v1::PassPlan& plan, Layout layout, uint32_t data_parallel,

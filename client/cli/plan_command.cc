@@ -1,7 +1,6 @@
 #include "client/cli/plan_command.h"
 
 #include <CLI/CLI.hpp>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,14 +12,12 @@
 #include "batchplan/client.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/cli/exit_code.h"
-#include "client/cli/input.h"
 #include "client/cli/json.h"
-#include "client/cli/lengths_file.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_csv.h"
 #include "client/cli/plan_page.h"
 #include "client/cli/plan_table.h"
-#include "client/cli/request_flags.h"
+#include "client/cli/request_input.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/checker/check_plan.h"
 #include "server/planner/fingerprint.h"
@@ -58,38 +55,14 @@ Exit codes:
 )";
 
 struct PlanFlags {
-  std::string request_path;
-  std::string lengths_path;
+  RequestInput input;
   std::string server;
   bool fallback = false;
   std::optional<absl::Duration> timeout;
   bool verify = false;
   std::string format = "table";
   bool print_request = false;
-  // What the planning flags said.
-  v1::PlanBatchRequest request;
 };
-
-absl::Status ReadRequest(const std::string& path, v1::PlanBatchRequest* request) {
-  Input input(path);
-  if (!input.status().ok()) return input.status();
-  const std::string json{std::istreambuf_iterator<char>(input.stream()),
-                         std::istreambuf_iterator<char>()};
-  request->Clear();
-  if (const absl::Status parsed = FromJson(json, request); !parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(DisplayName(path), ": not a PlanBatchRequest in JSON: ", parsed.message()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CompleteRequest(PlanFlags* flags) {
-  if (!flags->request_path.empty()) return ReadRequest(flags->request_path, &flags->request);
-  Input input(flags->lengths_path);
-  if (!input.status().ok()) return input.status();
-  return ReadLengths(input.stream(), DisplayName(flags->lengths_path),
-                     flags->request.mutable_manifest());
-}
 
 // Plans as the flags ask; `where` becomes the place that made the plan.
 absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::string* where) {
@@ -98,13 +71,13 @@ absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::str
   const std::string in_process = "in process";
   if (flags.server.empty()) {
     *where = in_process;
-    return Client(MakeInProcessConnection()).PlanBatch(flags.request, call);
+    return Client(MakeInProcessConnection()).PlanBatch(flags.input.request(), call);
   }
   *where = absl::StrCat("by ", flags.server);
   RemoteOptions remote_options;
   if (flags.timeout.has_value()) remote_options.default_timeout = *flags.timeout;
   const std::shared_ptr<Connection> remote = MakeRemoteConnection(flags.server, remote_options);
-  if (!flags.fallback) return Client(remote).PlanBatch(flags.request, call);
+  if (!flags.fallback) return Client(remote).PlanBatch(flags.input.request(), call);
 
   FallbackOptions fallback_options;
   fallback_options.on_fallback = [](const v1::PlanBatchRequest&, const absl::Status& why) {
@@ -114,7 +87,7 @@ absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::str
   const auto connection =
       MakeFallbackConnection(remote, MakeInProcessConnection(), fallback_options);
   absl::StatusOr<v1::PlanBatchResponse> response =
-      Client(connection).PlanBatch(flags.request, call);
+      Client(connection).PlanBatch(flags.input.request(), call);
   if (connection->fallback_count() > 0) *where = in_process;
   return response;
 }
@@ -142,24 +115,24 @@ absl::StatusOr<std::string> Format(const PlanFlags& flags, const ParsedRequest& 
   if (flags.format == "sequences_csv") return FormatSequencesCsv(parsed.options, response);
   const PlanOrigin origin = {where, flags.verify};
   if (flags.format == "html") {
-    return FormatPlanPage(flags.request, parsed.options, response, origin);
+    return FormatPlanPage(flags.input.request(), parsed.options, response, origin);
   }
-  return FormatPlanTable(flags.request, parsed.options, response, origin);
+  return FormatPlanTable(flags.input.request(), parsed.options, response, origin);
 }
 
 ExitCode RunPlan(PlanFlags* flags) {
-  if (absl::Status complete = CompleteRequest(flags); !complete.ok()) {
+  if (absl::Status complete = flags->input.Read(); !complete.ok()) {
     return ReportError(kCommand, complete);
   }
   absl::StatusOr<std::string> text;
   if (flags->print_request) {
-    text = ToEditableJson(flags->request);
+    text = ToEditableJson(flags->input.request());
   } else {
     std::string where;
     absl::StatusOr<v1::PlanBatchResponse> response = PlanBatch(*flags, &where);
     if (!response.ok()) return ReportError(kCommand, response.status());
     // Whoever made the plan, its request can be read here, or nothing can be said about it.
-    absl::StatusOr<ParsedRequest> parsed = ParseRequest(flags->request);
+    absl::StatusOr<ParsedRequest> parsed = ParseRequest(flags->input.request());
     if (!parsed.ok()) return ReportError(kCommand, parsed.status());
     if (flags->verify) {
       if (absl::Status verified = Verify(*parsed, *response); !verified.ok()) {
@@ -190,20 +163,7 @@ void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
       kCommand, "Plan a global batch: which sequences form which micro-batch, on which rank");
   command->footer(kFooter);
 
-  CLI::Option* request = command
-                             ->add_option("--request", flags->request_path,
-                                          "A PlanBatchRequest as protobuf JSON; - is stdin")
-                             ->type_name("FILE")
-                             ->group("Input, one of");
-  CLI::Option* lengths =
-      command
-          ->add_option("--lengths", flags->lengths_path,
-                       "One length a line; blank lines and # comments are fine; - is stdin")
-          ->type_name("FILE")
-          ->group("Input, one of");
-  const RequestFlags request_flags = AddRequestFlags(command, &flags->request);
-  lengths->needs(request_flags.budget)->excludes(request);
-  for (CLI::Option* flag : request_flags.all) request->excludes(flag);
+  flags->input.AddTo(command);
 
   CLI::Option* server =
       command->add_option("--server", flags->server, "Plan there [plan in this process]")
@@ -234,9 +194,7 @@ void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
       ->group("Output");
 
   command->callback([=] {
-    if (request->empty() && lengths->empty()) {
-      throw CLI::RequiredError("--lengths FILE or --request FILE");
-    }
+    flags->input.Check();
     *exit_code = RunPlan(flags.get());
   });
 }

@@ -1,9 +1,7 @@
 #include "client/cli/plan_table.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,35 +9,17 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "client/cli/microbatches.h"
 #include "client/cli/rank_table.h"
+#include "client/cli/request_summary.h"
 #include "client/cli/table.h"
 
 namespace batchplan::cli {
 namespace {
 
-std::string Count(uint64_t number, const std::string& noun) {
-  return absl::StrCat(WithThousands(number), " ", noun, number == 1 ? "" : "s");
-}
-
-std::string Milliseconds(const google::protobuf::Duration& duration) {
-  return absl::StrFormat("%.3g ms", static_cast<double>(duration.seconds()) * 1e3 +
-                                        static_cast<double>(duration.nanos()) / 1e6);
-}
-
-std::string TopologyLine(const Topology& topology) {
-  std::vector<std::string> parts = {absl::StrCat("DP ", topology.data_parallel)};
-  const std::pair<const char*, uint32_t> others[] = {{"CP", topology.context_parallel},
-                                                     {"TP", topology.tensor_parallel},
-                                                     {"PP", topology.pipeline_parallel},
-                                                     {"VPP", topology.virtual_pipeline}};
-  for (const auto& [name, size] : others) {
-    if (size > 1) parts.push_back(absl::StrCat(name, " ", size));
-  }
-  std::string line = absl::StrJoin(parts, " x ");
-  if (topology.sequence_parallel) absl::StrAppend(&line, ", sequence parallel");
-  return line;
+double ToMilliseconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) * 1e3 +
+         static_cast<double>(duration.nanos()) / 1e6;
 }
 
 std::string MicrobatchesLine(const v1::PlanMetrics& metrics) {
@@ -52,28 +32,20 @@ std::string MicrobatchesLine(const v1::PlanMetrics& metrics) {
 }
 
 // What was asked, and of whom.
-void AddHeader(const v1::PlanBatchRequest& request, const PlanOptions& options,
-               const v1::PlanBatchResponse& response, const PlanOrigin& origin, Table* table) {
+void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse& response,
+               const PlanOrigin& origin, Table* table) {
   if (!request.job_id().empty()) {
     table->AddRow(
         {"job", absl::StrCat(absl::CEscape(request.job_id()), ", step ", request.step())});
   }
-  uint64_t tokens = 0;
-  uint32_t longest = 0;
-  for (const uint32_t length : request.manifest().lengths()) {
-    tokens += length;
-    longest = std::max(longest, length);
-  }
-  table->AddRow(
-      {"batch", absl::StrCat(Count(request.manifest().lengths_size(), "sequence"), ", ",
-                             Count(tokens, "token"), ", the longest ", WithThousands(longest))});
-  table->AddRow({"job size", TopologyLine(options.topology)});
+  table->AddRow({"batch", BatchLine(request.manifest())});
+  table->AddRow({"job size", TopologyLine(request.topology())});
   table->AddRow({"preset", request.preset().empty() ? "balanced (the default)"
                                                     : absl::CEscape(request.preset())});
-  table->AddRow(
-      {"planned", absl::StrCat(origin.where, " in ", Milliseconds(response.planning_time()),
-                               ", batchplan ", absl::CEscape(response.planner_version()),
-                               origin.verified ? ", verified" : "")});
+  table->AddRow({"planned", absl::StrCat(origin.where, " in ",
+                                         Milliseconds(ToMilliseconds(response.planning_time())),
+                                         ", batchplan ", absl::CEscape(response.planner_version()),
+                                         origin.verified ? ", verified" : "")});
   table->AddRow({"fingerprint", absl::CEscape(response.fingerprint())});
 }
 
@@ -135,7 +107,7 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
                                                    " passes, the request ", options.passes.size()));
   }
   Table header({Justify::kLeft, Justify::kLeft});
-  AddHeader(request, options, response, origin, &header);
+  AddHeader(request, response, origin, &header);
   AddExcluded(response, &header);
   // One pass, the usual case, reads as one block.
   const bool one_pass = options.passes.size() == 1;

@@ -1,6 +1,9 @@
 #include "client/cli/request_flags.h"
 
+#include <google/protobuf/message.h>
+
 #include <CLI/CLI.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,7 +41,9 @@ const std::vector<Group>& RequestGroups() {
       {"Mini-batches",
        {{"--mini_batch_size", "mini_batches.size",
          "Sequences in a mini-batch, over all ranks [all of them]"},
-        {"--seed", "mini_batches.seed", "Seed of every random choice [0]"}}},
+        {"--seed", "mini_batches.seed", "Seed of every random choice [0]"},
+        {"--groups", "mini_batches.groups",
+         "Where sequences of one group, the second column of --lengths, stay together [ignore]"}}},
       {"Names, for the server's logs and metrics",
        {{"--job", "job_id", "Job"},
         {"--step", "step", "Step"},
@@ -47,6 +52,8 @@ const std::vector<Group>& RequestGroups() {
        {{"--preset", "preset", "A named bundle of the options below, such as nemo_rl_packing"},
         {"--effort", "effort", "How hard to search [default]"},
         {"--overlong", "overlong", "What to do with sequences longer than a micro-batch [reject]"},
+        {"--allow_empty_microbatches", "allow_empty_microbatches",
+         "Let ranks with too few sequences run empty micro-batches"},
         {"--pad_to", "manifest.pad_to",
          "The width to compare with; the plan stays as it is [longest sequence]"}}}};
   return *groups;
@@ -69,8 +76,9 @@ const Group& PassGroup() {
         "A multiple of this a rank and mini-batch [1]"},
        {"--max_sequences", "max_sequences_per_microbatch",
         "At most so many sequences in a micro-batch [any number]"},
-       {"--equal_counts", "equal_sequence_counts",
-        "Every rank gets the same number of sequences"}}};
+       {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
+       {"--ignore_mini_batches", "ignore_mini_batches",
+        "Plan the batch as one mini-batch, for a pass without a gradient update"}}};
   return *group;
 }
 
@@ -94,30 +102,29 @@ void SetCost(const std::string& text, v1::CostModel* cost) {
 
 }  // namespace
 
-RequestFlags AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request) {
-  RequestFlags flags;
+std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request,
+                                          const std::set<std::string>& without) {
+  std::vector<CLI::Option*> flags;
+  const auto add = [&](const FieldFlag& field, google::protobuf::Message* message,
+                       const char* title) {
+    if (without.contains(field.flag)) return;
+    flags.push_back(AddFieldFlag(app, field.flag, message, field.path, field.help)->group(title));
+  };
   v1::Pass* pass = request->add_passes();
-  flags.budget = AddFieldFlag(app, "--budget", pass, "max_tokens_per_microbatch",
-                              "Tokens that a micro-batch holds at most, padding included")
-                     ->group("Training job");
-  flags.all.push_back(flags.budget);
+  add({kBudgetFlag, "max_tokens_per_microbatch",
+       "Tokens that a micro-batch holds at most, padding included"},
+      pass, "Training job");
   for (const Group& group : RequestGroups()) {
-    for (const FieldFlag& field : group.flags) {
-      flags.all.push_back(
-          AddFieldFlag(app, field.flag, request, field.path, field.help)->group(group.title));
-    }
+    for (const FieldFlag& field : group.flags) add(field, request, group.title);
   }
-  for (const FieldFlag& field : PassGroup().flags) {
-    flags.all.push_back(
-        AddFieldFlag(app, field.flag, pass, field.path, field.help)->group(PassGroup().title));
-  }
-  flags.all.push_back(
+  for (const FieldFlag& field : PassGroup().flags) add(field, pass, PassGroup().title);
+  flags.push_back(
       app->add_flag_callback(
              "--shuffle",
              [request] { request->mutable_mini_batches()->set_order(v1::ORDER_SHUFFLED); },
              "Shuffle, with --seed, before cutting into mini-batches")
           ->group("Mini-batches"));
-  flags.all.push_back(
+  flags.push_back(
       app->add_option_function<std::string>(
              "--cost",
              [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
@@ -125,8 +132,10 @@ RequestFlags AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request) {
           ->type_name("A,B,C")
           ->group("Algorithm"));
   // A message has one layout: set together, the later flag would silently undo the earlier one.
-  for (const char* packed : {"--packer", "--rows", "--buckets"}) {
-    app->get_option("--scan")->excludes(app->get_option(packed));
+  if (CLI::Option* padded = app->get_option_no_throw("--scan"); padded != nullptr) {
+    for (const char* packed : {"--packer", "--rows", "--buckets"}) {
+      padded->excludes(app->get_option(packed));
+    }
   }
   return flags;
 }

@@ -42,4 +42,6 @@ std::string WithThousands(uint64_t number) {
 
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
 
+std::string Milliseconds(double milliseconds) { return absl::StrFormat("%.3g ms", milliseconds); }
+
 }  // namespace batchplan::cli

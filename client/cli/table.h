@@ -35,6 +35,9 @@ std::string WithThousands(uint64_t number);
 // 0.9371 as "93.7%".
 std::string Percent(double share);
 
+// 12.345 as "12.3 ms".
+std::string Milliseconds(double milliseconds);
+
 }  // namespace batchplan::cli
 
 #endif  // BATCHPLAN_CLIENT_CLI_TABLE_H_

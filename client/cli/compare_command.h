@@ -1,0 +1,18 @@
+// `batchplan compare`: one batch, planned by every algorithm.
+
+#ifndef BATCHPLAN_CLIENT_CLI_COMPARE_COMMAND_H_
+#define BATCHPLAN_CLIENT_CLI_COMPARE_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/exit_code.h"
+
+namespace batchplan::cli {
+
+// Adds the command to `app`; when it is given, app's parse runs it and sets `exit_code`, which must
+// outlive the parse.
+void AddCompareCommand(CLI::App* app, ExitCode* exit_code);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_COMPARE_COMMAND_H_

@@ -1,0 +1,57 @@
+// One batch planned by every algorithm there is: what `batchplan compare` finds out.
+
+#ifndef BATCHPLAN_CLIENT_CLI_COMPARISON_H_
+#define BATCHPLAN_CLIENT_CLI_COMPARISON_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "batchplan/client.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "client/cli/figures.h"
+
+namespace batchplan::cli {
+
+// What a candidate is, and the flag of `batchplan plan` that asks for it.
+enum class CandidateKind : uint8_t {
+  kPreset,  // --preset
+  kPacker,  // --packer, its bins dealt to the ranks: --sharding deal_bins
+  kScan,    // --scan, ranks taking strides of the sorted order: --sharding stride_sorted
+};
+
+struct Candidate {
+  CandidateKind kind = CandidateKind::kPreset;
+  // As the flag takes it, such as first_fit_decreasing.
+  std::string name;
+};
+
+struct ComparisonRow {
+  Candidate candidate;
+  // Or why the planner refused.
+  absl::StatusOr<Figures> figures;
+  // The one with the least predicted step time under the request's synchronization; among equals,
+  // the one with fewer micro-batches, then the earlier. No row is best if all are refused.
+  bool best = false;
+};
+
+// "preset", "packer" or "scan".
+std::string KindName(CandidateKind kind);
+
+// Every preset, packer and scan of the contract, in its order.
+std::vector<Candidate> ListCandidates();
+
+// `request` with the candidate's algorithm in place of its own: the preset, and in all passes
+// sharding, layout, packer and scan. Packed candidates keep the request's row padding.
+v1::PlanBatchRequest WithCandidate(const Candidate& candidate, const v1::PlanBatchRequest& request);
+
+// Plans `request` with every candidate, one after the other, and takes the figures of the pass at
+// position `pass` (FindPass). A candidate that this version has for no request at all
+// (UNIMPLEMENTED) gets no row; one that it refuses for this request gets a row with the reason.
+std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequest& request,
+                                   int pass);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_COMPARISON_H_

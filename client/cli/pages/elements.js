@@ -46,11 +46,6 @@ function pageData(id) {
   return JSON.parse(document.getElementById(id).textContent);
 }
 
-// The value of a custom property of the style sheet, under the current colour scheme.
-function styleColor(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
 // The part of a time that goes where: used by the bar, the legend and the summary.
 const SHARES = [
   {key: 'sequences', paint: 'paint_sequences', label: 'sequences'},

@@ -47,8 +47,9 @@ function headlineFigures(metrics, placement) {
       meaning: 'How full of true tokens the micro-batches are, against their budget',
     },
     {
-      label: metrics.certifiedOptimal ? 'micro-batches, certified' :
-                                        `micro-batches, bound ${count(metrics.lowerBoundMicrobatches)}`,
+      label: metrics.certifiedOptimal ?
+          'micro-batches, certified' :
+          `micro-batches, bound ${count(metrics.lowerBoundMicrobatches)}`,
       value: count(metrics.microbatches),
       meaning: metrics.certifiedOptimal ?
           'Proven to be the fewest possible' :

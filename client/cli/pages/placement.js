@@ -2,8 +2,8 @@
 
 // A plan's flat arrays, placed in time.
 
-// One pass of a plan. Micro-batch m, in the plan's order, runs on rank[m] from start[m] for cost[m];
-// the rank goes on at until[m], having waited in between.
+// One pass of a plan. Micro-batch m, in the plan's order, runs on rank[m] from start[m] for
+// cost[m]; the rank goes on at until[m], having waited in between.
 class Placement {
   // `plan` is a PassPlan, `costs` a CostModel, both as JSON.
   constructor(plan, {ranks, padded, accumulated, costs}) {
@@ -19,6 +19,8 @@ class Placement {
     this.offsets = plan.microbatchOffsets ?? [0];
     this.widths = plan.rowWidths ?? [];
     this.size = this.widths.length;
+    this.shortest = this.lengths.reduce((least, length) => Math.min(least, length), Infinity);
+    this.longest = this.lengths.reduce((most, length) => Math.max(most, length), 1);
 
     this.rank = new Uint32Array(this.size);
     this.slot = new Uint32Array(this.size);
@@ -126,6 +128,20 @@ class Placement {
     return -1;
   }
 
+  // The sequence of micro-batch m that is computed at `time`; in the padded layout, where all are
+  // at once, the one at `down` of the box's height, from 0 to 1. -1 if there is none.
+  sequenceAt(m, time, down) {
+    let rest = time - this.start[m] - this.perMicrobatch;
+    if (rest < 0 || time > this.start[m] + this.cost[m]) return -1;
+    const n = this.sequences(m);
+    if (this.padded) return this.offsets[m] + Math.min(n - 1, Math.floor(down * n));
+    for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) {
+      rest -= this.ofTokens(this.computed(m, i));
+      if (rest < 0) return i;
+    }
+    return -1;
+  }
+
   // Where the micro-batch of another slot (and of its neighbour mini-batch) or rank is; m itself at
   // the edges.
   neighbour(m, slots, ranks) {
@@ -137,4 +153,14 @@ class Placement {
     if (!next || next.slots === 0) return m;
     return next.first + rank * next.slots + (slots > 0 ? 0 : next.slots - 1);
   }
+}
+
+// The pass at `index` of a PlanBatchResponse to a PlanBatchRequest.
+function placePass(request, response, index) {
+  return new Placement(response.passes[index], {
+    ranks: request.topology.dataParallel,
+    padded: Boolean(request.passes[index].padded),
+    accumulated: request.synchronization === 'SYNCHRONIZATION_ACCUMULATED',
+    costs: response.costModelUsed,
+  });
 }

@@ -9,7 +9,8 @@ import test from 'node:test';
 import vm from 'node:vm';
 
 const [program, script] = process.argv.slice(2);
-const Placement = vm.runInThisContext(`${readFileSync(script, 'utf8')}; Placement`);
+const {Placement, placePass} =
+    vm.runInThisContext(`${readFileSync(script, 'utf8')}; ({Placement, placePass})`);
 
 function placeWith(flags) {
   const lengths = Array.from({length: 96}, (unused, i) => 1 + i * i * 7919 % 500).join('\n');
@@ -20,14 +21,8 @@ function placeWith(flags) {
       {input: lengths, encoding: 'utf8'});
   assert.equal(result.status, 0, result.stderr);
   const data = (id) => JSON.parse(result.stdout.match(`id="${id}">(.*?\n?)</script>`)[1]);
-  const [plan] = data('response').passes;
-  const placement = new Placement(plan, {
-    ranks: 4,
-    padded: false,
-    accumulated: data('request').synchronization === 'SYNCHRONIZATION_ACCUMULATED',
-    costs: data('response').costModelUsed,
-  });
-  return {plan, placement};
+  const response = data('response');
+  return {plan: response.passes[0], placement: placePass(data('request'), response, 0)};
 }
 
 const near = (a, b) => assert.ok(Math.abs(a - b) <= 1e-9 * Math.abs(b), `${a} is not ${b}`);

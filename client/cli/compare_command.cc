@@ -71,7 +71,8 @@ void AddCompareCommand(CLI::App* app, ExitCode* exit_code) {
   CLI::App* command = app->add_subcommand(
       kCommand, "Plan one batch with every preset and packer, and show which is best");
   command->footer(kFooter);
-  flags->input.AddTo(command, {"--preset", "--packer", "--scan", "--sharding"});
+  flags->input.AddTo(
+      command, {"--preset", "--packer", "--scan", "--sharding", "--job", "--step", "--request_id"});
   flags->report.AddTo(command);
   command->callback([=] {
     flags->input.Check();

@@ -14,11 +14,9 @@ Report ReportComparison(const v1::PlanBatchRequest& request, int pass,
   Table title({Justify::kLeft, Justify::kLeft});
   title.AddRow({"batch", BatchLine(request.manifest())});
   title.AddRow({"job size", TopologyLine(request.topology())});
-  if (pass < request.passes_size()) {
-    title.AddRow(
-        {"budget", absl::StrCat(Count(request.passes(pass).max_tokens_per_microbatch(), "token"),
-                                " a micro-batch")});
-  }
+  title.AddRow(
+      {"budget", absl::StrCat(Count(request.passes(pass).max_tokens_per_microbatch(), "token"),
+                              " a micro-batch")});
   report.title = absl::StrCat(title.ToString(), "\n");
   report.before = {{"", "", Justify::kLeft, "kind"},
                    {"", "candidate", Justify::kLeft, "candidate"}};

@@ -15,6 +15,9 @@
 
 namespace batchplan::cli {
 absl::StatusOr<int> FindPass(const v1::PlanBatchRequest& request, const std::string& name) {
+  if (request.passes().empty()) {
+    return absl::InvalidArgumentError("passes is empty; at least one is needed");
+  }
   if (name.empty()) return 0;
   std::vector<std::string> names;
   for (int i = 0; i < request.passes_size(); ++i) {

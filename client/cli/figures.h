@@ -23,7 +23,7 @@ struct Figures {
 };
 
 // The position of the pass called `name`, or of the first if `name` is empty. InvalidArgument,
-// listing the names, if the request has no such pass.
+// listing the names, if the request has no such pass, or none at all.
 absl::StatusOr<int> FindPass(const v1::PlanBatchRequest& request, const std::string& name);
 
 // Plans `request` over `client` and takes the figures of the pass at position `pass`. The errors

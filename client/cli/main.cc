@@ -13,6 +13,7 @@
 #include "client/cli/lengths_command.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_command.h"
+#include "client/cli/sweep_command.h"
 #include "client/cli/version.h"
 
 namespace batchplan::cli {
@@ -23,6 +24,7 @@ Example:
   batchplan lengths /usr/share/doc > lengths.txt
   batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing
   batchplan compare --lengths lengths.txt --dp 8 --budget 16384
+  batchplan sweep --lengths lengths.txt --dp 8,16 --budget 8192,16384 --preset nemo_rl_packing
 
 `batchplan COMMAND --help` says more.)";
 
@@ -36,6 +38,7 @@ int Main(int argc, char** argv) {
   ExitCode exit_code = ExitCode::kOk;
   AddPlanCommand(&app, &exit_code);
   AddCompareCommand(&app, &exit_code);
+  AddSweepCommand(&app, &exit_code);
   AddLengthsCommand(&app, &exit_code);
   app.add_subcommand("version", "Print the versions of the planner and of its libraries")
       ->callback([&] { exit_code = ReportError("version", WriteToStdout(VersionReport())); });

@@ -40,8 +40,7 @@ void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse&
   }
   table->AddRow({"batch", BatchLine(request.manifest())});
   table->AddRow({"job size", TopologyLine(request.topology())});
-  table->AddRow({"preset", request.preset().empty() ? "balanced (the default)"
-                                                    : absl::CEscape(request.preset())});
+  table->AddRow({"preset", PresetLine(request)});
   table->AddRow({"planned", absl::StrCat(origin.where, " in ",
                                          Milliseconds(ToMilliseconds(response.planning_time())),
                                          ", batchplan ", absl::CEscape(response.planner_version()),

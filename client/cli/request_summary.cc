@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/table.h"
@@ -40,6 +41,10 @@ std::string TopologyLine(const v1::Topology& topology) {
   std::string line = absl::StrJoin(parts, " x ");
   if (topology.sequence_parallel()) absl::StrAppend(&line, ", sequence parallel");
   return line;
+}
+
+std::string PresetLine(const v1::PlanBatchRequest& request) {
+  return request.preset().empty() ? "balanced (the default)" : absl::CEscape(request.preset());
 }
 
 std::string SynchronizationName(const v1::PlanBatchRequest& request) {

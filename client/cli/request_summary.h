@@ -20,6 +20,9 @@ std::string BatchLine(const v1::Manifest& manifest);
 // "DP 8 x CP 2, sequence parallel"; sizes of 1 other than DP are left out.
 std::string TopologyLine(const v1::Topology& topology);
 
+// The preset's name; "balanced (the default)" if the request names none.
+std::string PresetLine(const v1::PlanBatchRequest& request);
+
 // "lockstep" or "accumulated".
 std::string SynchronizationName(const v1::PlanBatchRequest& request);
 

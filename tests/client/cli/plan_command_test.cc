@@ -145,6 +145,21 @@ TEST(PlanCommand, PrintedRequestGivesThePlanOfItsFlags) {
             planned.fingerprint());
 }
 
+TEST(PlanCommand, SecondColumnAndFlagsComeIntoTheRequest) {
+  const CliResult request = RunPlan({"--groups", "same_rank", "--allow_empty_microbatches",
+                                     "--ignore_mini_batches", "--print_request"},
+                                    "5 7\n3 7\n4 8\n");
+  ASSERT_EQ(request.exit_code, 0) << request.err;
+  v1::PlanBatchRequest parsed;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(request.out, &parsed).ok());
+  EXPECT_EQ(parsed.manifest().lengths_size(), 3);
+  EXPECT_EQ(parsed.manifest().group_ids_size(), 3);
+  EXPECT_EQ(parsed.manifest().group_ids(2), 8U);
+  EXPECT_EQ(parsed.mini_batches().groups(), v1::GROUP_POLICY_SAME_RANK);
+  EXPECT_TRUE(parsed.allow_empty_microbatches());
+  EXPECT_TRUE(parsed.passes(0).ignore_mini_batches());
+}
+
 TEST(PlanCommand, ServerGivesTheSamePlan) {
   const TestServer server;
   const v1::PlanBatchResponse here = ParseJson(RunPlan({"--format", "json"}));

@@ -18,6 +18,13 @@ using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
+// "1,1,...,1".
+std::string Ones(int count) {
+  std::string list = "1";
+  for (int i = 1; i < count; ++i) list += ",1";
+  return list;
+}
+
 TEST(Usage, HelpTeaches) {
   const CliResult top = RunCli({"--help"});
   EXPECT_EQ(top.exit_code, 0);
@@ -26,6 +33,14 @@ TEST(Usage, HelpTeaches) {
   EXPECT_EQ(plan.exit_code, 0);
   EXPECT_THAT(plan.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
                               HasSubstr("first_fit_decreasing"), HasSubstr("--budget N")));
+  const CliResult compare = RunCli({"compare", "--help"});
+  EXPECT_EQ(compare.exit_code, 0);
+  EXPECT_THAT(compare.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
+                                 HasSubstr("lockstepStepTime"), HasSubstr("--pass NAME")));
+  const CliResult sweep = RunCli({"sweep", "--help"});
+  EXPECT_EQ(sweep.exit_code, 0);
+  EXPECT_THAT(sweep.out, AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
+                               HasSubstr("--budget N,N,..."), HasSubstr("GPU time")));
   const CliResult lengths = RunCli({"lengths", "--help"});
   EXPECT_EQ(lengths.exit_code, 0);
   EXPECT_THAT(lengths.out, AllOf(HasSubstr("Examples:"), HasSubstr("estimate")));
@@ -70,6 +85,19 @@ TEST(Usage, WrongCommandLinesAreRefusedByName) {
       {{"plan", "--lengths", lengths, "--budget", "9", "--format", "xml"}, "--format"},
       {{"plan", "--lengths", lengths, "--budget", "9", "--fallback"},
        "--fallback requires --server"},
+      {{"plan", "--lengths", lengths, "--budget", "9", "--groups", "none"},
+       "--groups: \"none\" is not one of ignore, same_mini_batch"},
+      {{"compare"}, "batchplan: compare: --lengths FILE or --request FILE is required"},
+      {{"compare", "--lengths", lengths}, "--lengths requires --budget"},
+      {{"compare", "--lengths", lengths, "--budget", "9", "--preset", "verl"}, "--preset"},
+      {{"compare", "--lengths", lengths, "--budget", "9", "--format", "sequences_csv"}, "--format"},
+      {{"sweep"}, "batchplan: sweep: --lengths FILE or --request FILE is required"},
+      {{"sweep", "--lengths", lengths}, "--lengths requires --budget"},
+      {{"sweep", "--lengths", lengths, "--budget", "8,"}, "--budget: \"\" is not a whole number"},
+      {{"sweep", "--lengths", lengths, "--budget", "8", "--dp", "2,x"}, "--dp: \"x\""},
+      {{"sweep", "--request", lengths, "--pp", "2"}, "--request excludes --pp"},
+      {{"sweep", "--lengths", lengths, "--budget", Ones(65), "--dp", Ones(64)},
+       "these make 4160 points; a sweep has at most 4096"},
       {{"lengths"}, "batchplan: lengths: PATH is required"},
       {{"lengths", "--per", "word", lengths}, "--per"},
       {{"lengths", "--bytes_per_token", "0", lengths}, "--bytes_per_token"},

@@ -1,0 +1,80 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/client/cli/printed_rows.h"
+#include "tests/client/cli/run_cli.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+CliResult RunSweep(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"sweep", "--lengths", "-", "--preset", "nemo_rl_packing"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunCli(arguments, SixtyLengths());
+}
+
+TEST(SweepCommand, EveryPointIsARowAndOneIsBest) {
+  const std::vector<Row> rows = ParseRows(
+      RunSweep({"--budget", "256,512,1024", "--dp", "2,4", "--cp", "1,2", "--format", "json"}));
+  ASSERT_THAT(rows, SizeIs(12));
+  EXPECT_EQ(rows[11].at("budget").number_value(), 1024);
+  EXPECT_EQ(rows[11].at("dataParallel").number_value(), 4);
+  EXPECT_EQ(rows[11].at("contextParallel").number_value(), 2);
+  EXPECT_EQ(rows[11].at("gpus").number_value(), 8);
+  ASSERT_THAT(BestOf(rows), SizeIs(1));
+  EXPECT_EQ(BestOf(rows)[0].at("gpuTimePerToken").number_value(), Least(rows, "gpuTimePerToken"));
+  // Lengths reach 400: no point of budget 256 is feasible.
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_THAT(rows[i].at("error").struct_value().fields().at("message").string_value(),
+                HasSubstr("max_tokens_per_microbatch is 256"));
+  }
+}
+
+TEST(SweepCommand, TableShowsInfeasiblePointsWithTheirReason) {
+  const CliResult result = RunSweep({"--budget", "256,512", "--dp", "2,4"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("preset  nemo_rl_packing\n"), HasSubstr("GPUs"), HasSubstr("  [1]\n"),
+                    HasSubstr("\n* least GPU time a true token"), HasSubstr("\n[1] manifest."),
+                    HasSubstr("max_tokens_per_microbatch is 256")));
+  const std::vector<std::string> csv =
+      LinesOf(RunSweep({"--budget", "256,512", "--format", "csv"}).out);
+  ASSERT_THAT(csv, SizeIs(3));
+  EXPECT_THAT(csv[0], StartsWith("budget,data_parallel,context_parallel,gpus,best,microbatches,"));
+  EXPECT_THAT(csv[1], StartsWith("256,1,1,1,0,,,,,,,,,,,\"manifest."));
+  EXPECT_THAT(csv[2], StartsWith("512,1,1,1,1,"));
+}
+
+TEST(SweepCommand, SavedRequestsKeepWhatIsNotSwept) {
+  const CliResult saved = RunCli({"plan", "--lengths", "-", "--dp", "4", "--cp", "2", "--budget",
+                                  "512", "--preset", "nemo_rl_packing", "--print_request"},
+                                 SixtyLengths());
+  const std::vector<Row> rows =
+      ParseRows(RunCli({"sweep", "--request", "-", "--dp", "2,4", "--format", "json"}, saved.out));
+  ASSERT_THAT(rows, SizeIs(2));
+  for (const Row& row : rows) {
+    EXPECT_EQ(row.at("budget").number_value(), 512);
+    EXPECT_EQ(row.at("contextParallel").number_value(), 2);
+  }
+  EXPECT_EQ(rows[0].at("dataParallel").number_value(), 2);
+}
+
+TEST(SweepCommand, WithoutAnyPlanItExitsWith1AndTheReasons) {
+  const CliResult result = RunSweep({"--budget", "100,200"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, AllOf(StartsWith("batchplan: sweep: manifest."), HasSubstr("is 100"),
+                                HasSubstr("is 200")));
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,115 @@
+#include "client/cli/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "tests/client/cli/canned_planner.h"
+
+namespace batchplan::cli {
+namespace {
+
+v1::PlanBatchRequest Request() {
+  v1::PlanBatchRequest request;
+  request.mutable_manifest()->add_lengths(100);
+  request.set_preset("nemo_rl_packing");
+  request.mutable_topology()->set_context_parallel(2);
+  request.mutable_topology()->set_tensor_parallel(3);
+  request.mutable_topology()->set_pipeline_parallel(5);
+  request.add_passes()->set_max_tokens_per_microbatch(128);
+  return request;
+}
+
+// "budget/DP/CP" of each point; the best one in brackets.
+std::vector<std::string> Names(const std::vector<SweepPoint>& points) {
+  std::vector<std::string> names;
+  for (const SweepPoint& point : points) {
+    const std::string name =
+        absl::StrCat(point.budget, "/", point.data_parallel, "/", point.context_parallel);
+    names.push_back(point.best ? absl::StrCat("[", name, "]") : name);
+  }
+  return names;
+}
+
+Client UniformClient() {
+  return MakeCannedClient([](const v1::PlanBatchRequest&) -> absl::StatusOr<v1::PlanMetrics> {
+    return CannedMetrics(6, 1);
+  });
+}
+
+TEST(Sweep, EveryCombinationIsAPointInOrder) {
+  const SweepAxes axes{
+      .budgets = {256, 128}, .data_parallel = {1, 2}, .context_parallel = {1, 2, 4}};
+  EXPECT_EQ(axes.Points(), 12U);
+  const std::vector<std::string> expected = {"[256/1/1]", "256/1/2", "256/1/4", "256/2/1",
+                                             "256/2/2",   "256/2/4", "128/1/1", "128/1/2",
+                                             "128/1/4",   "128/2/1", "128/2/2", "128/2/4"};
+  EXPECT_EQ(Names(Sweep(UniformClient(), Request(), axes, 0)), expected);
+}
+
+TEST(Sweep, ListsLeftOutAreTheRequestsOwn) {
+  EXPECT_EQ(SweepAxes().Points(), 1U);
+  const std::vector<SweepPoint> points = Sweep(UniformClient(), Request(), SweepAxes(), 0);
+  EXPECT_EQ(Names(points), std::vector<std::string>{"[128/1/2]"});
+  EXPECT_EQ(points[0].gpus, 1 * 2 * 3 * 5);
+}
+
+TEST(Sweep, PointsCompareByGpuTimeATrueToken) {
+  // DP 4 ends a step sooner than DP 2, but not in half the time.
+  const Client client =
+      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
+        return CannedMetrics(request.topology().data_parallel() == 2 ? 6 : 4, 1);
+      });
+  const std::vector<SweepPoint> points =
+      Sweep(client, Request(), {.budgets = {}, .data_parallel = {4, 2}, .context_parallel = {}}, 0);
+  EXPECT_EQ(Names(points), (std::vector<std::string>{"128/4/2", "[128/2/2]"}));
+  EXPECT_DOUBLE_EQ(GpuTimePerToken(points[0]), 4 * 4 / 100.0);
+  EXPECT_DOUBLE_EQ(GpuTimePerToken(points[1]), 6 * 2 / 100.0);
+  EXPECT_DOUBLE_EQ(StepTimePerContextRank(points[1]), 3);
+}
+
+TEST(Sweep, FewerMicrobatchesBreakTies) {
+  const Client client =
+      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
+        return CannedMetrics(6, 1000 / request.passes(0).max_tokens_per_microbatch());
+      });
+  EXPECT_EQ(Names(Sweep(client, Request(),
+                        {.budgets = {100, 200}, .data_parallel = {}, .context_parallel = {}}, 0)),
+            (std::vector<std::string>{"100/1/2", "[200/1/2]"}));
+}
+
+TEST(Sweep, InfeasiblePointsKeepTheirReason) {
+  const Client client =
+      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
+        if (request.passes(0).max_tokens_per_microbatch() < 100) {
+          return absl::InvalidArgumentError("too long");
+        }
+        return CannedMetrics(6, 1);
+      });
+  const std::vector<SweepPoint> points = Sweep(
+      client, Request(), {.budgets = {50, 100}, .data_parallel = {}, .context_parallel = {}}, 0);
+  EXPECT_EQ(Names(points), (std::vector<std::string>{"50/1/2", "[100/1/2]"}));
+  EXPECT_EQ(points[0].figures.status(), absl::InvalidArgumentError("too long"));
+}
+
+TEST(Sweep, BudgetsAreThoseOfThePassAskedFor) {
+  v1::PlanBatchRequest request = Request();
+  *request.add_passes() = request.passes(0);
+  std::vector<std::string> budgets;
+  const Client client =
+      MakeCannedClient([&](const v1::PlanBatchRequest& asked) -> absl::StatusOr<v1::PlanMetrics> {
+        budgets.push_back(absl::StrCat(asked.passes(0).max_tokens_per_microbatch(), "/",
+                                       asked.passes(1).max_tokens_per_microbatch()));
+        return CannedMetrics(6, 1);
+      });
+  Sweep(client, request, {.budgets = {64, 256}, .data_parallel = {}, .context_parallel = {}}, 1);
+  EXPECT_EQ(budgets, (std::vector<std::string>{"128/64", "128/256"}));
+}
+
+}  // namespace
+}  // namespace batchplan::cli

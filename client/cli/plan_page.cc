@@ -13,6 +13,7 @@
 #include "client/cli/microbatches.h"
 #include "client/cli/page.h"
 #include "client/cli/pages/pages.h"
+#include "client/cli/shown_request.h"
 
 namespace batchplan::cli {
 namespace {
@@ -30,32 +31,6 @@ absl::Status CheckArrays(const PlanOptions& options, const v1::PlanBatchResponse
     if (!listed.ok()) return listed;
   }
   return absl::OkStatus();
-}
-
-// The request without its manifest, whose lengths the plan has too, and with what it left to the
-// preset where the page depends on it.
-v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const PlanOptions& options) {
-  v1::PlanBatchRequest shown = request;
-  shown.clear_manifest();
-  v1::Topology* topology = shown.mutable_topology();
-  topology->set_data_parallel(options.topology.data_parallel);
-  topology->set_context_parallel(options.topology.context_parallel);
-  topology->set_tensor_parallel(options.topology.tensor_parallel);
-  topology->set_pipeline_parallel(options.topology.pipeline_parallel);
-  topology->set_virtual_pipeline(options.topology.virtual_pipeline);
-  topology->set_sequence_parallel(options.topology.sequence_parallel);
-  shown.set_synchronization(options.synchronization == Synchronization::kLockstep
-                                ? v1::SYNCHRONIZATION_LOCKSTEP
-                                : v1::SYNCHRONIZATION_ACCUMULATED);
-  for (int i = 0; i < shown.passes_size(); ++i) {
-    v1::Pass* pass = shown.mutable_passes(i);
-    if (options.passes[i].layout == Layout::kPadded) {
-      pass->mutable_padded();
-    } else {
-      pass->mutable_packed();
-    }
-  }
-  return shown;
 }
 
 google::protobuf::Struct OriginStruct(const PlanOrigin& origin) {

@@ -23,8 +23,8 @@ class Explorer {
     byId('hint').hidden = placement.size === 0;
     byId('reset').hidden = true;
     this.canvas.hidden = placement.size === 0;
-    this.canvas.setAttribute('aria-label', 'Micro-batches of every rank over time. The arrow keys ' +
-        'go from one to the next.');
+    this.canvas.setAttribute('aria-label', 'Micro-batches of every rank over time. ' +
+        'The arrow keys go from one to the next.');
     this.timeline.show(placement);
   }
 

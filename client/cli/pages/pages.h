@@ -10,6 +10,9 @@ namespace batchplan::cli {
 // Wants "request", "response" and "origin": see plan_page.cc.
 absl::string_view PlanPage();
 
+// Wants "rows", "request" and "response": see comparison_page.cc.
+absl::string_view ComparisonPage();
+
 }  // namespace batchplan::cli
 
 #endif  // BATCHPLAN_CLIENT_CLI_PAGES_PAGES_H_

@@ -34,7 +34,7 @@ absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, 
   const PlanOptions& options = parsed->options;
   v1::PassPlan* plan = response->mutable_passes(pass);
   // The page's script trusts the arrays that it is given.
-  const absl::Status listed =
+  absl::Status listed =
       ListMicrobatches(*plan, options.passes[pass].layout, options.topology.data_parallel).status();
   if (!listed.ok()) return listed;
 

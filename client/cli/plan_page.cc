@@ -25,9 +25,9 @@ absl::Status CheckArrays(const PlanOptions& options, const v1::PlanBatchResponse
                                                    " passes, the request ", options.passes.size()));
   }
   for (int i = 0; i < response.passes_size(); ++i) {
-    const absl::Status listed = ListMicrobatches(response.passes(i), options.passes[i].layout,
-                                                 options.topology.data_parallel)
-                                    .status();
+    absl::Status listed = ListMicrobatches(response.passes(i), options.passes[i].layout,
+                                           options.topology.data_parallel)
+                              .status();
     if (!listed.ok()) return listed;
   }
   return absl::OkStatus();

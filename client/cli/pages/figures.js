@@ -134,8 +134,8 @@ function summaryText(placement) {
   const {time, duration, ranks, miniBatches} = placement;
   if (placement.size === 0) return 'The plan has no micro-batches.';
   const slots = miniBatches.map((miniBatch) => miniBatch.slots);
-  const least = Math.min(...slots);
-  const most = Math.max(...slots);
+  const least = slots.reduce((a, b) => Math.min(a, b));
+  const most = slots.reduce((a, b) => Math.max(a, b));
   const each = least === most ? countOf(most, 'micro-batch', 'micro-batches') :
                                 `${count(least)} to ${count(most)} micro-batches`;
   const batches = countOf(slots.length, 'mini-batch', 'mini-batches');

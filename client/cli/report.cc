@@ -22,8 +22,6 @@
 namespace batchplan::cli {
 namespace {
 
-constexpr int kStepTimeDigits = 6;
-
 const std::vector<ReportColumn>& FigureColumns() {
   static const auto* const columns = new std::vector<ReportColumn>{
       {"micro-", "batches", Justify::kRight, "microbatches"},
@@ -51,8 +49,8 @@ std::vector<ReportCell> FigureCells(const Figures& figures) {
           NumberCell(Percent(metrics.padding_removed()), metrics.padding_removed()),
           NumberCell(absl::StrFormat("%.3f", metrics.rank_cost_imbalance()),
                      metrics.rank_cost_imbalance()),
-          DecimalCell(figures.step_times.lockstep, kStepTimeDigits),
-          DecimalCell(figures.step_times.accumulated, kStepTimeDigits),
+          DecimalCell(figures.step_times.lockstep),
+          DecimalCell(figures.step_times.accumulated),
           NumberCell(Milliseconds(figures.planning_milliseconds), figures.planning_milliseconds)};
 }
 
@@ -128,9 +126,7 @@ ReportCell CountCell(uint64_t number) {
   return {WithThousands(number), digits, digits};
 }
 
-ReportCell DecimalCell(double number, int digits) {
-  return NumberCell(absl::StrFormat("%.*g", digits, number), number);
-}
+ReportCell DecimalCell(double number) { return NumberCell(Decimal(number), number); }
 
 std::string FormatReportTable(const Report& report) {
   const std::vector<ReportColumn> columns = Columns(report);

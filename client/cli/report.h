@@ -35,8 +35,8 @@ struct ReportCell {
 
 ReportCell TextCell(const std::string& text);
 ReportCell CountCell(uint64_t number);
-// In the table with `digits` significant digits; elsewhere with all of them.
-ReportCell DecimalCell(double number, int digits);
+// In the table as Decimal(number); elsewhere with all digits.
+ReportCell DecimalCell(double number);
 
 struct ReportRow {
   // One a column before the figures.

@@ -8,13 +8,6 @@
 #include "client/cli/table.h"
 
 namespace batchplan::cli {
-namespace {
-
-constexpr int kTimeDigits = 6;
-constexpr int kAllDigits = 17;
-
-}  // namespace
-
 Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepPoint>& points) {
   Report report;
   Table title({Justify::kLeft, Justify::kLeft});
@@ -28,15 +21,13 @@ Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepP
   report.after = {{"step time", "/ CP", Justify::kRight, "step_time_per_context_rank"},
                   {"GPU time", "/ token", Justify::kRight, "gpu_time_per_token"}};
   for (const SweepPoint& point : points) {
-    ReportRow row{
-        .before = {CountCell(point.budget), CountCell(point.data_parallel),
-                   CountCell(point.context_parallel), DecimalCell(point.gpus, kAllDigits)},
-        .figures = point.figures,
-        .after = {},
-        .best = point.best};
+    ReportRow row{.before = {CountCell(point.budget), CountCell(point.data_parallel),
+                             CountCell(point.context_parallel), DecimalCell(point.gpus)},
+                  .figures = point.figures,
+                  .after = {},
+                  .best = point.best};
     if (point.figures.ok()) {
-      row.after = {DecimalCell(StepTimePerContextRank(point), kTimeDigits),
-                   DecimalCell(GpuTimePerToken(point), kTimeDigits)};
+      row.after = {DecimalCell(StepTimePerContextRank(point)), DecimalCell(GpuTimePerToken(point))};
     }
     report.rows.push_back(std::move(row));
   }

@@ -1,6 +1,7 @@
 #include "client/cli/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,6 +42,14 @@ std::string WithThousands(uint64_t number) {
 }
 
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", 100 * share); }
+
+std::string Decimal(double number) {
+  // From six digits on, %g would leave some out; beyond the most, they mean nothing.
+  constexpr double kGrouped = 1e5;
+  constexpr double kMost = 1e18;
+  if (number < kGrouped || number > kMost) return absl::StrFormat("%.6g", number);
+  return WithThousands(static_cast<uint64_t>(std::llround(number)));
+}
 
 std::string Milliseconds(double milliseconds) { return absl::StrFormat("%.3g ms", milliseconds); }
 

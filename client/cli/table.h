@@ -35,6 +35,10 @@ std::string WithThousands(uint64_t number);
 // 0.9371 as "93.7%".
 std::string Percent(double share);
 
+// Six significant digits, or all before the point: 0.1234567 as "0.123457", 1234567.8 as
+// "1,234,568".
+std::string Decimal(double number);
+
 // 12.345 as "12.3 ms".
 std::string Milliseconds(double milliseconds);
 

@@ -39,6 +39,11 @@ TEST(Table, NumbersAreGroupedByThousands) {
   EXPECT_EQ(WithThousands(1000), "1,000");
   EXPECT_EQ(WithThousands(18446744073709551615U), "18,446,744,073,709,551,615");
   EXPECT_EQ(Percent(0.9371), "93.7%");
+  EXPECT_EQ(Decimal(0.1234567), "0.123457");
+  EXPECT_EQ(Decimal(99999.94), "99999.9");
+  EXPECT_EQ(Decimal(1234567.8), "1,234,568");
+  EXPECT_EQ(Decimal(1e20), "1e+20");
+  EXPECT_EQ(Milliseconds(12.345), "12.3 ms");
 }
 
 TEST(Microbatches, TokensAndCostsFollowTheLayout) {

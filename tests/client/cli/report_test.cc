@@ -23,7 +23,7 @@ Report SmallReport() {
   figures.metrics.set_bin_utilization(0.875);
   figures.metrics.set_padding_removed(0.5);
   figures.metrics.set_rank_cost_imbalance(1.0625);
-  figures.step_times = {.lockstep = 1000000.5, .accumulated = 2.25};
+  figures.step_times = {.lockstep = 1000000.25, .accumulated = 2.25};
   figures.planning_milliseconds = 1.5;
   Report report;
   report.title = "the title\n";
@@ -32,7 +32,7 @@ Report SmallReport() {
   report.legend = "the best";
   report.rows.push_back({.before = {TextCell("good")},
                          .figures = figures,
-                         .after = {DecimalCell(0.1, 3)},
+                         .after = {DecimalCell(0.1)},
                          .best = true});
   report.rows.push_back({.before = {TextCell("long")},
                          .figures = absl::InvalidArgumentError("\"a\", too long"),
@@ -54,7 +54,7 @@ TEST(Report, TableMarksTheBestAndExplainsRefusals) {
       "planning\n"
       "   name  batches  bound  utilization  removed  imbalance    lockstep  accumulated      time"
       "  share\n"
-      "*  good    1,234  1,200        87.5%    50.0%      1.062       1e+06         2.25    1.5 ms"
+      "*  good    1,234  1,200        87.5%    50.0%      1.062   1,000,000         2.25    1.5 ms"
       "    0.1\n"
       "   long        -      -            -        -          -           -            -         -"
       "      -  [1]\n"
@@ -72,7 +72,7 @@ TEST(Report, CsvQuotesReasons) {
             "name,best,microbatches,lower_bound_microbatches,bin_utilization,padding_removed,"
             "rank_cost_imbalance,lockstep_step_time,accumulated_step_time,planning_milliseconds,"
             "its_share,error\n"
-            "good,1,1234,1200,0.875,0.5,1.0625,1000000.5,2.25,1.5,0.1,\n"
+            "good,1,1234,1200,0.875,0.5,1.0625,1000000.25,2.25,1.5,0.1,\n"
             "long,0,,,,,,,,,,\"\"\"a\"\", too long\"\n"
             "new,0,,,,,,,,,,\"UNIMPLEMENTED: not yet\"\n"
             "long,0,,,,,,,,,,\"\"\"a\"\", too long\"\n");
@@ -88,7 +88,7 @@ TEST(Report, JsonHasAllMetricsOrTheError) {
   EXPECT_EQ(good.at("name").string_value(), "good");
   EXPECT_TRUE(good.at("best").bool_value());
   EXPECT_EQ(good.at("microbatches").number_value(), 1234);
-  EXPECT_EQ(good.at("lockstepStepTime").number_value(), 1000000.5);
+  EXPECT_EQ(good.at("lockstepStepTime").number_value(), 1000000.25);
   EXPECT_EQ(good.at("itsShare").number_value(), 0.1);
   // 64-bit integers are strings in protobuf's JSON: no digit is lost.
   EXPECT_EQ(good.at("metrics").struct_value().fields().at("trueTokens").string_value(),

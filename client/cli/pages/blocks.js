@@ -71,8 +71,12 @@ class Blocks {
     } else {
       this.drawMerged(m, inner, scale, box);
     }
-    const gap = Math.round((x1 - x0 >= 12 * pixels ? 2 : 1) * pixels);
-    if (x1 - x0 >= 4 * pixels) this.fill(palette.surface, x1 - gap, y0, x1, y1);
+    // Parted from the next one, but never so that gaps look like waiting.
+    if (x1 - x0 >= 12 * pixels) {
+      this.fill(palette.surface, x1 - Math.round(2 * pixels), y0, x1, y1);
+    } else if (x1 - x0 >= 4 * pixels) {
+      this.fill(palette.seam, x1 - Math.round(pixels), y0, x1, y1);
+    }
   }
 
   // A packed row: sequences end to end, each followed by its alignment, the row's tail at the end.

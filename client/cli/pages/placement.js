@@ -71,11 +71,9 @@ class Placement {
     return this.padded ? this.widths[m] * this.sequences(m) : this.widths[m];
   }
 
-  // {sequences, padding, fixed} of micro-batch m. An empty one costs nothing.
+  // {sequences, padding, fixed} of micro-batch m.
   parts(m) {
-    const parts = {sequences: 0, padding: 0, fixed: 0};
-    if (this.sequences(m) === 0) return parts;
-    parts.fixed = this.perMicrobatch;
+    const parts = {sequences: 0, padding: 0, fixed: this.perMicrobatch};
     let tail = this.widths[m];
     for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) {
       const computed = this.computed(m, i);

@@ -50,14 +50,14 @@ for (const flags of [
   });
 }
 
-test('a padded micro-batch computes its width for every sequence, an empty one nothing', () => {
+test('a padded micro-batch computes its width for every sequence, an empty one the fixed cost', () => {
   const plan = {
     sequenceIndex: [0, 1, 2], sequenceLengths: [5, 3, 2], microbatchOffsets: [0, 2, 2, 3, 3],
     microbatchesPerRank: [2], rowWidths: [8, 0, 4, 0], lengthMultiple: 4,
   };
   const costs = {perToken: 1, perTokenSquared: 0, perMicrobatch: 3};
   const placement = new Placement(plan, {ranks: 2, padded: true, accumulated: false, costs});
-  assert.deepEqual([...placement.cost], [19, 0, 7, 0]);
-  assert.deepEqual(placement.time, {sequences: 10, padding: 10, fixed: 6, waiting: 12});
-  assert.equal(placement.duration, 19);
+  assert.deepEqual([...placement.cost], [19, 3, 7, 3]);
+  assert.deepEqual(placement.time, {sequences: 10, padding: 10, fixed: 12, waiting: 12});
+  assert.equal(placement.duration, 22);
 });

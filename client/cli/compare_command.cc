@@ -9,8 +9,10 @@
 #include "absl/status/statusor.h"
 #include "batchplan/client.h"
 #include "client/cli/comparison.h"
+#include "client/cli/comparison_page.h"
 #include "client/cli/comparison_report.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/output.h"
 #include "client/cli/report.h"
 #include "client/cli/report_flags.h"
 #include "client/cli/request_input.h"
@@ -40,6 +42,8 @@ Examples:
     batchplan compare --lengths lengths.txt --dp 8 --budget 16384
   With gradients accumulated over DDP ranks, and context parallelism:
     batchplan compare --lengths lengths.txt --dp 8 --cp 2 --budget 16384 --sync accumulated
+  The same in a browser, with a picture of every plan:
+    batchplan compare --lengths lengths.txt --dp 8 --budget 16384 --format html > compare.html
   A saved request, its pass "logprobs", for a program:
     batchplan compare --request request.json --pass logprobs --format json
 
@@ -59,9 +63,15 @@ ExitCode RunCompare(CompareFlags* flags) {
   const v1::PlanBatchRequest& request = flags->input.request();
   const absl::StatusOr<int> pass = FindPass(request, flags->report.pass);
   if (!pass.ok()) return ReportError(kCommand, pass.status());
-  const std::vector<ComparisonRow> rows =
-      Compare(Client(MakeInProcessConnection()), request, *pass);
-  return PrintReport(kCommand, ReportComparison(request, *pass, rows), flags->report.format);
+  const Client client(MakeInProcessConnection());
+  const std::vector<ComparisonRow> rows = Compare(client, request, *pass);
+  const Report report = ReportComparison(request, *pass, rows);
+  if (flags->report.format != "html" || !CheckAnyPlanned(report).ok()) {
+    return PrintReport(kCommand, report, flags->report.format);
+  }
+  const absl::StatusOr<std::string> page = FormatComparisonPage(client, request, *pass, rows);
+  if (!page.ok()) return ReportError(kCommand, page.status());
+  return ReportError(kCommand, WriteToStdout(*page));
 }
 
 }  // namespace
@@ -73,7 +83,7 @@ void AddCompareCommand(CLI::App* app, ExitCode* exit_code) {
   command->footer(kFooter);
   flags->input.AddTo(
       command, {"--preset", "--packer", "--scan", "--sharding", "--job", "--step", "--request_id"});
-  flags->report.AddTo(command);
+  flags->report.AddTo(command, /*html=*/true);
   command->callback([=] {
     flags->input.Check();
     *exit_code = RunCompare(flags.get());

@@ -79,7 +79,6 @@ absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& pla
 
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
                       const v1::CostModel& model) {
-  if (microbatch.sequences() == 0) return 0;
   double cost = model.per_microbatch();
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
     // The padded layout computes the padding.

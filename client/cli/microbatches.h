@@ -46,8 +46,8 @@ absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& pla
                                                          uint32_t data_parallel);
 
 // What `model` predicts for one of the micro-batches of `plan`, in its units: every sequence at its
-// aligned length and the row's tail, or, padded, every sequence at the row's width. An empty
-// micro-batch costs nothing.
+// aligned length and the row's tail, or, padded, every sequence at the row's width. Even an empty
+// micro-batch has the fixed cost.
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
                       const v1::CostModel& model);
 

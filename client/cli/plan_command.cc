@@ -15,6 +15,7 @@
 #include "client/cli/json.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_csv.h"
+#include "client/cli/plan_page.h"
 #include "client/cli/plan_table.h"
 #include "client/cli/request_input.h"
 #include "proto/batchplan/v1/convert.h"
@@ -38,6 +39,9 @@ Examples:
   The same over gRPC, without depending on the server's life, checked, for a program:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing \
         --server planner:50051 --fallback --verify --format json
+  See which rank waits for which, in a browser:
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing \
+        --format html > plan.html
   Keep a request, and send it later:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --print_request > request.json
     batchplan plan --request request.json
@@ -109,7 +113,11 @@ absl::StatusOr<std::string> Format(const PlanFlags& flags, const ParsedRequest& 
   if (flags.format == "json") return ToCompleteJson(response);
   if (flags.format == "csv") return FormatMicrobatchesCsv(parsed.options, response);
   if (flags.format == "sequences_csv") return FormatSequencesCsv(parsed.options, response);
-  return FormatPlanTable(flags.input.request(), parsed.options, response, {where, flags.verify});
+  const PlanOrigin origin = {where, flags.verify};
+  if (flags.format == "html") {
+    return FormatPlanPage(flags.input.request(), parsed.options, response, origin);
+  }
+  return FormatPlanTable(flags.input.request(), parsed.options, response, origin);
 }
 
 ExitCode RunPlan(PlanFlags* flags) {
@@ -176,8 +184,8 @@ void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
   command
       ->add_option("--format", flags->format,
                    "table; json, the PlanBatchResponse; csv, a line a micro-batch; "
-                   "sequences_csv, a line a sequence [table]")
-      ->check(CLI::IsMember({"table", "json", "csv", "sequences_csv"}).description(""))
+                   "sequences_csv, a line a sequence; html, a page with the picture [table]")
+      ->check(CLI::IsMember({"table", "json", "csv", "sequences_csv", "html"}).description(""))
       ->type_name("NAME")
       ->group("Output");
   command

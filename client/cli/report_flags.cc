@@ -2,19 +2,25 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/output.h"
 
 namespace batchplan::cli {
 
-void ReportFlags::AddTo(CLI::App* app) {
+void ReportFlags::AddTo(CLI::App* app, bool html) {
+  std::vector<std::string> formats = {"table", "json", "csv"};
+  if (html) formats.emplace_back("html");
   app->add_option("--pass", pass, "The pass of --request to show figures of [the first]")
       ->type_name("NAME")
       ->group("Output");
-  app->add_option("--format", format, "table; json, an object a row; csv, a line a row [table]")
-      ->check(CLI::IsMember({"table", "json", "csv"}).description(""))
+  app->add_option("--format", format,
+                  absl::StrCat("table; json, an object a row; csv, a line a row",
+                               html ? "; html, a page with pictures" : "", " [table]"))
+      ->check(CLI::IsMember(formats).description(""))
       ->type_name("NAME")
       ->group("Output");
 }

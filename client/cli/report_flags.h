@@ -17,8 +17,8 @@ struct ReportFlags {
   std::string pass;
   std::string format = "table";
 
-  // Adds --pass and --format.
-  void AddTo(CLI::App* app);
+  // Adds --pass and --format; with `html`, a format that the command prints itself.
+  void AddTo(CLI::App* app, bool html = false);
 };
 
 // Prints the report; or, if no row was planned, why, on stderr.

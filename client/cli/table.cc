@@ -51,6 +51,10 @@ std::string Decimal(double number) {
   return WithThousands(static_cast<uint64_t>(std::llround(number)));
 }
 
-std::string Milliseconds(double milliseconds) { return absl::StrFormat("%.3g ms", milliseconds); }
+std::string Milliseconds(double milliseconds) {
+  // From four digits on, %g would use an exponent.
+  if (milliseconds < 999.5) return absl::StrFormat("%.3g ms", milliseconds);
+  return absl::StrCat(Decimal(std::round(milliseconds)), " ms");
+}
 
 }  // namespace batchplan::cli

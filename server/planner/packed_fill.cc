@@ -1,6 +1,7 @@
 #include "server/planner/packed_fill.h"
 
 #include "server/planner/bin_count.h"
+#include "server/planner/packing/karmarkar_karp_bins.h"
 #include "server/planner/packing/pack_into.h"
 #include "server/planner/packing/packer.h"
 
@@ -12,6 +13,10 @@ Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed) {
 
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group) {
+  if (draft.size() < count && pass.options().packer == Packer::kKarmarkarKarp) {
+    Bins even = PackKarmarkarKarp(items.ForPacking(), pass.bin_limits(), count);
+    if (even.size() == count) return even;
+  }
   if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
   const std::optional<Bins> tighter = PackInto(items.ForPacking(), pass.bin_limits(), count);
   if (!tighter) return std::nullopt;

@@ -17,8 +17,8 @@ namespace batchplan {
 Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed);
 
 // Brings a draft to exactly `count` bins, at most the number of items: packs again and tighter, or
-// splits, `group` bins of the last being alike (see SplitToCount). Nothing if no packing as tight
-// as that is found.
+// divides again into that many (PACKER_KARMARKAR_KARP), or splits, `group` bins of the last being
+// alike (see SplitToCount). Nothing if no packing as tight as that is found.
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group);
 

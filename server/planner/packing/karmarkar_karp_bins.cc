@@ -60,7 +60,7 @@ bool Repair(const PackItems& items, std::span<const uint64_t> loads, const BinLi
 
 }  // namespace
 
-Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits) {
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least) {
   if (items.size() == 0) return Bins();
   std::vector<uint64_t> tokens;
   if (items.loads.empty()) tokens.assign(items.lengths.begin(), items.lengths.end());
@@ -69,8 +69,9 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits) {
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto most = static_cast<uint32_t>(items.size());
-  uint64_t parts = std::min<uint64_t>(
-      most, std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits)));
+  const uint64_t bound =
+      std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits));
+  uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
   for (;;) {
     std::vector<uint32_t> part_of = KarmarkarKarp(loads, static_cast<uint32_t>(parts));
     if (Repair(items, loads, limits, static_cast<uint32_t>(parts), part_of)) {

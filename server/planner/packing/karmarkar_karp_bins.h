@@ -3,15 +3,18 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_KARMARKAR_KARP_BINS_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_KARMARKAR_KARP_BINS_H_
 
+#include <cstddef>
+
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {
 
-// Divides the items by the largest differencing method (partition/karmarkar_karp.h) into k parts of
-// even load, k from the volume bound. The method knows no capacity: the lightest items of an
-// overfull part move to the least loaded part with room, and where there is none k grows by a
-// thirty-second and the items are divided anew. O(n log n) a division.
-Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits);
+// Divides the items by the largest differencing method (partition/karmarkar_karp.h) into k bins of
+// even load, k the volume bound or `at_least` if that is more, and at most the number of items. The
+// method knows no capacity: the lightest items of an overfull bin move to the least loaded bin with
+// room, and where there is none k grows by a thirty-second and the items are divided anew.
+// O(n log n) a division.
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1);
 
 }  // namespace batchplan
 

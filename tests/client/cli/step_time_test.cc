@@ -86,14 +86,20 @@ TEST(StepTime, PackedTailsCostPerTokenAlone) {
   EXPECT_DOUBLE_EQ(times.accumulated, 62 + 22);
 }
 
-TEST(StepTime, EmptyMicrobatchesCostNothing) {
-  v1::PassPlan plan = SmallPlan();
-  plan.mutable_sequence_index()->RemoveLast();
-  plan.mutable_sequence_lengths()->RemoveLast();
-  plan.set_microbatch_offsets(4, 4);
-  plan.set_row_widths(0, 12);
-  plan.set_row_widths(3, 0);
-  EXPECT_DOUBLE_EQ(TimesOfSmallPlan(plan, Layout::kPacked).lockstep, 62 + 22);
+TEST(StepTime, EmptyMicrobatchesHaveTheFixedCost) {
+  v1::PassPlan plan;
+  plan.add_sequence_index(0);
+  plan.add_sequence_lengths(4);
+  for (const uint32_t offset : {0, 1, 1}) plan.add_microbatch_offsets(offset);
+  for (const uint32_t width : {4, 0}) plan.add_row_widths(width);
+  plan.add_microbatches_per_rank(2);
+  plan.set_length_multiple(4);
+  v1::CostModel model;
+  model.set_per_token(1);
+  model.set_per_microbatch(10);
+  const auto microbatches = ListMicrobatches(plan, Layout::kPacked, 1);
+  ASSERT_TRUE(microbatches.ok()) << microbatches.status();
+  EXPECT_DOUBLE_EQ(PredictStepTimes(*microbatches, plan, Layout::kPacked, 1, model).lockstep, 24);
 }
 
 }  // namespace

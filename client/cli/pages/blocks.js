@@ -1,0 +1,172 @@
+'use strict';
+
+// Paints micro-batches: their sequences, their padding, and the waiting after them. What is too
+// small to be told apart is painted merged, so that the shares of the area stay true at any size.
+
+const SHADES = 7;
+
+// The style sheet's colours, under the current colour scheme.
+function readPalette() {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(`--${name}`).trim();
+  const palette = {font: getComputedStyle(document.body).fontFamily};
+  for (const name of ['surface', 'ink', 'quiet', 'padding', 'fixed', 'waiting', 'seam']) {
+    palette[name] = color(name);
+  }
+  const shades = Array.from({length: SHADES}, (unused, shade) => shade);
+  palette.sequences = shades.map((shade) => color(`sequence-${shade}`));
+  palette.labels = shades.map((shade) => color(shade < SHADES / 2 ? 'on-short' : 'on-long'));
+  return palette;
+}
+
+// All coordinates are device pixels, `pixels` of them a CSS pixel.
+class Blocks {
+  constructor(context, placement, palette, pixels) {
+    this.context = context;
+    this.placement = placement;
+    this.palette = palette;
+    this.pixels = pixels;
+  }
+
+  // `boxes`: {m, box: {x0, x1, until, y0, y1}}.
+  draw(boxes) {
+    this.drawWaiting(boxes);
+    for (const {m, box} of boxes) this.drawMicrobatch(m, box);
+  }
+
+  // Hatched, all at once: rows of a pixel join into one surface.
+  drawWaiting(boxes) {
+    const {context, pixels} = this;
+    const size = Math.round(5 * pixels);
+    const tile = document.createElement('canvas');
+    tile.width = tile.height = size;
+    const pen = tile.getContext('2d');
+    pen.strokeStyle = this.palette.waiting;
+    pen.lineWidth = pixels;
+    for (const shift of [-size, 0, size]) {
+      pen.moveTo(shift - 1, size + 1);
+      pen.lineTo(shift + size + 1, -1);
+    }
+    pen.stroke();
+    context.fillStyle = context.createPattern(tile, 'repeat');
+    context.beginPath();
+    for (const {box: {x1, until, y0, y1}} of boxes) {
+      if (until > x1) context.rect(x1, y0, until - x1, y1 - y0);
+    }
+    context.fill();
+  }
+
+  drawMicrobatch(m, box) {
+    const {placement, palette, pixels} = this;
+    const {x0, x1, y0, y1} = box;
+    if (x1 <= x0) return;
+    const scale = (x1 - x0) / placement.cost[m];
+    const begin = x0 + placement.perMicrobatch * scale;
+    const inner = Math.round(begin);
+    this.fill(palette.fixed, x0, y0, inner, y1);
+    if (!placement.padded) {
+      this.drawInRow(m, begin, scale, box);
+    } else if (y1 - y0 >= 6 * pixels) {
+      this.drawStacked(m, inner, box);
+    } else {
+      this.drawMerged(m, inner, scale, box);
+    }
+    // Parted from the next one, but never so that gaps look like waiting.
+    if (x1 - x0 >= 12 * pixels) {
+      this.fill(palette.surface, x1 - Math.round(2 * pixels), y0, x1, y1);
+    } else if (x1 - x0 >= 4 * pixels) {
+      this.fill(palette.seam, x1 - Math.round(pixels), y0, x1, y1);
+    }
+  }
+
+  // A packed row: sequences end to end, each followed by its alignment, the row's tail at the end.
+  // Neighbours too narrow to be told apart share a block.
+  drawInRow(m, begin, scale, {x1, y0, y1}) {
+    const {placement, palette, pixels} = this;
+    const end = placement.offsets[m + 1];
+    let at = begin;
+    let left = Math.round(begin);
+    let parted = true;
+    let block = {n: 0, tokens: 0, padding: 0};
+    for (let i = placement.offsets[m]; i < end; ++i) {
+      const length = placement.lengths[i];
+      const computed = placement.ofTokens(placement.computed(m, i));
+      block.n += 1;
+      block.tokens += length;
+      block.padding += (computed - placement.ofTokens(length)) * scale;
+      at += computed * scale;
+      const right = Math.min(x1, Math.round(at));
+      if (right - left < 3 * pixels && i < end - 1) continue;
+      const middle = Math.min(right, Math.round(at - block.padding));
+      const shade = this.shade(block.tokens / block.n);
+      this.fill(palette.sequences[shade], left, y0, middle, y1);
+      this.fill(palette.padding, middle, y0, right, y1);
+      if (block.n === 1) this.label(length, shade, left, middle, y0, y1);
+      // Padding parts neighbours well enough.
+      if (!parted && block.n === 1 && right - left >= 4 * pixels) {
+        this.fill(palette.seam, left, y0, left + Math.round(pixels), y1);
+      }
+      parted = right > middle;
+      left = right;
+      block = {n: 0, tokens: 0, padding: 0};
+    }
+    this.fill(palette.padding, left, y0, x1, y1);
+  }
+
+  // A padded micro-batch: its sequences below each other, each padded to the width; some of them
+  // where there are more than pixels.
+  drawStacked(m, inner, {x1, y0, y1}) {
+    const {placement, palette, pixels} = this;
+    const n = placement.sequences(m);
+    const whole = placement.ofTokens(placement.widths[m]);
+    const bars = Math.min(n, y1 - y0);
+    for (let k = 0; k < bars; ++k) {
+      const length = placement.lengths[placement.offsets[m] + Math.floor(k * n / bars)];
+      const shade = this.shade(length);
+      const top = y0 + Math.round((y1 - y0) * k / bars);
+      const bottom = y0 + Math.round((y1 - y0) * (k + 1) / bars);
+      const share = whole > 0 ? placement.ofTokens(length) / whole : 1;
+      const middle = inner + Math.round((x1 - inner) * share);
+      this.fill(palette.sequences[shade], inner, top, middle, bottom);
+      this.fill(palette.padding, middle, top, x1, bottom);
+      if (bars === n) this.label(length, shade, inner, middle, top, bottom);
+      if (k > 0 && (y1 - y0) / bars >= 4 * pixels) {
+        this.fill(palette.seam, inner, top, x1, top + Math.round(pixels));
+      }
+    }
+  }
+
+  // All sequences as one block, all padding as another.
+  drawMerged(m, inner, scale, {x1, y0, y1}) {
+    const {placement, palette} = this;
+    const shade = this.shade(placement.trueTokens(m) / placement.sequences(m));
+    const middle = x1 - Math.round(placement.parts(m).padding * scale);
+    this.fill(palette.sequences[shade], inner, y0, middle, y1);
+    this.fill(palette.padding, middle, y0, x1, y1);
+  }
+
+  // Every shade below the darkest stands for half the length.
+  shade(length) {
+    const halvings = Math.floor(Math.log2(this.placement.longest / length));
+    return Math.max(0, SHADES - 1 - halvings);
+  }
+
+  fill(color, x0, y0, x1, y1) {
+    if (x1 <= x0 || y1 <= y0) return;
+    this.context.fillStyle = color;
+    this.context.fillRect(x0, y0, x1 - x0, y1 - y0);
+  }
+
+  // A length inside its block, where there is room for it.
+  label(length, shade, x0, x1, y0, y1) {
+    const {context, palette, pixels} = this;
+    if (y1 - y0 < 17 * pixels || x1 - x0 < 16 * pixels) return;
+    const text = count(length);
+    if (x1 - x0 < (9 + 7 * text.length) * pixels) return;
+    context.fillStyle = palette.labels[shade];
+    context.font = `${11 * pixels}px ${palette.font}`;
+    context.textAlign = 'center';
+    context.textBaseline = 'middle';
+    context.fillText(text, (x0 + x1) / 2, (y0 + y1) / 2 + pixels / 2);
+  }
+}

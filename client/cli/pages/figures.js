@@ -1,0 +1,148 @@
+'use strict';
+
+// The figures of a plan, in words and numbers.
+
+const LAYOUTS = {packed: 'packed rows', padded: 'padded rows'};
+
+// "SHARDING_DEAL_BINS" of type "SHARDING" as "deal bins"; '' if it is not set.
+function enumName(value, type) {
+  if (!value || value.endsWith('_UNSPECIFIED')) return '';
+  return value.slice(type.length + 1).toLowerCase().replaceAll('_', ' ');
+}
+
+function topologyText(topology) {
+  const sizes = [
+    ['DP', topology.dataParallel], ['CP', topology.contextParallel],
+    ['TP', topology.tensorParallel], ['PP', topology.pipelineParallel],
+    ['VPP', topology.virtualPipeline],
+  ];
+  const parts = sizes.filter(([name, size]) => name === 'DP' || size > 1)
+                    .map(([name, size]) => `${name} ${count(size)}`);
+  return parts.join(' × ') + (topology.sequenceParallel ? ', sequence parallel' : '');
+}
+
+// The few numbers that people look for first; `good` marks one that can't be better.
+function headlineFigures(metrics, placement) {
+  const total = placement.duration * placement.ranks;
+  return [
+    {
+      label: 'step efficiency',
+      value: percent(metrics.stepEfficiency),
+      meaning: 'Ideal over predicted step time: how near the step is to one without padding of ' +
+          'rows and without waiting',
+    },
+    {
+      label: 'waiting',
+      value: percent(total > 0 ? placement.time.waiting / total : 0),
+      meaning: 'The share of the ranks’ time in which they wait for slower ranks',
+    },
+    {
+      label: 'padding removed',
+      value: percent(metrics.paddingRemoved),
+      meaning: 'Of the tokens that padding every sequence to the longest would compute',
+    },
+    {
+      label: 'bin utilization',
+      value: percent(metrics.binUtilization),
+      meaning: 'How full of true tokens the micro-batches are, against their budget',
+    },
+    {
+      label: metrics.certifiedOptimal ?
+          'micro-batches, certified' :
+          `micro-batches, bound ${count(metrics.lowerBoundMicrobatches)}`,
+      value: count(metrics.microbatches),
+      meaning: metrics.certifiedOptimal ?
+          'Proven to be the fewest possible' :
+          'No plan within the constraints can have fewer than the bound',
+      good: metrics.certifiedOptimal,
+    },
+  ];
+}
+
+// Everything, by theme: [title, [[label, value], ...]].
+function allFigures(request, response, pass, plan, origin) {
+  const {metrics = {}} = plan;
+  const layout = pass.padded ? 'padded' : 'packed';
+  const options = pass[layout] ?? {};
+  const algorithm = [
+    ['preset', request.preset || 'balanced'],
+    ['layout', LAYOUTS[layout]],
+    ['packer', enumName(options.packer, 'PACKER')],
+    ['row padding', enumName(options.rows, 'ROW_PADDING')],
+    ['scan', enumName(options.scan, 'SCAN')],
+    ['sharding', enumName(pass.sharding, 'SHARDING')],
+    ['order', enumName(pass.order, 'MICROBATCH_ORDER')],
+  ];
+  const figures = [
+    ['Step time, in cost units', [
+      ['predicted', cost(metrics.predictedStepTime)],
+      ['lower bound', cost(metrics.lowerBoundStepTime)],
+      ['ideal', cost(metrics.idealStepTime)],
+      ['ideal / predicted', percent(metrics.stepEfficiency)],
+    ]],
+    ['Balance', [
+      ['rank cost, max / mean', ratio(metrics.rankCostImbalance)],
+      ['rank tokens, max / mean', ratio(metrics.rankTokenImbalance)],
+      ['bin balance', ratio(metrics.binBalance)],
+    ]],
+    ['Micro-batches', [
+      ['micro-batches', count(metrics.microbatches)],
+      ['lower bound', count(metrics.lowerBoundMicrobatches)],
+      ['certified fewest', metrics.certifiedOptimal ? 'yes' : 'no'],
+      ['bin utilization', percent(metrics.binUtilization)],
+      ['packing efficiency', percent(metrics.packingEfficiency)],
+    ]],
+    ['Tokens', [
+      ['true', count(metrics.trueTokens)],
+      ['aligned', count(metrics.alignedTokens)],
+      ['scheduled', count(metrics.scheduledTokens)],
+      ['naive, all padded', count(metrics.naiveTokens)],
+      ['padding removed', percent(metrics.paddingRemoved)],
+    ]],
+    ['Job', [
+      ['topology', topologyText(request.topology)],
+      ['budget', `${count(pass.maxTokensPerMicrobatch)} tokens`],
+      ['length multiple', count(plan.lengthMultiple)],
+      ['synchronization', enumName(request.synchronization, 'SYNCHRONIZATION')],
+      ['truncated', excluded(response, 'EXCLUSION_REASON_TRUNCATED')],
+      ['dropped', excluded(response, 'EXCLUSION_REASON_DROPPED')],
+    ]],
+    ['Algorithm', algorithm],
+    ['Plan', [
+      ['planner', `batchplan ${response.plannerVersion}`],
+      ['planned', origin.where],
+      ['planning time', planningTime(response.planningTime)],
+      ['verified', origin.verified ? 'yes' : ''],
+      ['fingerprint', response.fingerprint],
+    ]],
+  ];
+  return figures.map(([title, rows]) => [title, rows.filter(([, value]) => value)]);
+}
+
+// "1.25s", as protobuf writes a duration, as "1,250 ms".
+function planningTime(duration) {
+  return duration ? `${cost(parseFloat(duration) * 1000)} ms` : '';
+}
+
+function excluded(response, reason) {
+  const number = (response.excluded ?? []).filter((sequence) => sequence.reason === reason).length;
+  return number > 0 ? countOf(number, 'sequence') : '';
+}
+
+// The picture in two sentences.
+function summaryText(placement) {
+  const {time, duration, ranks, miniBatches} = placement;
+  if (placement.size === 0) return 'The plan has no micro-batches.';
+  const slots = miniBatches.map((miniBatch) => miniBatch.slots);
+  const least = slots.reduce((a, b) => Math.min(a, b));
+  const most = slots.reduce((a, b) => Math.max(a, b));
+  const each = least === most ? countOf(most, 'micro-batch', 'micro-batches') :
+                                `${count(least)} to ${count(most)} micro-batches`;
+  const batches = countOf(slots.length, 'mini-batch', 'mini-batches');
+  const whole = duration * ranks;
+  const share = (part) => percent(whole > 0 ? part / whole : 0);
+  const fixed = time.fixed > 0 ? `, ${share(time.fixed)} the fixed cost of micro-batches` : '';
+  return `${countOf(placement.lengths.length, 'sequence')} on ${countOf(ranks, 'rank')}, in ` +
+      `${batches} of ${each} a rank. Of the ranks’ time, ${share(time.sequences)} is spent on ` +
+      `sequences, ${share(time.padding)} on padding${fixed}, and ${share(time.waiting)} waiting.`;
+}

@@ -1,0 +1,201 @@
+'use strict';
+
+// Draws a Placement on a canvas: ranks down, time to the right. Knows what part of it is shown, and
+// what is where.
+
+// What surrounds the picture and how tall it grows, in CSS pixels.
+const FULL =
+    {left: 74, top: 24, right: 10, bottom: 34, tallestRow: 34, tallestPlot: 640, axes: true};
+const SMALL = {left: 0, top: 0, right: 0, bottom: 0, tallestRow: 9, tallestPlot: 128, axes: false};
+
+class Timeline {
+  constructor(canvas, style = FULL) {
+    this.canvas = canvas;
+    this.style = style;
+    this.context = canvas.getContext('2d');
+    this.hovered = null;
+  }
+
+  // `end` is where the time axis ends, for pictures to be compared; the plan's own end if left out.
+  show(placement, end = placement.duration) {
+    this.placement = placement;
+    this.end = end;
+    this.hovered = null;
+    this.showAll();
+  }
+
+  showAll() {
+    this.view = this.whole();
+    this.draw();
+  }
+
+  // Everything: times [t0, t1), ranks [r0, r1).
+  whole() {
+    return {t0: 0, t1: this.end || 1, r0: 0, r1: Math.max(1, this.placement.ranks)};
+  }
+
+  showsAll() {
+    const {t0, t1, r0, r1} = this.whole();
+    return this.view.t0 === t0 && this.view.t1 === t1 && this.view.r0 === r0 && this.view.r1 === r1;
+  }
+
+  // Enlarges the part between two points of the canvas; a drag that is flat in one direction keeps
+  // that direction as it is.
+  enlarge(from, to) {
+    const {view} = this;
+    const [x0, x1] = [from.x, to.x].sort((a, b) => a - b);
+    const [y0, y1] = [from.y, to.y].sort((a, b) => a - b);
+    const next = {...view};
+    if (x1 - x0 > 8) {
+      next.t0 = Math.max(view.t0, this.timeAt(x0));
+      next.t1 = Math.min(view.t1, this.timeAt(x1));
+    }
+    if (y1 - y0 > 12) {
+      next.r0 = Math.max(view.r0, Math.floor(this.rankAt(y0)));
+      next.r1 = Math.min(view.r1, Math.floor(this.rankAt(y1)) + 1);
+    }
+    if (next.t1 > next.t0 && next.r1 > next.r0) this.view = next;
+    this.draw();
+  }
+
+  timeAt(x) {
+    return this.view.t0 + (x - this.style.left) / this.plotWidth * (this.view.t1 - this.view.t0);
+  }
+
+  rankAt(y) {
+    return this.view.r0 + (y - this.style.top) / this.plotHeight * (this.view.r1 - this.view.r0);
+  }
+
+  x(time) {
+    const {t0, t1} = this.view;
+    return this.style.left + (time - t0) / (t1 - t0) * this.plotWidth;
+  }
+
+  y(rank) {
+    return this.style.top + (rank - this.view.r0) * this.rowHeight();
+  }
+
+  rowHeight() {
+    return this.plotHeight / (this.view.r1 - this.view.r0);
+  }
+
+  // The micro-batch and the sequence (-1: none) under a point; null outside.
+  at({x, y}) {
+    const {left, top} = this.style;
+    const inside =
+        x >= left && x < left + this.plotWidth && y >= top && y < top + this.plotHeight;
+    const time = this.timeAt(x);
+    const m = inside ? this.placement.find(Math.floor(this.rankAt(y)), time) : -1;
+    if (m < 0) return null;
+    const box = this.box(m);
+    return {m, sequence: this.placement.sequenceAt(m, time, (y - box.y0) / (box.y1 - box.y0))};
+  }
+
+  // Edges of a micro-batch's box, and where its waiting ends, in CSS pixels.
+  box(m) {
+    const {placement} = this;
+    const height = this.rowHeight();
+    const gap = height >= 14 ? 3 : height >= 5 ? 1 : 0;
+    const y0 = this.y(placement.rank[m]);
+    return {
+      x0: this.x(placement.start[m]),
+      x1: this.x(placement.start[m] + placement.cost[m]),
+      until: this.x(placement.until[m]),
+      y0: y0,
+      y1: y0 + height - gap,
+    };
+  }
+
+  // The box in whole device pixels: without seams between neighbours.
+  pixelBox(m) {
+    const box = this.box(m);
+    for (const key of Object.keys(box)) box[key] = Math.round(box[key] * this.pixels);
+    box.y1 = Math.max(box.y1, box.y0 + 1);
+    return box;
+  }
+
+  fittingHeight() {
+    const {tallestRow, tallestPlot} = this.style;
+    const ranks = Math.max(1, this.placement.ranks);
+    // Where a rank has about a pixel, it has one, or two, or three: rows stay alike.
+    const perRank = tallestPlot / ranks;
+    if (perRank > 0.66 && perRank < 4) return ranks * Math.max(1, Math.round(perRank));
+    return Math.max(48, Math.min(tallestRow, perRank) * ranks);
+  }
+
+  draw() {
+    // Nothing to draw, or hidden.
+    if (!this.placement || this.canvas.clientWidth === 0) return;
+    const {canvas, context} = this;
+    const {left, top, right, bottom, axes} = this.style;
+    this.plotHeight = this.fittingHeight();
+    canvas.style.height = `${this.plotHeight + top + bottom}px`;
+    this.plotWidth = Math.max(10, canvas.clientWidth - left - right);
+    this.pixels = window.devicePixelRatio || 1;
+    canvas.width = Math.round(canvas.clientWidth * this.pixels);
+    canvas.height = Math.round(canvas.clientHeight * this.pixels);
+
+    const palette = readPalette();
+    context.save();
+    context.beginPath();
+    context.rect(Math.round(left * this.pixels), Math.round(top * this.pixels),
+                 Math.round(this.plotWidth * this.pixels),
+                 Math.round(this.plotHeight * this.pixels));
+    context.clip();
+    new Blocks(context, this.placement, palette, this.pixels)
+        .draw([...this.visible()].map((m) => ({m, box: this.pixelBox(m)})));
+    context.restore();
+    context.setTransform(this.pixels, 0, 0, this.pixels, 0, 0);
+    if (axes) drawAxes(this, palette);
+
+    this.ink = palette.ink;
+    this.picture = document.createElement('canvas');
+    this.picture.width = canvas.width;
+    this.picture.height = canvas.height;
+    this.picture.getContext('2d').drawImage(canvas, 0, 0);
+    this.mark(this.hovered);
+  }
+
+  * visible() {
+    const {placement, view} = this;
+    for (const {first, slots, start, end} of placement.miniBatches) {
+      if (end < view.t0 || start > view.t1) continue;
+      for (let m = first + view.r0 * slots; m < first + view.r1 * slots; ++m) {
+        if (placement.until[m] >= view.t0 && placement.start[m] <= view.t1) yield m;
+      }
+    }
+  }
+
+  // Draws a frame around the micro-batch of `hovered`, or none, over the picture as it stands.
+  mark(hovered) {
+    const {context} = this;
+    this.hovered = hovered;
+    if (!this.picture) return;
+    this.restore();
+    if (!hovered) return;
+    const {left} = this.style;
+    const box = this.box(hovered.m);
+    const x0 = Math.max(left, box.x0);
+    const x1 = Math.min(left + this.plotWidth, Math.max(box.x1, box.x0 + 1.5));
+    context.strokeStyle = this.ink;
+    context.lineWidth = 1.5;
+    if (x1 >= x0) context.strokeRect(x0, box.y0 - 0.5, x1 - x0, box.y1 - box.y0 + 1);
+  }
+
+  // Shades the part that a drag would enlarge.
+  select(from, to) {
+    this.restore();
+    this.context.globalAlpha = 0.15;
+    this.context.fillStyle = this.ink;
+    this.context.fillRect(from.x, from.y, to.x - from.x, to.y - from.y);
+    this.context.globalAlpha = 1;
+  }
+
+  restore() {
+    const {context, canvas} = this;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(this.picture, 0, 0);
+    context.setTransform(this.pixels, 0, 0, this.pixels, 0, 0);
+  }
+}

@@ -1,0 +1,24 @@
+// A plan as a page for the browser: the picture of ranks over time, and the figures beside it.
+
+#ifndef BATCHPLAN_CLIENT_CLI_PLAN_PAGE_H_
+#define BATCHPLAN_CLIENT_CLI_PLAN_PAGE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "client/cli/plan_table.h"
+#include "server/planner/options.h"
+
+namespace batchplan::cli {
+
+// One HTML file that needs nothing else. `options` are the request's, complete. Its size is about
+// 12 bytes a sequence. InvalidArgument if the response is not a plan for them.
+absl::StatusOr<std::string> FormatPlanPage(const v1::PlanBatchRequest& request,
+                                           const PlanOptions& options,
+                                           const v1::PlanBatchResponse& response,
+                                           const PlanOrigin& origin);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_PLAN_PAGE_H_

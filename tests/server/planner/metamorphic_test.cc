@@ -108,7 +108,7 @@ TEST(MetamorphicTest, LengthsAndBudgetScaleTogether) {
 
 TEST(MetamorphicTest, AnotherRankNeverRaisesTheIdealStepTime) {
   uint64_t compared = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(400); ++seed) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
     request.options.cost_model.per_microbatch = 0;
     request.options.cost_model.per_token += 1;
@@ -123,7 +123,7 @@ TEST(MetamorphicTest, AnotherRankNeverRaisesTheIdealStepTime) {
           << request.Describe();
     }
   }
-  EXPECT_GT(compared, 100u);
+  EXPECT_GT(compared, 50u);
 }
 
 TEST(MetamorphicTest, ALargerBudgetNeverRaisesTheLowerBound) {

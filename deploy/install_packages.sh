@@ -11,7 +11,9 @@ build=(
   libabsl-dev libssl-dev prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
   curl ca-certificates
 )
-test=(libgtest-dev libgmock-dev libbenchmark-dev clang clang-format clang-tidy)
+test=(
+  libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy
+)
 
 case "${1:-}" in
   build) wanted=("${build[@]}") ;;

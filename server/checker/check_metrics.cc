@@ -279,8 +279,6 @@ absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbat
   const Totals totals = Measure(pass, microbatches, loads);
   if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
-  // Every sequence dropped, and only empty micro-batches left: the ratios are of nothing.
-  if (totals.true_tokens == 0) return absl::OkStatus();
   if (absl::Status status = CheckRatios(pass, totals, BinBalance(loads)); !status.ok()) {
     return status;
   }

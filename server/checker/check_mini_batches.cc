@@ -23,6 +23,9 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
     }
   }
   for (size_t k = 0; k < sizes.size(); ++k) {
+    if (sizes[k] == 0) {
+      return Violation("passes[", pass.number, "] has no sequences in mini-batch ", k);
+    }
     // Which mini-batch a dropped sequence was in is not recorded; then the size is an upper limit.
     const bool wrong = expected.any_dropped ? sizes[k] > expected.mini_batch_size
                                             : sizes[k] != expected.mini_batch_size;
@@ -66,7 +69,8 @@ absl::Status CheckGroups(const PlacedPass& placed) {
 
 absl::Status CheckEqualCounts(const PlacedPass& placed) {
   const auto& [pass, microbatches, placement] = placed;
-  if (!pass.options.equal_sequence_counts || pass.expected.any_dropped) return absl::OkStatus();
+  // Later passes leave every sequence on its rank, so that what the first says holds for all.
+  if (!pass.request.passes.front().equal_sequence_counts) return absl::OkStatus();
   // Micro-batches stand mini-batch by mini-batch and rank by rank, so each rank's are a run.
   size_t first_count = 0;  // of rank 0 in the current mini-batch
   size_t m = 0;

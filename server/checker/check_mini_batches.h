@@ -19,14 +19,14 @@ struct PlacedPass {
 
 // Internal if a mini-batch does not hold what it should: with the order preserved exactly its piece
 // of the manifest, shuffled exactly mini_batches.size sequences, in both cases less the dropped
-// ones.
+// ones, but never nothing.
 absl::Status CheckMiniBatches(const PlacedPass& placed);
 
 // Internal if members of a group are further apart than the policy allows.
 absl::Status CheckGroups(const PlacedPass& placed);
 
-// Internal if ranks have different numbers of sequences in a mini-batch although the pass asked for
-// equal ones. Where sequences were dropped, equality can't be asked for.
+// Internal if ranks have different numbers of sequences in a mini-batch, less the dropped ones,
+// although the first pass, which fixes the ranks, asked for equal ones.
 absl::Status CheckEqualCounts(const PlacedPass& placed);
 
 // Internal if `later` has a sequence on another rank than `first`, or, where both respect

@@ -86,6 +86,20 @@ uint64_t PaddedRowWidth(const PassUnderCheck& pass, uint64_t aligned_tokens,
   return aligned_tokens;
 }
 
+// Ranks may share widths, but nobody needs one that no sequence of the mini-batch has.
+absl::Status CheckSharedWidths(const PassUnderCheck& pass,
+                               const std::vector<Microbatch>& microbatches,
+                               const std::vector<uint64_t>& longest_of_mini_batch) {
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    const uint64_t longest = longest_of_mini_batch[microbatches[m].mini_batch];
+    if (pass.plan.row_widths[m] <= longest) continue;
+    return Violation(Field(pass, "row_widths", m), " is ", pass.plan.row_widths[m],
+                     ", above the longest aligned sequence of mini-batch ",
+                     microbatches[m].mini_batch, ", ", longest, " tokens");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
@@ -96,6 +110,7 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
                      pass.expected_pass.length_multiple);
   }
   std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
+  // Packed: the longest row. Padded: the longest sequence.
   std::vector<uint64_t> longest_of_mini_batch(plan.microbatches_per_rank.size(), 0);
   for (size_t m = 0; m < microbatches.size(); ++m) {
     const Microbatch& microbatch = microbatches[m];
@@ -112,9 +127,12 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
     }
     aligned_tokens[m] = content.aligned_tokens;
     uint64_t& longest = longest_of_mini_batch[microbatch.mini_batch];
-    longest = std::max(longest, content.aligned_tokens);
+    longest = std::max(longest, pass.options.layout == Layout::kPadded ? content.longest_aligned
+                                                                       : content.aligned_tokens);
   }
-  if (pass.options.layout == Layout::kPadded) return absl::OkStatus();
+  if (pass.options.layout == Layout::kPadded) {
+    return CheckSharedWidths(pass, microbatches, longest_of_mini_batch);
+  }
 
   std::vector<uint32_t> sorted_buckets = pass.options.buckets;
   std::sort(sorted_buckets.begin(), sorted_buckets.end());

@@ -18,7 +18,7 @@ namespace batchplan::checker {
 //     multiple, or not padded as RowPadding says;
 //   padded: has more than the budget in count * width, is narrower than one of its aligned
 //     sequences, or no multiple of the length multiple. Ranks may share widths, so it may be wider
-//     than its own longest.
+//     than its own longest, but not than the longest of its mini-batch.
 absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
 
 }  // namespace batchplan::checker

@@ -136,6 +136,9 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
     expected.planned_lengths.push_back(planned);
     if (planned != 0) ++expected.planned_sequences;
   }
+  if (expected.planned_sequences == 0) {
+    return Violation("every sequence is above the length limit ", limit, " and dropped");
+  }
   return absl::OkStatus();
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "server/checker/check_plan.h"
 #include "server/planner/make_plan.h"
 
@@ -31,6 +33,16 @@ absl::StatusOr<Plan> MakeCheckedPlan(const Manifest& manifest, const PlanOptions
 absl::StatusOr<Plan> MakeCheckedPlan(const std::vector<uint32_t>& lengths,
                                      const PlanOptions& options) {
   return MakeCheckedPlan(Manifest{.lengths = lengths}, options);
+}
+
+bool IsClearRefusal(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kInvalidArgument) return false;
+  for (const absl::string_view field :
+       {"manifest.", "topology.", "mini_batches.", "cost_model", "overlong", "passes[",
+        "data_parallel", "allow_empty_microbatches", "passes is empty"}) {
+    if (absl::StrContains(status.message(), field)) return true;
+  }
+  return false;
 }
 
 PlanOptions PackedOptions(uint32_t budget, Packer packer, uint32_t data_parallel,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
@@ -17,6 +18,10 @@ namespace batchplan::testing {
 absl::StatusOr<Plan> MakeCheckedPlan(const Manifest& manifest, const PlanOptions& options);
 absl::StatusOr<Plan> MakeCheckedPlan(const std::vector<uint32_t>& lengths,
                                      const PlanOptions& options);
+
+// Whether `status` is a refusal as the planner owes it: InvalidArgument, with the name of the field
+// to change.
+bool IsClearRefusal(const absl::Status& status);
 
 // One pass, packed, on `data_parallel` ranks.
 PlanOptions PackedOptions(uint32_t budget, Packer packer, uint32_t data_parallel = 1,

@@ -1,12 +1,5 @@
-// Random inputs, the same for one seed on every machine and compiler: lengths as training batches
-// have them, and whole requests over everything the planner plans today.
-//
-//   for (uint64_t seed = 0; seed < 1000; ++seed) {
-//     const GeneratedRequest request = GenerateRequest(seed);
-//     SCOPED_TRACE(request.Describe());
-//     absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
-//     if (plan.ok()) EXPECT_OK(CheckPlan(request.manifest(), request.options, *plan));
-//   }
+// Random lengths as training batches have them, the same for one seed on every machine and
+// compiler. Whole requests: generated_request.h.
 //
 // Only the bits of std::mt19937_64 are used, which the standard fixes; the library's distributions
 // and mathematical functions may differ from one implementation to the next.
@@ -17,11 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
-
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
 
 namespace batchplan::testing {
 
@@ -71,25 +60,6 @@ std::vector<uint32_t> UniformLengths(size_t count, uint64_t seed, uint32_t capac
 // 3 * triplets lengths that fill exactly `triplets` bins three by three, in random order; each is
 // above capacity/4 and below capacity/2, so that no bin takes four. capacity >= 64.
 std::vector<uint32_t> TripletLengths(size_t triplets, uint64_t seed, uint32_t capacity);
-
-// The manifest's arrays, and what is asked of them.
-struct GeneratedRequest {
-  std::vector<uint32_t> lengths;
-  std::vector<uint32_t> group_ids;
-  uint32_t pad_to = 0;
-  PlanOptions options;
-
-  // Views this request, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to}; }
-  // In one line, enough to see what a failing case is about.
-  std::string Describe() const;
-};
-
-// A small request, up to some 100 sequences of up to some 1000 tokens, whose options are valid and
-// built. Most can be planned; for the others (too few sequences for the ranks and minimums, an
-// overlong one under kReject, equal counts that don't divide, every sequence of a mini-batch
-// dropped) the planner's answer is InvalidArgument and nothing else.
-GeneratedRequest GenerateRequest(uint64_t seed);
 
 }  // namespace batchplan::testing
 

@@ -7,6 +7,7 @@
 
 #include "server/planner/make_plan.h"
 #include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {
@@ -14,7 +15,7 @@ namespace {
 
 TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
   uint64_t refused = 0;
-  const uint64_t requests = testing::Cases(10000);
+  const uint64_t requests = testing::Cases(5000);
   for (uint64_t seed = 0; seed < requests; ++seed) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);

@@ -1,0 +1,55 @@
+// Every preset over random topologies, budgets, mini-batches and groups: a plan that keeps every
+// promise, or an error that says which field is in the way.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "server/planner/presets.h"
+#include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+class PresetRequestsTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
+  uint64_t refused = 0;
+  const uint64_t requests = testing::Cases(1000);
+  for (uint64_t seed = 0; seed < requests; ++seed) {
+    const testing::GeneratedRequest request = testing::GeneratePresetRequest(GetParam(), seed);
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
+    if (!plan.ok()) {
+      ++refused;
+      ASSERT_TRUE(testing::IsClearRefusal(plan.status()))
+          << "seed " << seed << ": " << plan.status() << "\n"
+          << request.Describe();
+    }
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+  }
+  RecordProperty("refused", std::to_string(refused));
+  std::cout << GetParam() << ": " << refused << " of " << requests << " requests refused\n";
+  EXPECT_LT(refused, requests / 2);
+}
+
+// "balanced" is planned by the solver of its own.
+std::vector<std::string> ReferencePresets() {
+  std::vector<std::string> presets;
+  for (absl::string_view name : PresetNames()) {
+    if (name != "balanced") presets.emplace_back(name);
+  }
+  return presets;
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(ReferencePresets()),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           return info.param;
+                         });
+
+}  // namespace
+}  // namespace batchplan

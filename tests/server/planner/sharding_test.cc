@@ -1,0 +1,108 @@
+// The shardings that name the rank of every sequence keep their word, whatever else is asked.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+struct Planned {
+  uint32_t rank = 0;
+  uint32_t length = 0;
+};
+
+// By manifest position; dropped sequences are left out.
+std::map<uint32_t, Planned> PlannedSequences(const PassPlan& pass, uint32_t ranks) {
+  std::map<uint32_t, Planned> planned;
+  size_t microbatch = 0;
+  for (uint32_t slots : pass.microbatches_per_rank) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      for (uint32_t slot = 0; slot < slots; ++slot, ++microbatch) {
+        for (uint32_t at = pass.microbatch_offsets[microbatch];
+             at < pass.microbatch_offsets[microbatch + 1]; ++at) {
+          planned[pass.sequence_index[at]] = {.rank = rank, .length = pass.sequence_lengths[at]};
+        }
+      }
+    }
+  }
+  return planned;
+}
+
+// The sequences that are shared out as one, in the manifest's order: each mini-batch, or all if no
+// pass has any.
+std::vector<std::vector<uint32_t>> Shares(const testing::GeneratedRequest& request,
+                                          const std::map<uint32_t, Planned>& planned) {
+  const bool whole = std::ranges::all_of(
+      request.options.passes, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
+  const uint32_t size = whole || request.options.mini_batches.size == 0
+                            ? std::numeric_limits<uint32_t>::max()
+                            : request.options.mini_batches.size;
+  std::vector<std::vector<uint32_t>> shares;
+  for (const auto& [sequence, where] : planned) {
+    shares.resize(std::max<size_t>(shares.size(), sequence / size + 1));
+    shares[sequence / size].push_back(sequence);
+  }
+  return shares;
+}
+
+// Calls check(ranks, planned, share) for every share of random requests of that sharding without
+// groups.
+template <typename Check>
+void ForEachShare(Sharding sharding, Check check) {
+  uint64_t shares = 0;
+  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+    testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    PlanOptions& options = request.options;
+    if (options.passes[0].sharding != sharding) continue;
+    options.mini_batches.order = Order::kPreserved;
+    options.mini_batches.groups = GroupPolicy::kIgnore;
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), options);
+    if (!plan.ok()) continue;
+    const uint32_t ranks = options.topology.data_parallel;
+    const std::map<uint32_t, Planned> planned = PlannedSequences(plan->passes[0], ranks);
+    for (const std::vector<uint32_t>& share : Shares(request, planned)) {
+      ++shares;
+      check(ranks, planned, share);
+      if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+    }
+  }
+  EXPECT_GT(shares, 100u);
+}
+
+TEST(ShardingTest, StrideSortedDealsTheSortedSequencesInTurn) {
+  ForEachShare(Sharding::kStrideSorted,
+               [](uint32_t ranks, const std::map<uint32_t, Planned>& planned,
+                  const std::vector<uint32_t>& share) {
+                 std::vector<std::pair<uint32_t, uint32_t>> sorted;  // (length, sequence)
+                 for (uint32_t sequence : share) {
+                   sorted.emplace_back(planned.at(sequence).length, sequence);
+                 }
+                 std::sort(sorted.begin(), sorted.end());
+                 for (size_t i = 0; i < sorted.size(); ++i) {
+                   ASSERT_EQ(planned.at(sorted[i].second).rank, i % ranks);
+                 }
+               });
+}
+
+TEST(ShardingTest, ContiguousGivesEveryRankOneRunOfTheMiniBatch) {
+  ForEachShare(Sharding::kContiguous, [](uint32_t, const std::map<uint32_t, Planned>& planned,
+                                         const std::vector<uint32_t>& share) {
+    for (size_t i = 1; i < share.size(); ++i) {
+      ASSERT_LE(planned.at(share[i - 1]).rank, planned.at(share[i]).rank);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace batchplan

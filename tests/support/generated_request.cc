@@ -1,0 +1,327 @@
+#include "tests/support/generated_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/planner/presets.h"
+#include "tests/support/generators.h"
+
+namespace batchplan::testing {
+namespace {
+
+// What tells one kind of random request from another.
+struct Family {
+  size_t most_sequences = 100;
+  std::vector<uint32_t> ranks = {1, 1, 2, 2, 3, 4, 8};
+  bool shuffles = true;
+  // Empty: every pass by itself.
+  absl::string_view preset = {};
+};
+
+class RequestGenerator {
+ public:
+  RequestGenerator(const Family& family, uint64_t seed) : family_(family), random_(seed) {}
+
+  GeneratedRequest Generate() {
+    GenerateTopology();
+    ChooseGroups();
+    const uint32_t passes = random_.OneOf<uint32_t>({1, 1, 1, 1, 1, 2, 2, 3});
+    for (uint32_t i = 0; i < passes; ++i) GeneratePass(i);
+    GenerateMiniBatches();
+    GenerateLengths();
+    Scatter();
+    GenerateRest();
+    return std::move(request_);
+  }
+
+ private:
+  PlanOptions& options() { return request_.options; }
+  uint32_t ranks() const { return request_.options.topology.data_parallel; }
+  bool grouped() const {
+    return request_.options.mini_batches.groups != GroupPolicy::kIgnore && group_size_ > 0;
+  }
+
+  void GenerateTopology() {
+    Topology& topology = options().topology;
+    topology.data_parallel = random_.OneOf(family_.ranks);
+    topology.context_parallel = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
+    topology.tensor_parallel = random_.OneOf<uint32_t>({1, 1, 2, 4});
+    topology.pipeline_parallel = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
+    topology.virtual_pipeline = random_.OneOf<uint32_t>({1, 1, 2});
+    topology.sequence_parallel = random_.Chance(40);
+  }
+
+  // The policy, and how large groups are.
+  void ChooseGroups() {
+    if (random_.Chance(50)) return;
+    options().mini_batches.groups = random_.OneOf<GroupPolicy>(
+        {GroupPolicy::kSameMiniBatch, GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
+    // A policy without groups to heed.
+    if (random_.Chance(2)) return;
+    const bool small = family_.most_sequences <= kMaxSmallSequences;
+    group_size_ = random_.OneOf<uint32_t>(small ? std::vector<uint32_t>{1, 2, 2, 3}
+                                                : std::vector<uint32_t>{1, 2, 2, 3, 4, 4, 8});
+    unequal_groups_ = random_.Chance(25);
+  }
+
+  // The most sequences that share a micro-batch because they have to.
+  uint32_t Inseparable() const {
+    if (request_.options.mini_batches.groups != GroupPolicy::kSameMicrobatch) return 1;
+    return std::max(1u, unequal_groups_ ? 2 * group_size_ - 1 : group_size_);
+  }
+
+  // A multiple of the length multiple that the topology and the pass give.
+  uint32_t RowUnit(const PassOptions& pass) {
+    const Topology& topology = options().topology;
+    const uint32_t context = topology.context_parallel > 1 ? 2 * topology.context_parallel : 1;
+    return context * topology.tensor_parallel * pass.length_multiple;
+  }
+
+  void GeneratePass(uint32_t number) {
+    PassOptions pass;
+    if (!family_.preset.empty()) pass = PresetPass(family_.preset, options().topology).value();
+    pass.name = number == 0 && random_.Chance(50) ? "" : absl::StrCat("pass", number);
+    pass.length_multiple = random_.OneOf<uint32_t>({1, 1, 1, 2, 5, 16});
+    // Budgets that the multiple divides, and budgets that it does not.
+    const uint32_t unit = RowUnit(pass);
+    const auto units = static_cast<uint32_t>(random_.Between(2, 12)) * Inseparable();
+    pass.max_tokens_per_microbatch =
+        unit * units +
+        (random_.Chance(40) ? static_cast<uint32_t>(random_.Between(0, unit - 1)) : 0);
+    pass.min_microbatches = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
+    pass.microbatch_count_multiple = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
+    if (random_.Chance(25)) {
+      const uint32_t together = random_.Chance(90) ? Inseparable() : 1;
+      pass.max_sequences_per_microbatch = static_cast<uint32_t>(random_.Between(1, 6)) * together;
+    }
+    pass.ignore_mini_batches = random_.Chance(number == 0 ? 10 : 50);
+    if (family_.preset.empty()) ChooseAlgorithms(number, unit, units, pass);
+    // Leaves room for every group in every pass.
+    const uint32_t longest = units / Inseparable() * unit;
+    longest_ = std::min(longest_, longest);
+    options().passes.push_back(std::move(pass));
+  }
+
+  void ChooseAlgorithms(uint32_t number, uint32_t unit, uint32_t units, PassOptions& pass) {
+    pass.balance_on = random_.OneOf<BalanceOn>({BalanceOn::kTokens, BalanceOn::kCost});
+    pass.order = random_.OneOf<MicrobatchOrder>({MicrobatchOrder::kAsAssigned,
+                                                 MicrobatchOrder::kLargestFirst,
+                                                 MicrobatchOrder::kSmallAtBothEnds});
+    if (random_.Chance(35)) {
+      pass.layout = Layout::kPadded;
+      pass.scan = random_.OneOf<Scan>({Scan::kSorted, Scan::kOptimal});
+    } else {
+      ChoosePacking(unit, units, pass);
+    }
+    if (number == 0) {
+      ChooseSharding(pass);
+    } else if (random_.Chance(50)) {
+      // What a later pass says here is not heeded.
+      pass.sharding = options().passes[0].sharding;
+      pass.equal_sequence_counts = options().passes[0].equal_sequence_counts;
+    }
+  }
+
+  void ChoosePacking(uint32_t unit, uint32_t units, PassOptions& pass) {
+    pass.packer = random_.OneOf<Packer>(
+        {Packer::kConcatenative, Packer::kFirstFitDecreasing, Packer::kFirstFitShuffle,
+         Packer::kModifiedFirstFitDecreasing, Packer::kBestFitDecreasing, Packer::kKarmarkarKarp});
+    pass.rows =
+        random_.OneOf<RowPadding>({RowPadding::kNone, RowPadding::kNone, RowPadding::kLongest,
+                                   RowPadding::kCapacity, RowPadding::kBuckets});
+    if (pass.rows != RowPadding::kBuckets) return;
+    for (uint32_t bucket = 1; bucket < units; ++bucket) {
+      if (random_.Chance(40)) pass.buckets.push_back(bucket * unit);
+    }
+    if (pass.buckets.empty() || random_.Chance(90)) pass.buckets.push_back(units * unit);
+  }
+
+  void ChooseSharding(PassOptions& pass) {
+    pass.sharding = random_.OneOf<Sharding>(
+        {Sharding::kStrideSorted, Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
+    if (pass.layout == Layout::kPacked && random_.Chance(25)) pass.sharding = Sharding::kDealBins;
+    pass.equal_sequence_counts = pass.sharding != Sharding::kDealBins && random_.Chance(25);
+  }
+
+  // Group sizes that sum to `total`.
+  std::vector<uint32_t> GroupsOf(uint32_t total) {
+    std::vector<uint32_t> sizes;
+    while (total > 0) {
+      const uint32_t most = unequal_groups_ ? 2 * group_size_ - 1 : group_size_;
+      const uint32_t wanted =
+          unequal_groups_ ? static_cast<uint32_t>(random_.Between(1, most)) : most;
+      sizes.push_back(std::min(wanted, total));
+      total -= sizes.back();
+    }
+    return sizes;
+  }
+
+  // How many mini-batches of how many sequences, and the groups in them.
+  void GenerateMiniBatches() {
+    const auto most = static_cast<uint32_t>(family_.most_sequences);
+    // Mostly enough sequences for the ranks and minimums, sometimes too few.
+    const uint32_t floor = random_.Chance(90) ? std::min(ranks() * 4, most) : 1;
+    const auto wanted = static_cast<uint32_t>(random_.Between(floor, std::min(most, floor + 64)));
+    uint32_t mini_batches = random_.OneOf<uint32_t>({1, 1, 1, 2, 3, 4});
+    const uint32_t group = std::max(1u, group_size_);
+    uint32_t groups = std::max(1u, wanted / mini_batches / group);
+    // Mostly as many on every rank.
+    if (random_.Chance(75)) groups = (groups + ranks() - 1) / ranks() * ranks();
+    while (mini_batches > 1 && groups * group * mini_batches > most) --mini_batches;
+    uint32_t size = std::min(groups * group, most);
+
+    request_.lengths.resize(size_t{size} * mini_batches);
+    if (group_size_ > 0) {
+      const auto base = static_cast<uint32_t>(random_.Between(0, 1000000));
+      const uint32_t step = random_.OneOf<uint32_t>({1, 7, 0xFFFFFFFF});
+      uint32_t id = base;
+      for (uint32_t k = 0; k < mini_batches; ++k) {
+        for (uint32_t members : GroupsOf(size)) {
+          request_.group_ids.insert(request_.group_ids.end(), members, id);
+          id += step;
+        }
+      }
+    } else if (random_.Chance(25)) {
+      // Ids that no policy heeds, or that make groups of chance.
+      for (size_t i = 0; i < request_.lengths.size(); ++i) {
+        request_.group_ids.push_back(static_cast<uint32_t>(random_.Between(0, 9)));
+      }
+    }
+    MiniBatching& batching = options().mini_batches;
+    batching.size = mini_batches == 1 && random_.Chance(50) ? 0 : size;
+    // Sometimes a size that closes no group but divides.
+    if (mini_batches == 1 && size % 2 == 0 && random_.Chance(10)) batching.size = size / 2;
+    batching.seed = random_.Between(0, 1000);
+    if (family_.shuffles && random_.Chance(35)) batching.order = Order::kShuffled;
+    mini_batch_size_ = size;
+  }
+
+  // How many sequences each group has.
+  std::map<uint32_t, uint32_t> Members() const {
+    std::map<uint32_t, uint32_t> members;
+    for (uint32_t id : request_.group_ids) ++members[id];
+    return members;
+  }
+
+  void GenerateLengths() {
+    options().overlong = random_.OneOf<OverlongPolicy>(
+        {OverlongPolicy::kReject, OverlongPolicy::kTruncate, OverlongPolicy::kDrop});
+    const bool some_overlong =
+        options().overlong == OverlongPolicy::kReject ? random_.Chance(3) : random_.Chance(50);
+    const uint32_t overlong_chance = request_.lengths.size() <= kMaxSmallSequences ? 20 : 5;
+    // What the largest group leaves room for, or each group by itself, or, rarely, a sequence
+    // alone.
+    const uint32_t whole = longest_ * Inseparable();
+    const auto reach = random_.Between(1, 100);
+    const std::map<uint32_t, uint32_t> members = Members();
+    // Few distinct lengths make many ties.
+    const bool few_kinds = random_.Chance(33);
+    for (size_t i = 0; i < request_.lengths.size(); ++i) {
+      uint32_t longest = longest_;
+      if (reach > 60 && !members.empty()) longest = whole / members.at(request_.group_ids[i]);
+      if (reach > 92) longest = whole;
+      longest = std::max(longest, 1u);
+      const uint64_t kinds = few_kinds ? 3 : longest;
+      uint64_t length = random_.Between(1, longest);
+      if (kinds < longest) length = (1 + length % kinds) * longest / (kinds + 1);
+      if (some_overlong && random_.Chance(overlong_chance)) {
+        const uint32_t budget = options().passes[0].max_tokens_per_microbatch;
+        length = random_.Between(budget, 2 * uint64_t{budget});
+      }
+      request_.lengths[i] = static_cast<uint32_t>(std::max<uint64_t>(length, 1));
+    }
+  }
+
+  // Groups need not stand together: not within their mini-batches, and rarely not even there.
+  void Scatter() {
+    if (!grouped() || !random_.Chance(25)) return;
+    const size_t count = request_.lengths.size();
+    const size_t reach = random_.Chance(75) ? mini_batch_size_ : count;
+    for (size_t begin = 0; begin < count; begin += reach) {
+      for (size_t i = reach; i > 1; --i) {
+        const size_t other = random_.Between(0, i - 1);
+        std::swap(request_.group_ids[begin + i - 1], request_.group_ids[begin + other]);
+      }
+    }
+  }
+
+  void GenerateRest() {
+    options().allow_empty_microbatches = random_.Chance(20);
+    options().cost_model = random_.OneOf<CostModel>(
+        {{1, 0, 0}, {0, 1.0 / 24576, 0}, {0.25, 0.0001, 1000}, {0, 0, 1}, {}});
+    options().synchronization =
+        random_.OneOf<Synchronization>({Synchronization::kLockstep, Synchronization::kAccumulated});
+    options().effort = random_.OneOf<Effort>({Effort::kFast, Effort::kDefault, Effort::kThorough});
+    if (random_.Chance(25)) {
+      request_.pad_to = *std::max_element(request_.lengths.begin(), request_.lengths.end()) +
+                        static_cast<uint32_t>(random_.Between(0, 100));
+    }
+  }
+
+  const Family& family_;
+  RandomStream random_;
+  GeneratedRequest request_;
+  // 0: no groups to heed.
+  uint32_t group_size_ = 0;
+  bool unequal_groups_ = false;
+  uint32_t mini_batch_size_ = 0;
+  uint32_t longest_ = std::numeric_limits<uint32_t>::max();
+};
+
+}  // namespace
+
+std::string GeneratedRequest::Describe() const {
+  const Topology& t = options.topology;
+  const MiniBatching& m = options.mini_batches;
+  std::string text = absl::StrCat(
+      "lengths [", absl::StrJoin(lengths, ","), "] groups [", absl::StrJoin(group_ids, ","),
+      "] pad_to ", pad_to, "; DP ", t.data_parallel, " CP ", t.context_parallel, " TP ",
+      t.tensor_parallel, " PP ", t.pipeline_parallel, " VPP ", t.virtual_pipeline,
+      t.sequence_parallel ? " SP" : "", "; mini-batches of ", m.size, " order ",
+      static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
+      "; overlong ", static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token,
+      " ", options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch,
+      "; synchronization ", static_cast<int>(options.synchronization), " effort ",
+      static_cast<int>(options.effort),
+      options.allow_empty_microbatches ? "; empty micro-batches allowed" : "");
+  for (const PassOptions& pass : options.passes) {
+    absl::StrAppend(&text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch,
+                    " multiple ", pass.length_multiple, " minimum ", pass.min_microbatches,
+                    " count multiple ", pass.microbatch_count_multiple, " max sequences ",
+                    pass.max_sequences_per_microbatch, " sharding ",
+                    static_cast<int>(pass.sharding),
+                    pass.equal_sequence_counts ? " equal counts" : "", " order ",
+                    static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
+                    pass.ignore_mini_batches ? " ignores mini-batches" : "");
+    if (pass.layout == Layout::kPadded) {
+      absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
+    } else {
+      absl::StrAppend(&text, " packed, packer ", static_cast<int>(pass.packer), " rows ",
+                      static_cast<int>(pass.rows), " buckets [", absl::StrJoin(pass.buckets, ","),
+                      "]");
+    }
+  }
+  return text;
+}
+
+GeneratedRequest GenerateRequest(uint64_t seed) {
+  const Family family;
+  return RequestGenerator(family, seed).Generate();
+}
+
+GeneratedRequest GenerateSmallRequest(uint64_t seed) {
+  const Family family = {
+      .most_sequences = kMaxSmallSequences, .ranks = {1, 2, 2, 3}, .shuffles = false};
+  return RequestGenerator(family, seed).Generate();
+}
+
+GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed) {
+  const Family family = {.preset = preset};
+  return RequestGenerator(family, seed).Generate();
+}
+
+}  // namespace batchplan::testing

@@ -1,0 +1,56 @@
+// Random requests, the same for one seed on every machine and compiler.
+//
+//   for (uint64_t seed = 0; seed < 1000; ++seed) {
+//     const GeneratedRequest request = GenerateRequest(seed);
+//     SCOPED_TRACE(request.Describe());
+//     absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+//     if (plan.ok()) EXPECT_OK(CheckPlan(request.manifest(), request.options, *plan));
+//   }
+
+#ifndef BATCHPLAN_TESTS_SUPPORT_GENERATED_REQUEST_H_
+#define BATCHPLAN_TESTS_SUPPORT_GENERATED_REQUEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+
+namespace batchplan::testing {
+
+// The manifest's arrays, and what is asked of them.
+struct GeneratedRequest {
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> group_ids;
+  uint32_t pad_to = 0;
+  PlanOptions options;
+
+  // Views this request, and lives no longer.
+  Manifest manifest() const { return {lengths, group_ids, pad_to}; }
+  // In one line, everything that the plan depends on.
+  std::string Describe() const;
+};
+
+// A request of some 100 sequences at most and some 1000 tokens each, over all that can be asked but
+// the balanced sharding and packer: layouts, packers and scans, shardings, groups of every policy,
+// up to three passes, mini-batches ignored or not. Its options are valid. Most can be planned; for
+// the others (too few sequences for the ranks and minimums, an overlong one under kReject, counts
+// that don't divide, groups that close no mini-batch or fit no micro-batch, every sequence of a
+// mini-batch dropped) the planner's answer is InvalidArgument and nothing else.
+GeneratedRequest GenerateRequest(uint64_t seed);
+
+// The same with at most kMaxSmallSequences sequences, at most three ranks and the order preserved:
+// what Satisfiable decides in a fraction of a millisecond.
+inline constexpr size_t kMaxSmallSequences = 7;
+GeneratedRequest GenerateSmallRequest(uint64_t seed);
+
+// A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
+// groups and counts over it, one to three passes. `preset` is a name that PresetPass knows.
+GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed);
+
+}  // namespace batchplan::testing
+
+#endif  // BATCHPLAN_TESTS_SUPPORT_GENERATED_REQUEST_H_

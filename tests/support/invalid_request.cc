@@ -1,0 +1,298 @@
+#include "tests/support/invalid_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace batchplan::testing {
+namespace {
+
+constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+
+PassOptions& AnyPass(GeneratedRequest& request, RandomStream& random) {
+  return request.options.passes[random.Between(0, request.options.passes.size() - 1)];
+}
+
+// Packed rows in buckets, on the way to a mistake in the buckets.
+PassOptions& Bucketed(GeneratedRequest& request, RandomStream& random) {
+  PassOptions& pass = AnyPass(request, random);
+  pass.layout = Layout::kPacked;
+  pass.packer = Packer::kFirstFitDecreasing;
+  pass.rows = RowPadding::kBuckets;
+  pass.buckets.clear();
+  return pass;
+}
+
+// The whole manifest as one mini-batch on three ranks, with room for everything but what a sharding
+// asks.
+PassOptions& ThreeRanks(GeneratedRequest& request, size_t sequences) {
+  request.lengths.assign(sequences, 1);
+  request.group_ids.clear();
+  request.pad_to = 0;
+  request.options.mini_batches = {};
+  request.options.topology = {.data_parallel = 3};
+  request.options.allow_empty_microbatches = false;
+  PassOptions pass;
+  pass.max_tokens_per_microbatch = 100;
+  pass.packer = Packer::kFirstFitDecreasing;
+  pass.sharding = Sharding::kLpt;
+  request.options.passes = {pass};
+  return request.options.passes[0];
+}
+
+std::vector<Mistake> TopologyMistakes() {
+  std::vector<Mistake> mistakes;
+  const struct {
+    std::string name;
+    uint32_t Topology::*size;
+  } sizes[] = {{"data_parallel", &Topology::data_parallel},
+               {"context_parallel", &Topology::context_parallel},
+               {"tensor_parallel", &Topology::tensor_parallel},
+               {"pipeline_parallel", &Topology::pipeline_parallel},
+               {"virtual_pipeline", &Topology::virtual_pipeline}};
+  for (const auto& [name, size] : sizes) {
+    mistakes.push_back(
+        {name, "topology." + name, [size = size](GeneratedRequest& request, RandomStream& random) {
+           request.options.topology.*size =
+               random.OneOf<uint32_t>({0, kMaxParallelSize + 1, kMost});
+         }});
+  }
+  return mistakes;
+}
+
+std::vector<Mistake> CostMistakes() {
+  std::vector<Mistake> mistakes;
+  const struct {
+    std::string name;
+    double CostModel::*coefficient;
+  } coefficients[] = {{"per_token", &CostModel::per_token},
+                      {"per_token_squared", &CostModel::per_token_squared},
+                      {"per_microbatch", &CostModel::per_microbatch}};
+  for (const auto& [name, coefficient] : coefficients) {
+    mistakes.push_back(
+        {name, "cost_model." + name,
+         [coefficient = coefficient](GeneratedRequest& request, RandomStream& random) {
+           request.options.cost_model.*coefficient =
+               random.OneOf<double>({-1, -1e-300, std::numeric_limits<double>::infinity(),
+                                     std::numeric_limits<double>::quiet_NaN()});
+         }});
+  }
+  mistakes.push_back({"no_cost", "cost_model", [](GeneratedRequest& request, RandomStream&) {
+                        request.options.cost_model = {0, 0, 0};
+                      }});
+  mistakes.push_back(
+      {"overflowing_cost", "cost_model", [](GeneratedRequest& request, RandomStream&) {
+         request.options.cost_model = {1e308, 1e308, 1e308};
+       }});
+  return mistakes;
+}
+
+std::vector<Mistake> ManifestMistakes() {
+  return {
+      {"no_lengths", "manifest.lengths",
+       [](GeneratedRequest& request, RandomStream&) {
+         request.lengths.clear();
+         request.group_ids.clear();
+       }},
+      {"zero_length", "manifest.lengths[",
+       [](GeneratedRequest& request, RandomStream& random) {
+         request.lengths[random.Between(0, request.lengths.size() - 1)] = 0;
+       }},
+      {"group_ids", "manifest.group_ids",
+       [](GeneratedRequest& request, RandomStream&) {
+         request.group_ids.assign(request.lengths.size() + 1, 0);
+       }},
+      {"no_groups", "manifest.group_ids",
+       [](GeneratedRequest& request, RandomStream& random) {
+         request.group_ids.clear();
+         request.options.mini_batches.groups = random.OneOf<GroupPolicy>(
+             {GroupPolicy::kSameMiniBatch, GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
+       }},
+      {"pad_to", "manifest.pad_to",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9);
+         request.lengths[4] = 7;
+         request.pad_to = 6;
+       }},
+      {"overlong", "max_tokens_per_microbatch",
+       [](GeneratedRequest& request, RandomStream& random) {
+         request.options.overlong = OverlongPolicy::kReject;
+         request.pad_to = 0;
+         request.lengths[random.Between(0, request.lengths.size() - 1)] = kMost;
+       }},
+      {"all_dropped", "overlong",
+       [](GeneratedRequest& request, RandomStream&) {
+         request.options.overlong = OverlongPolicy::kDrop;
+         request.pad_to = 0;
+         for (uint32_t& length : request.lengths) length = kMost;
+       }},
+      {"mini_batch_size", "mini_batches.size",
+       [](GeneratedRequest& request, RandomStream& random) {
+         const auto count = static_cast<uint32_t>(request.lengths.size());
+         request.options.mini_batches.size =
+             count < 3 ? count + 1 : random.OneOf<uint32_t>({count - 1, count + 1, 2 * count});
+       }},
+      {"torn_group", "mini_batches.",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 12);
+         request.group_ids = {1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2};
+         request.options.mini_batches = {.size = 6, .groups = GroupPolicy::kSameMiniBatch};
+       }},
+  };
+}
+
+std::vector<Mistake> PassMistakes() {
+  return {
+      {"no_passes", "passes",
+       [](GeneratedRequest& request, RandomStream&) { request.options.passes.clear(); }},
+      {"pass_name", "passes[1].name",
+       [](GeneratedRequest& request, RandomStream&) {
+         request.options.passes.resize(1);
+         request.options.passes.push_back(request.options.passes[0]);
+       }},
+      {"budget", ".max_tokens_per_microbatch",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = AnyPass(request, random);
+         pass.max_tokens_per_microbatch = 0;
+         pass.buckets.clear();
+         pass.rows = RowPadding::kNone;
+       }},
+      {"length_multiple", "length_multiple",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = AnyPass(request, random);
+         pass.length_multiple =
+             random.OneOf<uint32_t>({0, pass.max_tokens_per_microbatch + 1, kMost});
+       }},
+      {"min_microbatches", "min_microbatches",
+       [](GeneratedRequest& request, RandomStream& random) {
+         AnyPass(request, random).min_microbatches = 0;
+       }},
+      {"microbatch_count_multiple", "microbatch_count_multiple",
+       [](GeneratedRequest& request, RandomStream& random) {
+         AnyPass(request, random).microbatch_count_multiple = 0;
+       }},
+      {"too_few_sequences", "data_parallel",
+       [](GeneratedRequest& request, RandomStream& random) {
+         ThreeRanks(request, 2).sharding =
+             random.OneOf<Sharding>({Sharding::kDealBins, Sharding::kKarmarkarKarp, Sharding::kLpt,
+                                     Sharding::kContiguous});
+       }},
+      {"too_many_microbatches", "passes[0]",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = ThreeRanks(request, 9);
+         pass.sharding = random.OneOf<Sharding>({Sharding::kDealBins, Sharding::kStrideSorted,
+                                                 Sharding::kKarmarkarKarp, Sharding::kLpt,
+                                                 Sharding::kContiguous});
+         pass.min_microbatches = random.OneOf<uint32_t>({4, kMost});
+       }},
+      {"torn_microbatch", "mini_batches.groups",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = ThreeRanks(request, 9);
+         request.options.mini_batches = {.groups = GroupPolicy::kSameMicrobatch};
+         request.group_ids = {1, 1, 1, 2, 2, 2, 3, 3, 3};
+         if (random.Chance(50)) {
+           pass.max_tokens_per_microbatch = 2;
+         } else {
+           pass.max_sequences_per_microbatch = 2;
+         }
+       }},
+  };
+}
+
+std::vector<Mistake> ShardingMistakes() {
+  return {
+      {"padded_bins", "passes[0].sharding",
+       [](GeneratedRequest& request, RandomStream&) {
+         PassOptions& pass = request.options.passes[0];
+         pass.sharding = Sharding::kDealBins;
+         pass.layout = Layout::kPadded;
+         pass.equal_sequence_counts = false;
+       }},
+      {"equal_bins", "passes[0].equal_sequence_counts",
+       [](GeneratedRequest& request, RandomStream&) {
+         PassOptions& pass = ThreeRanks(request, 9);
+         pass.sharding = Sharding::kDealBins;
+         pass.equal_sequence_counts = true;
+       }},
+      {"indivisible_counts", "equal_sequence_counts",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = ThreeRanks(request, 10);
+         pass.sharding = random.OneOf<Sharding>(
+             {Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
+         pass.equal_sequence_counts = true;
+       }},
+      {"indivisible_stride", "SHARDING_STRIDE_SORTED",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 10).sharding = Sharding::kStrideSorted;
+       }},
+      {"indivisible_groups", "equal_sequence_counts",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = ThreeRanks(request, 12);
+         request.options.mini_batches = {.groups = GroupPolicy::kSameRank};
+         request.group_ids = {1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4};
+         pass.sharding = random.OneOf<Sharding>(
+             {Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
+         pass.equal_sequence_counts = true;
+       }},
+  };
+}
+
+std::vector<Mistake> BucketMistakes() {
+  return {
+      {"no_buckets", "packed.buckets",
+       [](GeneratedRequest& request, RandomStream& random) { Bucketed(request, random); }},
+      {"unused_buckets", "packed.buckets",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = Bucketed(request, random);
+         pass.rows = random.OneOf<RowPadding>(
+             {RowPadding::kNone, RowPadding::kLongest, RowPadding::kCapacity});
+         pass.buckets = {1};
+       }},
+      {"zero_bucket", "packed.buckets[0]",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Bucketed(request, random).buckets = {0};
+       }},
+      {"wide_bucket", "packed.buckets[0]",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = Bucketed(request, random);
+         pass.buckets = {pass.max_tokens_per_microbatch + 1};
+       }},
+      {"descending_buckets", "packed.buckets[1]",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = Bucketed(request, random);
+         pass.buckets.assign(2, pass.max_tokens_per_microbatch);
+       }},
+      {"unaligned_bucket", "packed.buckets[0]",
+       [](GeneratedRequest& request, RandomStream&) {
+         PassOptions& pass = ThreeRanks(request, 9);
+         pass.length_multiple = 4;
+         pass.rows = RowPadding::kBuckets;
+         pass.buckets = {7, 100};
+       }},
+      {"narrow_buckets", "packed.buckets",
+       [](GeneratedRequest& request, RandomStream&) {
+         PassOptions& pass = ThreeRanks(request, 9);
+         request.lengths[3] = 9;
+         pass.rows = RowPadding::kBuckets;
+         pass.buckets = {4, 8};
+       }},
+  };
+}
+
+std::vector<Mistake> AllMistakes() {
+  std::vector<Mistake> all;
+  for (const auto& some : {TopologyMistakes(), CostMistakes(), ManifestMistakes(), PassMistakes(),
+                           ShardingMistakes(), BucketMistakes()}) {
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const Mistake> Mistakes() {
+  static const std::vector<Mistake>& mistakes = *new std::vector<Mistake>(AllMistakes());
+  return mistakes;
+}
+
+}  // namespace batchplan::testing

@@ -1,0 +1,120 @@
+#include "tests/support/satisfiable.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace batchplan::testing {
+namespace {
+
+// Requests whose answer is plain to see.
+struct Request {
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> group_ids = {};
+  PlanOptions options = {};
+
+  Request(std::vector<uint32_t> lengths, uint32_t budget, uint32_t ranks, Sharding sharding)
+      : lengths(std::move(lengths)) {
+    options.topology.data_parallel = ranks;
+    PassOptions& pass = options.passes.emplace_back();
+    pass.max_tokens_per_microbatch = budget;
+    pass.sharding = sharding;
+  }
+  PassOptions& pass() { return options.passes[0]; }
+  bool Satisfiable() const {
+    return testing::Satisfiable({.lengths = lengths, .group_ids = group_ids}, options);
+  }
+};
+
+TEST(SatisfiableTest, EveryRankNeedsASequenceUnlessEmptyOnesAreAllowed) {
+  Request request({1, 1}, 4, 3, Sharding::kLpt);
+  EXPECT_FALSE(request.Satisfiable());
+  request.options.allow_empty_microbatches = true;
+  EXPECT_TRUE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, ALoneLongSequenceForcesTwoMicrobatchesOnTheOtherRanks) {
+  // 9 and 9 need two micro-batches or two ranks; a contiguous cut leaves one rank a single 9.
+  Request request({9, 9, 9}, 10, 2, Sharding::kContiguous);
+  EXPECT_FALSE(request.Satisfiable());
+  request.lengths = {9, 9, 1, 1};
+  EXPECT_TRUE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, CountsObeyTheMinimumAndBothMultiples) {
+  Request request({1, 1, 1, 1, 1}, 10, 1, Sharding::kLpt);
+  request.pass().min_microbatches = 3;
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().microbatch_count_multiple = 2;
+  EXPECT_TRUE(request.Satisfiable());
+  request.options.topology.pipeline_parallel = 3;
+  EXPECT_TRUE(request.Satisfiable());
+  request.options.topology.virtual_pipeline = 2;
+  EXPECT_FALSE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, StrideSortedHasNoChoice) {
+  // Sorted 1 2 8 8: rank 0 gets 1 and 8, and so does not need two micro-batches; rank 1 does.
+  Request request({8, 1, 8, 2}, 9, 2, Sharding::kStrideSorted);
+  EXPECT_TRUE(request.Satisfiable());
+  request.lengths = {8, 1, 8, 2, 1};
+  EXPECT_FALSE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, PaddedMicrobatchesCountTheirWidth) {
+  Request request({1, 1, 4}, 11, 1, Sharding::kLpt);
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().max_sequences_per_microbatch = 3;
+  request.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  request.group_ids = {5, 5, 5};
+  EXPECT_TRUE(request.Satisfiable());
+  request.pass().layout = Layout::kPadded;
+  EXPECT_FALSE(request.Satisfiable());
+  request.pass().max_tokens_per_microbatch = 12;
+  EXPECT_TRUE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, GroupsCloseTheirMiniBatches) {
+  Request request({1, 1, 1, 1}, 4, 1, Sharding::kLpt);
+  request.group_ids = {1, 2, 1, 2};
+  request.options.mini_batches = {.size = 2, .groups = GroupPolicy::kSameMiniBatch};
+  EXPECT_TRUE(request.Satisfiable());
+  request.group_ids = {1, 2, 2, 3};
+  EXPECT_FALSE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, GroupsStayOnTheirRanks) {
+  Request request({1, 1, 1, 1}, 4, 2, Sharding::kLpt);
+  request.pass().equal_sequence_counts = true;
+  request.group_ids = {1, 1, 1, 2};
+  request.options.mini_batches.groups = GroupPolicy::kSameMiniBatch;
+  EXPECT_TRUE(request.Satisfiable());
+  request.options.mini_batches.groups = GroupPolicy::kSameRank;
+  EXPECT_FALSE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, DroppingTakesWholeGroupsAndMayEmptyAMiniBatch) {
+  Request request({9, 1, 1, 1}, 4, 1, Sharding::kLpt);
+  request.options.overlong = OverlongPolicy::kDrop;
+  request.options.mini_batches.size = 2;
+  request.group_ids = {1, 1, 2, 2};
+  EXPECT_TRUE(request.Satisfiable());
+  request.options.mini_batches.groups = GroupPolicy::kSameMiniBatch;
+  EXPECT_FALSE(request.Satisfiable());
+}
+
+TEST(SatisfiableTest, LaterPassesFillInsideTheRanksOfAllMiniBatchesTogether) {
+  Request request({9, 9, 1, 1}, 10, 2, Sharding::kLpt);
+  request.options.mini_batches.size = 2;
+  PassOptions later = request.pass();
+  later.ignore_mini_batches = true;
+  later.min_microbatches = 2;
+  request.options.passes.push_back(later);
+  EXPECT_TRUE(request.Satisfiable());
+  request.options.passes[1].ignore_mini_batches = false;
+  EXPECT_FALSE(request.Satisfiable());
+}
+
+}  // namespace
+}  // namespace batchplan::testing

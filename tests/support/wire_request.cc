@@ -1,0 +1,74 @@
+#include "tests/support/wire_request.h"
+
+namespace batchplan::testing {
+namespace {
+
+// The wire's enumerators are the planner's, after one for "unspecified".
+template <typename WireEnum, typename PlannerEnum>
+WireEnum ToWire(PlannerEnum value) {
+  return static_cast<WireEnum>(static_cast<int>(value) + 1);
+}
+
+void FillTopology(const Topology& topology, v1::Topology* wire) {
+  wire->set_data_parallel(topology.data_parallel);
+  wire->set_context_parallel(topology.context_parallel);
+  wire->set_tensor_parallel(topology.tensor_parallel);
+  wire->set_pipeline_parallel(topology.pipeline_parallel);
+  wire->set_virtual_pipeline(topology.virtual_pipeline);
+  wire->set_sequence_parallel(topology.sequence_parallel);
+}
+
+void FillPass(const PassOptions& pass, bool first, v1::Pass* wire) {
+  wire->set_name(pass.name);
+  wire->set_max_tokens_per_microbatch(pass.max_tokens_per_microbatch);
+  wire->set_length_multiple(pass.length_multiple);
+  wire->set_min_microbatches(pass.min_microbatches);
+  wire->set_microbatch_count_multiple(pass.microbatch_count_multiple);
+  wire->set_max_sequences_per_microbatch(pass.max_sequences_per_microbatch);
+  wire->set_balance_on(ToWire<v1::BalanceOn>(pass.balance_on));
+  wire->set_order(ToWire<v1::MicrobatchOrder>(pass.order));
+  wire->set_ignore_mini_batches(pass.ignore_mini_batches);
+  if (pass.layout == Layout::kPadded) {
+    wire->mutable_padded()->set_scan(ToWire<v1::Scan>(pass.scan));
+  } else {
+    v1::PackedLayout* packed = wire->mutable_packed();
+    packed->set_packer(ToWire<v1::Packer>(pass.packer));
+    packed->set_rows(ToWire<v1::RowPadding>(pass.rows));
+    packed->mutable_buckets()->Add(pass.buckets.begin(), pass.buckets.end());
+  }
+  if (!first) return;
+  wire->set_sharding(ToWire<v1::Sharding>(pass.sharding));
+  wire->set_equal_sequence_counts(pass.equal_sequence_counts);
+}
+
+}  // namespace
+
+v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
+  const PlanOptions& options = request.options;
+  v1::PlanBatchRequest wire;
+  wire.mutable_manifest()->mutable_lengths()->Add(request.lengths.begin(), request.lengths.end());
+  wire.mutable_manifest()->mutable_group_ids()->Add(request.group_ids.begin(),
+                                                    request.group_ids.end());
+  wire.mutable_manifest()->set_pad_to(request.pad_to);
+  FillTopology(options.topology, wire.mutable_topology());
+
+  v1::MiniBatching* mini_batches = wire.mutable_mini_batches();
+  mini_batches->set_size(options.mini_batches.size);
+  mini_batches->set_order(ToWire<v1::Order>(options.mini_batches.order));
+  mini_batches->set_seed(options.mini_batches.seed);
+  mini_batches->set_groups(ToWire<v1::GroupPolicy>(options.mini_batches.groups));
+
+  wire.mutable_cost_model()->set_per_token(options.cost_model.per_token);
+  wire.mutable_cost_model()->set_per_token_squared(options.cost_model.per_token_squared);
+  wire.mutable_cost_model()->set_per_microbatch(options.cost_model.per_microbatch);
+  wire.set_synchronization(ToWire<v1::Synchronization>(options.synchronization));
+  wire.set_effort(ToWire<v1::Effort>(options.effort));
+  wire.set_overlong(ToWire<v1::OverlongPolicy>(options.overlong));
+  wire.set_allow_empty_microbatches(options.allow_empty_microbatches);
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    FillPass(options.passes[i], i == 0, wire.add_passes());
+  }
+  return wire;
+}
+
+}  // namespace batchplan::testing

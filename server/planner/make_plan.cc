@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/planner/align.h"
-#include "server/planner/assign.h"
+#include "server/planner/assign/assign.h"
 #include "server/planner/fingerprint.h"
 #include "server/planner/groups.h"
 #include "server/planner/measure.h"

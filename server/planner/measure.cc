@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "server/planner/fewest_microbatches.h"
+#include "server/planner/assign/fewest_microbatches.h"
 
 namespace batchplan {
 namespace {

@@ -3,7 +3,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ORDER_H_
 #define BATCHPLAN_SERVER_PLANNER_ORDER_H_
 
-#include "server/planner/assignment.h"
+#include "server/planner/assign/assignment.h"
 #include "server/planner/pass_instance.h"
 
 namespace batchplan {

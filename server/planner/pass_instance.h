@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/planner/bin_count.h"
 #include "server/planner/cost.h"
+#include "server/planner/count_rule.h"
 #include "server/planner/groups.h"
 #include "server/planner/items.h"
 #include "server/planner/manifest.h"

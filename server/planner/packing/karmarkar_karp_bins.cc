@@ -4,11 +4,11 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "server/planner/packing/lower_bounds.h"
+#include "server/planner/partition/descending.h"
 #include "server/planner/partition/karmarkar_karp.h"
 
 namespace batchplan {
@@ -21,16 +21,11 @@ constexpr int kMaxMisses = 64;
 // one finds no room; `part_of` is then of no use.
 bool Repair(const PackItems& items, std::span<const uint64_t> loads, const BinLimits& limits,
             uint32_t parts, std::vector<uint32_t>& part_of) {
-  std::vector<uint32_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return std::tuple(loads[b], a) < std::tuple(loads[a], b);
-  });
   // Keeping the heaviest items that fit leaves the lightest ones over.
   std::vector<BinRoom> rooms(parts, BinRoom(limits));
   std::vector<uint64_t> load_of(parts, 0);
   std::vector<uint32_t> homeless;
-  for (uint32_t item : order) {
+  for (uint32_t item : DescendingOrder(loads)) {
     const uint32_t part = part_of[item];
     if (rooms[part].Holds(items, item)) {
       rooms[part].Take(items, item);

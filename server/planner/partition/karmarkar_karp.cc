@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "server/planner/partition/descending.h"
+
 namespace batchplan {
 namespace {
 
@@ -90,14 +92,6 @@ void Merge(Solution& large, Solution small, uint32_t parts, PartLists& lists) {
   for (Solution::node_type& node : joined) large.insert(std::move(node));
 }
 
-std::vector<uint32_t> ByDescendingLoad(std::span<const uint64_t> loads) {
-  std::vector<uint32_t> order(loads.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return loads[a] > loads[b]; });
-  return order;
-}
-
 template <typename Parts>
 std::vector<uint32_t> NumberParts(const Parts& parts, const PartLists& lists, size_t loads) {
   std::vector<uint32_t> part_of(loads);
@@ -112,7 +106,7 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t pa
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   PartLists lists(loads.size());
   // A load alone is a solution whose spread is the load; those wait in an array of their own.
-  const std::vector<uint32_t> order = ByDescendingLoad(loads);
+  const std::vector<uint32_t> order = DescendingOrder(loads);
   size_t next = 0;
   std::vector<Solution> solutions;
   std::priority_queue<Entry> queue;
@@ -150,7 +144,7 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
                 .solution = static_cast<uint32_t>(solutions.size())});
     solutions.push_back(std::move(solution));
   };
-  const std::vector<uint32_t> order = ByDescendingLoad(loads);
+  const std::vector<uint32_t> order = DescendingOrder(loads);
   for (size_t begin = 0; begin < order.size(); begin += parts) {
     std::vector<Part> solution;
     solution.reserve(parts);

@@ -1,7 +1,7 @@
 // Contiguous sharding: each rank takes one run of the mini-batch's order.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_CONTIGUOUS_H_
-#define BATCHPLAN_SERVER_PLANNER_CONTIGUOUS_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_CONTIGUOUS_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_CONTIGUOUS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -17,4 +17,4 @@ std::vector<size_t> CutIntoRuns(std::span<const uint64_t> loads, size_t runs);
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_CONTIGUOUS_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_CONTIGUOUS_H_

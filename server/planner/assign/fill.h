@@ -1,13 +1,13 @@
 // Stage 3, assign, its second half: the share of each rank into micro-batches, equally many on all.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_FILL_H_
-#define BATCHPLAN_SERVER_PLANNER_FILL_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_H_
 
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/planner/assignment.h"
+#include "server/planner/assign/assignment.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
@@ -25,4 +25,4 @@ absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLis
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_FILL_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_H_

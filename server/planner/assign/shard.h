@@ -1,7 +1,7 @@
 // Stage 3, assign, its first half: the sequences of a mini-batch to ranks.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_SHARD_H_
-#define BATCHPLAN_SERVER_PLANNER_SHARD_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_
 
 #include <cstdint>
 #include <optional>
@@ -45,4 +45,4 @@ SequenceLists SharesOf(const RankUnits& units, std::span<const uint32_t> rank_of
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_SHARD_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_

@@ -1,14 +1,14 @@
 // Pack, then deal: the whole mini-batch into bins, the bins to ranks.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_DEAL_H_
-#define BATCHPLAN_SERVER_PLANNER_DEAL_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_DEAL_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_DEAL_H_
 
 #include <cstdint>
 #include <span>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/planner/assignment.h"
+#include "server/planner/assign/assignment.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
@@ -30,4 +30,4 @@ SequenceLists SharesOf(const Assignment& assignment);
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_DEAL_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_DEAL_H_

@@ -1,7 +1,7 @@
 // Packed micro-batches out of the items of one rank.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_PACKED_FILL_H_
-#define BATCHPLAN_SERVER_PLANNER_PACKED_FILL_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_PACKED_FILL_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_PACKED_FILL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -24,4 +24,4 @@ std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, c
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_PACKED_FILL_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_PACKED_FILL_H_

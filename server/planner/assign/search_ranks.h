@@ -1,7 +1,7 @@
 // Exhaustive search for a division of rank units among ranks, for a few units.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_SEARCH_RANKS_H_
-#define BATCHPLAN_SERVER_PLANNER_SEARCH_RANKS_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SEARCH_RANKS_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_SEARCH_RANKS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "server/planner/shard.h"
+#include "server/planner/assign/shard.h"
 
 namespace batchplan {
 
@@ -33,4 +33,4 @@ std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_SEARCH_RANKS_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_SEARCH_RANKS_H_

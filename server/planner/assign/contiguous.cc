@@ -1,4 +1,4 @@
-#include "server/planner/contiguous.h"
+#include "server/planner/assign/contiguous.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "server/planner/assign.h"
+#include "server/planner/assign/assign.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/deal.h"
-#include "server/planner/fewest_microbatches.h"
-#include "server/planner/fill.h"
-#include "server/planner/search_ranks.h"
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/deal.h"
+#include "server/planner/assign/fewest_microbatches.h"
+#include "server/planner/assign/fill.h"
+#include "server/planner/assign/search_ranks.h"
+#include "server/planner/assign/shard.h"
 #include "server/planner/seeds.h"
-#include "server/planner/shard.h"
 
 namespace batchplan {
 namespace {
@@ -173,21 +174,9 @@ class Assigner {
       const uint64_t ranks = pass->ranks();
       const size_t items = pass->MicrobatchBlocks(mini_batch).size();
       const uint64_t fewest = FewestMicrobatchesPerRank(*pass, mini_batch);
-      if (fewest > items / ranks) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(Where(*pass, k), " has ", items,
-                         pass->groups_share_microbatch() ? " groups" : " sequences", ", but needs ",
-                         fewest * ranks, " micro-batches of one or more (data_parallel ", ranks,
-                         ", each rank at least ", pass->counts().minimum, " and a multiple of ",
-                         pass->counts().multiple, ")"));
-      }
+      if (fewest > items / ranks) return TooFewItems(*pass, items, fewest, Where(*pass, k));
       const size_t units = pass->RankBlocks(mini_batch).size();
-      if (units < ranks) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            Where(*pass, k), " has ", units,
-            " groups that mini_batches.groups keeps on one rank each, but data_parallel is ", ranks,
-            "; lower it, or set allow_empty_microbatches"));
-      }
+      if (units < ranks) return TooFewGroups(*pass, units, Where(*pass, k));
     }
     return absl::OkStatus();
   }

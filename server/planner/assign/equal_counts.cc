@@ -1,27 +1,18 @@
-#include "server/planner/equal_counts.h"
+#include "server/planner/assign/equal_counts.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "server/planner/packing/pack_into.h"
+#include "server/planner/partition/descending.h"
 
 namespace batchplan {
 namespace {
 
 using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
-
-std::vector<uint32_t> ByDescendingLoad(std::span<const uint64_t> loads) {
-  std::vector<uint32_t> order(loads.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return loads[a] > loads[b]; });
-  return order;
-}
 
 // Each block to the lightest part with room for it; nothing if there is none.
 std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
@@ -31,7 +22,7 @@ std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> 
   for (uint32_t part = 0; part < parts; ++part) lightest.emplace(0, part);
   std::vector<uint64_t> room(parts, each);
   std::vector<uint32_t> part_of(loads.size());
-  for (uint32_t block : ByDescendingLoad(loads)) {
+  for (uint32_t block : DescendingOrder(loads)) {
     auto found = lightest.begin();
     while (found != lightest.end() && room[found->second] < counts[block]) ++found;
     if (found == lightest.end()) return std::nullopt;
@@ -74,7 +65,7 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
   }
   std::vector<uint64_t> load_of(parts, 0);
   std::vector<uint32_t> part_of(loads.size());
-  for (uint32_t block : ByDescendingLoad(loads)) {
+  for (uint32_t block : DescendingOrder(loads)) {
     const uint32_t part = takers[counts[block]].begin()->second;
     part_of[block] = part;
     for (auto& [count, lightest] : takers) lightest.erase({load_of[part], part});

@@ -1,6 +1,6 @@
-#include "server/planner/packed_fill.h"
+#include "server/planner/assign/packed_fill.h"
 
-#include "server/planner/bin_count.h"
+#include "server/planner/assign/split_bins.h"
 #include "server/planner/packing/karmarkar_karp_bins.h"
 #include "server/planner/packing/pack_into.h"
 #include "server/planner/packing/packer.h"

@@ -1,7 +1,7 @@
 // Partitioning loads that come in blocks of several into parts of the same count.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_EQUAL_COUNTS_H_
-#define BATCHPLAN_SERVER_PLANNER_EQUAL_COUNTS_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_EQUAL_COUNTS_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_EQUAL_COUNTS_H_
 
 #include <cstdint>
 #include <optional>
@@ -22,4 +22,4 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_EQUAL_COUNTS_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_EQUAL_COUNTS_H_

@@ -1,7 +1,7 @@
 // Stage 3, assign: sequences to ranks and slots, for all passes of the request.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_H_
-#define BATCHPLAN_SERVER_PLANNER_ASSIGN_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 
 #include <cstdint>
 #include <span>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/planner/assignment.h"
+#include "server/planner/assign/assignment.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
@@ -32,4 +32,4 @@ absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const P
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_

@@ -1,7 +1,7 @@
-#include "server/planner/fewest_microbatches.h"
+#include "server/planner/assign/fewest_microbatches.h"
 
+#include "server/planner/assign/padded_fill.h"
 #include "server/planner/packing/lower_bounds.h"
-#include "server/planner/padded_fill.h"
 
 namespace batchplan {
 

@@ -1,7 +1,7 @@
 // The micro-batches of one pass over one mini-batch.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGNMENT_H_
-#define BATCHPLAN_SERVER_PLANNER_ASSIGNMENT_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGNMENT_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGNMENT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -23,4 +23,4 @@ struct Assignment {
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGNMENT_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGNMENT_H_

@@ -1,4 +1,4 @@
-#include "server/planner/bin_count.h"
+#include "server/planner/assign/split_bins.h"
 
 #include <gtest/gtest.h>
 
@@ -32,25 +32,7 @@ std::vector<uint64_t> SortedSums(const Bins& bins, const LinearItems& data) {
   return sums;
 }
 
-TEST(BinCountTest, RoundsUpToMinimumAndMultiple) {
-  EXPECT_EQ((CountRule{.minimum = 1, .multiple = 1}).RoundUp(5), 5);
-  EXPECT_EQ((CountRule{.minimum = 7, .multiple = 4}).RoundUp(5), 8);
-  EXPECT_EQ((CountRule{.minimum = 1, .multiple = 4}).RoundUp(9), 12);
-}
-
-TEST(BinCountTest, RoundsDownToAnAllowedCountOrNone) {
-  EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(7), 6);
-  EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(3), 0);
-}
-
-TEST(BinCountTest, PipelineStagesMatterOnlyWithVirtualStages) {
-  PassOptions pass;
-  pass.microbatch_count_multiple = 6;
-  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 1}, pass).multiple, 6);
-  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 2}, pass).multiple, 12);
-}
-
-TEST(BinCountTest, EnoughBinsStayAsTheyAre) {
+TEST(SplitBinsTest, EnoughBinsStayAsTheyAre) {
   const LinearItems data({4, 6, 5});
   Bins bins;
   bins.Add(std::vector<uint32_t>{0, 1});
@@ -58,7 +40,7 @@ TEST(BinCountTest, EnoughBinsStayAsTheyAre) {
   EXPECT_EQ(SplitToCount(bins, 2, 2, data.items(), {.capacity = 10}).size(), 2);
 }
 
-TEST(BinCountTest, SplittingKeepsBalanceWhereMovingSingleSequencesWrecksIt) {
+TEST(SplitBinsTest, SplittingKeepsBalanceWhereMovingSingleSequencesWrecksIt) {
   // NeMo-RL turns [[9], [2,2,2,2,2]] at target 4 into loads 2, 2, 6 and 9.
   const LinearItems data({2, 2, 2, 2, 2, 9});
   Bins bins;
@@ -68,7 +50,7 @@ TEST(BinCountTest, SplittingKeepsBalanceWhereMovingSingleSequencesWrecksIt) {
   EXPECT_EQ(SortedSums(split, data), (std::vector<uint64_t>{2, 4, 4, 9}));
 }
 
-TEST(BinCountTest, FullBinsStayFullAndThinOnesBecomeAlike) {
+TEST(SplitBinsTest, FullBinsStayFullAndThinOnesBecomeAlike) {
   // Nine full bins for four ranks: twelve are wanted, of which four stay full and eight share the
   // rest.
   const LinearItems data(std::vector<uint32_t>(9 * 8, 1));
@@ -82,7 +64,7 @@ TEST(BinCountTest, FullBinsStayFullAndThinOnesBecomeAlike) {
   EXPECT_EQ(SortedSums(split, data), (std::vector<uint64_t>{5, 5, 5, 5, 5, 5, 5, 5, 8, 8, 8, 8}));
 }
 
-TEST(BinCountTest, ReachesAnyTargetUpToTheNumberOfItemsWithinTheLimits) {
+TEST(SplitBinsTest, ReachesAnyTargetUpToTheNumberOfItemsWithinTheLimits) {
   std::mt19937_64 engine(1);
   for (int i = 0; i < 3000; ++i) {
     const auto capacity = static_cast<uint32_t>(10 + engine() % 30);

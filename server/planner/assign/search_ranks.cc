@@ -1,4 +1,4 @@
-#include "server/planner/search_ranks.h"
+#include "server/planner/assign/search_ranks.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "server/planner/shard.h"
+#include "server/planner/assign/shard.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,9 +6,10 @@
 #include <queue>
 #include <tuple>
 
-#include "absl/strings/str_cat.h"
-#include "server/planner/contiguous.h"
-#include "server/planner/equal_counts.h"
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/contiguous.h"
+#include "server/planner/assign/equal_counts.h"
+#include "server/planner/partition/descending.h"
 #include "server/planner/partition/karmarkar_karp.h"
 #include "server/planner/partition/longest_first.h"
 
@@ -21,10 +22,7 @@ using RankOf = std::vector<uint32_t>;
 absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const RankUnits& units,
                                      absl::string_view where) {
   if (units.size() % pass.ranks() != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, " has ", units.size(),
-                     pass.groups_share_rank() ? " groups" : " sequences", ", which data_parallel ",
-                     pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
+    return BlocksDontDivide(pass, units.size(), where);
   }
   const std::vector<uint64_t> tokens = pass.TrueTokensOf(units.blocks);
   std::vector<uint32_t> order(units.size());
@@ -63,26 +61,12 @@ std::optional<RankOf> ShardIntoEqualRuns(const RankUnits& units, uint64_t each) 
   return rank_of;
 }
 
-absl::Status CountsDontDivide(const PassInstance& pass, const RankUnits& units,
-                              absl::string_view where) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, " has ", units.sequences, " sequences, which data_parallel ",
-                   pass.ranks(), " does not divide, but equal_sequence_counts is set"));
-}
-
-absl::Status GroupsDontDivide(const PassInstance& pass, const RankUnits& units,
-                              absl::string_view where) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, " has ", units.size(),
-      " groups that stay on one rank, and no way was found to give each of data_parallel ",
-      pass.ranks(), " ranks exactly ", units.sequences / pass.ranks(),
-      " sequences, as equal_sequence_counts asks"));
-}
-
 absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& units,
                                     absl::string_view where) {
   const uint32_t ranks = pass.ranks();
-  if (units.sequences % ranks != 0) return CountsDontDivide(pass, units, where);
+  if (units.sequences % ranks != 0) {
+    return SequencesDontDivide(pass, units.sequences, where);
+  }
   const uint64_t each = units.sequences / ranks;
   std::optional<RankOf> rank_of;
   if (pass.options().sharding == Sharding::kContiguous) {
@@ -94,7 +78,7 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
   } else {
     rank_of = LongestFirst(units.loads, ranks, each);
   }
-  if (!rank_of) return GroupsDontDivide(pass, units, where);
+  if (!rank_of) return GroupsDontDivide(pass, units.size(), units.sequences, where);
   return *std::move(rank_of);
 }
 
@@ -126,10 +110,7 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
     absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, where);
     if (rank_of.ok() && options.equal_sequence_counts &&
         !HasEqualCounts(units, *rank_of, first_pass.ranks())) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where,
-          " has groups of several sizes, which SHARDING_STRIDE_SORTED deals without regard "
-          "to equal_sequence_counts; use another sharding"));
+      return GroupsDontDivide(first_pass, units.size(), units.sequences, where);
     }
     return rank_of;
   }
@@ -153,14 +134,10 @@ std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const RankUnit
     }
     return rank_of;
   }
-  std::vector<uint32_t> order(units.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return units.loads[a] > units.loads[b]; });
   using Entry = std::tuple<uint32_t, uint64_t, uint32_t>;  // units, load, rank
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> poorest;
   for (uint32_t rank = 0; rank < ranks; ++rank) poorest.emplace(0, 0, rank);
-  for (uint32_t unit : order) {
+  for (uint32_t unit : DescendingOrder(units.loads)) {
     const auto [count, load, rank] = poorest.top();
     poorest.pop();
     rank_of[unit] = rank;

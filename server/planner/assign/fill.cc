@@ -1,4 +1,4 @@
-#include "server/planner/fill.h"
+#include "server/planner/assign/fill.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "server/planner/packed_fill.h"
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/packed_fill.h"
+#include "server/planner/assign/padded_fill.h"
 #include "server/planner/padded/sorted_scan.h"
-#include "server/planner/padded_fill.h"
 #include "server/planner/seeds.h"
 
 namespace batchplan {
@@ -56,57 +56,41 @@ class RankFiller {
       std::optional<Bins> settled = padded_
                                         ? SettlePadded(pass_, share.items, *share.sorted, count)
                                         : SettlePacked(pass_, share.items, share.bins, count, 1);
-      if (!settled) return TooFewMicrobatches(rank, *slots);
+      if (!settled) {
+        const size_t poorest = PoorestRank();
+        return TooFewSlots(pass_, rank, share.drafted, poorest, shares_[poorest].items.size(),
+                           *slots, where_);
+      }
       share.bins = *std::move(settled);
     }
     return Collect(*slots);
   }
 
  private:
+  size_t PoorestRank() const {
+    const auto fewer = [](const Share& a, const Share& b) {
+      return a.items.size() < b.items.size();
+    };
+    return std::min_element(shares_.begin(), shares_.end(), fewer) - shares_.begin();
+  }
+
   // The number of micro-batches that every rank gets.
   absl::StatusOr<size_t> CountSlots() const {
     size_t most = 1;
-    size_t poorest = 0;
-    for (size_t rank = 0; rank < shares_.size(); ++rank) {
-      most = std::max(most, shares_[rank].drafted);
-      if (shares_[rank].items.size() < shares_[poorest].items.size()) poorest = rank;
-    }
+    for (const Share& share : shares_) most = std::max(most, share.drafted);
     const uint64_t wanted = pass_.counts().RoundUp(most);
     if (pass_.allow_empty()) {
-      if (wanted <= kMaxEmptyMicrobatches / shares_.size()) return wanted;
-      return absl::InvalidArgumentError(
-          absl::StrCat(where_, " needs ", wanted, " micro-batches on each of ", shares_.size(),
-                       " ranks, more than ", kMaxEmptyMicrobatches,
-                       " in all, the limit where allow_empty_microbatches is set"));
+      if (wanted > kMaxEmptyMicrobatches / shares_.size()) {
+        return TooManyEmpty(pass_, wanted, where_);
+      }
+      return wanted;
     }
+    const size_t poorest = PoorestRank();
     const size_t available = shares_[poorest].items.size();
     if (wanted <= available) return wanted;
-    if (const uint64_t fewer = pass_.counts().RoundDown(available)) return fewer;
-    return TooFewItems(poorest, wanted);
-  }
-
-  absl::Status TooFewItems(size_t rank, uint64_t slots) const {
-    const Share& share = shares_[rank];
-    return absl::InvalidArgumentError(absl::StrCat(
-        where_, ": rank ", rank, " has ", share.items.size(),
-        pass_.groups_share_microbatch() ? " groups" : " sequences", ", but needs ", slots,
-        " micro-batches of one or more, as every rank of data_parallel ", shares_.size(),
-        " (at least ", pass_.counts().minimum, ", a multiple of ", pass_.counts().multiple, ")"));
-  }
-
-  absl::Status TooFewMicrobatches(size_t rank, uint64_t slots) const {
-    const Share& share = shares_[rank];
-    size_t poorest = 0;
-    for (size_t other = 0; other < shares_.size(); ++other) {
-      if (shares_[other].items.size() < shares_[poorest].items.size()) poorest = other;
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        where_, ": rank ", rank, " needs ", share.drafted, " micro-batches to keep ", pass_.where(),
-        ".max_tokens_per_microbatch ", pass_.options().max_tokens_per_microbatch,
-        ", but every rank of data_parallel ", shares_.size(), " has the same number, and ", slots,
-        " are the most that rank ", poorest, " can fill (it has ", shares_[poorest].items.size(),
-        pass_.groups_share_microbatch() ? " groups" : " sequences", "; counts are at least ",
-        pass_.counts().minimum, ", a multiple of ", pass_.counts().multiple, ")"));
+    const uint64_t fewer = pass_.counts().RoundDown(available);
+    if (fewer == 0) return TooFewItemsOnRank(pass_, poorest, available, wanted, where_);
+    return fewer;
   }
 
   // The same runs at the same widths on all ranks; nothing if the ranks have different numbers of

@@ -1,25 +1,16 @@
-#include "server/planner/deal.h"
+#include "server/planner/assign/deal.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "server/planner/packed_fill.h"
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/packed_fill.h"
+#include "server/planner/partition/descending.h"
 
 namespace batchplan {
 namespace {
-
-absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t microbatches,
-                         absl::string_view where) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, " has ", items, pass.groups_share_microbatch() ? " groups" : " sequences",
-                   ", but needs ", microbatches, " micro-batches of one or more (data_parallel ",
-                   pass.ranks(), ", each rank at least ", pass.counts().minimum,
-                   " and a multiple of ", pass.counts().multiple, ")"));
-}
 
 std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, const Bins& bins) {
   const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
@@ -32,10 +23,7 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
 
 // Slot s of rank r runs bin bin_at[r * slots + s]; a bin beyond the last is an empty one.
 std::vector<uint32_t> Deal(std::vector<uint64_t> loads, uint32_t ranks, size_t slots) {
-  std::vector<uint32_t> order(loads.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return loads[a] > loads[b]; });
+  std::vector<uint32_t> order = DescendingOrder(loads);
   loads.resize(ranks * slots, 0);
   order.resize(ranks * slots, static_cast<uint32_t>(order.size()));
 
@@ -63,23 +51,17 @@ absl::StatusOr<Assignment> PackAndDeal(const PassInstance& pass,
   const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
   const Items items = pass.ItemsOf(blocks);
   const Bins draft = DraftPacked(pass, items, seed);
-  uint64_t slots = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
-  if (!pass.allow_empty() && slots > items.size() / ranks) {
-    const uint64_t fewer = pass.counts().RoundDown(items.size() / ranks);
-    if (fewer == 0) return TooFewItems(pass, items.size(), slots * ranks, where);
-    slots = fewer;
-  }
-  if (pass.allow_empty() && slots > kMaxEmptyMicrobatches / ranks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, " needs ", slots, " micro-batches on each of ", ranks, " ranks, more than ",
-        kMaxEmptyMicrobatches, " in all, the limit where allow_empty_microbatches is set"));
+  const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
+  uint64_t slots = wanted;
+  if (pass.allow_empty()) {
+    if (slots > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, slots, where);
+  } else if (slots > items.size() / ranks) {
+    slots = pass.counts().RoundDown(items.size() / ranks);
+    if (slots == 0) return TooFewItems(pass, items.size(), wanted, where);
   }
   const size_t count = std::min<size_t>(slots * ranks, items.size());
   const std::optional<Bins> bins = SettlePacked(pass, items, draft, count, ranks);
-  if (!bins) {
-    const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
-    return TooFewItems(pass, items.size(), wanted * ranks, where);
-  }
+  if (!bins) return TooFewItems(pass, items.size(), wanted, where);
 
   Assignment assignment;
   assignment.slots = static_cast<uint32_t>(slots);

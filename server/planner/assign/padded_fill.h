@@ -1,7 +1,7 @@
 // Padded micro-batches out of the items of one rank, or of all ranks at once.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_PADDED_FILL_H_
-#define BATCHPLAN_SERVER_PLANNER_PADDED_FILL_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_PADDED_FILL_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_PADDED_FILL_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -44,4 +44,4 @@ std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_PADDED_FILL_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_PADDED_FILL_H_

@@ -1,4 +1,4 @@
-#include "server/planner/bin_count.h"
+#include "server/planner/assign/split_bins.h"
 
 #include <algorithm>
 #include <numeric>
@@ -100,22 +100,6 @@ Bins HalveCostliest(const Bins& bins, size_t target, const Items& items) {
   Bins result;
   for (const std::vector<uint32_t>& bin : halves) result.Add(bin);
   return result;
-}
-
-uint64_t CountRule::RoundUp(uint64_t needed) const {
-  const uint64_t count = std::max(needed, minimum);
-  return (count + multiple - 1) / multiple * multiple;
-}
-
-uint64_t CountRule::RoundDown(uint64_t available) const {
-  const uint64_t count = available / multiple * multiple;
-  return count >= minimum ? count : 0;
-}
-
-CountRule CountRuleOf(const Topology& topology, const PassOptions& pass) {
-  const uint64_t stages = topology.virtual_pipeline > 1 ? topology.pipeline_parallel : 1;
-  return {.minimum = pass.min_microbatches,
-          .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, stages)};
 }
 
 Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& items,

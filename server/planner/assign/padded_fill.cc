@@ -1,10 +1,10 @@
-#include "server/planner/padded_fill.h"
+#include "server/planner/assign/padded_fill.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "server/planner/bin_count.h"
+#include "server/planner/assign/split_bins.h"
 #include "server/planner/packing/search_bins.h"
 #include "server/planner/padded/optimal_split.h"
 #include "server/planner/padded/sorted_scan.h"

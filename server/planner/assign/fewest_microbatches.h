@@ -1,7 +1,7 @@
 // How many micro-batches any plan of a mini-batch has at least.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_FEWEST_MICROBATCHES_H_
-#define BATCHPLAN_SERVER_PLANNER_FEWEST_MICROBATCHES_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_FEWEST_MICROBATCHES_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_FEWEST_MICROBATCHES_H_
 
 #include <cstdint>
 #include <span>
@@ -19,4 +19,4 @@ uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_FEWEST_MICROBATCHES_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_FEWEST_MICROBATCHES_H_

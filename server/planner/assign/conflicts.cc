@@ -1,0 +1,84 @@
+#include "server/planner/assign/conflicts.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+namespace {
+
+// "3 groups", "1 sequence".
+std::string Count(uint64_t count, bool groups) {
+  return absl::StrCat(count, groups ? " group" : " sequence", count == 1 ? "" : "s");
+}
+
+std::string CountRuleText(const PassInstance& pass) {
+  return absl::StrCat("at least ", pass.counts().minimum, " and a multiple of ",
+                      pass.counts().multiple);
+}
+
+}  // namespace
+
+absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t per_rank,
+                         absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(items, pass.groups_share_microbatch()), ", but needs ",
+                   per_rank * pass.ranks(), " micro-batches of one or more (data_parallel ",
+                   pass.ranks(), ", each rank ", CountRuleText(pass), ")"));
+}
+
+absl::Status TooFewGroups(const PassInstance& pass, size_t groups, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(groups, true),
+                   " that mini_batches.groups keeps on one rank each, but data_parallel is ",
+                   pass.ranks(), "; lower it, or set allow_empty_microbatches"));
+}
+
+absl::Status TooFewItemsOnRank(const PassInstance& pass, size_t rank, size_t items, uint64_t slots,
+                               absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": rank ", rank, " has ", Count(items, pass.groups_share_microbatch()), ", but needs ",
+      slots, " micro-batches of one or more, as every rank of data_parallel ", pass.ranks(), " (",
+      CountRuleText(pass), ")"));
+}
+
+absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t needed, size_t poorest,
+                         size_t items, uint64_t slots, absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": rank ", fullest, " needs ", needed, " micro-batches to keep ", pass.where(),
+      ".max_tokens_per_microbatch ", pass.options().max_tokens_per_microbatch, ", but rank ",
+      poorest, " has ", Count(items, pass.groups_share_microbatch()), ", so that ", slots,
+      " are the most that every rank of data_parallel ", pass.ranks(), " can have (",
+      CountRuleText(pass), ")"));
+}
+
+absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " needs ", slots, " micro-batches on each rank of data_parallel ",
+                   pass.ranks(), ", more than ", kMaxEmptyMicrobatches,
+                   " in all, the limit where allow_empty_microbatches is set"));
+}
+
+absl::Status BlocksDontDivide(const PassInstance& pass, size_t blocks, absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, " has ", Count(blocks, pass.groups_share_rank()), ", which data_parallel ",
+      pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
+}
+
+absl::Status SequencesDontDivide(const PassInstance& pass, uint64_t sequences,
+                                 absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(sequences, false), ", which data_parallel ", pass.ranks(),
+                   " does not divide, but equal_sequence_counts is set"));
+}
+
+absl::Status GroupsDontDivide(const PassInstance& pass, size_t groups, uint64_t sequences,
+                              absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, " has ", Count(groups, true),
+      " that stay on one rank, and no way was found to give each rank of data_parallel ",
+      pass.ranks(), " exactly ", Count(sequences / pass.ranks(), false),
+      ", as equal_sequence_counts asks"));
+}
+
+}  // namespace batchplan

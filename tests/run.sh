@@ -39,7 +39,7 @@ if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache;
 if [ -n "$fuzz" ]; then
   cmake --preset fuzz -DBATCHPLAN_TESTS=ON >/dev/null
   cmake --build --preset fuzz --parallel "$jobs"
-  build/fuzz/bin/write_corpus build/fuzz/seeds 500
+  build/fuzz/bin/write_corpus build/fuzz/seeds 2000
   mkdir -p build/fuzz/corpus
   exec build/fuzz/bin/plan_batch_fuzzer -max_total_time="$fuzz" -timeout=120 -rss_limit_mb=4096 \
     -max_len=8192 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/seeds

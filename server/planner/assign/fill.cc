@@ -94,7 +94,7 @@ class RankFiller {
   }
 
   // The same runs at the same widths on all ranks; nothing if the ranks have different numbers of
-  // items or too few.
+  // items, too few, or a group for which another rank's width is too much.
   std::optional<Assignment> FillShared() {
     std::vector<PaddedItems> ranks;
     for (const Share& share : shares_) {
@@ -102,7 +102,7 @@ class RankFiller {
       if (share.items.size() != shares_.front().items.size()) return std::nullopt;
     }
     const size_t items = ranks.front().size();
-    if (items == 0) return std::nullopt;
+    if (items == 0 || !FitAlone(ranks)) return std::nullopt;
     Cuts cuts = SharedSortedScan(ranks, pass_.padded_limits());
     uint64_t slots = pass_.counts().RoundUp(cuts.size() - 1);
     if (slots > items && !pass_.allow_empty()) return std::nullopt;
@@ -120,6 +120,21 @@ class RankFiller {
       }
     }
     return assignment;
+  }
+
+  // Whether each position of the sorted orders is within the limits on all ranks.
+  bool FitAlone(const std::vector<PaddedItems>& ranks) const {
+    if (!pass_.groups_share_microbatch()) return true;
+    for (size_t position = 0; position < ranks.front().size(); ++position) {
+      uint32_t width = 0;
+      uint32_t count = 0;
+      for (const PaddedItems& items : ranks) {
+        width = std::max(width, items.widths[position]);
+        count = std::max(count, items.count(position));
+      }
+      if (!pass_.padded_limits().Allow(count, width)) return false;
+    }
+    return true;
   }
 
   Assignment Collect(size_t slots) const {

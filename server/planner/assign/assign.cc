@@ -124,7 +124,10 @@ class Assigner {
   absl::StatusOr<Placed> PlaceMiniBatch(size_t k) const {
     absl::StatusOr<Placed> asked = PlaceAsAsked(k);
     if (!absl::IsInvalidArgument(asked.status()) || IsFixed()) return asked;
-    if (absl::Status possible = CheckPossible(k); !possible.ok()) return possible;
+    for (const PassInstance* pass : within_) {
+      absl::Status possible = CheckPossible(*pass, (*mini_batches_)[k], Where(*pass, k));
+      if (!possible.ok()) return possible;
+    }
 
     if (CanDeal() && !Deals() && !IsContiguous()) {
       const absl::StatusOr<Assignment> dealt =
@@ -166,18 +169,16 @@ class Assigner {
     return search;
   }
 
-  // A reason, good for every way of assigning, why mini-batch k can't be planned.
-  absl::Status CheckPossible(size_t k) const {
-    for (const PassInstance* pass : within_) {
-      if (pass->allow_empty()) continue;
-      const std::span<const SequenceIndex> mini_batch = (*mini_batches_)[k];
-      const uint64_t ranks = pass->ranks();
-      const size_t items = pass->MicrobatchBlocks(mini_batch).size();
-      const uint64_t fewest = FewestMicrobatchesPerRank(*pass, mini_batch);
-      if (fewest > items / ranks) return TooFewItems(*pass, items, fewest, Where(*pass, k));
-      const size_t units = pass->RankBlocks(mini_batch).size();
-      if (units < ranks) return TooFewGroups(*pass, units, Where(*pass, k));
-    }
+  // A reason, good for every way of assigning, why a pass can't be planned over these sequences.
+  static absl::Status CheckPossible(const PassInstance& pass,
+                                    std::span<const SequenceIndex> sequences,
+                                    absl::string_view where) {
+    if (pass.allow_empty()) return absl::OkStatus();
+    const size_t items = pass.MicrobatchBlocks(sequences).size();
+    const uint64_t fewest = FewestMicrobatchesPerRank(pass, sequences);
+    if (fewest > items / pass.ranks()) return TooFewItems(pass, items, fewest, where);
+    const size_t groups = pass.RankBlocks(sequences).size();
+    if (groups < pass.ranks()) return TooFewGroups(pass, groups, where);
     return absl::OkStatus();
   }
 
@@ -204,6 +205,10 @@ class Assigner {
   absl::StatusOr<std::vector<Assignment>> PlaceAllAnew(std::vector<Placed>& placed,
                                                        const absl::Status& reason) const {
     if (IsFixed()) return reason;
+    for (const PassInstance* pass : over_all_) {
+      absl::Status possible = CheckPossible(*pass, mini_batches_->all(), pass->where());
+      if (!possible.ok()) return possible;
+    }
     if (!first_.options().equal_sequence_counts) {
       std::vector<Placed> even;
       for (size_t k = 0; k < mini_batches_->size(); ++k) {

@@ -11,7 +11,9 @@
 namespace batchplan {
 
 // Best fit of the items named by `order`, in that order; of equally full bins the lowest-numbered.
-// O(n log n). In decreasing order as good as first fit: at most 11/9 of the fewest bins plus 4.
+// O(n log n), and as many times more as there are different numbers of sequences left in bins where
+// items are of several sequences. In decreasing order as good as first fit: at most 11/9 of the
+// fewest bins plus 4.
 Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan

@@ -64,8 +64,7 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto most = static_cast<uint32_t>(items.size());
-  const uint64_t bound =
-      std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits));
+  const uint64_t bound = LowerBoundBins(items, limits);
   uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
   for (;;) {
     std::vector<uint32_t> part_of = KarmarkarKarp(loads, static_cast<uint32_t>(parts));

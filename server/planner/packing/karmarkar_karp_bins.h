@@ -10,7 +10,7 @@
 namespace batchplan {
 
 // Divides the items by the largest differencing method (partition/karmarkar_karp.h) into k bins of
-// even load, k the volume bound or `at_least` if that is more, and at most the number of items. The
+// even load, k the lower bound or `at_least` if that is more, and at most the number of items. The
 // method knows no capacity: the lightest items of an overfull bin move to the least loaded bin with
 // room, and where there is none k grows by a thirty-second and the items are divided anew.
 // O(n log n) a division.

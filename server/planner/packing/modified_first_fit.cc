@@ -1,6 +1,8 @@
 #include "server/planner/packing/modified_first_fit.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -11,6 +13,46 @@
 
 namespace batchplan {
 namespace {
+
+// Finds items by their number of sequences: a tournament tree over the ranks of Leftovers.
+class CountTree {
+ public:
+  explicit CountTree(std::span<const uint32_t> counts)
+      : leaves_(std::bit_ceil(std::max<size_t>(counts.size(), 1))), least_(2 * leaves_, kRemoved) {
+    std::copy(counts.begin(), counts.end(), least_.begin() + static_cast<ptrdiff_t>(leaves_));
+    for (size_t node = leaves_ - 1; node > 0; --node) Update(node);
+  }
+
+  // One more than the last rank before `end` whose count is at most `most`; 0: there is none.
+  size_t LastUpTo(size_t end, uint32_t most) const {
+    if (end == 0) return 0;
+    size_t node = leaves_ + end - 1;
+    while (least_[node] > most) {
+      // On to the subtree before this one.
+      while (node % 2 == 0) node /= 2;
+      if (node <= 1) return 0;
+      --node;
+    }
+    while (node < leaves_) {
+      node = 2 * node + 1;
+      if (least_[node] > most) --node;
+    }
+    return node - leaves_ + 1;
+  }
+
+  void Remove(size_t rank) {
+    least_[leaves_ + rank] = kRemoved;
+    for (size_t node = (leaves_ + rank) / 2; node > 0; node /= 2) Update(node);
+  }
+
+ private:
+  static constexpr uint32_t kRemoved = std::numeric_limits<uint32_t>::max();
+
+  void Update(size_t node) { least_[node] = std::min(least_[2 * node], least_[2 * node + 1]); }
+
+  size_t leaves_;
+  std::vector<uint32_t> least_;
+};
 
 // The items not yet packed, ascending by (length, position), so that each class is one range of
 // ranks. Removal and search take near-constant time: a removed rank points to its neighbour, and
@@ -23,6 +65,10 @@ class Leftovers {
     for (uint32_t item : items_) lengths_.push_back(items.lengths[item]);
     std::iota(below_.begin(), below_.end(), size_t{0});
     std::iota(above_.begin(), above_.end(), size_t{0});
+    if (items.counts.empty()) return;
+    std::vector<uint32_t> counts;
+    for (uint32_t item : items_) counts.push_back(items.counts[item]);
+    counts_.emplace(counts);
   }
 
   size_t size() const { return items_.size(); }
@@ -40,16 +86,19 @@ class Leftovers {
     return rank < end ? std::optional(rank) : std::nullopt;
   }
 
-  // The largest item left with a rank in [begin, end) and a length of at most `room`.
-  std::optional<size_t> LargestThatFits(size_t begin, size_t end, uint32_t room) {
+  // The largest item left with a rank in [begin, end) that `room` holds.
+  std::optional<size_t> LargestThatFits(size_t begin, size_t end, const BinRoom& room) {
+    if (room.sequences == 0) return std::nullopt;
+    const size_t last = std::min(end, RankAbove(room.tokens));
     // below_ is shifted by one: below_[r + 1] stands for rank r, and 0 for "none".
-    const size_t found = Find(below_, std::min(end, RankAbove(room)));
+    const size_t found = counts_ ? counts_->LastUpTo(last, room.sequences) : Find(below_, last);
     return found > begin ? std::optional(found - 1) : std::nullopt;
   }
 
   void Remove(size_t rank) {
     above_[rank] = rank + 1;
     below_[rank + 1] = rank;
+    if (counts_) counts_->Remove(rank);
   }
 
  private:
@@ -62,6 +111,8 @@ class Leftovers {
   std::vector<uint32_t> lengths_;
   std::vector<size_t> below_;
   std::vector<size_t> above_;
+  // Where items are of several sequences.
+  std::optional<CountTree> counts_;
 };
 
 struct OpenBin {
@@ -96,18 +147,8 @@ Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& lim
     bin.room.Take(items, left.item(rank));
     left.Remove(rank);
   };
-  // The largest item left in [first, last) that the bin holds.
-  const auto fitting = [&](const OpenBin& bin, size_t first, size_t last) -> std::optional<size_t> {
-    if (bin.room.sequences == 0) return std::nullopt;
-    auto rank = left.LargestThatFits(first, last, bin.room.tokens);
-    while (rank && !bin.room.Holds(items, left.item(*rank))) {
-      rank = left.LargestThatFits(first, *rank, bin.room.tokens);
-    }
-    return rank;
-  };
-
   for (OpenBin& bin : bins) {
-    if (const auto rank = fitting(bin, medium, end)) {
+    if (const auto rank = left.LargestThatFits(medium, end, bin.room)) {
       take(bin, *rank);
       bin.has_medium = true;
     }
@@ -124,11 +165,11 @@ Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& lim
     both.Take(items, left.item(*smallest));
     if (!both.Holds(items, left.item(*second))) continue;
     take(*bin, *smallest);
-    take(*bin, *fitting(*bin, small, medium));
+    take(*bin, *left.LargestThatFits(small, medium, bin->room));
   }
 
   for (OpenBin& bin : bins) {
-    while (const auto rank = fitting(bin, 0, end)) take(bin, *rank);
+    while (const auto rank = left.LargestThatFits(0, end, bin.room)) take(bin, *rank);
   }
 
   Bins packed;

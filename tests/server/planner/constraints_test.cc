@@ -1,0 +1,153 @@
+// What each constraint does to a plan, on batches small enough to follow.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/support/checked_plan.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::LengthsOf;
+using testing::MakeCheckedPlan;
+using testing::MicrobatchesOf;
+using testing::PackedOptions;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+Plan PlanOf(const std::vector<uint32_t>& lengths, const PlanOptions& options,
+            const std::vector<uint32_t>& group_ids = {}) {
+  const auto plan = MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : Plan();
+}
+
+TEST(ConstraintsTest, LaterPassesFillInsideTheRanksOfTheFirst) {
+  PlanOptions options = PackedOptions(8, Packer::kFirstFitDecreasing, 2);
+  options.passes.push_back(options.passes[0]);
+  options.passes[0].name = "train";
+  options.passes[1].name = "logprob";
+  options.passes[1].max_tokens_per_microbatch = 16;
+  const Plan plan = PlanOf({8, 8, 7, 5, 3, 1}, options);
+  EXPECT_THAT(MicrobatchesOf(plan.passes[0]),
+              ElementsAre(ElementsAre(1), ElementsAre(2, 5), ElementsAre(0), ElementsAre(3, 4)));
+  EXPECT_THAT(MicrobatchesOf(plan.passes[1]),
+              ElementsAre(UnorderedElementsAre(1, 2, 5), UnorderedElementsAre(0, 3, 4)));
+}
+
+TEST(ConstraintsTest, APassThatIgnoresMiniBatchesPacksAcrossThem) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 2);
+  options.mini_batches.size = 2;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].ignore_mini_batches = true;
+  const Plan plan = PlanOf({4, 5, 5, 4}, options);
+  EXPECT_THAT(plan.passes[0].microbatches_per_rank, ElementsAre(1, 1));
+  EXPECT_THAT(plan.passes[1].microbatches_per_rank, ElementsAre(1));
+}
+
+TEST(ConstraintsTest, EmptyMicrobatchesComeLastAndAreSpreadOverTheRanks) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 4);
+  options.passes[0].microbatch_count_multiple = 2;
+  options.allow_empty_microbatches = true;
+  const Plan plan = PlanOf({9, 8, 7, 6, 5}, options);
+  const auto microbatches = MicrobatchesOf(plan.passes[0]);
+  ASSERT_THAT(microbatches, SizeIs(8));
+  size_t empty_ranks = 0;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(microbatches[2 * rank], SizeIs(1));
+    empty_ranks += microbatches[2 * rank + 1].empty();
+  }
+  EXPECT_EQ(empty_ranks, 3);
+}
+
+TEST(ConstraintsTest, ARankMayBeEmptyOnlyWhereThatIsAllowed) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 3, Sharding::kLpt);
+  const std::vector<uint32_t> lengths = {4, 5};
+  EXPECT_FALSE(MakeCheckedPlan(lengths, options).ok());
+  options.allow_empty_microbatches = true;
+  EXPECT_THAT(MicrobatchesOf(PlanOf(lengths, options).passes[0]),
+              ElementsAre(ElementsAre(1), ElementsAre(0), IsEmpty()));
+}
+
+TEST(ConstraintsTest, GroupsStayInOneMicrobatch) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 2);
+  options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  EXPECT_THAT(MicrobatchesOf(PlanOf({5, 3, 5, 3}, options, {1, 2, 1, 2}).passes[0]),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+}
+
+TEST(ConstraintsTest, GroupsThatStayOnARankAreDealtWholeWhereBinsWouldTearThem) {
+  PlanOptions options = PackedOptions(6, Packer::kFirstFitDecreasing, 2);
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  EXPECT_THAT(MicrobatchesOf(PlanOf({5, 3, 5, 3}, options, {1, 2, 1, 2}).passes[0]),
+              ElementsAre(ElementsAre(2), ElementsAre(0), ElementsAre(1), ElementsAre(3)));
+}
+
+TEST(ConstraintsTest, AGroupThatFitsNoMicrobatchIsNamed) {
+  PlanOptions options = PackedOptions(9, Packer::kFirstFitDecreasing);
+  options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  const std::vector<uint32_t> lengths = {5, 3, 5};
+  const std::vector<uint32_t> group_ids = {77, 2, 77};
+  const auto plan = MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("group 77 takes 10 tokens"));
+}
+
+TEST(ConstraintsTest, DroppingASequenceDropsItsGroup) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing);
+  options.mini_batches.groups = GroupPolicy::kSameMiniBatch;
+  options.overlong = OverlongPolicy::kDrop;
+  const Plan plan = PlanOf({5, 11, 4, 2}, options, {1, 2, 2, 3});
+  EXPECT_THAT(MicrobatchesOf(plan.passes[0]), ElementsAre(ElementsAre(0, 3)));
+  ASSERT_THAT(plan.excluded, SizeIs(2));
+  EXPECT_EQ(plan.excluded[1].index, 2);
+  EXPECT_EQ(plan.excluded[1].length, 4);
+}
+
+// The heaviest groups first would give a rank both groups of three and leave it with no room for
+// the last of two.
+TEST(ConstraintsTest, EqualCountsAreFoundForGroupsOfSeveralSizes) {
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
+  options.passes[0].equal_sequence_counts = true;
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  const Plan plan =
+      PlanOf({9, 9, 9, 1, 1, 1, 4, 4, 4, 4, 4, 4}, options, {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5});
+  EXPECT_THAT(MicrobatchesOf(plan.passes[0]), ElementsAre(SizeIs(6), SizeIs(6)));
+}
+
+TEST(ConstraintsTest, AnOptimalScanPadsLessThanASortedOne) {
+  PlanOptions options = PackedOptions(12, Packer::kBalanced, 1, Sharding::kContiguous);
+  options.passes[0].layout = Layout::kPadded;
+  const std::vector<uint32_t> lengths = {1, 1, 4, 4, 5, 6};
+  const PassPlan sorted = PlanOf(lengths, options).passes[0];
+  options.passes[0].scan = Scan::kOptimal;
+  const PassPlan optimal = PlanOf(lengths, options).passes[0];
+  EXPECT_EQ(optimal.metrics.microbatches, sorted.metrics.microbatches);
+  EXPECT_THAT(LengthsOf(optimal),
+              ElementsAre(ElementsAre(1, 1), ElementsAre(4, 4), ElementsAre(5, 6)));
+  EXPECT_THAT(sorted.metrics.scheduled_tokens, Gt(optimal.metrics.scheduled_tokens));
+}
+
+TEST(ConstraintsTest, ADivisionThatLeavesARankTooLittleIsReplaced) {
+  // Longest first gives rank 0 the 100 alone, but each rank has to have two micro-batches.
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
+  options.passes[0].min_microbatches = 2;
+  EXPECT_THAT(PlanOf({100, 5, 5, 5}, options).passes[0].microbatches_per_rank, ElementsAre(2));
+}
+
+TEST(ConstraintsTest, APackerThatTakesTooManyBinsIsHelped) {
+  // In order they need three bins, so two ranks need four, of three sequences; packed tightly, two.
+  const PlanOptions options = PackedOptions(10, Packer::kConcatenative, 2);
+  EXPECT_THAT(PlanOf({4, 7, 6}, options).passes[0].microbatches_per_rank, ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/planner/align.h"
 #include "server/planner/assign/assign.h"
+#include "server/planner/cancellation.h"
 #include "server/planner/fingerprint.h"
 #include "server/planner/groups.h"
 #include "server/planner/measure.h"
@@ -129,7 +130,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
 
   Plan plan;
   for (size_t i = 0; i < passes.size(); ++i) {
-    if (stop.stop_requested()) return absl::CancelledError("planning was cancelled");
+    if (absl::Status status = CheckStop(stop); !status.ok()) return status;
     plan.passes.push_back(
         FinishPass(manifest, options, passes[i], *planned, std::move((*assignments)[i])));
   }

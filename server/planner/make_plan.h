@@ -4,7 +4,8 @@
 //
 // A pure function: the same arguments give the same plan on every machine, compiler and thread. It
 // takes no locks, starts no threads and keeps no state, so any number may run at once. One million
-// sequences take about a second and some hundred bytes each.
+// sequences take half a second to two seconds (Karmarkar-Karp into bins up to four) and some
+// hundred bytes each. A stop is seen between the stages and the ranks, not within one packing.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_
 #define BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_

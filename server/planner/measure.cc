@@ -161,7 +161,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.rank_token_imbalance = static_cast<double>(loads.busiest_tokens) * ranks /
                                  static_cast<double>(metrics.aligned_tokens);
   metrics.rank_cost_imbalance =
-      total_cost == 0 ? 1 : cost.ToUnits(loads.accumulated) * ranks / cost.ToUnits(total_cost);
+      total_cost == 0 ? 1 : cost.ToUnits(loads.accumulated) / cost.ToUnits(total_cost) * ranks;
   metrics.ideal_step_time = (cost.ToUnits(sequences_cost) +
                              cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
                             ranks;

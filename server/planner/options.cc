@@ -1,8 +1,8 @@
 #include "server/planner/options.h"
 
-#include <cmath>
 #include <set>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -16,9 +16,11 @@ absl::Status CheckParallelSize(absl::string_view name, uint32_t size) {
 }
 
 absl::Status CheckCoefficient(absl::string_view name, double value) {
-  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("cost_model.", name, " is ", value, "; it must be finite and at least 0"));
+  // NaN is none of these.
+  if (value == 0 || (value >= kMinCoefficient && value <= kMaxCoefficient)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cost_model.", name, " is ", value,
+                                                 "; it must be 0, or between ", kMinCoefficient,
+                                                 " and ", kMaxCoefficient));
 }
 
 absl::Status CheckBuckets(const PassOptions& pass, absl::string_view where) {
@@ -140,12 +142,17 @@ absl::Status CheckCostModel(const CostModel& model) {
 
 absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
   if (passes.empty()) return absl::InvalidArgumentError("passes is empty; at least one is needed");
+  if (passes.size() > kMaxPasses) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("passes has ", passes.size(), " entries; the limit is ", kMaxPasses));
+  }
   std::set<absl::string_view> names;
   for (size_t i = 0; i < passes.size(); ++i) {
     const std::string where = absl::StrCat("passes[", i, "]");
     if (!names.insert(passes[i].name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, ".name is \"", passes[i].name, "\", which an earlier pass has; names are unique"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".name is \"", absl::Utf8SafeCEscape(passes[i].name),
+                       "\", which an earlier pass has; names are unique"));
     }
     if (absl::Status status = CheckPass(passes[i], where); !status.ok()) return status;
   }

@@ -4,6 +4,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_OPTIONS_H_
 #define BATCHPLAN_SERVER_PLANNER_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,13 @@ namespace batchplan {
 
 // The largest parallel size accepted; far above any cluster, far below overflow.
 inline constexpr uint32_t kMaxParallelSize = 65536;
+
+// Far more uses of a batch than a training step has.
+inline constexpr size_t kMaxPasses = 64;
+
+// Coefficients that are not 0 stay between these, so that no sum leaves the range of a double.
+inline constexpr double kMinCoefficient = 1e-100;
+inline constexpr double kMaxCoefficient = 1e100;
 
 struct Topology {
   uint32_t data_parallel = 1;

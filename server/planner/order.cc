@@ -21,6 +21,15 @@ Cost CostOf(const PassInstance& pass, std::span<const SequenceIndex> microbatch,
   return cost;
 }
 
+// Gives every micro-batch the cost of the costliest in its slot.
+void CostSlotsAlike(size_t slots, std::vector<Cost>& costs) {
+  for (size_t slot = 0; slot < slots; ++slot) {
+    Cost most = 0;
+    for (size_t m = slot; m < costs.size(); m += slots) most = std::max(most, costs[m]);
+    for (size_t m = slot; m < costs.size(); m += slots) costs[m] = most;
+  }
+}
+
 // Descending costs to costs that rise and fall again.
 void PutSmallAtBothEnds(std::span<uint32_t> rank) {
   const std::vector<uint32_t> descending(rank.begin(), rank.end());
@@ -39,6 +48,7 @@ void OrderMicrobatches(const PassInstance& pass, Assignment& assignment) {
   for (size_t m = 0; m < costs.size(); ++m) {
     costs[m] = CostOf(pass, microbatches[m], assignment.widths[m]);
   }
+  if (assignment.shared_widths) CostSlotsAlike(assignment.slots, costs);
   std::vector<uint32_t> position(microbatches.size());
   std::iota(position.begin(), position.end(), 0u);
   for (size_t begin = 0; begin < position.size(); begin += assignment.slots) {

@@ -30,10 +30,11 @@ absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uin
                                     absl::string_view where) {
   const uint64_t least = counts.RoundUp(1);
   if (least <= kMaxEmptyMicrobatches / ranks / mini_batches) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, " needs at least ", least, " micro-batches on each of ", ranks,
-                   " ranks in ", mini_batches, " mini-batches, more than ", kMaxEmptyMicrobatches,
-                   " in all, the limit where allow_empty_microbatches is set"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": min_microbatches ", counts.minimum, " and a multiple of ", counts.multiple,
+      " ask for ", least, " micro-batches on each rank of data_parallel ", ranks, " in ",
+      mini_batches, " mini-batches, more than ", kMaxEmptyMicrobatches,
+      " in all, the limit where allow_empty_microbatches is set"));
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
 
   PassInstance instance(options, index, length_multiple, planned, groups, *cost,
                         std::move(aligned));
-  if (absl::Status status = CheckBuckets(pass, length_multiple, longest, instance.where_);
+  if (absl::Status status = CheckBucketsFit(pass, length_multiple, longest, instance.where_);
       !status.ok()) {
     return status;
   }

@@ -23,8 +23,8 @@
 
 namespace batchplan {
 
-// The micro-batches of a pass are at most this many beyond one a sequence; only empty ones come
-// near it.
+// The micro-batches of all passes are at most this many beyond one a sequence and pass; only empty
+// ones come near it.
 inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 24;
 
 // Views what it is created from, which must outlive it.

@@ -1,5 +1,6 @@
 #include "server/planner/presets.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -75,7 +76,8 @@ absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology&
   if (preset == "roll_packing") return RollPacking();
   if (preset == "mindspeed_rl") return MindSpeedRl();
   if (preset == "verl") return Verl();
-  return absl::InvalidArgumentError(absl::StrCat("preset is \"", preset, "\", which is none of ",
+  return absl::InvalidArgumentError(absl::StrCat("preset is \"", absl::Utf8SafeCEscape(preset),
+                                                 "\", which is none of ",
                                                  absl::StrJoin(kPresetNames, ", ")));
 }
 

@@ -13,8 +13,8 @@ uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple) {
              : AlignDown(pass.max_tokens_per_microbatch, length_multiple);
 }
 
-absl::Status CheckBuckets(const PassOptions& pass, uint32_t length_multiple,
-                          uint32_t longest_aligned, absl::string_view where) {
+absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
+                             uint32_t longest_aligned, absl::string_view where) {
   if (pass.rows != RowPadding::kBuckets) return absl::OkStatus();
   for (size_t i = 0; i < pass.buckets.size(); ++i) {
     if (pass.buckets[i] % length_multiple != 0) {

@@ -17,8 +17,8 @@ uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple);
 
 // InvalidArgument, naming the bucket, if one is not a multiple of the length multiple or if none
 // holds the longest sequence.
-absl::Status CheckBuckets(const PassOptions& pass, uint32_t length_multiple,
-                          uint32_t longest_aligned, absl::string_view where);
+absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
+                             uint32_t longest_aligned, absl::string_view where);
 
 // Widens `rows`, the aligned tokens of each packed micro-batch of one mini-batch and at most
 // RowCapacity, as pass.rows asks. Empty ones stay empty.

@@ -14,6 +14,7 @@
 #include "server/planner/assign/fill.h"
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/assign/shard.h"
+#include "server/planner/assign/shares.h"
 #include "server/planner/seeds.h"
 
 namespace batchplan {
@@ -29,7 +30,11 @@ class Assigner {
  public:
   Assigner(std::span<const PassInstance> passes, const SequenceLists& mini_batches, uint64_t seed,
            const std::stop_token& stop)
-      : passes_(passes), first_(passes.front()), seed_(seed), stop_(stop) {
+      : passes_(passes),
+        first_(passes.front()),
+        sequences_(mini_batches.all().size()),
+        seed_(seed),
+        stop_(stop) {
     const auto respects = [](const PassInstance& pass) {
       return !pass.options().ignore_mini_batches;
     };
@@ -52,6 +57,10 @@ class Assigner {
     for (size_t k = 0; k < mini_batches_->size(); ++k) {
       absl::StatusOr<Placed> mini_batch = PlaceMiniBatch(k);
       if (!mini_batch.ok()) return mini_batch.status();
+      for (const Assignment& assignment : mini_batch->assignments) {
+        microbatches_ += assignment.microbatches.size();
+      }
+      if (absl::Status status = CheckTotal(microbatches_); !status.ok()) return status;
       placed.push_back(*std::move(mini_batch));
     }
     absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(placed);
@@ -69,32 +78,44 @@ class Assigner {
   }
   uint64_t Seed(size_t k) const { return MiniBatchSeed(seed_, k); }
 
+  // That empty micro-batches, of all passes and mini-batches, keep to their limit.
+  absl::Status CheckTotal(uint64_t microbatches) const {
+    if (microbatches <= passes_.size() * sequences_ + kMaxEmptyMicrobatches) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the plan needs more than ", kMaxEmptyMicrobatches,
+        " micro-batches beyond one a sequence, the limit where allow_empty_microbatches is set "
+        "(data_parallel ",
+        first_.ranks(), ", ", mini_batches_->size(), " mini-batches, ", passes_.size(),
+        " passes)"));
+  }
+
   // Whether whole bins may go to ranks.
   bool CanDeal() const {
     return first_.options().layout == Layout::kPacked && !first_.options().equal_sequence_counts &&
            (!first_.groups_share_rank() || first_.groups_share_microbatch());
+  }
+  // A count rule for the whole manifest says nothing about the bins of one mini-batch.
+  CountRule DealtCounts() const {
+    return within_.front() == &first_ ? first_.counts() : CountRule();
   }
   bool Deals() const { return first_.options().sharding == Sharding::kDealBins && CanDeal(); }
   bool IsContiguous() const { return first_.options().sharding == Sharding::kContiguous; }
   // Whether the request names the rank of each sequence.
   bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
 
-  absl::Status CheckStop() const {
-    return stop_.stop_requested() ? absl::CancelledError("planning was cancelled")
-                                  : absl::OkStatus();
-  }
-
   // With the first pass's assignment where that is given.
   absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares,
                                     std::optional<Assignment> first = std::nullopt) const {
-    if (absl::Status status = CheckStop(); !status.ok()) return status;
     Placed placed{.shares = std::move(shares), .assignments = {}};
     for (const PassInstance* pass : within_) {
       if (pass == &first_ && first) {
         placed.assignments.push_back(*std::move(first));
         continue;
       }
-      absl::StatusOr<Assignment> filled = FillRanks(*pass, placed.shares, Seed(k), Where(*pass, k));
+      absl::StatusOr<Assignment> filled =
+          FillRanks(*pass, placed.shares, Seed(k), Where(*pass, k), stop_);
       if (!filled.ok()) return filled.status();
       placed.assignments.push_back(*std::move(filled));
     }
@@ -105,20 +126,20 @@ class Assigner {
   absl::StatusOr<Placed> PlaceAsAsked(size_t k) const {
     const std::string where = Where(first_, k);
     if (Deals()) {
-      absl::StatusOr<Assignment> dealt = PackAndDeal(first_, (*mini_batches_)[k], Seed(k), where);
+      absl::StatusOr<Dealt> dealt =
+          PackAndDeal(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), where);
       if (!dealt.ok()) return dealt.status();
-      SequenceLists shares = SharesOf(*dealt);
-      return FillWithin(k, std::move(shares), *std::move(dealt));
+      return FillWithin(k, std::move(dealt->shares), std::move(dealt->assignment));
     }
     const RankUnits units(first_, (*mini_batches_)[k]);
     const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(first_, units, where);
     if (!rank_of.ok()) return rank_of.status();
-    return FillWithin(k, SharesOf(units, *rank_of, first_.ranks()));
+    return FillWithin(k, SharesOf(units.blocks, *rank_of, first_.ranks()));
   }
 
   absl::StatusOr<Placed> PlaceEvenly(size_t k) const {
     const RankUnits units(first_, (*mini_batches_)[k]);
-    return FillWithin(k, SharesOf(units, ShardEvenly(first_, units), first_.ranks()));
+    return FillWithin(k, SharesOf(units.blocks, ShardEvenly(first_, units), first_.ranks()));
   }
 
   absl::StatusOr<Placed> PlaceMiniBatch(size_t k) const {
@@ -130,10 +151,10 @@ class Assigner {
     }
 
     if (CanDeal() && !Deals() && !IsContiguous()) {
-      const absl::StatusOr<Assignment> dealt =
-          PackAndDeal(first_, (*mini_batches_)[k], Seed(k), Where(first_, k));
+      absl::StatusOr<Dealt> dealt =
+          PackAndDeal(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), Where(first_, k));
       if (dealt.ok()) {
-        absl::StatusOr<Placed> placed = FillWithin(k, SharesOf(*dealt));
+        absl::StatusOr<Placed> placed = FillWithin(k, std::move(dealt->shares));
         if (!absl::IsInvalidArgument(placed.status())) return placed;
       }
     }
@@ -144,9 +165,10 @@ class Assigner {
 
     const RankUnits units(first_, (*mini_batches_)[k]);
     absl::StatusOr<Placed> found = asked;
-    RankSearch search = SearchTerms();
+    RankSearch search = SearchTerms({&units, 1});
     search.accept = [&](size_t, const std::vector<uint32_t>& rank_of) {
-      absl::StatusOr<Placed> placed = FillWithin(k, SharesOf(units, rank_of, first_.ranks()));
+      absl::StatusOr<Placed> placed =
+          FillWithin(k, SharesOf(units.blocks, rank_of, first_.ranks()));
       if (absl::IsInvalidArgument(placed.status())) return false;
       found = std::move(placed);
       return true;
@@ -155,17 +177,24 @@ class Assigner {
     return found;
   }
 
-  RankSearch SearchTerms() const {
+  RankSearch SearchTerms(std::span<const RankUnits> mini_batches) const {
     RankSearch search;
     search.ranks = first_.ranks();
     search.contiguous = IsContiguous();
     search.equal_counts = first_.options().equal_sequence_counts;
     if (first_.allow_empty()) return search;
-    search.least_units = 1;
-    if (first_.groups_share_rank() && !first_.groups_share_microbatch()) return search;
+    uint64_t least_items = 1;
     for (const PassInstance* pass : within_) {
-      search.least_units = std::max(search.least_units, pass->counts().RoundUp(1));
+      least_items = std::max(least_items, pass->counts().RoundUp(1));
     }
+    // Items that a unit brings at most.
+    uint64_t most_items = 1;
+    if (!first_.groups_share_microbatch()) {
+      for (const RankUnits& units : mini_batches) {
+        for (uint32_t count : units.counts) most_items = std::max<uint64_t>(most_items, count);
+      }
+    }
+    search.least_units = (least_items + most_items - 1) / most_items;
     return search;
   }
 
@@ -186,15 +215,17 @@ class Assigner {
   absl::StatusOr<std::vector<Assignment>> FillOverAll(const std::vector<Placed>& placed) const {
     std::vector<Assignment> assignments;
     if (over_all_.empty()) return assignments;
+    uint64_t microbatches = microbatches_;
     SequenceLists shares;
     for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
       for (const Placed& mini_batch : placed) shares.Push(mini_batch.shares[rank]);
       shares.Close();
     }
     for (const PassInstance* pass : over_all_) {
-      if (absl::Status status = CheckStop(); !status.ok()) return status;
-      absl::StatusOr<Assignment> filled = FillRanks(*pass, shares, Seed(0), pass->where());
+      absl::StatusOr<Assignment> filled = FillRanks(*pass, shares, Seed(0), pass->where(), stop_);
       if (!filled.ok()) return filled.status();
+      microbatches += filled->microbatches.size();
+      if (absl::Status status = CheckTotal(microbatches); !status.ok()) return status;
       assignments.push_back(*std::move(filled));
     }
     return assignments;
@@ -213,12 +244,13 @@ class Assigner {
       std::vector<Placed> even;
       for (size_t k = 0; k < mini_batches_->size(); ++k) {
         absl::StatusOr<Placed> mini_batch = PlaceEvenly(k);
-        if (!mini_batch.ok()) break;
+        if (absl::IsInvalidArgument(mini_batch.status())) break;
+        if (!mini_batch.ok()) return mini_batch.status();
         even.push_back(*std::move(mini_batch));
       }
       if (even.size() == mini_batches_->size()) {
         absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(even);
-        if (over_all.ok()) {
+        if (!absl::IsInvalidArgument(over_all.status())) {
           placed = std::move(even);
           return over_all;
         }
@@ -230,15 +262,19 @@ class Assigner {
       units.emplace_back(first_, (*mini_batches_)[k]);
     std::vector<Placed> tried(units.size());
     absl::StatusOr<std::vector<Assignment>> found = reason;
-    RankSearch search = SearchTerms();
+    RankSearch search = SearchTerms(units);
     search.accept = [&](size_t k, const std::vector<uint32_t>& rank_of) {
       absl::StatusOr<Placed> mini_batch =
-          FillWithin(k, SharesOf(units[k], rank_of, first_.ranks()));
-      if (!mini_batch.ok()) return false;
+          FillWithin(k, SharesOf(units[k].blocks, rank_of, first_.ranks()));
+      if (absl::IsInvalidArgument(mini_batch.status())) return false;
+      if (!mini_batch.ok()) {
+        found = mini_batch.status();
+        return true;
+      }
       tried[k] = *std::move(mini_batch);
       if (k + 1 < units.size()) return true;
       absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(tried);
-      if (!over_all.ok()) return false;
+      if (absl::IsInvalidArgument(over_all.status())) return false;
       placed = tried;
       found = std::move(over_all);
       return true;
@@ -264,6 +300,7 @@ class Assigner {
 
   const std::span<const PassInstance> passes_;
   const PassInstance& first_;
+  const uint64_t sequences_;
   const uint64_t seed_;
   const std::stop_token& stop_;
   // The mini-batches within which ranks are decided; the whole manifest if every pass ignores them.
@@ -272,6 +309,8 @@ class Assigner {
   bool has_mini_batches_ = false;
   std::vector<const PassInstance*> within_;
   std::vector<const PassInstance*> over_all_;
+  // Made so far, within mini-batches.
+  uint64_t microbatches_ = 0;
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ struct Assignment {
   // Tokens of the packed row without its tail, or the padded width; 0 for an empty micro-batch.
   std::vector<uint32_t> widths;
   uint32_t slots = 0;
+  // All ranks have the same widths, and keep them if the slots change places.
+  bool shared_widths = false;
 
   size_t ranks() const { return slots == 0 ? 0 : microbatches.size() / slots; }
 };

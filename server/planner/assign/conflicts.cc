@@ -12,9 +12,19 @@ std::string Count(uint64_t count, bool groups) {
   return absl::StrCat(count, groups ? " group" : " sequence", count == 1 ? "" : "s");
 }
 
-std::string CountRuleText(const PassInstance& pass) {
-  return absl::StrCat("at least ", pass.counts().minimum, " and a multiple of ",
-                      pass.counts().multiple);
+// What decides on the micro-batches of each rank.
+std::string Limits(const PassInstance& pass) {
+  const PassOptions& options = pass.options();
+  std::string text = absl::StrCat("max_tokens_per_microbatch ", options.max_tokens_per_microbatch);
+  if (options.max_sequences_per_microbatch > 0) {
+    absl::StrAppend(&text, ", max_sequences_per_microbatch ", options.max_sequences_per_microbatch);
+  }
+  absl::StrAppend(&text, ", min_microbatches ", options.min_microbatches,
+                  ", microbatch_count_multiple ", options.microbatch_count_multiple);
+  if (pass.counts().multiple != options.microbatch_count_multiple) {
+    absl::StrAppend(&text, ", with pipeline_parallel a multiple of ", pass.counts().multiple);
+  }
+  return text;
 }
 
 }  // namespace
@@ -23,8 +33,8 @@ absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t per_ra
                          absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(items, pass.groups_share_microbatch()), ", but needs ",
-                   per_rank * pass.ranks(), " micro-batches of one or more (data_parallel ",
-                   pass.ranks(), ", each rank ", CountRuleText(pass), ")"));
+                   per_rank * pass.ranks(), " micro-batches of one or more, ", per_rank,
+                   " on each rank of data_parallel ", pass.ranks(), " (", Limits(pass), ")"));
 }
 
 absl::Status TooFewGroups(const PassInstance& pass, size_t groups, absl::string_view where) {
@@ -39,23 +49,22 @@ absl::Status TooFewItemsOnRank(const PassInstance& pass, size_t rank, size_t ite
   return absl::InvalidArgumentError(absl::StrCat(
       where, ": rank ", rank, " has ", Count(items, pass.groups_share_microbatch()), ", but needs ",
       slots, " micro-batches of one or more, as every rank of data_parallel ", pass.ranks(), " (",
-      CountRuleText(pass), ")"));
+      Limits(pass), ")"));
 }
 
 absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t needed, size_t poorest,
                          size_t items, uint64_t slots, absl::string_view where) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": rank ", fullest, " needs ", needed, " micro-batches to keep ", pass.where(),
-      ".max_tokens_per_microbatch ", pass.options().max_tokens_per_microbatch, ", but rank ",
-      poorest, " has ", Count(items, pass.groups_share_microbatch()), ", so that ", slots,
-      " are the most that every rank of data_parallel ", pass.ranks(), " can have (",
-      CountRuleText(pass), ")"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": rank ", fullest, " needs ", needed, " micro-batches, but rank ",
+                   poorest, " has ", Count(items, pass.groups_share_microbatch()), ", so that ",
+                   slots, " are the most that every rank of data_parallel ", pass.ranks(),
+                   " can have (", Limits(pass), ")"));
 }
 
 absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " needs ", slots, " micro-batches on each rank of data_parallel ",
-                   pass.ranks(), ", more than ", kMaxEmptyMicrobatches,
+                   pass.ranks(), " (", Limits(pass), "), more than ", kMaxEmptyMicrobatches,
                    " in all, the limit where allow_empty_microbatches is set"));
 }
 

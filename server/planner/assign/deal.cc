@@ -7,6 +7,7 @@
 
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/packed_fill.h"
+#include "server/planner/assign/shares.h"
 #include "server/planner/partition/descending.h"
 
 namespace batchplan {
@@ -44,52 +45,46 @@ std::vector<uint32_t> Deal(std::vector<uint64_t> loads, uint32_t ranks, size_t s
 
 }  // namespace
 
-absl::StatusOr<Assignment> PackAndDeal(const PassInstance& pass,
-                                       std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                       absl::string_view where) {
+absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
+                                  std::span<const SequenceIndex> mini_batch,
+                                  const CountRule& counts, uint64_t seed, absl::string_view where) {
   const uint32_t ranks = pass.ranks();
   const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
   const Items items = pass.ItemsOf(blocks);
   const Bins draft = DraftPacked(pass, items, seed);
-  const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
+  const uint64_t wanted = counts.RoundUp((draft.size() + ranks - 1) / ranks);
   uint64_t slots = wanted;
   if (pass.allow_empty()) {
     if (slots > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, slots, where);
   } else if (slots > items.size() / ranks) {
-    slots = pass.counts().RoundDown(items.size() / ranks);
+    slots = counts.RoundDown(items.size() / ranks);
     if (slots == 0) return TooFewItems(pass, items.size(), wanted, where);
   }
   const size_t count = std::min<size_t>(slots * ranks, items.size());
   const std::optional<Bins> bins = SettlePacked(pass, items, draft, count, ranks);
   if (!bins) return TooFewItems(pass, items.size(), wanted, where);
 
-  Assignment assignment;
+  Dealt dealt;
+  Assignment& assignment = dealt.assignment;
   assignment.slots = static_cast<uint32_t>(slots);
   assignment.microbatches.Reserve(slots * ranks, mini_batch.size());
   assignment.widths.reserve(slots * ranks);
-  for (uint32_t bin : Deal(BinLoads(pass, items, *bins), ranks, slots)) {
+  std::vector<uint32_t> rank_of(items.size());
+  const std::vector<uint32_t> bin_at = Deal(BinLoads(pass, items, *bins), ranks, slots);
+  for (size_t m = 0; m < bin_at.size(); ++m) {
     uint32_t width = 0;
-    if (bin < bins->size()) {
-      for (uint32_t item : (*bins)[bin]) {
+    if (bin_at[m] < bins->size()) {
+      for (uint32_t item : (*bins)[bin_at[m]]) {
         assignment.microbatches.Push(blocks[item]);
         width += items.lengths[item];
+        rank_of[item] = static_cast<uint32_t>(m / slots);
       }
     }
     assignment.microbatches.Close();
     assignment.widths.push_back(width);
   }
-  return assignment;
-}
-
-SequenceLists SharesOf(const Assignment& assignment) {
-  SequenceLists shares;
-  for (size_t rank = 0; rank < assignment.ranks(); ++rank) {
-    for (size_t slot = 0; slot < assignment.slots; ++slot) {
-      shares.Push(assignment.microbatches[rank * assignment.slots + slot]);
-    }
-    shares.Close();
-  }
-  return shares;
+  dealt.shares = SharesOf(blocks, rank_of, ranks);
+  return dealt;
 }
 
 }  // namespace batchplan

@@ -9,6 +9,7 @@
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/padded_fill.h"
+#include "server/planner/cancellation.h"
 #include "server/planner/padded/sorted_scan.h"
 #include "server/planner/seeds.h"
 
@@ -27,30 +28,23 @@ struct Share {
 class RankFiller {
  public:
   RankFiller(const PassInstance& pass, const SequenceLists& shards, uint64_t seed,
-             absl::string_view where)
-      : pass_(pass), where_(where), padded_(pass.options().layout == Layout::kPadded) {
-    shares_.reserve(shards.size());
-    for (size_t rank = 0; rank < shards.size(); ++rank) {
-      Share& share = shares_.emplace_back();
-      share.blocks = pass.MicrobatchBlocks(shards[rank]);
-      share.items = pass.ItemsOf(share.blocks);
-      if (padded_) {
-        share.sorted.emplace(share.items);
-        share.drafted = DraftPadded(pass, *share.sorted);
-      } else {
-        share.bins = DraftPacked(pass, share.items, RankSeed(seed, static_cast<uint32_t>(rank)));
-        share.drafted = share.bins.size();
-      }
-    }
-  }
+             absl::string_view where, const std::stop_token& stop)
+      : pass_(pass),
+        shards_(shards),
+        seed_(seed),
+        where_(where),
+        stop_(stop),
+        padded_(pass.options().layout == Layout::kPadded) {}
 
   absl::StatusOr<Assignment> Run() {
+    if (absl::Status status = DraftShares(); !status.ok()) return status;
     if (pass_.share_widths()) {
       if (std::optional<Assignment> shared = FillShared()) return *std::move(shared);
     }
     const absl::StatusOr<size_t> slots = CountSlots();
     if (!slots.ok()) return slots.status();
     for (size_t rank = 0; rank < shares_.size(); ++rank) {
+      if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
       Share& share = shares_[rank];
       const size_t count = std::min<size_t>(*slots, share.items.size());
       std::optional<Bins> settled = padded_
@@ -67,6 +61,24 @@ class RankFiller {
   }
 
  private:
+  absl::Status DraftShares() {
+    shares_.reserve(shards_.size());
+    for (size_t rank = 0; rank < shards_.size(); ++rank) {
+      if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
+      Share& share = shares_.emplace_back();
+      share.blocks = pass_.MicrobatchBlocks(shards_[rank]);
+      share.items = pass_.ItemsOf(share.blocks);
+      if (padded_) {
+        share.sorted.emplace(share.items);
+        share.drafted = DraftPadded(pass_, *share.sorted);
+      } else {
+        share.bins = DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)));
+        share.drafted = share.bins.size();
+      }
+    }
+    return absl::OkStatus();
+  }
+
   size_t PoorestRank() const {
     const auto fewer = [](const Share& a, const Share& b) {
       return a.items.size() < b.items.size();
@@ -110,6 +122,7 @@ class RankFiller {
     cuts = HalveRuns(ranks, cuts, std::min<uint64_t>(slots, items));
     for (Share& share : shares_) share.bins = share.sorted->BinsOf(cuts);
     Assignment assignment = Collect(slots);
+    assignment.shared_widths = true;
     for (size_t slot = 0; slot < slots; ++slot) {
       uint32_t widest = 0;
       for (size_t rank = 0; rank < shares_.size(); ++rank) {
@@ -159,7 +172,10 @@ class RankFiller {
   }
 
   const PassInstance& pass_;
+  const SequenceLists& shards_;
+  const uint64_t seed_;
   const absl::string_view where_;
+  const std::stop_token& stop_;
   const bool padded_;
   std::vector<Share> shares_;
 };
@@ -167,8 +183,9 @@ class RankFiller {
 }  // namespace
 
 absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLists& shards,
-                                     uint64_t seed, absl::string_view where) {
-  return RankFiller(pass, shards, seed, where).Run();
+                                     uint64_t seed, absl::string_view where,
+                                     const std::stop_token& stop) {
+  return RankFiller(pass, shards, seed, where, stop).Run();
 }
 
 }  // namespace batchplan

@@ -4,6 +4,7 @@
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_H_
 
 #include <cstdint>
+#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,9 +20,10 @@ namespace batchplan {
 // only where they are allowed and a rank's sequences don't suffice. `seed` is the mini-batch's.
 //
 // InvalidArgument, beginning with `where` and naming the rank and the limits in conflict, if there
-// is no such number of slots.
+// is no such number of slots. Cancelled if `stop` is requested.
 absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLists& shards,
-                                     uint64_t seed, absl::string_view where);
+                                     uint64_t seed, absl::string_view where,
+                                     const std::stop_token& stop);
 
 }  // namespace batchplan
 

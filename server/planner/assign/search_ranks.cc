@@ -6,8 +6,8 @@ namespace batchplan {
 namespace {
 
 constexpr size_t kMaxUnits = 32;
-constexpr int kMaxTrials = 4096;
-constexpr int kMaxSteps = 1 << 17;
+// A unit placed is one step; a division tried, one for each sequence and rank.
+constexpr uint64_t kMaxSteps = uint64_t{1} << 20;
 
 class Searcher {
  public:
@@ -48,7 +48,7 @@ class Searcher {
       ++load.units;
       rank_of_[k].push_back(rank);
       if (!TooMany(units, load) && Descend(k, unit + 1, std::max(used, rank + 1))) return true;
-      if (trials_ >= kMaxTrials || steps_ >= kMaxSteps) return false;
+      if (steps_ >= kMaxSteps) return false;
       rank_of_.resize(k + 1);
       rank_of_[k].resize(unit);
       loads_.resize(k + 1);
@@ -64,7 +64,7 @@ class Searcher {
         if (rank.sequences * search_.ranks != mini_batches_[k].sequences) return false;
       }
     }
-    ++trials_;
+    steps_ += mini_batches_[k].sequences + search_.ranks;
     return search_.accept(k, rank_of_[k]) && Descend(k + 1, 0, used);
   }
 
@@ -74,6 +74,7 @@ class Searcher {
 
   // Units that ranks of mini-batch k still need.
   uint64_t Shortfall(size_t k) const {
+    if (search_.least_units == 0) return 0;
     uint64_t needed = 0;
     for (const Rank& rank : loads_[k]) {
       if (rank.units < search_.least_units) needed += search_.least_units - rank.units;
@@ -85,8 +86,7 @@ class Searcher {
   const RankSearch& search_;
   std::vector<std::vector<uint32_t>> rank_of_;
   std::vector<std::vector<Rank>> loads_;
-  int trials_ = 0;
-  int steps_ = 0;
+  uint64_t steps_ = 0;
 };
 
 }  // namespace

@@ -146,21 +146,4 @@ std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const RankUnit
   return rank_of;
 }
 
-SequenceLists SharesOf(const RankUnits& units, std::span<const uint32_t> rank_of, uint32_t ranks) {
-  std::vector<uint32_t> order(units.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return rank_of[a] < rank_of[b]; });
-  SequenceLists shares;
-  shares.Reserve(ranks, units.sequences);
-  size_t next = 0;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
-    for (; next < order.size() && rank_of[order[next]] == rank; ++next) {
-      shares.Push(units.blocks[order[next]]);
-    }
-    shares.Close();
-  }
-  return shares;
-}
-
 }  // namespace batchplan

@@ -40,9 +40,6 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
 // leaves a rank with too little.
 std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const RankUnits& units);
 
-// The sequences of each rank, in the mini-batch's order.
-SequenceLists SharesOf(const RankUnits& units, std::span<const uint32_t> rank_of, uint32_t ranks);
-
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_

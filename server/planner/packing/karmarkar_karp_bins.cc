@@ -57,21 +57,25 @@ bool Repair(const PackItems& items, std::span<const uint64_t> loads, const BinLi
 
 Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least) {
   if (items.size() == 0) return Bins();
+  // Where nothing has a load, because a micro-batch costs the same whatever it holds, tokens are
+  // what fills bins.
+  const bool have_loads =
+      std::any_of(items.loads.begin(), items.loads.end(), [](uint64_t load) { return load > 0; });
   std::vector<uint64_t> tokens;
-  if (items.loads.empty()) tokens.assign(items.lengths.begin(), items.lengths.end());
-  const std::span<const uint64_t> loads = items.loads.empty() ? tokens : items.loads;
+  if (!have_loads) tokens.assign(items.lengths.begin(), items.lengths.end());
+  const std::span<const uint64_t> loads = have_loads ? items.loads : tokens;
 
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto most = static_cast<uint32_t>(items.size());
   const uint64_t bound = LowerBoundBins(items, limits);
   uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
-  for (;;) {
+  for (uint64_t growth = std::max<uint64_t>(1, parts / 32);; growth *= 2) {
     std::vector<uint32_t> part_of = KarmarkarKarp(loads, static_cast<uint32_t>(parts));
     if (Repair(items, loads, limits, static_cast<uint32_t>(parts), part_of)) {
       return Bins(order, part_of, static_cast<uint32_t>(parts));
     }
-    parts = std::min<uint64_t>(most, parts + std::max<uint64_t>(1, parts / 32));
+    parts = std::min<uint64_t>(most, parts + growth);
   }
 }
 

@@ -12,8 +12,8 @@ namespace batchplan {
 // Divides the items by the largest differencing method (partition/karmarkar_karp.h) into k bins of
 // even load, k the lower bound or `at_least` if that is more, and at most the number of items. The
 // method knows no capacity: the lightest items of an overfull bin move to the least loaded bin with
-// room, and where there is none k grows by a thirty-second and the items are divided anew.
-// O(n log n) a division.
+// room, and where there is none k grows, by a thirty-second and then by ever more, and the items
+// are divided anew. O(n log n) a division.
 Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1);
 
 }  // namespace batchplan

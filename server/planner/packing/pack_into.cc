@@ -8,9 +8,6 @@
 namespace batchplan {
 namespace {
 
-constexpr size_t kMaxSearchedItems = 64;
-constexpr uint64_t kMaxSteps = 1 << 14;
-
 // BinRoom as the search wants it.
 class Room {
  public:
@@ -34,7 +31,7 @@ std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, si
     if (packed.size() <= bins) return packed;
   }
   if (items.size() > kMaxSearchedItems) return std::nullopt;
-  return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), kMaxSteps);
+  return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), kMaxSearchSteps);
 }
 
 }  // namespace batchplan

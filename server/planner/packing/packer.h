@@ -1,7 +1,8 @@
 // Bin packing, apart from everything else: lengths and a capacity in, bins out.
 //
 // Items are positions in the spans given. Every packer is deterministic, never overfills
-// a bin, leaves no bin empty, and places every item. Time O(n log n), memory O(n).
+// a bin, leaves no bin empty, and places every item. Time O(n log n) for items of
+// one sequence each (see each packer for others), memory O(n).
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_

@@ -13,6 +13,10 @@
 
 namespace batchplan {
 
+// What a search is worth: beyond some dozen items it would rarely come to an end.
+inline constexpr size_t kMaxSearchedItems = 64;
+inline constexpr uint64_t kMaxSearchSteps = uint64_t{1} << 14;
+
 // Places the items of `order` one by one, depth first, into bins that start as `empty`: each into
 // every bin that holds it, of bins in the same state into the first only. Nothing if there is no
 // packing into at most `bins` bins, or none was found within `steps` placements: exact for some

@@ -136,6 +136,54 @@ TEST(ConstraintsTest, AnOptimalScanPadsLessThanASortedOne) {
   EXPECT_THAT(sorted.metrics.scheduled_tokens, Gt(optimal.metrics.scheduled_tokens));
 }
 
+TEST(ConstraintsTest, RanksThatShareWidthsKeepThemInAnyOrder) {
+  // Groups of 1 | 2, 6 | 8 sequences: ordered each by itself the ranks would disagree.
+  std::vector<uint32_t> lengths = {10};
+  std::vector<uint32_t> group_ids = {0};
+  const auto add = [&](uint32_t group, size_t count, uint32_t length) {
+    lengths.insert(lengths.end(), count, length);
+    group_ids.insert(group_ids.end(), count, group);
+  };
+  add(1, 6, 2);
+  add(2, 8, 5);
+  add(3, 2, 21);
+  PlanOptions options = PackedOptions(200, Packer::kBalanced, 2, Sharding::kStrideSorted);
+  options.passes[0].layout = Layout::kPadded;
+  options.passes[0].min_microbatches = 2;
+  options.passes[0].order = MicrobatchOrder::kLargestFirst;
+  options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  const std::vector<uint32_t> widths = PlanOf(lengths, options, group_ids).passes[0].row_widths;
+  ASSERT_THAT(widths, SizeIs(4));
+  EXPECT_EQ(widths[0], widths[2]);
+  EXPECT_EQ(widths[1], widths[3]);
+}
+
+TEST(ConstraintsTest, EmptyMicrobatchesOfAllPassesTogetherAreLimited) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 65536);
+  options.allow_empty_microbatches = true;
+  options.passes[0].min_microbatches = 200;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  const auto plan = MakeCheckedPlan(std::vector<uint32_t>{3}, options);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the plan needs more than 16777216"));
+}
+
+TEST(ConstraintsTest, KarmarkarKarpFillsBinsEvenWhereNothingButMicrobatchesCosts) {
+  PlanOptions options = PackedOptions(10, Packer::kKarmarkarKarp);
+  options.cost_model = {.per_token = 0, .per_token_squared = 0, .per_microbatch = 1};
+  const std::vector<uint32_t> lengths = {9, 8, 7, 3, 2, 1};
+  EXPECT_THAT(PlanOf(lengths, options).passes[0].microbatches_per_rank, ElementsAre(3));
+}
+
+TEST(ConstraintsTest, ALaterPassKeepsTheMiniBatchsOrderWithinARank) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing);
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].packer = Packer::kConcatenative;
+  EXPECT_THAT(MicrobatchesOf(PlanOf({2, 8, 7, 3}, options).passes[1]),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+}
+
 TEST(ConstraintsTest, ADivisionThatLeavesARankTooLittleIsReplaced) {
   // Longest first gives rank 0 the 100 alone, but each rank has to have two micro-batches.
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);

@@ -62,13 +62,24 @@ INSTANTIATE_TEST_SUITE_P(
                 kInvalid, "cost_model.per_microbatch is inf"},
         Refusal{"CoefficientNegative",
                 [](PlanOptions& o) { o.cost_model.per_token_squared = -0.5; }, kInvalid,
-                "cost_model.per_token_squared is -0.5; it must be finite and at least 0"},
+                "cost_model.per_token_squared is -0.5; it must be 0, or between 1e-100 and 1e+100"},
+        Refusal{"CoefficientBelowAllMeaning",
+                [](PlanOptions& o) { o.cost_model.per_token = 1e-323; }, kInvalid,
+                "cost_model.per_token is "},
         Refusal{"CoefficientsAllZero",
                 [](PlanOptions& o) {
                   o.cost_model = {.per_token = 0, .per_token_squared = 0, .per_microbatch = 0};
                 },
                 kInvalid, "all 0"},
         Refusal{"NoPasses", [](PlanOptions& o) { o.passes.clear(); }, kInvalid, "passes is empty"},
+        Refusal{"TooManyPasses",
+                [](PlanOptions& o) {
+                  for (int i = 1; i <= 64; ++i) {
+                    o.passes.push_back(o.passes[0]);
+                    o.passes.back().name = std::to_string(i);
+                  }
+                },
+                kInvalid, "passes has 65 entries; the limit is 64"},
         Refusal{"TwoPassesOfOneName", [](PlanOptions& o) { o.passes.push_back(o.passes[0]); },
                 kInvalid, "passes[1].name is \"\", which an earlier pass has"},
         Refusal{"BudgetOfZero", [](PlanOptions& o) { o.passes[0].max_tokens_per_microbatch = 0; },

@@ -33,6 +33,11 @@ TEST(PresetsTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
   }
 }
 
+TEST(PresetsTest, AnUnknownNameIsQuotedWithoutControlCharacters) {
+  const absl::Status status = PresetPass("x\x1b[2J\n", {}).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("preset is \"x\\033[2J\\n\", which"));
+}
+
 TEST(PresetsTest, AKnownNameIsNeverUnknown) {
   for (absl::string_view name : PresetNames()) EXPECT_TRUE(PresetPass(name, {}).ok()) << name;
 }

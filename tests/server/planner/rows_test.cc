@@ -36,13 +36,15 @@ TEST(RowsTest, HoldNoMoreThanTheBudgetOrTheWidestBucket) {
 }
 
 TEST(RowsTest, ABucketThatBreaksAlignmentIsRefused) {
-  const absl::Status status = CheckBuckets(Pass(RowPadding::kBuckets, {8, 15}), 4, 8, "passes[0]");
+  const absl::Status status =
+      CheckBucketsFit(Pass(RowPadding::kBuckets, {8, 15}), 4, 8, "passes[0]");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("passes[0].packed.buckets[1] is 15"));
 }
 
 TEST(RowsTest, BucketsThatDoNotHoldTheLongestSequenceAreRefused) {
-  const absl::Status status = CheckBuckets(Pass(RowPadding::kBuckets, {8, 16}), 4, 20, "passes[0]");
+  const absl::Status status =
+      CheckBucketsFit(Pass(RowPadding::kBuckets, {8, 16}), 4, 20, "passes[0]");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("ends at 16, but the longest sequence takes 20"));

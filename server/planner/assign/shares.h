@@ -1,0 +1,19 @@
+// What each rank has of a mini-batch.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARES_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "server/planner/sequence_lists.h"
+
+namespace batchplan {
+
+// One list a rank: the sequences of the blocks that are its own, in the order of the blocks.
+SequenceLists SharesOf(const SequenceLists& blocks, std::span<const uint32_t> rank_of,
+                       uint32_t ranks);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARES_H_

@@ -105,17 +105,15 @@ class Assigner {
   // Whether the request names the rank of each sequence.
   bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
 
-  // With the first pass's assignment where that is given.
+  // With the assignment of the first pass, which comes first, where that is given.
   absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares,
                                     std::optional<Assignment> first = std::nullopt) const {
     Placed placed{.shares = std::move(shares), .assignments = {}};
-    for (const PassInstance* pass : within_) {
-      if (pass == &first_ && first) {
-        placed.assignments.push_back(*std::move(first));
-        continue;
-      }
+    if (first) placed.assignments.push_back(*std::move(first));
+    while (placed.assignments.size() < within_.size()) {
+      const PassInstance& pass = *within_[placed.assignments.size()];
       absl::StatusOr<Assignment> filled =
-          FillRanks(*pass, placed.shares, Seed(k), Where(*pass, k), stop_);
+          FillRanks(pass, placed.shares, Seed(k), Where(pass, k), stop_);
       if (!filled.ok()) return filled.status();
       placed.assignments.push_back(*std::move(filled));
     }
@@ -129,6 +127,7 @@ class Assigner {
       absl::StatusOr<Dealt> dealt =
           PackAndDeal(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), where);
       if (!dealt.ok()) return dealt.status();
+      if (within_.front() != &first_) return FillWithin(k, std::move(dealt->shares));
       return FillWithin(k, std::move(dealt->shares), std::move(dealt->assignment));
     }
     const RankUnits units(first_, (*mini_batches_)[k]);

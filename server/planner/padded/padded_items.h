@@ -29,7 +29,8 @@ struct PaddedLimits {
   uint64_t sequences = std::numeric_limits<uint64_t>::max();
 
   bool Allow(uint64_t count, uint32_t width) const {
-    return count <= sequences && count <= tokens / width;
+    // Counts are below 2^31: no overflow.
+    return count <= sequences && count * width <= tokens;
   }
 };
 

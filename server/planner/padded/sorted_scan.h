@@ -15,8 +15,8 @@ namespace batchplan {
 Cuts SortedScan(const PaddedItems& items, const PaddedLimits& limits);
 
 // The same for ranks that share their runs and widths: run m of every rank is the same positions,
-// its width the longest on any rank. All ranks have the same number of items, and each position fits
-// alone. O(n).
+// its width the longest on any rank. All ranks have the same number of items, and each position
+// fits alone. O(n).
 Cuts SharedSortedScan(std::span<const PaddedItems> ranks, const PaddedLimits& limits);
 
 // Halves runs, those with the most padded tokens first and the smaller half in front, until there

@@ -26,6 +26,24 @@ struct Placed {
   std::vector<Assignment> assignments;  // one for each pass that has this mini-batch
 };
 
+// The most empty micro-batches that one rank has in some pass, then all of them.
+std::pair<size_t, size_t> EmptyMicrobatches(const Placed& placed) {
+  size_t most = 0;
+  size_t all = 0;
+  for (const Assignment& assignment : placed.assignments) {
+    for (size_t rank = 0; rank < assignment.ranks(); ++rank) {
+      const size_t begin = rank * assignment.slots;
+      size_t empty = 0;
+      for (size_t slot = 0; slot < assignment.slots; ++slot) {
+        empty += assignment.microbatches[begin + slot].empty();
+      }
+      most = std::max(most, empty);
+      all += empty;
+    }
+  }
+  return {most, all};
+}
+
 class Assigner {
  public:
   Assigner(std::span<const PassInstance> passes, const SequenceLists& mini_batches, uint64_t seed,
@@ -141,9 +159,22 @@ class Assigner {
     return FillWithin(k, SharesOf(units.blocks, ShardEvenly(first_, units), first_.ranks()));
   }
 
+  // The even placement where a rank of `asked` has more empty micro-batches than it would have
+  // then.
+  absl::StatusOr<Placed> SpreadEmpty(size_t k, Placed asked) const {
+    const std::pair<size_t, size_t> empty = EmptyMicrobatches(asked);
+    if (empty.second == 0 || first_.options().equal_sequence_counts) return asked;
+    absl::StatusOr<Placed> even = PlaceEvenly(k);
+    if (absl::IsInvalidArgument(even.status())) return asked;
+    if (even.ok() && EmptyMicrobatches(*even) >= empty) return asked;
+    return even;
+  }
+
   absl::StatusOr<Placed> PlaceMiniBatch(size_t k) const {
     absl::StatusOr<Placed> asked = PlaceAsAsked(k);
-    if (!absl::IsInvalidArgument(asked.status()) || IsFixed()) return asked;
+    if (IsFixed()) return asked;
+    if (asked.ok() && first_.allow_empty()) return SpreadEmpty(k, *std::move(asked));
+    if (!absl::IsInvalidArgument(asked.status())) return asked;
     for (const PassInstance* pass : within_) {
       absl::Status possible = CheckPossible(*pass, (*mini_batches_)[k], Where(*pass, k));
       if (!possible.ok()) return possible;

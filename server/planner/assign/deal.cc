@@ -53,16 +53,17 @@ absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
   const Items items = pass.ItemsOf(blocks);
   const Bins draft = DraftPacked(pass, items, seed);
   const uint64_t wanted = counts.RoundUp((draft.size() + ranks - 1) / ranks);
-  uint64_t slots = wanted;
-  if (pass.allow_empty()) {
-    if (slots > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, slots, where);
-  } else if (slots > items.size() / ranks) {
-    slots = counts.RoundDown(items.size() / ranks);
-    if (slots == 0) return TooFewItems(pass, items.size(), wanted, where);
+  const uint64_t available = items.size() / ranks;
+  uint64_t slots = wanted <= available ? wanted : counts.RoundDown(available);
+  std::optional<Bins> bins;
+  if (slots > 0) bins = SettlePacked(pass, items, draft, slots * ranks, ranks);
+  if (!bins) {
+    if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, where);
+    if (wanted > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, wanted, where);
+    slots = wanted;
+    const size_t filled = std::min<size_t>(slots * ranks, items.size());
+    bins = SettlePacked(pass, items, draft, filled, ranks);
   }
-  const size_t count = std::min<size_t>(slots * ranks, items.size());
-  const std::optional<Bins> bins = SettlePacked(pass, items, draft, count, ranks);
-  if (!bins) return TooFewItems(pass, items.size(), wanted, where);
 
   Dealt dealt;
   Assignment& assignment = dealt.assignment;

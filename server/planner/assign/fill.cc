@@ -21,8 +21,9 @@ struct Share {
   SequenceLists blocks;
   Items items;
   std::optional<SortedItems> sorted;  // in the padded layout
-  Bins bins;
+  Bins draft;                         // in the packed layout
   size_t drafted = 0;
+  Bins bins;
 };
 
 class RankFiller {
@@ -41,23 +42,14 @@ class RankFiller {
     if (pass_.share_widths()) {
       if (std::optional<Assignment> shared = FillShared()) return *std::move(shared);
     }
-    const absl::StatusOr<size_t> slots = CountSlots();
-    if (!slots.ok()) return slots.status();
-    for (size_t rank = 0; rank < shares_.size(); ++rank) {
-      if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
-      Share& share = shares_[rank];
-      const size_t count = std::min<size_t>(*slots, share.items.size());
-      std::optional<Bins> settled = padded_
-                                        ? SettlePadded(pass_, share.items, *share.sorted, count)
-                                        : SettlePacked(pass_, share.items, share.bins, count, 1);
-      if (!settled) {
-        const size_t poorest = PoorestRank();
-        return TooFewSlots(pass_, rank, share.drafted, poorest, shares_[poorest].items.size(),
-                           *slots, where_);
-      }
-      share.bins = *std::move(settled);
+    const size_t poorest = PoorestRank();
+    absl::StatusOr<Assignment> filled = FillWithoutEmpty(poorest);
+    if (!pass_.allow_empty() || !absl::IsInvalidArgument(filled.status())) return filled;
+    const uint64_t wanted = WantedSlots();
+    if (wanted > kMaxEmptyMicrobatches / shares_.size()) {
+      return TooManyEmpty(pass_, wanted, where_);
     }
-    return Collect(*slots);
+    return Fill(wanted, poorest);
   }
 
  private:
@@ -72,8 +64,8 @@ class RankFiller {
         share.sorted.emplace(share.items);
         share.drafted = DraftPadded(pass_, *share.sorted);
       } else {
-        share.bins = DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)));
-        share.drafted = share.bins.size();
+        share.draft = DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)));
+        share.drafted = share.draft.size();
       }
     }
     return absl::OkStatus();
@@ -86,23 +78,38 @@ class RankFiller {
     return std::min_element(shares_.begin(), shares_.end(), fewer) - shares_.begin();
   }
 
-  // The number of micro-batches that every rank gets.
-  absl::StatusOr<size_t> CountSlots() const {
+  // The number of micro-batches of every rank, as the drafts have them.
+  uint64_t WantedSlots() const {
     size_t most = 1;
     for (const Share& share : shares_) most = std::max(most, share.drafted);
-    const uint64_t wanted = pass_.counts().RoundUp(most);
-    if (pass_.allow_empty()) {
-      if (wanted > kMaxEmptyMicrobatches / shares_.size()) {
-        return TooManyEmpty(pass_, wanted, where_);
-      }
-      return wanted;
-    }
-    const size_t poorest = PoorestRank();
+    return pass_.counts().RoundUp(most);
+  }
+
+  absl::StatusOr<Assignment> FillWithoutEmpty(size_t poorest) {
+    const uint64_t wanted = WantedSlots();
     const size_t available = shares_[poorest].items.size();
-    if (wanted <= available) return wanted;
+    if (wanted <= available) return Fill(wanted, poorest);
     const uint64_t fewer = pass_.counts().RoundDown(available);
     if (fewer == 0) return TooFewItemsOnRank(pass_, poorest, available, wanted, where_);
-    return fewer;
+    return Fill(fewer, poorest);
+  }
+
+  // `slots` micro-batches on every rank, or fewer where it has fewer items.
+  absl::StatusOr<Assignment> Fill(uint64_t slots, size_t poorest) {
+    for (size_t rank = 0; rank < shares_.size(); ++rank) {
+      if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
+      Share& share = shares_[rank];
+      const size_t count = std::min<size_t>(slots, share.items.size());
+      std::optional<Bins> settled = padded_
+                                        ? SettlePadded(pass_, share.items, *share.sorted, count)
+                                        : SettlePacked(pass_, share.items, share.draft, count, 1);
+      if (!settled) {
+        return TooFewSlots(pass_, rank, share.drafted, poorest, shares_[poorest].items.size(),
+                           slots, where_);
+      }
+      share.bins = *std::move(settled);
+    }
+    return Collect(slots);
   }
 
   // The same runs at the same widths on all ranks; nothing if the ranks have different numbers of
@@ -116,10 +123,9 @@ class RankFiller {
     const size_t items = ranks.front().size();
     if (items == 0 || !FitAlone(ranks)) return std::nullopt;
     Cuts cuts = SharedSortedScan(ranks, pass_.padded_limits());
-    uint64_t slots = pass_.counts().RoundUp(cuts.size() - 1);
-    if (slots > items && !pass_.allow_empty()) return std::nullopt;
-    if (slots > kMaxEmptyMicrobatches / ranks.size() && slots > items) return std::nullopt;
-    cuts = HalveRuns(ranks, cuts, std::min<uint64_t>(slots, items));
+    const uint64_t slots = pass_.counts().RoundUp(cuts.size() - 1);
+    if (slots > items) return std::nullopt;
+    cuts = HalveRuns(ranks, cuts, slots);
     for (Share& share : shares_) share.bins = share.sorted->BinsOf(cuts);
     Assignment assignment = Collect(slots);
     assignment.shared_widths = true;

@@ -69,6 +69,22 @@ TEST(ConstraintsTest, EmptyMicrobatchesComeLastAndAreSpreadOverTheRanks) {
   EXPECT_EQ(empty_ranks, 3);
 }
 
+TEST(ConstraintsTest, MicrobatchesAreEmptyOnlyWherePackingTighterDoesNotHelp) {
+  PlanOptions options = PackedOptions(10, Packer::kConcatenative, 2);
+  options.allow_empty_microbatches = true;
+  // In order three bins, for two ranks four, but two are enough.
+  EXPECT_THAT(PlanOf({4, 7, 6}, options).passes[0].microbatches_per_rank, ElementsAre(1));
+}
+
+TEST(ConstraintsTest, NoRankHasEmptyMicrobatchesThatAnotherDivisionSpares) {
+  // Longest first would give rank 0 the 100 alone, and three empty micro-batches.
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
+  options.passes[0].min_microbatches = 4;
+  options.allow_empty_microbatches = true;
+  const PassPlan pass = PlanOf({100, 5, 5, 5, 5, 5, 5, 5}, options).passes[0];
+  for (const auto& microbatch : MicrobatchesOf(pass)) EXPECT_THAT(microbatch, SizeIs(1));
+}
+
 TEST(ConstraintsTest, ARankMayBeEmptyOnlyWhereThatIsAllowed) {
   PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 3, Sharding::kLpt);
   const std::vector<uint32_t> lengths = {4, 5};

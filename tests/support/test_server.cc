@@ -1,5 +1,6 @@
 #include "tests/support/test_server.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -34,7 +35,12 @@ std::shared_ptr<grpc::Channel> TestServer::NewChannel() const {
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(target(), grpc::InsecureChannelCredentials(), arguments);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(target(), grpc::InsecureChannelCredentials(), arguments);
+  // A busy machine can fail the first attempt to connect, which is not what tests are about.
+  channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  return channel;
 }
 
 std::unique_ptr<v1::BatchPlanner::Stub> TestServer::NewStub() const {

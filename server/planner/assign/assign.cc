@@ -1,8 +1,6 @@
 #include "server/planner/assign/assign.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>

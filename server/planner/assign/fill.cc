@@ -1,7 +1,6 @@
 #include "server/planner/assign/fill.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>

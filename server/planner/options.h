@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/planner/effort.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {
@@ -54,8 +55,6 @@ struct CostModel {
 };
 
 enum class Synchronization { kLockstep, kAccumulated };
-
-enum class Effort { kFast, kDefault, kThorough };
 
 enum class OverlongPolicy { kReject, kTruncate, kDrop };
 

@@ -84,7 +84,7 @@ PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const 
   bounds.reserve(assignments.size());
   for (Assignment& assignment : assignments) {
     bounds.push_back(BoundsOf(pass, assignment.microbatches.all()));
-    OrderMicrobatches(pass, assignment);
+    OrderMicrobatches(pass, pass.options().order, assignment);
     Append(pass, planned, assignment, plan);
     assignment = Assignment();
   }
@@ -125,7 +125,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
     passes.push_back(*std::move(pass));
   }
   absl::StatusOr<std::vector<std::vector<Assignment>>> assignments =
-      AssignAll(passes, *mini_batches, options.mini_batches.seed, stop);
+      AssignAll(passes, options.topology, *mini_batches, options.mini_batches.seed, stop);
   if (!assignments.ok()) return assignments.status();
 
   Plan plan;

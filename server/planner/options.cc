@@ -83,30 +83,6 @@ absl::Status CheckSharding(const PassOptions& first) {
   return absl::OkStatus();
 }
 
-absl::Status NotYet(absl::string_view field, absl::string_view value) {
-  return absl::UnimplementedError(
-      absl::StrCat(field, " is ", value, ", which this version of batchplan does not have"));
-}
-
-// What the contract promises and a later version keeps: refused by name, never replaced.
-absl::Status CheckBuilt(const std::vector<PassOptions>& passes) {
-  constexpr absl::string_view kBalancedHint =
-      "; the balanced solver is what an unset preset means: set preset to \"nemo_rl_packing\", or "
-      "set sharding and packer";
-  if (passes.front().sharding == Sharding::kBalanced) {
-    return absl::UnimplementedError(
-        absl::StrCat(NotYet("passes[0].sharding", "SHARDING_BALANCED").message(), kBalancedHint));
-  }
-  for (size_t i = 0; i < passes.size(); ++i) {
-    if (passes[i].layout == Layout::kPacked && passes[i].packer == Packer::kBalanced) {
-      const std::string field = absl::StrCat("passes[", i, "].packed.packer");
-      return absl::UnimplementedError(
-          absl::StrCat(NotYet(field, "PACKER_BALANCED").message(), kBalancedHint));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckTopology(const Topology& topology) {
   const struct {
     absl::string_view name;
@@ -166,7 +142,7 @@ absl::Status PlanOptions::Validate() const {
        {CheckTopology(topology), CheckCostModel(cost_model), CheckPasses(passes)}) {
     if (!status.ok()) return status;
   }
-  return CheckBuilt(passes);
+  return absl::OkStatus();
 }
 
 }  // namespace batchplan

@@ -10,17 +10,6 @@
 namespace batchplan {
 namespace {
 
-Cost CostOf(const PassInstance& pass, std::span<const SequenceIndex> microbatch, uint32_t width) {
-  if (pass.options().layout == Layout::kPadded) {
-    return pass.cost().OfSequence(width) * microbatch.size();
-  }
-  Cost cost = 0;
-  for (SequenceIndex sequence : microbatch) {
-    cost += pass.cost().OfSequence(pass.aligned()[sequence.value()]);
-  }
-  return cost;
-}
-
 // Gives every micro-batch the cost of the costliest in its slot.
 void CostSlotsAlike(size_t slots, std::vector<Cost>& costs) {
   for (size_t slot = 0; slot < slots; ++slot) {
@@ -40,13 +29,12 @@ void PutSmallAtBothEnds(std::span<uint32_t> rank) {
 
 }  // namespace
 
-void OrderMicrobatches(const PassInstance& pass, Assignment& assignment) {
-  const MicrobatchOrder order = pass.options().order;
+void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignment& assignment) {
   if (order == MicrobatchOrder::kAsAssigned) return;
   const SequenceLists& microbatches = assignment.microbatches;
   std::vector<Cost> costs(microbatches.size());
   for (size_t m = 0; m < costs.size(); ++m) {
-    costs[m] = CostOf(pass, microbatches[m], assignment.widths[m]);
+    costs[m] = pass.CostOf(microbatches[m], assignment.widths[m]);
   }
   if (assignment.shared_widths) CostSlotsAlike(assignment.slots, costs);
   std::vector<uint32_t> position(microbatches.size());

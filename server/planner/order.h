@@ -8,11 +8,11 @@
 
 namespace batchplan {
 
-// Reorders the slots of every rank by the cost of its micro-batches, as the pass asks; kAsAssigned
-// changes nothing, and empty micro-batches stay last. Where ranks share widths all are reordered
+// Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing,
+// and empty micro-batches stay last. Where ranks share widths all are reordered
 // alike, by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order:
 // descending, then the even positions reversed followed by the odd ones.
-void OrderMicrobatches(const PassInstance& pass, Assignment& assignment);
+void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignment& assignment);
 
 }  // namespace batchplan
 

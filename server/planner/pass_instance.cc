@@ -37,6 +37,12 @@ absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uin
       " in all, the limit where allow_empty_microbatches is set"));
 }
 
+// Whether ranks that take turns in the sorted order run the same positions at the same widths.
+bool SharesWidths(const PassOptions& pass, Sharding sharding) {
+  return pass.layout == Layout::kPadded && pass.scan == Scan::kSorted &&
+         sharding == Sharding::kStrideSorted;
+}
+
 }  // namespace
 
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
@@ -78,8 +84,9 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
       length_multiple_(length_multiple),
       ranks_(options.topology.data_parallel),
       allow_empty_(options.allow_empty_microbatches),
-      share_widths_(options_->layout == Layout::kPadded && options_->scan == Scan::kSorted &&
-                    options.passes[0].sharding == Sharding::kStrideSorted),
+      synchronization_(options.synchronization),
+      effort_(options.effort),
+      share_widths_(SharesWidths(*options_, options.passes[0].sharding)),
       groups_share_microbatch_(!groups.empty() &&
                                options.mini_batches.groups == GroupPolicy::kSameMicrobatch),
       groups_share_rank_(
@@ -96,6 +103,13 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
     bin_limits_.max_sequences = options_->max_sequences_per_microbatch;
     padded_limits_.sequences = options_->max_sequences_per_microbatch;
   }
+}
+
+PassInstance PassInstance::With(const PassOptions& method) const {
+  PassInstance other = *this;
+  other.options_ = &method;
+  other.share_widths_ = SharesWidths(method, method.sharding);
+  return other;
 }
 
 absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
@@ -173,6 +187,19 @@ std::vector<uint64_t> PassInstance::LoadsOf(const SequenceLists& blocks) const {
     }
   }
   return loads;
+}
+
+Cost PassInstance::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const {
+  if (options_->layout == Layout::kPadded) {
+    return cost_.OfSequence(width) * microbatch.size() + cost_.OfMicrobatch();
+  }
+  Cost cost = cost_.OfMicrobatch();
+  uint32_t tokens = 0;
+  for (SequenceIndex sequence : microbatch) {
+    tokens += aligned_[sequence.value()];
+    cost += cost_.OfSequence(aligned_[sequence.value()]);
+  }
+  return width > tokens ? cost + cost_.OfTail(width - tokens) : cost;
 }
 
 std::vector<uint64_t> PassInstance::TrueTokensOf(const SequenceLists& blocks) const {

@@ -38,12 +38,19 @@ class PassInstance {
                                              const PlannedLengths& planned, const Groups& groups,
                                              size_t mini_batches);
 
+  // The same sequences and limits under other options of how to assign: `method` differs from
+  // options() in sharding, packer, scan, what ranks are balanced on and equal counts alone, and
+  // must outlive the result.
+  PassInstance With(const PassOptions& method) const;
+
   const PassOptions& options() const { return *options_; }
   // How errors name the pass.
   const std::string& where() const { return where_; }
   uint32_t length_multiple() const { return length_multiple_; }
   uint32_t ranks() const { return ranks_; }
   bool allow_empty() const { return allow_empty_; }
+  Synchronization synchronization() const { return synchronization_; }
+  Effort effort() const { return effort_; }
   // Whether ranks run the same positions of their sorted orders at the same widths.
   bool share_widths() const { return share_widths_; }
   const CountRule& counts() const { return counts_; }
@@ -65,6 +72,9 @@ class PassInstance {
   Items ItemsOf(const SequenceLists& blocks) const;
   // What ranks are balanced by: aligned tokens or cost, of all sequences of each block.
   std::vector<uint64_t> LoadsOf(const SequenceLists& blocks) const;
+  // What a micro-batch costs whose row, or padded width, is `width` tokens; 0 for an empty one but
+  // for the fixed cost.
+  Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const;
   // True tokens, of all sequences of each block.
   std::vector<uint64_t> TrueTokensOf(const SequenceLists& blocks) const;
 
@@ -80,6 +90,8 @@ class PassInstance {
   uint32_t length_multiple_;
   uint32_t ranks_;
   bool allow_empty_;
+  Synchronization synchronization_;
+  Effort effort_;
   bool share_widths_;
   bool groups_share_microbatch_;
   bool groups_share_rank_;

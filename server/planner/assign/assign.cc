@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/assign/balanced.h"
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/deal.h"
 #include "server/planner/assign/fewest_microbatches.h"
 #include "server/planner/assign/fill.h"
+#include "server/planner/assign/place.h"
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/assign/shares.h"
@@ -44,8 +46,8 @@ std::pair<size_t, size_t> EmptyMicrobatches(const Placed& placed) {
 
 class Assigner {
  public:
-  Assigner(std::span<const PassInstance> passes, const SequenceLists& mini_batches, uint64_t seed,
-           const std::stop_token& stop)
+  Assigner(std::span<const PassInstance> passes, const Topology& topology,
+           const SequenceLists& mini_batches, uint64_t seed, const std::stop_token& stop)
       : passes_(passes),
         first_(passes.front()),
         sequences_(mini_batches.all().size()),
@@ -64,6 +66,10 @@ class Assigner {
     }
     for (const PassInstance& pass : passes) {
       (has_mini_batches_ && !respects(pass) ? over_all_ : within_).push_back(&pass);
+    }
+    if (IsBalanced() && first_.effort() != Effort::kFast) {
+      methods_ = ReferenceMethods(first_.options(), topology);
+      for (const PassOptions& method : methods_) references_.push_back(first_.With(method));
     }
   }
 
@@ -107,16 +113,11 @@ class Assigner {
         " passes)"));
   }
 
-  // Whether whole bins may go to ranks.
-  bool CanDeal() const {
-    return first_.options().layout == Layout::kPacked && !first_.options().equal_sequence_counts &&
-           (!first_.groups_share_rank() || first_.groups_share_microbatch());
-  }
   // A count rule for the whole manifest says nothing about the bins of one mini-batch.
   CountRule DealtCounts() const {
     return within_.front() == &first_ ? first_.counts() : CountRule();
   }
-  bool Deals() const { return first_.options().sharding == Sharding::kDealBins && CanDeal(); }
+  bool IsBalanced() const { return first_.options().sharding == Sharding::kBalanced; }
   bool IsContiguous() const { return first_.options().sharding == Sharding::kContiguous; }
   // Whether the request names the rank of each sequence.
   bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
@@ -139,17 +140,30 @@ class Assigner {
   // As the first pass's sharding has it.
   absl::StatusOr<Placed> PlaceAsAsked(size_t k) const {
     const std::string where = Where(first_, k);
-    if (Deals()) {
-      absl::StatusOr<Dealt> dealt =
-          PackAndDeal(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), where);
-      if (!dealt.ok()) return dealt.status();
-      if (within_.front() != &first_) return FillWithin(k, std::move(dealt->shares));
-      return FillWithin(k, std::move(dealt->shares), std::move(dealt->assignment));
+    if (IsBalanced()) return PlaceBest(k, where);
+    absl::StatusOr<Dealt> dealt =
+        Place(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), where, stop_);
+    if (!dealt.ok()) return dealt.status();
+    return FillWithin(k, *std::move(dealt));
+  }
+
+  // The best of the balanced placements that the other passes can use.
+  absl::StatusOr<Placed> PlaceBest(size_t k, absl::string_view where) const {
+    absl::StatusOr<std::vector<Dealt>> placements = PlaceBalanced(
+        first_, references_, (*mini_batches_)[k], DealtCounts(), Seed(k), where, stop_);
+    if (!placements.ok()) return placements.status();
+    absl::StatusOr<Placed> placed;
+    for (Dealt& dealt : *placements) {
+      placed = FillWithin(k, std::move(dealt));
+      if (!absl::IsInvalidArgument(placed.status())) break;
     }
-    const RankUnits units(first_, (*mini_batches_)[k]);
-    const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(first_, units, where);
-    if (!rank_of.ok()) return rank_of.status();
-    return FillWithin(k, SharesOf(units.blocks, *rank_of, first_.ranks()));
+    return placed;
+  }
+
+  // With the first pass as it was dealt, unless that has micro-batches of its own to make over all.
+  absl::StatusOr<Placed> FillWithin(size_t k, Dealt dealt) const {
+    if (within_.front() != &first_) return FillWithin(k, std::move(dealt.shares));
+    return FillWithin(k, std::move(dealt.shares), std::move(dealt.assignment));
   }
 
   absl::StatusOr<Placed> PlaceEvenly(size_t k) const {
@@ -178,7 +192,7 @@ class Assigner {
       if (!possible.ok()) return possible;
     }
 
-    if (CanDeal() && !Deals() && !IsContiguous()) {
+    if (CanDeal(first_) && !Deals(first_) && !IsContiguous()) {
       absl::StatusOr<Dealt> dealt =
           PackAndDeal(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), Where(first_, k));
       if (dealt.ok()) {
@@ -335,6 +349,9 @@ class Assigner {
   const SequenceLists* mini_batches_ = nullptr;
   SequenceLists whole_;
   bool has_mini_batches_ = false;
+  // Of the reference presets, where the best placement is looked for.
+  std::vector<PassOptions> methods_;
+  std::vector<PassInstance> references_;
   std::vector<const PassInstance*> within_;
   std::vector<const PassInstance*> over_all_;
   // Made so far, within mini-batches.
@@ -344,10 +361,11 @@ class Assigner {
 }  // namespace
 
 absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const PassInstance> passes,
+                                                               const Topology& topology,
                                                                const SequenceLists& mini_batches,
                                                                uint64_t seed,
                                                                const std::stop_token& stop) {
-  return Assigner(passes, mini_batches, seed, stop).Run();
+  return Assigner(passes, topology, mini_batches, seed, stop).Run();
 }
 
 }  // namespace batchplan

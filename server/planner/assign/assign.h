@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/planner/assign/assignment.h"
+#include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
@@ -26,6 +27,7 @@ namespace batchplan {
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
 // Cancelled if `stop` is requested.
 absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const PassInstance> passes,
+                                                               const Topology& topology,
                                                                const SequenceLists& mini_batches,
                                                                uint64_t seed,
                                                                const std::stop_token& stop);

@@ -8,7 +8,7 @@
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/shares.h"
-#include "server/planner/partition/descending.h"
+#include "server/planner/balance/deal_bins.h"
 
 namespace batchplan {
 namespace {
@@ -20,27 +20,6 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
     for (uint32_t item : bins[bin]) loads[bin] += tokens ? items.lengths[item] : items.costs[item];
   }
   return loads;
-}
-
-// Slot s of rank r runs bin bin_at[r * slots + s]; a bin beyond the last is an empty one.
-std::vector<uint32_t> Deal(std::vector<uint64_t> loads, uint32_t ranks, size_t slots) {
-  std::vector<uint32_t> order = DescendingOrder(loads);
-  loads.resize(ranks * slots, 0);
-  order.resize(ranks * slots, static_cast<uint32_t>(order.size()));
-
-  std::vector<uint32_t> bin_at(ranks * slots);
-  std::vector<std::pair<uint64_t, uint32_t>> lightest(ranks);  // (load so far, rank)
-  for (uint32_t rank = 0; rank < ranks; ++rank) lightest[rank] = {0, rank};
-  for (size_t slot = 0; slot < slots; ++slot) {
-    std::sort(lightest.begin(), lightest.end());
-    for (uint32_t i = 0; i < ranks; ++i) {
-      const uint32_t bin = order[slot * ranks + i];
-      auto& [load, rank] = lightest[i];
-      load += loads[bin];
-      bin_at[rank * slots + slot] = bin;
-    }
-  }
-  return bin_at;
 }
 
 }  // namespace
@@ -71,7 +50,7 @@ absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
   assignment.microbatches.Reserve(slots * ranks, mini_batch.size());
   assignment.widths.reserve(slots * ranks);
   std::vector<uint32_t> rank_of(items.size());
-  const std::vector<uint32_t> bin_at = Deal(BinLoads(pass, items, *bins), ranks, slots);
+  const std::vector<uint32_t> bin_at = DealBins(BinLoads(pass, items, *bins), ranks, slots);
   for (size_t m = 0; m < bin_at.size(); ++m) {
     uint32_t width = 0;
     if (bin_at[m] < bins->size()) {

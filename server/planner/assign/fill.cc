@@ -6,8 +6,11 @@
 #include <vector>
 
 #include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/objective.h"
 #include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/padded_fill.h"
+#include "server/planner/balance/lockstep.h"
+#include "server/planner/balance/step_time_bound.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/padded/sorted_scan.h"
 #include "server/planner/seeds.h"
@@ -95,6 +98,10 @@ class RankFiller {
 
   // `slots` micro-batches on every rank, or fewer where it has fewer items.
   absl::StatusOr<Assignment> Fill(uint64_t slots, size_t poorest) {
+    if (!padded_ && pass_.options().packer == Packer::kBalanced &&
+        slots <= shares_[poorest].items.size() && FillBalanced(static_cast<uint32_t>(slots))) {
+      return Collect(slots);
+    }
     for (size_t rank = 0; rank < shares_.size(); ++rank) {
       if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
       Share& share = shares_[rank];
@@ -109,6 +116,39 @@ class RankFiller {
       share.bins = *std::move(settled);
     }
     return Collect(slots);
+  }
+
+  // All ranks at once, so that what runs at the same time is alike. False if that is not found.
+  bool FillBalanced(uint32_t slots) {
+    Items items;
+    std::vector<uint32_t> rank_of;
+    for (uint32_t rank = 0; rank < shares_.size(); ++rank) {
+      const Items& own = shares_[rank].items;
+      items.lengths.insert(items.lengths.end(), own.lengths.begin(), own.lengths.end());
+      items.counts.insert(items.counts.end(), own.counts.begin(), own.counts.end());
+      items.costs.insert(items.costs.end(), own.costs.begin(), own.costs.end());
+      rank_of.resize(items.size(), rank);
+    }
+    const Objective objective = ObjectiveOf(pass_, items);
+    const PackItems packing{
+        .lengths = items.lengths, .counts = items.counts, .loads = objective.loads};
+    const auto ranks = static_cast<uint32_t>(shares_.size());
+    const std::optional<BalancedBins> balanced =
+        BalanceWithinRanks(packing, rank_of, pass_.bin_limits(), ranks, slots,
+                           LockstepBound(packing, pass_.bin_limits(), ranks), pass_.effort());
+    if (!balanced) return false;
+    uint32_t offset = 0;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      Bins bins;
+      for (uint32_t slot = 0; slot < slots; ++slot) {
+        std::vector<uint32_t> bin;
+        for (uint32_t item : balanced->bins[rank * slots + slot]) bin.push_back(item - offset);
+        bins.Add(bin);
+      }
+      offset += shares_[rank].items.size();
+      shares_[rank].bins = std::move(bins);
+    }
+    return true;
   }
 
   // The same runs at the same widths on all ranks; nothing if the ranks have different numbers of

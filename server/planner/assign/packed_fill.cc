@@ -8,7 +8,9 @@
 namespace batchplan {
 
 Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed) {
-  return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed);
+  const Packer packer = pass.options().packer == Packer::kBalanced ? Packer::kBestFitDecreasing
+                                                                   : pass.options().packer;
+  return Pack(packer, items.ForPacking(), pass.bin_limits(), seed);
 }
 
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,

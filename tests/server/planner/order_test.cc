@@ -20,7 +20,6 @@ std::vector<uint32_t> Ordered(MicrobatchOrder order, bool one_empty = false) {
   options.cost_model = {.per_token = 1, .per_token_squared = 0, .per_microbatch = 0};
   options.passes.emplace_back();
   options.passes[0].max_tokens_per_microbatch = 10;
-  options.passes[0].order = order;
   const Groups groups(manifest, GroupPolicy::kIgnore);
   const PlannedLengths planned{.lengths = lengths, .excluded = {}};
   const PassInstance pass =
@@ -34,7 +33,7 @@ std::vector<uint32_t> Ordered(MicrobatchOrder order, bool one_empty = false) {
     assignment.microbatches.Close();
     assignment.widths.push_back(empty ? 0 : lengths[i]);
   }
-  OrderMicrobatches(pass, assignment);
+  OrderMicrobatches(pass, order, assignment);
   std::vector<uint32_t> sequences;
   for (SequenceIndex sequence : assignment.microbatches.all())
     sequences.push_back(sequence.value());

@@ -1,0 +1,34 @@
+#include "server/planner/assign/place.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/planner/assign/fill.h"
+#include "server/planner/assign/shard.h"
+#include "server/planner/assign/shares.h"
+
+namespace batchplan {
+
+bool CanDeal(const PassInstance& pass) {
+  return pass.options().layout == Layout::kPacked && !pass.options().equal_sequence_counts &&
+         (!pass.groups_share_rank() || pass.groups_share_microbatch());
+}
+
+bool Deals(const PassInstance& pass) {
+  return pass.options().sharding == Sharding::kDealBins && CanDeal(pass);
+}
+
+absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                            const CountRule& counts, uint64_t seed, absl::string_view where,
+                            const std::stop_token& stop) {
+  if (Deals(pass)) return PackAndDeal(pass, mini_batch, counts, seed, where);
+  const RankUnits units(pass, mini_batch);
+  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where);
+  if (!rank_of.ok()) return rank_of.status();
+  SequenceLists shares = SharesOf(units.blocks, *rank_of, pass.ranks());
+  absl::StatusOr<Assignment> filled = FillRanks(pass, shares, seed, where, stop);
+  if (!filled.ok()) return filled.status();
+  return Dealt{.assignment = *std::move(filled), .shares = std::move(shares)};
+}
+
+}  // namespace batchplan

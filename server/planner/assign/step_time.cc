@@ -1,0 +1,33 @@
+#include "server/planner/assign/step_time.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <vector>
+
+#include "server/planner/rows.h"
+
+namespace batchplan {
+
+Cost StepTime(const PassInstance& pass, const Assignment& assignment) {
+  std::vector<uint32_t> widths = assignment.widths;
+  if (pass.options().layout == Layout::kPacked) {
+    PadRows(pass.options(), pass.length_multiple(), widths);
+  }
+  const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
+  std::vector<Cost> slots(assignment.slots, 0);
+  Cost busiest = 0;
+  for (size_t rank = 0; rank < assignment.ranks(); ++rank) {
+    Cost sum = 0;
+    for (size_t slot = 0; slot < assignment.slots; ++slot) {
+      const size_t m = rank * assignment.slots + slot;
+      const Cost cost = pass.CostOf(assignment.microbatches[m], widths[m]);
+      slots[slot] = std::max(slots[slot], cost);
+      sum += cost;
+    }
+    busiest = std::max(busiest, sum);
+  }
+  return lockstep ? std::accumulate(slots.begin(), slots.end(), Cost{0}) : busiest;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,303 @@
+#include "server/planner/balance/even_out.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+
+namespace batchplan {
+namespace {
+
+// Bins that are tried as receivers of one giver.
+constexpr int kMaxReceivers = 100;
+// Exchanges tried on either side of the one that would even out best, where that breaks a limit.
+constexpr int kMaxNeighbors = 4;
+// Rounds that gain next to nothing before the search ends.
+constexpr int kMaxIdleRounds = 3;
+// A part of the step time that counts as next to nothing.
+constexpr uint64_t kNegligible = 100000;
+
+constexpr uint32_t kNone = Filling::kUnplaced;
+
+// The bins in the order of slots: place s * ranks + i is one of the bins of slot s.
+std::vector<uint32_t> BySlots(const Filling& filling, bool ranks_are_fixed) {
+  const uint32_t ranks = filling.problem().ranks;
+  const uint32_t slots = filling.problem().slots;
+  std::vector<uint32_t> order(filling.bins());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto costlier = [&](uint32_t a, uint32_t b) {
+    return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
+  };
+  if (!ranks_are_fixed) {
+    std::sort(order.begin(), order.end(), costlier);
+    return order;
+  }
+  std::vector<uint32_t> by_slots(order.size());
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const std::span<uint32_t> own = std::span(order).subspan(size_t{rank} * slots, slots);
+    std::sort(own.begin(), own.end(), costlier);
+    for (uint32_t slot = 0; slot < slots; ++slot) by_slots[slot * ranks + rank] = own[slot];
+  }
+  return by_slots;
+}
+
+uint64_t TimeOf(const Filling& filling, std::span<const uint32_t> by_slots) {
+  uint64_t time = 0;
+  for (size_t begin = 0; begin < by_slots.size(); begin += filling.problem().ranks) {
+    uint64_t most = 0;
+    for (uint32_t bin : by_slots.subspan(begin, filling.problem().ranks)) {
+      most = std::max(most, filling[bin].cost);
+    }
+    time += most;
+  }
+  return time;
+}
+
+class Search {
+ public:
+  Search(const EvenOutOptions& options, Filling& filling)
+      : options_(options),
+        problem_(filling.problem()),
+        filling_(filling),
+        domains_(options.ranks_are_fixed ? problem_.ranks : 1),
+        targets_(filling.bins()),
+        refusals_(filling.bins()),
+        steps_(options.steps) {}
+
+  uint64_t Run() {
+    std::vector<uint32_t> best_bin_of;
+    uint64_t best = ~uint64_t{0};
+    uint64_t last = best;
+    for (int idle = 0; idle < kMaxIdleRounds;) {
+      const std::vector<uint32_t> by_slots = BySlots(filling_, options_.ranks_are_fixed);
+      const uint64_t time = TimeOf(filling_, by_slots);
+      if (time < best) {
+        best = time;
+        best_bin_of.assign(filling_.bin_of().begin(), filling_.bin_of().end());
+      }
+      if (best <= options_.enough || steps_ == 0) break;
+      idle = last - time > time / kNegligible && time < last ? 0 : idle + 1;
+      last = time;
+      SetTargets(by_slots);
+      tolerance_ = time / kNegligible / problem_.slots;
+      bool changed = false;
+      for (uint32_t domain = 0; domain < domains_; ++domain) changed |= Rebalance(domain);
+      if (!changed && pairs_ == options_.pairs) break;
+      pairs_ = options_.pairs;
+    }
+    for (uint32_t position = 0; position < problem_.size(); ++position) {
+      if (filling_.BinOf(position) != best_bin_of[position]) {
+        filling_.Move(position, best_bin_of[position]);
+      }
+    }
+    return best;
+  }
+
+ private:
+  using ByDeviation = absl::btree_set<std::pair<int64_t, uint32_t>>;  // (deviation, bin)
+
+  // `out` goes from giver to receiver, and `in`, if any, comes back.
+  struct Exchange {
+    std::array<uint32_t, 2> out = {kNone, kNone};
+    std::array<uint32_t, 2> in = {kNone, kNone};
+    int64_t error = 0;  // distance of the change from the one that would even out
+  };
+
+  int64_t Deviation(uint32_t bin) const {
+    return static_cast<int64_t>(filling_[bin].cost) - targets_[bin];
+  }
+
+  void SetTargets(std::span<const uint32_t> by_slots) {
+    const uint32_t ranks = problem_.ranks;
+    for (size_t begin = 0; begin < by_slots.size(); begin += ranks) {
+      const std::span<const uint32_t> slot = by_slots.subspan(begin, ranks);
+      uint64_t sum = 0;
+      uint64_t costliest = 0;
+      for (uint32_t bin : slot) {
+        sum += filling_[bin].cost;
+        costliest = std::max(costliest, problem_.cost[filling_.Members(bin).front()]);
+      }
+      for (uint32_t bin : slot) {
+        targets_[bin] = static_cast<int64_t>(std::max(sum / ranks, costliest));
+      }
+    }
+  }
+
+  bool Rebalance(uint32_t domain) {
+    const uint32_t size = filling_.bins() / domains_;
+    givers_.clear();
+    receivers_.clear();
+    for (uint32_t bin = domain * size; bin < (domain + 1) * size; ++bin) Open(bin);
+    bool changed = false;
+    while (steps_ > 0 && !givers_.empty() && !receivers_.empty()) {
+      const auto [over, giver] = *givers_.rbegin();
+      if (over - receivers_.begin()->first <= tolerance_) break;
+      if (Give(giver)) {
+        changed = true;
+      } else {
+        givers_.erase({over, giver});
+      }
+    }
+    return changed;
+  }
+
+  void Open(uint32_t bin) {
+    refusals_[bin] = 0;
+    givers_.emplace(Deviation(bin), bin);
+    receivers_.emplace(Deviation(bin), bin);
+  }
+  void Close(uint32_t bin) {
+    givers_.erase({Deviation(bin), bin});
+    receivers_.erase({Deviation(bin), bin});
+  }
+
+  // To the first of the receivers furthest under their targets that brings something.
+  bool Give(uint32_t giver) {
+    const int64_t over = Deviation(giver);
+    refused_.clear();
+    bool given = false;
+    int tried = 0;
+    for (auto found = receivers_.begin(); found != receivers_.end() && tried < kMaxReceivers;
+         ++found, ++tried) {
+      const auto [under, receiver] = *found;
+      if (receiver == giver || over - under <= tolerance_ || steps_ == 0) break;
+      const Exchange exchange = BestExchange(giver, receiver, over - under);
+      if (exchange.out[0] == kNone) {
+        refused_.push_back(receiver);
+        continue;
+      }
+      Close(giver);
+      Close(receiver);
+      for (uint32_t out : exchange.out) {
+        if (out != kNone) filling_.Move(out, receiver);
+      }
+      for (uint32_t in : exchange.in) {
+        if (in != kNone) filling_.Move(in, giver);
+      }
+      Open(giver);
+      Open(receiver);
+      given = true;
+      break;
+    }
+    for (uint32_t receiver : refused_) {
+      if (++refusals_[receiver] == options_.patience) receivers_.erase({Deviation(receiver), receiver});
+    }
+    return given;
+  }
+
+  // Of those that bring the two deviations, `gap` apart, closer together by more than the
+  // tolerance, the best.
+  Exchange BestExchange(uint32_t giver, uint32_t receiver, int64_t gap) {
+    wanted_ = gap / 2;
+    best_ = Exchange();
+    best_.error = wanted_ - tolerance_ / 2;
+    const std::span<const uint32_t> gives = filling_.Members(giver);
+    const std::span<const uint32_t> takes = filling_.Members(receiver);
+    for (uint32_t out : gives) {
+      if (Cost(out) < wanted_ - best_.error) break;  // and so do all that follow
+      if (gives.size() > 1) TryMove(receiver, out);
+      TryOneFor(giver, receiver, {out, kNone}, kNone, takes);
+      if (steps_ == 0 || best_.error <= tolerance_) return best_;
+    }
+    if (best_.out[0] != kNone || !pairs_) return best_;
+    for (uint32_t out : gives) {
+      if (Cost(out) < wanted_ - best_.error) break;
+      for (size_t i = 0; i + 1 < takes.size(); ++i) {
+        if (Cost(out) - Cost(takes[i]) < wanted_ - best_.error) continue;
+        TryOneFor(giver, receiver, {out, kNone}, takes[i], takes.subspan(i + 1));
+        if (steps_ == 0 || best_.error <= tolerance_) return best_;
+      }
+    }
+    for (size_t i = 0; i + 1 < gives.size(); ++i) {
+      for (size_t j = i + 1; j < gives.size(); ++j) {
+        if (Cost(gives[i]) + Cost(gives[j]) < wanted_ - best_.error) break;
+        TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, takes);
+        if (steps_ == 0 || best_.error <= tolerance_) return best_;
+      }
+    }
+    return best_;
+  }
+
+  void TryMove(uint32_t receiver, uint32_t out) {
+    if (!filling_.Holds(receiver, out)) return;
+    const int64_t error = std::abs(Cost(out) - wanted_);
+    if (error < best_.error) best_ = {.out = {out, kNone}, .error = error};
+  }
+
+  // `out` for `first`, if any, and one of `takes`, of which that is looked for which comes closest.
+  void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
+                 std::span<const uint32_t> takes) {
+    if (steps_ > 0) --steps_;
+    int64_t cost = Cost(out[0]);
+    int64_t tokens = problem_.length[out[0]];
+    int64_t sequences = problem_.count[out[0]];
+    if (out[1] != kNone) {
+      cost += Cost(out[1]);
+      tokens += problem_.length[out[1]];
+      sequences += problem_.count[out[1]];
+    }
+    if (first != kNone) {
+      cost -= Cost(first);
+      tokens -= problem_.length[first];
+      sequences -= problem_.count[first];
+    }
+    const auto try_one = [&](uint32_t in) {
+      const int64_t error = std::abs(cost - Cost(in) - wanted_);
+      if (error >= best_.error) return true;
+      const int64_t more = tokens - problem_.length[in];
+      const int64_t more_sequences = sequences - problem_.count[in];
+      if (more > filling_[receiver].room || -more > filling_[giver].room ||
+          more_sequences > filling_[receiver].sequences ||
+          -more_sequences > filling_[giver].sequences) {
+        return false;
+      }
+      best_ = {.out = out, .in = {in, first}, .error = error};
+      return true;
+    };
+    // The first that leaves the giver what is wanted, or more.
+    const auto middle = std::partition_point(takes.begin(), takes.end(), [&](uint32_t in) {
+      return cost - Cost(in) < wanted_;
+    });
+    int misses = 0;
+    for (auto in = middle; in != takes.end() && misses < kMaxNeighbors; ++in, ++misses) {
+      if (try_one(*in)) break;
+    }
+    misses = 0;
+    for (auto in = middle; in != takes.begin() && misses < kMaxNeighbors; ++misses) {
+      if (try_one(*--in)) break;
+    }
+  }
+
+  int64_t Cost(uint32_t position) const { return static_cast<int64_t>(problem_.cost[position]); }
+
+  const EvenOutOptions& options_;
+  const Problem& problem_;
+  Filling& filling_;
+  const uint32_t domains_;
+  bool pairs_ = false;
+  int64_t wanted_ = 0;
+  Exchange best_;
+  std::vector<int64_t> targets_;
+  std::vector<uint32_t> refusals_;
+  uint64_t steps_;
+  int64_t tolerance_ = 0;
+  ByDeviation givers_;
+  ByDeviation receivers_;
+  std::vector<uint32_t> refused_;
+};
+
+}  // namespace
+
+uint64_t LockstepTime(const Filling& filling, bool ranks_are_fixed) {
+  return TimeOf(filling, BySlots(filling, ranks_are_fixed));
+}
+
+uint64_t EvenOut(const EvenOutOptions& options, Filling& filling) {
+  return Search(options, filling).Run();
+}
+
+}  // namespace batchplan

@@ -1,0 +1,210 @@
+#include "server/planner/balance/lockstep.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "server/planner/balance/deal_bins.h"
+#include "server/planner/balance/even_out.h"
+#include "server/planner/balance/filling.h"
+#include "server/planner/balance/head_slots.h"
+#include "server/planner/balance/index_set.h"
+#include "server/planner/balance/legalize.h"
+#include "server/planner/balance/problem.h"
+#include "server/planner/balance/spread.h"
+#include "server/planner/packing/pack_into.h"
+
+namespace batchplan {
+namespace {
+
+// What a plan is worth.
+struct Budget {
+  uint64_t steps;  // of one local search
+  uint32_t patience;
+  bool pairs;
+  // Whether a start that was not good enough is followed by others.
+  bool restarts;
+};
+
+Budget BudgetOf(Effort effort, uint64_t items) {
+  switch (effort) {
+    case Effort::kFast:
+      return {.steps = 4096 + 4 * items, .patience = 4, .pairs = false, .restarts = false};
+    case Effort::kThorough:
+      return {.steps = 4'000'000 + 64 * items, .patience = 64, .pairs = true, .restarts = true};
+    default:
+      return {.steps = 150'000 + 8 * items, .patience = 8, .pairs = true, .restarts = true};
+  }
+}
+
+// Part of a step time that is not worth another start.
+constexpr uint64_t kGoodEnough = 10000;
+
+// Places `bins`, then gives each bin that is still empty an item of the costliest bins.
+void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t begin, uint32_t end,
+              Filling& filling) {
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    for (uint32_t item : bins[bin]) {
+      filling.Place(position_of[item], begin + static_cast<uint32_t>(bin));
+    }
+  }
+  std::vector<uint32_t> order(bins.size());
+  std::iota(order.begin(), order.end(), begin);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
+  });
+  size_t next = 0;
+  for (uint32_t bin = begin + static_cast<uint32_t>(bins.size()); bin < end; ++bin) {
+    while (filling.Members(order[next]).size() < 2) next = (next + 1) % order.size();
+    filling.Move(filling.Members(order[next]).back(), bin);
+    next = (next + 1) % order.size();
+  }
+}
+
+class Solver {
+ public:
+  Solver(const PackItems& items, std::span<const uint32_t> rank_of, const BinLimits& limits,
+         uint32_t ranks, uint32_t slots, uint64_t enough, Effort effort)
+      : items_(items),
+        rank_of_(rank_of),
+        problem_(items, limits, ranks, slots),
+        enough_(enough),
+        budget_(BudgetOf(effort, items.size())) {}
+
+  std::optional<BalancedBins> Run() {
+    // Tokens beside cost: spreads the room too, where little is left.
+    const uint64_t density = problem_.total_cost / std::max<uint64_t>(1, problem_.total_length);
+    for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
+      Filling filling(problem_);
+      const bool filled = rank_of_.empty() ? Fill(per_token, filling)
+                                           : FillWithinRanks(per_token, filling);
+      if (filled) Improve(filling);
+      if (best_ && (!budget_.restarts || IsGood())) break;
+    }
+    if (!best_ && rank_of_.empty()) {
+      const std::optional<Bins> bins = PackInto(items_, problem_.limits, problem_.bins());
+      if (bins) {
+        std::vector<uint32_t> position_of(problem_.size());
+        for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
+        Filling filling(problem_);
+        FillFrom(*bins, position_of, 0, problem_.bins(), filling);
+        Improve(filling);
+      }
+    }
+    return std::move(best_);
+  }
+
+ private:
+  bool IsGood() const { return best_->step_time - enough_ <= enough_ / kGoodEnough; }
+
+  bool Fill(uint64_t per_token, Filling& filling) const {
+    IndexSet unused(problem_.size());
+    const uint32_t head = FillHeadSlots(unused, filling);
+    std::vector<uint32_t> rest;
+    rest.reserve(unused.size());
+    for (size_t i = unused.Next(0); i < problem_.size(); i = unused.Next(i + 1)) {
+      rest.push_back(static_cast<uint32_t>(i));
+    }
+    const std::vector<uint32_t> left_over =
+        Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling);
+    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(), filling);
+  }
+
+  bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
+    std::vector<std::vector<uint32_t>> shares(problem_.ranks);
+    for (uint32_t i = 0; i < problem_.size(); ++i) {
+      shares[rank_of_[problem_.item[i]]].push_back(i);
+    }
+    for (uint32_t rank = 0; rank < problem_.ranks; ++rank) {
+      if (!FillRank(shares[rank], rank * problem_.slots, (rank + 1) * problem_.slots, per_token,
+                    filling)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
+                uint64_t per_token, Filling& filling) const {
+    const std::vector<uint32_t> left_over = Spread(share, begin, end, per_token, filling);
+    if (PlaceLeftOver(left_over, begin, end, LegalizeSteps(), filling)) return true;
+    std::vector<uint32_t> lengths;
+    std::vector<uint32_t> counts;
+    for (uint32_t position : share) {
+      lengths.push_back(problem_.length[position]);
+      counts.push_back(problem_.count[position]);
+      filling.Remove(position);
+    }
+    const PackItems items{.lengths = lengths,
+                          .counts = items_.counts.empty() ? std::span<const uint32_t>() : counts};
+    const std::optional<Bins> bins = PackInto(items, problem_.limits, end - begin);
+    if (bins) FillFrom(*bins, share, begin, end, filling);
+    return bins.has_value();
+  }
+
+  uint64_t LegalizeSteps() const { return budget_.steps; }
+
+  void Improve(Filling& filling) {
+    const bool ranks_are_fixed = !rank_of_.empty();
+    const uint64_t time = EvenOut({.enough = enough_,
+                                   .steps = budget_.steps,
+                                   .patience = budget_.patience,
+                                   .pairs = budget_.pairs,
+                                   .ranks_are_fixed = ranks_are_fixed},
+                                  filling);
+    if (best_ && best_->step_time <= time) return;
+    best_ = BalancedBins{.bins = Collect(filling), .step_time = time};
+  }
+
+  Bins Collect(const Filling& filling) const {
+    std::vector<uint32_t> place_of(filling.bins());  // rank * slots + slot
+    if (rank_of_.empty()) {
+      std::vector<uint64_t> costs;
+      costs.reserve(filling.bins());
+      for (uint32_t bin = 0; bin < filling.bins(); ++bin) costs.push_back(filling[bin].cost);
+      const std::vector<uint32_t> bin_at = DealBins(costs, problem_.ranks, problem_.slots);
+      for (uint32_t place = 0; place < bin_at.size(); ++place) place_of[bin_at[place]] = place;
+    } else {
+      std::vector<uint32_t> order(filling.bins());
+      std::iota(order.begin(), order.end(), 0u);
+      std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        return std::tuple(a / problem_.slots, filling[b].cost, a) <
+               std::tuple(b / problem_.slots, filling[a].cost, b);
+      });
+      for (uint32_t place = 0; place < order.size(); ++place) place_of[order[place]] = place;
+    }
+    std::vector<uint32_t> bin_of(problem_.size());
+    for (uint32_t i = 0; i < problem_.size(); ++i) {
+      bin_of[problem_.item[i]] = place_of[filling.BinOf(i)];
+    }
+    std::vector<uint32_t> items(problem_.size());
+    std::iota(items.begin(), items.end(), 0u);
+    return Bins(items, bin_of, filling.bins());
+  }
+
+  const PackItems& items_;
+  const std::span<const uint32_t> rank_of_;  // empty: free
+  const Problem problem_;
+  const uint64_t enough_;
+  const Budget budget_;
+  std::optional<BalancedBins> best_;
+};
+
+}  // namespace
+
+std::optional<BalancedBins> BalanceLockstep(const PackItems& items, const BinLimits& limits,
+                                            uint32_t ranks, uint32_t slots, uint64_t enough,
+                                            Effort effort) {
+  return Solver(items, {}, limits, ranks, slots, enough, effort).Run();
+}
+
+std::optional<BalancedBins> BalanceWithinRanks(const PackItems& items,
+                                               std::span<const uint32_t> rank_of,
+                                               const BinLimits& limits, uint32_t ranks,
+                                               uint32_t slots, uint64_t enough, Effort effort) {
+  return Solver(items, rank_of, limits, ranks, slots, enough, effort).Run();
+}
+
+}  // namespace batchplan

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/planner/align.h"
 #include "server/planner/assign/assign.h"
+#include "server/planner/bounds.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/fingerprint.h"
 #include "server/planner/groups.h"
@@ -83,7 +84,7 @@ PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const 
   std::vector<MiniBatchBounds> bounds;
   bounds.reserve(assignments.size());
   for (Assignment& assignment : assignments) {
-    bounds.push_back(BoundsOf(pass, assignment.microbatches.all()));
+    bounds.push_back(BoundsOf(pass, assignment.microbatches.all(), options.synchronization));
     OrderMicrobatches(pass, pass.options().order, assignment);
     Append(pass, planned, assignment, plan);
     assignment = Assignment();

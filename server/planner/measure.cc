@@ -6,8 +6,6 @@
 #include <numeric>
 #include <vector>
 
-#include "server/planner/assign/fewest_microbatches.h"
-
 namespace batchplan {
 namespace {
 
@@ -90,16 +88,6 @@ double BinBalance(std::span<const Microbatch> microbatches) {
 
 }  // namespace
 
-MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) {
-  MiniBatchBounds bounds;
-  bounds.microbatches = FewestMicrobatchesPerRank(pass, mini_batch) * pass.ranks();
-  for (SequenceIndex sequence : mini_batch) {
-    bounds.costliest =
-        std::max(bounds.costliest, pass.cost().OfSequence(pass.aligned()[sequence.value()]));
-  }
-  return bounds;
-}
-
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds) {
@@ -133,12 +121,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
     loads.lockstep += step.lockstep;
     loads.accumulated += step.accumulated;
     loads.busiest_tokens += step.busiest_tokens;
-    const Cost sum = std::accumulate(
-        mine.begin(), mine.end(), Cost{0},
-        [](Cost total, const Microbatch& microbatch) { return total + microbatch.sequences; });
-    metrics.lower_bound_step_time +=
-        std::max(cost.ToUnits(sum) / ranks, cost.ToUnits(bounds[k].costliest)) +
-        cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bounds[k].microbatches) / ranks;
+    metrics.lower_bound_step_time += cost.ToUnits(bounds[k].step_time);
     bound += bounds[k].microbatches;
     begin += count;
   }

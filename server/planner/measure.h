@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "server/planner/bounds.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
@@ -12,20 +13,8 @@
 
 namespace batchplan {
 
-// What no plan of one mini-batch goes below.
-struct MiniBatchBounds {
-  // Over all ranks.
-  uint64_t microbatches = 0;
-  // Of its sequences.
-  Cost costliest = 0;
-};
-
-// The bounds of a mini-batch under the pass's constraints.
-MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch);
-
-// The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch. The lower
-// bound on step time is, for each mini-batch, the larger of the mean rank and the costliest
-// sequence. O(n).
+// The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch, for the
+// same synchronization. O(n).
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds);

@@ -75,6 +75,38 @@ TEST(MetricsTest, ALongSequenceBoundsTheStep) {
   EXPECT_NEAR(metrics.ideal_step_time, (92 + 20) / 2.0, 1e-9);
 }
 
+TEST(MetricsTest, TheStepTimeBoundFollowsTheSynchronization) {
+  // One of 100 squared, forty of 10 squared: in lockstep, nothing in the micro-batch beside the long
+  // one can take as long.
+  std::vector<uint32_t> lengths(40, 10);
+  lengths.push_back(100);
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2);
+  options.cost_model = {.per_token = 0, .per_token_squared = 1};
+  EXPECT_NEAR(MakeCheckedPlan(lengths, options)->passes[0].metrics.lower_bound_step_time,
+              10000 + 1500, 1e-9);
+  options.synchronization = Synchronization::kAccumulated;
+  EXPECT_NEAR(MakeCheckedPlan(lengths, options)->passes[0].metrics.lower_bound_step_time, 10000,
+              1e-9);
+}
+
+TEST(MetricsTest, AGroupThatStaysOnARankBoundsTheStep) {
+  const std::vector<uint32_t> lengths = {10, 10, 10, 1};
+  const std::vector<uint32_t> group_ids = {1, 1, 1, 2};
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
+  options.cost_model = {.per_token = 1, .per_token_squared = 0, .per_microbatch = 100};
+  options.allow_empty_microbatches = true;
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  for (const Synchronization synchronization :
+       {Synchronization::kLockstep, Synchronization::kAccumulated}) {
+    options.synchronization = synchronization;
+    const PlanMetrics metrics =
+        MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options)->passes[0].metrics;
+    // The fewest micro-batches of the tokens alone: four, two on a rank.
+    EXPECT_NEAR(metrics.lower_bound_step_time, 30 + 2 * 100, 1e-9);
+    EXPECT_NEAR(metrics.predicted_step_time, 30 + 3 * 100, 1e-9);
+  }
+}
+
 TEST(MetricsTest, TailPaddingIsNotFree) {
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
   options.cost_model = {.per_token = 1, .per_token_squared = 0};

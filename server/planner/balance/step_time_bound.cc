@@ -1,0 +1,89 @@
+#include "server/planner/balance/step_time_bound.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "absl/numeric/int128.h"
+#include "server/planner/balance/item_classes.h"
+#include "server/planner/balance/slot_floors.h"
+#include "server/planner/balance/slot_waste.h"
+
+namespace batchplan {
+namespace {
+
+uint64_t CeilDiv(absl::uint128 a, uint64_t b) { return absl::Uint128Low64((a + (b - 1)) / b); }
+
+uint64_t TotalCost(const std::vector<ItemClass>& classes) {
+  uint64_t total = 0;
+  for (const ItemClass& c : classes) total += c.cost * c.items;
+  return total;
+}
+
+// The cost of the k costliest items, for k that does not fall from call to call.
+class CostliestItems {
+ public:
+  explicit CostliestItems(const std::vector<ItemClass>& classes) : classes_(classes) {}
+
+  uint64_t Sum(uint64_t k) {
+    while (k > items_ + classes_[next_].items) {
+      items_ += classes_[next_].items;
+      sum_ += classes_[next_].items * classes_[next_].cost;
+      ++next_;
+    }
+    return sum_ + (k - items_) * classes_[next_].cost;
+  }
+
+ private:
+  const std::vector<ItemClass>& classes_;
+  size_t next_ = 0;     // the first class that is not summed up
+  uint64_t items_ = 0;  // in the classes before it
+  uint64_t sum_ = 0;
+};
+
+uint64_t AccumulatedBound(const std::vector<ItemClass>& classes, uint32_t ranks) {
+  uint64_t items = 0;
+  for (const ItemClass& c : classes) items += c.items;
+  uint64_t bound = CeilDiv(TotalCost(classes), ranks);
+  CostliestItems upper(classes);
+  CostliestItems lower(classes);
+  for (uint64_t j = 0; j * ranks < items; ++j) {
+    bound = std::max(bound, upper.Sum(j * ranks + 1) - lower.Sum(j * (ranks - 1)));
+  }
+  return bound;
+}
+
+}  // namespace
+
+uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks) {
+  return items.size() == 0 ? 0 : AccumulatedBound(ClassesByCost(items), ranks);
+}
+
+// Let the slots of a plan be numbered by descending maximum, M_1 >= M_2 >= ..., and T be their sum.
+// SlotFloors proves m_s <= M_s. So T is at least the sum of the floors.
+//
+// Micro-batches below their slot's maximum are wasted time: D * T = total + sum of (M_s - cost(B))
+// over the micro-batches B of all slots s, for D ranks. LeastWaste bounds that sum from below by
+// what the floors and the token budget force. So T >= ceil((total + waste) / D).
+uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks) {
+  if (items.size() == 0) return 0;
+  std::vector<ItemClass> classes = ClassesByCost(items);
+  const uint64_t accumulated = AccumulatedBound(classes, ranks);
+  const uint64_t total = TotalCost(classes);
+  if (total == 0) return 0;
+  // Prices are whole numbers of cost a token, rounded up: in units this small nothing is lost.
+  const int shift = std::countl_zero(total) - 2;
+  for (ItemClass& c : classes) c.cost <<= shift;
+
+  const std::vector<SlotFloor> floors = SlotFloors(classes, limits, ranks);
+  absl::uint128 floor_sum = 0;
+  for (const SlotFloor& floor : floors) floor_sum += absl::uint128(floor.cost) * floor.slots;
+  const absl::uint128 waste = LeastWaste(classes, floors, limits, ranks);
+  const uint64_t scaled = CeilDiv(absl::uint128(total << shift) + waste, ranks);
+  const uint64_t best = std::max(scaled, absl::Uint128Low64(floor_sum));
+  return std::max(accumulated, CeilDiv(best, uint64_t{1} << shift));
+}
+
+}  // namespace batchplan

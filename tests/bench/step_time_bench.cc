@@ -1,0 +1,333 @@
+// Predicted step time of every method, relative to a bound that no plan can beat: the presets
+// through MakePlan, and three systems in use as their code does it today.
+//
+//   build/release/bench/step_time_bench [--seeds N] [--family NAME]
+//
+// One Markdown table a family and synchronization; each figure is over the seeds. A plan with
+// micro-batches over the token budget may be below the bound, which holds within the budget only.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/make_plan.h"
+#include "server/planner/packing/lower_bounds.h"
+#include "server/planner/presets.h"
+#include "tests/support/generators.h"
+#include "tests/support/reference_systems.h"
+
+namespace batchplan {
+namespace {
+
+using testing::RankMicrobatches;
+
+struct Family {
+  absl::string_view name;
+  std::vector<uint32_t> (*lengths)(size_t, uint64_t);
+  size_t sequences;
+  uint32_t budget;
+  uint32_t ranks;
+};
+
+constexpr Family kFamilies[] = {
+    {"maths", testing::MathsLengths, 1024, 16384, 16},
+    {"long_cot", testing::LongCotLengths, 2048, 65536, 64},
+    {"agentic", testing::AgenticLengths, 1024, 32768, 16},
+    {"zipf", testing::ZipfLengths, 2048, 8192, 8},
+    {"small_maths", testing::MathsLengths, 256, 16384, 8},
+    {"small_zipf", testing::ZipfLengths, 256, 8192, 8},
+};
+
+// The default cost model in units of 1/24576, in which it is whole-numbered.
+uint64_t CostOf(uint64_t length) { return 24576 * length + length * length; }
+
+struct Batch {
+  std::vector<uint32_t> lengths;
+  uint64_t total_cost = 0;
+  uint64_t fewest_microbatches = 0;
+  uint64_t bound = 0;  // on the step time
+};
+
+Batch MakeBatch(const Family& family, Synchronization synchronization, uint64_t seed) {
+  Batch batch;
+  batch.lengths = family.lengths(family.sequences, seed);
+  std::vector<uint64_t> costs;
+  for (const uint32_t length : batch.lengths) costs.push_back(CostOf(length));
+  batch.total_cost = std::accumulate(costs.begin(), costs.end(), uint64_t{0});
+  const PackItems items = {.lengths = batch.lengths, .loads = costs};
+  const BinLimits limits = {.capacity = family.budget};
+  const uint64_t bins = LowerBoundBins(items, limits);
+  batch.fewest_microbatches = (bins + family.ranks - 1) / family.ranks * family.ranks;
+  batch.bound = synchronization == Synchronization::kLockstep
+                    ? LockstepBound(items, limits, family.ranks)
+                    : AccumulatedBound(items, family.ranks);
+  return batch;
+}
+
+// One plan's figures.
+struct Result {
+  uint64_t step_time = 0;
+  uint64_t microbatches = 0;
+  uint64_t over_budget = 0;  // micro-batches
+  double milliseconds = 0;
+};
+
+Result Evaluate(const RankMicrobatches& plan, const Batch& batch, uint32_t budget,
+                Synchronization synchronization) {
+  Result result;
+  std::vector<uint64_t> slots(plan[0].size(), 0);
+  uint64_t busiest = 0;
+  for (const auto& rank : plan) {
+    uint64_t rank_cost = 0;
+    for (size_t slot = 0; slot < rank.size(); ++slot) {
+      uint64_t tokens = 0;
+      uint64_t cost = 0;
+      for (const uint32_t item : rank[slot]) {
+        tokens += batch.lengths[item];
+        cost += CostOf(batch.lengths[item]);
+      }
+      ++result.microbatches;
+      result.over_budget += tokens > budget;
+      slots[slot] = std::max(slots[slot], cost);
+      rank_cost += cost;
+    }
+    busiest = std::max(busiest, rank_cost);
+  }
+  result.step_time = synchronization == Synchronization::kLockstep
+                         ? std::accumulate(slots.begin(), slots.end(), uint64_t{0})
+                         : busiest;
+  return result;
+}
+
+RankMicrobatches MicrobatchesOf(const PassPlan& pass, uint32_t ranks) {
+  RankMicrobatches plan(ranks);
+  size_t m = 0;
+  for (auto& rank : plan) {
+    for (uint32_t slot = 0; slot < pass.microbatches_per_rank[0]; ++slot, ++m) {
+      const auto sequences = pass.sequence_index.begin();
+      rank.emplace_back(sequences + pass.microbatch_offsets[m],
+                        sequences + pass.microbatch_offsets[m + 1]);
+    }
+  }
+  return plan;
+}
+
+// Makes a plan of a batch; nothing if that is not built.
+struct Method {
+  std::string name;
+  std::function<std::optional<RankMicrobatches>(const Family&, const Batch&, Synchronization)> plan;
+};
+
+Method PresetMethod(absl::string_view preset, Effort effort, std::string name) {
+  return {std::move(name),
+          [preset, effort](const Family& family, const Batch& batch,
+                           Synchronization synchronization) -> std::optional<RankMicrobatches> {
+            PlanOptions options;
+            options.topology.data_parallel = family.ranks;
+            options.synchronization = synchronization;
+            options.effort = effort;
+            options.passes.push_back(PresetPass(preset, options.topology).value());
+            options.passes[0].max_tokens_per_microbatch = family.budget;
+            const absl::StatusOr<Plan> plan = MakePlan({.lengths = batch.lengths}, options);
+            if (absl::IsUnimplemented(plan.status())) return std::nullopt;
+            return MicrobatchesOf(plan.value().passes[0], family.ranks);
+          }};
+}
+
+Method SystemMethod(std::string name,
+                    RankMicrobatches (*plan)(std::span<const uint32_t>, uint32_t, uint32_t)) {
+  return {std::move(name), [plan](const Family& family, const Batch& batch, Synchronization) {
+            return plan(batch.lengths, family.budget, family.ranks);
+          }};
+}
+
+constexpr absl::string_view kOurs = "balanced, default";
+constexpr absl::string_view kSystems[] = {"NeMo-RL's code", "ROLL's code", "verl's code"};
+
+std::vector<Method> Methods() {
+  std::vector<Method> methods = {
+      PresetMethod("balanced", Effort::kFast, "balanced, fast"),
+      PresetMethod("balanced", Effort::kDefault, std::string(kOurs)),
+      PresetMethod("balanced", Effort::kThorough, "balanced, thorough"),
+  };
+  for (const absl::string_view preset : PresetNames()) {
+    if (PresetPass(preset, {})->layout == Layout::kPacked && preset != "balanced") {
+      methods.push_back(PresetMethod(preset, Effort::kDefault, std::string(preset)));
+    }
+  }
+  methods.push_back(SystemMethod(std::string(kSystems[0]), testing::NemoRlPlan));
+  methods.push_back(SystemMethod(std::string(kSystems[1]), testing::RollPlan));
+  methods.push_back(SystemMethod(std::string(kSystems[2]), testing::VerlPlan));
+  return methods;
+}
+
+// The results of one method, a batch each; empty if it is not built.
+std::vector<Result> Run(const Method& method, const Family& family, Synchronization synchronization,
+                        const std::vector<Batch>& batches) {
+  std::vector<Result> results;
+  for (const Batch& batch : batches) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::optional<RankMicrobatches> plan = method.plan(family, batch, synchronization);
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+    if (!plan.has_value()) return {};
+    results.push_back(Evaluate(*plan, batch, family.budget, synchronization));
+    results.back().milliseconds = time.count();
+  }
+  return results;
+}
+
+void PrintRow(absl::string_view name, const Family& family, const std::vector<Batch>& batches,
+              const std::vector<Result>& results) {
+  double worst = 0;
+  double mean = 0;
+  double efficiency = 0;
+  double microbatches = 0;
+  double certified = 0;
+  double over_budget = 0;
+  double milliseconds = 0;
+  const auto count = static_cast<double>(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const auto step_time = static_cast<double>(results[i].step_time);
+    const double relative = step_time / static_cast<double>(batches[i].bound);
+    worst = std::max(worst, relative);
+    mean += relative / count;
+    efficiency += static_cast<double>(batches[i].total_cost) / family.ranks / step_time / count;
+    microbatches += static_cast<double>(results[i].microbatches) / count;
+    if (results[i].over_budget == 0 && results[i].microbatches == batches[i].fewest_microbatches) {
+      certified += 1 / count;
+    }
+    over_budget += static_cast<double>(results[i].over_budget) /
+                   static_cast<double>(results[i].microbatches) / count;
+    milliseconds += results[i].milliseconds / count;
+  }
+  std::printf("| %-18.*s | %.5f | %.5f | %.4f | %7.1f | %4.0f %% | %5.1f %% | %8.2f |\n",
+              static_cast<int>(name.size()), name.data(), worst, mean, efficiency, microbatches,
+              100 * certified, 100 * over_budget, milliseconds);
+}
+
+// How much faster our plans are, as sums of logarithms.
+class Speedups {
+ public:
+  void Add(const std::vector<Result>& ours, const std::vector<Result>& theirs) {
+    for (size_t i = 0; i < ours.size(); ++i) {
+      sum_ += std::log(static_cast<double>(theirs[i].step_time) /
+                       static_cast<double>(ours[i].step_time));
+      ++count_;
+    }
+  }
+  void Add(const Speedups& other) {
+    sum_ += other.sum_;
+    count_ += other.count_;
+  }
+  // The geometric mean; 1 of nothing.
+  double Mean() const { return count_ == 0 ? 1 : std::exp(sum_ / count_); }
+  bool empty() const { return count_ == 0; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+struct FamilySpeedups {
+  std::string title;
+  Speedups over[std::size(kSystems)];
+};
+
+FamilySpeedups RunFamily(const Family& family, Synchronization synchronization, uint64_t seeds) {
+  FamilySpeedups speedups;
+  speedups.title = absl::StrCat(
+      family.name, synchronization == Synchronization::kLockstep ? ", lockstep" : ", accumulated");
+  std::vector<Batch> batches;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    batches.push_back(MakeBatch(family, synchronization, seed));
+  }
+  std::printf("\n### %s\n%zu sequences, %u tokens, %u ranks, %zu seeds\n", speedups.title.c_str(),
+              family.sequences, family.budget, family.ranks, batches.size());
+  std::printf(
+      "| method | time / bound, worst | mean | step efficiency | micro-batches | certified "
+      "fewest | over budget | ms |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  std::vector<Result> ours;
+  for (const Method& method : Methods()) {
+    const std::vector<Result> results = Run(method, family, synchronization, batches);
+    if (results.empty()) continue;
+    PrintRow(method.name, family, batches, results);
+    if (method.name == kOurs) ours = results;
+    for (size_t system = 0; system < std::size(kSystems); ++system) {
+      if (method.name == kSystems[system]) speedups.over[system].Add(ours, results);
+    }
+  }
+  std::fflush(stdout);
+  return speedups;
+}
+
+void PrintSpeedups(const std::vector<FamilySpeedups>& families) {
+  if (families.empty() || families[0].over[0].empty()) return;
+  std::printf("\n### Step time over that of \"%.*s\", geometric means\n| batches |",
+              static_cast<int>(kOurs.size()), kOurs.data());
+  for (const absl::string_view system : kSystems) {
+    std::printf(" %.*s |", static_cast<int>(system.size()), system.data());
+  }
+  std::printf("\n| --- | --- | --- | --- |\n");
+  FamilySpeedups overall{.title = "overall", .over = {}};
+  const auto print = [](const FamilySpeedups& row) {
+    std::printf("| %s |", row.title.c_str());
+    for (const Speedups& speedups : row.over) std::printf(" %.4f |", speedups.Mean());
+    std::printf("\n");
+  };
+  for (const FamilySpeedups& family : families) {
+    print(family);
+    for (size_t system = 0; system < std::size(kSystems); ++system) {
+      overall.over[system].Add(family.over[system]);
+    }
+  }
+  print(overall);
+}
+
+int Main(int argc, char** argv) {
+  uint64_t seeds = 5;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    const absl::string_view flag = argv[i];
+    const bool last = i + 1 == argc;
+    if (flag == "--seeds" && !last && absl::SimpleAtoi(argv[i + 1], &seeds) && seeds > 0) {
+      ++i;
+    } else if (flag == "--family" && !last) {
+      only = argv[++i];
+    } else {
+      std::fprintf(stderr, "usage: %s [--seeds N] [--family NAME]\nfamilies:", argv[0]);
+      for (const Family& family : kFamilies) std::fprintf(stderr, " %s", family.name.data());
+      std::fprintf(stderr, "\n");
+      return EXIT_FAILURE;
+    }
+  }
+  std::vector<FamilySpeedups> speedups;
+  for (const Synchronization synchronization :
+       {Synchronization::kLockstep, Synchronization::kAccumulated}) {
+    for (const Family& family : kFamilies) {
+      if (!only.empty() && family.name != only) continue;
+      speedups.push_back(RunFamily(family, synchronization, seeds));
+    }
+  }
+  if (speedups.empty()) {
+    std::fprintf(stderr, "no family \"%s\"\n", only.c_str());
+    return EXIT_FAILURE;
+  }
+  PrintSpeedups(speedups);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace batchplan
+
+int main(int argc, char** argv) { return batchplan::Main(argc, argv); }

@@ -1,0 +1,90 @@
+#include "tests/support/best_step_time.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <vector>
+
+namespace batchplan::testing {
+namespace {
+
+class Partitions {
+ public:
+  Partitions(const PackItems& items, const BinLimits& limits, uint32_t ranks)
+      : items_(items), limits_(limits), ranks_(ranks) {}
+
+  uint64_t Best() {
+    Place(0);
+    return best_;
+  }
+
+ private:
+  struct Bin {
+    uint64_t tokens = 0;
+    uint64_t sequences = 0;
+    uint64_t cost = 0;
+  };
+
+  // Items from `item` on into the bins so far or a new one.
+  void Place(uint32_t item) {
+    if (item == items_.size()) {
+      best_ = std::min(best_, Dealt());
+      return;
+    }
+    for (size_t bin = 0; bin <= bins_.size(); ++bin) {
+      const Bin before = bin < bins_.size() ? bins_[bin] : Bin();
+      const Bin after = {.tokens = before.tokens + items_.lengths[item],
+                         .sequences = before.sequences + items_.count(item),
+                         .cost = before.cost + items_.loads[item]};
+      if (after.tokens > limits_.capacity || after.sequences > limits_.max_sequences) continue;
+      if (bin == bins_.size()) {
+        bins_.push_back(after);
+        Place(item + 1);
+        bins_.pop_back();
+        return;
+      }
+      bins_[bin] = after;
+      Place(item + 1);
+      bins_[bin] = before;
+    }
+  }
+
+  uint64_t Dealt() const {
+    std::vector<uint64_t> costs;
+    for (const Bin& bin : bins_) costs.push_back(bin.cost);
+    std::sort(costs.begin(), costs.end(), std::greater<>());
+    uint64_t sum = 0;
+    for (size_t first = 0; first < costs.size(); first += ranks_) sum += costs[first];
+    return sum;
+  }
+
+  const PackItems& items_;
+  const BinLimits& limits_;
+  const uint32_t ranks_;
+  std::vector<Bin> bins_;
+  uint64_t best_ = std::numeric_limits<uint64_t>::max();
+};
+
+uint64_t BestOfRest(const PackItems& items, size_t item, std::vector<uint64_t>& ranks) {
+  if (item == items.size()) return *std::max_element(ranks.begin(), ranks.end());
+  uint64_t best = std::numeric_limits<uint64_t>::max();
+  for (uint64_t& rank : ranks) {
+    rank += items.loads[item];
+    best = std::min(best, BestOfRest(items, item + 1, ranks));
+    rank -= items.loads[item];
+  }
+  return best;
+}
+
+}  // namespace
+
+uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks) {
+  return Partitions(items, limits, ranks).Best();
+}
+
+uint64_t BestAccumulated(const PackItems& items, uint32_t ranks) {
+  std::vector<uint64_t> costs(ranks, 0);
+  return BestOfRest(items, 0, costs);
+}
+
+}  // namespace batchplan::testing

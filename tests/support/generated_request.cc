@@ -127,9 +127,10 @@ class RequestGenerator {
   }
 
   void ChoosePacking(uint32_t unit, uint32_t units, PassOptions& pass) {
-    pass.packer = random_.OneOf<Packer>(
-        {Packer::kConcatenative, Packer::kFirstFitDecreasing, Packer::kFirstFitShuffle,
-         Packer::kModifiedFirstFitDecreasing, Packer::kBestFitDecreasing, Packer::kKarmarkarKarp});
+    pass.packer = random_.OneOf<Packer>({Packer::kBalanced, Packer::kConcatenative,
+                                         Packer::kFirstFitDecreasing, Packer::kFirstFitShuffle,
+                                         Packer::kModifiedFirstFitDecreasing,
+                                         Packer::kBestFitDecreasing, Packer::kKarmarkarKarp});
     pass.rows =
         random_.OneOf<RowPadding>({RowPadding::kNone, RowPadding::kNone, RowPadding::kLongest,
                                    RowPadding::kCapacity, RowPadding::kBuckets});
@@ -141,8 +142,9 @@ class RequestGenerator {
   }
 
   void ChooseSharding(PassOptions& pass) {
-    pass.sharding = random_.OneOf<Sharding>(
-        {Sharding::kStrideSorted, Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
+    pass.sharding =
+        random_.OneOf<Sharding>({Sharding::kBalanced, Sharding::kStrideSorted,
+                                 Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
     if (pass.layout == Layout::kPacked && random_.Chance(25)) pass.sharding = Sharding::kDealBins;
     pass.equal_sequence_counts = pass.sharding != Sharding::kDealBins && random_.Chance(25);
   }

@@ -34,8 +34,8 @@ struct GeneratedRequest {
   std::string Describe() const;
 };
 
-// A request of some 100 sequences at most and some 1000 tokens each, over all that can be asked but
-// the balanced sharding and packer: layouts, packers and scans, shardings, groups of every policy,
+// A request of some 100 sequences at most and some 1000 tokens each, over all that can be asked:
+// layouts, packers and scans, shardings, groups of every policy,
 // up to three passes, mini-batches ignored or not. Its options are valid. Most can be planned; for
 // the others (too few sequences for the ranks and minimums, an overlong one under kReject, counts
 // that don't divide, groups that close no mini-batch or fit no micro-batch, every sequence of a

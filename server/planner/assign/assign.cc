@@ -67,9 +67,17 @@ class Assigner {
     for (const PassInstance& pass : passes) {
       (has_mini_batches_ && !respects(pass) ? over_all_ : within_).push_back(&pass);
     }
-    if (IsBalanced() && first_.effort() != Effort::kFast) {
-      methods_ = ReferenceMethods(first_.options(), topology);
-      for (const PassOptions& method : methods_) references_.push_back(first_.With(method));
+    if (within_.front() != &first_) {
+      lead_options_ = within_.front()->options();
+      lead_options_.sharding = first_.options().sharding;
+      lead_options_.balance_on = first_.options().balance_on;
+      lead_options_.equal_sequence_counts = first_.options().equal_sequence_counts;
+      stand_in_.emplace(within_.front()->With(lead_options_));
+      lead_ = &*stand_in_;
+    }
+    if (IsBalanced() && lead_->effort() != Effort::kFast) {
+      methods_ = ReferenceMethods(lead_->options(), topology);
+      for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
     }
   }
 
@@ -113,20 +121,21 @@ class Assigner {
         " passes)"));
   }
 
-  // A count rule for the whole manifest says nothing about the bins of one mini-batch.
-  CountRule DealtCounts() const {
-    return within_.front() == &first_ ? first_.counts() : CountRule();
-  }
   bool IsBalanced() const { return first_.options().sharding == Sharding::kBalanced; }
   bool IsContiguous() const { return first_.options().sharding == Sharding::kContiguous; }
   // Whether the request names the rank of each sequence.
   bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
 
-  // With the assignment of the first pass, which comes first, where that is given.
-  absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares,
-                                    std::optional<Assignment> first = std::nullopt) const {
-    Placed placed{.shares = std::move(shares), .assignments = {}};
-    if (first) placed.assignments.push_back(*std::move(first));
+  absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares) const {
+    return FillRest(k, {.shares = std::move(shares), .assignments = {}});
+  }
+  // With the leading pass as it was dealt.
+  absl::StatusOr<Placed> FillWithin(size_t k, Dealt dealt) const {
+    Placed placed{.shares = std::move(dealt.shares), .assignments = {}};
+    placed.assignments.push_back(std::move(dealt.assignment));
+    return FillRest(k, std::move(placed));
+  }
+  absl::StatusOr<Placed> FillRest(size_t k, Placed placed) const {
     while (placed.assignments.size() < within_.size()) {
       const PassInstance& pass = *within_[placed.assignments.size()];
       absl::StatusOr<Assignment> filled =
@@ -139,18 +148,17 @@ class Assigner {
 
   // As the first pass's sharding has it.
   absl::StatusOr<Placed> PlaceAsAsked(size_t k) const {
-    const std::string where = Where(first_, k);
+    const std::string where = Where(*lead_, k);
     if (IsBalanced()) return PlaceBest(k, where);
-    absl::StatusOr<Dealt> dealt =
-        Place(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), where, stop_);
+    absl::StatusOr<Dealt> dealt = Place(*lead_, (*mini_batches_)[k], Seed(k), where, stop_);
     if (!dealt.ok()) return dealt.status();
     return FillWithin(k, *std::move(dealt));
   }
 
   // The best of the balanced placements that the other passes can use.
   absl::StatusOr<Placed> PlaceBest(size_t k, absl::string_view where) const {
-    absl::StatusOr<std::vector<Dealt>> placements = PlaceBalanced(
-        first_, references_, (*mini_batches_)[k], DealtCounts(), Seed(k), where, stop_);
+    absl::StatusOr<std::vector<Dealt>> placements =
+        PlaceBalanced(*lead_, references_, (*mini_batches_)[k], Seed(k), where, stop_);
     if (!placements.ok()) return placements.status();
     absl::StatusOr<Placed> placed;
     for (Dealt& dealt : *placements) {
@@ -158,12 +166,6 @@ class Assigner {
       if (!absl::IsInvalidArgument(placed.status())) break;
     }
     return placed;
-  }
-
-  // With the first pass as it was dealt, unless that has micro-batches of its own to make over all.
-  absl::StatusOr<Placed> FillWithin(size_t k, Dealt dealt) const {
-    if (within_.front() != &first_) return FillWithin(k, std::move(dealt.shares));
-    return FillWithin(k, std::move(dealt.shares), std::move(dealt.assignment));
   }
 
   absl::StatusOr<Placed> PlaceEvenly(size_t k) const {
@@ -192,11 +194,11 @@ class Assigner {
       if (!possible.ok()) return possible;
     }
 
-    if (CanDeal(first_) && !Deals(first_) && !IsContiguous()) {
+    if (CanDeal(*lead_) && !Deals(*lead_) && !IsContiguous()) {
       absl::StatusOr<Dealt> dealt =
-          PackAndDeal(first_, (*mini_batches_)[k], DealtCounts(), Seed(k), Where(first_, k));
+          PackAndDeal(*lead_, (*mini_batches_)[k], Seed(k), Where(*lead_, k));
       if (dealt.ok()) {
-        absl::StatusOr<Placed> placed = FillWithin(k, std::move(dealt->shares));
+        absl::StatusOr<Placed> placed = FillWithin(k, *std::move(dealt));
         if (!absl::IsInvalidArgument(placed.status())) return placed;
       }
     }
@@ -349,6 +351,11 @@ class Assigner {
   const SequenceLists* mini_batches_ = nullptr;
   SequenceLists whole_;
   bool has_mini_batches_ = false;
+  // The pass that mini-batches are placed by: the first one within them, sharded as the very first
+  // asks.
+  const PassInstance* lead_ = &first_;
+  PassOptions lead_options_;
+  std::optional<PassInstance> stand_in_;
   // Of the reference presets, where the best placement is looked for.
   std::vector<PassOptions> methods_;
   std::vector<PassInstance> references_;

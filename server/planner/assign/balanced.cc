@@ -66,7 +66,7 @@ Dealt DealtOf(const SequenceLists& blocks, const Items& items, const Bins& bins,
 
 // The solver's own, where bins may go to any rank.
 std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                           const CountRule& counts, const std::stop_token& stop) {
+                           const std::stop_token& stop) {
   const uint32_t ranks = pass.ranks();
   const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
   const Items items = pass.ItemsOf(blocks);
@@ -78,8 +78,9 @@ std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceInd
 
   std::optional<BalancedBins> best;
   uint64_t best_time = 0;
-  uint64_t slots = counts.RoundUp(FewestMicrobatchesPerRank(pass, mini_batch));
-  for (int more = MoreSlots(pass.effort()); slots <= available; slots = counts.RoundUp(slots + 1)) {
+  uint64_t slots = pass.counts().RoundUp(FewestMicrobatchesPerRank(pass, mini_batch));
+  for (int more = MoreSlots(pass.effort()); slots <= available;
+       slots = pass.counts().RoundUp(slots + 1)) {
     if (stop.stop_requested()) return std::nullopt;
     std::optional<BalancedBins> found =
         BalanceLockstep({.items = packing,
@@ -143,8 +144,7 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
 absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
                                                  std::span<const PassInstance> references,
                                                  std::span<const SequenceIndex> mini_batch,
-                                                 const CountRule& counts, uint64_t seed,
-                                                 absl::string_view where,
+                                                 uint64_t seed, absl::string_view where,
                                                  const std::stop_token& stop) {
   std::vector<Candidate> candidates;
   const auto add = [&](Dealt dealt) {
@@ -154,12 +154,12 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
   };
 
   if (SolvesFreely(pass, mini_batch.size())) {
-    std::optional<Dealt> solved = Solve(pass, mini_batch, counts, stop);
+    std::optional<Dealt> solved = Solve(pass, mini_batch, stop);
     if (solved) add(*std::move(solved));
   }
   absl::Status refused;
   if (candidates.empty()) {
-    absl::StatusOr<Dealt> divided = Place(pass, mini_batch, counts, seed, where, stop);
+    absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, stop);
     if (divided.ok()) {
       add(*std::move(divided));
     } else {
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
       (pass.effort() == Effort::kThorough || mini_batch.size() <= kMostForReferences)) {
     for (const PassInstance& reference : references) {
       if (absl::Status status = CheckStop(stop); !status.ok()) return status;
-      absl::StatusOr<Dealt> dealt = Place(reference, mini_batch, counts, seed, where, stop);
+      absl::StatusOr<Dealt> dealt = Place(reference, mini_batch, seed, where, stop);
       if (dealt.ok()) add(*std::move(dealt));
     }
   }

@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/assign/deal.h"
-#include "server/planner/count_rule.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
 
@@ -22,15 +21,14 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
 
 // Placements of one mini-batch, the one with the least predicted step time first: the balanced
 // solver's own, and at more than the least effort those of `references`, so that the best is never
-// worse than they are. The solver starts from the fewest micro-batches that `counts` and the token
-// budget allow and takes more where that shortens the step. Ranks' slots are sorted by cost.
+// worse than they are. The solver starts from the fewest micro-batches that the constraints allow and
+// takes more where that shortens the step. The slots of a rank are sorted by cost.
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if `stop` is requested.
 absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
                                                  std::span<const PassInstance> references,
                                                  std::span<const SequenceIndex> mini_batch,
-                                                 const CountRule& counts, uint64_t seed,
-                                                 absl::string_view where,
+                                                 uint64_t seed, absl::string_view where,
                                                  const std::stop_token& stop);
 
 }  // namespace batchplan

@@ -25,15 +25,15 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
 }  // namespace
 
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
-                                  std::span<const SequenceIndex> mini_batch,
-                                  const CountRule& counts, uint64_t seed, absl::string_view where) {
+                                  std::span<const SequenceIndex> mini_batch, uint64_t seed,
+                                  absl::string_view where) {
   const uint32_t ranks = pass.ranks();
   const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
   const Items items = pass.ItemsOf(blocks);
   const Bins draft = DraftPacked(pass, items, seed);
-  const uint64_t wanted = counts.RoundUp((draft.size() + ranks - 1) / ranks);
+  const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
   const uint64_t available = items.size() / ranks;
-  uint64_t slots = wanted <= available ? wanted : counts.RoundDown(available);
+  uint64_t slots = wanted <= available ? wanted : pass.counts().RoundDown(available);
   std::optional<Bins> bins;
   if (slots > 0) bins = SettlePacked(pass, items, draft, slots * ranks, ranks);
   if (!bins) {

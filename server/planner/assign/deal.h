@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/assign/assignment.h"
-#include "server/planner/count_rule.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
@@ -22,15 +21,13 @@ struct Dealt {
   SequenceLists shares;
 };
 
-// Packs a mini-batch by the pass's packer into a number of bins that `counts` allows, and deals
-// them slot by slot: sorted by load, each run of as many bins as there are ranks is one slot, so
-// that micro-batches which run at the same time are as alike as can be. Within a slot the heaviest
-// goes to the rank that has had least. For the packed layout.
+// Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals them
+// slot by slot (balance/deal_bins.h) by what the pass is balanced on. For the packed layout.
 //
 // InvalidArgument, beginning with `where`, if there are too few sequences for that many bins.
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
-                                  std::span<const SequenceIndex> mini_batch,
-                                  const CountRule& counts, uint64_t seed, absl::string_view where);
+                                  std::span<const SequenceIndex> mini_batch, uint64_t seed,
+                                  absl::string_view where);
 
 }  // namespace batchplan
 

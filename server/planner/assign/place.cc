@@ -19,9 +19,8 @@ bool Deals(const PassInstance& pass) {
 }
 
 absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                            const CountRule& counts, uint64_t seed, absl::string_view where,
-                            const std::stop_token& stop) {
-  if (Deals(pass)) return PackAndDeal(pass, mini_batch, counts, seed, where);
+                            uint64_t seed, absl::string_view where, const std::stop_token& stop) {
+  if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where);
   const RankUnits units(pass, mini_batch);
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where);
   if (!rank_of.ok()) return rank_of.status();

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/assign/deal.h"
-#include "server/planner/count_rule.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
 
@@ -22,14 +21,12 @@ bool CanDeal(const PassInstance& pass);
 // Whether they do, by the pass's own sharding.
 bool Deals(const PassInstance& pass);
 
-// One mini-batch by the pass's sharding: packed and dealt, in a number of micro-batches that
-// `counts` allows, or divided among the ranks and filled inside them.
+// One mini-batch by the pass's sharding: packed and dealt, or divided among the ranks and filled inside them.
 //
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
 // Cancelled if `stop` is requested.
 absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                            const CountRule& counts, uint64_t seed, absl::string_view where,
-                            const std::stop_token& stop);
+                            uint64_t seed, absl::string_view where, const std::stop_token& stop);
 
 }  // namespace batchplan
 

@@ -184,7 +184,8 @@ class Search {
       break;
     }
     for (uint32_t receiver : refused_) {
-      if (++refusals_[receiver] == options_.patience) receivers_.erase({Deviation(receiver), receiver});
+      if (++refusals_[receiver] == options_.patience)
+        receivers_.erase({Deviation(receiver), receiver});
     }
     return given;
   }
@@ -261,9 +262,8 @@ class Search {
       return true;
     };
     // The first that leaves the giver what is wanted, or more.
-    const auto middle = std::partition_point(takes.begin(), takes.end(), [&](uint32_t in) {
-      return cost - Cost(in) < wanted_;
-    });
+    const auto middle = std::partition_point(
+        takes.begin(), takes.end(), [&](uint32_t in) { return cost - Cost(in) < wanted_; });
     int misses = 0;
     for (auto in = middle; in != takes.end() && misses < kMaxNeighbors; ++in, ++misses) {
       if (try_one(*in)) break;

@@ -32,11 +32,11 @@ struct EvenOutOptions {
 };
 
 // Lowers the sum over slots of the costliest bin, bins being sorted by cost, all together or those
-// of each rank by themselves if ranks matter, by moves and exchanges of items between bins, all of which stay within their
-// limits and none of which becomes empty. Every slot has a target, its mean or its costliest item
-// if that is more; the bin furthest over its target gives to those furthest under theirs, what
-// brings the two closest together. Slots are formed anew after each round, and the best filling met
-// is kept. Returns its step time.
+// of each rank by themselves if ranks matter, by moves and exchanges of items between bins, all of
+// which stay within their limits and none of which becomes empty. Every slot has a target, its mean
+// or its costliest item if that is more; the bin furthest over its target gives to those furthest
+// under theirs, what brings the two closest together. Slots are formed anew after each round, and
+// the best filling met is kept. Returns its step time.
 uint64_t EvenOut(const EvenOutOptions& options, Filling& filling);
 
 }  // namespace batchplan

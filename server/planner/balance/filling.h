@@ -38,9 +38,7 @@ class Filling {
     return problem_->length[position] <= loads_[bin].room &&
            problem_->count[position] <= loads_[bin].sequences;
   }
-  bool IsOverfull(uint32_t bin) const {
-    return loads_[bin].room < 0 || loads_[bin].sequences < 0;
-  }
+  bool IsOverfull(uint32_t bin) const { return loads_[bin].room < 0 || loads_[bin].sequences < 0; }
 
   void Place(uint32_t position, uint32_t bin);
   void Remove(uint32_t position);

@@ -67,8 +67,7 @@ class HeadFiller {
     const size_t first =
         problem_.FirstWithin(longest, problem_.limits.capacity - problem_.length[seed]);
     for (uint64_t q = 0; q < kQuantiles; ++q) {
-      const size_t position =
-          unused_.Next(first + (problem_.size() - first) * q / kQuantiles);
+      const size_t position = unused_.Next(first + (problem_.size() - first) * q / kQuantiles);
       if (position < problem_.size() && position != seed) {
         beside.push_back(static_cast<uint32_t>(position));
       }
@@ -122,7 +121,8 @@ class HeadFiller {
       Bin* tightest = nullptr;
       for (Bin& bin : slot_.bins) {
         const bool holds = problem_.cost[item] <= most - bin.cost &&
-                           problem_.length[item] <= bin.room && problem_.count[item] <= bin.sequences;
+                           problem_.length[item] <= bin.room &&
+                           problem_.count[item] <= bin.sequences;
         if (holds && (tightest == nullptr || bin.room < tightest->room)) tightest = &bin;
       }
       const bool opens = tightest != nullptr && tightest->positions.empty();
@@ -149,9 +149,9 @@ class HeadFiller {
       uint32_t best_in = 0;
       for (size_t m = 1; m < bin.positions.size(); ++m) {
         const uint32_t out = bin.positions[m];
-        const size_t in = FindFitting(most - bin.cost + problem_.cost[out],
-                                      bin.room + problem_.length[out],
-                                      bin.sequences + problem_.count[out]);
+        const size_t in =
+            FindFitting(most - bin.cost + problem_.cost[out], bin.room + problem_.length[out],
+                        bin.sequences + problem_.count[out]);
         if (in == IndexSet::kNone || problem_.cost[in] <= problem_.cost[out] + best_gain) continue;
         best_gain = problem_.cost[in] - problem_.cost[out];
         best_out = m;

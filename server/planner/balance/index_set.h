@@ -63,7 +63,8 @@ class IndexSet {
   static constexpr size_t kNone = ~size_t{0};
 
  private:
-  std::vector<std::vector<uint64_t>> levels_;  // of bits; a bit of one stands for a word of the last
+  std::vector<std::vector<uint64_t>>
+      levels_;  // of bits; a bit of one stands for a word of the last
   size_t size_;
 };
 

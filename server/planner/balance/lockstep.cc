@@ -76,8 +76,8 @@ class Solver {
     const uint64_t density = problem_.total_cost / std::max<uint64_t>(1, problem_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
       Filling filling(problem_);
-      const bool filled = task_.rank_of.empty() ? Fill(per_token, filling)
-                                           : FillWithinRanks(per_token, filling);
+      const bool filled =
+          task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
       if (best_ && (!budget_.restarts || IsGood())) break;
     }
@@ -135,8 +135,9 @@ class Solver {
       counts.push_back(problem_.count[position]);
       filling.Remove(position);
     }
-    const PackItems items{.lengths = lengths,
-                          .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
+    const PackItems items{
+        .lengths = lengths,
+        .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
     const std::optional<Bins> bins = PackInto(items, problem_.limits, end - begin);
     if (bins) FillFrom(*bins, share, begin, end, filling);
     return bins.has_value();
@@ -205,8 +206,6 @@ class Solver {
 
 }  // namespace
 
-std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task) {
-  return Solver(task).Run();
-}
+std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task) { return Solver(task).Run(); }
 
 }  // namespace batchplan

@@ -43,7 +43,6 @@ TEST_P(OptionsRefusalTest, NamesFieldAndValue) {
 }
 
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr absl::StatusCode kNotBuilt = absl::StatusCode::kUnimplemented;
 
 INSTANTIATE_TEST_SUITE_P(
     All, OptionsRefusalTest,
@@ -107,12 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
                   o.passes[0].rows = RowPadding::kBuckets;
                   o.passes[0].buckets = {50, 50};
                 },
-                kInvalid, "passes[0].packed.buckets[1] is 50, not above"},
-        Refusal{"BalancedSharding",
-                [](PlanOptions& o) { o.passes[0].sharding = Sharding::kBalanced; }, kNotBuilt,
-                "passes[0].sharding is SHARDING_BALANCED"},
-        Refusal{"BalancedPacker", [](PlanOptions& o) { o.passes[0].packer = Packer::kBalanced; },
-                kNotBuilt, "passes[0].packed.packer is PACKER_BALANCED"}),
+                kInvalid, "passes[0].packed.buckets[1] is 50, not above"}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; });
 
 TEST(OptionsTest, OnlyTheFirstPassHasASharding) {

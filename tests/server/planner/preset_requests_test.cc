@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
-#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "server/planner/presets.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-class PresetRequestsTest : public ::testing::TestWithParam<std::string> {};
+class PresetRequestsTest : public ::testing::TestWithParam<absl::string_view> {};
 
 TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   uint64_t refused = 0;
@@ -37,18 +37,9 @@ TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   EXPECT_LT(refused, requests / 2);
 }
 
-// "balanced" is planned by the solver of its own.
-std::vector<std::string> ReferencePresets() {
-  std::vector<std::string> presets;
-  for (absl::string_view name : PresetNames()) {
-    if (name != "balanced") presets.emplace_back(name);
-  }
-  return presets;
-}
-
-INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(ReferencePresets()),
-                         [](const ::testing::TestParamInfo<std::string>& info) {
-                           return info.param;
+INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(PresetNames()),
+                         [](const ::testing::TestParamInfo<absl::string_view>& info) {
+                           return std::string(info.param);
                          });
 
 }  // namespace

@@ -30,11 +30,12 @@ class BinRuns {
     uint32_t size;
   };
 
-  // `most_bins`: as many as the packer may open.
-  BinRuns(const BinLimits& limits, size_t most_bins)
+  // For so many items, in at most `most_bins`.
+  BinRuns(const BinLimits& limits, size_t items, size_t most_bins)
       : max_sequences_(limits.max_sequences),
         runs_(std::make_unique_for_overwrite<Run[]>(most_bins + 1)) {
     runs_[0] = {.bins = static_cast<uint32_t>(most_bins + 1), .room = limits.capacity, .size = 0};
+    steps_.reserve(items);
   }
 
   const Run& operator[](uint32_t run) const { return runs_[run]; }
@@ -48,8 +49,12 @@ class BinRuns {
   template <typename Changed>
   uint32_t Fill(uint32_t run, uint32_t length, uint32_t count, Changed changed) {
     const Run before = runs_[run];
-    const uint32_t each = std::min(before.room / length, max_sequences_ - before.size);
-    const uint32_t full = std::min(count / each, before.bins);
+    uint32_t each = 1;
+    uint32_t full = 1;
+    if (count > 1) {
+      each = std::min({before.room / length, max_sequences_ - before.size, count});
+      full = std::min(count / each, before.bins);
+    }
     const uint32_t placed = full < before.bins ? count : full * each;
     uint32_t bin = run;
     const auto cut = [&](uint32_t bins, uint32_t items) {
@@ -96,7 +101,7 @@ Bins PackByRuns(const DecreasingItems& items, const BinLimits& limits, size_t mo
   // A table of some places for each item: larger ones take longer to write than to do without.
   constexpr size_t kPlacesPerItem = 8;
   const LengthIndex index(items.lengths, kPlacesPerItem * items.order.size());
-  BinRuns runs(limits, most_bins);
+  BinRuns runs(limits, items.order.size(), most_bins);
   Rule rule(runs, index, items.lengths.size(), most_bins);
   rule.Add(0);
   for (size_t i = 0; i < items.lengths.size(); ++i) {

@@ -24,18 +24,19 @@ class LowestRun {
         holds_(most_bins + 1) {}
 
   void Open(size_t length) {
-    length_ = length;
+    length_ = index_.length(length);
     for (uint32_t run = waiting_[length]; run != kNone; run = next_[run]) holds_.Insert(run);
   }
 
   void Add(uint32_t run) {
-    const size_t length = index_.UpTo(runs_[run].room);
-    if (length <= length_) {
+    if (runs_[run].room >= length_) {
       holds_.Insert(run);
-    } else if (length < waiting_.size()) {
-      next_[run] = waiting_[length];
-      waiting_[length] = run;
+      return;
     }
+    const size_t length = index_.UpTo(runs_[run].room);
+    if (length == waiting_.size()) return;
+    next_[run] = waiting_[length];
+    waiting_[length] = run;
   }
 
   uint32_t Take() {
@@ -49,7 +50,7 @@ class LowestRun {
 
   const BinRuns& runs_;
   const LengthIndex& index_;
-  size_t length_ = 0;
+  uint32_t length_ = 0;
   std::vector<uint32_t> waiting_;
   // Of waiting runs.
   std::unique_ptr<uint32_t[]> next_;

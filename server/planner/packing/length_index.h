@@ -19,7 +19,7 @@ namespace batchplan {
 class LengthIndex {
  public:
   LengthIndex(std::span<const LengthCount> lengths, size_t places) : lengths_(lengths) {
-    while (longest() >> shift_ >= places) ++shift_;
+    while (longest() >> shift_ > places) ++shift_;
     from_.resize((longest() >> shift_) + 2);
     size_t above = from_.size();
     for (uint32_t i = 0; i < lengths.size(); ++i) {
@@ -28,6 +28,8 @@ class LengthIndex {
     }
     while (above > 0) from_[--above] = static_cast<uint32_t>(lengths.size());
   }
+
+  uint32_t length(size_t number) const { return lengths_[number].length; }
 
   // The number of the longest length of at most `tokens`; how many there are if all are longer.
   size_t UpTo(uint32_t tokens) const {

@@ -27,18 +27,25 @@ void RadixSort(std::vector<uint64_t>& keys, uint32_t sorted_bits) {
   const uint32_t width = (end - sorted_bits + digits - 1) / digits;
   const uint64_t mask = (uint64_t{1} << width) - 1;
 
-  std::vector<uint64_t> sorted(keys.size());
-  std::vector<uint32_t> next(mask + 1);
-  for (uint32_t shift = sorted_bits; shift < end; shift += width) {
-    std::fill(next.begin(), next.end(), 0);
-    for (uint64_t key : keys) ++next[key >> shift & mask];
-    uint32_t begin = 0;
-    for (uint32_t& count : next) {
-      const uint32_t keys_of_digit = count;
-      count = begin;
-      begin += keys_of_digit;
+  // Where the next key of each value goes, for each digit.
+  std::vector<uint32_t> next(digits << width);
+  for (uint64_t key : keys) {
+    key >>= sorted_bits;
+    for (uint32_t digit = 0; digit < digits; ++digit, key >>= width) {
+      ++next[(digit << width) + (key & mask)];
     }
-    for (uint64_t key : keys) sorted[next[key >> shift & mask]++] = key;
+  }
+  std::vector<uint64_t> sorted(keys.size());
+  for (uint32_t digit = 0; digit < digits; ++digit) {
+    uint32_t* place = &next[digit << width];
+    uint32_t begin = 0;
+    for (uint32_t value = 0; value <= mask; ++value) {
+      const uint32_t count = place[value];
+      place[value] = begin;
+      begin += count;
+    }
+    const uint32_t shift = sorted_bits + digit * width;
+    for (uint64_t key : keys) sorted[place[key >> shift & mask]++] = key;
     keys.swap(sorted);
   }
 }

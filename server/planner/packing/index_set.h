@@ -30,6 +30,8 @@ class IndexSet {
     words_.resize(words);
   }
 
+  bool Contains(size_t index) const { return (words_[index / 64] & Bit(index)) != 0; }
+
   void Insert(size_t index) {
     for (size_t level = 0; level < levels_; ++level, index /= 64) {
       uint64_t& word = words_[begin_[level] + index / 64];

@@ -27,8 +27,14 @@ struct Part {
   }
 };
 
-Part PartOf(uint32_t load, std::span<const uint64_t> loads) {
-  return {.sum = loads[load], .count = 1, .head = load, .tail = load};
+Part PartOf(uint32_t load, uint64_t sum) {
+  return {.sum = sum, .count = 1, .head = load, .tail = load};
+}
+
+std::vector<uint64_t> Gather(std::span<const uint64_t> loads, std::span<const uint32_t> order) {
+  std::vector<uint64_t> gathered(order.size());
+  for (size_t i = 0; i < order.size(); ++i) gathered[i] = loads[order[i]];
+  return gathered;
 }
 
 // The loads of all parts as linked lists, so that joining two parts takes constant time.
@@ -133,10 +139,15 @@ std::vector<uint32_t> NumberParts(const std::vector<Part>& parts, const PartList
 }  // namespace
 
 std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts) {
+  return KarmarkarKarp(loads, DescendingOrder(loads), parts);
+}
+
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
+                                    std::span<const uint32_t> order, uint32_t parts) {
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   PartLists lists(loads.size());
   // A load alone is a solution whose spread is the load; those wait in an array of their own.
-  const std::vector<uint32_t> order = DescendingOrder(loads);
+  const std::vector<uint64_t> descending = Gather(loads, order);
   size_t next = 0;
   std::vector<Solution> solutions;
   std::vector<uint32_t> unused;  // numbers of solutions that have been merged into others
@@ -146,7 +157,7 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t pa
   const auto pop = [&] {
     const bool first = merged && (queue.empty() || queue.top() < *merged);
     const Entry* top = first ? &*merged : queue.empty() ? nullptr : &queue.top();
-    if (next == order.size() || (top != nullptr && loads[order[next]] < top->spread)) {
+    if (next == order.size() || (top != nullptr && descending[next] < top->spread)) {
       const uint32_t solution = top->solution;
       first ? merged.reset() : queue.pop();
       return solution;
@@ -157,7 +168,8 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t pa
     }
     const uint32_t solution = unused.back();
     unused.pop_back();
-    solutions[solution].Assign(PartOf(order[next++], loads));
+    solutions[solution].Assign(PartOf(order[next], descending[next]));
+    ++next;
     return solution;
   };
   for (uint32_t age = 0;; ++age) {
@@ -195,7 +207,7 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
     std::vector<Part> solution;
     solution.reserve(parts);
     for (size_t i = begin; i < begin + parts; ++i) {
-      solution.push_back(PartOf(order[i], loads));
+      solution.push_back(PartOf(order[i], loads[order[i]]));
     }
     push(std::move(solution));
   }

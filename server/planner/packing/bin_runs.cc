@@ -5,12 +5,17 @@
 namespace batchplan {
 
 Bins BinRuns::Build(const std::vector<uint32_t>& order) const {
-  std::vector<uint32_t> offsets = {0};
-  for (uint32_t bin = 0; runs_[bin].size > 0; bin += runs_[bin].bins) {
-    for (uint32_t i = 0; i < runs_[bin].bins; ++i) {
-      offsets.push_back(offsets.back() + runs_[bin].size);
+  uint32_t bins = 0;
+  while (runs_[bins].size > 0) bins += runs_[bins].bins;
+  std::vector<uint32_t> offsets(size_t{bins} + 1);
+  uint32_t end = 0;
+  for (uint32_t run = 0; run < bins; run += runs_[run].bins) {
+    for (uint32_t bin = run; bin < run + runs_[run].bins; ++bin) {
+      offsets[bin] = end;
+      end += runs_[run].size;
     }
   }
+  offsets[bins] = end;
   std::vector<uint32_t> items(order.size());
   const uint32_t* next = order.data();
   for (const Step& step : steps_) {

@@ -1,6 +1,20 @@
 #include "server/planner/packing/bins.h"
 
+#include <algorithm>
+#include <numeric>
+
 namespace batchplan {
+
+size_t MostBins(const PackItems& items, const BinLimits& limits) {
+  if (items.size() == 0) return 0;
+  const auto sum = [](std::span<const uint32_t> numbers) {
+    return std::accumulate(numbers.begin(), numbers.end(), uint64_t{0});
+  };
+  const uint64_t sequences = items.counts.empty() ? items.size() : sum(items.counts);
+  // Bins in pairs, but for one: each pair has more than a bin's tokens or sequences.
+  const uint64_t pairs = sum(items.lengths) / limits.capacity + sequences / limits.max_sequences;
+  return std::min<uint64_t>(items.size(), 2 * pairs + 1);
+}
 
 Bins::Bins(std::span<const uint32_t> items, std::span<const uint32_t> bin_of, uint32_t bin_count)
     : items_(items.size()), offsets_(size_t{bin_count} + 1, 0) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace batchplan {
@@ -48,6 +49,10 @@ struct BinRoom {
   uint32_t sequences;
 };
 
+// More bins than any packer needs that opens one only for an item which no open bin holds: of two
+// such bins one item of the second overflows the first, in tokens or in sequences. O(n).
+size_t MostBins(const PackItems& items, const BinLimits& limits);
+
 // Bins as one flat array: bin b holds items[offsets[b] .. offsets[b + 1]).
 class Bins {
  public:
@@ -56,6 +61,10 @@ class Bins {
 
   // The bins 0 .. bin_count - 1 with, in placement order, item items[i] in bin bin_of[i].
   Bins(std::span<const uint32_t> items, std::span<const uint32_t> bin_of, uint32_t bin_count);
+
+  // These arrays: offsets rise from 0 to items.size().
+  Bins(std::vector<uint32_t> items, std::vector<uint32_t> offsets)
+      : items_(std::move(items)), offsets_(std::move(offsets)) {}
 
   size_t size() const { return offsets_.size() - 1; }
   std::span<const uint32_t> operator[](size_t bin) const {

@@ -1,25 +1,26 @@
 #include "server/planner/packing/concatenative.h"
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace batchplan {
 
 Bins PackConcatenative(const PackItems& items, const BinLimits& limits) {
+  if (items.size() == 0) return Bins();
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::vector<uint32_t> bin_of(items.size());
-  uint32_t bins = 0;
+  std::vector<uint32_t> offsets = {0};
   BinRoom room(limits);
   for (uint32_t item : order) {
-    if (bins == 0 || !room.Holds(items, item)) {
-      ++bins;
+    if (!room.Holds(items, item)) {
+      offsets.push_back(item);
       room = BinRoom(limits);
     }
-    bin_of[item] = bins - 1;
     room.Take(items, item);
   }
-  return Bins(order, bin_of, bins);
+  offsets.push_back(static_cast<uint32_t>(items.size()));
+  return Bins(std::move(order), std::move(offsets));
 }
 
 }  // namespace batchplan

@@ -51,7 +51,7 @@ class RoomTree {
 
 Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items,
                   const BinLimits& limits) {
-  RoomTree tree(order.size(), limits);
+  RoomTree tree(std::min(order.size(), MostBins(items, limits)), limits);
   std::vector<uint32_t> bin_of(order.size());
   uint32_t bins = 0;
   for (size_t i = 0; i < order.size(); ++i) {

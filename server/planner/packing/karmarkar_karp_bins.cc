@@ -18,13 +18,15 @@ constexpr int kMaxMisses = 64;
 
 // Moves the lightest items out of overfull parts into others, the heaviest of them first. False if
 // one finds no room; `part_of` is then of no use.
-bool Repair(const PackItems& items, std::span<const uint64_t> loads, const BinLimits& limits,
-            uint32_t parts, std::vector<uint32_t>& part_of) {
+// `descending`: the order of the loads.
+bool Repair(const PackItems& items, std::span<const uint64_t> loads,
+            std::span<const uint32_t> descending, const BinLimits& limits, uint32_t parts,
+            std::vector<uint32_t>& part_of) {
   // Keeping the heaviest items that fit leaves the lightest ones over.
   std::vector<BinRoom> rooms(parts, BinRoom(limits));
   std::vector<uint64_t> load_of(parts, 0);
   std::vector<uint32_t> homeless;
-  for (uint32_t item : DescendingOrder(loads)) {
+  for (uint32_t item : descending) {
     const uint32_t part = part_of[item];
     if (rooms[part].Holds(items, item)) {
       rooms[part].Take(items, item);
@@ -64,14 +66,15 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
   if (!have_loads) tokens.assign(items.lengths.begin(), items.lengths.end());
   const std::span<const uint64_t> loads = have_loads ? items.loads : tokens;
 
+  const std::vector<uint32_t> descending = DescendingOrder(loads);
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto most = static_cast<uint32_t>(items.size());
   const uint64_t bound = LowerBoundBins(items, limits);
   uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
   for (uint64_t growth = std::max<uint64_t>(1, parts / 32);; growth *= 2) {
-    std::vector<uint32_t> part_of = KarmarkarKarp(loads, static_cast<uint32_t>(parts));
-    if (Repair(items, loads, limits, static_cast<uint32_t>(parts), part_of)) {
+    std::vector<uint32_t> part_of = KarmarkarKarp(loads, descending, static_cast<uint32_t>(parts));
+    if (Repair(items, loads, descending, limits, static_cast<uint32_t>(parts), part_of)) {
       return Bins(order, part_of, static_cast<uint32_t>(parts));
     }
     parts = std::min<uint64_t>(most, parts + growth);

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "server/planner/packing/decreasing.h"
 #include "server/planner/packing/first_fit.h"
+#include "server/planner/packing/first_fit_decreasing.h"
+#include "server/planner/packing/index_set.h"
 
 namespace batchplan {
 namespace {
@@ -23,21 +24,20 @@ class CountTree {
     for (size_t node = leaves_ - 1; node > 0; --node) Update(node);
   }
 
-  // One more than the last rank before `end` whose count is at most `most`; 0: there is none.
+  // The last rank before `end`, of which there is one, whose count is at most `most`; kNone.
   size_t LastUpTo(size_t end, uint32_t most) const {
-    if (end == 0) return 0;
     size_t node = leaves_ + end - 1;
     while (least_[node] > most) {
       // On to the subtree before this one.
       while (node % 2 == 0) node /= 2;
-      if (node <= 1) return 0;
+      if (node <= 1) return IndexSet::kNone;
       --node;
     }
     while (node < leaves_) {
       node = 2 * node + 1;
       if (least_[node] > most) --node;
     }
-    return node - leaves_ + 1;
+    return node - leaves_;
   }
 
   void Remove(size_t rank) {
@@ -55,18 +55,17 @@ class CountTree {
 };
 
 // The items not yet packed, ascending by (length, position), so that each class is one range of
-// ranks. Removal and search take near-constant time: a removed rank points to its neighbour, and
-// paths are halved as they are walked.
+// ranks.
 class Leftovers {
  public:
   Leftovers(std::vector<uint32_t> ascending, const PackItems& items)
-      : items_(std::move(ascending)), below_(items_.size() + 1), above_(items_.size() + 1) {
+      : items_(std::move(ascending)), left_(items_.size()) {
     lengths_.reserve(items_.size());
     for (uint32_t item : items_) lengths_.push_back(items.lengths[item]);
-    std::iota(below_.begin(), below_.end(), size_t{0});
-    std::iota(above_.begin(), above_.end(), size_t{0});
+    for (size_t rank = 0; rank < items_.size(); ++rank) left_.Insert(rank);
     if (items.counts.empty()) return;
     std::vector<uint32_t> counts;
+    counts.reserve(items_.size());
     for (uint32_t item : items_) counts.push_back(items.counts[item]);
     counts_.emplace(counts);
   }
@@ -75,112 +74,120 @@ class Leftovers {
   uint32_t item(size_t rank) const { return items_[rank]; }
   uint32_t length(size_t rank) const { return lengths_[rank]; }
 
+  bool contains(size_t rank) const { return left_.Contains(rank); }
+
   // The first rank whose length is above `length`, packed or not.
   size_t RankAbove(uint64_t length) const {
     return std::upper_bound(lengths_.begin(), lengths_.end(), length) - lengths_.begin();
   }
 
   // The smallest item left with a rank in [begin, end).
-  std::optional<size_t> Smallest(size_t begin, size_t end) {
-    const size_t rank = Find(above_, begin);
+  std::optional<size_t> Smallest(size_t begin, size_t end) const {
+    const size_t rank = left_.AtLeast(begin);
     return rank < end ? std::optional(rank) : std::nullopt;
   }
 
   // The largest item left with a rank in [begin, end) that `room` holds.
-  std::optional<size_t> LargestThatFits(size_t begin, size_t end, const BinRoom& room) {
-    if (room.sequences == 0) return std::nullopt;
+  std::optional<size_t> LargestThatFits(size_t begin, size_t end, const BinRoom& room) const {
+    if (room.sequences == 0 || room.tokens == 0) return std::nullopt;
     const size_t last = std::min(end, RankAbove(room.tokens));
-    // below_ is shifted by one: below_[r + 1] stands for rank r, and 0 for "none".
-    const size_t found = counts_ ? counts_->LastUpTo(last, room.sequences) : Find(below_, last);
-    return found > begin ? std::optional(found - 1) : std::nullopt;
+    if (last <= begin) return std::nullopt;
+    const size_t rank = counts_ ? counts_->LastUpTo(last, room.sequences) : left_.AtMost(last - 1);
+    return rank != IndexSet::kNone && rank >= begin ? std::optional(rank) : std::nullopt;
   }
 
   void Remove(size_t rank) {
-    above_[rank] = rank + 1;
-    below_[rank + 1] = rank;
+    left_.Erase(rank);
     if (counts_) counts_->Remove(rank);
   }
 
  private:
-  static size_t Find(std::vector<size_t>& parent, size_t at) {
-    while (parent[at] != at) at = parent[at] = parent[parent[at]];
-    return at;
-  }
-
   std::vector<uint32_t> items_;
   std::vector<uint32_t> lengths_;
-  std::vector<size_t> below_;
-  std::vector<size_t> above_;
+  IndexSet left_;
   // Where items are of several sequences.
   std::optional<CountTree> counts_;
 };
 
-struct OpenBin {
+// The bins of the large items.
+struct LargeBins {
+  std::vector<BinRoom> rooms;
+  // What is in them, in placement order.
   std::vector<uint32_t> items;
-  BinRoom room;
-  bool has_medium = false;
+  std::vector<uint32_t> bin_of;
+
+  size_t size() const { return rooms.size(); }
+  void Put(const PackItems& all, uint32_t item, size_t bin) {
+    rooms[bin].Take(all, item);
+    items.push_back(item);
+    bin_of.push_back(static_cast<uint32_t>(bin));
+  }
 };
+
+Bins PackRest(const Leftovers& left, const PackItems& items, const BinLimits& limits) {
+  DecreasingItems rest;
+  for (size_t rank = left.size(); rank-- > 0;) {
+    if (!left.contains(rank)) continue;
+    rest.order.push_back(left.item(rank));
+    if (rest.lengths.empty() || rest.lengths.back().length != left.length(rank)) {
+      rest.lengths.push_back({.length = left.length(rank), .count = 0});
+    }
+    ++rest.lengths.back().count;
+  }
+  if (!items.counts.empty()) return PackFirstFit(rest.order, items, limits);
+  return PackFirstFitDecreasing(rest, limits, MostBins(items, limits));
+}
 
 }  // namespace
 
 Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& limits) {
   const uint32_t capacity = limits.capacity;
-  std::vector<uint32_t> order = DecreasingOrder(items.lengths);
-
+  const std::vector<uint32_t> order = DecreasingOrder(items.lengths);
   const auto first_not_large = std::partition_point(order.begin(), order.end(), [&](uint32_t item) {
     return 2 * uint64_t{items.lengths[item]} > capacity;
   });
-  std::vector<OpenBin> bins;
-  bins.reserve(first_not_large - order.begin());
-  for (auto large = order.begin(); large != first_not_large; ++large) {
-    bins.push_back({.items = {*large}, .room = BinRoom(limits)});
-    bins.back().room.Take(items, *large);
-  }
+  LargeBins bins;
+  bins.rooms.assign(first_not_large - order.begin(), BinRoom(limits));
+  for (size_t bin = 0; bin < bins.size(); ++bin) bins.Put(items, order[bin], bin);
 
   Leftovers left(std::vector<uint32_t>(order.rbegin(), std::reverse_iterator(first_not_large)),
                  items);
   const size_t end = left.size();
   const size_t medium = left.RankAbove(capacity / 3);
   const size_t small = left.RankAbove(capacity / 6);
-  const auto take = [&](OpenBin& bin, size_t rank) {
-    bin.items.push_back(left.item(rank));
-    bin.room.Take(items, left.item(rank));
+  const auto take = [&](size_t bin, size_t rank) {
+    bins.Put(items, left.item(rank), bin);
     left.Remove(rank);
   };
-  for (OpenBin& bin : bins) {
-    if (const auto rank = left.LargestThatFits(medium, end, bin.room)) {
+  std::vector<bool> has_medium(bins.size(), false);
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    if (const auto rank = left.LargestThatFits(medium, end, bins.rooms[bin])) {
       take(bin, *rank);
-      bin.has_medium = true;
+      has_medium[bin] = true;
     }
   }
 
-  for (auto bin = bins.rbegin(); bin != bins.rend(); ++bin) {
-    if (bin->has_medium) continue;
+  for (size_t bin = bins.size(); bin-- > 0;) {
+    if (has_medium[bin]) continue;
     const auto smallest = left.Smallest(small, medium);
     if (!smallest) break;
     const auto second = left.Smallest(*smallest + 1, medium);
     if (!second) break;
-    BinRoom both = bin->room;
+    BinRoom both = bins.rooms[bin];
     if (!both.Holds(items, left.item(*smallest))) continue;
     both.Take(items, left.item(*smallest));
     if (!both.Holds(items, left.item(*second))) continue;
-    take(*bin, *smallest);
-    take(*bin, *left.LargestThatFits(small, medium, bin->room));
+    take(bin, *smallest);
+    take(bin, *left.LargestThatFits(small, medium, bins.rooms[bin]));
   }
 
-  for (OpenBin& bin : bins) {
-    while (const auto rank = left.LargestThatFits(0, end, bin.room)) take(bin, *rank);
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    while (const auto rank = left.LargestThatFits(0, end, bins.rooms[bin])) take(bin, *rank);
   }
 
-  Bins packed;
-  for (const OpenBin& bin : bins) packed.Add(bin.items);
-  std::vector<uint32_t> rest;
-  for (auto rank = left.Smallest(0, end); rank; rank = left.Smallest(*rank + 1, end)) {
-    rest.push_back(left.item(*rank));
-  }
-  std::reverse(rest.begin(), rest.end());
-  const Bins last = PackFirstFit(rest, items, limits);
-  for (size_t bin = 0; bin < last.size(); ++bin) packed.Add(last[bin]);
+  Bins packed(bins.items, bins.bin_of, static_cast<uint32_t>(bins.size()));
+  const Bins rest = PackRest(left, items, limits);
+  for (size_t bin = 0; bin < rest.size(); ++bin) packed.Add(rest[bin]);
   return packed;
 }
 

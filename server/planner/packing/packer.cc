@@ -1,9 +1,9 @@
 #include "server/planner/packing/packer.h"
 
-#include "server/planner/packing/best_fit.h"
+#include "server/planner/packing/best_fit_decreasing.h"
 #include "server/planner/packing/concatenative.h"
-#include "server/planner/packing/decreasing.h"
 #include "server/planner/packing/first_fit.h"
+#include "server/planner/packing/first_fit_decreasing.h"
 #include "server/planner/packing/karmarkar_karp_bins.h"
 #include "server/planner/packing/modified_first_fit.h"
 #include "server/planner/packing/shuffle.h"
@@ -15,13 +15,13 @@ Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64
     case Packer::kConcatenative:
       return PackConcatenative(items, limits);
     case Packer::kFirstFitDecreasing:
-      return PackFirstFit(DecreasingOrder(items.lengths), items, limits);
+      return PackFirstFitDecreasing(items, limits);
     case Packer::kFirstFitShuffle:
       return PackFirstFit(ShuffledOrder(static_cast<uint32_t>(items.size()), seed), items, limits);
     case Packer::kModifiedFirstFitDecreasing:
       return PackModifiedFirstFitDecreasing(items, limits);
     case Packer::kBestFitDecreasing:
-      return PackBestFit(DecreasingOrder(items.lengths), items, limits);
+      return PackBestFitDecreasing(items, limits);
     case Packer::kKarmarkarKarp:
       return PackKarmarkarKarp(items, limits);
     case Packer::kBalanced:

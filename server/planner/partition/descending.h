@@ -9,8 +9,12 @@
 
 namespace batchplan {
 
-// The positions of `loads` by descending load, of equal ones the lower position first. O(n log n).
+// The positions of `loads` by descending load, of equal ones the lower position first. A radix sort
+// where load and position fit into 64 bits together, so O(n) for each eleven bits of the loads.
 std::vector<uint32_t> DescendingOrder(std::span<const uint64_t> loads);
+
+// The same, but of equal loads the higher position first.
+std::vector<uint32_t> DescendingLaterFirst(std::span<const uint64_t> loads);
 
 }  // namespace batchplan
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
-#include <numeric>
+#include <optional>
 #include <queue>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -14,43 +12,48 @@
 namespace batchplan {
 namespace {
 
-// One part of a partial solution. Its loads are a list that starts at `head`, which also tells
-// parts of equal sum and count apart.
+// One part of a partial solution. Its loads are a list from `head`, which also tells parts of equal
+// sum and count apart, to `tail`.
 struct Part {
   uint64_t sum = 0;
   uint32_t count = 0;
   uint32_t head = 0;
+  uint32_t tail = 0;
 
   // Larger sums first.
   friend bool operator<(const Part& a, const Part& b) {
-    return std::tuple(b.sum, b.count, a.head) < std::tuple(a.sum, a.count, b.head);
+    if (a.sum != b.sum) return a.sum > b.sum;
+    return std::tuple(b.count, a.head) < std::tuple(a.count, b.head);
   }
 };
+
+Part PartOf(uint32_t load, uint64_t sum) {
+  return {.sum = sum, .count = 1, .head = load, .tail = load};
+}
+
+std::vector<uint64_t> Gather(std::span<const uint64_t> loads, std::span<const uint32_t> order) {
+  std::vector<uint64_t> gathered(order.size());
+  for (size_t i = 0; i < order.size(); ++i) gathered[i] = loads[order[i]];
+  return gathered;
+}
 
 // The loads of all parts as linked lists, so that joining two parts takes constant time.
 class PartLists {
  public:
-  explicit PartLists(size_t loads) : next_(loads), tail_(loads) {
-    std::iota(next_.begin(), next_.end(), 0u);
-    std::iota(tail_.begin(), tail_.end(), 0u);
-  }
+  explicit PartLists(size_t loads) : next_(loads) {}
 
   Part Join(const Part& a, const Part& b) {
-    next_[tail_[a.head]] = b.head;
-    tail_[a.head] = tail_[b.head];
-    return {.sum = a.sum + b.sum, .count = a.count + b.count, .head = a.head};
+    next_[a.tail] = b.head;
+    return {.sum = a.sum + b.sum, .count = a.count + b.count, .head = a.head, .tail = b.tail};
   }
 
   void Number(const Part& part, uint32_t number, std::vector<uint32_t>& part_of) const {
-    for (uint32_t load = part.head;; load = next_[load]) {
-      part_of[load] = number;
-      if (load == tail_[part.head]) return;
-    }
+    for (uint32_t load = part.head; load != part.tail; load = next_[load]) part_of[load] = number;
+    part_of[part.tail] = number;
   }
 
  private:
   std::vector<uint32_t> next_;
-  std::vector<uint32_t> tail_;
 };
 
 // A partial solution's place in the queue: the largest spread first, then the largest sum, then the
@@ -58,42 +61,75 @@ class PartLists {
 struct Entry {
   uint64_t spread = 0;
   uint64_t largest = 0;
+  uint32_t age = 0;
   uint32_t solution = 0;
 
   friend bool operator<(const Entry& a, const Entry& b) {
-    return std::tuple(a.spread, a.largest, b.solution) <
-           std::tuple(b.spread, b.largest, a.solution);
+    if (a.spread != b.spread) return a.spread < b.spread;
+    return std::tuple(a.largest, b.age) < std::tuple(b.largest, a.age);
   }
 };
 
-// A partial solution with parts of any count: those that hold a load, by descending sum.
-using Solution = std::set<Part>;
-
-uint64_t Spread(const Solution& solution, uint32_t parts) {
-  const uint64_t smallest = solution.size() < parts ? 0 : solution.rbegin()->sum;
-  return solution.begin()->sum - smallest;
-}
-
-// Joins the largest part of one with the smallest of the other, and so on: `small`'s largest parts
-// take the empty places of `large`, the others, by descending sum, join its parts by ascending sum.
-// Of `large`, only as many parts are touched as `small` has, so that all merges take O(n log n).
-void Merge(Solution& large, Solution small, uint32_t parts, PartLists& lists) {
-  const size_t empty = parts - large.size();
-  std::vector<Solution::node_type> fresh;
-  while (!small.empty() && fresh.size() < empty) {
-    fresh.push_back(small.extract(small.begin()));
+// A partial solution: the parts that hold a load, which in the end are as many as are wanted.
+class Solution {
+ public:
+  void Assign(const Part& part) {
+    parts_.assign(1, part);
+    largest_ = part.sum;
   }
-  std::vector<Solution::node_type> joined;
-  for (const Part& part : small) {
-    joined.push_back(large.extract(std::prev(large.end())));
-    joined.back().value() = lists.Join(joined.back().value(), part);
-  }
-  for (Solution::node_type& node : fresh) large.insert(std::move(node));
-  for (Solution::node_type& node : joined) large.insert(std::move(node));
-}
 
-template <typename Parts>
-std::vector<uint32_t> NumberParts(const Parts& parts, const PartLists& lists, size_t loads) {
+  size_t size() const { return parts_.size(); }
+  uint64_t largest() const { return largest_; }
+  uint64_t Spread(uint32_t parts) const {
+    return parts_.size() < parts ? largest_ : largest_ - parts_.front().sum;
+  }
+
+  // Joins the largest part of `other`, which has no more parts, with the smallest of this one, and
+  // so on: the largest parts of `other` take the empty places, the rest, by descending sum, join
+  // the parts here by ascending sum. Once there are no empty places, only some times as many parts
+  // are touched as `other` has, so that all merges take O(n log n). `other` is of no use any more.
+  void Merge(Solution& other, uint32_t parts, PartLists& lists) {
+    std::sort(other.parts_.begin(), other.parts_.end());
+    const size_t fresh = std::min<size_t>(parts - size(), other.size());
+    const size_t joined = other.size() - fresh;
+    const std::span<const Part> rest = std::span(other.parts_).subspan(fresh);
+    // To take many of the smallest out of a heap costs more than to sort it.
+    const bool sort = joined > 0 && (fresh > 0 || 8 * joined > size());
+    if (sort) {
+      std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return b < a; });
+      for (size_t i = 0; i < joined; ++i) JoinTo(parts_[i], rest[i], lists);
+    } else if (joined > 0) {
+      const auto end = parts_.end() - static_cast<ptrdiff_t>(joined);
+      for (auto last = parts_.end(); last != end; --last) std::pop_heap(parts_.begin(), last);
+      for (size_t i = 0; i < joined; ++i) JoinTo(parts_[size() - 1 - i], rest[i], lists);
+      for (auto last = end; last != parts_.end();) std::push_heap(parts_.begin(), ++last);
+    }
+    parts_.insert(parts_.end(), other.parts_.begin(),
+                  other.parts_.begin() + static_cast<ptrdiff_t>(fresh));
+    if (sort || (fresh > 0 && size() == parts)) std::make_heap(parts_.begin(), parts_.end());
+    largest_ = std::max(largest_, other.largest_);
+  }
+
+  // By descending sum.
+  std::vector<Part> Sorted() const {
+    std::vector<Part> sorted = parts_;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }
+
+ private:
+  void JoinTo(Part& part, const Part& other, PartLists& lists) {
+    part = lists.Join(part, other);
+    largest_ = std::max(largest_, part.sum);
+  }
+
+  // In no order while there are empty places, then a heap with the smallest on top.
+  std::vector<Part> parts_;
+  uint64_t largest_ = 0;
+};
+
+std::vector<uint32_t> NumberParts(const std::vector<Part>& parts, const PartLists& lists,
+                                  size_t loads) {
   std::vector<uint32_t> part_of(loads);
   uint32_t number = 0;
   for (const Part& part : parts) lists.Number(part, number++, part_of);
@@ -103,32 +139,53 @@ std::vector<uint32_t> NumberParts(const Parts& parts, const PartLists& lists, si
 }  // namespace
 
 std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts) {
+  return KarmarkarKarp(loads, DescendingOrder(loads), parts);
+}
+
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
+                                    std::span<const uint32_t> order, uint32_t parts) {
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   PartLists lists(loads.size());
   // A load alone is a solution whose spread is the load; those wait in an array of their own.
-  const std::vector<uint32_t> order = DescendingOrder(loads);
+  const std::vector<uint64_t> descending = Gather(loads, order);
   size_t next = 0;
   std::vector<Solution> solutions;
+  std::vector<uint32_t> unused;  // numbers of solutions that have been merged into others
   std::priority_queue<Entry> queue;
+  // The last merge's, which more often than not is the next to be popped.
+  std::optional<Entry> merged;
   const auto pop = [&] {
-    if (next < order.size() && (queue.empty() || loads[order[next]] >= queue.top().spread)) {
-      const uint32_t load = order[next++];
-      return Solution{{.sum = loads[load], .count = 1, .head = load}};
+    const bool first = merged && (queue.empty() || queue.top() < *merged);
+    const Entry* top = first ? &*merged : queue.empty() ? nullptr : &queue.top();
+    if (next == order.size() || (top != nullptr && descending[next] < top->spread)) {
+      const uint32_t solution = top->solution;
+      first ? merged.reset() : queue.pop();
+      return solution;
     }
-    Solution top = std::move(solutions[queue.top().solution]);
-    queue.pop();
-    return top;
+    if (unused.empty()) {
+      unused.push_back(static_cast<uint32_t>(solutions.size()));
+      solutions.emplace_back();
+    }
+    const uint32_t solution = unused.back();
+    unused.pop_back();
+    solutions[solution].Assign(PartOf(order[next], descending[next]));
+    ++next;
+    return solution;
   };
-  for (;;) {
-    Solution large = pop();
-    if (queue.empty() && next == order.size()) return NumberParts(large, lists, loads.size());
-    Solution small = pop();
-    if (large.size() < small.size()) std::swap(large, small);
-    Merge(large, std::move(small), parts, lists);
-    queue.push({.spread = Spread(large, parts),
-                .largest = large.begin()->sum,
-                .solution = static_cast<uint32_t>(solutions.size())});
-    solutions.push_back(std::move(large));
+  for (uint32_t age = 0;; ++age) {
+    uint32_t large = pop();
+    if (!merged && queue.empty() && next == order.size()) {
+      return NumberParts(solutions[large].Sorted(), lists, loads.size());
+    }
+    uint32_t small = pop();
+    if (solutions[large].size() < solutions[small].size()) std::swap(large, small);
+    solutions[large].Merge(solutions[small], parts, lists);
+    unused.push_back(small);
+    if (merged) queue.push(*merged);
+    merged = {.spread = solutions[large].Spread(parts),
+              .largest = solutions[large].largest(),
+              .age = age,
+              .solution = large};
   }
 }
 
@@ -141,6 +198,7 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
   const auto push = [&](std::vector<Part> solution) {
     queue.push({.spread = solution.front().sum - solution.back().sum,
                 .largest = solution.front().sum,
+                .age = static_cast<uint32_t>(solutions.size()),
                 .solution = static_cast<uint32_t>(solutions.size())});
     solutions.push_back(std::move(solution));
   };
@@ -149,7 +207,7 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
     std::vector<Part> solution;
     solution.reserve(parts);
     for (size_t i = begin; i < begin + parts; ++i) {
-      solution.push_back({.sum = loads[order[i]], .count = 1, .head = order[i]});
+      solution.push_back(PartOf(order[i], loads[order[i]]));
     }
     push(std::move(solution));
   }

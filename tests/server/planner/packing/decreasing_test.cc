@@ -1,0 +1,137 @@
+#include "server/planner/packing/decreasing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/planner/packing/best_fit_decreasing.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/packing/first_fit_decreasing.h"
+#include "tests/support/brute_force.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::RandomStream;
+
+constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max();
+
+std::vector<std::vector<uint32_t>> ItemsIn(const Bins& bins) {
+  std::vector<std::vector<uint32_t>> items;
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    items.emplace_back(bins[bin].begin(), bins[bin].end());
+  }
+  return items;
+}
+
+void ExpectNaive(const std::vector<uint32_t>& lengths, const BinLimits& limits,
+                 const std::string& where) {
+  ASSERT_EQ(ItemsIn(PackFirstFitDecreasing({.lengths = lengths}, limits)),
+            testing::NaiveFirstFitDecreasing(lengths, limits.capacity, limits.max_sequences))
+      << where;
+  ASSERT_EQ(ItemsIn(PackBestFitDecreasing({.lengths = lengths}, limits)),
+            testing::NaiveBestFitDecreasing(lengths, limits.capacity, limits.max_sequences))
+      << where;
+}
+
+TEST(DecreasingTest, AmongEqualLengthsTheHigherPositionGoesFirst) {
+  EXPECT_THAT(DecreasingOrder(std::vector<uint32_t>{4, 7, 4, 7}), ElementsAre(3, 1, 2, 0));
+}
+
+TEST(DecreasingTest, SortsAsStdSortDoesWhateverTheRangeOfLengths) {
+  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+    RandomStream random(seed);
+    const uint64_t longest = random.OneOf<uint64_t>({1, 40, 1000, 16384, 1 << 20, kMost});
+    std::vector<uint32_t> lengths(random.Between(0, 600));
+    for (uint32_t& length : lengths) length = static_cast<uint32_t>(random.Between(0, longest));
+    std::vector<uint32_t> expected(lengths.size());
+    std::iota(expected.begin(), expected.end(), 0u);
+    std::sort(expected.begin(), expected.end(), [&](uint32_t a, uint32_t b) {
+      return std::pair(lengths[a], a) > std::pair(lengths[b], b);
+    });
+    std::map<uint32_t, uint32_t> counts;
+    for (uint32_t length : lengths) ++counts[length];
+
+    const DecreasingItems sorted = SortDecreasing(lengths);
+    ASSERT_EQ(sorted.order, expected) << "seed " << seed;
+    std::vector<LengthCount> expected_lengths;
+    for (auto count = counts.rbegin(); count != counts.rend(); ++count) {
+      expected_lengths.push_back({.length = count->first, .count = count->second});
+    }
+    ASSERT_EQ(sorted.lengths, expected_lengths) << "seed " << seed;
+  }
+}
+
+TEST(DecreasingTest, NothingAndOneItem) {
+  for (const uint32_t capacity : {uint32_t{1}, uint32_t{8}, kMost}) {
+    ExpectNaive({}, {.capacity = capacity}, "nothing");
+    ExpectNaive({1}, {.capacity = capacity}, "one token");
+    ExpectNaive({capacity}, {.capacity = capacity}, "a full bin");
+    ExpectNaive({capacity}, {.capacity = capacity, .max_sequences = 1}, "a full bin of one");
+  }
+}
+
+TEST(DecreasingTest, EqualLengthsFillBinAfterBin) {
+  for (const uint32_t length : {1u, 3u, 4u, 5u, 10u}) {
+    for (const uint32_t max_sequences : {1u, 2u, 3u, kMost}) {
+      ExpectNaive(std::vector<uint32_t>(137, length),
+                  {.capacity = 10, .max_sequences = max_sequences}, std::to_string(length));
+    }
+  }
+}
+
+TEST(DecreasingTest, APartlyFilledRunIsSplit) {
+  // Four bins with room for 4: two take two 2s each, one takes one, which leaves it for the 1.
+  const std::vector<uint32_t> lengths = {6, 6, 6, 6, 2, 2, 2, 2, 2, 1};
+  const Bins bins = PackFirstFitDecreasing({.lengths = lengths}, {.capacity = 10});
+  EXPECT_THAT(ItemsIn(bins), ElementsAre(ElementsAre(3, 8, 7), ElementsAre(2, 6, 5),
+                                         ElementsAre(1, 4, 9), ElementsAre(0)));
+}
+
+TEST(DecreasingTest, FirstAndBestFitAreTheNaiveOnesOnRandomLengths) {
+  for (uint64_t seed = 0; seed < testing::Cases(6000); ++seed) {
+    RandomStream random(seed);
+    BinLimits limits;
+    limits.capacity = random.OneOf<uint32_t>(
+        {static_cast<uint32_t>(random.Between(1, 60)), 1000, 16384, 1 << 20, kMost});
+    if (random.Chance(50)) limits.max_sequences = static_cast<uint32_t>(random.Between(1, 5));
+    // Few different lengths make long runs, many make short ones.
+    const uint64_t range = random.OneOf<uint64_t>({3, 20, limits.capacity});
+    const uint64_t least = random.Between(1, limits.capacity);
+    std::vector<uint32_t> lengths(random.Between(0, random.Chance(5) ? 2000 : 150));
+    for (uint32_t& length : lengths) {
+      length = static_cast<uint32_t>(
+          std::min<uint64_t>(limits.capacity, least + random.Between(0, range)));
+      if (random.Chance(60)) length = static_cast<uint32_t>(random.Between(1, least));
+      if (random.Chance(20)) length = 1 + length / 16;
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectNaive(lengths, limits, "seed " + std::to_string(seed)));
+  }
+}
+
+TEST(DecreasingTest, FirstAndBestFitAreTheNaiveOnesOnBatchesOfEveryShape) {
+  for (uint64_t seed = 0; seed < testing::Cases(20); ++seed) {
+    const std::string where = "seed " + std::to_string(seed);
+    const size_t count = 500 + 100 * seed;
+    ExpectNaive(testing::MathsLengths(count, seed), {.capacity = 16384}, where);
+    ExpectNaive(testing::LongCotLengths(count, seed), {.capacity = 65536}, where);
+    ExpectNaive(testing::ZipfLengths(count, seed), {.capacity = 8192}, where);
+    ExpectNaive(testing::AgenticLengths(count, seed), {.capacity = 32768}, where);
+    ExpectNaive(testing::UniformLengths(count, seed, 16384), {.capacity = 16384}, where);
+    ExpectNaive(testing::TripletLengths(count, seed, 1000), {.capacity = 1000}, where);
+    ExpectNaive(testing::ZipfLengths(count, seed), {.capacity = 8192, .max_sequences = 4}, where);
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -9,7 +9,8 @@
 
 namespace batchplan {
 
-// The positions of `loads` by descending load, of equal ones the lower position first. O(n log n).
+// The positions of `loads` by descending load, of equal ones the lower position first. O(n) where
+// there are many, by digits of the loads.
 std::vector<uint32_t> DescendingOrder(std::span<const uint64_t> loads);
 
 }  // namespace batchplan

@@ -7,9 +7,11 @@
 
 #include "server/planner/assign/fewest_microbatches.h"
 #include "server/planner/assign/objective.h"
+#include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/place.h"
 #include "server/planner/assign/shares.h"
 #include "server/planner/assign/step_time.h"
+#include "server/planner/balance/accumulated.h"
 #include "server/planner/balance/lockstep.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/cancellation.h"
@@ -64,50 +66,83 @@ Dealt DealtOf(const SequenceLists& blocks, const Items& items, const Bins& bins,
   return dealt;
 }
 
-// The solver's own, where bins may go to any rank.
-std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                           const std::stop_token& stop) {
-  const uint32_t ranks = pass.ranks();
-  const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
-  const Items items = pass.ItemsOf(blocks);
-  const Objective objective = ObjectiveOf(pass, items);
-  const PackItems packing{
-      .lengths = items.lengths, .counts = items.counts, .loads = objective.loads};
-  const uint64_t available = items.size() / ranks;
-  const uint64_t bound = LockstepBound(packing, pass.bin_limits(), ranks);
+// One mini-batch as the solvers see it.
+struct Task {
+  Task(const PassInstance& pass, std::span<const SequenceIndex> mini_batch)
+      : blocks(pass.MicrobatchBlocks(mini_batch)),
+        items(pass.ItemsOf(blocks)),
+        objective(ObjectiveOf(pass, items)),
+        fewest(pass.counts().RoundUp(FewestMicrobatchesPerRank(pass, mini_batch))),
+        most(items.size() / pass.ranks()) {}
 
+  PackItems packing() const {
+    return {.lengths = items.lengths, .counts = items.counts, .loads = objective.loads};
+  }
+
+  const SequenceLists blocks;
+  const Items items;
+  const Objective objective;
+  // Micro-batches of a rank.
+  const uint64_t fewest;
+  const uint64_t most;
+};
+
+std::optional<Bins> SolveLockstep(const PassInstance& pass, const Task& task,
+                                  const std::stop_token& stop) {
+  const PackItems items = task.packing();
+  const uint64_t bound = LockstepBound(items, pass.bin_limits(), pass.ranks());
   std::optional<BalancedBins> best;
   uint64_t best_time = 0;
-  uint64_t slots = pass.counts().RoundUp(FewestMicrobatchesPerRank(pass, mini_batch));
-  for (int more = MoreSlots(pass.effort()); slots <= available;
+  int more = MoreSlots(pass.effort());
+  for (uint64_t slots = task.fewest; slots <= task.most && !stop.stop_requested();
        slots = pass.counts().RoundUp(slots + 1)) {
-    if (stop.stop_requested()) return std::nullopt;
     std::optional<BalancedBins> found =
-        BalanceLockstep({.items = packing,
+        BalanceLockstep({.items = items,
                          .limits = pass.bin_limits(),
-                         .ranks = ranks,
+                         .ranks = pass.ranks(),
                          .slots = static_cast<uint32_t>(slots),
                          .rank_of = {},
                          .equal_counts = pass.options().equal_sequence_counts,
                          .enough = bound,
                          .effort = pass.effort()});
     if (!found) continue;
-    const uint64_t time = found->step_time + slots * objective.per_microbatch;
-    const bool first = !best;
-    if (!first && time >= best_time - best_time / kWorthASlot) break;
+    const uint64_t time = found->step_time + slots * task.objective.per_microbatch;
+    if (best && time >= best_time - best_time / kWorthASlot) break;
     best = std::move(found);
     best_time = time;
     if (best->step_time <= bound + bound / kWorthASlot || more-- == 0) break;
   }
   if (!best) return std::nullopt;
-  return DealtOf(blocks, items, best->bins, ranks);
+  return std::move(best->bins);
+}
+
+std::optional<Bins> SolveAccumulated(const PassInstance& pass, const Task& task) {
+  const PackItems items = task.packing();
+  const uint32_t ranks = pass.ranks();
+  const Bins start = DraftPacked(pass, task.items, 0);
+  const uint64_t slots =
+      std::max(task.fewest, pass.counts().RoundUp((start.size() + ranks - 1) / ranks));
+  if (slots > task.most) return std::nullopt;
+  return BalanceAccumulated(items, pass.bin_limits(), ranks, slots, start, pass.effort());
+}
+
+// The solver's own, where bins may go to any rank.
+std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                           const std::stop_token& stop) {
+  const Task task(pass, mini_batch);
+  const std::optional<Bins> bins = pass.synchronization() == Synchronization::kLockstep
+                                       ? SolveLockstep(pass, task, stop)
+                                       : SolveAccumulated(pass, task);
+  if (!bins) return std::nullopt;
+  return DealtOf(task.blocks, task.items, *bins, pass.ranks());
 }
 
 // Whether any item may go to any rank, or to any that leaves equal counts.
 bool SolvesFreely(const PassInstance& pass, size_t sequences) {
   if (pass.options().layout != Layout::kPacked) return false;
   if (!pass.options().equal_sequence_counts) return CanDeal(pass);
-  return !pass.groups_share_rank() && sequences % pass.ranks() == 0;
+  return pass.synchronization() == Synchronization::kLockstep && !pass.groups_share_rank() &&
+         sequences % pass.ranks() == 0;
 }
 
 bool SameMethod(const PassOptions& a, const PassOptions& b) {

@@ -21,8 +21,8 @@ struct Dealt {
   SequenceLists shares;
 };
 
-// Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals them
-// slot by slot (balance/deal_bins.h) by what the pass is balanced on. For the packed layout.
+// Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals
+// them slot by slot (balance/deal_bins.h) by what the pass is balanced on. For the packed layout.
 //
 // InvalidArgument, beginning with `where`, if there are too few sequences for that many bins.
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,

@@ -21,7 +21,8 @@ bool CanDeal(const PassInstance& pass);
 // Whether they do, by the pass's own sharding.
 bool Deals(const PassInstance& pass);
 
-// One mini-batch by the pass's sharding: packed and dealt, or divided among the ranks and filled inside them.
+// One mini-batch by the pass's sharding: packed and dealt, or divided among the ranks and filled
+// inside them.
 //
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
 // Cancelled if `stop` is requested.

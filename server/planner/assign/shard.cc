@@ -10,8 +10,11 @@
 #include "server/planner/assign/contiguous.h"
 #include "server/planner/assign/equal_counts.h"
 #include "server/planner/partition/descending.h"
+#include "server/planner/partition/even_parts.h"
 #include "server/planner/partition/karmarkar_karp.h"
 #include "server/planner/partition/longest_first.h"
+#include "server/planner/partition/part_bound.h"
+#include "server/planner/partition/refine.h"
 
 namespace batchplan {
 namespace {
@@ -73,6 +76,14 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
     rank_of = ShardIntoEqualRuns(units, each);
   } else if (units.size() != units.sequences) {
     rank_of = PartsOfEqualCount(units.loads, units.counts, ranks);
+    if (rank_of && pass.options().sharding == Sharding::kBalanced) {
+      const uint64_t goal = PartBound(units.loads, ranks);
+      rank_of = RefineParts(units.loads, *std::move(rank_of), ranks,
+                            {.counts = units.counts, .equal_counts = true}, goal,
+                            RefineSteps(units.size(), pass.effort()));
+    }
+  } else if (pass.options().sharding == Sharding::kBalanced) {
+    rank_of = EvenParts(units.loads, ranks, {.equal_counts = true, .effort = pass.effort()});
   } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
     rank_of = KarmarkarKarpEqual(units.loads, ranks);
   } else {
@@ -80,6 +91,12 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
   }
   if (!rank_of) return GroupsDontDivide(pass, units.size(), units.sequences, where);
   return *std::move(rank_of);
+}
+
+// Units of every rank, so that it comes to its fewest micro-batches, where there are enough.
+uint32_t LeastUnits(const PassInstance& pass, const RankUnits& units) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(pass.counts().RoundUp(1), units.size() / pass.ranks()));
 }
 
 bool HasEqualCounts(const RankUnits& units, const RankOf& rank_of, uint32_t ranks) {
@@ -120,6 +137,10 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
       return ShardContiguously(first_pass, units);
     case Sharding::kKarmarkarKarp:
       return KarmarkarKarp(units.loads, first_pass.ranks());
+    case Sharding::kBalanced:
+      return EvenParts(
+          units.loads, first_pass.ranks(),
+          {.least_each = LeastUnits(first_pass, units), .effort = first_pass.effort()});
     default:
       return LongestFirst(units.loads, first_pass.ranks());
   }

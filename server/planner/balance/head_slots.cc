@@ -37,19 +37,21 @@ class HeadFiller {
   uint32_t Run() {
     const uint32_t ranks = problem_.ranks;
     uint64_t left = problem_.total_cost;
+    uint64_t unused = problem_.size();
     uint32_t filled = 0;
     for (; filled + 1 < problem_.slots; ++filled) {
       const uint64_t slots = problem_.slots - filled;
       const uint64_t reserve = (slots - 1) * ranks;
-      if (unused_.size() < reserve + ranks) break;
-      const uint64_t longest = problem_.cost[unused_.Next(0)];
+      if (unused < reserve + ranks) break;
+      const uint64_t longest = problem_.cost[unused_.AtLeast(0)];
       if (longest <= left / (slots * ranks)) break;
-      spare_ = unused_.size() - reserve;
+      spare_ = unused - reserve;
       const Slot slot = BestSlot(longest);
       for (uint32_t rank = 0; rank < ranks; ++rank) {
         const Bin& bin = slot.bins[rank];
         for (uint32_t position : bin.positions) {
           unused_.Erase(position);
+          --unused;
           filling_.Place(position, filled * ranks + rank);
         }
         left -= bin.cost;
@@ -62,12 +64,12 @@ class HeadFiller {
   Slot BestSlot(uint64_t longest) {
     Slot best = FillBesideSeeds(longest);
     if (IsGood(best)) return best;
-    const uint32_t seed = static_cast<uint32_t>(unused_.Next(0));
+    const uint32_t seed = static_cast<uint32_t>(unused_.AtLeast(0));
     std::vector<uint32_t> beside;
     const size_t first =
         problem_.FirstWithin(longest, problem_.limits.capacity - problem_.length[seed]);
     for (uint64_t q = 0; q < kQuantiles; ++q) {
-      const size_t position = unused_.Next(first + (problem_.size() - first) * q / kQuantiles);
+      const size_t position = unused_.AtLeast(first + (problem_.size() - first) * q / kQuantiles);
       if (position < problem_.size() && position != seed) {
         beside.push_back(static_cast<uint32_t>(position));
       }
@@ -90,7 +92,7 @@ class HeadFiller {
   // One of the costliest items for each bin, and beside it what fits under `most` and the budget.
   Slot FillBesideSeeds(uint64_t most) {
     Open();
-    for (Bin& bin : slot_.bins) Take(bin, static_cast<uint32_t>(unused_.Next(0)));
+    for (Bin& bin : slot_.bins) Take(bin, static_cast<uint32_t>(unused_.AtLeast(0)));
     for (Bin& bin : slot_.bins) {
       while (spare_ > taken_.size()) {
         const size_t position = FindFitting(most - bin.cost, bin.room, bin.sequences);
@@ -135,7 +137,7 @@ class HeadFiller {
     while (empty > 0) {
       const auto idle = std::find_if(slot_.bins.begin(), slot_.bins.end(),
                                      [](const Bin& bin) { return bin.positions.empty(); });
-      Take(*idle, static_cast<uint32_t>(unused_.Next(0)));
+      Take(*idle, static_cast<uint32_t>(unused_.AtLeast(0)));
       --empty;
     }
     return Close();
@@ -171,13 +173,13 @@ class HeadFiller {
 
   // The costliest unused item within these limits, at or after `from`.
   size_t FindFitting(uint64_t most_cost, uint32_t room, uint32_t sequences, size_t from = 0) const {
-    size_t position = unused_.Next(std::max(from, problem_.FirstWithin(most_cost, room)));
+    size_t position = unused_.AtLeast(std::max(from, problem_.FirstWithin(most_cost, room)));
     for (int misses = 0; position < problem_.size(); ++misses) {
       if (problem_.length[position] <= room && problem_.count[position] <= sequences) {
         return position;
       }
       if (misses == kMaxMisses) break;
-      position = unused_.Next(position + 1);
+      position = unused_.AtLeast(position + 1);
     }
     return IndexSet::kNone;
   }

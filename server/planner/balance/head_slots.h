@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "server/planner/balance/filling.h"
-#include "server/planner/balance/index_set.h"
+#include "server/planner/packing/index_set.h"
 
 namespace batchplan {
 
@@ -14,7 +14,8 @@ namespace batchplan {
 // will decide what its slot takes, whatever stands beside it: fills the bins of one slot after the
 // other, as close to that cost as the token budget lets them come, so that the least is lost to
 // waiting. Several ways to fill a slot are tried and the one that wastes least is kept. Takes the
-// items out of `unused` and leaves enough of them that no later bin is empty.
+// items out of `unused`, which holds all positions, and leaves enough of them that no later bin is
+// empty.
 //
 // Returns the number of slots filled, the bins [0, ranks * slots filled) of the empty `filling`.
 uint32_t FillHeadSlots(IndexSet& unused, Filling& filling);

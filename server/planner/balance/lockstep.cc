@@ -11,10 +11,10 @@
 #include "server/planner/balance/even_out.h"
 #include "server/planner/balance/filling.h"
 #include "server/planner/balance/head_slots.h"
-#include "server/planner/balance/index_set.h"
 #include "server/planner/balance/legalize.h"
 #include "server/planner/balance/problem.h"
 #include "server/planner/balance/spread.h"
+#include "server/planner/packing/index_set.h"
 #include "server/planner/packing/pack_into.h"
 
 namespace batchplan {
@@ -99,10 +99,10 @@ class Solver {
 
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(problem_.size());
+    for (size_t i = 0; i < problem_.size(); ++i) unused.Insert(i);
     const uint32_t head = FillHeadSlots(unused, filling);
     std::vector<uint32_t> rest;
-    rest.reserve(unused.size());
-    for (size_t i = unused.Next(0); i < problem_.size(); i = unused.Next(i + 1)) {
+    for (size_t i = unused.AtLeast(0); i < problem_.size(); i = unused.AtLeast(i + 1)) {
       rest.push_back(static_cast<uint32_t>(i));
     }
     const std::vector<uint32_t> left_over =

@@ -1,0 +1,276 @@
+#include "server/planner/balance/accumulated.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "server/planner/balance/rank_share.h"
+#include "server/planner/partition/descending.h"
+#include "server/planner/partition/even_parts.h"
+#include "server/planner/partition/exchange_search.h"
+#include "server/planner/partition/part_bound.h"
+#include "server/planner/partition/refine.h"
+
+namespace batchplan {
+namespace {
+
+// Item exchanges between ranks that keep the limits of the bins. An item takes the place of the one
+// it is exchanged for; without one, it goes to the bin of the rank with the most free tokens.
+class BinRules {
+ public:
+  BinRules(const PackItems& items, const BinLimits& limits, const Bins& bins,
+           std::span<const uint32_t> rank_of_bin, uint32_t ranks)
+      : items_(items),
+        bin_of_(items.size()),
+        rooms_(bins.size()),
+        bins_of_(ranks),
+        roomiest_(ranks) {
+    for (uint32_t bin = 0; bin < bins.size(); ++bin) {
+      Room& room = rooms_[bin];
+      room = {.tokens = limits.capacity, .sequences = limits.max_sequences, .items = 0};
+      for (const uint32_t item : bins[bin]) {
+        bin_of_[item] = bin;
+        room -= Size(item);
+      }
+      bins_of_[rank_of_bin[bin]].push_back(bin);
+    }
+    for (uint32_t rank = 0; rank < ranks; ++rank) FindRoomiest(rank);
+  }
+
+  bool MayMove() const { return true; }
+
+  bool Allow(uint32_t heavy, uint32_t light, std::span<const Exchange> move) const {
+    std::array<Change, 2> heavy_changes;
+    std::array<Change, 2> light_changes;
+    for (size_t i = 0; i < move.size(); ++i) {
+      const Room out = Size(move[i].out);
+      const Room in = Size(move[i].in);
+      heavy_changes[i] = {BinOf(move[i].out, heavy), in - out};
+      light_changes[i] = {BinOf(move[i].in, light), out - in};
+    }
+    return Fit(std::span(heavy_changes).first(move.size())) &&
+           Fit(std::span(light_changes).first(move.size()));
+  }
+
+  void Apply(uint32_t heavy, uint32_t light, std::span<const Exchange> move) {
+    std::array<std::pair<uint32_t, uint32_t>, 2> places;
+    for (size_t i = 0; i < move.size(); ++i) {
+      places[i] = {BinOf(move[i].out, heavy), BinOf(move[i].in, light)};
+    }
+    for (size_t i = 0; i < move.size(); ++i) {
+      Put(move[i].out, places[i].first, places[i].second);
+      Put(move[i].in, places[i].second, places[i].first);
+    }
+    FindRoomiest(heavy);
+    FindRoomiest(light);
+  }
+
+  Bins TakeBins() const {
+    std::vector<uint32_t> all(items_.size());
+    std::iota(all.begin(), all.end(), 0u);
+    return Bins(all, bin_of_, static_cast<uint32_t>(rooms_.size()));
+  }
+
+ private:
+  // Of a bin, what is left of it and the items it has; of items, what they take.
+  struct Room {
+    int64_t tokens = 0;
+    int64_t sequences = 0;
+    int64_t items = 0;
+
+    Room& operator-=(const Room& size) {
+      tokens -= size.tokens;
+      sequences -= size.sequences;
+      items += size.items;
+      return *this;
+    }
+    friend Room operator-(const Room& a, const Room& b) {
+      return {a.tokens - b.tokens, a.sequences - b.sequences, a.items - b.items};
+    }
+    friend Room operator+(const Room& a, const Room& b) {
+      return {a.tokens + b.tokens, a.sequences + b.sequences, a.items + b.items};
+    }
+  };
+
+  struct Change {
+    uint32_t bin = 0;
+    Room size;
+  };
+
+  Room Size(uint32_t item) const {
+    if (item == Exchange::kNothing) return {};
+    return {.tokens = items_.lengths[item], .sequences = items_.count(item), .items = 1};
+  }
+
+  uint32_t BinOf(uint32_t item, uint32_t rank) const {
+    return item == Exchange::kNothing ? roomiest_[rank] : bin_of_[item];
+  }
+
+  bool Fit(std::span<const Change> changes) const {
+    if (changes.size() == 2 && changes[0].bin == changes[1].bin) {
+      return Fit(changes[0].bin, changes[0].size + changes[1].size);
+    }
+    return std::ranges::all_of(changes, [&](const Change& c) { return Fit(c.bin, c.size); });
+  }
+
+  bool Fit(uint32_t bin, const Room& size) const {
+    const Room& room = rooms_[bin];
+    return size.tokens <= room.tokens && size.sequences <= room.sequences &&
+           room.items + size.items > 0;
+  }
+
+  void Put(uint32_t item, uint32_t from, uint32_t to) {
+    if (item == Exchange::kNothing) return;
+    rooms_[from] -= Room{} - Size(item);
+    rooms_[to] -= Size(item);
+    bin_of_[item] = to;
+  }
+
+  void FindRoomiest(uint32_t rank) {
+    roomiest_[rank] = *std::max_element(
+        bins_of_[rank].begin(), bins_of_[rank].end(),
+        [&](uint32_t a, uint32_t b) { return rooms_[a].tokens < rooms_[b].tokens; });
+  }
+
+  const PackItems& items_;
+  std::vector<uint32_t> bin_of_;
+  std::vector<Room> rooms_;
+  std::vector<std::vector<uint32_t>> bins_of_;  // of each rank
+  std::vector<uint32_t> roomiest_;              // bin of each rank
+};
+
+// Rounds of whole bins, then items.
+int Rounds(Effort effort) { return effort == Effort::kThorough ? 8 : 2; }
+
+class Balancer {
+ public:
+  Balancer(const PackItems& items, const BinLimits& limits, uint32_t ranks, size_t slots,
+           Effort effort)
+      : items_(items), limits_(limits), ranks_(ranks), slots_(slots), effort_(effort) {
+    std::vector<uint64_t> descending(items.size());
+    const std::vector<uint32_t> order = DescendingOrder(items.loads);
+    for (size_t i = 0; i < order.size(); ++i) descending[i] = items.loads[order[i]];
+    const uint64_t bound = LargestSumBound(descending, ranks, slots);
+    goal_ = bound + EvenTolerance(bound, effort);
+  }
+
+  Bins Run(const Bins& start) {
+    const std::optional<Bins> shares = PackShares();
+    if (shares && LargestCost(*shares) <= goal_) return *shares;
+    Bins exchanged = ExchangeItems(start);
+    if (shares && LargestCost(*shares) <= LargestCost(exchanged)) return *shares;
+    return EvenOut(exchanged);
+  }
+
+ private:
+  std::optional<Bins> PackShares() const {
+    const std::vector<uint32_t> rank_of = EvenParts(
+        items_.loads, ranks_, {.least_each = static_cast<uint32_t>(slots_), .effort = effort_});
+    std::vector<uint32_t> all(items_.size());
+    std::iota(all.begin(), all.end(), 0u);
+    const Bins shares(all, rank_of, ranks_);
+    Bins result;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      const std::optional<Bins> share = PackShare(items_, shares[rank], limits_, slots_);
+      if (!share) return std::nullopt;
+      for (size_t slot = 0; slot < slots_; ++slot) result.Add((*share)[slot]);
+    }
+    return result;
+  }
+
+  Bins ExchangeItems(const Bins& start) const {
+    Bins bins = HalveLargest(items_, start, ranks_ * slots_);
+    std::vector<uint32_t> rank_of_bin =
+        EvenParts(CostsOf(bins), ranks_, {.equal_counts = true, .effort = effort_});
+    const uint64_t steps = RefineSteps(items_.size(), effort_);
+    uint64_t largest = LargestSum(bins, rank_of_bin);
+    for (int round = 0; largest > goal_ && round < Rounds(effort_); ++round) {
+      BinRules rules(items_, limits_, bins, rank_of_bin, ranks_);
+      std::vector<uint32_t> rank_of(items_.size());
+      for (uint32_t bin = 0; bin < bins.size(); ++bin) {
+        for (const uint32_t item : bins[bin]) rank_of[item] = rank_of_bin[bin];
+      }
+      ExchangeSearch(items_.loads, ranks_, rank_of, rules).Run(goal_, steps);
+      bins = rules.TakeBins();
+      rank_of_bin = RefineParts(CostsOf(bins), std::move(rank_of_bin), ranks_,
+                                {.equal_counts = true}, goal_, steps);
+      if (LargestSum(bins, rank_of_bin) == std::exchange(largest, LargestSum(bins, rank_of_bin))) {
+        break;
+      }
+    }
+    return ByRank(bins, rank_of_bin);
+  }
+
+  // Bins of similar size on each rank that has the room.
+  Bins EvenOut(const Bins& bins) const {
+    Bins result;
+    std::vector<uint32_t> share;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      share.clear();
+      for (size_t slot = 0; slot < slots_; ++slot) {
+        const std::span<const uint32_t> bin = bins[rank * slots_ + slot];
+        share.insert(share.end(), bin.begin(), bin.end());
+      }
+      const std::optional<Bins> even = EvenBins(items_, share, limits_, slots_);
+      for (size_t slot = 0; slot < slots_; ++slot) {
+        result.Add(even ? (*even)[slot] : bins[rank * slots_ + slot]);
+      }
+    }
+    return result;
+  }
+
+  Bins ByRank(const Bins& bins, std::span<const uint32_t> rank_of_bin) const {
+    std::vector<uint32_t> all(bins.size());
+    std::iota(all.begin(), all.end(), 0u);
+    const Bins ranks(all, rank_of_bin, ranks_);
+    Bins result;
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      for (const uint32_t bin : ranks[rank]) result.Add(bins[bin]);
+    }
+    return result;
+  }
+
+  std::vector<uint64_t> CostsOf(const Bins& bins) const {
+    std::vector<uint64_t> costs(bins.size(), 0);
+    for (size_t bin = 0; bin < bins.size(); ++bin) {
+      for (const uint32_t item : bins[bin]) costs[bin] += items_.loads[item];
+    }
+    return costs;
+  }
+
+  uint64_t LargestSum(const Bins& bins, std::span<const uint32_t> rank_of_bin) const {
+    std::vector<uint64_t> sums(ranks_, 0);
+    const std::vector<uint64_t> costs = CostsOf(bins);
+    for (size_t bin = 0; bin < costs.size(); ++bin) sums[rank_of_bin[bin]] += costs[bin];
+    return *std::max_element(sums.begin(), sums.end());
+  }
+
+  // Of bins in the order of the result.
+  uint64_t LargestCost(const Bins& bins) const {
+    std::vector<uint32_t> rank_of_bin(bins.size());
+    for (size_t bin = 0; bin < bins.size(); ++bin) {
+      rank_of_bin[bin] = static_cast<uint32_t>(bin / slots_);
+    }
+    return LargestSum(bins, rank_of_bin);
+  }
+
+  const PackItems& items_;
+  const BinLimits& limits_;
+  const uint32_t ranks_;
+  const size_t slots_;
+  const Effort effort_;
+  uint64_t goal_ = 0;
+};
+
+}  // namespace
+
+Bins BalanceAccumulated(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                        size_t slots, const Bins& start, Effort effort) {
+  return Balancer(items, limits, ranks, slots, effort).Run(start);
+}
+
+}  // namespace batchplan

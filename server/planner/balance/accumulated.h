@@ -1,0 +1,33 @@
+// Micro-batches for accumulated synchronization: ranks meet once, after all of their slots.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_ACCUMULATED_H_
+#define BATCHPLAN_SERVER_PLANNER_BALANCE_ACCUMULATED_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "server/planner/effort.h"
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+// Bins for `ranks` ranks with `slots` each, slot s of rank r the bin r * slots + s, such that the
+// costliest rank costs little; an item's cost is its load. All bins are within the limits and none
+// is empty. Inside a rank the bins have similar numbers of tokens where the limits leave the room.
+//
+// Only the sum of a rank's costs matters, so the items are first divided among the ranks with no
+// regard to bins (EvenParts), and each share is packed. Where a share can't be packed, or the
+// limits are too tight for that, `start` is split into as many bins as are needed, whole bins are
+// divided among the ranks, and then the costliest rank exchanges items with others, from bin to
+// bin, within the limits (exchange_search.h). Ends within EvenTolerance of the bound (part_bound.h)
+// or with the steps of the effort.
+//
+// `start` is a packing of all items within the limits, into at most ranks * slots bins;
+// ranks * slots <= items.size(); a total of loads below 2^62. Deterministic. O(n log n) and a
+// bounded number of steps.
+Bins BalanceAccumulated(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                        size_t slots, const Bins& start, Effort effort);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_BALANCE_ACCUMULATED_H_

@@ -1,0 +1,120 @@
+#include "server/planner/balance/rank_share.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "server/planner/packing/pack_into.h"
+#include "server/planner/partition/even_parts.h"
+
+namespace batchplan {
+namespace {
+
+uint64_t TokensOf(const PackItems& items, std::span<const uint32_t> bin) {
+  uint64_t tokens = 0;
+  for (const uint32_t item : bin) tokens += items.lengths[item];
+  return tokens;
+}
+
+uint64_t SequencesOf(const PackItems& items, std::span<const uint32_t> bin) {
+  uint64_t sequences = 0;
+  for (const uint32_t item : bin) sequences += items.count(item);
+  return sequences;
+}
+
+// A share of the items as items of its own.
+struct ShareItems {
+  ShareItems(const PackItems& items, std::span<const uint32_t> share) {
+    lengths.reserve(share.size());
+    for (const uint32_t item : share) {
+      lengths.push_back(items.lengths[item]);
+      if (!items.counts.empty()) counts.push_back(items.counts[item]);
+    }
+  }
+
+  PackItems view() const { return {.lengths = lengths, .counts = counts}; }
+
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> counts;
+};
+
+}  // namespace
+
+Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target) {
+  struct Divisible {
+    uint64_t tokens;
+    uint32_t bin;
+    bool operator<(const Divisible& other) const {
+      return std::tuple(tokens, other.bin) < std::tuple(other.tokens, bin);
+    }
+  };
+  std::vector<std::vector<uint32_t>> halves;
+  std::priority_queue<Divisible> largest;
+  const auto offer = [&](uint32_t bin) {
+    if (halves[bin].size() > 1) largest.push({TokensOf(items, halves[bin]), bin});
+  };
+  for (uint32_t bin = 0; bin < bins.size(); ++bin) {
+    halves.emplace_back(bins[bin].begin(), bins[bin].end());
+    offer(bin);
+  }
+  while (halves.size() < target) {
+    const uint32_t bin = largest.top().bin;
+    largest.pop();
+    std::vector<uint32_t> whole = std::move(halves[bin]);
+    std::sort(whole.begin(), whole.end(), [&](uint32_t a, uint32_t b) {
+      return std::tuple(items.lengths[b], a) < std::tuple(items.lengths[a], b);
+    });
+    std::vector<uint32_t> half[2];
+    uint64_t tokens[2] = {0, 0};
+    for (const uint32_t item : whole) {
+      const int lighter =
+          std::tuple(tokens[1], half[1].size()) < std::tuple(tokens[0], half[0].size());
+      half[lighter].push_back(item);
+      tokens[lighter] += items.lengths[item];
+    }
+    halves[bin] = std::move(half[0]);
+    halves.push_back(std::move(half[1]));
+    offer(bin);
+    offer(static_cast<uint32_t>(halves.size() - 1));
+  }
+  Bins result;
+  for (const std::vector<uint32_t>& bin : halves) result.Add(bin);
+  return result;
+}
+
+std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
+                             const BinLimits& limits, size_t slots) {
+  std::vector<uint64_t> tokens;
+  tokens.reserve(share.size());
+  for (const uint32_t item : share) tokens.push_back(items.lengths[item]);
+  const auto count = static_cast<uint32_t>(slots);
+  Bins bins(share, EvenParts(tokens, count, {.least_each = 1, .effort = Effort::kFast}), count);
+  for (size_t bin = 0; bin < slots; ++bin) {
+    if (TokensOf(items, bins[bin]) > limits.capacity) return std::nullopt;
+    if (SequencesOf(items, bins[bin]) > limits.max_sequences) return std::nullopt;
+  }
+  return bins;
+}
+
+std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
+                              const BinLimits& limits, size_t slots) {
+  if (share.size() < slots) return std::nullopt;
+  if (TokensOf(items, share) > uint64_t{limits.capacity} * slots) return std::nullopt;
+  if (std::optional<Bins> even = EvenBins(items, share, limits, slots)) return even;
+  const ShareItems share_items(items, share);
+  const std::optional<Bins> packed = PackInto(share_items.view(), limits, slots);
+  if (!packed) return std::nullopt;
+  const Bins local = HalveLargest(share_items.view(), *packed, slots);
+  Bins bins;
+  std::vector<uint32_t> bin;
+  for (size_t slot = 0; slot < local.size(); ++slot) {
+    bin.clear();
+    for (const uint32_t item : local[slot]) bin.push_back(share[item]);
+    bins.Add(bin);
+  }
+  return bins;
+}
+
+}  // namespace batchplan

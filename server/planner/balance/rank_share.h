@@ -1,0 +1,30 @@
+// The bins of one rank.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_RANK_SHARE_H_
+#define BATCHPLAN_SERVER_PLANNER_BALANCE_RANK_SHARE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+// Raises the number of bins to `target`, at most the number of items, by halving the bin with the
+// most tokens of those with two items or more, again and again. O(n log n).
+Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
+
+// The items of `share` in exactly `slots` bins of similar numbers of tokens; nothing if such bins
+// break a limit. slots <= share.size(). O(n log n).
+std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
+                             const BinLimits& limits, size_t slots);
+
+// The same as tight as need be: EvenBins, or else what PackInto finds, halved.
+std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
+                              const BinLimits& limits, size_t slots);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_BALANCE_RANK_SHARE_H_

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "server/planner/balance/companions.h"
@@ -33,7 +34,10 @@ struct Value {
   size_t anchors;
 };
 
-bool Higher(const Value& a, const Value& b) { return a.value > b.value; }
+// A total order: which classes get a close look must not depend on the standard library.
+bool Higher(const Value& a, const Value& b) {
+  return std::pair(b.value, a.anchors) < std::pair(a.value, b.anchors);
+}
 
 std::vector<ItemClass> ByLength(std::span<const ItemClass> classes) {
   std::vector<ItemClass> sorted(classes.begin(), classes.end());
@@ -185,7 +189,7 @@ absl::uint128 WasteBound::WasteOfSorted() const {
 
 }  // namespace
 
-// Ever closer around the best of evenly spread prices, then around that with close looks.
+// Ever closer looks around the best of evenly spread prices.
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                          const BinLimits& limits, uint32_t ranks) {
   if (floors.empty()) return 0;
@@ -200,24 +204,17 @@ absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const Slo
       best = index;
     }
   };
-  const auto attempt_around = [&](size_t step, bool close_look) {
-    const size_t center = best;
-    if (center >= step) attempt(center - step, close_look);
-    if (center + step < prices.size()) attempt(center + step, close_look);
-  };
-  const size_t coarse = CeilDiv(prices.size(), kCoarsePrices);
+  size_t step = CeilDiv(prices.size(), kCoarsePrices);
   // At the highest there is no excess.
-  for (size_t back = 0; back < prices.size(); back += coarse) {
+  for (size_t back = 0; back < prices.size(); back += step) {
     attempt(prices.size() - 1 - back, false);
   }
-  for (size_t step = coarse; most > 0 && step > 1;) {
-    step = CeilDiv(step, 2);
-    attempt_around(step, false);
-  }
   attempt(best, true);
-  for (size_t step = CeilDiv(coarse, 8); most > 0 && step > 1;) {
+  while (most > 0 && step > 1) {
     step = CeilDiv(step, 2);
-    attempt_around(step, true);
+    const size_t center = best;
+    if (center >= step) attempt(center - step, true);
+    if (center + step < prices.size()) attempt(center + step, true);
   }
   return most;
 }

@@ -82,8 +82,14 @@ std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceInd
   for (int more = MoreSlots(pass.effort()); slots <= available; slots = counts.RoundUp(slots + 1)) {
     if (stop.stop_requested()) return std::nullopt;
     std::optional<BalancedBins> found =
-        BalanceLockstep(packing, pass.bin_limits(), ranks, static_cast<uint32_t>(slots), bound,
-                        pass.effort());
+        BalanceLockstep({.items = packing,
+                         .limits = pass.bin_limits(),
+                         .ranks = ranks,
+                         .slots = static_cast<uint32_t>(slots),
+                         .rank_of = {},
+                         .equal_counts = pass.options().equal_sequence_counts,
+                         .enough = bound,
+                         .effort = pass.effort()});
     if (!found) continue;
     const uint64_t time = found->step_time + slots * objective.per_microbatch;
     const bool first = !best;
@@ -94,6 +100,13 @@ std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceInd
   }
   if (!best) return std::nullopt;
   return DealtOf(blocks, items, best->bins, ranks);
+}
+
+// Whether any item may go to any rank, or to any that leaves equal counts.
+bool SolvesFreely(const PassInstance& pass, size_t sequences) {
+  if (pass.options().layout != Layout::kPacked) return false;
+  if (!pass.options().equal_sequence_counts) return CanDeal(pass);
+  return !pass.groups_share_rank() && sequences % pass.ranks() == 0;
 }
 
 bool SameMethod(const PassOptions& a, const PassOptions& b) {
@@ -140,7 +153,7 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
     candidates.push_back({.dealt = std::move(dealt), .step_time = time});
   };
 
-  if (CanDeal(pass)) {
+  if (SolvesFreely(pass, mini_batch.size())) {
     std::optional<Dealt> solved = Solve(pass, mini_batch, counts, stop);
     if (solved) add(*std::move(solved));
   }

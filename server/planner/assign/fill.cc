@@ -134,8 +134,13 @@ class RankFiller {
         .lengths = items.lengths, .counts = items.counts, .loads = objective.loads};
     const auto ranks = static_cast<uint32_t>(shares_.size());
     const std::optional<BalancedBins> balanced =
-        BalanceWithinRanks(packing, rank_of, pass_.bin_limits(), ranks, slots,
-                           LockstepBound(packing, pass_.bin_limits(), ranks), pass_.effort());
+        BalanceLockstep({.items = packing,
+                         .limits = pass_.bin_limits(),
+                         .ranks = ranks,
+                         .slots = slots,
+                         .rank_of = rank_of,
+                         .enough = LockstepBound(packing, pass_.bin_limits(), ranks),
+                         .effort = pass_.effort()});
     if (!balanced) return false;
     uint32_t offset = 0;
     for (uint32_t rank = 0; rank < ranks; ++rank) {

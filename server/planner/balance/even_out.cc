@@ -24,7 +24,7 @@ constexpr uint64_t kNegligible = 100000;
 constexpr uint32_t kNone = Filling::kUnplaced;
 
 // The bins in the order of slots: place s * ranks + i is one of the bins of slot s.
-std::vector<uint32_t> BySlots(const Filling& filling, bool ranks_are_fixed) {
+std::vector<uint32_t> BySlots(const Filling& filling, RankRule rule) {
   const uint32_t ranks = filling.problem().ranks;
   const uint32_t slots = filling.problem().slots;
   std::vector<uint32_t> order(filling.bins());
@@ -32,7 +32,7 @@ std::vector<uint32_t> BySlots(const Filling& filling, bool ranks_are_fixed) {
   const auto costlier = [&](uint32_t a, uint32_t b) {
     return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
   };
-  if (!ranks_are_fixed) {
+  if (rule == RankRule::kFree) {
     std::sort(order.begin(), order.end(), costlier);
     return order;
   }
@@ -63,7 +63,7 @@ class Search {
       : options_(options),
         problem_(filling.problem()),
         filling_(filling),
-        domains_(options.ranks_are_fixed ? problem_.ranks : 1),
+        domains_(options.ranks == RankRule::kFixed ? problem_.ranks : 1),
         targets_(filling.bins()),
         refusals_(filling.bins()),
         steps_(options.steps) {}
@@ -73,7 +73,7 @@ class Search {
     uint64_t best = ~uint64_t{0};
     uint64_t last = best;
     for (int idle = 0; idle < kMaxIdleRounds;) {
-      const std::vector<uint32_t> by_slots = BySlots(filling_, options_.ranks_are_fixed);
+      const std::vector<uint32_t> by_slots = BySlots(filling_, options_.ranks);
       const uint64_t time = TimeOf(filling_, by_slots);
       if (time < best) {
         best = time;
@@ -199,7 +199,7 @@ class Search {
     const std::span<const uint32_t> takes = filling_.Members(receiver);
     for (uint32_t out : gives) {
       if (Cost(out) < wanted_ - best_.error) break;  // and so do all that follow
-      if (gives.size() > 1) TryMove(receiver, out);
+      if (gives.size() > 1) TryMove(giver, receiver, out);
       TryOneFor(giver, receiver, {out, kNone}, kNone, takes);
       if (steps_ == 0 || best_.error <= tolerance_) return best_;
     }
@@ -222,8 +222,8 @@ class Search {
     return best_;
   }
 
-  void TryMove(uint32_t receiver, uint32_t out) {
-    if (!filling_.Holds(receiver, out)) return;
+  void TryMove(uint32_t giver, uint32_t receiver, uint32_t out) {
+    if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
     const int64_t error = std::abs(Cost(out) - wanted_);
     if (error < best_.error) best_ = {.out = {out, kNone}, .error = error};
   }
@@ -245,11 +245,13 @@ class Search {
       tokens -= problem_.length[first];
       sequences -= problem_.count[first];
     }
+    const bool keep_counts = KeepCounts(giver, receiver);
     const auto try_one = [&](uint32_t in) {
       const int64_t error = std::abs(cost - Cost(in) - wanted_);
       if (error >= best_.error) return true;
       const int64_t more = tokens - problem_.length[in];
       const int64_t more_sequences = sequences - problem_.count[in];
+      if (more_sequences != 0 && keep_counts) return false;
       if (more > filling_[receiver].room || -more > filling_[giver].room ||
           more_sequences > filling_[receiver].sequences ||
           -more_sequences > filling_[giver].sequences) {
@@ -272,6 +274,12 @@ class Search {
     }
   }
 
+  // Whether as many sequences must come back as are given.
+  bool KeepCounts(uint32_t giver, uint32_t receiver) const {
+    return options_.ranks == RankRule::kEqualCounts &&
+           giver / problem_.slots != receiver / problem_.slots;
+  }
+
   int64_t Cost(uint32_t position) const { return static_cast<int64_t>(problem_.cost[position]); }
 
   const EvenOutOptions& options_;
@@ -291,10 +299,6 @@ class Search {
 };
 
 }  // namespace
-
-uint64_t LockstepTime(const Filling& filling, bool ranks_are_fixed) {
-  return TimeOf(filling, BySlots(filling, ranks_are_fixed));
-}
 
 uint64_t EvenOut(const EvenOutOptions& options, Filling& filling) {
   return Search(options, filling).Run();

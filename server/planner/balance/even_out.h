@@ -9,6 +9,16 @@
 
 namespace batchplan {
 
+// Which items may change their rank. Where ranks matter, bins r * slots .. (r + 1) * slots - 1 are
+// those of rank r.
+enum class RankRule {
+  kFree,
+  // A rank keeps its number of sequences.
+  kEqualCounts,
+  // No item leaves its rank.
+  kFixed,
+};
+
 struct EvenOutOptions {
   // Stop at this step time.
   uint64_t enough = 0;
@@ -18,15 +28,11 @@ struct EvenOutOptions {
   uint32_t patience = 4;
   // Whether one item may be exchanged for two, once nothing simpler helps.
   bool pairs = false;
-  // Bins r * slots .. (r + 1) * slots - 1 are rank r's and exchange items among themselves only.
-  bool ranks_are_fixed = false;
+  RankRule ranks = RankRule::kFree;
 };
 
-// The sum over slots of the costliest bin: bins sorted by cost, `ranks` of them to a slot; with
-// fixed ranks, each rank's sorted by themselves.
-uint64_t LockstepTime(const Filling& filling, bool ranks_are_fixed);
-
-// Lowers that sum by moves and exchanges of items between bins, all of which stay within their
+// Lowers the sum over slots of the costliest bin, bins being sorted by cost, all together or those
+// of each rank by themselves if ranks matter, by moves and exchanges of items between bins, all of which stay within their
 // limits and none of which becomes empty. Every slot has a target, its mean or its costliest item
 // if that is more; the bin furthest over its target gives to those furthest under theirs, what
 // brings the two closest together. Slots are formed anew after each round, and the best filling met

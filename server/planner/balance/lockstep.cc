@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/balance/count_shares.h"
 #include "server/planner/balance/deal_bins.h"
 #include "server/planner/balance/even_out.h"
 #include "server/planner/balance/filling.h"
@@ -65,26 +66,23 @@ void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t 
 
 class Solver {
  public:
-  Solver(const PackItems& items, std::span<const uint32_t> rank_of, const BinLimits& limits,
-         uint32_t ranks, uint32_t slots, uint64_t enough, Effort effort)
-      : items_(items),
-        rank_of_(rank_of),
-        problem_(items, limits, ranks, slots),
-        enough_(enough),
-        budget_(BudgetOf(effort, items.size())) {}
+  explicit Solver(const LockstepTask& task)
+      : task_(task),
+        problem_(task.items, task.limits, task.ranks, task.slots),
+        budget_(BudgetOf(task.effort, task.items.size())) {}
 
   std::optional<BalancedBins> Run() {
     // Tokens beside cost: spreads the room too, where little is left.
     const uint64_t density = problem_.total_cost / std::max<uint64_t>(1, problem_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
       Filling filling(problem_);
-      const bool filled = rank_of_.empty() ? Fill(per_token, filling)
+      const bool filled = task_.rank_of.empty() ? Fill(per_token, filling)
                                            : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
       if (best_ && (!budget_.restarts || IsGood())) break;
     }
-    if (!best_ && rank_of_.empty()) {
-      const std::optional<Bins> bins = PackInto(items_, problem_.limits, problem_.bins());
+    if (!best_ && task_.rank_of.empty()) {
+      const std::optional<Bins> bins = PackInto(task_.items, problem_.limits, problem_.bins());
       if (bins) {
         std::vector<uint32_t> position_of(problem_.size());
         for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
@@ -97,7 +95,7 @@ class Solver {
   }
 
  private:
-  bool IsGood() const { return best_->step_time - enough_ <= enough_ / kGoodEnough; }
+  bool IsGood() const { return best_->step_time - task_.enough <= task_.enough / kGoodEnough; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(problem_.size());
@@ -115,7 +113,7 @@ class Solver {
   bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
     std::vector<std::vector<uint32_t>> shares(problem_.ranks);
     for (uint32_t i = 0; i < problem_.size(); ++i) {
-      shares[rank_of_[problem_.item[i]]].push_back(i);
+      shares[task_.rank_of[problem_.item[i]]].push_back(i);
     }
     for (uint32_t rank = 0; rank < problem_.ranks; ++rank) {
       if (!FillRank(shares[rank], rank * problem_.slots, (rank + 1) * problem_.slots, per_token,
@@ -138,7 +136,7 @@ class Solver {
       filling.Remove(position);
     }
     const PackItems items{.lengths = lengths,
-                          .counts = items_.counts.empty() ? std::span<const uint32_t>() : counts};
+                          .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
     const std::optional<Bins> bins = PackInto(items, problem_.limits, end - begin);
     if (bins) FillFrom(*bins, share, begin, end, filling);
     return bins.has_value();
@@ -146,21 +144,35 @@ class Solver {
 
   uint64_t LegalizeSteps() const { return budget_.steps; }
 
+  RankRule Rule() const {
+    if (!task_.rank_of.empty()) return RankRule::kFixed;
+    return task_.equal_counts ? RankRule::kEqualCounts : RankRule::kFree;
+  }
+
+  uint64_t Search(RankRule rule, Filling& filling) const {
+    return EvenOut({.enough = task_.enough,
+                    .steps = budget_.steps,
+                    .patience = budget_.patience,
+                    .pairs = budget_.pairs,
+                    .ranks = rule},
+                   filling);
+  }
+
   void Improve(Filling& filling) {
-    const bool ranks_are_fixed = !rank_of_.empty();
-    const uint64_t time = EvenOut({.enough = enough_,
-                                   .steps = budget_.steps,
-                                   .patience = budget_.patience,
-                                   .pairs = budget_.pairs,
-                                   .ranks_are_fixed = ranks_are_fixed},
-                                  filling);
+    if (Rule() == RankRule::kEqualCounts) {
+      Search(RankRule::kFree, filling);
+      std::optional<Filling> shared = ShareCountsEqually(filling);
+      if (!shared) return;
+      filling = *std::move(shared);
+    }
+    const uint64_t time = Search(Rule(), filling);
     if (best_ && best_->step_time <= time) return;
     best_ = BalancedBins{.bins = Collect(filling), .step_time = time};
   }
 
   Bins Collect(const Filling& filling) const {
     std::vector<uint32_t> place_of(filling.bins());  // rank * slots + slot
-    if (rank_of_.empty()) {
+    if (Rule() == RankRule::kFree) {
       std::vector<uint64_t> costs;
       costs.reserve(filling.bins());
       for (uint32_t bin = 0; bin < filling.bins(); ++bin) costs.push_back(filling[bin].cost);
@@ -170,8 +182,9 @@ class Solver {
       std::vector<uint32_t> order(filling.bins());
       std::iota(order.begin(), order.end(), 0u);
       std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-        return std::tuple(a / problem_.slots, filling[b].cost, a) <
-               std::tuple(b / problem_.slots, filling[a].cost, b);
+        const uint32_t rank_a = a / problem_.slots;
+        const uint32_t rank_b = b / problem_.slots;
+        return std::tuple(rank_a, filling[b].cost, a) < std::tuple(rank_b, filling[a].cost, b);
       });
       for (uint32_t place = 0; place < order.size(); ++place) place_of[order[place]] = place;
     }
@@ -184,27 +197,16 @@ class Solver {
     return Bins(items, bin_of, filling.bins());
   }
 
-  const PackItems& items_;
-  const std::span<const uint32_t> rank_of_;  // empty: free
+  const LockstepTask& task_;
   const Problem problem_;
-  const uint64_t enough_;
   const Budget budget_;
   std::optional<BalancedBins> best_;
 };
 
 }  // namespace
 
-std::optional<BalancedBins> BalanceLockstep(const PackItems& items, const BinLimits& limits,
-                                            uint32_t ranks, uint32_t slots, uint64_t enough,
-                                            Effort effort) {
-  return Solver(items, {}, limits, ranks, slots, enough, effort).Run();
-}
-
-std::optional<BalancedBins> BalanceWithinRanks(const PackItems& items,
-                                               std::span<const uint32_t> rank_of,
-                                               const BinLimits& limits, uint32_t ranks,
-                                               uint32_t slots, uint64_t enough, Effort effort) {
-  return Solver(items, rank_of, limits, ranks, slots, enough, effort).Run();
+std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task) {
+  return Solver(task).Run();
 }
 
 }  // namespace batchplan

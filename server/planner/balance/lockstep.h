@@ -13,30 +13,37 @@
 
 namespace batchplan {
 
-// Bins for every rank and slot: slot s of rank r is bin r * slots + s.
+struct LockstepTask {
+  // Costs are their loads, with a total below 2^62.
+  PackItems items;
+  BinLimits limits;
+  uint32_t ranks = 1;
+  uint32_t slots = 1;
+  // The rank of each item, which then has at least `slots`; empty: as the solver likes.
+  std::span<const uint32_t> rank_of;
+  // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
+  bool equal_counts = false;
+  // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
+  uint64_t enough = 0;
+  Effort effort = Effort::kDefault;
+};
+
 struct BalancedBins {
+  // Slot s of rank r is bin r * slots + s; the slots of a rank are sorted by descending cost.
   Bins bins;
   // The sum over slots of the costliest bin; the fixed cost of a micro-batch is left out.
   uint64_t step_time = 0;
 };
 
-// Puts items, whose costs are their loads (with a total below 2^62), into exactly ranks * slots
-// bins within the limits, none of them empty, such that the step time is low; stops at `enough`.
-// There are at least as many items as bins. Nothing if no such packing is found.
+// Puts the items into exactly ranks * slots bins within the limits, none of them empty, such that
+// the step time is low. There are at least as many items as bins. Nothing if no such packing is
+// found.
 //
 // Slots that long items dictate are filled first, the rest by longest processing time first under
 // the token budget; what is left over is squeezed in by exchanges, or all is packed as tightly as
-// can be; then a local search evens out what runs at the same time. Takes O(n log n) time and
-// memory O(n); the search a number of steps that grows with the items and the effort.
-std::optional<BalancedBins> BalanceLockstep(const PackItems& items, const BinLimits& limits,
-                                            uint32_t ranks, uint32_t slots, uint64_t enough,
-                                            Effort effort);
-
-// The same with the rank of every item given: rank_of[i], and at least `slots` items for each rank.
-std::optional<BalancedBins> BalanceWithinRanks(const PackItems& items,
-                                               std::span<const uint32_t> rank_of,
-                                               const BinLimits& limits, uint32_t ranks,
-                                               uint32_t slots, uint64_t enough, Effort effort);
+// can be; then a local search evens out what runs at the same time. O(n log n) time, O(n) memory;
+// the search takes a number of steps that grows with the items and the effort.
+std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task);
 
 }  // namespace batchplan
 

@@ -76,8 +76,8 @@ TEST(MetricsTest, ALongSequenceBoundsTheStep) {
 }
 
 TEST(MetricsTest, TheStepTimeBoundFollowsTheSynchronization) {
-  // One of 100 squared, forty of 10 squared: in lockstep, nothing in the micro-batch beside the long
-  // one can take as long.
+  // One of 100 squared, forty of 10 squared: in lockstep, nothing in the micro-batch beside the
+  // long one can take as long.
   std::vector<uint32_t> lengths(40, 10);
   lengths.push_back(100);
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2);

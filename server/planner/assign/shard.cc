@@ -77,7 +77,9 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
   } else if (units.size() != units.sequences) {
     rank_of = PartsOfEqualCount(units.loads, units.counts, ranks);
     if (rank_of && pass.options().sharding == Sharding::kBalanced) {
-      const uint64_t goal = PartBound(units.loads, ranks);
+      std::vector<uint64_t> descending = units.loads;
+      std::sort(descending.rbegin(), descending.rend());
+      const uint64_t goal = LargestSumBound(descending, ranks);
       rank_of = RefineParts(units.loads, *std::move(rank_of), ranks,
                             {.counts = units.counts, .equal_counts = true}, goal,
                             RefineSteps(units.size(), pass.effort()));

@@ -2,30 +2,49 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <utility>
 #include <vector>
+
+#include "server/planner/balance/companions.h"
 
 namespace batchplan {
 namespace {
 
 constexpr size_t kCoarsePrices = 16;
+// The classes of highest values that are looked at closely.
+constexpr size_t kCloseLooks = 1024;
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-// The items that are the longest of their micro-batch, and what may lie beside them.
+// Items that are the longest of their micro-batch.
 struct Anchors {
   uint64_t cost;
-  uint64_t length;
+  uint32_t length;
   uint64_t items;
-  uint64_t room;         // tokens beside it
+  uint32_t room;         // tokens beside it
+  uint32_t longest;      // item that fits there and is no longer than itself
   uint64_t token_cost;   // the most that a token beside it costs
   uint64_t beside_most;  // the most that all sequences beside it cost
 };
 
+// v of the items of a class.
 struct Value {
   uint64_t value;
   uint64_t items;
+  size_t anchors;
 };
+
+// A total order: which classes get a close look must not depend on the standard library.
+bool Higher(const Value& a, const Value& b) {
+  return std::pair(b.value, a.anchors) < std::pair(a.value, b.anchors);
+}
+
+std::vector<ItemClass> ByLength(std::span<const ItemClass> classes) {
+  std::vector<ItemClass> sorted(classes.begin(), classes.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const ItemClass& a, const ItemClass& b) { return a.length < b.length; });
+  return sorted;
+}
 
 class WasteBound {
  public:
@@ -35,25 +54,25 @@ class WasteBound {
   // Prices worth trying: those of the tokens of items that can lie beside others, ascending.
   const std::vector<uint64_t>& prices() const { return prices_; }
 
-  // W(price), or 0 if that is negative.
-  absl::uint128 At(uint64_t price);
+  // W(price), or 0 if that is negative. A close look takes longer and may find more.
+  absl::uint128 At(uint64_t price, bool close_look);
 
  private:
-  uint64_t ValueOf(const Anchors& a, uint64_t price) const {
-    const uint64_t own = a.length <= half_ ? std::min(a.cost, Times(price, a.length)) : a.cost;
-    return std::min(ceiling_,
-                    own + std::min(a.beside_most, Times(std::min(price, a.token_cost), a.room)));
+  uint64_t Own(const Anchors& a, uint64_t price) const {
+    return a.length <= half_ ? std::min(a.cost, companions_.Times(price, a.length)) : a.cost;
   }
-  // Capped by the ceiling, above which a value makes no difference.
-  uint64_t Times(uint64_t a, uint64_t b) const {
-    const absl::uint128 product = absl::uint128(a) * b;
-    return product > ceiling_ ? ceiling_ : absl::Uint128Low64(product);
-  }
+  void LookClosely(uint64_t price);
+  void SortTop();
+  absl::uint128 WasteOfSorted() const;
 
   std::span<const SlotFloor> floors_;
+  uint32_t capacity_;
   uint64_t ranks_;
-  uint64_t half_;
+  uint32_t half_;
+  // The highest floor: no value needs to be higher.
   uint64_t ceiling_;
+  std::vector<ItemClass> by_length_;
+  Companions companions_;
   std::vector<Anchors> anchors_;
   std::vector<uint64_t> prices_;
   std::vector<Value> values_;
@@ -61,63 +80,92 @@ class WasteBound {
 
 WasteBound::WasteBound(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                        const BinLimits& limits, uint32_t ranks)
-    : floors_(floors), ranks_(ranks), half_(limits.capacity / 2), ceiling_(floors.front().cost) {
-  std::vector<ItemClass> by_length(classes.begin(), classes.end());
-  std::stable_sort(by_length.begin(), by_length.end(),
-                   [](const ItemClass& a, const ItemClass& b) { return a.length < b.length; });
-  // The highest cost of a token and of a sequence in the first k + 1 of them.
-  std::vector<uint64_t> token_cost;
+    : floors_(floors),
+      capacity_(limits.capacity),
+      ranks_(ranks),
+      half_(limits.capacity / 2),
+      ceiling_(floors.front().cost),
+      by_length_(ByLength(classes)),
+      companions_(by_length_, limits.capacity, ceiling_) {
+  // The highest cost of a sequence among items that are no longer.
   std::vector<uint64_t> sequence_cost;
-  for (const ItemClass& c : by_length) {
-    const uint64_t of_token = CeilDiv(c.cost, c.length);
-    const uint64_t of_sequence = CeilDiv(c.cost, c.sequences);
-    if (c.length <= half_) prices_.push_back(of_token);
-    token_cost.push_back(std::max(of_token, token_cost.empty() ? 0 : token_cost.back()));
-    sequence_cost.push_back(
-        std::max(of_sequence, sequence_cost.empty() ? 0 : sequence_cost.back()));
+  for (const ItemClass& c : by_length_) {
+    const uint64_t cost = CeilDiv(c.cost, c.sequences);
+    sequence_cost.push_back(std::max(cost, sequence_cost.empty() ? 0 : sequence_cost.back()));
+    if (c.length <= half_) prices_.push_back(CeilDiv(c.cost, c.length));
   }
   std::sort(prices_.begin(), prices_.end());
   prices_.erase(std::unique(prices_.begin(), prices_.end()), prices_.end());
   if (prices_.empty()) prices_.push_back(0);
 
-  anchors_.reserve(by_length.size());
-  for (const ItemClass& c : by_length) {
-    const uint64_t room = limits.capacity - c.length;
-    const uint64_t longest = std::min<uint64_t>(c.length, room);
+  anchors_.reserve(by_length_.size());
+  for (const ItemClass& c : by_length_) {
+    const uint32_t room = limits.capacity - c.length;
+    const uint32_t longest = std::min(c.length, room);
     const size_t fitting =
-        std::partition_point(by_length.begin(), by_length.end(),
+        std::partition_point(by_length_.begin(), by_length_.end(),
                              [&](const ItemClass& other) { return other.length <= longest; }) -
-        by_length.begin();
-    Anchors anchors{.cost = c.cost,
-                    .length = c.length,
-                    .items = c.items,
-                    .room = room,
-                    .token_cost = 0,
-                    .beside_most = 0};
-    if (fitting > 0 && c.sequences < limits.max_sequences) {
-      anchors.token_cost = token_cost[fitting - 1];
-      anchors.beside_most = Times(sequence_cost[fitting - 1], limits.max_sequences - c.sequences);
-    }
-    anchors_.push_back(anchors);
+        by_length_.begin();
+    const uint64_t sequences = limits.max_sequences - std::min(limits.max_sequences, c.sequences);
+    anchors_.push_back(
+        {.cost = c.cost,
+         .length = c.length,
+         .items = c.items,
+         .room = room,
+         .longest = longest,
+         .token_cost = companions_.TokenCost(longest),
+         .beside_most =
+             fitting == 0 ? 0 : companions_.Times(sequence_cost[fitting - 1], sequences)});
   }
 }
 
-absl::uint128 WasteBound::At(uint64_t price) {
+absl::uint128 WasteBound::At(uint64_t price, bool close_look) {
   values_.clear();
   uint64_t excess = 0;
-  uint64_t least = ceiling_;
-  for (const Anchors& a : anchors_) {
-    if (a.length <= half_) {
-      const uint64_t priced = Times(price, a.length);
-      if (priced < a.cost) excess += (a.cost - priced) * a.items;
-    }
-    const uint64_t value = ValueOf(a, price);
-    least = std::min(least, value);
-    values_.push_back({value, a.items});
+  for (size_t i = 0; i < anchors_.size(); ++i) {
+    const Anchors& a = anchors_[i];
+    const uint64_t own = Own(a, price);
+    excess += (a.cost - own) * a.items;
+    const uint64_t beside = companions_.Times(std::min(price, a.token_cost), a.room);
+    values_.push_back({.value = std::min(ceiling_, own + std::min(a.beside_most, beside)),
+                       .items = a.items,
+                       .anchors = i});
   }
-  std::sort(values_.begin(), values_.end(),
-            [](const Value& a, const Value& b) { return a.value > b.value; });
+  if (close_look) LookClosely(price);
+  SortTop();
+  const absl::uint128 waste = WasteOfSorted();
+  return waste > excess ? waste - excess : 0;
+}
 
+void WasteBound::LookClosely(uint64_t price) {
+  const size_t looks = std::min(values_.size(), kCloseLooks);
+  std::nth_element(values_.begin(), values_.begin() + (looks - 1), values_.end(), Higher);
+  for (size_t i = 0; i < looks; ++i) {
+    const Anchors& a = anchors_[values_[i].anchors];
+    // Otherwise everything beside it is at most half the room, which its value allows for.
+    if (a.longest <= a.room / 2) continue;
+    const uint64_t beside = std::min(a.beside_most, companions_.Most(price, a.room, a.longest));
+    values_[i].value = std::min(values_[i].value, Own(a, price) + beside);
+  }
+}
+
+// Those that meet floors above the least value; the order of the others makes no difference.
+void WasteBound::SortTop() {
+  const uint64_t least = std::min_element(values_.begin(), values_.end(), [](auto& a, auto& b) {
+                           return a.value < b.value;
+                         })->value;
+  uint64_t bins = 0;
+  for (const SlotFloor& floor : floors_) {
+    if (floor.cost <= least) break;
+    bins += floor.slots * ranks_;
+  }
+  const auto top =
+      values_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(bins, values_.size()));
+  if (top != values_.end()) std::nth_element(values_.begin(), top, values_.end(), Higher);
+  std::sort(values_.begin(), top, Higher);
+}
+
+absl::uint128 WasteBound::WasteOfSorted() const {
   absl::uint128 waste = 0;
   size_t next = 0;
   uint64_t left = values_[0].items;
@@ -136,12 +184,12 @@ absl::uint128 WasteBound::At(uint64_t price) {
       if (left == 0 && ++next < values_.size()) left = values_[next].items;
     }
   }
-  return waste > excess ? waste - excess : 0;
+  return waste;
 }
 
 }  // namespace
 
-// Ever closer around the best of evenly spread prices.
+// Ever closer looks around the best of evenly spread prices.
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                          const BinLimits& limits, uint32_t ranks) {
   if (floors.empty()) return 0;
@@ -149,8 +197,8 @@ absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const Slo
   const std::vector<uint64_t>& prices = bound.prices();
   absl::uint128 most = 0;
   size_t best = prices.size() - 1;
-  const auto attempt = [&](size_t index) {
-    const absl::uint128 waste = bound.At(prices[index]);
+  const auto attempt = [&](size_t index, bool close_look) {
+    const absl::uint128 waste = bound.At(prices[index], close_look);
     if (waste > most) {
       most = waste;
       best = index;
@@ -158,12 +206,15 @@ absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const Slo
   };
   size_t step = CeilDiv(prices.size(), kCoarsePrices);
   // At the highest there is no excess.
-  for (size_t back = 0; back < prices.size(); back += step) attempt(prices.size() - 1 - back);
+  for (size_t back = 0; back < prices.size(); back += step) {
+    attempt(prices.size() - 1 - back, false);
+  }
+  attempt(best, true);
   while (most > 0 && step > 1) {
     step = CeilDiv(step, 2);
     const size_t center = best;
-    if (center >= step) attempt(center - step);
-    if (center + step < prices.size()) attempt(center + step);
+    if (center >= step) attempt(center - step, true);
+    if (center + step < prices.size()) attempt(center + step, true);
   }
   return most;
 }

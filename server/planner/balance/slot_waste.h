@@ -19,13 +19,13 @@ namespace batchplan {
 // Put a price rho on each token. An item's excess e = max(0, cost - rho * length) is what it costs
 // beyond that, 0 for items above C/2. Consider a micro-batch B whose longest item is a.
 // Nothing in it is above C/2 but a, if that is. The others have at most C - a tokens, none is
-// longer than x = min(a, C - a), so they cost at most d tokens' worth each, d the highest cost of a
-// token among items of at most x. Hence cost(B) <= v(a) + e(B), with
+// longer than min(a, C - a), and each costs at most rho a token and its excess. Hence cost(B) <=
+// v(a) + e(B), e(B) the excess of all items in B, with
 //
-//   v(a) = (cost(a) - e(a)) + (C - a) * min(rho, d),
+//   v(a) = (cost(a) - e(a)) + the most that such others count, at rho a token or less,
 //
-// the second term also at most the sequences that still may join times the highest cost of a
-// sequence among those items; v = 0 for an empty one. So the waste of B is
+// of which Companions gives bounds, and so do the sequences that still may join, each as costly as
+// the costliest among such items; v = 0 for an empty micro-batch. So the waste of B is
 //
 //   M_s - cost(B) >= max(0, m_s - v(a)) - e(B).
 //
@@ -36,8 +36,8 @@ namespace batchplan {
 //
 //   W(rho) = sum over p of max(0, m_(p) - v_(p)) - E(rho),
 //
-// both in descending order, each floor as often as a slot has micro-batches. The best of some rho
-// is returned.
+// both in descending order, each floor as often as a slot has micro-batches. This holds for every
+// rho; the largest W(rho) of some thirty is returned, or 0.
 //
 // O(classes log classes).
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,

@@ -186,11 +186,11 @@ TEST(StepTimeBoundTest, NeverExceedsTheOptimum) {
   double sum = 0;
   int count = 0;
   for (const auto& [kind, mean] : tightness) {
-    EXPECT_GE(mean.first / mean.second, 0.9) << "shape " << kind.first << " costs " << kind.second;
+    EXPECT_GE(mean.first / mean.second, 0.95) << "shape " << kind.first << " costs " << kind.second;
     sum += mean.first;
     count += mean.second;
   }
-  EXPECT_GE(sum / count, 0.97);
+  EXPECT_GE(sum / count, 0.99);
   RecordProperty("mean_tightness_percent", static_cast<int>(100 * sum / count));
 }
 

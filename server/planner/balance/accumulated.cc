@@ -161,7 +161,12 @@ class Balancer {
   Bins Run(const Bins& start) {
     const std::optional<Bins> shares = PackShares();
     if (shares && LargestCost(*shares) <= goal_) return *shares;
-    Bins exchanged = ExchangeItems(start);
+    const size_t count = ranks_ * slots_;
+    Bins exchanged = ExchangeItems(HalveLargest(items_, start, count));
+    if (start.size() < count && LargestCost(exchanged) > goal_) {
+      Bins peeled = ExchangeItems(PeelCheapest(items_, start, count));
+      if (LargestCost(peeled) < LargestCost(exchanged)) exchanged = std::move(peeled);
+    }
     if (shares && LargestCost(*shares) <= LargestCost(exchanged)) return *shares;
     return EvenOut(exchanged);
   }
@@ -182,8 +187,7 @@ class Balancer {
     return result;
   }
 
-  Bins ExchangeItems(const Bins& start) const {
-    Bins bins = HalveLargest(items_, start, ranks_ * slots_);
+  Bins ExchangeItems(Bins bins) const {
     std::vector<uint32_t> rank_of_bin =
         EvenParts(CostsOf(bins), ranks_, {.equal_counts = true, .effort = effort_});
     const uint64_t steps = RefineSteps(items_.size(), effort_);

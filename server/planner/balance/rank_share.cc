@@ -1,12 +1,14 @@
 #include "server/planner/balance/rank_share.h"
 
 #include <algorithm>
+#include <numeric>
 #include <queue>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "server/planner/packing/pack_into.h"
+#include "server/planner/partition/descending.h"
 #include "server/planner/partition/even_parts.h"
 
 namespace batchplan {
@@ -82,6 +84,25 @@ Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target) {
   Bins result;
   for (const std::vector<uint32_t>& bin : halves) result.Add(bin);
   return result;
+}
+
+Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target) {
+  std::vector<uint32_t> bin_of(items.size());
+  std::vector<size_t> left(bins.size());
+  for (uint32_t bin = 0; bin < bins.size(); ++bin) {
+    left[bin] = bins[bin].size();
+    for (const uint32_t item : bins[bin]) bin_of[item] = bin;
+  }
+  const std::vector<uint32_t> order = DescendingOrder(items.loads);
+  auto added = static_cast<uint32_t>(bins.size());
+  for (auto item = order.rbegin(); item != order.rend() && added < target; ++item) {
+    if (left[bin_of[*item]] == 1) continue;
+    --left[bin_of[*item]];
+    bin_of[*item] = added++;
+  }
+  std::vector<uint32_t> all(items.size());
+  std::iota(all.begin(), all.end(), 0u);
+  return Bins(all, bin_of, added);
 }
 
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,

@@ -16,6 +16,10 @@ namespace batchplan {
 // most tokens of those with two items or more, again and again. O(n log n).
 Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
 
+// The same by giving each new bin one item, the cheapest by load of those that don't leave a bin
+// empty: company for an item that is too costly to have any other. O(n log n).
+Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
+
 // The items of `share` in exactly `slots` bins of similar numbers of tokens; nothing if such bins
 // break a limit. slots <= share.size(). O(n log n).
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,

@@ -67,6 +67,15 @@ inline uint64_t TokensOf(const Cuts& cuts, const PaddedItems& items) {
   return tokens;
 }
 
+// The cost of one sequence of each width, ascending.
+inline std::vector<uint64_t> CostsOf(const RandomItems& items, uint64_t per_token_squared) {
+  std::vector<uint64_t> costs;
+  for (const uint64_t width : items.widths) {
+    costs.push_back(20 * width + per_token_squared * width * width);
+  }
+  return costs;
+}
+
 // Every split of the items within the limits. O(2^n).
 inline std::vector<Cuts> AllSplits(const PaddedItems& items, const PaddedLimits& limits) {
   std::vector<Cuts> splits;

@@ -1,0 +1,31 @@
+// Padded micro-batches in slots: for lockstep synchronization, ranks meet after every slot.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PADDED_SLOTS_H_
+#define BATCHPLAN_SERVER_PLANNER_PADDED_SLOTS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/padded/padded_items.h"
+
+namespace batchplan {
+
+// The runs in the order in which slots take them, the costliest first, of equal ones the foremost:
+// slot s has the runs order[s * ranks] .. order[(s + 1) * ranks - 1]. No other division into slots
+// of `ranks` runs has a lower sum of the slots' costliest runs.
+std::vector<uint32_t> SlotOrder(std::span<const uint64_t> run_costs);
+
+// The sum over the slots of their costliest runs. `ranks` divides the number of runs.
+uint64_t LockstepCost(std::span<const uint64_t> run_costs, uint32_t ranks);
+
+// Moves the cuts one at a time, by strides that shrink to one item, while that lowers LockstepCost
+// (level_split.h says what `costs` is); the number of runs stays and the limits are kept.
+// LevelSplit is the better start where slots are few, OptimalSplit often where they are more; the
+// better one of both results is worth the time. At most `steps` runs are looked at. O(n + steps).
+Cuts ImproveSlots(const PaddedItems& items, std::span<const uint64_t> costs,
+                  const PaddedLimits& limits, uint32_t ranks, Cuts cuts, uint64_t steps);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PADDED_SLOTS_H_

@@ -1,0 +1,31 @@
+// Lower bounds by dual feasible functions.
+//
+// A function f is dual feasible for capacity C if f(x1) + f(x2) + .. <= f(C) whenever
+// x1 + x2 + .. <= C. Then no bin takes more than f(C) of the sum of f over all items, so that
+// ceil(sum f(x) / f(C)) bounds the number of bins from below. A survey of such functions:
+// F. Clautiaux, C. Alves, J. Valerio de Carvalho, "A survey of dual-feasible and superadditive
+// functions", Annals of Operations Research 179 (2010).
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PACKING_DUAL_FEASIBLE_H_
+#define BATCHPLAN_SERVER_PLANNER_PACKING_DUAL_FEASIBLE_H_
+
+#include <cstdint>
+#include <span>
+
+#include "server/planner/packing/length_counts.h"
+
+namespace batchplan {
+
+// The best bound of the functions of C. A. Burdett and E. L. Johnson, "A subadditive approach to
+// solve linear integer programs" (1977), alone and behind the thresholds of S. P. Fekete and
+// J. Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical
+// Programming 91 (2001). Periods and thresholds are sampled: all of a small instance,
+// and of a large one so few that the bound costs little more than counting the lengths. Exact in
+// integers.
+//
+// `lengths`: longest first, in 1 .. capacity.
+uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PACKING_DUAL_FEASIBLE_H_

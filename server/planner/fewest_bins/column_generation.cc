@@ -7,7 +7,7 @@
 
 #include "server/planner/fewest_bins/bounded_knapsack.h"
 #include "server/planner/fewest_bins/covering_program.h"
-#include "server/planner/fewest_bins/minimum_bin_slack.h"
+#include "server/planner/fewest_bins/bin_completion.h"
 
 namespace batchplan {
 namespace {
@@ -139,7 +139,11 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t targ
     const uint64_t tokens = TokensIn(kinds, demand);
     if (tokens == 0) return bins;
     if (bins.size() + CeilDiv(tokens, kinds.capacity) > target) return std::nullopt;
-    if (const auto rest = MinimumBinSlack(kinds, demand, target - bins.size(), {.steps_a_bin = 1000}, steps)) {
+    uint64_t some = std::min<uint64_t>(steps, 20000);
+    steps -= some;
+    const auto rest = CompleteBins(kinds, demand, target - bins.size(), some).bins;
+    steps += some;
+    if (rest) {
       for (size_t bin = 0; bin < rest->size(); ++bin) bins.Add((*rest)[bin]);
       return bins;
     }

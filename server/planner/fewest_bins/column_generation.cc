@@ -169,11 +169,16 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t targ
 
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
                               uint64_t& steps) {
+  constexpr int kMaxDives = 4;
   Relaxation relaxation(kinds);
   relaxation.Solve(fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};
-  const uint64_t target = std::max(enough, result.bound);
-  if (target < fewer_than) result.bins = Dive(kinds, relaxation, target, steps);
+  uint64_t target = std::max(enough, result.bound);
+  for (int dive = 0; dive < kMaxDives && target < fewer_than && !result.bins; ++dive) {
+    Relaxation copy = relaxation;
+    result.bins = Dive(kinds, copy, target, steps);
+    target = std::min(target + 1, fewer_than - 1);
+  }
   return result;
 }
 

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "server/planner/fewest_bins/bin_completion.h"
 #include "server/planner/fewest_bins/column_generation.h"
 #include "server/planner/fewest_bins/kinds.h"
 #include "server/planner/fewest_bins/minimum_bin_slack.h"
+#include "server/planner/fewest_bins/repack.h"
+#include "server/planner/packing/dual_feasible.h"
+#include "server/planner/packing/length_counts.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/packing/packer.h"
 
@@ -22,18 +27,24 @@ struct Budget {
   size_t max_completed_items;
   uint64_t column_steps;
   size_t max_kinds;
+  uint64_t slack_steps;
+  size_t repacked_items;
 };
 
 constexpr Budget kDefaultBudget = {.slack_steps_a_bin = 2000,
                                    .completion_steps = 100'000,
                                    .max_completed_items = 256,
                                    .column_steps = 12'000'000,
-                                   .max_kinds = 128};
+                                   .max_kinds = 128,
+                                   .slack_steps = 2'000'000,
+                                   .repacked_items = 90};
 constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
                                     .completion_steps = 2'000'000,
                                     .max_completed_items = 256,
                                     .column_steps = 1'500'000'000,
-                                    .max_kinds = 512};
+                                    .max_kinds = 512,
+                                    .slack_steps = 100'000'000,
+                                    .repacked_items = 240};
 
 bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
   for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -56,11 +67,13 @@ class Incumbent {
   }
   void OfferKinds(const std::optional<Bins>& bins_of_kinds) {
     if (!bins_of_kinds || bins_of_kinds->size() >= best_.size()) return;
+    kinds_ = *bins_of_kinds;
     Bins bins = ItemsInBins(*bins_of_kinds, items_.lengths);
     if (KeepsSequences(bins, items_, limits_)) Offer(std::move(bins));
   }
   void RaiseBound(uint64_t bound) { bound_ = std::max(bound_, bound); }
 
+  const Bins& kinds() const {return kinds_;} Bins kinds_;
   size_t size() const { return best_.size(); }
   // As few bins as are of use.
   uint64_t target() const { return std::max(enough_, bound_); }
@@ -77,10 +90,16 @@ class Incumbent {
 };
 
 void Search(const Kinds& kinds, size_t items, const Budget& budget, Incumbent& incumbent) {
+  const DualFeasible length(kinds.capacity, kinds.capacity);
+  std::vector<LengthCount> counted;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    counted.push_back({kinds.lengths[kind], kinds.demand[kind]});
+  }
+  const DualFeasible worth = BestDualFeasible(counted, kinds.capacity);
   for (const bool spare_small : {false, true}) {
-    uint64_t steps = budget.slack_steps_a_bin * std::max<size_t>(items, 1);
+    uint64_t steps = budget.slack_steps;
     incumbent.OfferKinds(MinimumBinSlack(
-        kinds, kinds.demand, incumbent.size() - 1,
+        kinds, worth, incumbent.size() - 1,
         {.steps_a_bin = budget.slack_steps_a_bin, .spare_small = spare_small}, steps));
     if (incumbent.Done()) return;
   }
@@ -91,13 +110,17 @@ void Search(const Kinds& kinds, size_t items, const Budget& budget, Incumbent& i
     if (completion.exhausted) incumbent.RaiseBound(incumbent.target() + 1);
     if (incumbent.Done()) return;
   }
+  uint64_t steps = budget.column_steps;
   if (kinds.size() <= budget.max_kinds) {
-    uint64_t steps = budget.column_steps;
     const GeneratedBins generated =
         GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps);
     incumbent.OfferKinds(generated.bins);
     incumbent.RaiseBound(generated.bound);
     if (incumbent.Done()) return;
+  }
+  if (items > budget.repacked_items && items < 100000 && incumbent.kinds().size()) {
+    std::mt19937_64 random(1);
+    incumbent.OfferKinds(RepackSome(kinds, worth, incumbent.kinds(), incumbent.target(), budget.repacked_items, random, steps));
   }
 }
 

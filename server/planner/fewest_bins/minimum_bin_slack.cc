@@ -9,47 +9,48 @@ namespace {
 
 class Search {
  public:
-  Search(const Kinds& kinds, std::span<const uint32_t> demand, const SlackSearch& options)
+  Search(const Kinds& kinds, const DualFeasible& worth, const SlackSearch& options)
       : kinds_(kinds),
+        worth_(worth),
         options_(options),
-        left_(demand.begin(), demand.end()),
+        left_(kinds.demand),
         next_left_(kinds.size() + 1),
-        items_left_(std::accumulate(demand.begin(), demand.end(), uint64_t{0})),
-        tokens_left_(TokensIn(kinds, demand)) {
-    std::iota(next_left_.begin(), next_left_.end(), 0u);
+        shortest_(kinds.size()),
+        items_left_(std::accumulate(left_.begin(), left_.end(), uint64_t{0})),
+        tokens_left_(TokensIn(kinds, left_)) {
+    std::iota(next_left_.begin(), next_left_.end(), size_t{0});
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      values_.push_back(worth(kinds.lengths[kind]));
+      value_left_ += values_.back() * left_[kind];
+    }
   }
 
   std::optional<Bins> Pack(size_t bins, uint64_t& steps) {
-    if (uint64_t{bins} * kinds_.capacity < tokens_left_) return std::nullopt;
-    uint64_t waste = uint64_t{bins} * kinds_.capacity - tokens_left_;
     Bins packed;
+    if (bins * worth_.most() < value_left_) return std::nullopt;
+    uint64_t affordable = bins * worth_.most() - value_left_;
     while (items_left_ > 0) {
-      uint64_t steps_left = std::min(options_.steps_a_bin, steps);
-      steps -= steps_left;
-      const uint32_t slack = FillOne(Seed(), steps_left);
-      steps += steps_left;
-      if (slack > waste) return std::nullopt;
-      waste -= slack;
+      if (packed.size() == bins) return std::nullopt;
+      const uint64_t allowed = std::min(options_.steps_a_bin, steps);
+      uint64_t steps_left = allowed;
+      const uint64_t slack = FillOne(steps_left);
+      steps -= allowed - steps_left;
+      if (slack > affordable) return std::nullopt;
+      affordable -= slack;
       for (uint32_t kind : best_) {
         --left_[kind];
-        --items_left_;
         tokens_left_ -= kinds_.lengths[kind];
       }
+      items_left_ -= best_.size();
       packed.Add(best_);
     }
     return packed;
   }
 
  private:
-  // The first kind from `kind` on of which an item is left outside the bin being filled.
-  uint32_t FirstLeft(uint32_t kind) {
-    uint32_t found = Root(kind);
-    while (found < kinds_.size() && left_[found] == 0) found = Root(found + 1);
-    return found;
-  }
-
-  // Skips kinds that are used up for good; the way there is halved for the next time.
-  uint32_t Root(uint32_t kind) {
+  // The first kind from `kind` on of which there was an item left before this bin. Halves the way
+  // there for the next time.
+  size_t FirstBefore(size_t kind) {
     while (next_left_[kind] != kind) {
       next_left_[kind] = next_left_[next_left_[kind]];
       kind = next_left_[kind];
@@ -57,101 +58,120 @@ class Search {
     return kind;
   }
 
-  uint32_t Seed() {
-    // Between two bins what is not left is used up for good.
-    uint32_t kind = Root(first_);
-    while (left_[kind] == 0) {
-      next_left_[kind] = kind + 1;
-      kind = Root(kind + 1);
-    }
-    first_ = kind;
-    while (left_[last_()] == 0) shortest_ = last_() - 1;
+  size_t FirstLeft(size_t kind) {
+    kind = FirstBefore(kind);
+    while (kind < left_.size() && left_[kind] == 0) kind = FirstBefore(kind + 1);
     return kind;
   }
-  uint32_t last_() const { return shortest_; }
 
-  // Leaves the best filling found in best_ and returns its slack.
-  uint32_t FillOne(uint32_t seed, uint64_t& steps) {
-    taken_.clear();
-    best_.clear();
-    uint32_t room = kinds_.capacity;
-    const auto take = [&](uint32_t kind) {
-      taken_.push_back(kind);
-      --left_[kind];
-      room -= kinds_.lengths[kind];
-    };
-    const uint32_t least = kinds_.lengths[shortest_];
-    // Only less slack than this is of interest.
-    uint64_t best_slack = uint64_t{kinds_.capacity} + 1;
-    take(seed);
-    for (uint32_t next = seed;;) {
-      uint32_t kind = static_cast<uint32_t>(kinds_.size());
-      // No more than so many items fit; filled with the kind at hand they leave too much slack.
-      if (room >= least) {
-        if (kinds_.lengths[next] > room) {
-          next = static_cast<uint32_t>(
-              std::partition_point(kinds_.lengths.begin() + next, kinds_.lengths.end(),
-                                   [&](uint32_t length) { return length > room; }) -
-              kinds_.lengths.begin());
-        }
-        kind = FirstLeft(next);
-      }
-      if (kind < kinds_.size() && steps > 0 &&
-          room < uint64_t{room / least} * kinds_.lengths[kind] + best_slack) {
-        --steps;
-        take(kind);
-        next = kind;
-        if (room > 0) continue;
-      }
-      if (room < best_slack) {
-        best_slack = room;
-        best_ = taken_;
-        if (room == 0) {
-          if (!options_.spare_small || steps == 0 || SparesSmall()) break;
-          best_slack = 1;
-        }
-      } else if (room == 0 && SparesSmall()) {
-        best_ = taken_;
-        break;
-      }
-      if (taken_.size() == 1 || steps == 0) break;
-      next = taken_.back() + 1;
-      ++left_[taken_.back()];
-      room += kinds_.lengths[taken_.back()];
-      taken_.pop_back();
+  // The first kind from `kind` on of which an item is left that is no longer than `room`.
+  size_t FirstFitting(size_t kind, uint32_t room) {
+    if (room < kinds_.lengths[shortest_ - 1]) return left_.size();
+    if (kind < left_.size() && kinds_.lengths[kind] > room) {
+      kind = std::partition_point(kinds_.lengths.begin() + kind, kinds_.lengths.end(),
+                                  [&](uint32_t length) { return length > room; }) -
+             kinds_.lengths.begin();
     }
-    for (uint32_t kind : taken_) ++left_[kind];
-    return best_slack == 1 && Filled() == kinds_.capacity ? 0 : static_cast<uint32_t>(best_slack);
+    return FirstLeft(kind);
   }
 
-  uint64_t Filled() const {
-    uint64_t sum = 0;
-    for (uint32_t kind : best_) sum += kinds_.lengths[kind];
-    return sum;
+  // The longest item left. Forgets kinds that the last bin used up.
+  uint32_t First() {
+    for (uint32_t kind : best_) {
+      if (left_[kind] == 0) next_left_[kind] = kind + 1;
+    }
+    while (left_[shortest_ - 1] == 0) --shortest_;
+    return static_cast<uint32_t>(FirstLeft(0));
+  }
+
+  void Take(uint32_t kind) {
+    taken_.push_back(kind);
+    --left_[kind];
+    room_ -= kinds_.lengths[kind];
+    value_ += values_[kind];
+  }
+
+  uint32_t PutBack() {
+    const uint32_t kind = taken_.back();
+    taken_.pop_back();
+    ++left_[kind];
+    room_ += kinds_.lengths[kind];
+    value_ -= values_[kind];
+    return kind;
+  }
+
+  // Leaves the best filling found in best_ and returns its slack.
+  uint64_t FillOne(uint64_t& steps) {
+    const uint32_t first = First();
+    best_.clear();
+    room_ = kinds_.capacity;
+    value_ = 0;
+    Take(first);
+    const uint32_t least = kinds_.lengths[shortest_ - 1];
+    // Only more than this is of interest.
+    uint64_t floor = 0;
+    uint64_t best_value = 0;
+    for (size_t next = first;;) {
+      const size_t kind = FirstFitting(next, room_);
+      if (kind < left_.size() && steps > 0) {
+        --steps;
+        // What the room left is worth at most; and no more than so many items fit there, each of
+        // at most this value.
+        const uint64_t more = std::min(worth_(room_), room_ / least * values_[kind]);
+        if (value_ + more > floor) {
+          Take(static_cast<uint32_t>(kind));
+          next = kind;
+          continue;
+        }
+      } else {
+        const bool full = value_ == worth_.most();
+        const bool good = full && (!options_.spare_small || SparesSmall());
+        if (good || value_ > floor || best_.empty()) {
+          best_ = taken_;
+          best_value = value_;
+          floor = full ? value_ - 1 : value_;
+        }
+        if (good) break;
+      }
+      if (taken_.size() == 1 || steps == 0) break;
+      const uint32_t last = PutBack();
+      // Of items that leave no room for another the longest is best: on to those that do.
+      const bool closed = room_ - kinds_.lengths[last] < least;
+      next = closed ? FirstFitting(last + size_t{1}, room_ - least) : last + size_t{1};
+    }
+    while (!taken_.empty()) PutBack();
+    return worth_.most() - best_value;
   }
 
   // Whether the items in the bin being filled are at least as long as those left, in the mean.
   bool SparesSmall() const {
-    return uint64_t{kinds_.capacity} * items_left_ >= tokens_left_ * taken_.size();
+    return (kinds_.capacity - room_) * items_left_ >= tokens_left_ * taken_.size();
   }
 
   const Kinds& kinds_;
+  const DualFeasible& worth_;
   const SlackSearch& options_;
+  std::vector<uint64_t> values_;
+  // Items of each kind outside the bin being filled, and for each the next that may have some.
   std::vector<uint32_t> left_;
-  std::vector<uint32_t> next_left_;
-  uint32_t first_ = 0;
-  uint32_t shortest_ = static_cast<uint32_t>(left_.size()) - 1;
+  std::vector<size_t> next_left_;
+  // The kinds from here on are used up.
+  size_t shortest_;
   uint64_t items_left_;
   uint64_t tokens_left_;
+  uint64_t value_left_ = 0;
+  // The bin being filled, and its best filling.
   std::vector<uint32_t> taken_;
   std::vector<uint32_t> best_;
+  uint32_t room_ = 0;
+  uint64_t value_ = 0;
 };
 
 }  // namespace
 
-std::optional<Bins> MinimumBinSlack(const Kinds& kinds, std::span<const uint32_t> demand,
-                                    size_t bins, const SlackSearch& search, uint64_t& steps) {
-  return Search(kinds, demand, search).Pack(bins, steps);
+std::optional<Bins> MinimumBinSlack(const Kinds& kinds, const DualFeasible& worth, size_t bins,
+                                    const SlackSearch& search, uint64_t& steps) {
+  return Search(kinds, worth, search).Pack(bins, steps);
 }
 
 }  // namespace batchplan

@@ -15,28 +15,6 @@ constexpr size_t kMinPeriods = 4;
 constexpr size_t kMaxPeriods = 256;
 constexpr size_t kMaxCrossed = 16;
 
-// Burdett and Johnson's function for one period d in 1 .. C: flat for the first C mod d of every
-// period, then of slope 1.
-class Staircase {
- public:
-  Staircase(uint32_t period, uint32_t capacity)
-      : period_(period), flat_(capacity % period), whole_(uint64_t{capacity / period} * rise()) {}
-
-  uint64_t operator()(uint32_t length) const {
-    const uint32_t rest = length % period_;
-    return uint64_t{length / period_} * rise() + (rest > flat_ ? rest - flat_ : 0);
-  }
-  // Of the capacity.
-  uint64_t whole() const { return whole_; }
-
- private:
-  uint64_t rise() const { return period_ - flat_; }
-
-  uint32_t period_;
-  uint32_t flat_;
-  uint64_t whole_;
-};
-
 // An instance behind a threshold e <= C/2: items above C - e have bins of their own, those below e
 // are dropped.
 struct Thresholded {
@@ -50,10 +28,10 @@ struct Thresholded {
     rest = {first, last};
   }
 
-  uint64_t Bound(const Staircase& value) const {
+  uint64_t Bound(const DualFeasible& value) const {
     uint64_t sum = 0;
     for (const LengthCount& kind : rest) sum += kind.count * value(kind.length);
-    return alone + sum / value.whole() + (sum % value.whole() != 0);
+    return alone + sum / value.most() + (sum % value.most() != 0);
   }
 
   uint64_t alone = 0;
@@ -108,7 +86,7 @@ uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capaci
   uint64_t best = 0;
   const auto try_periods = [&](const Thresholded& items, std::span<const uint32_t> periods) {
     for (uint32_t period : periods) {
-      best = std::max(best, items.Bound(Staircase(period, capacity)));
+      best = std::max(best, items.Bound(DualFeasible(period, capacity)));
     }
   };
   const Thresholded all(lengths, capacity, 0);
@@ -119,6 +97,20 @@ uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capaci
   const std::vector<uint32_t> periods = Periods(lengths, capacity, crossed);
   for (uint32_t threshold : Thresholds(lengths, capacity, crossed)) {
     try_periods(Thresholded(lengths, capacity, threshold), periods);
+  }
+  return best;
+}
+
+DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity) {
+  DualFeasible best(capacity, capacity);
+  const Thresholded all(lengths, capacity, 0);
+  uint64_t best_bound = all.Bound(best);
+  for (uint32_t period : Fractions(capacity)) {
+    const DualFeasible other(period, capacity);
+    const uint64_t bound = all.Bound(other);
+    if (bound <= best_bound) continue;
+    best_bound = bound;
+    best = other;
   }
   return best;
 }

@@ -16,8 +16,33 @@
 
 namespace batchplan {
 
-// The best bound of the functions of C. A. Burdett and E. L. Johnson, "A subadditive approach to
-// solve linear integer programs" (1977), alone and behind the thresholds of S. P. Fekete and
+// The function of C. A. Burdett and E. L. Johnson, "A subadditive approach to solve linear integer
+// programs" (1977), for one period d in 1 .. C: flat for the first C mod d of every d, then of
+// slope 1. With d = C it is the length itself. Never falls, and f(x) + f(y) <= f(x + y).
+class DualFeasible {
+ public:
+  DualFeasible(uint32_t period, uint32_t capacity)
+      : period_(period), flat_(capacity % period), most_((*this)(capacity)) {}
+
+  uint64_t operator()(uint32_t length) const {
+    const uint32_t rest = length % period_;
+    return uint64_t{length / period_} * (period_ - flat_) + (rest > flat_ ? rest - flat_ : 0);
+  }
+  // Of the capacity.
+  uint64_t most() const { return most_; }
+
+ private:
+  uint32_t period_;
+  uint32_t flat_;
+  uint64_t most_;
+};
+
+// Of the lengths themselves and the functions whose period is a fraction of the capacity the one
+// that gives the best bound; the lengths if none is better. Bins that are filled best by its measure
+// are those that a packing of that many bins consists of.
+DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity);
+
+// The best bound of these functions, alone and behind the thresholds of S. P. Fekete and
 // J. Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical
 // Programming 91 (2001). Periods and thresholds are sampled: all of a small instance,
 // and of a large one so few that the bound costs little more than counting the lengths. Exact in

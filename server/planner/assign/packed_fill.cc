@@ -1,8 +1,8 @@
 #include "server/planner/assign/packed_fill.h"
 
 #include "server/planner/assign/split_bins.h"
+#include "server/planner/fewest_bins/pack_into.h"
 #include "server/planner/packing/karmarkar_karp_bins.h"
-#include "server/planner/packing/pack_into.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {

@@ -21,7 +21,8 @@ class Search {
 
   Completion Run(size_t bins, uint64_t& steps) {
     if (items_ == 0) return {.bins = Bins(), .exhausted = false};
-    if (uint64_t{bins} * kinds_.capacity < tokens_) return {.bins = std::nullopt, .exhausted = true};
+    if (uint64_t{bins} * kinds_.capacity < tokens_)
+      return {.bins = std::nullopt, .exhausted = true};
     waste_ = uint64_t{bins} * kinds_.capacity - tokens_;
     Open();
     for (size_t next = taken_.back();;) {

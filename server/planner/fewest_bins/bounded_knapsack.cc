@@ -76,7 +76,8 @@ Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t mo
     next = last + 1;
     if (--times == 0) taken.pop_back();
   }
-  Branching result{.fill = {.kinds = {}, .value = best.empty() ? 0 : best_value}, .complete = complete};
+  Branching result{.fill = {.kinds = {}, .value = best.empty() ? 0 : best_value},
+                   .complete = complete};
   result.fill.at_most = best_value;
   for (const auto& [choice, times] : best) {
     result.fill.kinds.insert(result.fill.kinds.end(), times, choices[choice].kind);
@@ -113,15 +114,16 @@ KnapsackFill ByCapacity(std::span<const Choice> choices, uint32_t capacity, uint
 
 KnapsackFill FillKnapsack(const Kinds& kinds, std::span<const uint32_t> demand,
                           std::span<const uint64_t> values, uint64_t more_than, uint64_t& steps) {
-  // Memory of the table.
+  // Bytes of the table; and steps of the search where it would need more.
   constexpr uint64_t kMaxTable = uint64_t{1} << 22;
+  constexpr uint64_t kMaxBranches = uint64_t{1} << 17;
   const std::vector<Choice> choices = ByValuePerLength(kinds, demand, values);
   if (choices.empty()) return {.kinds = {}, .value = 0, .at_most = more_than};
   uint64_t table = 0;
   for (const Choice& choice : choices) table += uint64_t{choice.times} * kinds.capacity;
   const bool has_table = table <= std::min(kMaxTable, steps);
 
-  const uint64_t allowed = has_table ? table / 4 : std::min(steps, kMaxTable);
+  const uint64_t allowed = has_table ? table / 4 : std::min(steps, kMaxBranches);
   uint64_t left = allowed;
   Branching branching = Branch(choices, kinds.capacity, more_than, left);
   steps -= std::min(steps, allowed - left + choices.size());

@@ -2,18 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "server/planner/fewest_bins/bin_completion.h"
 #include "server/planner/fewest_bins/bounded_knapsack.h"
 #include "server/planner/fewest_bins/covering_program.h"
-#include "server/planner/fewest_bins/bin_completion.h"
 
 namespace batchplan {
 namespace {
 
 // Integer prices are in units of 2^-31 bins.
 constexpr uint64_t kBin = uint64_t{1} << 31;
+
+// A dive is left to bin completion when so few items are left, for so many of its steps, each of
+// which takes as long as several here.
+constexpr uint64_t kMaxCompletedItems = 96;
+constexpr uint64_t kMaxCompletionSteps = 20000;
+constexpr uint64_t kStepsPerCompletion = 10;
+
+constexpr int kMaxDives = 4;
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
@@ -139,13 +149,16 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t targ
     const uint64_t tokens = TokensIn(kinds, demand);
     if (tokens == 0) return bins;
     if (bins.size() + CeilDiv(tokens, kinds.capacity) > target) return std::nullopt;
-    uint64_t some = std::min<uint64_t>(steps, 20000);
-    steps -= some;
-    const auto rest = CompleteBins(kinds, demand, target - bins.size(), some).bins;
-    steps += some;
-    if (rest) {
-      for (size_t bin = 0; bin < rest->size(); ++bin) bins.Add((*rest)[bin]);
-      return bins;
+    if (std::accumulate(demand.begin(), demand.end(), uint64_t{0}) <= kMaxCompletedItems) {
+      uint64_t completion_steps = std::min(steps / kStepsPerCompletion, kMaxCompletionSteps);
+      steps -= completion_steps * kStepsPerCompletion;
+      const std::optional<Bins> rest =
+          CompleteBins(kinds, demand, target - bins.size(), completion_steps).bins;
+      steps += completion_steps * kStepsPerCompletion;
+      if (rest) {
+        for (size_t bin = 0; bin < rest->size(); ++bin) bins.Add((*rest)[bin]);
+        return bins;
+      }
     }
     // Whole bins, and of the fractions the largest.
     std::pair<double, size_t> largest{-1, 0};
@@ -169,7 +182,6 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t targ
 
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
                               uint64_t& steps) {
-  constexpr int kMaxDives = 4;
   Relaxation relaxation(kinds);
   relaxation.Solve(fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};

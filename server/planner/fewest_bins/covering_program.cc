@@ -26,7 +26,7 @@ CoveringProgram::CoveringProgram(std::span<const uint32_t> demand, std::span<con
 
 void CoveringProgram::SetDemand(std::span<const uint32_t> demand) {
   std::copy(demand.begin(), demand.end(), demand_.begin());
-  Refresh();
+  ComputeAmounts();
 }
 
 void CoveringProgram::Solve(uint64_t& steps) {
@@ -119,8 +119,7 @@ bool CoveringProgram::PrimalStep() {
 }
 
 bool CoveringProgram::DualStep() {
-  const size_t leaving =
-      std::min_element(amounts_.begin(), amounts_.end()) - amounts_.begin();
+  const size_t leaving = std::min_element(amounts_.begin(), amounts_.end()) - amounts_.begin();
   if (amounts_.empty() || amounts_[leaving] >= -kTiny) return false;
   size_t entering = kNone;
   double best_ratio = 0;
@@ -139,9 +138,6 @@ bool CoveringProgram::DualStep() {
 }
 
 void CoveringProgram::Pivot(size_t row, size_t column, std::span<const double> product) {
-  const auto mark = [&](size_t which, uint8_t in) {
-    (IsPattern(which) ? pattern_in_[which] : surplus_in_[kNone - 1 - which]) = in;
-  };
   const double reduced_cost = ReducedCost(column);
   const double amount = amounts_[row] / product[row];
   for (size_t kind = 0; kind < rows_; ++kind) {
@@ -154,8 +150,8 @@ void CoveringProgram::Pivot(size_t row, size_t column, std::span<const double> p
   }
   for (size_t i = 0; i < rows_; ++i) amounts_[i] -= amount * product[i];
   amounts_[row] = amount;
-  mark(basis_[row], 0);
-  mark(column, 1);
+  Mark(basis_[row], 0);
+  Mark(column, 1);
   basis_[row] = column;
   if (++pivots_ > rows_ + 100) Refresh();
 }
@@ -186,19 +182,27 @@ void CoveringProgram::Refresh() {
   }
   pattern_in_.assign(patterns_.size(), 0);
   std::fill(surplus_in_.begin(), surplus_in_.end(), 0);
-  std::fill(amounts_.begin(), amounts_.end(), 0);
+  for (size_t column : basis_) Mark(column, 1);
   prices_.assign(rows_, 0);
-  amounts_.assign(rows_, 0);
-  for (size_t row = 0; row < rows_; ++row) {
-    (IsPattern(basis_[row]) ? pattern_in_[basis_[row]] : surplus_in_[kNone - 1 - basis_[row]]) = 1;
-  }
   for (size_t kind = 0; kind < rows_; ++kind) {
     for (size_t row = 0; row < rows_; ++row) {
-      amounts_[row] += inverse(row, kind) * demand_[kind];
       prices_[kind] += Cost(basis_[row]) * inverse(row, kind);
     }
   }
+  ComputeAmounts();
   pivots_ = 0;
+}
+
+void CoveringProgram::ComputeAmounts() {
+  amounts_.assign(rows_, 0);
+  for (size_t kind = 0; kind < rows_; ++kind) {
+    if (demand_[kind] == 0) continue;
+    for (size_t row = 0; row < rows_; ++row) amounts_[row] += inverse(row, kind) * demand_[kind];
+  }
+}
+
+void CoveringProgram::Mark(size_t column, uint8_t in_basis) {
+  (IsPattern(column) ? pattern_in_[column] : surplus_in_[kNone - 1 - column]) = in_basis;
 }
 
 }  // namespace batchplan

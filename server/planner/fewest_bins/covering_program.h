@@ -1,5 +1,5 @@
-// The linear program behind bin packing: patterns of bins, any fraction of each, that together cover
-// the demand for every kind with as few bins as can be.
+// The linear program behind bin packing: patterns of bins, any fraction of each, that together
+// cover the demand for every kind with as few bins as can be.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_COVERING_PROGRAM_H_
 #define BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_COVERING_PROGRAM_H_
@@ -13,13 +13,13 @@
 namespace batchplan {
 
 // Minimises the sum of x over the patterns such that over all of them the sum of times[kind] * x is
-// at least demand[kind], by the revised simplex method with an explicit inverse of the basis: a pivot
-// takes O(kinds^2), less where the inverse is sparse. Patterns may be added and the demand lowered
-// between calls; each Solve starts from the basis of the last (P. C. Gilmore, R. E. Gomory, "A linear
-// programming approach to the cutting-stock problem", 1961).
+// at least demand[kind], by the revised simplex method with an explicit inverse of the basis: a
+// pivot takes O(kinds^2), less where the inverse is sparse. Patterns may be added and the demand
+// lowered between calls; each Solve starts from the basis of the last (P. C. Gilmore, R. E. Gomory,
+// "A linear programming approach to the cutting-stock problem", 1961).
 //
-// In double precision, of which only operations that IEEE 754 fixes to the last bit are used. Nothing
-// proven rests on them: they only suggest patterns and prices.
+// In double precision, of which only operations that IEEE 754 fixes to the last bit are used.
+// Nothing proven rests on them: they only suggest patterns and prices.
 class CoveringProgram {
  public:
   using Pattern = std::vector<std::pair<uint32_t, uint32_t>>;  // (kind, times)
@@ -62,6 +62,8 @@ class CoveringProgram {
   void Pivot(size_t row, size_t column, std::span<const double> product);
   // Computes the inverse, amounts and prices from the basis alone.
   void Refresh();
+  void ComputeAmounts();
+  void Mark(size_t column, uint8_t in_basis);
 
   double& inverse(size_t row, size_t column) { return inverse_[column * rows_ + row]; }
   double inverse(size_t row, size_t column) const { return inverse_[column * rows_ + row]; }
@@ -69,14 +71,14 @@ class CoveringProgram {
   size_t rows_;
   std::vector<double> demand_;
   std::vector<Pattern> patterns_;
-  std::vector<size_t> basis_;       // The column of each row.
+  std::vector<size_t> basis_;        // The column of each row.
   std::vector<uint8_t> surplus_in_;  // Whether a kind's surplus is in the basis.
   std::vector<uint8_t> pattern_in_;
-  std::vector<double> inverse_;     // Column by column.
-  std::vector<double> amounts_;     // Of the column of each row.
+  std::vector<double> inverse_;  // Column by column.
+  std::vector<double> amounts_;  // Of the column of each row.
   std::vector<double> prices_;
-  std::vector<double> product_;     // Scratch.
-  size_t pivots_ = 0;               // Since the last Refresh.
+  std::vector<double> product_;  // Scratch.
+  size_t pivots_ = 0;            // Since the last Refresh.
 };
 
 }  // namespace batchplan

@@ -20,30 +20,32 @@
 namespace batchplan {
 namespace {
 
-// What a search may cost. A step is about a nanosecond's work, or some where memory is far.
+// What the searches may cost, in steps of each.
 struct Budget {
+  // Minimum bin slack: a bin, and all; the latter at least so many an item.
   uint64_t slack_steps_a_bin;
+  uint64_t slack_steps;
+  uint64_t slack_steps_an_item = 16;
+  // Bin completion, of at most so many items.
   uint64_t completion_steps;
-  size_t max_completed_items;
+  size_t max_completed_items = 256;
+  // Column generation, of at most so many kinds, or else of so many items at a time.
   uint64_t column_steps;
   size_t max_kinds;
-  uint64_t slack_steps;
   size_t repacked_items;
 };
 
 constexpr Budget kDefaultBudget = {.slack_steps_a_bin = 2000,
+                                   .slack_steps = 200'000,
                                    .completion_steps = 100'000,
-                                   .max_completed_items = 256,
-                                   .column_steps = 12'000'000,
+                                   .column_steps = 8'000'000,
                                    .max_kinds = 128,
-                                   .slack_steps = 2'000'000,
                                    .repacked_items = 90};
 constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
+                                    .slack_steps = 20'000'000,
                                     .completion_steps = 2'000'000,
-                                    .max_completed_items = 256,
-                                    .column_steps = 1'500'000'000,
+                                    .column_steps = 600'000'000,
                                     .max_kinds = 512,
-                                    .slack_steps = 100'000'000,
                                     .repacked_items = 240};
 
 bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
@@ -67,13 +69,15 @@ class Incumbent {
   }
   void OfferKinds(const std::optional<Bins>& bins_of_kinds) {
     if (!bins_of_kinds || bins_of_kinds->size() >= best_.size()) return;
-    kinds_ = *bins_of_kinds;
     Bins bins = ItemsInBins(*bins_of_kinds, items_.lengths);
-    if (KeepsSequences(bins, items_, limits_)) Offer(std::move(bins));
+    if (!KeepsSequences(bins, items_, limits_)) return;
+    Offer(std::move(bins));
+    bins_of_kinds_ = bins_of_kinds;
   }
   void RaiseBound(uint64_t bound) { bound_ = std::max(bound_, bound); }
 
-  const Bins& kinds() const {return kinds_;} Bins kinds_;
+  // The best as bins of kinds, if a search found it.
+  const std::optional<Bins>& bins_of_kinds() const { return bins_of_kinds_; }
   size_t size() const { return best_.size(); }
   // As few bins as are of use.
   uint64_t target() const { return std::max(enough_, bound_); }
@@ -86,24 +90,21 @@ class Incumbent {
   uint64_t enough_;
   bool found_ = false;
   Bins best_;
+  std::optional<Bins> bins_of_kinds_;
   uint64_t bound_ = 0;
 };
 
-void Search(const Kinds& kinds, size_t items, const Budget& budget, Incumbent& incumbent) {
-  const DualFeasible length(kinds.capacity, kinds.capacity);
-  std::vector<LengthCount> counted;
-  for (size_t kind = 0; kind < kinds.size(); ++kind) {
-    counted.push_back({kinds.lengths[kind], kinds.demand[kind]});
-  }
-  const DualFeasible worth = BestDualFeasible(counted, kinds.capacity);
-  for (const bool spare_small : {false, true}) {
-    uint64_t steps = budget.slack_steps;
-    incumbent.OfferKinds(MinimumBinSlack(
-        kinds, worth, incumbent.size() - 1,
-        {.steps_a_bin = budget.slack_steps_a_bin, .spare_small = spare_small}, steps));
+void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Incumbent& incumbent) {
+  const Kinds kinds = KindsOf(items.lengths, capacity);
+  const DualFeasible worth = BestDualFeasible(CountLengths(items.lengths), capacity);
+  for (const SlackSearch::Prefer prefer :
+       {SlackSearch::Prefer::kFirst, SlackSearch::Prefer::kLong, SlackSearch::Prefer::kShort}) {
+    uint64_t steps = std::max(budget.slack_steps, budget.slack_steps_an_item * items.size());
+    const SlackSearch search = {.steps_a_bin = budget.slack_steps_a_bin, .prefer = prefer};
+    incumbent.OfferKinds(MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps));
     if (incumbent.Done()) return;
   }
-  if (items <= budget.max_completed_items) {
+  if (items.size() <= budget.max_completed_items) {
     uint64_t steps = budget.completion_steps;
     const Completion completion = CompleteBins(kinds, kinds.demand, incumbent.target(), steps);
     incumbent.OfferKinds(completion.bins);
@@ -118,9 +119,10 @@ void Search(const Kinds& kinds, size_t items, const Budget& budget, Incumbent& i
     incumbent.RaiseBound(generated.bound);
     if (incumbent.Done()) return;
   }
-  if (items > budget.repacked_items && items < 100000 && incumbent.kinds().size()) {
-    std::mt19937_64 random(1);
-    incumbent.OfferKinds(RepackSome(kinds, worth, incumbent.kinds(), incumbent.target(), budget.repacked_items, random, steps));
+  if (incumbent.bins_of_kinds() && items.size() > budget.repacked_items) {
+    std::mt19937_64 random(0);
+    incumbent.OfferKinds(RepackSome(kinds, worth, *incumbent.bins_of_kinds(), incumbent.target(),
+                                    budget.repacked_items, random, steps));
   }
 }
 
@@ -136,8 +138,8 @@ FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t 
     if (incumbent.Done()) return std::move(incumbent).Take();
   }
   if (effort != Effort::kFast) {
-    Search(KindsOf(items.lengths, limits.capacity), items.size(),
-           effort == Effort::kDefault ? kDefaultBudget : kThoroughBudget, incumbent);
+    Search(items, limits.capacity, effort == Effort::kDefault ? kDefaultBudget : kThoroughBudget,
+           incumbent);
   }
   return std::move(incumbent).Take();
 }

@@ -24,13 +24,14 @@ struct FewestBins {
 // - minimum bin slack: bins filled one after the other, each as full as can be;
 // - bin completion, which is exact, for up to some hundred items;
 // - column generation, for up to some hundred different lengths;
-// - swap search: improves the best packing by exchanges between its bins and what is left over.
+// - column generation again and again for the worst bins of a packing that is too large for it.
 //
 // Where items are of several sequences or bins of a limited number, and that limit matters, the
 // searches ignore it and count only if what they find keeps it.
 //
-// Deterministic: work is limited by counted steps. Per call at most some 10 ms with kDefault and 1 s
-// with kThorough, for up to some thousands of items; with more, as much more as reading them takes.
+// Deterministic: work is limited by counted steps. Per call at most some 10 ms with kDefault and 1
+// s with kThorough, for up to some thousands of items; with more, as much more as reading them
+// takes.
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       Effort effort);
 

@@ -1,8 +1,8 @@
 // An instance as the searches for few bins see it: items of equal length are of one kind, and all
 // that counts is how many there are.
 //
-// The searches give bins of kinds: Bins whose "items" are positions in Kinds::lengths, each as often
-// as the bin holds items of that kind.
+// The searches give bins of kinds: Bins whose "items" are positions in Kinds::lengths, each as
+// often as the bin holds items of that kind.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_KINDS_H_
 #define BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_KINDS_H_

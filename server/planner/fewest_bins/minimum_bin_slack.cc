@@ -113,19 +113,19 @@ class Search {
     uint64_t best_value = 0;
     for (size_t next = first;;) {
       const size_t kind = FirstFitting(next, room_);
-      if (kind < left_.size() && steps > 0) {
-        --steps;
+      if (kind < left_.size() && (steps > 0 || best_.empty())) {
+        steps -= steps > 0;
         // What the room left is worth at most; and no more than so many items fit there, each of
         // at most this value.
         const uint64_t more = std::min(worth_(room_), room_ / least * values_[kind]);
-        if (value_ + more > floor) {
+        if (best_.empty() || value_ + more > floor) {
           Take(static_cast<uint32_t>(kind));
           next = kind;
           continue;
         }
       } else {
         const bool full = value_ == worth_.most();
-        const bool good = full && (!options_.spare_small || SparesSmall());
+        const bool good = full && Preferred();
         if (good || value_ > floor || best_.empty()) {
           best_ = taken_;
           best_value = value_;
@@ -140,12 +140,35 @@ class Search {
       next = closed ? FirstFitting(last + size_t{1}, room_ - least) : last + size_t{1};
     }
     while (!taken_.empty()) PutBack();
-    return worth_.most() - best_value;
+    return worth_.most() - best_value - TopUp();
   }
 
-  // Whether the items in the bin being filled are at least as long as those left, in the mean.
-  bool SparesSmall() const {
-    return (kinds_.capacity - room_) * items_left_ >= tokens_left_ * taken_.size();
+  // Adds to best_ what still fits, which by its worth may be nothing; returns its worth.
+  uint64_t TopUp() {
+    for (uint32_t kind : best_) Take(kind);
+    const uint64_t before = value_;
+    for (size_t kind = 0; (kind = FirstFitting(kind, room_)) < left_.size();) {
+      Take(static_cast<uint32_t>(kind));
+    }
+    const uint64_t added = value_ - before;
+    best_ = taken_;
+    while (!taken_.empty()) PutBack();
+    return added;
+  }
+
+  // Whether the bin being filled is of the kind that is asked for.
+  bool Preferred() const {
+    const uint64_t own = (kinds_.capacity - room_) * items_left_;
+    const uint64_t left = tokens_left_ * taken_.size();
+    switch (options_.prefer) {
+      case SlackSearch::Prefer::kFirst:
+        return true;
+      case SlackSearch::Prefer::kLong:
+        return own >= left;
+      case SlackSearch::Prefer::kShort:
+        return own <= left;
+    }
+    return true;
   }
 
   const Kinds& kinds_;

@@ -15,11 +15,19 @@
 namespace batchplan {
 
 struct SlackSearch {
+  // Which of the bins without slack.
+  enum class Prefer {
+    kFirst,
+    // Those whose mean item is not shorter than that of the items left, so that what small items
+    // there are still help when the last bins are filled.
+    kLong,
+    // Those whose mean item is not longer.
+    kShort,
+  };
+
   // Steps of the search that one bin may take.
   uint64_t steps_a_bin = 0;
-  // Of bins without slack prefers those whose mean item is not shorter than that of the items left,
-  // so that what small items there are still help when the last bins are filled.
-  bool spare_small = false;
+  Prefer prefer = Prefer::kFirst;
 };
 
 // A packing into at most `bins` bins, or nothing if that is not found. Each bin takes the longest

@@ -12,6 +12,8 @@ namespace batchplan {
 namespace {
 
 constexpr size_t kMaxFailures = 8;
+// To choose the bins of a round.
+constexpr uint64_t kStepsPerBin = 100;
 
 // What a bin's items are worth.
 uint64_t WorthOf(std::span<const uint32_t> bin, const Kinds& kinds, const DualFeasible& worth) {
@@ -63,8 +65,9 @@ Part PartOf(const Kinds& kinds, std::vector<uint32_t> items) {
 
 Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t enough,
                 size_t items, std::mt19937_64& random, uint64_t& steps) {
-  for (size_t round = 0, failures = 0;
-       bins.size() > enough && failures < kMaxFailures && steps > 0; ++round) {
+  for (size_t round = 0, failures = 0; bins.size() > enough && failures < kMaxFailures && steps > 0;
+       ++round) {
+    steps -= std::min<uint64_t>(steps, kStepsPerBin * bins.size());
     std::vector<uint8_t> is_taken(bins.size(), 0);
     std::vector<uint32_t> taken;
     size_t taken_bins = 0;
@@ -77,8 +80,7 @@ Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t
     const Part part = PartOf(kinds, std::move(taken));
     const size_t kept = bins.size() - taken_bins;
     const size_t wanted = enough - std::min(kept, enough);
-    const std::optional<Bins> better =
-        GenerateColumns(part.kinds, wanted, taken_bins, steps).bins;
+    const std::optional<Bins> better = GenerateColumns(part.kinds, wanted, taken_bins, steps).bins;
     if (!better) {
       ++failures;
       continue;

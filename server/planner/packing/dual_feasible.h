@@ -38,8 +38,8 @@ class DualFeasible {
 };
 
 // Of the lengths themselves and the functions whose period is a fraction of the capacity the one
-// that gives the best bound; the lengths if none is better. Bins that are filled best by its measure
-// are those that a packing of that many bins consists of.
+// that gives the best bound; the lengths if none is better. Bins that are filled best by its
+// measure are those that a packing of that many bins consists of.
 DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity);
 
 // The best bound of these functions, alone and behind the thresholds of S. P. Fekete and

@@ -127,7 +127,8 @@ TEST(FewestBinsTest, IsTheSameEveryTimeAndEverywhere) {
     ASSERT_EQ(Lists(first.bins), Lists(second.bins)) << shape.name;
     sizes.push_back(first.bins.size());
   }
-  EXPECT_THAT(sizes, ::testing::ElementsAre());
+  EXPECT_THAT(sizes,
+              ::testing::ElementsAre(52, 104, 208, 401, 20, 41, 85, 168, 94, 23, 59, 22, 62, 17));
 }
 
 }  // namespace

@@ -60,8 +60,10 @@ Cost StepTimeBound(const PassInstance& pass, std::span<const SequenceIndex> mini
 }
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization) {
-  const uint64_t fewest = FewestMicrobatchesPerRank(pass, mini_batch);
+                         Synchronization synchronization, uint64_t fewest_proven) {
+  const uint64_t fewest =
+      std::max(FewestMicrobatchesPerRank(pass, mini_batch),
+               pass.counts().RoundUp((fewest_proven + pass.ranks() - 1) / pass.ranks()));
   return {
       .microbatches = fewest * pass.ranks(),
       .step_time = SequencesBound(pass, mini_batch, synchronization) + FixedCosts(pass, fewest)};

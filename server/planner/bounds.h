@@ -25,9 +25,10 @@ struct MiniBatchBounds {
   Cost step_time = 0;
 };
 
-// Both bounds, of the mini-batch and the pass's constraints alone.
+// Both bounds, of the mini-batch and the pass's constraints alone; `fewest_proven` micro-batches
+// over all ranks are known to be needed.
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization);
+                         Synchronization synchronization, uint64_t fewest_proven = 0);
 
 }  // namespace batchplan
 

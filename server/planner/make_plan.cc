@@ -84,7 +84,8 @@ PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const 
   std::vector<MiniBatchBounds> bounds;
   bounds.reserve(assignments.size());
   for (Assignment& assignment : assignments) {
-    bounds.push_back(BoundsOf(pass, assignment.microbatches.all(), options.synchronization));
+    bounds.push_back(BoundsOf(pass, assignment.microbatches.all(), options.synchronization,
+                              assignment.fewest_proven));
     OrderMicrobatches(pass, pass.options().order, assignment);
     Append(pass, planned, assignment, plan);
     assignment = Assignment();

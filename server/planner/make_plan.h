@@ -22,8 +22,8 @@ namespace batchplan {
 
 // Plans `manifest` as `options` ask.
 //
-// InvalidArgument if the request can't be met, naming field, value and limit; Cancelled if `stop` was
-// requested, never a partial plan.
+// InvalidArgument if the request can't be met, naming field, value and limit; Cancelled if `stop`
+// was requested, never a partial plan.
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
                               const std::stop_token& stop = {});
 

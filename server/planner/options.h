@@ -103,7 +103,8 @@ struct PlanOptions {
   bool allow_empty_microbatches = false;
   std::vector<PassOptions> passes;
 
-  // InvalidArgument for values that no manifest could make right; the message names field and value.
+  // InvalidArgument for values that no manifest could make right; the message names field and
+  // value.
   absl::Status Validate() const;
 };
 

@@ -17,6 +17,9 @@ struct Assignment {
   // Tokens of the packed row without its tail, or the padded width; 0 for an empty micro-batch.
   std::vector<uint32_t> widths;
   uint32_t slots = 0;
+  // No assignment of these sequences has fewer micro-batches, all ranks together, where a packer
+  // proved more than the bounds of bin packing tell.
+  uint64_t fewest_proven = 0;
   // All ranks have the same widths, and keep them if the slots change places.
   bool shared_widths = false;
 

@@ -5,15 +5,10 @@
 #include <tuple>
 #include <utility>
 
-#include "server/planner/assign/fewest_microbatches.h"
-#include "server/planner/assign/objective.h"
-#include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/place.h"
-#include "server/planner/assign/shares.h"
+#include "server/planner/assign/solve_packed.h"
+#include "server/planner/assign/solve_padded.h"
 #include "server/planner/assign/step_time.h"
-#include "server/planner/balance/accumulated.h"
-#include "server/planner/balance/lockstep.h"
-#include "server/planner/balance/step_time_bound.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/order.h"
 #include "server/planner/presets.h"
@@ -21,9 +16,6 @@
 namespace batchplan {
 namespace {
 
-// One more slot is worth a part of the step time, and a gap to the bound of such a part is worth
-// a look at one more.
-constexpr uint64_t kWorthASlot = 1000;
 // Larger mini-batches are left to the solver alone, except where the effort is thorough: the
 // references take longer than it there.
 constexpr size_t kMostForReferences = 65536;
@@ -32,118 +24,6 @@ struct Candidate {
   Dealt dealt;
   Cost step_time = 0;
 };
-
-// Slots that are looked at beyond the fewest, once one is found.
-int MoreSlots(Effort effort) {
-  switch (effort) {
-    case Effort::kFast:
-      return 0;
-    case Effort::kThorough:
-      return 4;
-    default:
-      return 1;
-  }
-}
-
-Dealt DealtOf(const SequenceLists& blocks, const Items& items, const Bins& bins, uint32_t ranks) {
-  Dealt dealt;
-  const size_t slots = bins.size() / ranks;
-  dealt.assignment.slots = static_cast<uint32_t>(slots);
-  dealt.assignment.microbatches.Reserve(bins.size(), blocks.all().size());
-  dealt.assignment.widths.reserve(bins.size());
-  std::vector<uint32_t> rank_of(items.size());
-  for (size_t m = 0; m < bins.size(); ++m) {
-    uint32_t width = 0;
-    for (uint32_t item : bins[m]) {
-      dealt.assignment.microbatches.Push(blocks[item]);
-      width += items.lengths[item];
-      rank_of[item] = static_cast<uint32_t>(m / slots);
-    }
-    dealt.assignment.microbatches.Close();
-    dealt.assignment.widths.push_back(width);
-  }
-  dealt.shares = SharesOf(blocks, rank_of, ranks);
-  return dealt;
-}
-
-// One mini-batch as the solvers see it.
-struct Task {
-  Task(const PassInstance& pass, std::span<const SequenceIndex> mini_batch)
-      : blocks(pass.MicrobatchBlocks(mini_batch)),
-        items(pass.ItemsOf(blocks)),
-        objective(ObjectiveOf(pass, items)),
-        fewest(pass.counts().RoundUp(FewestMicrobatchesPerRank(pass, mini_batch))),
-        most(items.size() / pass.ranks()) {}
-
-  PackItems packing() const {
-    return {.lengths = items.lengths, .counts = items.counts, .loads = objective.loads};
-  }
-
-  const SequenceLists blocks;
-  const Items items;
-  const Objective objective;
-  // Micro-batches of a rank.
-  const uint64_t fewest;
-  const uint64_t most;
-};
-
-std::optional<Bins> SolveLockstep(const PassInstance& pass, const Task& task,
-                                  const std::stop_token& stop) {
-  const PackItems items = task.packing();
-  const uint64_t bound = LockstepBound(items, pass.bin_limits(), pass.ranks());
-  std::optional<BalancedBins> best;
-  uint64_t best_time = 0;
-  int more = MoreSlots(pass.effort());
-  for (uint64_t slots = task.fewest; slots <= task.most && !stop.stop_requested();
-       slots = pass.counts().RoundUp(slots + 1)) {
-    std::optional<BalancedBins> found =
-        BalanceLockstep({.items = items,
-                         .limits = pass.bin_limits(),
-                         .ranks = pass.ranks(),
-                         .slots = static_cast<uint32_t>(slots),
-                         .rank_of = {},
-                         .equal_counts = pass.options().equal_sequence_counts,
-                         .enough = bound,
-                         .effort = pass.effort()});
-    if (!found) continue;
-    const uint64_t time = found->step_time + slots * task.objective.per_microbatch;
-    if (best && time >= best_time - best_time / kWorthASlot) break;
-    best = std::move(found);
-    best_time = time;
-    if (best->step_time <= bound + bound / kWorthASlot || more-- == 0) break;
-  }
-  if (!best) return std::nullopt;
-  return std::move(best->bins);
-}
-
-std::optional<Bins> SolveAccumulated(const PassInstance& pass, const Task& task) {
-  const PackItems items = task.packing();
-  const uint32_t ranks = pass.ranks();
-  const Bins start = DraftPacked(pass, task.items, 0);
-  const uint64_t slots =
-      std::max(task.fewest, pass.counts().RoundUp((start.size() + ranks - 1) / ranks));
-  if (slots > task.most) return std::nullopt;
-  return BalanceAccumulated(items, pass.bin_limits(), ranks, slots, start, pass.effort());
-}
-
-// The solver's own, where bins may go to any rank.
-std::optional<Dealt> Solve(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                           const std::stop_token& stop) {
-  const Task task(pass, mini_batch);
-  const std::optional<Bins> bins = pass.synchronization() == Synchronization::kLockstep
-                                       ? SolveLockstep(pass, task, stop)
-                                       : SolveAccumulated(pass, task);
-  if (!bins) return std::nullopt;
-  return DealtOf(task.blocks, task.items, *bins, pass.ranks());
-}
-
-// Whether any item may go to any rank, or to any that leaves equal counts.
-bool SolvesFreely(const PassInstance& pass, size_t sequences) {
-  if (pass.options().layout != Layout::kPacked) return false;
-  if (!pass.options().equal_sequence_counts) return CanDeal(pass);
-  return pass.synchronization() == Synchronization::kLockstep && !pass.groups_share_rank() &&
-         sequences % pass.ranks() == 0;
-}
 
 bool SameMethod(const PassOptions& a, const PassOptions& b) {
   const auto method = [](const PassOptions& pass) {
@@ -188,10 +68,10 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
     candidates.push_back({.dealt = std::move(dealt), .step_time = time});
   };
 
-  if (SolvesFreely(pass, mini_batch.size())) {
-    std::optional<Dealt> solved = Solve(pass, mini_batch, stop);
-    if (solved) add(*std::move(solved));
-  }
+  std::optional<Dealt> solved = pass.options().layout == Layout::kPacked
+                                    ? SolvePacked(pass, mini_batch, stop)
+                                    : SolvePadded(pass, mini_batch, stop);
+  if (solved) add(*std::move(solved));
   absl::Status refused;
   if (candidates.empty()) {
     absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, stop);

@@ -24,6 +24,33 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
 
 }  // namespace
 
+Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items& items,
+              const Bins& bins, std::span<const uint32_t> bin_at) {
+  const bool padded = pass.options().layout == Layout::kPadded;
+  const size_t slots = bin_at.size() / pass.ranks();
+  Dealt dealt;
+  Assignment& assignment = dealt.assignment;
+  assignment.slots = static_cast<uint32_t>(slots);
+  assignment.microbatches.Reserve(bin_at.size(), blocks.all().size());
+  assignment.widths.reserve(bin_at.size());
+  std::vector<uint32_t> rank_of(items.size());
+  for (size_t m = 0; m < bin_at.size(); ++m) {
+    uint32_t width = 0;
+    if (bin_at[m] < bins.size()) {
+      for (uint32_t item : bins[bin_at[m]]) {
+        const uint32_t length = items.lengths[item];
+        width = padded ? std::max(width, length) : width + length;
+        assignment.microbatches.Push(blocks[item]);
+        rank_of[item] = static_cast<uint32_t>(m / slots);
+      }
+    }
+    assignment.microbatches.Close();
+    assignment.widths.push_back(width);
+  }
+  dealt.shares = SharesOf(blocks, rank_of, pass.ranks());
+  return dealt;
+}
+
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
                                   std::span<const SequenceIndex> mini_batch, uint64_t seed,
                                   absl::string_view where) {
@@ -44,27 +71,7 @@ absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
     bins = SettlePacked(pass, items, draft, filled, ranks);
   }
 
-  Dealt dealt;
-  Assignment& assignment = dealt.assignment;
-  assignment.slots = static_cast<uint32_t>(slots);
-  assignment.microbatches.Reserve(slots * ranks, mini_batch.size());
-  assignment.widths.reserve(slots * ranks);
-  std::vector<uint32_t> rank_of(items.size());
-  const std::vector<uint32_t> bin_at = DealBins(BinLoads(pass, items, *bins), ranks, slots);
-  for (size_t m = 0; m < bin_at.size(); ++m) {
-    uint32_t width = 0;
-    if (bin_at[m] < bins->size()) {
-      for (uint32_t item : (*bins)[bin_at[m]]) {
-        assignment.microbatches.Push(blocks[item]);
-        width += items.lengths[item];
-        rank_of[item] = static_cast<uint32_t>(m / slots);
-      }
-    }
-    assignment.microbatches.Close();
-    assignment.widths.push_back(width);
-  }
-  dealt.shares = SharesOf(blocks, rank_of, ranks);
-  return dealt;
+  return DealtAs(pass, blocks, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
 }
 
 }  // namespace batchplan

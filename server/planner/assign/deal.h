@@ -10,6 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "server/planner/assign/assignment.h"
 #include "server/planner/index.h"
+#include "server/planner/items.h"
+#include "server/planner/packing/bins.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
@@ -20,6 +22,11 @@ struct Dealt {
   // The sequences of each rank, in the mini-batch's order.
   SequenceLists shares;
 };
+
+// Slot s of rank r as bin bin_at[r * slots + s] of the items of `blocks`, or empty where there is
+// no such bin; its width is the sum of its items' lengths, in the padded layout the longest.
+Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items& items,
+              const Bins& bins, std::span<const uint32_t> bin_at);
 
 // Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals
 // them slot by slot (balance/deal_bins.h) by what the pass is balanced on. For the packed layout.

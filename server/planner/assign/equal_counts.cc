@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "server/planner/packing/pack_into.h"
+#include "server/planner/fewest_bins/pack_into.h"
 #include "server/planner/partition/descending.h"
 
 namespace batchplan {

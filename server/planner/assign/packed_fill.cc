@@ -1,16 +1,18 @@
 #include "server/planner/assign/packed_fill.h"
 
 #include "server/planner/assign/split_bins.h"
+#include "server/planner/fewest_bins/fewest_bins.h"
+#include "server/planner/fewest_bins/pack_into.h"
 #include "server/planner/packing/karmarkar_karp_bins.h"
-#include "server/planner/packing/pack_into.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {
 
 Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed) {
-  const Packer packer = pass.options().packer == Packer::kBalanced ? Packer::kBestFitDecreasing
-                                                                   : pass.options().packer;
-  return Pack(packer, items.ForPacking(), pass.bin_limits(), seed);
+  if (pass.options().packer == Packer::kBalanced) {
+    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, pass.effort()).bins;
+  }
+  return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed);
 }
 
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,

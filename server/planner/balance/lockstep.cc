@@ -14,8 +14,8 @@
 #include "server/planner/balance/legalize.h"
 #include "server/planner/balance/problem.h"
 #include "server/planner/balance/spread.h"
+#include "server/planner/fewest_bins/pack_into.h"
 #include "server/planner/packing/index_set.h"
-#include "server/planner/packing/pack_into.h"
 
 namespace batchplan {
 namespace {
@@ -81,15 +81,12 @@ class Solver {
       if (filled) Improve(filling);
       if (best_ && (!budget_.restarts || IsGood())) break;
     }
-    if (!best_ && task_.rank_of.empty()) {
-      const std::optional<Bins> bins = PackInto(task_.items, problem_.limits, problem_.bins());
-      if (bins) {
-        std::vector<uint32_t> position_of(problem_.size());
-        for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
-        Filling filling(problem_);
-        FillFrom(*bins, position_of, 0, problem_.bins(), filling);
-        Improve(filling);
-      }
+    if (!best_ && task_.start != nullptr && task_.start->size() <= problem_.bins()) {
+      std::vector<uint32_t> position_of(problem_.size());
+      for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
+      Filling filling(problem_);
+      FillFrom(*task_.start, position_of, 0, problem_.bins(), filling);
+      Improve(filling);
     }
     return std::move(best_);
   }

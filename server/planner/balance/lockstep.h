@@ -23,6 +23,9 @@ struct LockstepTask {
   std::span<const uint32_t> rank_of;
   // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
   bool equal_counts = false;
+  // A packing within the limits to start from where the solver can't fill the bins by itself; of
+  // at most ranks * slots bins, or of no use.
+  const Bins* start = nullptr;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;
@@ -40,9 +43,9 @@ struct BalancedBins {
 // found.
 //
 // Slots that long items dictate are filled first, the rest by longest processing time first under
-// the token budget; what is left over is squeezed in by exchanges, or all is packed as tightly as
-// can be; then a local search evens out what runs at the same time. O(n log n) time, O(n) memory;
-// the search takes a number of steps that grows with the items and the effort.
+// the token budget; what is left over is squeezed in by exchanges; then a local search evens out
+// what runs at the same time. O(n log n) time, O(n) memory; the search takes a number of steps that
+// grows with the items and the effort.
 std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task);
 
 }  // namespace batchplan

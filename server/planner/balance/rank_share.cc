@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/packing/pack_into.h"
+#include "server/planner/fewest_bins/pack_into.h"
 #include "server/planner/partition/descending.h"
 #include "server/planner/partition/even_parts.h"
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "server/planner/packing/dual_feasible.h"
 #include "tests/support/brute_force.h"
 #include "tests/support/generators.h"
 
@@ -35,6 +36,49 @@ TEST(LowerBoundsTest, L2SeesAgenticBatchesAsTheyAre) {
 TEST(LowerBoundsTest, ASequenceLimitBoundsToo) {
   const std::vector<uint32_t> ten(10, 1);
   EXPECT_EQ(LowerBoundBins({.lengths = ten}, {.capacity = 100, .max_sequences = 3}), 4);
+}
+
+TEST(LowerBoundsTest, DualFeasibleFunctionsSeeThatThirdsDoNotFill) {
+  // Three of C/4 .. C/2 fill a bin rarely: volume and L2 say 750, and 796 are needed.
+  const std::vector<uint32_t> lengths = testing::UniformLengths(2046, 1, 32768);
+  EXPECT_GT(LowerBoundBins({.lengths = lengths}, {.capacity = 32768}),
+            MartelloTothL2(lengths, 32768) + 20);
+}
+
+TEST(LowerBoundsTest, GroupsThatCannotShareABinAreCounted) {
+  const std::vector<uint32_t> lengths(7, 1);
+  const std::vector<uint32_t> counts(7, 5);
+  EXPECT_EQ(
+      LowerBoundBins({.lengths = lengths, .counts = counts}, {.capacity = 100, .max_sequences = 8}),
+      7);
+}
+
+TEST(LowerBoundsTest, NeverExceedAPerfectPacking) {
+  for (uint64_t seed = 1; seed <= testing::Cases(300); ++seed) {
+    testing::RandomStream random(seed);
+    const auto capacity = static_cast<uint32_t>(random.Between(1, 1'000'000'000));
+    const uint64_t bins = random.Between(1, 50);
+    std::vector<uint32_t> lengths;
+    for (uint64_t bin = 0; bin < bins; ++bin) {
+      for (uint32_t room = capacity; room > 0; room -= lengths.back()) {
+        lengths.push_back(static_cast<uint32_t>(random.Between(room / 4 + 1, room)));
+      }
+    }
+    ASSERT_EQ(LowerBoundBins({.lengths = lengths}, {.capacity = capacity}), bins);
+  }
+}
+
+TEST(LowerBoundsTest, DualFeasibleFunctionsAreSuperadditive) {
+  for (uint32_t capacity = 1; capacity <= 60; ++capacity) {
+    for (uint32_t period = 1; period <= capacity; ++period) {
+      const DualFeasible value(period, capacity);
+      for (uint32_t a = 0; a <= capacity; ++a) {
+        for (uint32_t b = 0; a + b <= capacity; ++b) {
+          ASSERT_LE(value(a) + value(b), value(a + b)) << period << " of " << capacity;
+        }
+      }
+    }
+  }
 }
 
 TEST(LowerBoundsTest, NeverExceedTheOptimum) {

@@ -1,8 +1,10 @@
-#include "server/planner/packing/pack_into.h"
+#include "server/planner/fewest_bins/pack_into.h"
 
+#include <utility>
+
+#include "server/planner/effort.h"
+#include "server/planner/fewest_bins/fewest_bins.h"
 #include "server/planner/packing/decreasing.h"
-#include "server/planner/packing/lower_bounds.h"
-#include "server/planner/packing/packer.h"
 #include "server/planner/packing/search_bins.h"
 
 namespace batchplan {
@@ -24,12 +26,9 @@ class Room {
 }  // namespace
 
 std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins) {
-  if (LowerBoundBins(items, limits) > bins) return std::nullopt;
-  for (const Packer packer : {Packer::kBestFitDecreasing, Packer::kFirstFitDecreasing,
-                              Packer::kModifiedFirstFitDecreasing}) {
-    Bins packed = Pack(packer, items, limits, 0);
-    if (packed.size() <= bins) return packed;
-  }
+  FewestBins fewest = PackFewest(items, limits, bins, Effort::kDefault);
+  if (fewest.bins.size() <= bins) return std::move(fewest.bins);
+  if (fewest.bound > bins) return std::nullopt;
   if (items.size() > kMaxSearchedItems) return std::nullopt;
   return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), kMaxSearchSteps);
 }

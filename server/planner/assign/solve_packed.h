@@ -1,0 +1,26 @@
+// The balanced solver's packed micro-batches, found together with their ranks.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SOLVE_PACKED_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_SOLVE_PACKED_H_
+
+#include <optional>
+#include <span>
+#include <stop_token>
+
+#include "server/planner/assign/deal.h"
+#include "server/planner/index.h"
+#include "server/planner/pass_instance.h"
+
+namespace batchplan {
+
+// Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
+// constraints allow and are found, or more where each slot more shortens the step by a thousandth.
+// Nothing where items are bound to ranks by groups or, without lockstep, by equal counts; if there
+// are too few for the micro-batches that are needed; or if `stop` is requested.
+std::optional<Dealt> SolvePacked(const PassInstance& pass,
+                                 std::span<const SequenceIndex> mini_batch,
+                                 const std::stop_token& stop);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_SOLVE_PACKED_H_

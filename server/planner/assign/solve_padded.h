@@ -1,0 +1,26 @@
+// The balanced solver's padded micro-batches, found together with their ranks.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SOLVE_PADDED_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_SOLVE_PADDED_H_
+
+#include <optional>
+#include <span>
+#include <stop_token>
+
+#include "server/planner/assign/deal.h"
+#include "server/planner/index.h"
+#include "server/planner/pass_instance.h"
+
+namespace batchplan {
+
+// Runs of the whole mini-batch's sorted order that any rank may take (padded/level_split.h,
+// padded/slots.h): as few as the constraints allow, or more where each slot more shortens the step
+// by a thousandth. Nothing where sequences are bound to ranks by groups or equal counts, if there
+// are too few for the micro-batches that are needed, or if `stop` is requested.
+std::optional<Dealt> SolvePadded(const PassInstance& pass,
+                                 std::span<const SequenceIndex> mini_batch,
+                                 const std::stop_token& stop);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_SOLVE_PADDED_H_

@@ -1,0 +1,147 @@
+#include "server/planner/fewest_bins/fewest_bins.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "server/planner/fewest_bins/bin_completion.h"
+#include "server/planner/fewest_bins/column_generation.h"
+#include "server/planner/fewest_bins/kinds.h"
+#include "server/planner/fewest_bins/minimum_bin_slack.h"
+#include "server/planner/fewest_bins/repack.h"
+#include "server/planner/packing/dual_feasible.h"
+#include "server/planner/packing/length_counts.h"
+#include "server/planner/packing/lower_bounds.h"
+#include "server/planner/packing/packer.h"
+
+namespace batchplan {
+namespace {
+
+// What the searches may cost, in steps of each.
+struct Budget {
+  // Minimum bin slack: a bin, and all; the latter at least so many an item.
+  uint64_t slack_steps_a_bin;
+  uint64_t slack_steps;
+  uint64_t slack_steps_an_item = 16;
+  // Bin completion, of at most so many items.
+  uint64_t completion_steps;
+  size_t max_completed_items = 256;
+  // Column generation, of at most so many kinds, or else of so many items at a time.
+  uint64_t column_steps;
+  size_t max_kinds;
+  size_t repacked_items;
+};
+
+constexpr Budget kDefaultBudget = {.slack_steps_a_bin = 2000,
+                                   .slack_steps = 200'000,
+                                   .completion_steps = 100'000,
+                                   .column_steps = 8'000'000,
+                                   .max_kinds = 128,
+                                   .repacked_items = 90};
+constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
+                                    .slack_steps = 20'000'000,
+                                    .completion_steps = 2'000'000,
+                                    .column_steps = 600'000'000,
+                                    .max_kinds = 512,
+                                    .repacked_items = 240};
+
+bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    uint64_t sequences = 0;
+    for (uint32_t item : bins[bin]) sequences += items.count(item);
+    if (sequences > limits.max_sequences) return false;
+  }
+  return true;
+}
+
+// The best packing so far, and what more is wanted of it.
+class Incumbent {
+ public:
+  Incumbent(const PackItems& items, const BinLimits& limits, uint64_t enough)
+      : items_(items), limits_(limits), enough_(enough) {}
+
+  void Offer(Bins bins) {
+    if (!found_ || bins.size() < best_.size()) best_ = std::move(bins);
+    found_ = true;
+  }
+  void OfferKinds(const std::optional<Bins>& bins_of_kinds) {
+    if (!bins_of_kinds || bins_of_kinds->size() >= best_.size()) return;
+    Bins bins = ItemsInBins(*bins_of_kinds, items_.lengths);
+    if (!KeepsSequences(bins, items_, limits_)) return;
+    Offer(std::move(bins));
+    bins_of_kinds_ = bins_of_kinds;
+  }
+  void RaiseBound(uint64_t bound) { bound_ = std::max(bound_, bound); }
+
+  // The best as bins of kinds, if a search found it.
+  const std::optional<Bins>& bins_of_kinds() const { return bins_of_kinds_; }
+  size_t size() const { return best_.size(); }
+  // As few bins as are of use.
+  uint64_t target() const { return std::max(enough_, bound_); }
+  bool Done() const { return size() <= target(); }
+  FewestBins Take() && { return {.bins = std::move(best_), .bound = bound_}; }
+
+ private:
+  const PackItems& items_;
+  const BinLimits& limits_;
+  uint64_t enough_;
+  bool found_ = false;
+  Bins best_;
+  std::optional<Bins> bins_of_kinds_;
+  uint64_t bound_ = 0;
+};
+
+void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Incumbent& incumbent) {
+  const Kinds kinds = KindsOf(items.lengths, capacity);
+  const DualFeasible worth = BestDualFeasible(CountLengths(items.lengths), capacity);
+  for (const SlackSearch::Prefer prefer :
+       {SlackSearch::Prefer::kFirst, SlackSearch::Prefer::kLong, SlackSearch::Prefer::kShort}) {
+    uint64_t steps = std::max(budget.slack_steps, budget.slack_steps_an_item * items.size());
+    const SlackSearch search = {.steps_a_bin = budget.slack_steps_a_bin, .prefer = prefer};
+    incumbent.OfferKinds(MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps));
+    if (incumbent.Done()) return;
+  }
+  if (items.size() <= budget.max_completed_items) {
+    uint64_t steps = budget.completion_steps;
+    const Completion completion = CompleteBins(kinds, kinds.demand, incumbent.target(), steps);
+    incumbent.OfferKinds(completion.bins);
+    if (completion.exhausted) incumbent.RaiseBound(incumbent.target() + 1);
+    if (incumbent.Done()) return;
+  }
+  uint64_t steps = budget.column_steps;
+  if (kinds.size() <= budget.max_kinds) {
+    const GeneratedBins generated =
+        GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps);
+    incumbent.OfferKinds(generated.bins);
+    incumbent.RaiseBound(generated.bound);
+    if (incumbent.Done()) return;
+  }
+  if (incumbent.bins_of_kinds() && items.size() > budget.repacked_items) {
+    std::mt19937_64 random(0);
+    incumbent.OfferKinds(RepackSome(kinds, worth, *incumbent.bins_of_kinds(), incumbent.target(),
+                                    budget.repacked_items, random, steps));
+  }
+}
+
+}  // namespace
+
+FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
+                      Effort effort) {
+  Incumbent incumbent(items, limits, enough);
+  incumbent.RaiseBound(LowerBoundBins(items, limits));
+  for (const Packer packer : {Packer::kBestFitDecreasing, Packer::kFirstFitDecreasing,
+                              Packer::kModifiedFirstFitDecreasing}) {
+    incumbent.Offer(Pack(packer, items, limits, 0));
+    if (incumbent.Done()) return std::move(incumbent).Take();
+  }
+  if (effort != Effort::kFast) {
+    Search(items, limits.capacity, effort == Effort::kDefault ? kDefaultBudget : kThoroughBudget,
+           incumbent);
+  }
+  return std::move(incumbent).Take();
+}
+
+}  // namespace batchplan

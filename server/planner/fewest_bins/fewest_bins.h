@@ -1,0 +1,40 @@
+// Bin packing into as few bins as can be found, and a bound that tells how few there can be.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_FEWEST_BINS_H_
+#define BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_FEWEST_BINS_H_
+
+#include <cstdint>
+
+#include "server/planner/effort.h"
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+struct FewestBins {
+  Bins bins;
+  // No packing has fewer bins; proven. The packing is optimal if it has as many.
+  uint64_t bound = 0;
+};
+
+// Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences.
+// Stops as soon as there are at most `enough` bins, or as few as the bound; so with 0 it looks for
+// the fewest. Never more bins than the best of best fit, first fit and modified first fit
+// decreasing; with kFast these are all, and else they come first:
+//
+// - minimum bin slack: bins filled one after the other, each as full as can be;
+// - bin completion, which is exact, for up to some hundred items;
+// - column generation, for up to some hundred different lengths;
+// - column generation again and again for the worst bins of a packing that is too large for it.
+//
+// Where items are of several sequences or bins of a limited number, and that limit matters, the
+// searches ignore it and count only if what they find keeps it.
+//
+// Deterministic: work is limited by counted steps. Per call at most some 10 ms with kDefault and 1
+// s with kThorough, for up to some thousands of items; with more, as much more as reading them
+// takes.
+FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
+                      Effort effort);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_FEWEST_BINS_H_

@@ -1,0 +1,200 @@
+#include "server/planner/fewest_bins/minimum_bin_slack.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace batchplan {
+namespace {
+
+class Search {
+ public:
+  Search(const Kinds& kinds, const DualFeasible& worth, const SlackSearch& options)
+      : kinds_(kinds),
+        worth_(worth),
+        options_(options),
+        left_(kinds.demand),
+        next_left_(kinds.size() + 1),
+        shortest_(kinds.size()),
+        items_left_(std::accumulate(left_.begin(), left_.end(), uint64_t{0})),
+        tokens_left_(TokensIn(kinds, left_)) {
+    std::iota(next_left_.begin(), next_left_.end(), size_t{0});
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      values_.push_back(worth(kinds.lengths[kind]));
+      value_left_ += values_.back() * left_[kind];
+    }
+  }
+
+  std::optional<Bins> Pack(size_t bins, uint64_t& steps) {
+    Bins packed;
+    if (bins * worth_.most() < value_left_) return std::nullopt;
+    uint64_t affordable = bins * worth_.most() - value_left_;
+    while (items_left_ > 0) {
+      if (packed.size() == bins) return std::nullopt;
+      const uint64_t allowed = std::min(options_.steps_a_bin, steps);
+      uint64_t steps_left = allowed;
+      const uint64_t slack = FillOne(steps_left);
+      steps -= allowed - steps_left;
+      if (slack > affordable) return std::nullopt;
+      affordable -= slack;
+      for (uint32_t kind : best_) {
+        --left_[kind];
+        tokens_left_ -= kinds_.lengths[kind];
+      }
+      items_left_ -= best_.size();
+      packed.Add(best_);
+    }
+    return packed;
+  }
+
+ private:
+  // The first kind from `kind` on of which there was an item left before this bin. Halves the way
+  // there for the next time.
+  size_t FirstBefore(size_t kind) {
+    while (next_left_[kind] != kind) {
+      next_left_[kind] = next_left_[next_left_[kind]];
+      kind = next_left_[kind];
+    }
+    return kind;
+  }
+
+  size_t FirstLeft(size_t kind) {
+    kind = FirstBefore(kind);
+    while (kind < left_.size() && left_[kind] == 0) kind = FirstBefore(kind + 1);
+    return kind;
+  }
+
+  // The first kind from `kind` on of which an item is left that is no longer than `room`.
+  size_t FirstFitting(size_t kind, uint32_t room) {
+    if (room < kinds_.lengths[shortest_ - 1]) return left_.size();
+    if (kind < left_.size() && kinds_.lengths[kind] > room) {
+      kind = std::partition_point(kinds_.lengths.begin() + kind, kinds_.lengths.end(),
+                                  [&](uint32_t length) { return length > room; }) -
+             kinds_.lengths.begin();
+    }
+    return FirstLeft(kind);
+  }
+
+  // The longest item left. Forgets kinds that the last bin used up.
+  uint32_t First() {
+    for (uint32_t kind : best_) {
+      if (left_[kind] == 0) next_left_[kind] = kind + 1;
+    }
+    while (left_[shortest_ - 1] == 0) --shortest_;
+    return static_cast<uint32_t>(FirstLeft(0));
+  }
+
+  void Take(uint32_t kind) {
+    taken_.push_back(kind);
+    --left_[kind];
+    room_ -= kinds_.lengths[kind];
+    value_ += values_[kind];
+  }
+
+  uint32_t PutBack() {
+    const uint32_t kind = taken_.back();
+    taken_.pop_back();
+    ++left_[kind];
+    room_ += kinds_.lengths[kind];
+    value_ -= values_[kind];
+    return kind;
+  }
+
+  // Leaves the best filling found in best_ and returns its slack.
+  uint64_t FillOne(uint64_t& steps) {
+    const uint32_t first = First();
+    best_.clear();
+    room_ = kinds_.capacity;
+    value_ = 0;
+    Take(first);
+    const uint32_t least = kinds_.lengths[shortest_ - 1];
+    // Only more than this is of interest.
+    uint64_t floor = 0;
+    uint64_t best_value = 0;
+    for (size_t next = first;;) {
+      const size_t kind = FirstFitting(next, room_);
+      if (kind < left_.size() && (steps > 0 || best_.empty())) {
+        steps -= steps > 0;
+        // What the room left is worth at most; and no more than so many items fit there, each of
+        // at most this value.
+        const uint64_t more = std::min(worth_(room_), room_ / least * values_[kind]);
+        if (best_.empty() || value_ + more > floor) {
+          Take(static_cast<uint32_t>(kind));
+          next = kind;
+          continue;
+        }
+      } else {
+        const bool full = value_ == worth_.most();
+        const bool good = full && Preferred();
+        if (good || value_ > floor || best_.empty()) {
+          best_ = taken_;
+          best_value = value_;
+          floor = full ? value_ - 1 : value_;
+        }
+        if (good) break;
+      }
+      if (taken_.size() == 1 || steps == 0) break;
+      const uint32_t last = PutBack();
+      // Of items that leave no room for another the longest is best: on to those that do.
+      const bool closed = room_ - kinds_.lengths[last] < least;
+      next = closed ? FirstFitting(last + size_t{1}, room_ - least) : last + size_t{1};
+    }
+    while (!taken_.empty()) PutBack();
+    return worth_.most() - best_value - TopUp();
+  }
+
+  // Adds to best_ what still fits, which by its worth may be nothing; returns its worth.
+  uint64_t TopUp() {
+    for (uint32_t kind : best_) Take(kind);
+    const uint64_t before = value_;
+    for (size_t kind = 0; (kind = FirstFitting(kind, room_)) < left_.size();) {
+      Take(static_cast<uint32_t>(kind));
+    }
+    const uint64_t added = value_ - before;
+    best_ = taken_;
+    while (!taken_.empty()) PutBack();
+    return added;
+  }
+
+  // Whether the bin being filled is of the kind that is asked for.
+  bool Preferred() const {
+    const uint64_t own = (kinds_.capacity - room_) * items_left_;
+    const uint64_t left = tokens_left_ * taken_.size();
+    switch (options_.prefer) {
+      case SlackSearch::Prefer::kFirst:
+        return true;
+      case SlackSearch::Prefer::kLong:
+        return own >= left;
+      case SlackSearch::Prefer::kShort:
+        return own <= left;
+    }
+    return true;
+  }
+
+  const Kinds& kinds_;
+  const DualFeasible& worth_;
+  const SlackSearch& options_;
+  std::vector<uint64_t> values_;
+  // Items of each kind outside the bin being filled, and for each the next that may have some.
+  std::vector<uint32_t> left_;
+  std::vector<size_t> next_left_;
+  // The kinds from here on are used up.
+  size_t shortest_;
+  uint64_t items_left_;
+  uint64_t tokens_left_;
+  uint64_t value_left_ = 0;
+  // The bin being filled, and its best filling.
+  std::vector<uint32_t> taken_;
+  std::vector<uint32_t> best_;
+  uint32_t room_ = 0;
+  uint64_t value_ = 0;
+};
+
+}  // namespace
+
+std::optional<Bins> MinimumBinSlack(const Kinds& kinds, const DualFeasible& worth, size_t bins,
+                                    const SlackSearch& search, uint64_t& steps) {
+  return Search(kinds, worth, search).Pack(bins, steps);
+}
+
+}  // namespace batchplan

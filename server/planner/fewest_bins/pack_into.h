@@ -1,0 +1,20 @@
+// Packing into a number of bins that is given.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_PACK_INTO_H_
+#define BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_PACK_INTO_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+// A packing into at most `bins` bins, or nothing if none is found: PackFewest with
+// Effort::kDefault, then, for up to some dozen items, an exhaustive search of bounded length that
+// knows the limit on sequences too.
+std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_PACK_INTO_H_

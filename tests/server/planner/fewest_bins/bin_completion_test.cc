@@ -1,0 +1,55 @@
+#include "server/planner/fewest_bins/bin_completion.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "server/planner/fewest_bins/kinds.h"
+#include "tests/server/planner/fewest_bins/expect_packed.h"
+#include "tests/support/brute_force.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::RandomStream;
+
+TEST(BinCompletionTest, FindsTheOptimumAndProvesIt) {
+  RandomStream random(1);
+  for (uint64_t i = 0; i < testing::Cases(5000); ++i) {
+    const auto capacity = static_cast<uint32_t>(random.Between(1, 40));
+    std::vector<uint32_t> lengths(random.Between(1, 10));
+    for (uint32_t& length : lengths) length = static_cast<uint32_t>(random.Between(1, capacity));
+    const Kinds kinds = KindsOf(lengths, capacity);
+    const size_t optimum = testing::BruteForceMinBins(lengths, capacity);
+    uint64_t steps = 1'000'000;
+    const Completion found = CompleteBins(kinds, kinds.demand, optimum, steps);
+    ASSERT_TRUE(found.bins.has_value());
+    ASSERT_LE(found.bins->size(), optimum);
+    ExpectPacked(*found.bins, kinds);
+    const Completion refuted = CompleteBins(kinds, kinds.demand, optimum - 1, steps);
+    ASSERT_FALSE(refuted.bins.has_value());
+    ASSERT_TRUE(refuted.exhausted);
+  }
+}
+
+TEST(BinCompletionTest, ClaimsNothingWhenStepsRunOut) {
+  const std::vector<uint32_t> lengths = testing::TripletLengths(100, 1, 1000);
+  const Kinds kinds = KindsOf(lengths, 1000);
+  uint64_t steps = 1000;
+  const Completion completion = CompleteBins(kinds, kinds.demand, 100, steps);
+  EXPECT_FALSE(completion.bins.has_value());
+  EXPECT_FALSE(completion.exhausted);
+  EXPECT_EQ(steps, 0);
+}
+
+TEST(BinCompletionTest, NothingNeedsNoBins) {
+  uint64_t steps = 10;
+  const Completion completion =
+      CompleteBins({.lengths = {}, .demand = {}, .capacity = 1}, {}, 0, steps);
+  ASSERT_TRUE(completion.bins.has_value());
+  EXPECT_EQ(completion.bins->size(), 0);
+}
+
+}  // namespace
+}  // namespace batchplan

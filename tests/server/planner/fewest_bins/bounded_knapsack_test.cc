@@ -1,0 +1,68 @@
+#include "server/planner/fewest_bins/bounded_knapsack.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "server/planner/fewest_bins/kinds.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::RandomStream;
+
+uint64_t BestByEnumeration(const Kinds& kinds, const std::vector<uint64_t>& values, size_t kind,
+                           uint32_t room) {
+  if (kind == kinds.size()) return 0;
+  uint64_t best = 0;
+  for (uint32_t times = 0; times <= kinds.demand[kind]; ++times) {
+    if (uint64_t{times} * kinds.lengths[kind] > room) break;
+    const uint32_t rest = room - times * kinds.lengths[kind];
+    best = std::max(best, times * values[kind] + BestByEnumeration(kinds, values, kind + 1, rest));
+  }
+  return best;
+}
+
+TEST(BoundedKnapsackTest, IsWorthTheMost) {
+  RandomStream random(1);
+  for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
+    const auto capacity = static_cast<uint32_t>(random.Between(1, 60));
+    std::vector<uint32_t> lengths(random.Between(1, 9));
+    for (uint32_t& length : lengths) length = static_cast<uint32_t>(random.Between(1, capacity));
+    const Kinds kinds = KindsOf(lengths, capacity);
+    std::vector<uint64_t> values(kinds.size());
+    // Some times in proportion to the length, which is hardest.
+    const bool proportional = random.Chance(50);
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      values[kind] = proportional ? 7 * kinds.lengths[kind] : random.Between(0, 100);
+    }
+    const uint64_t optimum = BestByEnumeration(kinds, values, 0, capacity);
+    for (const uint64_t allowed : {uint64_t{1'000'000}, random.Between(1, 200)}) {
+      uint64_t steps = allowed;
+      const KnapsackFill fill = FillKnapsack(kinds, kinds.demand, values, 0, steps);
+      ASSERT_GE(fill.at_most, optimum);
+      if (allowed == 1'000'000) {
+        ASSERT_EQ(fill.value, optimum);
+      }
+      std::vector<uint32_t> left = kinds.demand;
+      uint64_t tokens = 0;
+      uint64_t value = 0;
+      for (uint32_t kind : fill.kinds) {
+        ASSERT_GT(left[kind]--, 0);
+        tokens += kinds.lengths[kind];
+        value += values[kind];
+      }
+      ASSERT_LE(tokens, capacity);
+      ASSERT_EQ(value, fill.value);
+    }
+    uint64_t steps = 1'000'000;
+    const KnapsackFill none = FillKnapsack(kinds, kinds.demand, values, optimum, steps);
+    ASSERT_TRUE(none.kinds.empty());
+    ASSERT_EQ(none.at_most, optimum);
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

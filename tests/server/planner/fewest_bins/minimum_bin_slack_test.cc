@@ -1,0 +1,52 @@
+#include "server/planner/fewest_bins/minimum_bin_slack.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "server/planner/fewest_bins/kinds.h"
+#include "tests/server/planner/fewest_bins/expect_packed.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::RandomStream;
+
+TEST(MinimumBinSlackTest, PacksByAnyMeasureWithAnySteps) {
+  RandomStream random(1);
+  for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
+    const auto capacity = static_cast<uint32_t>(random.Between(1, 200));
+    std::vector<uint32_t> lengths(random.Between(1, 100));
+    for (uint32_t& length : lengths) length = static_cast<uint32_t>(random.Between(1, capacity));
+    const Kinds kinds = KindsOf(lengths, capacity);
+    const DualFeasible worth(static_cast<uint32_t>(random.Between(1, capacity)), capacity);
+    uint64_t steps = random.Between(0, 2000);
+    const auto bins = MinimumBinSlack(
+        kinds, worth, lengths.size(),
+        {.steps_a_bin = random.Between(0, 300),
+         .prefer = random.Chance(50) ? SlackSearch::Prefer::kLong : SlackSearch::Prefer::kShort},
+        steps);
+    ASSERT_TRUE(bins.has_value());
+    ExpectPacked(*bins, kinds);
+  }
+}
+
+TEST(MinimumBinSlackTest, PrefersBinsWithoutSlack) {
+  // The longest with the longest that fits would leave nothing for the threes.
+  const Kinds kinds = KindsOf(std::vector<uint32_t>{6, 5, 4, 3, 2}, 10);
+  uint64_t steps = 1000;
+  const auto bins = MinimumBinSlack(kinds, DualFeasible(10, 10), 2, {.steps_a_bin = 100}, steps);
+  ASSERT_TRUE(bins.has_value());
+  ExpectPacked(*bins, kinds);
+  EXPECT_EQ(bins->size(), 2);
+}
+
+TEST(MinimumBinSlackTest, GivesUpOnTooFewBins) {
+  const Kinds kinds = KindsOf(std::vector<uint32_t>{6, 6, 6, 2}, 10);
+  uint64_t steps = 1000;
+  EXPECT_FALSE(MinimumBinSlack(kinds, DualFeasible(10, 10), 2, {.steps_a_bin = 100}, steps));
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -7,19 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/packing/length_counts.h"
+
 namespace batchplan {
 
 // Items by (length, position), both descending: among equals the higher position goes first. O(n):
 // a counting sort where lengths are no larger than some times their number, a radix sort otherwise.
 std::vector<uint32_t> DecreasingOrder(std::span<const uint32_t> lengths);
-
-// A length, and how many items have it.
-struct LengthCount {
-  uint32_t length = 0;
-  uint32_t count = 0;
-
-  friend bool operator==(const LengthCount&, const LengthCount&) = default;
-};
 
 // Items in decreasing order, and their different lengths, longest first.
 struct DecreasingItems {

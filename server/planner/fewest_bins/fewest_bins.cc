@@ -38,13 +38,13 @@ struct Budget {
 constexpr Budget kDefaultBudget = {.slack_steps_a_bin = 2000,
                                    .slack_steps = 200'000,
                                    .completion_steps = 100'000,
-                                   .column_steps = 6'000'000,
+                                   .column_steps = 8'000'000,
                                    .max_kinds = 128,
                                    .repacked_items = 90};
 constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
                                     .slack_steps = 20'000'000,
                                     .completion_steps = 2'000'000,
-                                    .column_steps = 450'000'000,
+                                    .column_steps = 700'000'000,
                                     .max_kinds = 512,
                                     .repacked_items = 150};
 

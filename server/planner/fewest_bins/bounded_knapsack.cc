@@ -116,7 +116,7 @@ KnapsackFill FillKnapsack(const Kinds& kinds, std::span<const uint32_t> demand,
                           std::span<const uint64_t> values, uint64_t more_than, uint64_t& steps) {
   // Bytes of the table; and steps of the search where it would need more.
   constexpr uint64_t kMaxTable = uint64_t{1} << 22;
-  constexpr uint64_t kMaxBranches = uint64_t{1} << 17;
+  constexpr uint64_t kMaxBranches = uint64_t{1} << 14;
   const std::vector<Choice> choices = ByValuePerLength(kinds, demand, values);
   if (choices.empty()) return {.kinds = {}, .value = 0, .at_most = more_than};
   uint64_t table = 0;

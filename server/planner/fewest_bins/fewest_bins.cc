@@ -44,9 +44,12 @@ constexpr Budget kDefaultBudget = {.slack_steps_a_bin = 2000,
 constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
                                     .slack_steps = 20'000'000,
                                     .completion_steps = 2'000'000,
-                                    .column_steps = 600'000'000,
+                                    .column_steps = 700'000'000,
                                     .max_kinds = 512,
-                                    .repacked_items = 240};
+                                    .repacked_items = 150};
+
+// Of a search that is made beside those of the budget.
+constexpr uint64_t kFewSlackSteps = 16;
 
 bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
   for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -97,10 +100,11 @@ class Incumbent {
 void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Incumbent& incumbent) {
   const Kinds kinds = KindsOf(items.lengths, capacity);
   const DualFeasible worth = BestDualFeasible(CountLengths(items.lengths), capacity);
-  for (const SlackSearch::Prefer prefer :
-       {SlackSearch::Prefer::kFirst, SlackSearch::Prefer::kLong, SlackSearch::Prefer::kShort}) {
+  for (const SlackSearch& search :
+       {SlackSearch{.steps_a_bin = budget.slack_steps_a_bin, .spare_small = false},
+        SlackSearch{.steps_a_bin = budget.slack_steps_a_bin, .spare_small = true},
+        SlackSearch{.steps_a_bin = kFewSlackSteps, .spare_small = false}}) {
     uint64_t steps = std::max(budget.slack_steps, budget.slack_steps_an_item * items.size());
-    const SlackSearch search = {.steps_a_bin = budget.slack_steps_a_bin, .prefer = prefer};
     incumbent.OfferKinds(MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps));
     if (incumbent.Done()) return;
   }

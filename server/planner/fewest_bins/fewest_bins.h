@@ -29,9 +29,9 @@ struct FewestBins {
 // Where items are of several sequences or bins of a limited number, and that limit matters, the
 // searches ignore it and count only if what they find keeps it.
 //
-// Deterministic: work is limited by counted steps. Per call at most some 10 ms with kDefault and 1
-// s with kThorough, for up to some thousands of items; with more, as much more as reading them
-// takes.
+// Deterministic: work is limited by counted steps. Per call some 10 to 20 ms at most with kDefault
+// and 1 s with kThorough, for up to some thousands of items; with more, as much more as three
+// greedy packings and three of minimum bin slack take.
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       Effort effort);
 

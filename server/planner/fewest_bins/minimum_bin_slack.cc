@@ -125,7 +125,7 @@ class Search {
         }
       } else {
         const bool full = value_ == worth_.most();
-        const bool good = full && Preferred();
+        const bool good = full && (!options_.spare_small || SparesSmall());
         if (good || value_ > floor || best_.empty()) {
           best_ = taken_;
           best_value = value_;
@@ -156,19 +156,9 @@ class Search {
     return added;
   }
 
-  // Whether the bin being filled is of the kind that is asked for.
-  bool Preferred() const {
-    const uint64_t own = (kinds_.capacity - room_) * items_left_;
-    const uint64_t left = tokens_left_ * taken_.size();
-    switch (options_.prefer) {
-      case SlackSearch::Prefer::kFirst:
-        return true;
-      case SlackSearch::Prefer::kLong:
-        return own >= left;
-      case SlackSearch::Prefer::kShort:
-        return own <= left;
-    }
-    return true;
+  // Whether the items in the bin being filled are at least as long as those left, in the mean.
+  bool SparesSmall() const {
+    return (kinds_.capacity - room_) * items_left_ >= tokens_left_ * taken_.size();
   }
 
   const Kinds& kinds_;

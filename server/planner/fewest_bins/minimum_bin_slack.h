@@ -15,19 +15,12 @@
 namespace batchplan {
 
 struct SlackSearch {
-  // Which of the bins without slack.
-  enum class Prefer {
-    kFirst,
-    // Those whose mean item is not shorter than that of the items left, so that what small items
-    // there are still help when the last bins are filled.
-    kLong,
-    // Those whose mean item is not longer.
-    kShort,
-  };
-
-  // Steps of the search that one bin may take.
+  // Steps of the search that one bin may take. Many are not always better: bins filled to the last
+  // token with what comes to hand may leave a rest that fills none.
   uint64_t steps_a_bin = 0;
-  Prefer prefer = Prefer::kFirst;
+  // Of bins without slack prefers those whose mean item is not shorter than that of the items left,
+  // so that what small items there are still help when the last bins are filled.
+  bool spare_small = false;
 };
 
 // A packing into at most `bins` bins, or nothing if that is not found. Each bin takes the longest

@@ -24,9 +24,7 @@ TEST(MinimumBinSlackTest, PacksByAnyMeasureWithAnySteps) {
     uint64_t steps = random.Between(0, 2000);
     const auto bins = MinimumBinSlack(
         kinds, worth, lengths.size(),
-        {.steps_a_bin = random.Between(0, 300),
-         .prefer = random.Chance(50) ? SlackSearch::Prefer::kLong : SlackSearch::Prefer::kShort},
-        steps);
+        {.steps_a_bin = random.Between(0, 300), .spare_small = random.Chance(50)}, steps);
     ASSERT_TRUE(bins.has_value());
     ExpectPacked(*bins, kinds);
   }

@@ -34,11 +34,13 @@ BinLimits LimitsOf(const PassInstance& pass) {
 
 // Without the fixed costs.
 Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                    Synchronization synchronization) {
-  Cost bound = 0;
+                    Synchronization synchronization, Cost lockstep_proven = 0) {
+  Cost bound = lockstep_proven;
   if (synchronization == Synchronization::kLockstep) {
-    const Items items = SumsOf(pass, pass.MicrobatchBlocks(mini_batch));
-    bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks());
+    if (bound == 0) {
+      const Items items = SumsOf(pass, pass.MicrobatchBlocks(mini_batch));
+      bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks());
+    }
     // At least AccumulatedBound of the same blocks.
     if (!pass.groups_share_rank() || pass.groups_share_microbatch()) return bound;
   }
@@ -60,13 +62,13 @@ Cost StepTimeBound(const PassInstance& pass, std::span<const SequenceIndex> mini
 }
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, uint64_t fewest_proven) {
+                         Synchronization synchronization, const Proven& proven) {
   const uint64_t fewest =
       std::max(FewestMicrobatchesPerRank(pass, mini_batch),
-               pass.counts().RoundUp((fewest_proven + pass.ranks() - 1) / pass.ranks()));
-  return {
-      .microbatches = fewest * pass.ranks(),
-      .step_time = SequencesBound(pass, mini_batch, synchronization) + FixedCosts(pass, fewest)};
+               pass.counts().RoundUp((proven.microbatches + pass.ranks() - 1) / pass.ranks()));
+  return {.microbatches = fewest * pass.ranks(),
+          .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
+                       FixedCosts(pass, fewest)};
 }
 
 }  // namespace batchplan

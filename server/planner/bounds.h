@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "server/planner/assign/assignment.h"
 #include "server/planner/cost.h"
 #include "server/planner/index.h"
 #include "server/planner/options.h"
@@ -25,10 +26,10 @@ struct MiniBatchBounds {
   Cost step_time = 0;
 };
 
-// Both bounds, of the mini-batch and the pass's constraints alone; `fewest_proven` micro-batches
-// over all ranks are known to be needed.
+// Both bounds, of the mini-batch and the pass's constraints alone; what is already proven is not
+// looked for again.
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, uint64_t fewest_proven = 0);
+                         Synchronization synchronization, const Proven& proven = {});
 
 }  // namespace batchplan
 

@@ -84,8 +84,8 @@ PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const 
   std::vector<MiniBatchBounds> bounds;
   bounds.reserve(assignments.size());
   for (Assignment& assignment : assignments) {
-    bounds.push_back(BoundsOf(pass, assignment.microbatches.all(), options.synchronization,
-                              assignment.fewest_proven));
+    bounds.push_back(
+        BoundsOf(pass, assignment.microbatches.all(), options.synchronization, assignment.proven));
     OrderMicrobatches(pass, pass.options().order, assignment);
     Append(pass, planned, assignment, plan);
     assignment = Assignment();

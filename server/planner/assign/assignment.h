@@ -7,9 +7,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/planner/cost.h"
 #include "server/planner/sequence_lists.h"
 
 namespace batchplan {
+
+// What came out, while an assignment was looked for, about all assignments of its sequences; 0
+// where nothing did.
+struct Proven {
+  // Micro-batches that are needed, all ranks together.
+  uint64_t microbatches = 0;
+  // LockstepBound of the sequences' costs.
+  Cost lockstep_time = 0;
+};
 
 struct Assignment {
   // Slot s of rank r is list r * slots + s. Empty ones are the last of their rank.
@@ -17,9 +27,7 @@ struct Assignment {
   // Tokens of the packed row without its tail, or the padded width; 0 for an empty micro-batch.
   std::vector<uint32_t> widths;
   uint32_t slots = 0;
-  // No assignment of these sequences has fewer micro-batches, all ranks together, where a packer
-  // proved more than the bounds of bin packing tell.
-  uint64_t fewest_proven = 0;
+  Proven proven;
   // All ranks have the same widths, and keep them if the slots change places.
   bool shared_widths = false;
 

@@ -140,7 +140,8 @@ class RankFiller {
                          .slots = slots,
                          .rank_of = rank_of,
                          .enough = LockstepBound(packing, pass_.bin_limits(), ranks),
-                         .effort = pass_.effort()});
+                         .effort = pass_.effort(),
+                         .stop = stop_});
     if (!balanced) return false;
     uint32_t offset = 0;
     for (uint32_t rank = 0; rank < ranks; ++rank) {

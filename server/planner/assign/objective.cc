@@ -11,7 +11,9 @@ Objective ObjectiveOf(const PassInstance& pass, const Items& items) {
   }
   objective.loads = items.costs;
   objective.per_microbatch = pass.cost().OfMicrobatch();
+  objective.is_cost = true;
   if (options.rows == RowPadding::kLongest || options.rows == RowPadding::kCapacity) {
+    objective.is_cost = false;
     objective.per_microbatch += pass.cost().OfTail(pass.bin_limits().capacity);
     for (uint32_t i = 0; i < items.size(); ++i) {
       const Cost tail = pass.cost().OfTail(items.lengths[i]);

@@ -15,6 +15,8 @@ namespace batchplan {
 struct Objective {
   std::vector<uint64_t> loads;  // of each item
   uint64_t per_microbatch = 0;
+  // Whether loads are costs as they stand.
+  bool is_cost = false;
 };
 
 // Cost, or tokens where the pass is balanced on these. Where rows are as wide as the longest or the

@@ -60,18 +60,22 @@ class Solver {
     std::vector<uint32_t> bin_at(bins->size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
     Dealt dealt = DealtAs(pass_, blocks_, items_, *bins, bin_at);
-    if (packed_) dealt.assignment.fewest_proven = packed_->bound;
+    if (packed_) dealt.assignment.proven.microbatches = packed_->bound;
+    if (objective_.is_cost) dealt.assignment.proven.lockstep_time = lockstep_bound_;
     return dealt;
   }
 
  private:
   std::optional<Bins> Lockstep() {
     const uint64_t bound = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
-    std::optional<BalancedBins> best = Balance(bound);
+    lockstep_bound_ = bound;
+    std::optional<BalancedBins> best = Balance();
     if (!best) {
+      const uint64_t too_few = slots_;
       PackTight();
       if (slots_ > most_slots_) return std::nullopt;
-      best = Balance(bound);
+      if (slots_ > too_few) best = Balance();
+      if (!best) best = Balance(&packed_->bins);
     }
     if (!best) return std::nullopt;
     uint64_t best_time = TimeOf(*best);
@@ -79,7 +83,7 @@ class Solver {
          more > 0 && best->step_time > bound + bound / kWorthASlot; --more) {
       slots_ = pass_.counts().RoundUp(slots_ + 1);
       if (slots_ > most_slots_ || stop_.stop_requested()) break;
-      std::optional<BalancedBins> found = Balance(bound);
+      std::optional<BalancedBins> found = Balance();
       if (!found || TimeOf(*found) >= best_time - best_time / kWorthASlot) break;
       best_time = TimeOf(*found);
       best = std::move(found);
@@ -101,16 +105,17 @@ class Solver {
     slots_ = std::max(slots_, pass_.counts().RoundUp(needed));
   }
 
-  std::optional<BalancedBins> Balance(uint64_t bound) const {
+  std::optional<BalancedBins> Balance(const Bins* start = nullptr) const {
     return BalanceLockstep({.items = packing_,
                             .limits = pass_.bin_limits(),
                             .ranks = pass_.ranks(),
                             .slots = static_cast<uint32_t>(slots_),
                             .rank_of = {},
                             .equal_counts = pass_.options().equal_sequence_counts,
-                            .start = packed_ ? &packed_->bins : nullptr,
-                            .enough = bound,
-                            .effort = pass_.effort()});
+                            .start = start,
+                            .enough = lockstep_bound_,
+                            .effort = pass_.effort(),
+                            .stop = stop_});
   }
 
   uint64_t TimeOf(const BalancedBins& bins) const {
@@ -126,6 +131,7 @@ class Solver {
   uint64_t slots_;
   const uint64_t most_slots_;
   std::optional<FewestBins> packed_;
+  uint64_t lockstep_bound_ = 0;
 };
 
 }  // namespace

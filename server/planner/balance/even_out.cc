@@ -134,6 +134,7 @@ class Search {
     for (uint32_t bin = domain * size; bin < (domain + 1) * size; ++bin) Open(bin);
     bool changed = false;
     while (steps_ > 0 && !givers_.empty() && !receivers_.empty()) {
+      if (options_.stop.stop_requested()) steps_ = 0;
       const auto [over, giver] = *givers_.rbegin();
       if (over - receivers_.begin()->first <= tolerance_) break;
       if (Give(giver)) {

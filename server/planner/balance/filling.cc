@@ -24,6 +24,7 @@ void Filling::Place(uint32_t position, uint32_t bin) {
   load.cost += problem_->cost[position];
   load.room -= problem_->length[position];
   load.sequences -= problem_->count[position];
+  ++load.items;
 }
 
 void Filling::Remove(uint32_t position) {
@@ -35,6 +36,7 @@ void Filling::Remove(uint32_t position) {
   load.cost -= problem_->cost[position];
   load.room += problem_->length[position];
   load.sequences += problem_->count[position];
+  --load.items;
 }
 
 }  // namespace batchplan

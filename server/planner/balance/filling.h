@@ -20,6 +20,7 @@ class Filling {
     uint64_t cost = 0;
     int64_t room = 0;       // tokens
     int64_t sequences = 0;  // that may still come
+    uint32_t items = 0;
   };
 
   static constexpr uint32_t kUnplaced = std::numeric_limits<uint32_t>::max();

@@ -29,6 +29,9 @@ struct Budget {
   bool restarts;
 };
 
+// Beyond this many items the first start is as good as others.
+constexpr uint64_t kMostForRestarts = 65536;
+
 Budget BudgetOf(Effort effort, uint64_t items) {
   switch (effort) {
     case Effort::kFast:
@@ -36,7 +39,10 @@ Budget BudgetOf(Effort effort, uint64_t items) {
     case Effort::kThorough:
       return {.steps = 4'000'000 + 64 * items, .patience = 64, .pairs = true, .restarts = true};
     default:
-      return {.steps = 150'000 + 8 * items, .patience = 8, .pairs = true, .restarts = true};
+      return {.steps = 150'000 + 8 * items,
+              .patience = 8,
+              .pairs = true,
+              .restarts = items <= kMostForRestarts};
   }
 }
 
@@ -72,6 +78,14 @@ class Solver {
         budget_(BudgetOf(task.effort, task.items.size())) {}
 
   std::optional<BalancedBins> Run() {
+    if (task_.start != nullptr) {
+      std::vector<uint32_t> position_of(problem_.size());
+      for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
+      Filling filling(problem_);
+      FillFrom(*task_.start, position_of, 0, problem_.bins(), filling);
+      Improve(filling);
+      return std::move(best_);
+    }
     // Tokens beside cost: spreads the room too, where little is left.
     const uint64_t density = problem_.total_cost / std::max<uint64_t>(1, problem_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
@@ -79,14 +93,7 @@ class Solver {
       const bool filled =
           task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
-      if (best_ && (!budget_.restarts || IsGood())) break;
-    }
-    if (!best_ && task_.start != nullptr && task_.start->size() <= problem_.bins()) {
-      std::vector<uint32_t> position_of(problem_.size());
-      for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
-      Filling filling(problem_);
-      FillFrom(*task_.start, position_of, 0, problem_.bins(), filling);
-      Improve(filling);
+      if (best_ && (!budget_.restarts || IsGood() || task_.stop.stop_requested())) break;
     }
     return std::move(best_);
   }
@@ -152,7 +159,8 @@ class Solver {
                     .steps = budget_.steps,
                     .patience = budget_.patience,
                     .pairs = budget_.pairs,
-                    .ranks = rule},
+                    .ranks = rule,
+                    .stop = task_.stop},
                    filling);
   }
 

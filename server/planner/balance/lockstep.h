@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 
 #include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
@@ -23,12 +24,14 @@ struct LockstepTask {
   std::span<const uint32_t> rank_of;
   // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
   bool equal_counts = false;
-  // A packing within the limits to start from where the solver can't fill the bins by itself; of
-  // at most ranks * slots bins, or of no use.
+  // A packing within the limits, of at most ranks * slots bins, to start from instead of filling
+  // the bins; for items that may go to any rank.
   const Bins* start = nullptr;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;
+  // Once requested, what is found is of no use and comes soon.
+  std::stop_token stop = {};
 };
 
 struct BalancedBins {

@@ -1,30 +1,33 @@
 #include "server/planner/balance/problem.h"
 
 #include <algorithm>
-#include <numeric>
-#include <tuple>
+
+#include "server/planner/packing/decreasing.h"
 
 namespace batchplan {
 
 Problem::Problem(const PackItems& items, const BinLimits& bin_limits, uint32_t rank_count,
                  uint32_t slot_count)
-    : item(items.size()), limits(bin_limits), ranks(rank_count), slots(slot_count) {
-  std::iota(item.begin(), item.end(), 0u);
-  std::sort(item.begin(), item.end(), [&](uint32_t a, uint32_t b) {
-    return std::tuple(items.loads[b], items.lengths[b], a) <
-           std::tuple(items.loads[a], items.lengths[a], b);
-  });
-  length.reserve(items.size());
-  count.reserve(items.size());
-  cost.reserve(items.size());
-  for (uint32_t i : item) {
-    lengths_descend = lengths_descend && (length.empty() || items.lengths[i] <= length.back());
-    length.push_back(items.lengths[i]);
-    count.push_back(items.count(i));
-    cost.push_back(items.loads[i]);
-    total_cost += items.loads[i];
-    total_length += items.lengths[i];
+    : item(DecreasingOrder(items.lengths)),
+      limits(bin_limits),
+      ranks(rank_count),
+      slots(slot_count) {
+  // Most often the longest is the costliest too, and lengths are quicker to sort.
+  const auto costlier = [&](uint32_t a, uint32_t b) { return items.loads[b] < items.loads[a]; };
+  if (!std::is_sorted(item.begin(), item.end(), costlier)) {
+    std::stable_sort(item.begin(), item.end(), costlier);
   }
+  length.resize(items.size());
+  count.resize(items.size());
+  cost.resize(items.size());
+  for (size_t i = 0; i < item.size(); ++i) {
+    length[i] = items.lengths[item[i]];
+    count[i] = items.count(item[i]);
+    cost[i] = items.loads[item[i]];
+    total_cost += cost[i];
+    total_length += length[i];
+  }
+  lengths_descend = std::is_sorted(length.rbegin(), length.rend());
 }
 
 size_t Problem::FirstWithin(uint64_t most_cost, uint32_t most_length) const {

@@ -1,36 +1,50 @@
 #include "server/planner/balance/spread.h"
 
-#include <functional>
 #include <queue>
 #include <tuple>
 #include <utility>
 
+#include "server/planner/partition/least_heap.h"
+
 namespace batchplan {
+namespace {
+
+// A bin in the order in which bins take items.
+struct Entry {
+  uint64_t load = 0;
+  uint32_t items = 0;
+  uint32_t bin = 0;
+
+  friend bool operator<(const Entry& a, const Entry& b) {
+    return std::tie(a.load, a.items, a.bin) < std::tie(b.load, b.items, b.bin);
+  }
+};
+
+}  // namespace
 
 std::vector<uint32_t> Spread(std::span<const uint32_t> positions, uint32_t begin, uint32_t end,
                              uint64_t per_token, Filling& filling) {
   const Problem& problem = filling.problem();
-  using Entry = std::tuple<uint64_t, size_t, uint32_t>;  // load, items, bin
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> least;
+  LeastHeap<Entry> least;
   // Bins that did not hold an item, the roomiest first: they wait for a shorter one.
   std::priority_queue<std::pair<int64_t, uint32_t>> waiting;
-  const auto open = [&](uint32_t bin) {
+  const auto entry_of = [&](uint32_t bin) {
     const Filling::Load& load = filling[bin];
     const uint64_t tokens = problem.limits.capacity - static_cast<uint64_t>(load.room);
-    least.emplace(load.cost + per_token * tokens, filling.Members(bin).size(), bin);
+    return Entry{.load = load.cost + per_token * tokens, .items = load.items, .bin = bin};
   };
-  for (uint32_t bin = begin; bin < end; ++bin) open(bin);
+  for (uint32_t bin = begin; bin < end; ++bin) least.Push(entry_of(bin));
 
   std::vector<uint32_t> left_over;
   for (uint32_t position : positions) {
     while (!waiting.empty() && waiting.top().first >= problem.length[position]) {
-      open(waiting.top().second);
+      least.Push(entry_of(waiting.top().second));
       waiting.pop();
     }
     while (!least.empty()) {
-      const uint32_t bin = std::get<2>(least.top());
+      const uint32_t bin = least.Top().bin;
       if (filling.Holds(bin, position)) break;
-      least.pop();
+      least.Pop();
       // A bin without sequences to spare is full for good.
       if (filling[bin].room < problem.length[position]) waiting.emplace(filling[bin].room, bin);
     }
@@ -38,10 +52,9 @@ std::vector<uint32_t> Spread(std::span<const uint32_t> positions, uint32_t begin
       left_over.push_back(position);
       continue;
     }
-    const uint32_t bin = std::get<2>(least.top());
-    least.pop();
+    const uint32_t bin = least.Top().bin;
     filling.Place(position, bin);
-    open(bin);
+    least.RaiseTop(entry_of(bin));
   }
   return left_over;
 }

@@ -1,11 +1,11 @@
 #include "server/planner/partition/longest_first.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <tuple>
 #include <utility>
 
 #include "server/planner/partition/descending.h"
+#include "server/planner/partition/least_heap.h"
 
 namespace batchplan {
 namespace {
@@ -21,54 +21,18 @@ struct Entry {
   }
 };
 
-// A heap with the least entry on top, which may be raised in place: half the work of taking it out
-// and putting it back.
-class Lightest {
- public:
-  explicit Lightest(uint32_t parts) {
-    for (uint32_t part = 0; part < parts; ++part) entries_.push_back({.part = part});
-  }
-
-  const Entry& Top() const { return entries_.front(); }
-
-  void RaiseTop(const Entry& entry) {
-    size_t hole = 0;
-    for (size_t child = 1; child < entries_.size(); child = 2 * hole + 1) {
-      if (child + 1 < entries_.size() && entries_[child + 1] < entries_[child]) ++child;
-      if (!(entries_[child] < entry)) break;
-      entries_[hole] = entries_[child];
-      hole = child;
-    }
-    entries_[hole] = entry;
-  }
-
-  void Pop() {
-    const Entry last = entries_.back();
-    entries_.pop_back();
-    if (!entries_.empty()) RaiseTop(last);
-  }
-
-  // Drops the parts that have `count` loads or more.
-  void KeepThoseBelow(uint64_t count) {
-    std::erase_if(entries_, [=](const Entry& entry) { return entry.count >= count; });
-    std::sort(entries_.begin(), entries_.end());
-  }
-
- private:
-  std::vector<Entry> entries_;
-};
-
 }  // namespace
 
 std::vector<uint32_t> LongestFirst(std::span<const uint64_t> loads, uint32_t parts,
                                    uint64_t most_each, uint64_t least_each) {
-  Lightest lightest(parts);
+  LeastHeap<Entry> lightest;
+  for (uint32_t part = 0; part < parts; ++part) lightest.Push({.part = part});
   std::vector<uint32_t> part_of(loads.size());
   uint64_t left = loads.size();
   uint64_t needed = parts * least_each;
   for (uint32_t load : DescendingLaterFirst(loads)) {
     if (left == needed && most_each != least_each) {
-      lightest.KeepThoseBelow(least_each);
+      lightest.EraseIf([=](const Entry& entry) { return entry.count >= least_each; });
       most_each = least_each;
     }
     Entry entry = lightest.Top();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/planner/assign/fewest_microbatches.h"
+#include "server/planner/assign/more_slots.h"
 #include "server/planner/assign/objective.h"
 #include "server/planner/assign/place.h"
 #include "server/planner/balance/accumulated.h"
@@ -16,10 +17,6 @@
 
 namespace batchplan {
 namespace {
-
-// The part of the step time by which one more slot has to shorten it, and that the step is above
-// its bound where one more is worth a try.
-constexpr uint64_t kWorthASlot = 1000;
 
 // Slots that are tried beyond the fewest.
 int MoreSlots(Effort effort) {
@@ -67,28 +64,21 @@ class Solver {
 
  private:
   std::optional<Bins> Lockstep() {
-    const uint64_t bound = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
-    lockstep_bound_ = bound;
-    std::optional<BalancedBins> best = Balance();
-    if (!best) {
+    lockstep_bound_ = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
+    std::optional<BalancedBins> first = Balance(slots_);
+    if (!first) {
       const uint64_t too_few = slots_;
       PackTight();
       if (slots_ > most_slots_) return std::nullopt;
-      if (slots_ > too_few) best = Balance();
-      if (!best) best = Balance(&packed_->bins);
+      if (slots_ > too_few) first = Balance(slots_);
+      if (!first) first = Balance(slots_, &packed_->bins);
     }
-    if (!best) return std::nullopt;
-    uint64_t best_time = TimeOf(*best);
-    for (int more = MoreSlots(pass_.effort());
-         more > 0 && best->step_time > bound + bound / kWorthASlot; --more) {
-      slots_ = pass_.counts().RoundUp(slots_ + 1);
-      if (slots_ > most_slots_ || stop_.stop_requested()) break;
-      std::optional<BalancedBins> found = Balance();
-      if (!found || TimeOf(*found) >= best_time - best_time / kWorthASlot) break;
-      best_time = TimeOf(*found);
-      best = std::move(found);
-    }
-    return std::move(best->bins);
+    if (!first) return std::nullopt;
+    const uint64_t bound = lockstep_bound_ + slots_ * objective_.per_microbatch;
+    if (first->step_time <= bound + bound / kWorthASlot) return std::move(first->bins);
+    return TryMoreSlots(pass_.counts(), slots_, most_slots_, MoreSlots(pass_.effort()),
+                        *std::move(first), [&](uint64_t slots) { return Balance(slots); })
+        .bins;
   }
 
   std::optional<Bins> Accumulated() {
@@ -105,21 +95,22 @@ class Solver {
     slots_ = std::max(slots_, pass_.counts().RoundUp(needed));
   }
 
-  std::optional<BalancedBins> Balance(const Bins* start = nullptr) const {
-    return BalanceLockstep({.items = packing_,
-                            .limits = pass_.bin_limits(),
-                            .ranks = pass_.ranks(),
-                            .slots = static_cast<uint32_t>(slots_),
-                            .rank_of = {},
-                            .equal_counts = pass_.options().equal_sequence_counts,
-                            .start = start,
-                            .enough = lockstep_bound_,
-                            .effort = pass_.effort(),
-                            .stop = stop_});
-  }
-
-  uint64_t TimeOf(const BalancedBins& bins) const {
-    return bins.step_time + slots_ * objective_.per_microbatch;
+  // With fixed costs in the step time.
+  std::optional<BalancedBins> Balance(uint64_t slots, const Bins* start = nullptr) const {
+    if (stop_.stop_requested()) return std::nullopt;
+    std::optional<BalancedBins> balanced =
+        BalanceLockstep({.items = packing_,
+                         .limits = pass_.bin_limits(),
+                         .ranks = pass_.ranks(),
+                         .slots = static_cast<uint32_t>(slots),
+                         .rank_of = {},
+                         .equal_counts = pass_.options().equal_sequence_counts,
+                         .start = start,
+                         .enough = lockstep_bound_,
+                         .effort = pass_.effort(),
+                         .stop = stop_});
+    if (balanced) balanced->step_time += slots * objective_.per_microbatch;
+    return balanced;
   }
 
   const PassInstance& pass_;

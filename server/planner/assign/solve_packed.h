@@ -14,7 +14,7 @@
 namespace batchplan {
 
 // Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
-// constraints allow and are found, or more where each slot more shortens the step by a thousandth.
+// constraints allow and are found, or more where that shortens the step (more_slots.h).
 // Nothing where items are bound to ranks by groups or, without lockstep, by equal counts; if there
 // are too few for the micro-batches that are needed; or if `stop` is requested.
 std::optional<Dealt> SolvePacked(const PassInstance& pass,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/assign/more_slots.h"
 #include "server/planner/assign/sorted_items.h"
 #include "server/planner/balance/deal_bins.h"
 #include "server/planner/padded/level_split.h"
@@ -17,8 +18,6 @@
 namespace batchplan {
 namespace {
 
-// The part of the step time by which one more slot has to shorten it.
-constexpr uint64_t kWorthASlot = 1000;
 // The split with the least padding takes a while for more items.
 constexpr size_t kMostForOptimalSplit = 16384;
 
@@ -64,14 +63,11 @@ class Solver {
     const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
     uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
     if (slots > most) return std::nullopt;
-    Division best = Divide(slots);
-    for (int more = MoreSlots(pass_.effort()); more > 0; --more) {
-      slots = pass_.counts().RoundUp(slots + 1);
-      if (slots > most || stop_.stop_requested()) break;
-      Division division = Divide(slots);
-      if (division.step_time >= best.step_time - best.step_time / kWorthASlot) break;
-      best = std::move(division);
-    }
+    const auto divide = [&](uint64_t more) {
+      return stop_.stop_requested() ? std::nullopt : std::optional(Divide(more));
+    };
+    const Division best =
+        TryMoreSlots(pass_.counts(), slots, most, MoreSlots(pass_.effort()), Divide(slots), divide);
     return DealtAs(pass_, blocks_, items_, sorted_.BinsOf(best.cuts), best.run_at);
   }
 

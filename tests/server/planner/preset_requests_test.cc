@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <vector>
 
-#include "absl/strings/string_view.h"
 #include "server/planner/presets.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-class PresetRequestsTest : public ::testing::TestWithParam<absl::string_view> {};
+class PresetRequestsTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   uint64_t refused = 0;
@@ -37,9 +37,11 @@ TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   EXPECT_LT(refused, requests / 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(PresetNames()),
-                         [](const ::testing::TestParamInfo<absl::string_view>& info) {
-                           return std::string(info.param);
+std::vector<std::string> AllPresets() { return {PresetNames().begin(), PresetNames().end()}; }
+
+INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(AllPresets()),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           return info.param;
                          });
 
 }  // namespace

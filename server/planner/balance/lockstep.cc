@@ -81,7 +81,8 @@ class Solver {
       if (filled) Improve(filling);
       if (best_ && (!budget_.restarts || IsGood())) break;
     }
-    if (!best_ && task_.start != nullptr && task_.start->size() <= problem_.bins()) {
+    const bool has_start = task_.start != nullptr && task_.start->size() <= problem_.bins();
+    if (!best_ && has_start && task_.rank_of.empty()) {
       std::vector<uint32_t> position_of(problem_.size());
       for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
       Filling filling(problem_);
@@ -92,7 +93,7 @@ class Solver {
   }
 
  private:
-  bool IsGood() const { return best_->step_time - task_.enough <= task_.enough / kGoodEnough; }
+  bool IsGood() const { return best_->step_time <= task_.enough + task_.enough / kGoodEnough; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(problem_.size());

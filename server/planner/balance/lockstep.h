@@ -24,7 +24,7 @@ struct LockstepTask {
   // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
   bool equal_counts = false;
   // A packing within the limits to start from where the solver can't fill the bins by itself; of
-  // at most ranks * slots bins, or of no use.
+  // no use if it has more than ranks * slots bins or if the ranks are given.
   const Bins* start = nullptr;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
   uint64_t enough = 0;

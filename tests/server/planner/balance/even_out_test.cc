@@ -59,7 +59,7 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
       ASSERT_TRUE(std::ranges::equal(filling.bin_of(), untouched.bin_of()));
     }
   }
-  EXPECT_GT(shortened, testing::Cases(6000) / 4);
+  EXPECT_GT(shortened, testing::Cases(6000) / 10);
 }
 
 TEST(EvenOutTest, TheSameIsFoundTwice) {

@@ -150,19 +150,42 @@ TEST(LockstepTest, TheSameIsFoundTwice) {
   }
 }
 
-TEST(LockstepTest, UnitsOfCostThatArePowersOfTwoMakeNoDifference) {
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+TEST(LockstepTest, AStartThatKnowsNoRanksIsNotUsedWhereRanksAreGiven) {
+  const BalanceInstance instance{
+      .lengths = {6, 5, 1}, .costs = {6, 5, 1}, .limits = {.capacity = 10}, .ranks = 2};
+  Bins start;
+  start.Add(std::vector<uint32_t>{0, 2});
+  start.Add(std::vector<uint32_t>{1});
+  LockstepTask task = TaskOf(instance, Effort::kDefault);
+  task.start = &start;
+  EXPECT_TRUE(BalanceLockstep(task).has_value());
+  const std::vector<uint32_t> rank_of = {0, 0, 1};
+  task.rank_of = rank_of;
+  EXPECT_FALSE(BalanceLockstep(task).has_value());
+}
+
+TEST(LockstepTest, AStepTimeThatNeedNotBeBeatenEndsTheSearch) {
+  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
     RandomStream random(seed);
-    BalanceInstance instance = testing::RandomBalance(random, {.counts = false});
+    const BalanceInstance instance = testing::RandomBalance(random);
     LockstepTask task = TaskOf(instance, Effort::kDefault);
-    task.enough = 0;
-    const std::optional<BalancedBins> before = BalanceLockstep(task);
-    for (uint64_t& cost : instance.costs) cost <<= 10;
-    const std::optional<BalancedBins> after = BalanceLockstep(task);
-    ASSERT_EQ(before.has_value(), after.has_value());
-    if (!before) continue;
-    ExpectKept(instance, *after);
+    task.start = &instance.solution;
+    task.enough *= 2;
+    const std::optional<BalancedBins> balanced = BalanceLockstep(task);
+    ASSERT_TRUE(balanced.has_value()) << instance.Describe();
+    ExpectKept(instance, *balanced);
+    if (HasFatalFailure()) return;
   }
+}
+
+TEST(LockstepTest, AStartOfTooManyBinsIsOfNoUseAndNoHarm) {
+  const BalanceInstance instance{
+      .lengths = {6, 6, 6}, .costs = {6, 6, 6}, .limits = {.capacity = 10}, .ranks = 2};
+  Bins start;
+  for (uint32_t item = 0; item < 3; ++item) start.Add(std::vector<uint32_t>{item});
+  LockstepTask task = TaskOf(instance, Effort::kDefault);
+  task.start = &start;
+  EXPECT_FALSE(BalanceLockstep(task).has_value());
 }
 
 // How far above the least step time the solver ends on tiny instances, on average.

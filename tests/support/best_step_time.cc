@@ -10,8 +10,9 @@ namespace {
 
 class Partitions {
  public:
-  Partitions(const PackItems& items, const BinLimits& limits, uint32_t ranks)
-      : items_(items), limits_(limits), ranks_(ranks) {}
+  // Into so many bins, or any number if that is 0.
+  Partitions(const PackItems& items, const BinLimits& limits, uint32_t ranks, size_t bins)
+      : items_(items), limits_(limits), ranks_(ranks), wanted_(bins) {}
 
   uint64_t Best() {
     Place(0);
@@ -28,7 +29,7 @@ class Partitions {
   // Items from `item` on into the bins so far or a new one.
   void Place(uint32_t item) {
     if (item == items_.size()) {
-      best_ = std::min(best_, Dealt());
+      if (wanted_ == 0 || bins_.size() == wanted_) best_ = std::min(best_, Dealt());
       return;
     }
     for (size_t bin = 0; bin <= bins_.size(); ++bin) {
@@ -61,6 +62,7 @@ class Partitions {
   const PackItems& items_;
   const BinLimits& limits_;
   const uint32_t ranks_;
+  const size_t wanted_;
   std::vector<Bin> bins_;
   uint64_t best_ = std::numeric_limits<uint64_t>::max();
 };
@@ -79,7 +81,12 @@ uint64_t BestOfRest(const PackItems& items, size_t item, std::vector<uint64_t>& 
 }  // namespace
 
 uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks) {
-  return Partitions(items, limits, ranks).Best();
+  return Partitions(items, limits, ranks, 0).Best();
+}
+
+uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                      size_t microbatches) {
+  return Partitions(items, limits, ranks, microbatches).Best();
 }
 
 uint64_t BestAccumulated(const PackItems& items, uint32_t ranks) {

@@ -21,6 +21,11 @@ inline constexpr size_t kMaxBestStepTimeItems = 10;
 // all before it are full of costlier ones.
 uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks);
 
+// The same over all packings into exactly so many micro-batches, none empty; the largest number if
+// there is none.
+uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                      size_t microbatches);
+
 // The least maximum over ranks of the sum of its costs. O(ranks^n).
 uint64_t BestAccumulated(const PackItems& items, uint32_t ranks);
 

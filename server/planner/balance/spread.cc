@@ -45,7 +45,7 @@ std::vector<uint32_t> Spread(std::span<const uint32_t> positions, uint32_t begin
       const uint32_t bin = least.Top().bin;
       if (filling.Holds(bin, position)) break;
       least.Pop();
-      // A bin without sequences to spare is full for good.
+      // A bin short of sequences is taken for full: single ones will not fit either.
       if (filling[bin].room < problem.length[position]) waiting.emplace(filling[bin].room, bin);
     }
     if (least.empty()) {

@@ -1,0 +1,94 @@
+#include "server/planner/balance/even_out.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tests/server/planner/balance/instances.h"
+
+namespace batchplan {
+namespace {
+
+using testing::BalanceInstance;
+using testing::RandomStream;
+
+uint64_t TimeOf(const BalanceInstance& instance, const Filling& filling, RankRule rule) {
+  const std::vector<uint64_t> costs = testing::BinCosts(instance, testing::BinsOf(filling));
+  return rule == RankRule::kFree ? testing::DealtLockstepTime(costs, instance.ranks)
+                                 : testing::SortedLockstepTime(costs, instance.ranks);
+}
+
+TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
+  uint64_t shortened = 0;
+  for (uint64_t seed = 0; seed < testing::Cases(6000); ++seed) {
+    RandomStream random(seed);
+    const auto rule =
+        random.OneOf<RankRule>({RankRule::kFree, RankRule::kEqualCounts, RankRule::kFixed});
+    const BalanceInstance instance =
+        testing::RandomBalance(random, {.counts = rule != RankRule::kEqualCounts});
+    const Problem problem = instance.problem();
+    Filling filling = testing::FillingOf(problem, instance.solution);
+    const uint64_t before = TimeOf(instance, filling, rule);
+    const EvenOutOptions options = {.enough = random.Chance(20) ? random.Between(0, before) : 0,
+                                    .steps = random.OneOf<uint64_t>({0, 1, 10, 100000}),
+                                    .patience = random.OneOf<uint32_t>({1, 4, 64}),
+                                    .pairs = random.Chance(50),
+                                    .ranks = rule};
+    const uint64_t after = EvenOut(options, filling);
+    const Bins bins = testing::BinsOf(filling);
+    ASSERT_EQ(testing::Fault(instance, bins), "") << instance.Describe();
+    ASSERT_LE(after, before) << instance.Describe();
+    ASSERT_EQ(after, TimeOf(instance, filling, rule)) << instance.Describe();
+    shortened += after < before;
+    if (rule == RankRule::kEqualCounts) {
+      ASSERT_EQ(testing::RankCounts(instance, bins),
+                testing::RankCounts(instance, instance.solution))
+          << instance.Describe();
+    }
+    if (rule == RankRule::kFixed) {
+      const std::vector<uint32_t> rank_of = instance.SolutionRanks();
+      for (uint32_t i = 0; i < problem.size(); ++i) {
+        ASSERT_EQ(filling.BinOf(i) / problem.slots, rank_of[problem.item[i]])
+            << instance.Describe();
+      }
+    }
+    if (options.steps == 0 || before <= options.enough) {
+      const Filling untouched = testing::FillingOf(problem, instance.solution);
+      ASSERT_TRUE(std::ranges::equal(filling.bin_of(), untouched.bin_of()));
+    }
+  }
+  EXPECT_GT(shortened, testing::Cases(6000) / 10);
+}
+
+TEST(EvenOutTest, TheSameIsFoundTwice) {
+  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+    RandomStream random(seed);
+    const BalanceInstance instance = testing::RandomBalance(random);
+    const Problem problem = instance.problem();
+    Filling first = testing::FillingOf(problem, instance.solution);
+    Filling second = testing::FillingOf(problem, instance.solution);
+    EvenOut({.steps = 10000, .pairs = true}, first);
+    EvenOut({.steps = 10000, .pairs = true}, second);
+    ASSERT_TRUE(std::ranges::equal(first.bin_of(), second.bin_of())) << instance.Describe();
+  }
+}
+
+TEST(EvenOutTest, OneLongForTwoShortTakesPairs) {
+  const std::vector<uint32_t> lengths = {8, 8, 8, 4, 4, 4, 4, 4};
+  const std::vector<uint64_t> costs = {80, 80, 80, 44, 44, 44, 44, 44};
+  const BalanceInstance instance{
+      .lengths = lengths, .costs = costs, .limits = {.capacity = 24}, .ranks = 2};
+  const Problem problem = instance.problem();
+  for (const bool pairs : {false, true}) {
+    Filling filling(problem);
+    for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i < 3 ? 0 : 1);
+    const uint64_t time = EvenOut({.steps = 1000, .pairs = pairs}, filling);
+    EXPECT_LE(time, 240);
+    EXPECT_EQ(time, TimeOf(instance, filling, RankRule::kFree));
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,66 @@
+#include "server/planner/balance/head_slots.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/server/planner/balance/instances.h"
+
+namespace batchplan {
+namespace {
+
+using testing::BalanceInstance;
+using testing::RandomStream;
+
+IndexSet AllUnused(const Problem& problem) {
+  IndexSet unused(problem.size());
+  for (size_t i = 0; i < problem.size(); ++i) unused.Insert(i);
+  return unused;
+}
+
+TEST(HeadSlotsTest, SlotsAreFilledWithinTheLimitsAndTheRestIsUntouched) {
+  uint64_t filled = 0;
+  for (uint64_t seed = 0; seed < testing::Cases(4000); ++seed) {
+    RandomStream random(seed);
+    const BalanceInstance instance = testing::RandomBalance(random);
+    const Problem problem = instance.problem();
+    IndexSet unused = AllUnused(problem);
+    Filling filling(problem);
+    const uint32_t slots = FillHeadSlots(unused, filling);
+    ASSERT_LT(slots, problem.slots) << instance.Describe();
+    filled += slots;
+    for (uint32_t bin = 0; bin < problem.bins(); ++bin) {
+      ASSERT_EQ(filling.Members(bin).empty(), bin >= slots * problem.ranks) << instance.Describe();
+      ASSERT_FALSE(filling.IsOverfull(bin)) << instance.Describe();
+    }
+    size_t left = 0;
+    uint64_t left_cost = 0;
+    for (uint32_t position = 0; position < problem.size(); ++position) {
+      ASSERT_EQ(unused.Contains(position), filling.BinOf(position) == Filling::kUnplaced);
+      if (!unused.Contains(position)) continue;
+      ++left;
+      left_cost += problem.cost[position];
+    }
+    const uint64_t left_bins = problem.bins() - slots * problem.ranks;
+    ASSERT_GE(left, left_bins) << instance.Describe();
+    if (slots + 1 < problem.slots) {
+      ASSERT_LE(problem.cost[unused.AtLeast(0)], left_cost / left_bins) << instance.Describe();
+    }
+  }
+  EXPECT_GT(filled, testing::Cases(4000) / 4);
+}
+
+TEST(HeadSlotsTest, ALongItemGetsCompanyThatCostsAsMuch) {
+  // A slot of 90 on both ranks, the second of many tens.
+  std::vector<uint32_t> lengths = {90};
+  lengths.resize(30, 10);
+  const std::vector<uint64_t> costs(lengths.begin(), lengths.end());
+  const Problem problem({.lengths = lengths, .loads = costs}, {.capacity = 100}, 2, 4);
+  IndexSet unused = AllUnused(problem);
+  Filling filling(problem);
+  ASSERT_GE(FillHeadSlots(unused, filling), 1);
+  EXPECT_EQ(filling[0].cost, filling[1].cost);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,243 @@
+// The balanced solver's whole plans, beside what the reference presets make of the same request and
+// beside the proven bounds.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "server/planner/presets.h"
+#include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::GeneratedRequest;
+using testing::MakeCheckedPlan;
+using testing::PackedOptions;
+
+// What step times are added up to may differ by.
+constexpr double kRounding = 1e-9;
+
+constexpr absl::string_view kPackedPresets[] = {"nemo_rl_packing", "roll_packing", "mindspeed_rl",
+                                                "verl"};
+constexpr absl::string_view kPaddedPresets[] = {"nemo_rl_dynamic"};
+
+// `pass` assigned as the preset does it, under the same limits, rows and order.
+PassOptions AssignedAs(absl::string_view preset, const PassOptions& pass,
+                       const Topology& topology) {
+  const PassOptions method = *PresetPass(preset, topology);
+  PassOptions assigned = pass;
+  assigned.sharding = method.sharding;
+  assigned.packer = method.packer;
+  assigned.scan = method.scan;
+  assigned.balance_on = method.balance_on;
+  assigned.equal_sequence_counts = pass.equal_sequence_counts || method.equal_sequence_counts;
+  return assigned;
+}
+
+// The pass by which mini-batches are placed.
+size_t LeadingPass(const PlanOptions& options) {
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    if (!options.passes[i].ignore_mini_batches) return i;
+  }
+  return 0;
+}
+
+struct Comparison {
+  uint64_t compared = 0;
+  uint64_t shorter = 0;
+};
+
+// Plans `options`, whose passes are balanced, and the same as each preset assigns; where both can
+// be planned, the balanced step is no longer.
+void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& options,
+                               Comparison& comparison) {
+  const auto balanced = MakeCheckedPlan(manifest, options);
+  if (!balanced.ok()) return;
+  const size_t lead = LeadingPass(options);
+  const PlanMetrics& ours = balanced->passes[lead].metrics;
+  ASSERT_GE(ours.predicted_step_time, ours.lower_bound_step_time * (1 - kRounding));
+  const bool padded = options.passes[lead].layout == Layout::kPadded;
+  for (const absl::string_view preset :
+       padded ? std::span<const absl::string_view>(kPaddedPresets) : std::span(kPackedPresets)) {
+    PlanOptions reference = options;
+    for (PassOptions& pass : reference.passes) {
+      if (pass.layout == options.passes[lead].layout) {
+        pass = AssignedAs(preset, pass, options.topology);
+      }
+    }
+    // The first pass says how sequences are sharded.
+    const PassOptions method = AssignedAs(preset, options.passes[lead], options.topology);
+    reference.passes[0].sharding = method.sharding;
+    reference.passes[0].balance_on = method.balance_on;
+    reference.passes[0].equal_sequence_counts = method.equal_sequence_counts;
+    const auto theirs = MakeCheckedPlan(manifest, reference);
+    if (!theirs.ok()) continue;
+    const double their_time = theirs->passes[lead].metrics.predicted_step_time;
+    ASSERT_LE(ours.predicted_step_time, their_time * (1 + kRounding)) << preset;
+    ++comparison.compared;
+    comparison.shorter += ours.predicted_step_time < their_time * (1 - kRounding);
+  }
+}
+
+// A batch as trainers have them.
+struct Family {
+  std::string name;
+  size_t sequences;
+  uint32_t budget;
+  uint32_t ranks;
+  std::vector<uint32_t> (*lengths)(size_t, uint64_t);
+};
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+
+class BalancedFamilyTest : public ::testing::TestWithParam<Family> {
+ protected:
+  static std::vector<uint32_t> Lengths(uint64_t seed) {
+    return GetParam().lengths(GetParam().sequences, seed);
+  }
+  static PlanOptions Options(Synchronization synchronization, Effort effort = Effort::kDefault) {
+    PlanOptions options =
+        PackedOptions(GetParam().budget, Packer::kBalanced, GetParam().ranks, Sharding::kBalanced);
+    options.synchronization = synchronization;
+    options.effort = effort;
+    return options;
+  }
+};
+
+constexpr Synchronization kSynchronizations[] = {Synchronization::kLockstep,
+                                                 Synchronization::kAccumulated};
+
+TEST_P(BalancedFamilyTest, StepsAreNoLongerThanThoseOfThePresets) {
+  Comparison comparison;
+  for (const Synchronization synchronization : kSynchronizations) {
+    for (const Effort effort : {Effort::kDefault, Effort::kThorough}) {
+      const uint64_t seeds = effort == Effort::kThorough ? 1 : 3;
+      for (uint64_t seed = 0; seed < testing::Cases(seeds); ++seed) {
+        const std::vector<uint32_t> lengths = Lengths(seed);
+        ExpectNoLongerThanPresets({.lengths = lengths}, Options(synchronization, effort),
+                                  comparison);
+        if (HasFailure()) FAIL() << "seed " << seed;
+      }
+    }
+  }
+  EXPECT_EQ(comparison.compared, 2 * testing::Cases(4) * std::size(kPackedPresets));
+}
+
+TEST_P(BalancedFamilyTest, PaddedStepsAreNoLongerThanThoseOfThePresets) {
+  Comparison comparison;
+  for (const Synchronization synchronization : kSynchronizations) {
+    const std::vector<uint32_t> lengths = Lengths(1);
+    PlanOptions options = Options(synchronization);
+    options.passes[0].layout = Layout::kPadded;
+    ExpectNoLongerThanPresets({.lengths = lengths}, options, comparison);
+  }
+  EXPECT_EQ(comparison.compared, 2);
+}
+
+TEST_P(BalancedFamilyTest, LockstepEndsWithinThreeThousandthsOfTheBound) {
+  for (uint64_t seed = 0; seed < testing::Cases(8); ++seed) {
+    const auto plan = MakeCheckedPlan(Lengths(seed), Options(Synchronization::kLockstep));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const PlanMetrics& metrics = plan->passes[0].metrics;
+    EXPECT_GE(metrics.predicted_step_time, metrics.lower_bound_step_time * (1 - kRounding));
+    EXPECT_LE(metrics.predicted_step_time, metrics.lower_bound_step_time * 1.003)
+        << "seed " << seed;
+  }
+}
+
+TEST_P(BalancedFamilyTest, AccumulatedLosesNoMoreThanAThousandth) {
+  for (uint64_t seed = 0; seed < testing::Cases(8); ++seed) {
+    const auto plan = MakeCheckedPlan(Lengths(seed), Options(Synchronization::kAccumulated));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_GE(plan->passes[0].metrics.step_efficiency, 0.999) << "seed " << seed;
+  }
+}
+
+TEST_P(BalancedFamilyTest, MicrobatchesAreHardlyEverMoreThanProvenNecessary) {
+  uint64_t certified = 0;
+  uint64_t planned = 0;
+  for (const Synchronization synchronization : kSynchronizations) {
+    for (uint64_t seed = 100; seed < 100 + testing::Cases(20); ++seed) {
+      const auto plan = MakeCheckedPlan(Lengths(seed), Options(synchronization));
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      ++planned;
+      certified += plan->passes[0].metrics.certified_optimal;
+    }
+  }
+  RecordProperty("certified", std::to_string(certified));
+  RecordProperty("planned", std::to_string(planned));
+  EXPECT_GE(certified * 100, planned * 99) << certified << " of " << planned;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, BalancedFamilyTest,
+    ::testing::Values(Family{"Maths", 1024, 16384, 16, testing::MathsLengths},
+                      Family{"LongCot", 2048, 65536, 64, testing::LongCotLengths},
+                      Family{"Agentic", 1024, 32768, 16, testing::AgenticLengths},
+                      Family{"Zipf", 2048, 8192, 8, testing::ZipfLengths}),
+    [](const ::testing::TestParamInfo<Family>& info) { return info.param.name; });
+
+void ExpectRandomStepsNoLonger(const std::vector<GeneratedRequest>& requests) {
+  Comparison comparison;
+  for (const GeneratedRequest& request : requests) {
+    ExpectNoLongerThanPresets(request.manifest(), request.options, comparison);
+    if (::testing::Test::HasFailure()) FAIL() << request.Describe();
+  }
+  std::cout << comparison.shorter << " of " << comparison.compared << " steps shorter\n";
+  EXPECT_GT(comparison.compared, requests.size() / 2);
+}
+
+// All passes balanced, with effort enough that the presets' assignments are candidates.
+GeneratedRequest Balanced(GeneratedRequest request, uint64_t seed) {
+  for (PassOptions& pass : request.options.passes) {
+    pass.sharding = Sharding::kBalanced;
+    pass.packer = Packer::kBalanced;
+  }
+  request.options.effort = seed % 4 == 0 ? Effort::kThorough : Effort::kDefault;
+  return request;
+}
+
+TEST(BalancedTest, RandomStepsAreNoLongerThanThoseOfThePresets) {
+  std::vector<GeneratedRequest> requests;
+  for (uint64_t seed = 0; seed < testing::Cases(600); ++seed) {
+    requests.push_back(Balanced(testing::GenerateRequest(seed), seed));
+  }
+  ExpectRandomStepsNoLonger(requests);
+}
+
+TEST(BalancedTest, StepsOfThePresetItselfAreNoLongerThanThoseOfTheOthers) {
+  std::vector<GeneratedRequest> requests;
+  for (uint64_t seed = 0; seed < testing::Cases(600); ++seed) {
+    requests.push_back(Balanced(testing::GeneratePresetRequest("balanced", seed), seed));
+  }
+  ExpectRandomStepsNoLonger(requests);
+}
+
+TEST(BalancedTest, EveryStepTakesAtLeastTheBound) {
+  for (uint64_t seed = 0; seed < testing::Cases(1500); ++seed) {
+    const GeneratedRequest request = testing::GeneratePresetRequest("balanced", seed);
+    const auto plan = MakeCheckedPlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    for (const PassPlan& pass : plan->passes) {
+      const PlanMetrics& metrics = pass.metrics;
+      ASSERT_GE(metrics.predicted_step_time, metrics.lower_bound_step_time * (1 - kRounding))
+          << "seed " << seed << "\n"
+          << request.Describe();
+      ASSERT_GE(metrics.microbatches, metrics.lower_bound_microbatches);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

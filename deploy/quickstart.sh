@@ -57,7 +57,7 @@ grep 'event=listening' "$work/log"
 address() { grep 'event=listening' "$work/log" | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
 
 say "Plan over gRPC: $dp data-parallel ranks, CP 2, $budget tokens a micro-batch, longer documents cut"
-"$bin/batchplan" plan --server "$(address grpc)" --lengths "$work/lengths" --preset nemo_rl_packing \
+"$bin/batchplan" plan --server "$(address grpc)" --lengths "$work/lengths" \
   --dp "$dp" --cp 2 --budget "$budget" --overlong truncate --job quickstart --verify
 
 say "The same, as Prometheus sees it"

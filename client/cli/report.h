@@ -59,7 +59,8 @@ struct Report {
 
 // The columns between `before` and `after` are those of the figures: micro-batches and their lower
 // bound, bin utilization, padding removed, rank imbalance in cost, step time under both
-// synchronizations, planning time. A refused row shows "-" in them, and points to its reason.
+// synchronizations and, under the request's, the part by which it exceeds its lower bound, planning
+// time. A refused row shows "-" in them, and points to its reason.
 std::string FormatReportTable(const Report& report);
 
 // One array, a line a row: an object of the columns by their names, "best", and "metrics", the

@@ -50,7 +50,7 @@ TEST(SweepCommand, TableShowsInfeasiblePointsWithTheirReason) {
       LinesOf(RunSweep({"--budget", "256,512", "--format", "csv"}).out);
   ASSERT_THAT(csv, SizeIs(3));
   EXPECT_THAT(csv[0], StartsWith("budget,data_parallel,context_parallel,gpus,best,microbatches,"));
-  EXPECT_THAT(csv[1], StartsWith("256,1,1,1,0,,,,,,,,,,,\"manifest."));
+  EXPECT_THAT(csv[1], StartsWith("256,1,1,1,0,,,,,,,,,,,,\"manifest."));
   EXPECT_THAT(csv[2], StartsWith("512,1,1,1,1,"));
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 to a planned batch: installs what is missing, builds, starts a server, plans
-# the documents of this machine over gRPC, and shows what the plan is worth. Seconds when run again.
+# the documents of this machine over gRPC with the balanced solver, and shows what the plan is worth.
+# Seconds when run again.
 #
 #   deploy/quickstart.sh            plans for 8 data-parallel ranks, 16,384 tokens a micro-batch
 #   DP=16 BUDGET=32768 deploy/quickstart.sh

@@ -76,7 +76,7 @@ std::string FormatReportCsv(const Report& report);
 absl::StatusOr<std::string> FormatReport(const Report& report, const std::string& format);
 
 // OK if there is a row that was planned. Otherwise all distinct reasons, with the code of the
-// first.
+// first. There is at least one row.
 absl::Status CheckAnyPlanned(const Report& report);
 
 }  // namespace batchplan::cli

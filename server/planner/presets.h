@@ -1,5 +1,5 @@
-// Presets: named bundles of options. "balanced" is batchplan's own; the others reproduce one planning
-// system each.
+// Presets: named bundles of options. "balanced" is batchplan's own; the others reproduce one
+// planning system each.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PRESETS_H_
 #define BATCHPLAN_SERVER_PLANNER_PRESETS_H_

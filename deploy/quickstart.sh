@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 to a planned batch: installs what is missing, builds, starts a server, plans
-# the documents of this machine over gRPC, and shows what the plan is worth. Seconds when run again.
+# the documents of this machine over gRPC with the balanced solver, and shows what the plan is worth.
+# Seconds when run again.
 #
 #   deploy/quickstart.sh            plans for 8 data-parallel ranks, 16,384 tokens a micro-batch
 #   DP=16 BUDGET=32768 deploy/quickstart.sh
@@ -57,7 +58,7 @@ grep 'event=listening' "$work/log"
 address() { grep 'event=listening' "$work/log" | sed -n "s/.* $1=\([^ ]*\).*/\1/p"; }
 
 say "Plan over gRPC: $dp data-parallel ranks, CP 2, $budget tokens a micro-batch, longer documents cut"
-"$bin/batchplan" plan --server "$(address grpc)" --lengths "$work/lengths" --preset nemo_rl_packing \
+"$bin/batchplan" plan --server "$(address grpc)" --lengths "$work/lengths" \
   --dp "$dp" --cp 2 --budget "$budget" --overlong truncate --job quickstart --verify
 
 say "The same, as Prometheus sees it"

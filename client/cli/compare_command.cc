@@ -23,19 +23,20 @@ namespace {
 constexpr char kCommand[] = "compare";
 
 constexpr char kFooter[] = R"(
-One row for each preset; for each packer, its bins dealt to the ranks; and for each scan of the
+One row for each preset, "balanced" first; for each packer, its bins dealt to the ranks; and for each scan of the
 padded layout, every rank taking a stride of the sorted batch. What the request says about preset,
 packer, scan and sharding is replaced; everything else holds for all rows.
 
 * marks the least predicted step time under --sync; among equals fewer micro-batches, then the first.
-Step times are in the units of --cost, under both synchronizations. A row of - is refused: the note
-below says why.
+Step times are in the units of --cost, under both synchronizations; "above bound" is how far the one
+under --sync is above a time that no plan within the constraints beats. A row of - is refused: the
+note below says why.
 
 --format json prints an array, an object a row: "kind", "candidate", "best"; the table's figures as
 "microbatches", "lowerBoundMicrobatches", "binUtilization", "paddingRemoved", "rankCostImbalance",
-"lockstepStepTime", "accumulatedStepTime", "planningMilliseconds"; and "metrics", the whole
-PlanMetrics. A refused row has "error": {"code", "message"} instead. csv has the same columns in
-lower_snake_case, and `error`.
+"lockstepStepTime", "accumulatedStepTime", "stepTimeAboveBound", "planningMilliseconds"; and
+"metrics", the whole PlanMetrics. A refused row has "error": {"code", "message"} instead. csv has the
+same columns in lower_snake_case, and `error`.
 
 Examples:
   Which algorithm suits these lengths?

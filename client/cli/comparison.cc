@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/enum_word.h"
@@ -14,9 +13,6 @@
 
 namespace batchplan::cli {
 namespace {
-
-// Room for the length multiple of any preset.
-constexpr uint32_t kProbeBudget = 1 << 20;
 
 // Sets what the candidate decides in one pass. The first pass alone says which rank holds a
 // sequence.
@@ -37,14 +33,6 @@ void LeaveToPreset(Layout layout, v1::Pass* pass) {
   } else {
     pass->clear_layout();
   }
-}
-
-// Whether this version has the candidate at all: whether it can plan one sequence of one token.
-bool IsBuilt(const Client& client, const Candidate& candidate) {
-  v1::PlanBatchRequest request;
-  request.mutable_manifest()->add_lengths(1);
-  request.add_passes()->set_max_tokens_per_microbatch(kProbeBudget);
-  return !absl::IsUnimplemented(client.PlanBatch(WithCandidate(candidate, request)).status());
 }
 
 void MarkBest(std::vector<ComparisonRow>* rows) {
@@ -114,7 +102,6 @@ std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequ
                                    int pass) {
   std::vector<ComparisonRow> rows;
   for (Candidate& candidate : ListCandidates()) {
-    if (!IsBuilt(client, candidate)) continue;
     absl::StatusOr<Figures> figures = PlanFigures(client, WithCandidate(candidate, request), pass);
     rows.push_back({.candidate = std::move(candidate), .figures = std::move(figures)});
   }

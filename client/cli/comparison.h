@@ -39,7 +39,7 @@ struct ComparisonRow {
 // "preset", "packer" or "scan".
 std::string KindName(CandidateKind kind);
 
-// Every preset, packer and scan of the contract, in its order.
+// Every preset, packer and scan of the contract, in its order: "balanced" leads.
 std::vector<Candidate> ListCandidates();
 
 // `request` with the candidate's algorithm in place of its own: the preset, and in all passes
@@ -47,8 +47,7 @@ std::vector<Candidate> ListCandidates();
 v1::PlanBatchRequest WithCandidate(const Candidate& candidate, const v1::PlanBatchRequest& request);
 
 // Plans `request` with every candidate, one after the other, and takes the figures of the pass at
-// position `pass` (FindPass). A candidate that this version has for no request at all
-// (UNIMPLEMENTED) gets no row; one that it refuses for this request gets a row with the reason.
+// position `pass` (FindPass). A candidate that the planner refuses has the reason in its row.
 std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequest& request,
                                    int pass);
 

@@ -22,9 +22,9 @@ namespace {
 constexpr char kFooter[] = R"(
 Example:
   batchplan lengths /usr/share/doc > lengths.txt
-  batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing
+  batchplan plan --lengths lengths.txt --dp 8 --budget 16384
   batchplan compare --lengths lengths.txt --dp 8 --budget 16384
-  batchplan sweep --lengths lengths.txt --dp 8,16 --budget 8192,16384 --preset nemo_rl_packing
+  batchplan sweep --lengths lengths.txt --dp 8,16 --budget 8192,16384
 
 `batchplan COMMAND --help` says more.)";
 

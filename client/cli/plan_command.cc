@@ -32,16 +32,19 @@ Flags that are left out take the preset's value, or the one in [brackets].
 
 Examples:
   Plan a file of lengths for 8 data-parallel ranks, 16k tokens a micro-batch:
-    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384
+  The same for ranks that meet once a mini-batch (DDP, ZeRO-1), with the longest search:
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --sync accumulated --effort thorough
   What would documents on disk give?
-    batchplan lengths docs/ | batchplan plan --lengths - --dp 4 --budget 8192 \
-        --preset nemo_rl_packing --packer best_fit_decreasing
-  The same over gRPC, without depending on the server's life, checked, for a program:
+    batchplan lengths docs/ | batchplan plan --lengths - --dp 4 --budget 8192
+  As NeMo-RL plans, with another packer:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing \
+        --packer best_fit_decreasing
+  Over gRPC, without depending on the server's life, checked, for a program:
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 \
         --server planner:50051 --fallback --verify --format json
   See which rank waits for which, in a browser:
-    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing \
-        --format html > plan.html
+    batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --format html > plan.html
   Keep a request, and send it later:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --print_request > request.json
     batchplan plan --request request.json

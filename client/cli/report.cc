@@ -31,6 +31,7 @@ const std::vector<ReportColumn>& FigureColumns() {
       {"rank", "imbalance", Justify::kRight, "rank_cost_imbalance"},
       {"step time,", "lockstep", Justify::kRight, "lockstep_step_time"},
       {"step time,", "accumulated", Justify::kRight, "accumulated_step_time"},
+      {"above", "bound", Justify::kRight, "step_time_above_bound"},
       {"planning", "time", Justify::kRight, "planning_milliseconds"}};
   return *columns;
 }
@@ -38,6 +39,12 @@ const std::vector<ReportColumn>& FigureColumns() {
 ReportCell NumberCell(std::string text, double number) {
   const std::string json = JsonNumber(number);
   return {std::move(text), json, json};
+}
+
+// By which part the predicted step time exceeds its lower bound.
+double AboveBound(const v1::PlanMetrics& metrics) {
+  if (metrics.lower_bound_step_time() <= 0) return 0;
+  return metrics.predicted_step_time() / metrics.lower_bound_step_time() - 1;
 }
 
 // One a figure column.
@@ -51,6 +58,7 @@ std::vector<ReportCell> FigureCells(const Figures& figures) {
                      metrics.rank_cost_imbalance()),
           DecimalCell(figures.step_times.lockstep),
           DecimalCell(figures.step_times.accumulated),
+          NumberCell(absl::StrFormat("%.2f%%", 100 * AboveBound(metrics)), AboveBound(metrics)),
           NumberCell(Milliseconds(figures.planning_milliseconds), figures.planning_milliseconds)};
 }
 
@@ -201,7 +209,6 @@ absl::Status CheckAnyPlanned(const Report& report) {
       reasons.push_back(reason);
     }
   }
-  if (first.ok()) return absl::UnimplementedError("this version has no candidate to plan with");
   return {first.code(), absl::StrJoin(reasons, "\n  ")};
 }
 

@@ -59,7 +59,8 @@ struct Report {
 
 // The columns between `before` and `after` are those of the figures: micro-batches and their lower
 // bound, bin utilization, padding removed, rank imbalance in cost, step time under both
-// synchronizations, planning time. A refused row shows "-" in them, and points to its reason.
+// synchronizations and, under the request's, the part by which it exceeds its lower bound, planning
+// time. A refused row shows "-" in them, and points to its reason.
 std::string FormatReportTable(const Report& report);
 
 // One array, a line a row: an object of the columns by their names, "best", and "metrics", the
@@ -75,7 +76,7 @@ std::string FormatReportCsv(const Report& report);
 absl::StatusOr<std::string> FormatReport(const Report& report, const std::string& format);
 
 // OK if there is a row that was planned. Otherwise all distinct reasons, with the code of the
-// first.
+// first. There is at least one row.
 absl::Status CheckAnyPlanned(const Report& report);
 
 }  // namespace batchplan::cli

@@ -42,8 +42,9 @@ the same columns in lower_snake_case, and `error`.
 
 Examples:
   Which budget, and how many ranks?
-    batchplan sweep --lengths lengths.txt --budget 8192,16384,32768 --dp 8,16 --cp 1,2,4 \
-        --preset nemo_rl_packing
+    batchplan sweep --lengths lengths.txt --budget 8192,16384,32768 --dp 8,16 --cp 1,2,4
+  The same with another system's way of planning:
+    batchplan sweep --lengths lengths.txt --budget 8192,16384,32768 --dp 8,16 --preset verl
   A saved request at other budgets of its pass "train", for a spreadsheet:
     batchplan sweep --request request.json --pass train --budget 8192,16384 --format csv
 

@@ -1,4 +1,5 @@
-// Presets: named bundles of options that reproduce one planning system each.
+// Presets: named bundles of options. "balanced" is batchplan's own; the others reproduce one
+// planning system each.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PRESETS_H_
 #define BATCHPLAN_SERVER_PLANNER_PRESETS_H_
@@ -17,8 +18,7 @@ std::span<const absl::string_view> PresetNames();
 // What the preset sets for a pass on this topology; the caller's own settings then override it. An
 // empty name is "balanced".
 //
-// InvalidArgument for an unknown name, listing the known ones. The options of "balanced" are not
-// built yet: PlanOptions::Validate refuses them unless the caller overrides them.
+// InvalidArgument for an unknown name, listing the known ones.
 absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology);
 
 }  // namespace batchplan

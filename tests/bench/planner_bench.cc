@@ -49,18 +49,27 @@ void LowerBound(benchmark::State& state) {
   PerSequence(state);
 }
 
-void PlanPreset(benchmark::State& state, const char* preset) {
+// The counters: how far the predicted step time is above its proven bound, and the ideal over it.
+void Plan(benchmark::State& state, const char* preset, Effort effort, uint32_t ranks) {
   const std::vector<uint32_t> lengths = Lengths(state);
   PlanOptions options;
-  options.topology.data_parallel = 16;
+  options.topology.data_parallel = ranks;
+  options.effort = effort;
   options.passes.push_back(PresetPass(preset, options.topology).value());
   options.passes[0].max_tokens_per_microbatch = kBudget;
-  double efficiency = 0;
-  for (auto _ : state) {
-    efficiency = MakePlan({.lengths = lengths}, options)->passes[0].metrics.step_efficiency;
-  }
+  PlanMetrics metrics;
+  for (auto _ : state) metrics = MakePlan({.lengths = lengths}, options)->passes[0].metrics;
   PerSequence(state);
-  state.counters["step_efficiency"] = efficiency;
+  state.counters["step_efficiency"] = metrics.step_efficiency;
+  state.counters["above_bound"] = metrics.predicted_step_time / metrics.lower_bound_step_time - 1;
+}
+
+void PlanBalanced(benchmark::State& state, Effort effort) {
+  Plan(state, "balanced", effort, static_cast<uint32_t>(state.range(1)));
+}
+
+void PlanPreset(benchmark::State& state, const char* preset) {
+  Plan(state, preset, Effort::kDefault, 16);
 }
 
 constexpr int64_t kSizes[] = {1024, 16384, 131072, 1 << 20};
@@ -70,8 +79,17 @@ void Sizes(benchmark::internal::Benchmark* bench) {
   bench->Unit(benchmark::kMillisecond);
 }
 
+// Sequences and data-parallel ranks.
+void SizesAndRanks(benchmark::internal::Benchmark* bench) {
+  bench->Args({1024, 16})->Args({131072, 256})->Args({1 << 20, 16});
+  bench->Unit(benchmark::kMillisecond);
+}
+
 BENCHMARK(LowerBound)->Apply(Sizes);
 BENCHMARK(OptimalSplits)->Apply(Sizes);
+BENCHMARK_CAPTURE(PlanBalanced, fast, Effort::kFast)->Apply(SizesAndRanks);
+BENCHMARK_CAPTURE(PlanBalanced, default, Effort::kDefault)->Apply(SizesAndRanks);
+BENCHMARK_CAPTURE(PlanBalanced, thorough, Effort::kThorough)->Apply(SizesAndRanks);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_packing, "nemo_rl_packing")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_dynamic, "nemo_rl_dynamic")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, roll_packing, "roll_packing")->Apply(Sizes);

@@ -51,6 +51,7 @@ function bar({placement, time}) {
 const COLUMNS = [
   {title: 'step time', value: (row) => cost(row.time)},
   {title: 'vs. best', value: behindBest},
+  {title: 'above bound', value: (row) => aboveBound(row.metrics)},
   {title: 'efficiency', value: (row) => percent(row.metrics.stepEfficiency)},
   {
     title: 'micro-batches',

@@ -21,6 +21,14 @@ function topologyText(topology) {
   return parts.join(' × ') + (topology.sequenceParallel ? ', sequence parallel' : '');
 }
 
+// By how much the predicted step time exceeds its lower bound; '' if there is no bound.
+function aboveBound(metrics) {
+  const {predictedStepTime: time, lowerBoundStepTime: bound} = metrics;
+  if (!(bound > 0)) return '';
+  const part = 100 * Math.max(0, time / bound - 1);
+  return `${part.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 2})}%`;
+}
+
 // The few numbers that people look for first; `good` marks one that can't be better.
 function headlineFigures(metrics, placement) {
   const total = placement.duration * placement.ranks;
@@ -30,6 +38,13 @@ function headlineFigures(metrics, placement) {
       value: percent(metrics.stepEfficiency),
       meaning: 'Ideal over predicted step time: how near the step is to one without padding of ' +
           'rows and without waiting',
+    },
+    {
+      label: 'above the bound',
+      value: aboveBound(metrics) || percent(0),
+      meaning: 'By how much the predicted step time exceeds a proven bound: no plan within the ' +
+          'constraints can gain more',
+      good: metrics.predictedStepTime <= metrics.lowerBoundStepTime,
     },
     {
       label: 'waiting',
@@ -77,6 +92,7 @@ function allFigures(request, response, pass, plan, origin) {
     ['Step time, in cost units', [
       ['predicted', cost(metrics.predictedStepTime)],
       ['lower bound', cost(metrics.lowerBoundStepTime)],
+      ['above the bound', aboveBound(metrics)],
       ['ideal', cost(metrics.idealStepTime)],
       ['ideal / predicted', percent(metrics.stepEfficiency)],
     ]],

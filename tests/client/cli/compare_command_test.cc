@@ -35,8 +35,9 @@ TEST(CompareCommand, TableShowsEveryPlannerAndMarksOne) {
   EXPECT_THAT(result.err, IsEmpty());
   EXPECT_THAT(result.out,
               AllOf(StartsWith("batch     60 sequences, "), HasSubstr("DP 4\n"),
-                    HasSubstr("512 tokens a micro-batch"), HasSubstr("preset  nemo_rl_packing "),
-                    HasSubstr("packer  concatenative "), HasSubstr("packer  best_fit_decreasing "),
+                    HasSubstr("512 tokens a micro-batch"), HasSubstr("preset  balanced "),
+                    HasSubstr("preset  nemo_rl_packing "), HasSubstr("packer  concatenative "),
+                    HasSubstr("packer  best_fit_decreasing "),
                     HasSubstr("\n* least predicted step time, lockstep\n")));
   const std::vector<std::string> lines = LinesOf(result.out);
   EXPECT_EQ(std::count_if(lines.begin(), lines.end(),

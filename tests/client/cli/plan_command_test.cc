@@ -33,8 +33,7 @@ std::string Lengths() {
 
 // `plan` on these lengths with flags that always work, and `more`.
 CliResult RunPlan(const std::vector<std::string>& more, const std::string& lengths = Lengths()) {
-  std::vector<std::string> arguments = {"plan",     "--lengths", "-",        "--dp",           "4",
-                                        "--budget", "512",       "--preset", "nemo_rl_packing"};
+  std::vector<std::string> arguments = {"plan", "--lengths", "-", "--dp", "4", "--budget", "512"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return RunCli(arguments, lengths);
 }
@@ -53,11 +52,26 @@ TEST(PlanCommand, TableShowsBatchMetricsAndRanks) {
   const CliResult result = RunPlan({"--verify"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, IsEmpty());
-  EXPECT_THAT(result.out, AllOf(HasSubstr("60 sequences, "), HasSubstr("512 tokens a micro-batch"),
-                                HasSubstr("verified"), HasSubstr("bin utilization"),
-                                HasSubstr("step efficiency"), HasSubstr("cost / mean"),
-                                Not(HasSubstr("\njob  "))));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("60 sequences, "), HasSubstr("balanced (the default)"),
+                                HasSubstr("512 tokens a micro-batch"), HasSubstr("verified"),
+                                HasSubstr("bin utilization"), HasSubstr("step efficiency"),
+                                HasSubstr("cost / mean"), Not(HasSubstr("\njob  "))));
   EXPECT_THAT(RunPlan({"--job", "rl", "--step", "7"}).out, HasSubstr("rl, step 7"));
+}
+
+TEST(PlanCommand, EffortAndSynchronizationReachTheSolver) {
+  const auto metrics = [](const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--verify", "--format", "json"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return ParseJson(RunPlan(flags)).passes(0).metrics();
+  };
+  const double lockstep = metrics({}).predicted_step_time();
+  EXPECT_LE(metrics({"--sync", "accumulated"}).predicted_step_time(), lockstep);
+  for (const char* effort : {"fast", "thorough"}) {
+    const v1::PlanMetrics metrics_of = metrics({"--effort", effort});
+    EXPECT_GE(metrics_of.predicted_step_time(), metrics_of.lower_bound_step_time()) << effort;
+  }
+  EXPECT_LE(lockstep, metrics({"--preset", "nemo_rl_packing"}).predicted_step_time());
 }
 
 TEST(PlanCommand, JsonIsTheResponseWithZeroValues) {

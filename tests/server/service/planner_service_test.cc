@@ -77,6 +77,34 @@ TEST(PlannerServiceTest, ThreadsAndConcurrentCallersDoNotChangeAPlan) {
   }
 }
 
+TEST(PlannerServiceTest, BalancedIsWhatARequestWithoutAPresetMeans) {
+  TestServer server(VerifyingServer());
+  auto stub = server.NewStub();
+  v1::PlanBatchRequest request = ValidRequest();
+  request.mutable_passes(0)->clear_layout();
+  const auto plan = [&](const char* preset, v1::Effort effort) {
+    request.set_preset(preset);
+    request.set_effort(effort);
+    v1::PlanBatchResponse response;
+    const grpc::Status status = PlanBatch(*stub, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  };
+  const v1::PlanBatchResponse balanced = plan("balanced", v1::EFFORT_UNSPECIFIED);
+  const v1::PlanMetrics& metrics = balanced.passes(0).metrics();
+  EXPECT_GE(metrics.predicted_step_time(), metrics.lower_bound_step_time());
+  EXPECT_EQ(plan("", v1::EFFORT_DEFAULT).fingerprint(), balanced.fingerprint());
+  for (const char* preset : {"nemo_rl_packing", "roll_packing", "mindspeed_rl", "verl"}) {
+    EXPECT_GE(plan(preset, v1::EFFORT_UNSPECIFIED).passes(0).metrics().predicted_step_time(),
+              metrics.predicted_step_time())
+        << preset;
+  }
+  plan("", v1::EFFORT_FAST);
+  plan("", v1::EFFORT_THOROUGH);
+  request.mutable_passes(0)->set_sharding(v1::SHARDING_BALANCED);
+  EXPECT_EQ(plan("verl", v1::EFFORT_UNSPECIFIED).passes_size(), 1);
+}
+
 TEST(PlannerServiceTest, SumsBeyond32BitsAreExact) {
   TestServer server(VerifyingServer());
   constexpr uint32_t kLongest = std::numeric_limits<uint32_t>::max();
@@ -289,14 +317,9 @@ INSTANTIATE_TEST_SUITE_P(
                          std::numeric_limits<double>::quiet_NaN());
                    },
                    kInvalid, HasSubstr("cost_model.per_token is nan")},
-        WrongInput{"TheBalancedPreset", [](auto& request) { request.set_preset("balanced"); },
-                   kUnimplemented, HasSubstr("balanced")},
-        WrongInput{"NoPreset", [](auto& request) { request.clear_preset(); }, kUnimplemented,
-                   HasSubstr("BALANCED")},
-        WrongInput{
-            "BalancedSharding",
-            [](auto& request) { request.mutable_passes(0)->set_sharding(v1::SHARDING_BALANCED); },
-            kUnimplemented, HasSubstr("passes[0].sharding is SHARDING_BALANCED")}),
+        WrongInput{"AFittedCostModel",
+                   [](auto& request) { request.mutable_cost_model()->set_fitted(true); },
+                   kUnimplemented, HasSubstr("cost_model.fitted")}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -70,8 +70,7 @@ class Solver {
       const uint64_t too_few = slots_;
       PackTight();
       if (slots_ > most_slots_) return std::nullopt;
-      if (slots_ > too_few) first = Balance(slots_);
-      if (!first) first = Balance(slots_, &packed_->bins);
+      first = Balance(slots_, &packed_->bins, /*start_only=*/slots_ == too_few);
     }
     if (!first) return std::nullopt;
     const uint64_t bound = lockstep_bound_ + slots_ * objective_.per_microbatch;
@@ -96,7 +95,8 @@ class Solver {
   }
 
   // With fixed costs in the step time.
-  std::optional<BalancedBins> Balance(uint64_t slots, const Bins* start = nullptr) const {
+  std::optional<BalancedBins> Balance(uint64_t slots, const Bins* start = nullptr,
+                                      bool start_only = false) const {
     if (stop_.stop_requested()) return std::nullopt;
     std::optional<BalancedBins> balanced =
         BalanceLockstep({.items = packing_,
@@ -106,6 +106,7 @@ class Solver {
                          .rank_of = {},
                          .equal_counts = pass_.options().equal_sequence_counts,
                          .start = start,
+                         .start_only = start_only,
                          .enough = lockstep_bound_,
                          .effort = pass_.effort(),
                          .stop = stop_});

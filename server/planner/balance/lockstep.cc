@@ -78,14 +78,20 @@ class Solver {
         budget_(BudgetOf(task.effort, task.items.size())) {}
 
   std::optional<BalancedBins> Run() {
-    if (task_.start != nullptr) {
+    if (!task_.start_only) FillAndImprove();
+    const bool has_start = task_.start != nullptr && task_.start->size() <= problem_.bins();
+    if (!best_ && has_start && task_.rank_of.empty()) {
       std::vector<uint32_t> position_of(problem_.size());
       for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
       Filling filling(problem_);
       FillFrom(*task_.start, position_of, 0, problem_.bins(), filling);
       Improve(filling);
-      return std::move(best_);
     }
+    return std::move(best_);
+  }
+
+ private:
+  void FillAndImprove() {
     // Tokens beside cost: spreads the room too, where little is left.
     const uint64_t density = problem_.total_cost / std::max<uint64_t>(1, problem_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
@@ -93,12 +99,10 @@ class Solver {
       const bool filled =
           task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
-      if (best_ && (!budget_.restarts || IsGood() || task_.stop.stop_requested())) break;
+      if (best_ && (!budget_.restarts || IsGood() || task_.stop.stop_requested())) return;
     }
-    return std::move(best_);
   }
 
- private:
   bool IsGood() const { return best_->step_time - task_.enough <= task_.enough / kGoodEnough; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {

@@ -24,9 +24,11 @@ struct LockstepTask {
   std::span<const uint32_t> rank_of;
   // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
   bool equal_counts = false;
-  // A packing within the limits, of at most ranks * slots bins, to start from instead of filling
-  // the bins; for items that may go to any rank.
+  // A packing within the limits to start from where the solver can't fill the bins by itself; of
+  // no use if it has more than ranks * slots bins or if the ranks are given.
   const Bins* start = nullptr;
+  // The solver is known to fail, so that only `start` is left.
+  bool start_only = false;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;

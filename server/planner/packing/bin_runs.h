@@ -98,8 +98,8 @@ class BinRuns {
 template <typename Rule>
 Bins PackByRuns(const DecreasingItems& items, const BinLimits& limits, size_t most_bins) {
   if (items.order.empty()) return Bins();
-  // A table of some places for each item: larger ones take longer to write than to do without.
-  constexpr size_t kPlacesPerItem = 8;
+  // A bitmap of a word for each two items: larger ones take longer to write than to do without.
+  constexpr size_t kPlacesPerItem = 32;
   const LengthIndex index(items.lengths, kPlacesPerItem * items.order.size());
   BinRuns runs(limits, items.order.size(), most_bins);
   Rule rule(runs, index, items.lengths.size(), most_bins);

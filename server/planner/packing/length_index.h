@@ -67,8 +67,8 @@ class LengthIndex {
     first_.resize(taken + 1);
     first_[0] = static_cast<uint32_t>(lengths_.size());
     for (size_t i = lengths_.size(), place = 0; i-- > 0;) {
-      const bool same =
-          i + 1 < lengths_.size() && lengths_[i].length >> shift_ == lengths_[i + 1].length >> shift_;
+      const bool same = i + 1 < lengths_.size() &&
+                        lengths_[i].length >> shift_ == lengths_[i + 1].length >> shift_;
       if (!same) ++place;
       first_[place] = static_cast<uint32_t>(i);
     }

@@ -27,6 +27,7 @@ DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest
   if (pairs < lengths.size()) ++even[lengths[pairs]];
 
   DecreasingItems sorted{.order = std::vector<uint32_t>(lengths.size()), .lengths = {}};
+  sorted.lengths.reserve(std::min(lengths.size(), even.size()));
   std::vector<uint32_t>& end = even;  // of each length's items, which come from the last to first
   uint32_t placed = 0;
   for (size_t length = even.size(); length-- > 0;) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/planner/make_plan.h"
+#include "server/service/freed_memory.h"
 #include "server/service/server.h"
 #include "server/service/server_options.h"
 #include "server/telemetry/log.h"
@@ -141,6 +142,7 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  batchplan::KeepFreedMemory();
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {

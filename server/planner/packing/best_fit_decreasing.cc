@@ -30,6 +30,10 @@ class FullestRun {
   void Open(size_t length) { length_ = length; }
 
   void Add(uint32_t run) {
+    if (runs_[run].size == 0) {
+      unopened_ = run;
+      return;
+    }
     const size_t held = index_.UpTo(runs_[run].room);
     if (held == root_.size()) return;
     links_[run] = {.child = kNone, .sibling = kNone};
@@ -39,6 +43,7 @@ class FullestRun {
 
   uint32_t Take() {
     const size_t held = classes_.AtMost(length_);
+    if (held == IndexSet::kNone) return unopened_;
     const uint32_t run = root_[held];
     root_[held] = MeldSiblings(links_[run].child);
     if (root_[held] == kNone) classes_.Erase(held);
@@ -85,6 +90,8 @@ class FullestRun {
   const BinRuns& runs_;
   const LengthIndex& index_;
   size_t length_ = 0;
+  // Holds every length, and comes after the others: in no heap.
+  uint32_t unopened_ = kNone;
   std::vector<uint32_t> root_;
   // Of runs in a heap.
   std::unique_ptr<Links[]> links_;

@@ -1,5 +1,6 @@
 #include "server/planner/packing/bin_runs.h"
 
+#include <span>
 #include <utility>
 
 namespace batchplan {
@@ -18,7 +19,7 @@ Bins BinRuns::Build(const std::vector<uint32_t>& order) const {
   offsets[bins] = end;
   std::vector<uint32_t> items(order.size());
   const uint32_t* next = order.data();
-  for (const Step& step : steps_) {
+  for (const Step& step : std::span(steps_.get(), step_count_)) {
     for (uint32_t bin = step.bin; bin < step.bin + step.bins; ++bin) {
       uint32_t* place = items.data() + offsets[bin] + step.at;
       for (uint32_t i = 0; i < step.each; ++i) place[i] = next[i];

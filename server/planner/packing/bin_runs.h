@@ -33,9 +33,9 @@ class BinRuns {
   // For so many items, in at most `most_bins`.
   BinRuns(const BinLimits& limits, size_t items, size_t most_bins)
       : max_sequences_(limits.max_sequences),
-        runs_(std::make_unique_for_overwrite<Run[]>(most_bins + 1)) {
+        runs_(std::make_unique_for_overwrite<Run[]>(most_bins + 1)),
+        steps_(std::make_unique_for_overwrite<Step[]>(items)) {
     runs_[0] = {.bins = static_cast<uint32_t>(most_bins + 1), .room = limits.capacity, .size = 0};
-    steps_.reserve(items);
   }
 
   const Run& operator[](uint32_t run) const { return runs_[run]; }
@@ -49,17 +49,23 @@ class BinRuns {
   template <typename Changed>
   uint32_t Fill(uint32_t run, uint32_t length, uint32_t count, Changed changed) {
     const Run before = runs_[run];
-    uint32_t each = 1;
-    uint32_t full = 1;
-    if (count > 1) {
-      each = std::min({before.room / length, max_sequences_ - before.size, count});
-      full = std::min(count / each, before.bins);
+    if (count == 1) {
+      AddStep({.bin = run, .bins = 1, .at = before.size, .each = 1});
+      runs_[run] = {.bins = 1, .room = before.room - length, .size = before.size + 1};
+      changed(run);
+      if (before.bins > 1) {
+        runs_[run + 1] = {.bins = before.bins - 1, .room = before.room, .size = before.size};
+        changed(run + 1);
+      }
+      return 1;
     }
+    const uint32_t each = std::min({before.room / length, max_sequences_ - before.size, count});
+    const uint32_t full = std::min(count / each, before.bins);
     const uint32_t placed = full < before.bins ? count : full * each;
     uint32_t bin = run;
     const auto cut = [&](uint32_t bins, uint32_t items) {
       if (bins == 0) return;
-      if (items > 0) steps_.push_back({.bin = bin, .bins = bins, .at = before.size, .each = items});
+      if (items > 0) AddStep({.bin = bin, .bins = bins, .at = before.size, .each = items});
       runs_[bin] = {
           .bins = bins, .room = before.room - items * length, .size = before.size + items};
       changed(bin);
@@ -84,10 +90,14 @@ class BinRuns {
     uint32_t each;
   };
 
+  void AddStep(const Step& step) { steps_[step_count_++] = step; }
+
   uint32_t max_sequences_;
   // At every run's first bin; the others are not initialised.
   std::unique_ptr<Run[]> runs_;
-  std::vector<Step> steps_;
+  // Each places items, so that there are no more steps than these.
+  std::unique_ptr<Step[]> steps_;
+  size_t step_count_ = 0;
 };
 
 // Packs by a rule. Rule is made of (runs, index, most_bins), index being that of the lengths, and
@@ -98,8 +108,8 @@ class BinRuns {
 template <typename Rule>
 Bins PackByRuns(const DecreasingItems& items, const BinLimits& limits, size_t most_bins) {
   if (items.order.empty()) return Bins();
-  // A table of some places for each item: larger ones take longer to write than to do without.
-  constexpr size_t kPlacesPerItem = 8;
+  // A bitmap of a word for each two items: larger ones take longer to write than to do without.
+  constexpr size_t kPlacesPerItem = 32;
   const LengthIndex index(items.lengths, kPlacesPerItem * items.order.size());
   BinRuns runs(limits, items.order.size(), most_bins);
   Rule rule(runs, index, items.lengths.size(), most_bins);

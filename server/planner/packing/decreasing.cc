@@ -1,6 +1,7 @@
 #include "server/planner/packing/decreasing.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <utility>
 
@@ -26,6 +27,7 @@ DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest
   if (pairs < lengths.size()) ++even[lengths[pairs]];
 
   DecreasingItems sorted{.order = std::vector<uint32_t>(lengths.size()), .lengths = {}};
+  sorted.lengths.reserve(std::min(lengths.size(), even.size()));
   std::vector<uint32_t>& end = even;  // of each length's items, which come from the last to first
   uint32_t placed = 0;
   for (size_t length = even.size(); length-- > 0;) {
@@ -41,20 +43,31 @@ DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest
   return sorted;
 }
 
+// Sorts keys of a length above a position.
+template <typename Key>
 DecreasingItems SortKeys(std::span<const uint32_t> lengths) {
-  std::vector<uint64_t> keys(lengths.size());
-  for (size_t i = 0; i < lengths.size(); ++i) keys[i] = uint64_t{lengths[i]} << 32 | i;
-  RadixSort(keys, 32);
-  DecreasingItems sorted;
-  sorted.order.reserve(keys.size());
-  for (size_t i = keys.size(); i-- > 0;) {
-    sorted.order.push_back(static_cast<uint32_t>(keys[i]));
-    const auto length = static_cast<uint32_t>(keys[i] >> 32);
-    if (sorted.lengths.empty() || sorted.lengths.back().length != length) {
-      sorted.lengths.push_back({.length = length, .count = 0});
-    }
-    ++sorted.lengths.back().count;
+  const auto position_bits = static_cast<uint32_t>(std::bit_width(lengths.size() - 1));
+  std::vector<Key> keys(lengths.size());
+  for (size_t i = 0; i < lengths.size(); ++i) keys[i] = Key{lengths[i]} << position_bits | i;
+  RadixSort(keys, position_bits);
+
+  const Key position = (Key{1} << position_bits) - 1;
+  DecreasingItems sorted{.order = std::vector<uint32_t>(keys.size()),
+                         .lengths = std::vector<LengthCount>(keys.size())};
+  // Without branches, which would be guessed wrong: a length's count is that of the items up to its
+  // last one until the end of the one before is taken off.
+  size_t distinct = 0;
+  auto current = static_cast<uint32_t>(keys.back() >> position_bits);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Key key = keys[keys.size() - 1 - i];
+    const auto length = static_cast<uint32_t>(key >> position_bits);
+    sorted.order[i] = static_cast<uint32_t>(key & position);
+    distinct += length != current ? 1 : 0;
+    current = length;
+    sorted.lengths[distinct] = {.length = length, .count = static_cast<uint32_t>(i + 1)};
   }
+  sorted.lengths.resize(distinct + 1);
+  for (size_t i = distinct; i > 0; --i) sorted.lengths[i].count -= sorted.lengths[i - 1].count;
   return sorted;
 }
 
@@ -68,7 +81,9 @@ DecreasingItems SortDecreasing(std::span<const uint32_t> lengths) {
   if (lengths.empty()) return {};
   const uint32_t longest = *std::max_element(lengths.begin(), lengths.end());
   const size_t places = std::min(kPlacesPerItem * lengths.size(), kMostPlaces);
-  return longest < places ? CountingSort(lengths, longest) : SortKeys(lengths);
+  if (longest < places) return CountingSort(lengths, longest);
+  const int bits = std::bit_width(longest) + std::bit_width(lengths.size() - 1);
+  return bits <= 32 ? SortKeys<uint32_t>(lengths) : SortKeys<uint64_t>(lengths);
 }
 
 }  // namespace batchplan

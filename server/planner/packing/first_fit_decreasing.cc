@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "server/planner/packing/bin_runs.h"
@@ -25,12 +26,17 @@ class LowestRun {
 
   void Open(size_t length) {
     length_ = index_.length(length);
-    for (uint32_t run = waiting_[length]; run != kNone; run = next_[run]) holds_.Insert(run);
+    for (uint32_t run = waiting_[length]; run != kNone; run = next_[run]) Hold(run);
   }
 
   void Add(uint32_t run) {
     if (runs_[run].room >= length_) {
-      holds_.Insert(run);
+      // What is left of the lowest run comes before all others.
+      if (lowest_ == kNone) {
+        lowest_ = run;
+      } else {
+        Hold(run);
+      }
       return;
     }
     const size_t length = index_.UpTo(runs_[run].room);
@@ -40,6 +46,7 @@ class LowestRun {
   }
 
   uint32_t Take() {
+    if (lowest_ != kNone) return std::exchange(lowest_, kNone);
     const size_t run = holds_.AtLeast(0);
     holds_.Erase(run);
     return static_cast<uint32_t>(run);
@@ -48,12 +55,19 @@ class LowestRun {
  private:
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
+  void Hold(uint32_t run) {
+    if (run < lowest_ && lowest_ != kNone) std::swap(run, lowest_);
+    holds_.Insert(run);
+  }
+
   const BinRuns& runs_;
   const LengthIndex& index_;
   uint32_t length_ = 0;
   std::vector<uint32_t> waiting_;
   // Of waiting runs.
   std::unique_ptr<uint32_t[]> next_;
+  // Those that hold the length: the lowest of all, if it is known, and the others.
+  uint32_t lowest_ = kNone;
   IndexSet holds_;
 };
 

@@ -4,6 +4,7 @@
 #define BATCHPLAN_SERVER_PLANNER_PACKING_LENGTH_INDEX_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,19 +15,25 @@
 namespace batchplan {
 
 // Numbers different lengths, longest first, and tells the longest that is no longer than a given
-// number of tokens. A table of at most `places` entries, by the leading bits; where several lengths
-// share those, binary search among them. The lengths must outlive it.
+// number of tokens. A bitmap of at most `places` places, by the leading bits, with how many places
+// are taken before each of its words (G. Jacobson, "Space-efficient static trees and graphs",
+// 1989); where several lengths share a place, binary search among them. The lengths must outlive
+// it.
 class LengthIndex {
  public:
   LengthIndex(std::span<const LengthCount> lengths, size_t places) : lengths_(lengths) {
-    while (longest() >> shift_ > places) ++shift_;
-    from_.resize((longest() >> shift_) + 2);
-    size_t above = from_.size();
-    for (uint32_t i = 0; i < lengths.size(); ++i) {
-      const size_t leading = lengths[i].length >> shift_;
-      while (above > leading + 1) from_[--above] = i;
+    while (longest() >> shift_ >= places) ++shift_;
+    words_.resize((longest() >> shift_) / 64 + 1);
+    for (const LengthCount& l : lengths) {
+      const uint32_t place = l.length >> shift_;
+      words_[place / 64].taken |= uint64_t{1} << place % 64;
     }
-    while (above > 0) from_[--above] = static_cast<uint32_t>(lengths.size());
+    uint32_t before = 0;
+    for (Word& word : words_) {
+      word.before = before;
+      before += static_cast<uint32_t>(std::popcount(word.taken));
+    }
+    if (shift_ > 0) SharePlaces(before);
   }
 
   uint32_t length(size_t number) const { return lengths_[number].length; }
@@ -34,22 +41,44 @@ class LengthIndex {
   // The number of the longest length of at most `tokens`; how many there are if all are longer.
   size_t UpTo(uint32_t tokens) const {
     tokens = std::min(tokens, longest());
-    const size_t leading = tokens >> shift_;
-    if (shift_ == 0) return from_[leading + 1];
-    const auto first = lengths_.begin() + from_[leading + 1];
-    const auto last = lengths_.begin() + from_[leading];
+    const uint32_t place = tokens >> shift_;
+    const Word& word = words_[place / 64];
+    // Places taken up to this one.
+    const size_t taken =
+        word.before + static_cast<size_t>(std::popcount(word.taken << (63 - place % 64)));
+    if (shift_ == 0) return lengths_.size() - taken;
+    if (taken == 0) return lengths_.size();
+    const auto first = lengths_.begin() + first_[taken];
+    const auto last = lengths_.begin() + first_[taken - 1];
     return std::partition_point(first, last,
                                 [&](const LengthCount& l) { return l.length > tokens; }) -
            lengths_.begin();
   }
 
  private:
+  struct Word {
+    uint64_t taken = 0;
+    uint32_t before = 0;
+  };
+
   uint32_t longest() const { return lengths_.front().length; }
+
+  void SharePlaces(size_t taken) {
+    first_.resize(taken + 1);
+    first_[0] = static_cast<uint32_t>(lengths_.size());
+    for (size_t i = lengths_.size(), place = 0; i-- > 0;) {
+      const bool same = i + 1 < lengths_.size() &&
+                        lengths_[i].length >> shift_ == lengths_[i + 1].length >> shift_;
+      if (!same) ++place;
+      first_[place] = static_cast<uint32_t>(i);
+    }
+  }
 
   std::span<const LengthCount> lengths_;
   uint32_t shift_ = 0;
-  // from_[v]: how many lengths have leading bits of v or more.
-  std::vector<uint32_t> from_;
+  std::vector<Word> words_;
+  // Where places are shared: the first length of each taken one, from the last; all before.
+  std::vector<uint32_t> first_;
 };
 
 }  // namespace batchplan

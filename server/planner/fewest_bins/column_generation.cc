@@ -28,6 +28,8 @@ constexpr size_t kPivotsPerPattern = 3;
 constexpr size_t kManyPivots = 1000;
 
 constexpr size_t kMaxDives = 40;
+// One bin more is taken in a round for so many that are still to be filled.
+constexpr size_t kBinsPerExtraBin = 32;
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
@@ -148,7 +150,12 @@ void TakeBin(const CoveringProgram::Pattern& pattern, std::vector<uint32_t>& dem
   if (!bin.empty()) bins.Add(bin);
 }
 
-// Takes for each bin the pattern with the largest fraction, but once, for bin number `discrepancy`
+bool IsInDemand(const CoveringProgram::Pattern& pattern, std::span<const uint32_t> demand) {
+  return std::all_of(pattern.begin(), pattern.end(),
+                     [&](const auto& part) { return part.second <= demand[part.first]; });
+}
+
+// Takes in each round the pattern with the largest fraction, but in round number `discrepancy`,
 // from 1 on, that with the second largest.
 std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t target,
                          size_t discrepancy, uint64_t& steps) {
@@ -170,7 +177,7 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
         return bins;
       }
     }
-    // Whole bins, and of the fractions the largest.
+    // Whole bins, and of the fractions the largest; of many bins more of these, which saves time.
     const CoveringProgram& program = relaxation.program();
     std::vector<std::pair<double, size_t>> fractions;
     for (const auto& [index, amount] : program.Solution()) {
@@ -179,10 +186,11 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
       if (amount - whole > 1e-6) fractions.emplace_back(whole - amount, index);
     }
     std::sort(fractions.begin(), fractions.end());
-    ++round;
-    if (!fractions.empty()) {
-      const size_t choice = round == discrepancy && fractions.size() > 1 ? 1 : 0;
-      TakeBin(program.pattern(fractions[choice].second), demand, bins);
+    const size_t first = ++round == discrepancy && fractions.size() > 1 ? 1 : 0;
+    const size_t more = (target - std::min(target, bins.size())) / kBinsPerExtraBin;
+    for (size_t i = first; i < fractions.size() && i <= first + more; ++i) {
+      const CoveringProgram::Pattern& pattern = program.pattern(fractions[i].second);
+      if (i == first || IsInDemand(pattern, demand)) TakeBin(pattern, demand, bins);
     }
     relaxation.SetDemand(demand);
     const uint64_t bins_left = target - std::min(target, bins.size());

@@ -132,12 +132,18 @@ bool CoveringProgram::DualStep() {
   if (amounts_.empty() || amounts_[leaving] >= -kTiny) return false;
   size_t entering = kNone;
   double best_ratio = 0;
+  double best_pivot = 0;
   ForEachOutside([&](size_t column) {
     const double pivot = -InRow(leaving, column);
     if (pivot <= kTinyPivot) return;
     const double ratio = std::max(0.0, ReducedCost(column)) / pivot;
-    if (entering != kNone && ratio >= best_ratio) return;
+    // Of ties the larger pivot, which goes in circles less often than the first.
+    if (entering != kNone && ratio >= best_ratio - kTiny &&
+        (ratio > best_ratio + kTiny || pivot <= best_pivot)) {
+      return;
+    }
     best_ratio = ratio;
+    best_pivot = pivot;
     entering = column;
   });
   if (entering == kNone) return false;

@@ -208,10 +208,18 @@ GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewe
   relaxation.Solve(enough, fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};
   const uint64_t target = std::max(enough, result.bound);
-  for (size_t dive = 0; dive < kMaxDives && target < fewer_than && steps > 0; ++dive) {
-    const uint64_t targets = fewer_than - target;
-    result.bins = Dive(kinds, relaxation, target + dive % targets, dive / targets, steps);
-    if (result.bins) break;
+  // The first target, then more bins, and again, until there is nothing between.
+  for (size_t dive = 0, extra = 0, discrepancy = 0;
+       dive < kMaxDives && target < fewer_than && steps > 0; ++dive) {
+    if (std::optional<Bins> bins = Dive(kinds, relaxation, target + extra, discrepancy, steps)) {
+      fewer_than = bins->size();
+      result.bins = std::move(bins);
+    }
+    ++extra;
+    if (target + extra >= fewer_than) {
+      extra = 0;
+      ++discrepancy;
+    }
   }
   return result;
 }

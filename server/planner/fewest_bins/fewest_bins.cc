@@ -94,6 +94,7 @@ class Incumbent {
   // The best as bins of kinds, if a search found it.
   const std::optional<Bins>& bins_of_kinds() const { return bins_of_kinds_; }
   size_t size() const { return best_.size(); }
+  uint64_t bound() const { return bound_; }
   // As few bins as are of use.
   uint64_t target() const { return std::max(enough_, bound_); }
   bool Done() const { return size() <= target(); }
@@ -147,9 +148,12 @@ void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Inc
 FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       std::initializer_list<Budget> budgets) {
   Incumbent incumbent(items, limits, enough);
-  incumbent.RaiseBound(LowerBoundBins(items, limits));
-  for (const Packer packer : {Packer::kBestFitDecreasing, Packer::kFirstFitDecreasing,
-                              Packer::kModifiedFirstFitDecreasing}) {
+  incumbent.Offer(Pack(Packer::kBestFitDecreasing, items, limits, 0));
+  // Mostly the tokens alone show that there can be no fewer.
+  incumbent.RaiseBound(VolumeBound(items.lengths, limits.capacity));
+  if (incumbent.size() > incumbent.bound()) incumbent.RaiseBound(LowerBoundBins(items, limits));
+  if (incumbent.Done()) return std::move(incumbent).Take();
+  for (const Packer packer : {Packer::kFirstFitDecreasing, Packer::kModifiedFirstFitDecreasing}) {
     incumbent.Offer(Pack(packer, items, limits, 0));
     if (incumbent.Done()) return std::move(incumbent).Take();
   }

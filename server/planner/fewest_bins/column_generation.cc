@@ -23,7 +23,13 @@ constexpr uint64_t kMaxCompletedItems = 96;
 constexpr uint64_t kMaxCompletionSteps = 20000;
 constexpr uint64_t kStepsPerCompletion = 10;
 
-constexpr int kMaxDives = 4;
+// Prices that are not yet right serve as well to find patterns, and most pivots would be undone.
+constexpr size_t kPivotsPerPattern = 3;
+constexpr size_t kManyPivots = 1000;
+
+constexpr size_t kMaxDives = 40;
+// One bin more is taken in a round for so many that are still to be filled.
+constexpr size_t kBinsPerExtraBin = 32;
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
@@ -67,14 +73,15 @@ class Relaxation {
     bound_ = 0;
   }
 
-  // Generates patterns until the bound cannot rise above that of the linear program, or reaches
-  // `enough_bound`.
-  void Solve(uint64_t enough_bound, uint64_t& steps) {
+  // Generates patterns until so many bins are `enough` for the program, or the bound cannot rise
+  // above its value; or until the bound is `too_many`.
+  void Solve(uint64_t enough, uint64_t too_many, uint64_t& steps) {
     double smoothing = 0.7;
     while (steps > 0) {
-      program_.Solve(steps);
+      const bool optimal = program_.Solve(kPivotsPerPattern, steps);
+      if (bound_ >= too_many) return;
       // Where rounded up the bound is the value of the program, which only falls, it is final.
-      if (bound_ >= enough_bound || bound_ + 1e-6 >= program_.Value()) return;
+      if (static_cast<double>(std::max(enough, bound_)) + 1e-6 >= program_.Value()) break;
       const KnapsackFill fill = Price(smoothing, steps);
       if (!fill.kinds.empty()) {
         CoveringProgram::Pattern pattern = PatternOf(fill.kinds);
@@ -87,9 +94,11 @@ class Relaxation {
         }
       }
       // Nothing at the smoothed prices, and nothing at the program's own: solved.
-      if (smoothing == 0) return;
+      if (smoothing == 0 && optimal) break;
       smoothing = smoothing < 0.2 ? 0 : smoothing / 2;
     }
+    // For the next, lower demand the prices must be right.
+    program_.Solve(kManyPivots, steps);
   }
 
  private:
@@ -141,9 +150,17 @@ void TakeBin(const CoveringProgram::Pattern& pattern, std::vector<uint32_t>& dem
   if (!bin.empty()) bins.Add(bin);
 }
 
-std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t target,
-                         uint64_t& steps) {
+bool IsInDemand(const CoveringProgram::Pattern& pattern, std::span<const uint32_t> demand) {
+  return std::all_of(pattern.begin(), pattern.end(),
+                     [&](const auto& part) { return part.second <= demand[part.first]; });
+}
+
+// Takes in each round the pattern with the largest fraction, but in round number `discrepancy`,
+// from 1 on, that with the second largest.
+std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t target,
+                         size_t discrepancy, uint64_t& steps) {
   Bins bins;
+  size_t round = 0;
   std::vector<uint32_t> demand(relaxation.demand().begin(), relaxation.demand().end());
   while (steps > 0) {
     const uint64_t tokens = TokensIn(kinds, demand);
@@ -160,19 +177,24 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t targ
         return bins;
       }
     }
-    // Whole bins, and of the fractions the largest.
-    std::pair<double, size_t> largest{-1, 0};
-    for (const auto& [index, amount] : relaxation.program().Solution()) {
+    // Whole bins, and of the fractions the largest; of many bins more of these, which saves time.
+    const CoveringProgram& program = relaxation.program();
+    std::vector<std::pair<double, size_t>> fractions;
+    for (const auto& [index, amount] : program.Solution()) {
       const double whole = std::floor(amount + 1e-6);
-      for (double bin = 0; bin < whole; ++bin) {
-        TakeBin(relaxation.program().pattern(index), demand, bins);
-      }
-      if (amount - whole > largest.first) largest = {amount - whole, index};
+      for (double bin = 0; bin < whole; ++bin) TakeBin(program.pattern(index), demand, bins);
+      if (amount - whole > 1e-6) fractions.emplace_back(whole - amount, index);
     }
-    if (largest.first < 0) return std::nullopt;
-    if (largest.first > 1e-6) TakeBin(relaxation.program().pattern(largest.second), demand, bins);
+    std::sort(fractions.begin(), fractions.end());
+    const size_t first = ++round == discrepancy && fractions.size() > 1 ? 1 : 0;
+    const size_t more = (target - std::min(target, bins.size())) / kBinsPerExtraBin;
+    for (size_t i = first; i < fractions.size() && i <= first + more; ++i) {
+      const CoveringProgram::Pattern& pattern = program.pattern(fractions[i].second);
+      if (i == first || IsInDemand(pattern, demand)) TakeBin(pattern, demand, bins);
+    }
     relaxation.SetDemand(demand);
-    relaxation.Solve(target + 1 - std::min(target, bins.size()), steps);
+    const uint64_t bins_left = target - std::min(target, bins.size());
+    relaxation.Solve(bins_left, bins_left + 1, steps);
     if (bins.size() + relaxation.bound() > target) return std::nullopt;
   }
   return std::nullopt;
@@ -183,13 +205,21 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation& relaxation, size_t targ
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
                               uint64_t& steps) {
   Relaxation relaxation(kinds);
-  relaxation.Solve(fewer_than, steps);
+  relaxation.Solve(enough, fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};
-  uint64_t target = std::max(enough, result.bound);
-  for (int dive = 0; dive < kMaxDives && target < fewer_than && !result.bins; ++dive) {
-    Relaxation copy = relaxation;
-    result.bins = Dive(kinds, copy, target, steps);
-    target = std::min(target + 1, fewer_than - 1);
+  const uint64_t target = std::max(enough, result.bound);
+  // The first target, then more bins, and again, until there is nothing between.
+  for (size_t dive = 0, extra = 0, discrepancy = 0;
+       dive < kMaxDives && target < fewer_than && steps > 0; ++dive) {
+    if (std::optional<Bins> bins = Dive(kinds, relaxation, target + extra, discrepancy, steps)) {
+      fewer_than = bins->size();
+      result.bins = std::move(bins);
+    }
+    ++extra;
+    if (target + extra >= fewer_than) {
+      extra = 0;
+      ++discrepancy;
+    }
   }
   return result;
 }

@@ -22,12 +22,14 @@ struct GeneratedBins {
   uint64_t bound = 0;
 };
 
-// Looks for a packing into at most max(enough, bound) bins but fewer than `fewer_than`. Solves the
-// linear program over all patterns of one bin by generating them with a knapsack over the prices,
-// smoothed (P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
-// programming", 1997); then dives: takes the pattern with the largest fraction for a bin, solves
-// what is left anew, and so on, and completes it where minimum bin slack can. Ends within about
-// `steps`, which are taken off.
+// Looks for a packing into at most max(enough, bound) bins, or else a few more, but fewer than
+// `fewer_than`. Solves the linear program over all patterns of one bin by generating them with a
+// knapsack over the prices, smoothed (P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
+// mixed-integer programming", 1997), until it is worth `enough` bins or solved; then dives: takes
+// the patterns with the largest fractions for bins, solves what is left anew, and so on, and leaves
+// the rest to bin completion. Where that fails it dives again, each time with one other choice
+// (W. D. Harvey, M. L. Ginsberg, "Limited discrepancy search", 1995). Ends within about `steps`,
+// which are taken off: some 1.5 million a millisecond.
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
                               uint64_t& steps);
 

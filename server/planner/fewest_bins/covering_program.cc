@@ -10,6 +10,9 @@ namespace {
 constexpr double kTiny = 1e-9;
 constexpr double kTinyPivot = 1e-7;
 
+// Of the dual simplex method, for each row: more is a circle.
+constexpr size_t kMaxDualPivots = 4;
+
 }  // namespace
 
 CoveringProgram::CoveringProgram(std::span<const uint32_t> demand, std::span<const uint32_t> most)
@@ -29,14 +32,20 @@ void CoveringProgram::SetDemand(std::span<const uint32_t> demand) {
   ComputeAmounts();
 }
 
-void CoveringProgram::Solve(uint64_t& steps) {
+bool CoveringProgram::Solve(size_t pivots, uint64_t& steps) {
   pattern_in_.resize(patterns_.size(), 0);
   const uint64_t each = rows_ * rows_ + 4 * patterns_.size();
   // With the demand lowered amounts may be negative while all prices are still right; with patterns
   // added it is the other way about.
-  while (steps > each && DualStep()) steps -= each;
-  while (steps > each && PrimalStep()) steps -= each;
-  steps -= std::min(steps, each);
+  for (size_t pivot = 0; pivot < kMaxDualPivots * rows_ && steps > each && DualStep(); ++pivot) {
+    steps -= each;
+  }
+  for (size_t pivot = 0; pivot < pivots; ++pivot) {
+    steps -= std::min(steps, each);
+    if (steps == 0) return false;
+    if (!PrimalStep()) return true;
+  }
+  return false;
 }
 
 double CoveringProgram::Value() const {
@@ -123,12 +132,18 @@ bool CoveringProgram::DualStep() {
   if (amounts_.empty() || amounts_[leaving] >= -kTiny) return false;
   size_t entering = kNone;
   double best_ratio = 0;
+  double best_pivot = 0;
   ForEachOutside([&](size_t column) {
     const double pivot = -InRow(leaving, column);
     if (pivot <= kTinyPivot) return;
     const double ratio = std::max(0.0, ReducedCost(column)) / pivot;
-    if (entering != kNone && ratio >= best_ratio) return;
+    // Of ties the larger pivot, which goes in circles less often than the first.
+    if (entering != kNone && ratio >= best_ratio - kTiny &&
+        (ratio > best_ratio + kTiny || pivot <= best_pivot)) {
+      return;
+    }
     best_ratio = ratio;
+    best_pivot = pivot;
     entering = column;
   });
   if (entering == kNone) return false;

@@ -30,8 +30,9 @@ class CoveringProgram {
   void Add(Pattern pattern) { patterns_.push_back(std::move(pattern)); }
   void SetDemand(std::span<const uint32_t> demand);
 
-  // To the optimum over the patterns there are, or until `steps`, which are taken off, are used up.
-  void Solve(uint64_t& steps);
+  // Towards the optimum over the patterns there are, by `pivots` once all demand is met, or until
+  // `steps`, which are taken off, are used up; whether it is reached.
+  bool Solve(size_t pivots, uint64_t& steps);
 
   size_t size() const { return patterns_.size(); }
   const Pattern& pattern(size_t index) const { return patterns_[index]; }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <random>
 #include <utility>
@@ -32,20 +34,30 @@ struct Budget {
   // Column generation, of at most so many kinds, or else of so many items at a time.
   uint64_t column_steps;
   size_t max_kinds;
+  uint64_t repack_steps;
   size_t repacked_items;
 };
 
+constexpr Budget kBriefBudget = {.slack_steps_a_bin = 2000,
+                                 .slack_steps = 200'000,
+                                 .completion_steps = 100'000,
+                                 .column_steps = 8'000'000,
+                                 .max_kinds = 128,
+                                 .repack_steps = 8'000'000,
+                                 .repacked_items = 90};
 constexpr Budget kDefaultBudget = {.slack_steps_a_bin = 2000,
                                    .slack_steps = 200'000,
                                    .completion_steps = 100'000,
-                                   .column_steps = 8'000'000,
-                                   .max_kinds = 128,
+                                   .column_steps = 250'000'000,
+                                   .max_kinds = 256,
+                                   .repack_steps = 8'000'000,
                                    .repacked_items = 90};
 constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
                                     .slack_steps = 20'000'000,
                                     .completion_steps = 2'000'000,
-                                    .column_steps = 700'000'000,
+                                    .column_steps = 1'000'000'000,
                                     .max_kinds = 512,
+                                    .repack_steps = 500'000'000,
                                     .repacked_items = 150};
 
 // Of a search that is made beside those of the budget.
@@ -82,6 +94,7 @@ class Incumbent {
   // The best as bins of kinds, if a search found it.
   const std::optional<Bins>& bins_of_kinds() const { return bins_of_kinds_; }
   size_t size() const { return best_.size(); }
+  uint64_t bound() const { return bound_; }
   // As few bins as are of use.
   uint64_t target() const { return std::max(enough_, bound_); }
   bool Done() const { return size() <= target(); }
@@ -115,8 +128,8 @@ void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Inc
     if (completion.exhausted) incumbent.RaiseBound(incumbent.target() + 1);
     if (incumbent.Done()) return;
   }
-  uint64_t steps = budget.column_steps;
   if (kinds.size() <= budget.max_kinds) {
+    uint64_t steps = budget.column_steps;
     const GeneratedBins generated =
         GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps);
     incumbent.OfferKinds(generated.bins);
@@ -124,28 +137,51 @@ void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Inc
     if (incumbent.Done()) return;
   }
   if (incumbent.bins_of_kinds() && items.size() > budget.repacked_items) {
+    uint64_t steps = budget.repack_steps;
     std::mt19937_64 random(0);
     incumbent.OfferKinds(RepackSome(kinds, worth, *incumbent.bins_of_kinds(), incumbent.target(),
                                     budget.repacked_items, random, steps));
   }
 }
 
+// Greedy packings, and then one search after the other for what is still wanted.
+FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t enough,
+                      std::initializer_list<Budget> budgets) {
+  Incumbent incumbent(items, limits, enough);
+  incumbent.Offer(Pack(Packer::kBestFitDecreasing, items, limits, 0));
+  // Mostly the tokens alone show that there can be no fewer.
+  incumbent.RaiseBound(VolumeBound(items.lengths, limits.capacity));
+  if (incumbent.size() > incumbent.bound()) incumbent.RaiseBound(LowerBoundBins(items, limits));
+  if (incumbent.Done()) return std::move(incumbent).Take();
+  for (const Packer packer : {Packer::kFirstFitDecreasing, Packer::kModifiedFirstFitDecreasing}) {
+    incumbent.Offer(Pack(packer, items, limits, 0));
+    if (incumbent.Done()) return std::move(incumbent).Take();
+  }
+  for (const Budget& budget : budgets) {
+    Search(items, limits.capacity, budget, incumbent);
+    if (incumbent.Done()) break;
+  }
+  return std::move(incumbent).Take();
+}
+
 }  // namespace
 
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       Effort effort) {
-  Incumbent incumbent(items, limits, enough);
-  incumbent.RaiseBound(LowerBoundBins(items, limits));
-  for (const Packer packer : {Packer::kBestFitDecreasing, Packer::kFirstFitDecreasing,
-                              Packer::kModifiedFirstFitDecreasing}) {
-    incumbent.Offer(Pack(packer, items, limits, 0));
-    if (incumbent.Done()) return std::move(incumbent).Take();
+  switch (effort) {
+    case Effort::kFast:
+      return PackWithin(items, limits, enough, {});
+    case Effort::kDefault:
+      return PackWithin(items, limits, enough, {kDefaultBudget});
+    case Effort::kThorough:
+      // What kDefault does comes first, so that it is never better.
+      return PackWithin(items, limits, enough, {kDefaultBudget, kThoroughBudget});
   }
-  if (effort != Effort::kFast) {
-    Search(items, limits.capacity, effort == Effort::kDefault ? kDefaultBudget : kThoroughBudget,
-           incumbent);
-  }
-  return std::move(incumbent).Take();
+  std::abort();  // Not reached.
+}
+
+FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough) {
+  return PackWithin(items, limits, enough, {kBriefBudget});
 }
 
 }  // namespace batchplan

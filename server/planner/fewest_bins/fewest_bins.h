@@ -29,11 +29,18 @@ struct FewestBins {
 // Where items are of several sequences or bins of a limited number, and that limit matters, the
 // searches ignore it and count only if what they find keeps it.
 //
-// Deterministic: work is limited by counted steps. Per call some 10 to 20 ms at most with kDefault
-// and 1 s with kThorough, for up to some thousands of items; with more, as much more as three
+// kThorough begins with all that kDefault does, so it never finds more bins.
+//
+// Deterministic: work is limited by counted steps. Where a greedy packing has as few bins as the
+// bound, as in most real batches, that is all a call takes. Otherwise some 10 to 20 ms with
+// kDefault, but up to some 150 ms for up to 256 different lengths that are hard to pack, and some
+// 1 to 2 s with kThorough, for up to some thousands of items; with more, as much more as three
 // greedy packings and three of minimum bin slack take.
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       Effort effort);
+
+// The same searches in at most some 10 to 20 ms, for callers that pack again and again.
+FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough);
 
 }  // namespace batchplan
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "server/planner/effort.h"
 #include "server/planner/fewest_bins/fewest_bins.h"
 #include "server/planner/packing/decreasing.h"
 #include "server/planner/packing/search_bins.h"
@@ -26,7 +25,7 @@ class Room {
 }  // namespace
 
 std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins) {
-  FewestBins fewest = PackFewest(items, limits, bins, Effort::kDefault);
+  FewestBins fewest = PackFewBriefly(items, limits, bins);
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
   if (fewest.bound > bins) return std::nullopt;
   if (items.size() > kMaxSearchedItems) return std::nullopt;

@@ -44,5 +44,28 @@ TEST(ColumnGenerationTest, ProvesWhatItPacksToBeOptimal) {
   EXPECT_EQ(generated.bins->size(), generated.bound);
 }
 
+TEST(ColumnGenerationTest, PacksTripletsIntoFullBins) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Kinds kinds = KindsOf(testing::TripletLengths(30, seed, 1000), 1000);
+    uint64_t steps = 300'000'000;
+    const GeneratedBins generated = GenerateColumns(kinds, 30, 33, steps);
+    ASSERT_TRUE(generated.bins.has_value());
+    ExpectPacked(*generated.bins, kinds);
+    EXPECT_EQ(generated.bins->size(), 30);
+    EXPECT_LE(generated.bound, 30);
+  }
+}
+
+TEST(ColumnGenerationTest, EndsWithinItsSteps) {
+  const Kinds kinds = KindsOf(testing::TripletLengths(60, 1, 1000), 1000);
+  for (const uint64_t allowed : {1'000, 100'000, 5'000'000}) {
+    uint64_t steps = allowed;
+    const GeneratedBins generated = GenerateColumns(kinds, 0, 66, steps);
+    EXPECT_LE(generated.bound, 60);
+    EXPECT_LE(steps, allowed);
+    if (generated.bins) ExpectPacked(*generated.bins, kinds);
+  }
+}
+
 }  // namespace
 }  // namespace batchplan

@@ -85,6 +85,38 @@ TEST(FewestBinsTest, IsNeverWorseThanTheDecreasingPackers) {
   }
 }
 
+TEST(FewestBinsTest, MoreEffortIsNeverWorse) {
+  for (const testing::ClassicShape& shape : testing::ClassicShapes()) {
+    const testing::ClassicInstance instance = shape.make(4);
+    if (instance.lengths.size() > 180) continue;  // To save time.
+    const PackItems items{.lengths = instance.lengths};
+    const BinLimits limits{.capacity = instance.capacity};
+    const FewestBins brief = PackFewBriefly(items, limits, 0);
+    ExpectPacked(brief.bins, items, limits);
+    size_t previous = brief.bins.size();
+    for (const Effort effort : {Effort::kDefault, Effort::kThorough}) {
+      const FewestBins fewest = PackFewest(items, limits, 0, effort);
+      ExpectPacked(fewest.bins, items, limits);
+      ASSERT_LE(fewest.bins.size(), previous) << shape.name;
+      ASSERT_GE(fewest.bins.size(), brief.bound) << shape.name;
+      previous = fewest.bins.size();
+    }
+  }
+}
+
+TEST(FewestBinsTest, TripletsAreSolved) {
+  // Every bin full to the last token, where greedy packers need about 8 % more.
+  size_t solved = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const std::vector<uint32_t> lengths = testing::TripletLengths(40, seed, 1000);
+    const FewestBins fewest =
+        PackFewest({.lengths = lengths}, {.capacity = 1000}, 0, Effort::kDefault);
+    ExpectPacked(fewest.bins, {.lengths = lengths}, {.capacity = 1000});
+    solved += fewest.bins.size() == 40;
+  }
+  EXPECT_GE(solved, 9);
+}
+
 TEST(FewestBinsTest, StopsAtEnough) {
   // First fit decreasing takes 23 of these 20 triplets.
   const std::vector<uint32_t> lengths = testing::TripletLengths(20, 1, 1000);
@@ -128,7 +160,7 @@ TEST(FewestBinsTest, IsTheSameEveryTimeAndEverywhere) {
     sizes.push_back(first.bins.size());
   }
   EXPECT_THAT(sizes,
-              ::testing::ElementsAre(52, 104, 208, 401, 20, 41, 85, 168, 94, 23, 56, 22, 62, 17));
+              ::testing::ElementsAre(52, 104, 208, 401, 20, 40, 83, 167, 94, 23, 56, 22, 61, 17));
 }
 
 }  // namespace

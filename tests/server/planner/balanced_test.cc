@@ -215,6 +215,35 @@ TEST(BalancedTest, StepsOfThePresetItselfAreNoLongerThanThoseOfTheOthers) {
   ExpectRandomStepsNoLonger(requests);
 }
 
+TEST(BalancedTest, SpreadingEmptyMicrobatchesDoesNotLoseToAPreset) {
+  const std::vector<uint32_t> lengths = {9,  13, 2,  14, 7,  44, 44, 29, 37, 22, 29, 10, 31, 6,  16,
+                                         3,  26, 27, 1,  31, 5,  24, 19, 19, 39, 8,  37, 1,  12, 18,
+                                         31, 4,  31, 10, 3,  43, 11, 23, 42, 41, 5,  16, 34, 40, 6,
+                                         10, 4,  17, 29, 32, 5,  26, 7,  9,  22, 36, 11, 37, 7,  17,
+                                         34, 19, 18, 29, 37, 44, 12, 41, 39, 21, 31, 24};
+  PlanOptions options = PackedOptions(44, Packer::kBalanced, 4, Sharding::kBalanced);
+  options.topology.tensor_parallel = 4;
+  options.topology.sequence_parallel = true;
+  options.cost_model = {0, 0, 1};
+  options.synchronization = Synchronization::kAccumulated;
+  options.overlong = OverlongPolicy::kDrop;
+  options.allow_empty_microbatches = true;
+  options.passes[0].name = "train";
+  options.passes[0].min_microbatches = 2;
+  options.passes[0].microbatch_count_multiple = 2;
+  options.passes.push_back(options.passes[0]);
+  PassOptions& second = options.passes[1];
+  second.name = "logprob";
+  second.max_tokens_per_microbatch = 72;
+  second.length_multiple = 2;
+  second.min_microbatches = 3;
+  second.microbatch_count_multiple = 1;
+  second.max_sequences_per_microbatch = 1;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths}, options, comparison);
+  EXPECT_GT(comparison.compared, 0);
+}
+
 TEST(BalancedTest, EveryStepTakesAtLeastTheBound) {
   for (uint64_t seed = 0; seed < testing::Cases(150); ++seed) {
     const GeneratedRequest request = testing::GeneratePresetRequest("balanced", seed);

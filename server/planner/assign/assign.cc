@@ -155,17 +155,33 @@ class Assigner {
     return FillWithin(k, *std::move(dealt));
   }
 
-  // The best of the balanced placements that the other passes can use.
+  // The best of the balanced placements that the other passes can use; of those that leave a rank
+  // with no more empty micro-batches than the even placement, if there are any.
   absl::StatusOr<Placed> PlaceBest(size_t k, absl::string_view where) const {
     absl::StatusOr<std::vector<Dealt>> placements =
         PlaceBalanced(*lead_, references_, (*mini_batches_)[k], Seed(k), where, stop_);
     if (!placements.ok()) return placements.status();
-    absl::StatusOr<Placed> placed;
+    absl::StatusOr<Placed> best;
+    std::optional<absl::StatusOr<Placed>> even;
     for (Dealt& dealt : *placements) {
-      placed = FillWithin(k, std::move(dealt));
-      if (!absl::IsInvalidArgument(placed.status())) break;
+      absl::StatusOr<Placed> placed = FillWithin(k, std::move(dealt));
+      if (absl::IsInvalidArgument(placed.status())) {
+        if (!best.ok()) best = std::move(placed);
+        continue;
+      }
+      if (!placed.ok() || !SpreadsEmpty()) return placed;
+      const std::pair<size_t, size_t> empty = EmptyMicrobatches(*placed);
+      if (empty.second == 0) return placed;
+      if (!even) even = PlaceEvenly(k);
+      if (!even->ok() || EmptyMicrobatches(**even) >= empty) return placed;
+      if (!best.ok()) best = std::move(placed);
     }
-    return placed;
+    return best;
+  }
+
+  // Whether empty micro-batches are as few on each rank as an even placement has them.
+  bool SpreadsEmpty() const {
+    return first_.allow_empty() && !first_.options().equal_sequence_counts;
   }
 
   absl::StatusOr<Placed> PlaceEvenly(size_t k) const {

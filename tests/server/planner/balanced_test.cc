@@ -45,45 +45,27 @@ PassOptions AssignedAs(absl::string_view preset, const PassOptions& pass,
   return assigned;
 }
 
-// The pass by which mini-batches are placed.
-size_t LeadingPass(const PlanOptions& options) {
-  for (size_t i = 0; i < options.passes.size(); ++i) {
-    if (!options.passes[i].ignore_mini_batches) return i;
-  }
-  return 0;
-}
-
 struct Comparison {
   uint64_t compared = 0;
   uint64_t shorter = 0;
 };
 
 // Plans `options`, whose passes are balanced, and the same as each preset assigns; where both can
-// be planned, the balanced step is no longer.
+// be planned, the balanced step of the first pass, which decides the ranks, is no longer.
 void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& options,
                                Comparison& comparison) {
   const auto balanced = MakeCheckedPlan(manifest, options);
   if (!balanced.ok()) return;
-  const size_t lead = LeadingPass(options);
-  const PlanMetrics& ours = balanced->passes[lead].metrics;
+  const PlanMetrics& ours = balanced->passes[0].metrics;
   ASSERT_GE(ours.predicted_step_time, ours.lower_bound_step_time * (1 - kRounding));
-  const bool padded = options.passes[lead].layout == Layout::kPadded;
+  const bool padded = options.passes[0].layout == Layout::kPadded;
   for (const absl::string_view preset :
        padded ? std::span<const absl::string_view>(kPaddedPresets) : std::span(kPackedPresets)) {
     PlanOptions reference = options;
-    for (PassOptions& pass : reference.passes) {
-      if (pass.layout == options.passes[lead].layout) {
-        pass = AssignedAs(preset, pass, options.topology);
-      }
-    }
-    // The first pass says how sequences are sharded.
-    const PassOptions method = AssignedAs(preset, options.passes[lead], options.topology);
-    reference.passes[0].sharding = method.sharding;
-    reference.passes[0].balance_on = method.balance_on;
-    reference.passes[0].equal_sequence_counts = method.equal_sequence_counts;
+    reference.passes[0] = AssignedAs(preset, options.passes[0], options.topology);
     const auto theirs = MakeCheckedPlan(manifest, reference);
     if (!theirs.ok()) continue;
-    const double their_time = theirs->passes[lead].metrics.predicted_step_time;
+    const double their_time = theirs->passes[0].metrics.predicted_step_time;
     ASSERT_LE(ours.predicted_step_time, their_time * (1 + kRounding)) << preset;
     ++comparison.compared;
     comparison.shorter += ours.predicted_step_time < their_time * (1 - kRounding);
@@ -164,19 +146,26 @@ TEST_P(BalancedFamilyTest, AccumulatedLosesNoMoreThanAThousandth) {
   }
 }
 
-TEST_P(BalancedFamilyTest, MicrobatchesAreHardlyEverMoreThanProvenNecessary) {
+TEST_P(BalancedFamilyTest, TheFewestMicrobatchesAreFoundAndMoreShortenTheStep) {
   uint64_t certified = 0;
   uint64_t planned = 0;
   for (const Synchronization synchronization : kSynchronizations) {
-    for (uint64_t seed = 100; seed < 100 + testing::Cases(20); ++seed) {
-      const auto plan = MakeCheckedPlan(Lengths(seed), Options(synchronization));
-      ASSERT_TRUE(plan.ok()) << plan.status();
+    for (uint64_t seed = 0; seed < testing::Cases(20); ++seed) {
+      const std::vector<uint32_t> lengths = Lengths(seed);
+      const auto fewest = MakeCheckedPlan(lengths, Options(synchronization, Effort::kFast));
+      const auto plan = MakeCheckedPlan(lengths, Options(synchronization));
+      ASSERT_TRUE(fewest.ok() && plan.ok()) << fewest.status() << plan.status();
+      const PlanMetrics& least = fewest->passes[0].metrics;
+      const PlanMetrics& metrics = plan->passes[0].metrics;
       ++planned;
-      certified += plan->passes[0].metrics.certified_optimal;
+      certified += least.certified_optimal;
+      if (metrics.microbatches > least.microbatches) {
+        EXPECT_LT(metrics.predicted_step_time, least.predicted_step_time) << "seed " << seed;
+        EXPECT_EQ(metrics.microbatches, least.microbatches + GetParam().ranks) << "seed " << seed;
+      }
     }
   }
   RecordProperty("certified", std::to_string(certified));
-  RecordProperty("planned", std::to_string(planned));
   EXPECT_GE(certified * 100, planned * 99) << certified << " of " << planned;
 }
 
@@ -198,9 +187,11 @@ void ExpectRandomStepsNoLonger(const std::vector<GeneratedRequest>& requests) {
   EXPECT_GT(comparison.compared, requests.size() / 2);
 }
 
-// All passes balanced, with effort enough that the presets' assignments are candidates.
+// All passes balanced, over the same mini-batches, with effort enough that the presets' assignments
+// are candidates.
 GeneratedRequest Balanced(GeneratedRequest request, uint64_t seed) {
   for (PassOptions& pass : request.options.passes) {
+    pass.ignore_mini_batches = request.options.passes[0].ignore_mini_batches;
     pass.sharding = Sharding::kBalanced;
     pass.packer = Packer::kBalanced;
   }
@@ -210,7 +201,7 @@ GeneratedRequest Balanced(GeneratedRequest request, uint64_t seed) {
 
 TEST(BalancedTest, RandomStepsAreNoLongerThanThoseOfThePresets) {
   std::vector<GeneratedRequest> requests;
-  for (uint64_t seed = 0; seed < testing::Cases(600); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
     requests.push_back(Balanced(testing::GenerateRequest(seed), seed));
   }
   ExpectRandomStepsNoLonger(requests);
@@ -218,14 +209,43 @@ TEST(BalancedTest, RandomStepsAreNoLongerThanThoseOfThePresets) {
 
 TEST(BalancedTest, StepsOfThePresetItselfAreNoLongerThanThoseOfTheOthers) {
   std::vector<GeneratedRequest> requests;
-  for (uint64_t seed = 0; seed < testing::Cases(600); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
     requests.push_back(Balanced(testing::GeneratePresetRequest("balanced", seed), seed));
   }
   ExpectRandomStepsNoLonger(requests);
 }
 
+TEST(BalancedTest, SpreadingEmptyMicrobatchesDoesNotLoseToAPreset) {
+  const std::vector<uint32_t> lengths = {9,  13, 2,  14, 7,  44, 44, 29, 37, 22, 29, 10, 31, 6,  16,
+                                         3,  26, 27, 1,  31, 5,  24, 19, 19, 39, 8,  37, 1,  12, 18,
+                                         31, 4,  31, 10, 3,  43, 11, 23, 42, 41, 5,  16, 34, 40, 6,
+                                         10, 4,  17, 29, 32, 5,  26, 7,  9,  22, 36, 11, 37, 7,  17,
+                                         34, 19, 18, 29, 37, 44, 12, 41, 39, 21, 31, 24};
+  PlanOptions options = PackedOptions(44, Packer::kBalanced, 4, Sharding::kBalanced);
+  options.topology.tensor_parallel = 4;
+  options.topology.sequence_parallel = true;
+  options.cost_model = {0, 0, 1};
+  options.synchronization = Synchronization::kAccumulated;
+  options.overlong = OverlongPolicy::kDrop;
+  options.allow_empty_microbatches = true;
+  options.passes[0].name = "train";
+  options.passes[0].min_microbatches = 2;
+  options.passes[0].microbatch_count_multiple = 2;
+  options.passes.push_back(options.passes[0]);
+  PassOptions& second = options.passes[1];
+  second.name = "logprob";
+  second.max_tokens_per_microbatch = 72;
+  second.length_multiple = 2;
+  second.min_microbatches = 3;
+  second.microbatch_count_multiple = 1;
+  second.max_sequences_per_microbatch = 1;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths}, options, comparison);
+  EXPECT_GT(comparison.compared, 0);
+}
+
 TEST(BalancedTest, EveryStepTakesAtLeastTheBound) {
-  for (uint64_t seed = 0; seed < testing::Cases(1500); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(150); ++seed) {
     const GeneratedRequest request = testing::GeneratePresetRequest("balanced", seed);
     const auto plan = MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) continue;

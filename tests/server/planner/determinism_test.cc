@@ -83,5 +83,103 @@ INSTANTIATE_TEST_SUITE_P(
                "0a38fbbf806b2a7c88b8dc533e1cbd02644ab98cbc550e9a9be068375012294e"}),
     [](const ::testing::TestParamInfo<Golden>& info) { return info.param.name; });
 
+// A balanced request of one kind.
+struct BalancedGolden {
+  std::string name;
+  void (*change)(PlanOptions&);
+  std::string fingerprint;
+};
+
+void PrintTo(const BalancedGolden& golden, std::ostream* out) { *out << golden.name; }
+
+class BalancedDeterminismTest : public ::testing::TestWithParam<BalancedGolden> {
+ protected:
+  BalancedDeterminismTest() {
+    for (uint32_t i = 0; i < lengths_.size(); ++i) group_ids_.push_back(i / 4);
+    GetParam().change(options_);
+    // Only policies that heed groups get any.
+    if (options_.mini_batches.groups == GroupPolicy::kIgnore) group_ids_.clear();
+  }
+
+  Manifest manifest() const { return {.lengths = lengths_, .group_ids = group_ids_}; }
+
+  PlanOptions options_ = Options(Packer::kBalanced, Sharding::kBalanced);
+  std::vector<uint32_t> lengths_ = Lengths();
+  std::vector<uint32_t> group_ids_;
+};
+
+TEST_P(BalancedDeterminismTest, FingerprintIsTheOneWrittenDown) {
+  const auto plan = MakeCheckedPlan(manifest(), options_);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->fingerprint, GetParam().fingerprint);
+}
+
+TEST_P(BalancedDeterminismTest, ThreadsAtOnceMakeTheSamePlan) {
+  std::vector<std::string> fingerprints(4);
+  std::vector<std::thread> threads;
+  for (std::string& fingerprint : fingerprints) {
+    threads.emplace_back([&] { fingerprint = MakePlan(manifest(), options_)->fingerprint; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(fingerprints, ::testing::Each(GetParam().fingerprint));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Requests, BalancedDeterminismTest,
+    ::testing::Values(
+        BalancedGolden{"Lockstep", [](PlanOptions& o) { o.passes[0].rows = RowPadding::kNone; },
+                       "797c14273d2f4c4e0748fae3d6fdf0f3968715665d55a962a38c91280791e894"},
+        BalancedGolden{"LongestRows", [](PlanOptions&) {},
+                       "4dad9a2b8deb529b6ec3de9a17a26d31a5dc2ac239bfaa09e741c4f0de13876e"},
+        BalancedGolden{"Fast", [](PlanOptions& o) { o.effort = Effort::kFast; },
+                       "662bd14ba79c55cea73f764fb1fa113924d0b3ec611e5178609fa5ceb15aa5f9"},
+        BalancedGolden{"Thorough", [](PlanOptions& o) { o.effort = Effort::kThorough; },
+                       "ae2a09dc38770748ef08d47d245084142868979dd4d9fd386b16f0058c72bfae"},
+        BalancedGolden{"Accumulated",
+                       [](PlanOptions& o) { o.synchronization = Synchronization::kAccumulated; },
+                       "1f0bc221e08e1553ee9bfa652902315b641ad4c44acbdd79b5bcb8bf54b0ff8e"},
+        BalancedGolden{"EqualCounts",
+                       [](PlanOptions& o) { o.passes[0].equal_sequence_counts = true; },
+                       "cdbac1efca511366d67674814583d1455ed27f7e29bc6427ae485999365f4c87"},
+        BalancedGolden{"AccumulatedEqualCounts",
+                       [](PlanOptions& o) {
+                         o.synchronization = Synchronization::kAccumulated;
+                         o.passes[0].equal_sequence_counts = true;
+                       },
+                       "9ba8ede0e5daa5e34b0ae9384fcc45c8d9a67f1952846a8bd3c1c7cbf2f13318"},
+        BalancedGolden{"GroupsOnARank",
+                       [](PlanOptions& o) { o.mini_batches.groups = GroupPolicy::kSameRank; },
+                       "cbb515eb37e5691aa9d795198f79f5f12b4af71db7783e6a4da2e369acf16a7e"},
+        BalancedGolden{"GroupsInAMicrobatch",
+                       [](PlanOptions& o) {
+                         o.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+                         o.passes[0].max_tokens_per_microbatch = 32800;
+                       },
+                       "d869c1bfd9eabef1db2c902b6380be57eeee4f50ba7e102ef9ed999411e3770e"},
+        BalancedGolden{"FewSequencesAMicrobatch",
+                       [](PlanOptions& o) { o.passes[0].max_sequences_per_microbatch = 8; },
+                       "aae9b285a43d3fc42025b787cfb2569a79faa199e2af44c90e17f6e11c616518"},
+        BalancedGolden{"OnTokens",
+                       [](PlanOptions& o) { o.passes[0].balance_on = BalanceOn::kTokens; },
+                       "d2a8c62dd71a6b85c2383ce0512d4cc7aa9e6e3132b40f9efa959f906fe1a954"},
+        BalancedGolden{"Padded", [](PlanOptions& o) { o.passes[0].layout = Layout::kPadded; },
+                       "ae150d5017beb98870a324270e9b84e1791bb7549dda13cf9e767f1f764690d0"},
+        BalancedGolden{"PaddedAccumulated",
+                       [](PlanOptions& o) {
+                         o.passes[0].layout = Layout::kPadded;
+                         o.synchronization = Synchronization::kAccumulated;
+                       },
+                       "e8948b35bda7bbecfecbf1ff546a39818d55b7e5507c4a0785ca98c6b89d3efe"},
+        BalancedGolden{"SeveralPasses",
+                       [](PlanOptions& o) {
+                         o.passes.push_back(o.passes[0]);
+                         o.passes[0].name = "train";
+                         o.passes[1].name = "logprob";
+                         o.passes[1].max_tokens_per_microbatch = 16400;
+                         o.passes[1].ignore_mini_batches = true;
+                       },
+                       "963f8cd5152db3c524515ec676799e6a7d420754bcb1cf29bc6223eba67c768b"}),
+    [](const ::testing::TestParamInfo<BalancedGolden>& info) { return info.param.name; });
+
 }  // namespace
 }  // namespace batchplan

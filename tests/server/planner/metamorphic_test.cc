@@ -142,5 +142,132 @@ TEST(MetamorphicTest, ALargerBudgetNeverRaisesTheLowerBound) {
   }
 }
 
+// One request for each way in which the balanced solver works.
+std::vector<PlanOptions> EveryBalance() {
+  std::vector<PlanOptions> all;
+  for (const Synchronization synchronization :
+       {Synchronization::kLockstep, Synchronization::kAccumulated}) {
+    for (const Effort effort : {Effort::kFast, Effort::kDefault}) {
+      for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+        PlanOptions options = PackedOptions(kBudget, Packer::kBalanced, 2, Sharding::kBalanced);
+        options.synchronization = synchronization;
+        options.effort = effort;
+        options.passes[0].layout = layout;
+        all.push_back(options);
+        options.passes[0].equal_sequence_counts = true;
+        all.push_back(options);
+      }
+    }
+  }
+  return all;
+}
+
+// For each of EveryBalance over random batches, the plans of the request and of the changed one,
+// where there is one at all.
+template <typename Change, typename Compare>
+void CompareBalanced(uint64_t batches, Change change, Compare compare) {
+  uint64_t compared = 0;
+  for (uint64_t seed = 0; seed < testing::Cases(batches); ++seed) {
+    RandomStream random(seed);
+    const std::vector<uint32_t> lengths = RandomLengths(random);
+    for (const PlanOptions& options : EveryBalance()) {
+      PlanOptions changed_options = options;
+      std::vector<uint32_t> changed_lengths = lengths;
+      change(random, changed_lengths, changed_options);
+      const auto before = MakeCheckedPlan(lengths, options);
+      const auto after = MakeCheckedPlan(changed_lengths, changed_options);
+      ASSERT_EQ(before.ok(), after.ok()) << before.status() << after.status();
+      if (!before.ok()) continue;
+      ++compared;
+      compare(*before, *after);
+      if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
+    }
+  }
+  EXPECT_GT(compared, testing::Cases(batches) * 8);
+}
+
+TEST(MetamorphicTest, BalancedPlansDoNotSeeTheOrderOfTheManifest) {
+  CompareBalanced(
+      15,
+      [](RandomStream& random, std::vector<uint32_t>& lengths, PlanOptions&) {
+        Shuffle(random, lengths);
+      },
+      [](const Plan& before, const Plan& after) {
+        ASSERT_EQ(SortedBins(before), SortedBins(after));
+        ASSERT_EQ(before.passes[0].metrics.predicted_step_time,
+                  after.passes[0].metrics.predicted_step_time);
+      });
+}
+
+TEST(MetamorphicTest, BalancedPlansDoNotSeeTheUnitOfCost) {
+  CompareBalanced(
+      15,
+      [](RandomStream& random, std::vector<uint32_t>&, PlanOptions& options) {
+        const double unit = random.OneOf<double>({0.125, 2, 1024, 1.0 / (1 << 30)});
+        options.cost_model.per_token *= unit;
+        options.cost_model.per_token_squared *= unit;
+        options.cost_model.per_microbatch *= unit;
+      },
+      [](const Plan& before, const Plan& after) {
+        ASSERT_EQ(before.fingerprint, after.fingerprint);
+      });
+}
+
+TEST(MetamorphicTest, TheOrderOfMicrobatchesChangesNeitherThemNorTheBalancedStep) {
+  CompareBalanced(
+      15,
+      [](RandomStream& random, std::vector<uint32_t>&, PlanOptions& options) {
+        options.passes[0].order = random.OneOf<MicrobatchOrder>(
+            {MicrobatchOrder::kLargestFirst, MicrobatchOrder::kSmallAtBothEnds});
+      },
+      [](const Plan& before, const Plan& after) {
+        ASSERT_EQ(SortedBins(before), SortedBins(after));
+        ASSERT_NEAR(before.passes[0].metrics.predicted_step_time,
+                    after.passes[0].metrics.predicted_step_time,
+                    1e-9 * before.passes[0].metrics.predicted_step_time);
+      });
+}
+
+TEST(MetamorphicTest, WhatCannotMatterDoesNotChangeABalancedPlan) {
+  CompareBalanced(
+      15,
+      [](RandomStream&, std::vector<uint32_t>& lengths, PlanOptions& options) {
+        options.passes[0].name = "train";
+        options.passes[0].max_sequences_per_microbatch = static_cast<uint32_t>(lengths.size());
+        options.mini_batches.size = static_cast<uint32_t>(lengths.size());
+      },
+      [](const Plan& before, const Plan& after) {
+        ASSERT_EQ(before.passes[0].sequence_index, after.passes[0].sequence_index);
+        ASSERT_EQ(before.passes[0].microbatch_offsets, after.passes[0].microbatch_offsets);
+      });
+}
+
+TEST(MetamorphicTest, APassWithARoomierBudgetLeavesTheBalancedOneBeforeItAsItIs) {
+  CompareBalanced(
+      15,
+      [](RandomStream&, std::vector<uint32_t>&, PlanOptions& options) {
+        options.passes.push_back(options.passes[0]);
+        options.passes[1].name = "logprob";
+        options.passes[1].max_tokens_per_microbatch *= 2;
+      },
+      [](const Plan& before, const Plan& after) {
+        ASSERT_EQ(before.passes[0].sequence_index, after.passes[0].sequence_index);
+        ASSERT_EQ(before.passes[0].microbatch_offsets, after.passes[0].microbatch_offsets);
+      });
+}
+
+TEST(MetamorphicTest, ALargerBudgetNeverRaisesTheBoundsOfABalancedPlan) {
+  CompareBalanced(
+      15,
+      [](RandomStream& random, std::vector<uint32_t>&, PlanOptions& options) {
+        options.passes[0].max_tokens_per_microbatch +=
+            static_cast<uint32_t>(random.Between(1, 500));
+      },
+      [](const Plan& before, const Plan& after) {
+        ASSERT_LE(after.passes[0].metrics.lower_bound_microbatches,
+                  before.passes[0].metrics.lower_bound_microbatches);
+      });
+}
+
 }  // namespace
 }  // namespace batchplan

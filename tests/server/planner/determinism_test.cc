@@ -128,28 +128,28 @@ INSTANTIATE_TEST_SUITE_P(
     Requests, BalancedDeterminismTest,
     ::testing::Values(
         BalancedGolden{"Lockstep", [](PlanOptions& o) { o.passes[0].rows = RowPadding::kNone; },
-                       "797c14273d2f4c4e0748fae3d6fdf0f3968715665d55a962a38c91280791e894"},
+                       "79cabf1cdaaa4b2f325dffd26d6fbe2b0062b69c2a510b9bfed30ec5fd192050"},
         BalancedGolden{"LongestRows", [](PlanOptions&) {},
-                       "4dad9a2b8deb529b6ec3de9a17a26d31a5dc2ac239bfaa09e741c4f0de13876e"},
+                       "ff3dcd580b7e7ca04553ec9b8f83a12beb4e6286d6d8552b68f863e8b720e0aa"},
         BalancedGolden{"Fast", [](PlanOptions& o) { o.effort = Effort::kFast; },
-                       "662bd14ba79c55cea73f764fb1fa113924d0b3ec611e5178609fa5ceb15aa5f9"},
+                       "06aba38190018437d87133309f12f24894752595a6293ea7a1be0d7260bea1d6"},
         BalancedGolden{"Thorough", [](PlanOptions& o) { o.effort = Effort::kThorough; },
-                       "ae2a09dc38770748ef08d47d245084142868979dd4d9fd386b16f0058c72bfae"},
+                       "dc96a79c482415f791883132c706421dc4b44c473d8bb7fcb585bf4507869e2f"},
         BalancedGolden{"Accumulated",
                        [](PlanOptions& o) { o.synchronization = Synchronization::kAccumulated; },
                        "1f0bc221e08e1553ee9bfa652902315b641ad4c44acbdd79b5bcb8bf54b0ff8e"},
         BalancedGolden{"EqualCounts",
                        [](PlanOptions& o) { o.passes[0].equal_sequence_counts = true; },
-                       "cdbac1efca511366d67674814583d1455ed27f7e29bc6427ae485999365f4c87"},
+                       "c19df9f856c4435a2d6b89b945a4a5bd9f71c25d1874106e89eca85bd444aa8c"},
         BalancedGolden{"AccumulatedEqualCounts",
                        [](PlanOptions& o) {
                          o.synchronization = Synchronization::kAccumulated;
                          o.passes[0].equal_sequence_counts = true;
                        },
-                       "9ba8ede0e5daa5e34b0ae9384fcc45c8d9a67f1952846a8bd3c1c7cbf2f13318"},
+                       "1121c3e909ccb8195f1b282530a320e6c991586a1e127340af579450582eb82a"},
         BalancedGolden{"GroupsOnARank",
                        [](PlanOptions& o) { o.mini_batches.groups = GroupPolicy::kSameRank; },
-                       "cbb515eb37e5691aa9d795198f79f5f12b4af71db7783e6a4da2e369acf16a7e"},
+                       "83857131c44e37d9ea047dbca1eb9573e39598e027f110004d875e27d46502e4"},
         BalancedGolden{"GroupsInAMicrobatch",
                        [](PlanOptions& o) {
                          o.mini_batches.groups = GroupPolicy::kSameMicrobatch;
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
                        "aae9b285a43d3fc42025b787cfb2569a79faa199e2af44c90e17f6e11c616518"},
         BalancedGolden{"OnTokens",
                        [](PlanOptions& o) { o.passes[0].balance_on = BalanceOn::kTokens; },
-                       "d2a8c62dd71a6b85c2383ce0512d4cc7aa9e6e3132b40f9efa959f906fe1a954"},
+                       "360b86a615f8454ecea445876f05347069508bbc854b360eefb8914d978e1fe6"},
         BalancedGolden{"Padded", [](PlanOptions& o) { o.passes[0].layout = Layout::kPadded; },
                        "ae150d5017beb98870a324270e9b84e1791bb7549dda13cf9e767f1f764690d0"},
         BalancedGolden{"PaddedAccumulated",
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
                          o.passes[1].max_tokens_per_microbatch = 16400;
                          o.passes[1].ignore_mini_batches = true;
                        },
-                       "963f8cd5152db3c524515ec676799e6a7d420754bcb1cf29bc6223eba67c768b"}),
+                       "247724b7855f205a78d59b7537140ce75dcf86b1b8639c5ba28734998cde6095"}),
     [](const ::testing::TestParamInfo<BalancedGolden>& info) { return info.param.name; });
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 using testing::BalanceInstance;
 using testing::RandomStream;
 
-TEST(ProblemTest, ItemsStandByCostThenLengthThenNumber) {
+TEST(ProblemTest, ItemsStandByDescendingCostThenLengthThenNumber) {
   for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
@@ -31,8 +31,8 @@ TEST(ProblemTest, ItemsStandByCostThenLengthThenNumber) {
       length += problem.length[i];
       if (i == 0) continue;
       const uint32_t before = problem.item[i - 1];
-      ASSERT_LT(std::tuple(instance.costs[item], instance.lengths[item], before),
-                std::tuple(instance.costs[before], instance.lengths[before], item));
+      ASSERT_LT(std::tuple(instance.costs[item], instance.lengths[item], item),
+                std::tuple(instance.costs[before], instance.lengths[before], before));
     }
     ASSERT_EQ(problem.total_cost, cost);
     ASSERT_EQ(problem.total_length, length);

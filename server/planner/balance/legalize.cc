@@ -1,5 +1,6 @@
 #include "server/planner/balance/legalize.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -78,7 +79,7 @@ class Legalizer {
       const int64_t out_length = problem_.length[out];
       const int64_t out_count = problem_.count[out];
       if (steps_ == 0) return;
-      --steps_;
+      steps_ -= std::min(steps_, 1 + filling_.Members(receiver).size());
       if (out_length <= to.room && out_count <= to.sequences && filling_.Members(bin).size() > 1) {
         Consider({.out = out, .receiver = receiver, .relief = out_length}, overflow, best);
       }

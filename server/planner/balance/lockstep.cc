@@ -46,6 +46,9 @@ Budget BudgetOf(Effort effort, uint64_t items) {
   }
 }
 
+// For what the fill left over: it is seldom much, and filling again costs more.
+uint64_t LegalizeSteps(uint64_t items) { return 1'000'000 + 128 * items; }
+
 // Part of a step time that is not worth another start.
 constexpr uint64_t kGoodEnough = 10000;
 
@@ -99,7 +102,7 @@ class Solver {
       const bool filled =
           task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
-      if (best_ && (!budget_.restarts || IsGood() || task_.stop.stop_requested())) return;
+      if (!budget_.restarts || task_.stop.stop_requested() || (best_ && IsGood())) return;
     }
   }
 
@@ -115,7 +118,7 @@ class Solver {
     }
     const std::vector<uint32_t> left_over =
         Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling);
-    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(), filling);
+    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size()), filling);
   }
 
   bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
@@ -135,7 +138,7 @@ class Solver {
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
                 uint64_t per_token, Filling& filling) const {
     const std::vector<uint32_t> left_over = Spread(share, begin, end, per_token, filling);
-    if (PlaceLeftOver(left_over, begin, end, LegalizeSteps(), filling)) return true;
+    if (PlaceLeftOver(left_over, begin, end, LegalizeSteps(problem_.size()), filling)) return true;
     std::vector<uint32_t> lengths;
     std::vector<uint32_t> counts;
     for (uint32_t position : share) {
@@ -150,8 +153,6 @@ class Solver {
     if (bins) FillFrom(*bins, share, begin, end, filling);
     return bins.has_value();
   }
-
-  uint64_t LegalizeSteps() const { return budget_.steps; }
 
   RankRule Rule() const {
     if (!task_.rank_of.empty()) return RankRule::kFixed;

@@ -30,6 +30,9 @@ int MoreSlots(Effort effort) {
   }
 }
 
+// The part of the tokens below which room to spare is little.
+constexpr uint64_t kTightPart = 2000;
+
 bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
   if (!pass.options().equal_sequence_counts) return CanDeal(pass);
   return pass.synchronization() == Synchronization::kLockstep && !pass.groups_share_rank() &&
@@ -46,6 +49,7 @@ class Solver {
         items_(pass.ItemsOf(blocks_)),
         objective_(ObjectiveOf(pass, items_)),
         packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
+        tokens_(std::accumulate(items_.lengths.begin(), items_.lengths.end(), uint64_t{0})),
         slots_(pass.counts().RoundUp(FewestMicrobatchesPerRank(pass, mini_batch))),
         most_slots_(items_.size() / pass.ranks()) {}
 
@@ -65,12 +69,13 @@ class Solver {
  private:
   std::optional<Bins> Lockstep() {
     lockstep_bound_ = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
-    std::optional<BalancedBins> first = Balance(slots_);
+    std::optional<BalancedBins> first;
+    if (!IsTight()) first = Balance(slots_);
     if (!first) {
       const uint64_t too_few = slots_;
       PackTight();
       if (slots_ > most_slots_) return std::nullopt;
-      first = Balance(slots_, &packed_->bins, /*start_only=*/slots_ == too_few);
+      first = Balance(slots_, &packed_->bins, /*start_only=*/slots_ == too_few || IsTight());
     }
     if (!first) return std::nullopt;
     const uint64_t bound = lockstep_bound_ + slots_ * objective_.per_microbatch;
@@ -85,6 +90,12 @@ class Solver {
     if (slots_ > most_slots_) return std::nullopt;
     return BalanceAccumulated(packing_, pass_.bin_limits(), pass_.ranks(), slots_, packed_->bins,
                               pass_.effort());
+  }
+
+  // Whether the bins have so little room to spare that only a packer fills them.
+  bool IsTight() const {
+    const uint64_t room = slots_ * pass_.ranks() * pass_.bin_limits().capacity;
+    return room - tokens_ < tokens_ / kTightPart;
   }
 
   // Packs into the slots' bins, or raises the slots to what that takes.
@@ -120,6 +131,7 @@ class Solver {
   const Items items_;
   const Objective objective_;
   const PackItems packing_;
+  const uint64_t tokens_;
   uint64_t slots_;
   const uint64_t most_slots_;
   std::optional<FewestBins> packed_;

@@ -11,16 +11,6 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-SequenceLists Singles(std::span<const SequenceIndex> sequences) {
-  SequenceLists lists;
-  lists.Reserve(sequences.size(), sequences.size());
-  for (SequenceIndex sequence : sequences) {
-    lists.Push(sequence);
-    lists.Close();
-  }
-  return lists;
-}
-
 Groups::Groups(const Manifest& manifest, GroupPolicy policy) {
   if (policy == GroupPolicy::kIgnore || manifest.group_ids.empty()) return;
   const std::span<const uint32_t> ids = manifest.group_ids;
@@ -40,7 +30,7 @@ Groups::Groups(const Manifest& manifest, GroupPolicy policy) {
 }
 
 SequenceLists Groups::Together(std::span<const SequenceIndex> sequences) const {
-  if (empty()) return Singles(sequences);
+  if (empty()) return SequenceLists::Singles(sequences);
   SequenceLists lists;
   // Chains of members, so that the cost is that of the sequences given and not of all groups.
   std::vector<uint32_t> firsts;

@@ -14,9 +14,6 @@
 
 namespace batchplan {
 
-// One list a sequence.
-SequenceLists Singles(std::span<const SequenceIndex> sequences);
-
 // The groups of a manifest, numbered by first appearance; no groups where the policy ignores them
 // or the manifest has none.
 class Groups {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -74,7 +75,8 @@ void Append(const PassInstance& pass, const PlannedLengths& planned, const Assig
 
 // Stages 4 and 5 for one pass.
 PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const PassInstance& pass,
-                    const PlannedLengths& planned, std::vector<Assignment> assignments) {
+                    const PlannedLengths& planned, const SequenceLists& mini_batches,
+                    std::vector<Assignment> assignments) {
   PassPlan plan;
   plan.name = pass.options().name;
   plan.length_multiple = pass.length_multiple();
@@ -83,9 +85,11 @@ PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const 
   plan.microbatch_offsets = {0};
   std::vector<MiniBatchBounds> bounds;
   bounds.reserve(assignments.size());
-  for (Assignment& assignment : assignments) {
-    bounds.push_back(
-        BoundsOf(pass, assignment.microbatches.all(), options.synchronization, assignment.proven));
+  for (size_t k = 0; k < assignments.size(); ++k) {
+    Assignment& assignment = assignments[k];
+    const std::span<const SequenceIndex> sequences =
+        pass.options().ignore_mini_batches ? mini_batches.all() : mini_batches[k];
+    bounds.push_back(BoundsOf(pass, sequences, options.synchronization, assignment.proven));
     OrderMicrobatches(pass, pass.options().order, assignment);
     Append(pass, planned, assignment, plan);
     assignment = Assignment();
@@ -133,8 +137,8 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
   Plan plan;
   for (size_t i = 0; i < passes.size(); ++i) {
     if (absl::Status status = CheckStop(stop); !status.ok()) return status;
-    plan.passes.push_back(
-        FinishPass(manifest, options, passes[i], *planned, std::move((*assignments)[i])));
+    plan.passes.push_back(FinishPass(manifest, options, passes[i], *planned, *mini_batches,
+                                     std::move((*assignments)[i])));
   }
   plan.excluded = std::move(planned->excluded);
   plan.cost_model_used = options.cost_model;

@@ -146,11 +146,12 @@ absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
 }
 
 SequenceLists PassInstance::MicrobatchBlocks(std::span<const SequenceIndex> sequences) const {
-  return groups_share_microbatch_ ? groups_->Together(sequences) : Singles(sequences);
+  return groups_share_microbatch_ ? groups_->Together(sequences)
+                                  : SequenceLists::Singles(sequences);
 }
 
 SequenceLists PassInstance::RankBlocks(std::span<const SequenceIndex> sequences) const {
-  return groups_share_rank_ ? groups_->Together(sequences) : Singles(sequences);
+  return groups_share_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
 }
 
 Items PassInstance::ItemsOf(const SequenceLists& blocks) const {

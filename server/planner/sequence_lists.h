@@ -16,8 +16,17 @@ class SequenceLists {
   // No lists.
   SequenceLists() : offsets_{0} {}
 
-  size_t size() const { return offsets_.size() - 1; }
+  // One list a sequence. Nothing is appended to them.
+  static SequenceLists Singles(std::span<const SequenceIndex> sequences) {
+    SequenceLists lists;
+    lists.sequences_.assign(sequences.begin(), sequences.end());
+    lists.offsets_.clear();
+    return lists;
+  }
+
+  size_t size() const { return single() ? sequences_.size() : offsets_.size() - 1; }
   std::span<const SequenceIndex> operator[](size_t list) const {
+    if (single()) return std::span(sequences_).subspan(list, 1);
     return std::span(sequences_).subspan(offsets_[list], offsets_[list + 1] - offsets_[list]);
   }
   // The sequences of all lists, one list after the other.
@@ -30,13 +39,17 @@ class SequenceLists {
   // Appends to the list that the next Close() ends.
   void Push(SequenceIndex sequence) { sequences_.push_back(sequence); }
   void Push(std::span<const SequenceIndex> sequences) {
-    sequences_.insert(sequences_.end(), sequences.begin(), sequences.end());
+    // Most have a single one, which insert() is slow to append.
+    for (const SequenceIndex sequence : sequences) sequences_.push_back(sequence);
   }
   // Ends a list, which may be empty.
   void Close() { offsets_.push_back(sequences_.size()); }
 
  private:
+  bool single() const { return offsets_.empty(); }
+
   std::vector<SequenceIndex> sequences_;
+  // None for lists of one sequence each, of which it would be a long array read at random.
   std::vector<size_t> offsets_;
 };
 

@@ -30,36 +30,56 @@ grpc::ByteBuffer Bytes(const std::string& bytes) {
 
 }  // namespace
 
-grpc::ServerGenericBidiReactor* EchoServer::Service::CreateReactor(
+grpc::ServerGenericBidiReactor* EchoServer::BytesService::CreateReactor(
     grpc::GenericCallbackServerContext*) {
   return new Echo(response);
+}
+
+grpc::Status EchoServer::MessageService::PlanBatch(grpc::ServerContext*,
+                                                   const v1::PlanBatchRequest*,
+                                                   v1::PlanBatchResponse* answer) {
+  answer->Swap(&response);
+  return grpc::Status::OK;
 }
 
 EchoServer::EchoServer() {
   const std::string address = absl::StrCat("unix:/tmp/batchplan-echo-", getpid(), ".sock");
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
-  builder.RegisterCallbackGenericService(&service_);
+  builder.RegisterService(&messages_);
+  builder.RegisterCallbackGenericService(&bytes_);
   builder.SetMaxReceiveMessageSize(-1);
   server_ = builder.BuildAndStart();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
-  stub_ = std::make_unique<grpc::GenericStub>(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  stub_ = v1::BatchPlanner::NewStub(channel);
+  bytes_stub_ = std::make_unique<grpc::GenericStub>(channel);
 }
 
-grpc::Status EchoServer::Call(const std::string& request, const std::string& response) {
-  service_.response = Bytes(response);
+void EchoServer::Answer(const v1::PlanBatchResponse& response) {
+  messages_.response = response;
+  bytes_.response = Bytes(response.SerializeAsString());
+}
+
+grpc::Status EchoServer::Call(const v1::PlanBatchRequest& request) {
+  grpc::ClientContext context;
+  v1::PlanBatchResponse response;
+  return stub_->PlanBatch(&context, request, &response);
+}
+
+grpc::Status EchoServer::CallBytes(const std::string& request) {
   const grpc::ByteBuffer sent = Bytes(request);
   grpc::ByteBuffer received;
   grpc::ClientContext context;
   grpc::Status status;
   absl::Notification done;
-  stub_->UnaryCall(&context, "/batchplan.Echo/Echo", grpc::StubOptions(), &sent, &received,
-                   [&](grpc::Status result) {
-                     status = std::move(result);
-                     done.Notify();
-                   });
+  bytes_stub_->UnaryCall(&context, "/batchplan.Echo/Echo", grpc::StubOptions(), &sent, &received,
+                         [&](grpc::Status result) {
+                           status = std::move(result);
+                           done.Notify();
+                         });
   done.WaitForNotification();
   return status;
 }

@@ -1,4 +1,4 @@
-// The least that an RPC can cost: a server that reads bytes and answers with others.
+// The least that an RPC can cost: a server that reads a message and answers with another.
 
 #ifndef BATCHPLAN_TESTS_BENCH_ECHO_SERVER_H_
 #define BATCHPLAN_TESTS_BENCH_ECHO_SERVER_H_
@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "batchplan/v1/batch_planner.grpc.pb.h"
+
 namespace batchplan {
 
 // Listens on a Unix socket in this process, and holds a connection to it.
@@ -17,21 +19,35 @@ class EchoServer {
  public:
   EchoServer();
 
-  // One call that sends `request` and receives `response`, neither of them parsed. Blocks.
-  grpc::Status Call(const std::string& request, const std::string& response);
+  // What one call answers.
+  void Answer(const v1::PlanBatchResponse& response);
+
+  // Sends `request` and receives the answer, both serialized and parsed on their way. Blocks.
+  grpc::Status Call(const v1::PlanBatchRequest& request);
+  // The same bytes, which nobody parses.
+  grpc::Status CallBytes(const std::string& request);
 
  private:
-  class Service : public grpc::CallbackGenericService {
+  class BytesService : public grpc::CallbackGenericService {
    public:
     grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override;
 
-    // Of all calls.
     grpc::ByteBuffer response;
   };
 
-  Service service_;
+  class MessageService : public v1::BatchPlanner::Service {
+   public:
+    grpc::Status PlanBatch(grpc::ServerContext*, const v1::PlanBatchRequest*,
+                           v1::PlanBatchResponse*) override;
+
+    v1::PlanBatchResponse response;
+  };
+
+  BytesService bytes_;
+  MessageService messages_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<grpc::GenericStub> stub_;
+  std::unique_ptr<v1::BatchPlanner::Stub> stub_;
+  std::unique_ptr<grpc::GenericStub> bytes_stub_;
 };
 
 }  // namespace batchplan

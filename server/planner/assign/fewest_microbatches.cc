@@ -10,7 +10,7 @@ uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
   uint64_t fewest = 0;
   if (pass.options().layout == Layout::kPadded) {
     // Of sequences alone: with groups that stay together there can only be more.
-    fewest = DraftPadded(pass, SortedItems(pass.ItemsOf(Singles(mini_batch))));
+    fewest = DraftPadded(pass, SortedItems(pass.ItemsOf(SequenceLists::Singles(mini_batch))));
   } else {
     const Items items = pass.ItemsOf(pass.MicrobatchBlocks(mini_batch));
     fewest = LowerBoundBins(items.ForPacking(), pass.bin_limits());

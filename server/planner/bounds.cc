@@ -34,7 +34,7 @@ BinLimits LimitsOf(const PassInstance& pass) {
 
 // Without the fixed costs.
 Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                    Synchronization synchronization, Cost lockstep_proven = 0) {
+                    Synchronization synchronization, Cost lockstep_proven) {
   Cost bound = lockstep_proven;
   if (synchronization == Synchronization::kLockstep) {
     if (bound == 0) {
@@ -49,17 +49,7 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
   return std::max(bound, AccumulatedBound(items.ForPacking(), pass.ranks()));
 }
 
-Cost FixedCosts(const PassInstance& pass, uint64_t microbatches_per_rank) {
-  return pass.cost().OfMicrobatch() * microbatches_per_rank;
-}
-
 }  // namespace
-
-Cost StepTimeBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                   Synchronization synchronization) {
-  return SequencesBound(pass, mini_batch, synchronization) +
-         FixedCosts(pass, FewestMicrobatchesPerRank(pass, mini_batch));
-}
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                          Synchronization synchronization, const Proven& proven) {
@@ -68,7 +58,7 @@ MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex
                pass.counts().RoundUp((proven.microbatches + pass.ranks() - 1) / pass.ranks()));
   return {.microbatches = fewest * pass.ranks(),
           .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
-                       FixedCosts(pass, fewest)};
+                       pass.cost().OfMicrobatch() * fewest};
 }
 
 }  // namespace batchplan

@@ -14,22 +14,18 @@
 
 namespace batchplan {
 
-// A lower bound on the step time of a mini-batch, the fixed costs of its micro-batches included:
-// LockstepBound or AccumulatedBound of what shares a micro-batch or a rank, and the fixed cost of
-// the fewest micro-batches on a rank. O(n log n).
-Cost StepTimeBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                   Synchronization synchronization);
-
 struct MiniBatchBounds {
   // Over all ranks.
   uint64_t microbatches = 0;
+  // Of LockstepBound or AccumulatedBound of what shares a micro-batch or a rank, with the fixed
+  // cost of the fewest micro-batches on a rank.
   Cost step_time = 0;
 };
 
 // Both bounds, of the mini-batch and the pass's constraints alone; what is already proven is not
-// looked for again.
+// looked for again. O(n log n).
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Proven& proven = {});
+                         Synchronization synchronization, const Proven& proven);
 
 }  // namespace batchplan
 

@@ -68,7 +68,7 @@ class PassInstance {
   bool groups_share_rank() const { return groups_share_rank_; }
   bool groups_share_microbatch() const { return groups_share_microbatch_; }
 
-  // Of blocks that share a micro-batch.
+  // The lengths are those of blocks that share a micro-batch; the costs are true of any block.
   Items ItemsOf(const SequenceLists& blocks) const;
   // What ranks are balanced by: aligned tokens or cost, of all sequences of each block.
   std::vector<uint64_t> LoadsOf(const SequenceLists& blocks) const;

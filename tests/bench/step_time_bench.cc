@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -123,16 +122,15 @@ RankMicrobatches MicrobatchesOf(const PassPlan& pass, uint32_t ranks) {
   return plan;
 }
 
-// Makes a plan of a batch; nothing if that is not built.
+// Makes a plan of a batch.
 struct Method {
   std::string name;
-  std::function<std::optional<RankMicrobatches>(const Family&, const Batch&, Synchronization)> plan;
+  std::function<RankMicrobatches(const Family&, const Batch&, Synchronization)> plan;
 };
 
 Method PresetMethod(absl::string_view preset, Effort effort, std::string name) {
-  return {std::move(name),
-          [preset, effort](const Family& family, const Batch& batch,
-                           Synchronization synchronization) -> std::optional<RankMicrobatches> {
+  return {std::move(name), [preset, effort](const Family& family, const Batch& batch,
+                                            Synchronization synchronization) {
             PlanOptions options;
             options.topology.data_parallel = family.ranks;
             options.synchronization = synchronization;
@@ -140,7 +138,6 @@ Method PresetMethod(absl::string_view preset, Effort effort, std::string name) {
             options.passes.push_back(PresetPass(preset, options.topology).value());
             options.passes[0].max_tokens_per_microbatch = family.budget;
             const absl::StatusOr<Plan> plan = MakePlan({.lengths = batch.lengths}, options);
-            if (absl::IsUnimplemented(plan.status())) return std::nullopt;
             return MicrobatchesOf(plan.value().passes[0], family.ranks);
           }};
 }
@@ -172,16 +169,15 @@ std::vector<Method> Methods() {
   return methods;
 }
 
-// The results of one method, a batch each; empty if it is not built.
+// The results of one method, a batch each.
 std::vector<Result> Run(const Method& method, const Family& family, Synchronization synchronization,
                         const std::vector<Batch>& batches) {
   std::vector<Result> results;
   for (const Batch& batch : batches) {
     const auto start = std::chrono::steady_clock::now();
-    const std::optional<RankMicrobatches> plan = method.plan(family, batch, synchronization);
+    const RankMicrobatches plan = method.plan(family, batch, synchronization);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    if (!plan.has_value()) return {};
-    results.push_back(Evaluate(*plan, batch, family.budget, synchronization));
+    results.push_back(Evaluate(plan, batch, family.budget, synchronization));
     results.back().milliseconds = time.count();
   }
   return results;
@@ -230,9 +226,8 @@ class Speedups {
     sum_ += other.sum_;
     count_ += other.count_;
   }
-  // The geometric mean; 1 of nothing.
-  double Mean() const { return count_ == 0 ? 1 : std::exp(sum_ / count_); }
-  bool empty() const { return count_ == 0; }
+  // The geometric mean.
+  double Mean() const { return std::exp(sum_ / count_); }
 
  private:
   double sum_ = 0;
@@ -260,7 +255,6 @@ FamilySpeedups RunFamily(const Family& family, Synchronization synchronization, 
   std::vector<Result> ours;
   for (const Method& method : Methods()) {
     const std::vector<Result> results = Run(method, family, synchronization, batches);
-    if (results.empty()) continue;
     PrintRow(method.name, family, batches, results);
     if (method.name == kOurs) ours = results;
     for (size_t system = 0; system < std::size(kSystems); ++system) {
@@ -272,7 +266,6 @@ FamilySpeedups RunFamily(const Family& family, Synchronization synchronization, 
 }
 
 void PrintSpeedups(const std::vector<FamilySpeedups>& families) {
-  if (families.empty() || families[0].over[0].empty()) return;
   std::printf("\n### Step time over that of \"%.*s\", geometric means\n| batches |",
               static_cast<int>(kOurs.size()), kOurs.data());
   for (const absl::string_view system : kSystems) {

@@ -197,6 +197,7 @@ class Assigner {
     absl::StatusOr<Placed> even = PlaceEvenly(k);
     if (absl::IsInvalidArgument(even.status())) return asked;
     if (even.ok() && EmptyMicrobatches(*even) >= empty) return asked;
+    if (even.ok()) even->assignments.front().proven = asked.assignments.front().proven;
     return even;
   }
 

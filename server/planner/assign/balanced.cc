@@ -71,7 +71,11 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
   std::optional<Dealt> solved = pass.options().layout == Layout::kPacked
                                     ? SolvePacked(pass, mini_batch, stop)
                                     : SolvePadded(pass, mini_batch, stop);
-  if (solved) add(*std::move(solved));
+  Proven proven;
+  if (solved) {
+    proven = solved->assignment.proven;
+    add(*std::move(solved));
+  }
   absl::Status refused;
   if (candidates.empty()) {
     absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, stop);
@@ -95,7 +99,10 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.step_time < b.step_time; });
   std::vector<Dealt> placements;
-  for (Candidate& candidate : candidates) placements.push_back(std::move(candidate.dealt));
+  for (Candidate& candidate : candidates) {
+    candidate.dealt.assignment.proven = proven;
+    placements.push_back(std::move(candidate.dealt));
+  }
   return placements;
 }
 

@@ -20,9 +20,10 @@ namespace batchplan {
 std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology);
 
 // Placements of one mini-batch, the one with the least predicted step time first: the balanced
-// solver's own, and at more than the least effort those of `references`, so that the best is never
-// worse than they are. The solver starts from the fewest micro-batches that the constraints allow
-// and takes more where that shortens the step. The slots of a rank are sorted by cost.
+// solver's own and those of `references`, so that the best is never worse than they are; the
+// references are left out at Effort::kFast, and of large mini-batches at kDefault. The solver
+// starts from the fewest micro-batches that the constraints allow and takes more where that
+// shortens the step. The slots of a rank are sorted by cost.
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if `stop` is requested.
 absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,

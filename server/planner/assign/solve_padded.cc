@@ -62,7 +62,7 @@ class Solver {
     const uint64_t most = items_.size() / ranks;
     const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
     uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
-    if (slots > most) return std::nullopt;
+    if (slots > most || stop_.stop_requested()) return std::nullopt;
     const auto divide = [&](uint64_t more) {
       return stop_.stop_requested() ? std::nullopt : std::optional(Divide(more));
     };

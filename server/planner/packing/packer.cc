@@ -1,5 +1,7 @@
 #include "server/planner/packing/packer.h"
 
+#include <cstdlib>
+
 #include "server/planner/packing/best_fit_decreasing.h"
 #include "server/planner/packing/concatenative.h"
 #include "server/planner/packing/first_fit.h"
@@ -25,9 +27,9 @@ Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64
     case Packer::kKarmarkarKarp:
       return PackKarmarkarKarp(items, limits);
     case Packer::kBalanced:
-      break;  // PlanOptions::Validate refuses it by name.
+      break;
   }
-  return Bins();
+  std::abort();  // PackFewest (fewest_bins/) is no packer of this library.
 }
 
 }  // namespace batchplan

@@ -2,37 +2,32 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <queue>
 #include <tuple>
-#include <utility>
 
 namespace batchplan {
 namespace {
 
-// Splits of ranges of the items.
-class RangeSplitter {
+class LevelSplitter {
  public:
-  RangeSplitter(const PaddedItems& items, std::span<const uint64_t> costs,
+  LevelSplitter(const PaddedItems& items, std::span<const uint64_t> costs,
                 const PaddedLimits& limits)
-      : items_(items), costs_(costs), limits_(limits), counts_(items.size() + 1, 0) {
+      : items_(items),
+        costs_(costs),
+        limits_(limits),
+        size_(static_cast<uint32_t>(items.size())),
+        counts_(items.size() + 1, 0) {
     for (uint32_t i = 0; i < items.size(); ++i) counts_[i + 1] = counts_[i] + items.count(i);
   }
 
-  uint64_t CostOf(uint32_t begin, uint32_t end) const {
-    return (counts_[end] - counts_[begin]) * costs_[end - 1];
-  }
-
-  // The least level at which [begin, end) can be split into `runs` runs or fewer; nothing if the
-  // limits don't allow that at any level, or there are fewer items.
-  std::optional<uint64_t> LeastLevel(uint32_t begin, uint32_t end, size_t runs) const {
-    if (end - begin < runs) return std::nullopt;
-    uint64_t high = CostOf(begin, end);
-    if (!Suffice(begin, end, runs, high)) return std::nullopt;
+  // The least level at which the items can be split into `runs` runs or fewer, which the limits
+  // allow at some level.
+  uint64_t LeastLevel(size_t runs) const {
     uint64_t low = 0;
+    uint64_t high = CostOf(0, size_);
     while (low < high) {
       const uint64_t middle = low + (high - low) / 2;
-      if (Suffice(begin, end, runs, middle)) {
+      if (Suffice(runs, middle)) {
         high = middle;
       } else {
         low = middle + 1;
@@ -41,9 +36,8 @@ class RangeSplitter {
     return high;
   }
 
-  // Appends the ends of exactly `runs` runs of [begin, end), none costlier than `level`, at which
-  // as many suffice.
-  void Split(uint32_t begin, uint32_t end, size_t runs, uint64_t level, Cuts& cuts) const {
+  // Exactly `runs` runs, none costlier than `level`, at which as many suffice.
+  Cuts Split(size_t runs, uint64_t level) const {
     // The costliest first, of equal ones the foremost.
     struct Run {
       uint64_t cost;
@@ -53,16 +47,16 @@ class RangeSplitter {
         return std::tuple(cost, other.begin) < std::tuple(other.cost, begin);
       }
     };
-    const size_t first = cuts.size();
+    Cuts cuts = {0};
     std::priority_queue<Run> costliest;
     const auto offer = [&](uint32_t from, uint32_t to) {
       if (to - from > 1) costliest.push({CostOf(from, to), from, to});
     };
-    for (uint32_t from = begin; from < end; from = cuts.back()) {
-      cuts.push_back(FurthestEnd(from, end, level));
+    for (uint32_t from = 0; from < size_; from = cuts.back()) {
+      cuts.push_back(FurthestEnd(from, level));
       offer(from, cuts.back());
     }
-    while (cuts.size() - first < runs) {
+    while (cuts.size() <= runs) {
       const Run run = costliest.top();
       costliest.pop();
       const uint32_t middle = run.begin + (run.end - run.begin) / 2;
@@ -70,10 +64,15 @@ class RangeSplitter {
       offer(run.begin, middle);
       offer(middle, run.end);
     }
-    std::sort(cuts.begin() + static_cast<ptrdiff_t>(first), cuts.end());
+    std::sort(cuts.begin(), cuts.end());
+    return cuts;
   }
 
  private:
+  uint64_t CostOf(uint32_t begin, uint32_t end) const {
+    return (counts_[end] - counts_[begin]) * costs_[end - 1];
+  }
+
   bool Fits(uint32_t begin, uint32_t end, uint64_t level) const {
     return CostOf(begin, end) <= level &&
            limits_.Allow(counts_[end] - counts_[begin], items_.widths[end - 1]);
@@ -81,15 +80,15 @@ class RangeSplitter {
 
   // The furthest end of a run from `begin`, `begin` itself if no item fits: in growing strides,
   // then by bisection.
-  uint32_t FurthestEnd(uint32_t begin, uint32_t end, uint64_t level) const {
+  uint32_t FurthestEnd(uint32_t begin, uint64_t level) const {
     uint32_t fits = begin;
     uint32_t stride = 1;
-    while (stride <= end - fits && Fits(begin, fits + stride, level)) {
+    while (stride <= size_ - fits && Fits(begin, fits + stride, level)) {
       fits += stride;
       stride *= 2;
     }
     // No end from `fails` on fits.
-    uint32_t fails = stride <= end - fits ? fits + stride : end + 1;
+    uint32_t fails = stride <= size_ - fits ? fits + stride : size_ + 1;
     while (fits + 1 < fails) {
       const uint32_t middle = fits + (fails - fits) / 2;
       if (Fits(begin, middle, level)) {
@@ -101,18 +100,20 @@ class RangeSplitter {
     return fits;
   }
 
-  bool Suffice(uint32_t begin, uint32_t end, size_t runs, uint64_t level) const {
-    for (; runs > 0 && begin < end; --runs) {
-      const uint32_t next = FurthestEnd(begin, end, level);
-      if (next == begin) return false;
-      begin = next;
+  bool Suffice(size_t runs, uint64_t level) const {
+    uint32_t begin = 0;
+    for (; runs > 0 && begin < size_; --runs) {
+      const uint32_t end = FurthestEnd(begin, level);
+      if (end == begin) return false;
+      begin = end;
     }
-    return begin == end;
+    return begin == size_;
   }
 
   const PaddedItems& items_;
   const std::span<const uint64_t> costs_;
   const PaddedLimits& limits_;
+  const uint32_t size_;
   std::vector<uint64_t> counts_;  // sequences before each position
 };
 
@@ -120,11 +121,9 @@ class RangeSplitter {
 
 Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
                 const PaddedLimits& limits, size_t runs) {
-  const RangeSplitter splitter(items, costs, limits);
-  const auto size = static_cast<uint32_t>(items.size());
-  Cuts cuts = {0};
-  if (size > 0) splitter.Split(0, size, runs, *splitter.LeastLevel(0, size, runs), cuts);
-  return cuts;
+  if (items.size() == 0) return {0};
+  const LevelSplitter splitter(items, costs, limits);
+  return splitter.Split(runs, splitter.LeastLevel(runs));
 }
 
 std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_t> costs,

@@ -4,8 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <functional>
-#include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "server/planner/padded/level_split.h"
@@ -121,15 +119,6 @@ class CutMover {
 };
 
 }  // namespace
-
-std::vector<uint32_t> SlotOrder(std::span<const uint64_t> run_costs) {
-  std::vector<uint32_t> order(run_costs.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return std::tuple(run_costs[b], a) < std::tuple(run_costs[a], b);
-  });
-  return order;
-}
 
 uint64_t LockstepCost(std::span<const uint64_t> run_costs, uint32_t ranks) {
   std::vector<uint64_t> descending(run_costs.begin(), run_costs.end());

@@ -11,12 +11,9 @@
 
 namespace batchplan {
 
-// The runs in the order in which slots take them, the costliest first, of equal ones the foremost:
-// slot s has the runs order[s * ranks] .. order[(s + 1) * ranks - 1]. No other division into slots
-// of `ranks` runs has a lower sum of the slots' costliest runs.
-std::vector<uint32_t> SlotOrder(std::span<const uint64_t> run_costs);
-
-// The sum over the slots of their costliest runs. `ranks` divides the number of runs.
+// The sum over the slots of their costliest runs, where the costliest `ranks` runs share the first
+// slot, and so on: no other division into slots has a lower one. `ranks` divides the number of
+// runs.
 uint64_t LockstepCost(std::span<const uint64_t> run_costs, uint32_t ranks);
 
 // Moves the cuts one at a time, by strides that shrink to one item, while that lowers LockstepCost

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,8 @@ class CoveringProgram {
   void SetDemand(std::span<const uint32_t> demand);
 
   // Towards the optimum over the patterns there are, by `pivots` once all demand is met, or until
-  // `steps`, which are taken off, are used up; whether it is reached.
-  bool Solve(size_t pivots, uint64_t& steps);
+  // `steps`, which are taken off, are used up or `stop` is requested; whether it is reached.
+  bool Solve(size_t pivots, uint64_t& steps, const std::stop_token& stop);
 
   size_t size() const { return patterns_.size(); }
   const Pattern& pattern(size_t index) const { return patterns_[index]; }

@@ -24,8 +24,9 @@ class Room {
 
 }  // namespace
 
-std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins) {
-  FewestBins fewest = PackFewBriefly(items, limits, bins);
+std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins,
+                             const std::stop_token& stop) {
+  FewestBins fewest = PackFewBriefly(items, limits, bins, stop);
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
   if (fewest.bound > bins) return std::nullopt;
   if (items.size() > kMaxSearchedItems) return std::nullopt;

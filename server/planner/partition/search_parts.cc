@@ -10,15 +10,19 @@
 namespace batchplan {
 namespace {
 
+// Steps from one look at the stop token to the next; a power of two.
+constexpr uint64_t kStepsPerLook = 1024;
+
 class Search {
  public:
   Search(std::span<const uint64_t> loads, std::vector<uint32_t> part_of, uint32_t parts,
-         LoadsEach each, uint64_t bound, uint64_t steps)
+         LoadsEach each, uint64_t bound, uint64_t steps, const std::stop_token& stop)
       : loads_(loads),
         order_(DescendingOrder(loads)),
         each_(each),
         bound_(bound),
         steps_(steps),
+        stop_(stop),
         parts_(parts),
         needed_(parts * each.least),
         part_of_(part_of),
@@ -62,6 +66,7 @@ class Search {
       // The best may have got better since.
       if (into.sum + loads_[load] >= least_) return;
       --steps_;
+      if (steps_ % kStepsPerLook == 0 && stop_.stop_requested()) steps_ = 0;
       const bool needy = into.count < each_.least;
       needed_ -= needy;
       left_ -= loads_[load];
@@ -103,6 +108,7 @@ class Search {
   const LoadsEach each_;
   const uint64_t bound_;
   uint64_t steps_;
+  const std::stop_token& stop_;
   std::vector<Part> parts_;
   uint64_t needed_;    // loads that parts lack
   uint64_t left_ = 0;  // load not placed
@@ -114,8 +120,9 @@ class Search {
 }  // namespace
 
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
-                                  uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps) {
-  return Search(loads, std::move(part_of), parts, each, bound, steps).Run();
+                                  uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
+                                  const std::stop_token& stop) {
+  return Search(loads, std::move(part_of), parts, each, bound, steps, stop).Run();
 }
 
 }  // namespace batchplan

@@ -92,14 +92,15 @@ class Search {
       if (into.count < each_.most) room += least_ - 1 - std::min(into.sum, least_ - 1);
       if (into.count >= each_.most || into.sum + load >= least_) continue;
       if (only_needy && into.count >= each_.least) continue;
-      const auto same = [&](uint32_t other) { return parts_[other] == into; };
-      if (std::none_of(candidates.begin(), candidates.end(), same)) candidates.push_back(part);
+      candidates.push_back(part);
     }
     if (room < left_) return {};
     std::sort(candidates.begin(), candidates.end(), [&](uint32_t a, uint32_t b) {
       return std::tuple(parts_[a].sum, parts_[a].count, a) <
              std::tuple(parts_[b].sum, parts_[b].count, b);
     });
+    const auto alike = [&](uint32_t a, uint32_t b) { return parts_[a] == parts_[b]; };
+    candidates.erase(std::unique(candidates.begin(), candidates.end(), alike), candidates.end());
     return candidates;
   }
 

@@ -22,7 +22,7 @@ struct LoadsEach {
 // ends at `bound` (R. E. Korf, "A complete anytime algorithm for number partitioning", 1998).
 // `part_of` itself where nothing better is found; the best there is if the steps suffice, as they
 // do for a dozen loads. Ends early once `stop` is requested. Needs a total below 2^62.
-// Deterministic; O(steps * parts).
+// Deterministic; O(steps * parts log parts).
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
                                   const std::stop_token& stop = {});

@@ -181,9 +181,12 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
     }
     // Whole bins, and of the fractions the largest; of many bins more of these, which saves time.
     const CoveringProgram& program = relaxation.program();
+    if (program.is_singular()) return std::nullopt;
     std::vector<std::pair<double, size_t>> fractions;
     for (const auto& [index, amount] : program.Solution()) {
-      const double whole = std::floor(amount + 1e-6);
+      // Rounding may leave amounts of any size, but no more bins than these are of use.
+      const auto allowed = static_cast<double>(target - std::min(target, bins.size()));
+      const double whole = std::min(std::floor(amount + 1e-6), allowed);
       for (double bin = 0; bin < whole; ++bin) TakeBin(program.pattern(index), demand, bins);
       if (amount - whole > 1e-6) fractions.emplace_back(whole - amount, index);
     }
@@ -215,8 +218,10 @@ GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewe
        dive < kMaxDives && target < fewer_than && steps > 0 && !stop.stop_requested(); ++dive) {
     if (std::optional<Bins> bins =
             Dive(kinds, relaxation, target + extra, discrepancy, steps, stop)) {
-      fewer_than = bins->size();
-      result.bins = std::move(bins);
+      if (bins->size() < fewer_than) {
+        fewer_than = bins->size();
+        result.bins = std::move(bins);
+      }
     }
     ++extra;
     if (target + extra >= fewer_than) {

@@ -46,8 +46,10 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
   if (auto part_of = LightestWithRoom(loads, counts, parts, each)) return part_of;
   if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > each) return std::nullopt;
 
+  // With the searches whatever the effort: without a division the request fails.
   const std::optional<Bins> pattern =
-      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts, stop);
+      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
+               Effort::kDefault, stop);
   if (!pattern) return std::nullopt;
   // Which parts still take a block of some count, and how many such blocks.
   std::map<uint32_t, std::vector<uint32_t>> wanted;

@@ -23,7 +23,9 @@ std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, c
     if (even.size() == count) return even;
   }
   if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
-  const std::optional<Bins> tighter = PackInto(items.ForPacking(), pass.bin_limits(), count, stop);
+  // With the searches whatever the effort: without a packing the request fails.
+  const std::optional<Bins> tighter =
+      PackInto(items.ForPacking(), pass.bin_limits(), count, Effort::kDefault, stop);
   if (!tighter) return std::nullopt;
   return SplitToCount(*tighter, count, group, items, pass.bin_limits());
 }

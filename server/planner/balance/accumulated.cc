@@ -182,7 +182,8 @@ class Balancer {
     Bins result;
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
       if (stop_.stop_requested()) return std::nullopt;
-      const std::optional<Bins> share = PackShare(items_, shares[rank], limits_, slots_, stop_);
+      const std::optional<Bins> share =
+          PackShare(items_, shares[rank], limits_, slots_, effort_, stop_);
       if (!share) return std::nullopt;
       for (size_t slot = 0; slot < slots_; ++slot) result.Add((*share)[slot]);
     }

@@ -121,12 +121,13 @@ std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> s
 }
 
 std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
-                              const BinLimits& limits, size_t slots, const std::stop_token& stop) {
+                              const BinLimits& limits, size_t slots, Effort effort,
+                              const std::stop_token& stop) {
   if (share.size() < slots) return std::nullopt;
   if (TokensOf(items, share) > uint64_t{limits.capacity} * slots) return std::nullopt;
   if (std::optional<Bins> even = EvenBins(items, share, limits, slots, stop)) return even;
   const ShareItems share_items(items, share);
-  const std::optional<Bins> packed = PackInto(share_items.view(), limits, slots, stop);
+  const std::optional<Bins> packed = PackInto(share_items.view(), limits, slots, effort, stop);
   if (!packed) return std::nullopt;
   const Bins local = HalveLargest(share_items.view(), *packed, slots);
   Bins bins;

@@ -9,6 +9,7 @@
 #include <span>
 #include <stop_token>
 
+#include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {
@@ -26,9 +27,10 @@ Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
                              const BinLimits& limits, size_t slots, const std::stop_token& stop);
 
-// The same as tight as need be: EvenBins, or else what PackInto finds, halved.
+// The same as tight as need be: EvenBins, or else what PackInto finds with the effort, halved.
 std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
-                              const BinLimits& limits, size_t slots, const std::stop_token& stop);
+                              const BinLimits& limits, size_t slots, Effort effort,
+                              const std::stop_token& stop);
 
 }  // namespace batchplan
 

@@ -213,7 +213,7 @@ class Assigner {
 
     if (CanDeal(*lead_) && !Deals(*lead_) && !IsContiguous()) {
       absl::StatusOr<Dealt> dealt =
-          PackAndDeal(*lead_, (*mini_batches_)[k], Seed(k), Where(*lead_, k));
+          PackAndDeal(*lead_, (*mini_batches_)[k], Seed(k), Where(*lead_, k), stop_);
       if (dealt.ok()) {
         absl::StatusOr<Placed> placed = FillWithin(k, *std::move(dealt));
         if (!absl::IsInvalidArgument(placed.status())) return placed;

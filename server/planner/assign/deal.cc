@@ -9,6 +9,7 @@
 #include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/shares.h"
 #include "server/planner/balance/deal_bins.h"
+#include "server/planner/cancellation.h"
 
 namespace batchplan {
 namespace {
@@ -53,22 +54,23 @@ Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items
 
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
                                   std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                  absl::string_view where) {
+                                  absl::string_view where, const std::stop_token& stop) {
   const uint32_t ranks = pass.ranks();
   const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
   const Items items = pass.ItemsOf(blocks);
-  const Bins draft = DraftPacked(pass, items, seed);
+  const Bins draft = DraftPacked(pass, items, seed, stop);
   const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
   const uint64_t available = items.size() / ranks;
   uint64_t slots = wanted <= available ? wanted : pass.counts().RoundDown(available);
   std::optional<Bins> bins;
-  if (slots > 0) bins = SettlePacked(pass, items, draft, slots * ranks, ranks);
+  if (slots > 0) bins = SettlePacked(pass, items, draft, slots * ranks, ranks, stop);
+  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
   if (!bins) {
     if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, where);
     if (wanted > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, wanted, where);
     slots = wanted;
     const size_t filled = std::min<size_t>(slots * ranks, items.size());
-    bins = SettlePacked(pass, items, draft, filled, ranks);
+    bins = SettlePacked(pass, items, draft, filled, ranks, stop);
   }
 
   return DealtAs(pass, blocks, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));

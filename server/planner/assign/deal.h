@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -31,10 +32,11 @@ Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items
 // Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals
 // them slot by slot (balance/deal_bins.h) by what the pass is balanced on. For the packed layout.
 //
-// InvalidArgument, beginning with `where`, if there are too few sequences for that many bins.
+// InvalidArgument, beginning with `where`, if there are too few sequences for that many bins;
+// Cancelled if `stop` is requested.
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
                                   std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                  absl::string_view where);
+                                  absl::string_view where, const std::stop_token& stop);
 
 }  // namespace batchplan
 

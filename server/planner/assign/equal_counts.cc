@@ -39,14 +39,17 @@ std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> 
 
 std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
                                                        std::span<const uint32_t> counts,
-                                                       uint32_t parts) {
+                                                       uint32_t parts,
+                                                       const std::stop_token& stop) {
   const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
   const uint64_t each = total / parts;
   if (auto part_of = LightestWithRoom(loads, counts, parts, each)) return part_of;
   if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > each) return std::nullopt;
 
+  // With the searches whatever the effort: without a division the request fails.
   const std::optional<Bins> pattern =
-      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts);
+      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
+               Effort::kDefault, stop);
   if (!pattern) return std::nullopt;
   // Which parts still take a block of some count, and how many such blocks.
   std::map<uint32_t, std::vector<uint32_t>> wanted;

@@ -66,7 +66,8 @@ class RankFiller {
         share.sorted.emplace(share.items);
         share.drafted = DraftPadded(pass_, *share.sorted);
       } else {
-        share.draft = DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)));
+        share.draft =
+            DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)), stop_);
         share.drafted = share.draft.size();
       }
     }
@@ -106,10 +107,11 @@ class RankFiller {
       if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
       Share& share = shares_[rank];
       const size_t count = std::min<size_t>(slots, share.items.size());
-      std::optional<Bins> settled = padded_
-                                        ? SettlePadded(pass_, share.items, *share.sorted, count)
-                                        : SettlePacked(pass_, share.items, share.draft, count, 1);
+      std::optional<Bins> settled =
+          padded_ ? SettlePadded(pass_, share.items, *share.sorted, count)
+                  : SettlePacked(pass_, share.items, share.draft, count, 1, stop_);
       if (!settled) {
+        if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
         return TooFewSlots(pass_, rank, share.drafted, poorest, shares_[poorest].items.size(),
                            slots, where_);
       }

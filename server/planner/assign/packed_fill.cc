@@ -8,21 +8,24 @@
 
 namespace batchplan {
 
-Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed) {
+Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed,
+                 const std::stop_token& stop) {
   if (pass.options().packer == Packer::kBalanced) {
-    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, pass.effort()).bins;
+    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, pass.effort(), stop).bins;
   }
   return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed);
 }
 
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
-                                 size_t count, size_t group) {
+                                 size_t count, size_t group, const std::stop_token& stop) {
   if (draft.size() < count && pass.options().packer == Packer::kKarmarkarKarp) {
     Bins even = PackKarmarkarKarp(items.ForPacking(), pass.bin_limits(), count);
     if (even.size() == count) return even;
   }
   if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
-  const std::optional<Bins> tighter = PackInto(items.ForPacking(), pass.bin_limits(), count);
+  // With the searches whatever the effort: without a packing the request fails.
+  const std::optional<Bins> tighter =
+      PackInto(items.ForPacking(), pass.bin_limits(), count, Effort::kDefault, stop);
   if (!tighter) return std::nullopt;
   return SplitToCount(*tighter, count, group, items, pass.bin_limits());
 }

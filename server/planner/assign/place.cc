@@ -20,9 +20,9 @@ bool Deals(const PassInstance& pass) {
 
 absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                             uint64_t seed, absl::string_view where, const std::stop_token& stop) {
-  if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where);
+  if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where, stop);
   const RankUnits units(pass, mini_batch);
-  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where);
+  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, stop);
   if (!rank_of.ok()) return rank_of.status();
   SequenceLists shares = SharesOf(units.blocks, *rank_of, pass.ranks());
   absl::StatusOr<Assignment> filled = FillRanks(pass, shares, seed, where, stop);

@@ -9,6 +9,7 @@
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/contiguous.h"
 #include "server/planner/assign/equal_counts.h"
+#include "server/planner/cancellation.h"
 #include "server/planner/partition/descending.h"
 #include "server/planner/partition/even_parts.h"
 #include "server/planner/partition/karmarkar_karp.h"
@@ -65,7 +66,7 @@ std::optional<RankOf> ShardIntoEqualRuns(const RankUnits& units, uint64_t each) 
 }
 
 absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& units,
-                                    absl::string_view where) {
+                                    absl::string_view where, const std::stop_token& stop) {
   const uint32_t ranks = pass.ranks();
   if (units.sequences % ranks != 0) {
     return SequencesDontDivide(pass, units.sequences, where);
@@ -75,22 +76,24 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
   if (pass.options().sharding == Sharding::kContiguous) {
     rank_of = ShardIntoEqualRuns(units, each);
   } else if (units.size() != units.sequences) {
-    rank_of = PartsOfEqualCount(units.loads, units.counts, ranks);
+    rank_of = PartsOfEqualCount(units.loads, units.counts, ranks, stop);
     if (rank_of && pass.options().sharding == Sharding::kBalanced) {
       std::vector<uint64_t> descending = units.loads;
       std::sort(descending.rbegin(), descending.rend());
       const uint64_t goal = LargestSumBound(descending, ranks);
       rank_of = RefineParts(units.loads, *std::move(rank_of), ranks,
                             {.counts = units.counts, .equal_counts = true}, goal,
-                            RefineSteps(units.size(), pass.effort()));
+                            RefineSteps(units.size(), pass.effort()), stop);
     }
   } else if (pass.options().sharding == Sharding::kBalanced) {
-    rank_of = EvenParts(units.loads, ranks, {.equal_counts = true, .effort = pass.effort()});
+    rank_of = EvenParts(units.loads, ranks,
+                        {.equal_counts = true, .effort = pass.effort(), .stop = stop});
   } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
     rank_of = KarmarkarKarpEqual(units.loads, ranks);
   } else {
     rank_of = LongestFirst(units.loads, ranks, each);
   }
+  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
   if (!rank_of) return GroupsDontDivide(pass, units.size(), units.sequences, where);
   return *std::move(rank_of);
 }
@@ -123,7 +126,8 @@ RankUnits::RankUnits(const PassInstance& first_pass, std::span<const SequenceInd
 }
 
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
-                                                 const RankUnits& units, absl::string_view where) {
+                                                 const RankUnits& units, absl::string_view where,
+                                                 const std::stop_token& stop) {
   const PassOptions& options = first_pass.options();
   if (options.sharding == Sharding::kStrideSorted) {
     absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, where);
@@ -133,16 +137,17 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
     }
     return rank_of;
   }
-  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, where);
+  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, where, stop);
   switch (options.sharding) {
     case Sharding::kContiguous:
       return ShardContiguously(first_pass, units);
     case Sharding::kKarmarkarKarp:
       return KarmarkarKarp(units.loads, first_pass.ranks());
     case Sharding::kBalanced:
-      return EvenParts(
-          units.loads, first_pass.ranks(),
-          {.least_each = LeastUnits(first_pass, units), .effort = first_pass.effort()});
+      return EvenParts(units.loads, first_pass.ranks(),
+                       {.least_each = LeastUnits(first_pass, units),
+                        .effort = first_pass.effort(),
+                        .stop = stop});
     default:
       return LongestFirst(units.loads, first_pass.ranks());
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,9 +32,11 @@ struct RankUnits {
 // SHARDING_DEAL_BINS means SHARDING_LPT of whole groups: bins would tear them.
 //
 // InvalidArgument, beginning with `where` and naming both numbers, if the sharding or
-// equal_sequence_counts asks for a division that doesn't come out even.
+// equal_sequence_counts asks for a division that doesn't come out even; Cancelled if none is found
+// before `stop` is requested.
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
-                                                 const RankUnits& units, absl::string_view where);
+                                                 const RankUnits& units, absl::string_view where,
+                                                 const std::stop_token& stop);
 
 // The same number of units for each rank, or one more: contiguous where the pass's sharding is,
 // otherwise the heaviest first, each round's to the lightest rank. A sharding for when ShardUnits'

@@ -89,7 +89,7 @@ class Solver {
     PackTight();
     if (slots_ > most_slots_) return std::nullopt;
     return BalanceAccumulated(packing_, pass_.bin_limits(), pass_.ranks(), slots_, packed_->bins,
-                              pass_.effort());
+                              pass_.effort(), stop_);
   }
 
   // Whether the bins have so little room to spare that only a packer fills them.
@@ -100,7 +100,8 @@ class Solver {
 
   // Packs into the slots' bins, or raises the slots to what that takes.
   void PackTight() {
-    packed_ = PackFewest(packing_, pass_.bin_limits(), slots_ * pass_.ranks(), pass_.effort());
+    packed_ =
+        PackFewest(packing_, pass_.bin_limits(), slots_ * pass_.ranks(), pass_.effort(), stop_);
     const uint64_t needed = (packed_->bins.size() + pass_.ranks() - 1) / pass_.ranks();
     slots_ = std::max(slots_, pass_.counts().RoundUp(needed));
   }

@@ -95,7 +95,8 @@ class Solver {
       division.step_time = LockstepCost(run_costs, pass_.ranks());
     } else {
       const std::vector<uint32_t> rank_of =
-          EvenParts(run_costs, pass_.ranks(), {.equal_counts = true, .effort = pass_.effort()});
+          EvenParts(run_costs, pass_.ranks(),
+                    {.equal_counts = true, .effort = pass_.effort(), .stop = stop_});
       std::vector<uint64_t> sums(pass_.ranks(), 0);
       for (size_t run = 0; run < run_costs.size(); ++run) sums[rank_of[run]] += run_costs[run];
       division.step_time = *std::max_element(sums.begin(), sums.end());

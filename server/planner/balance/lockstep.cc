@@ -149,7 +149,8 @@ class Solver {
     const PackItems items{
         .lengths = lengths,
         .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
-    const std::optional<Bins> bins = PackInto(items, problem_.limits, end - begin);
+    const std::optional<Bins> bins =
+        PackInto(items, problem_.limits, end - begin, task_.effort, task_.stop);
     if (bins) FillFrom(*bins, share, begin, end, filling);
     return bins.has_value();
   }

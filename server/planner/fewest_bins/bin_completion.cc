@@ -6,6 +6,9 @@
 namespace batchplan {
 namespace {
 
+// Steps from one look at the stop token to the next; a power of two.
+constexpr uint64_t kStepsPerLook = 1024;
+
 class Search {
  public:
   Search(const Kinds& kinds, std::span<const uint32_t> demand) : kinds_(kinds), tokens_(0) {
@@ -19,14 +22,14 @@ class Search {
     }
   }
 
-  Completion Run(size_t bins, uint64_t& steps) {
+  Completion Run(size_t bins, uint64_t& steps, const std::stop_token& stop) {
     if (items_ == 0) return {.bins = Bins(), .exhausted = false};
     if (uint64_t{bins} * kinds_.capacity < tokens_)
       return {.bins = std::nullopt, .exhausted = true};
     waste_ = uint64_t{bins} * kinds_.capacity - tokens_;
     Open();
     for (size_t next = taken_.back();;) {
-      if (steps == 0) return {};
+      if (steps == 0 || (steps % kStepsPerLook == 0 && stop.stop_requested())) return {};
       --steps;
       if (const size_t kind = Fitting(next); kind < lengths_.size()) {
         Take(kind);
@@ -133,8 +136,8 @@ class Search {
 }  // namespace
 
 Completion CompleteBins(const Kinds& kinds, std::span<const uint32_t> demand, size_t bins,
-                        uint64_t& steps) {
-  return Search(kinds, demand).Run(bins, steps);
+                        uint64_t& steps, const std::stop_token& stop) {
+  return Search(kinds, demand).Run(bins, steps, stop);
 }
 
 }  // namespace batchplan

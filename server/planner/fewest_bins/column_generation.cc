@@ -54,8 +54,9 @@ std::vector<uint32_t> MostInABin(const Kinds& kinds) {
 // The linear program over all patterns that the demand allows, solved for less and less demand.
 class Relaxation {
  public:
-  explicit Relaxation(const Kinds& kinds)
+  Relaxation(const Kinds& kinds, const std::stop_token& stop)
       : kinds_(kinds),
+        stop_(stop),
         demand_(kinds.demand),
         program_(kinds.demand, MostInABin(kinds)),
         center_(kinds.size()) {
@@ -77,8 +78,8 @@ class Relaxation {
   // above its value; or until the bound is `too_many`.
   void Solve(uint64_t enough, uint64_t too_many, uint64_t& steps) {
     double smoothing = 0.7;
-    while (steps > 0) {
-      const bool optimal = program_.Solve(kPivotsPerPattern, steps);
+    while (steps > 0 && !stop_.stop_requested()) {
+      const bool optimal = program_.Solve(kPivotsPerPattern, steps, stop_);
       if (bound_ >= too_many) return;
       // Where rounded up the bound is the value of the program, which only falls, it is final.
       if (static_cast<double>(std::max(enough, bound_)) + 1e-6 >= program_.Value()) break;
@@ -98,7 +99,7 @@ class Relaxation {
       smoothing = smoothing < 0.2 ? 0 : smoothing / 2;
     }
     // For the next, lower demand the prices must be right.
-    program_.Solve(kManyPivots, steps);
+    program_.Solve(kManyPivots, steps, stop_);
   }
 
  private:
@@ -132,6 +133,7 @@ class Relaxation {
   }
 
   const Kinds& kinds_;
+  const std::stop_token& stop_;
   std::vector<uint32_t> demand_;
   CoveringProgram program_;
   std::vector<double> center_;
@@ -158,11 +160,11 @@ bool IsInDemand(const CoveringProgram::Pattern& pattern, std::span<const uint32_
 // Takes in each round the pattern with the largest fraction, but in round number `discrepancy`,
 // from 1 on, that with the second largest.
 std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t target,
-                         size_t discrepancy, uint64_t& steps) {
+                         size_t discrepancy, uint64_t& steps, const std::stop_token& stop) {
   Bins bins;
   size_t round = 0;
   std::vector<uint32_t> demand(relaxation.demand().begin(), relaxation.demand().end());
-  while (steps > 0) {
+  while (steps > 0 && !stop.stop_requested()) {
     const uint64_t tokens = TokensIn(kinds, demand);
     if (tokens == 0) return bins;
     if (bins.size() + CeilDiv(tokens, kinds.capacity) > target) return std::nullopt;
@@ -170,7 +172,7 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
       uint64_t completion_steps = std::min(steps / kStepsPerCompletion, kMaxCompletionSteps);
       steps -= completion_steps * kStepsPerCompletion;
       const std::optional<Bins> rest =
-          CompleteBins(kinds, demand, target - bins.size(), completion_steps).bins;
+          CompleteBins(kinds, demand, target - bins.size(), completion_steps, stop).bins;
       steps += completion_steps * kStepsPerCompletion;
       if (rest) {
         for (size_t bin = 0; bin < rest->size(); ++bin) bins.Add((*rest)[bin]);
@@ -179,9 +181,12 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
     }
     // Whole bins, and of the fractions the largest; of many bins more of these, which saves time.
     const CoveringProgram& program = relaxation.program();
+    if (program.is_singular()) return std::nullopt;
     std::vector<std::pair<double, size_t>> fractions;
     for (const auto& [index, amount] : program.Solution()) {
-      const double whole = std::floor(amount + 1e-6);
+      // Rounding may leave amounts of any size, but no more bins than these are of use.
+      const auto allowed = static_cast<double>(target - std::min(target, bins.size()));
+      const double whole = std::min(std::floor(amount + 1e-6), allowed);
       for (double bin = 0; bin < whole; ++bin) TakeBin(program.pattern(index), demand, bins);
       if (amount - whole > 1e-6) fractions.emplace_back(whole - amount, index);
     }
@@ -203,17 +208,20 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
 }  // namespace
 
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
-                              uint64_t& steps) {
-  Relaxation relaxation(kinds);
+                              uint64_t& steps, const std::stop_token& stop) {
+  Relaxation relaxation(kinds, stop);
   relaxation.Solve(enough, fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};
   const uint64_t target = std::max(enough, result.bound);
   // The first target, then more bins, and again, until there is nothing between.
   for (size_t dive = 0, extra = 0, discrepancy = 0;
-       dive < kMaxDives && target < fewer_than && steps > 0; ++dive) {
-    if (std::optional<Bins> bins = Dive(kinds, relaxation, target + extra, discrepancy, steps)) {
-      fewer_than = bins->size();
-      result.bins = std::move(bins);
+       dive < kMaxDives && target < fewer_than && steps > 0 && !stop.stop_requested(); ++dive) {
+    if (std::optional<Bins> bins =
+            Dive(kinds, relaxation, target + extra, discrepancy, steps, stop)) {
+      if (bins->size() < fewer_than) {
+        fewer_than = bins->size();
+        result.bins = std::move(bins);
+      }
     }
     ++extra;
     if (target + extra >= fewer_than) {

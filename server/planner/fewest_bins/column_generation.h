@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 
 #include "server/planner/fewest_bins/kinds.h"
 #include "server/planner/packing/bins.h"
@@ -29,9 +30,10 @@ struct GeneratedBins {
 // the patterns with the largest fractions for bins, solves what is left anew, and so on, and leaves
 // the rest to bin completion. Where that fails it dives again, each time with one other choice
 // (W. D. Harvey, M. L. Ginsberg, "Limited discrepancy search", 1995). Ends within about `steps`,
-// which are taken off: some 1.5 million a millisecond.
+// which are taken off: some 1.5 million a millisecond. Once `stop` is requested it ends soon, with
+// what it has by then.
 GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewer_than,
-                              uint64_t& steps);
+                              uint64_t& steps, const std::stop_token& stop = {});
 
 }  // namespace batchplan
 

@@ -32,17 +32,19 @@ void CoveringProgram::SetDemand(std::span<const uint32_t> demand) {
   ComputeAmounts();
 }
 
-bool CoveringProgram::Solve(size_t pivots, uint64_t& steps) {
+bool CoveringProgram::Solve(size_t pivots, uint64_t& steps, const std::stop_token& stop) {
+  if (is_singular_) return false;
   pattern_in_.resize(patterns_.size(), 0);
   const uint64_t each = rows_ * rows_ + 4 * patterns_.size();
   // With the demand lowered amounts may be negative while all prices are still right; with patterns
   // added it is the other way about.
-  for (size_t pivot = 0; pivot < kMaxDualPivots * rows_ && steps > each && DualStep(); ++pivot) {
+  const auto may_step = [&] { return steps > each && !is_singular_ && !stop.stop_requested(); };
+  for (size_t pivot = 0; pivot < kMaxDualPivots * rows_ && may_step() && DualStep(); ++pivot) {
     steps -= each;
   }
   for (size_t pivot = 0; pivot < pivots; ++pivot) {
     steps -= std::min(steps, each);
-    if (steps == 0) return false;
+    if (steps == 0 || is_singular_ || stop.stop_requested()) return false;
     if (!PrimalStep()) return true;
   }
   return false;
@@ -184,6 +186,12 @@ void CoveringProgram::Refresh() {
     for (size_t row = 0; row < rows_; ++row) {
       if (taken[row]) continue;
       if (pivot == kNone || std::abs(product_[row]) > std::abs(product_[pivot])) pivot = row;
+    }
+    if (!(std::abs(product_[pivot]) > kTinyPivot)) {
+      is_singular_ = true;
+      amounts_.assign(rows_, 0);
+      prices_.assign(rows_, 0);
+      return;
     }
     for (size_t kind = 0; kind < rows_; ++kind) {
       double* const to = &inverse_[kind * rows_];

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -31,9 +32,12 @@ class CoveringProgram {
   void SetDemand(std::span<const uint32_t> demand);
 
   // Towards the optimum over the patterns there are, by `pivots` once all demand is met, or until
-  // `steps`, which are taken off, are used up; whether it is reached.
-  bool Solve(size_t pivots, uint64_t& steps);
+  // `steps`, which are taken off, are used up or `stop` is requested; whether it is reached.
+  bool Solve(size_t pivots, uint64_t& steps, const std::stop_token& stop);
 
+  // Whether the basis has become singular by rounding: there is no solution then, and no more will
+  // be found.
+  bool is_singular() const { return is_singular_; }
   size_t size() const { return patterns_.size(); }
   const Pattern& pattern(size_t index) const { return patterns_[index]; }
   // What one more item of each kind would cost, in bins.
@@ -61,7 +65,7 @@ class CoveringProgram {
   bool PrimalStep();
   bool DualStep();
   void Pivot(size_t row, size_t column, std::span<const double> product);
-  // Computes the inverse, amounts and prices from the basis alone.
+  // Computes the inverse, amounts and prices from the basis alone, unless that is singular.
   void Refresh();
   void ComputeAmounts();
   void Mark(size_t column, uint8_t in_basis);
@@ -80,6 +84,7 @@ class CoveringProgram {
   std::vector<double> prices_;
   std::vector<double> product_;  // Scratch.
   size_t pivots_ = 0;            // Since the last Refresh.
+  bool is_singular_ = false;
 };
 
 }  // namespace batchplan

@@ -24,13 +24,10 @@ namespace {
 
 // What the searches may cost, in steps of each.
 struct Budget {
-  // Minimum bin slack: a bin, and all; the latter at least so many an item.
+  // Minimum bin slack: a bin, and all.
   uint64_t slack_steps_a_bin;
   uint64_t slack_steps;
-  uint64_t slack_steps_an_item = 16;
-  // Bin completion, of at most so many items.
   uint64_t completion_steps;
-  size_t max_completed_items = 256;
   // Column generation, of at most so many kinds, or else of so many items at a time.
   uint64_t column_steps;
   size_t max_kinds;
@@ -60,8 +57,12 @@ constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
                                     .repack_steps = 500'000'000,
                                     .repacked_items = 150};
 
-// Of a search that is made beside those of the budget.
+// Of all steps of minimum bin slack, whatever the budget.
+constexpr uint64_t kLeastSlackStepsPerItem = 16;
+// A bin, of a search that is made beside those of the budget.
 constexpr uint64_t kFewSlackSteps = 16;
+// Beyond, bin completion rarely comes to an end.
+constexpr size_t kMostForCompletion = 256;
 
 bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& limits) {
   for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -75,8 +76,9 @@ bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& l
 // The best packing so far, and what more is wanted of it.
 class Incumbent {
  public:
-  Incumbent(const PackItems& items, const BinLimits& limits, uint64_t enough)
-      : items_(items), limits_(limits), enough_(enough) {}
+  Incumbent(const PackItems& items, const BinLimits& limits, uint64_t enough,
+            const std::stop_token& stop)
+      : items_(items), limits_(limits), enough_(enough), stop_(stop) {}
 
   void Offer(Bins bins) {
     if (!found_ || bins.size() < best_.size()) best_ = std::move(bins);
@@ -87,26 +89,26 @@ class Incumbent {
     Bins bins = ItemsInBins(*bins_of_kinds, items_.lengths);
     if (!KeepsSequences(bins, items_, limits_)) return;
     Offer(std::move(bins));
-    bins_of_kinds_ = bins_of_kinds;
   }
   void RaiseBound(uint64_t bound) { bound_ = std::max(bound_, bound); }
 
-  // The best as bins of kinds, if a search found it.
-  const std::optional<Bins>& bins_of_kinds() const { return bins_of_kinds_; }
+  const Bins& best() const { return best_; }
   size_t size() const { return best_.size(); }
   uint64_t bound() const { return bound_; }
   // As few bins as are of use.
   uint64_t target() const { return std::max(enough_, bound_); }
-  bool Done() const { return size() <= target(); }
+  const std::stop_token& stop() const { return stop_; }
+  // Whether no better packing is wanted.
+  bool Done() const { return size() <= target() || stop_.stop_requested(); }
   FewestBins Take() && { return {.bins = std::move(best_), .bound = bound_}; }
 
  private:
   const PackItems& items_;
   const BinLimits& limits_;
   uint64_t enough_;
+  const std::stop_token& stop_;
   bool found_ = false;
   Bins best_;
-  std::optional<Bins> bins_of_kinds_;
   uint64_t bound_ = 0;
 };
 
@@ -117,13 +119,15 @@ void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Inc
        {SlackSearch{.steps_a_bin = budget.slack_steps_a_bin, .spare_small = false},
         SlackSearch{.steps_a_bin = budget.slack_steps_a_bin, .spare_small = true},
         SlackSearch{.steps_a_bin = kFewSlackSteps, .spare_small = false}}) {
-    uint64_t steps = std::max(budget.slack_steps, budget.slack_steps_an_item * items.size());
-    incumbent.OfferKinds(MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps));
+    uint64_t steps = std::max(budget.slack_steps, kLeastSlackStepsPerItem * items.size());
+    incumbent.OfferKinds(
+        MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps, incumbent.stop()));
     if (incumbent.Done()) return;
   }
-  if (items.size() <= budget.max_completed_items) {
+  if (items.size() <= kMostForCompletion) {
     uint64_t steps = budget.completion_steps;
-    const Completion completion = CompleteBins(kinds, kinds.demand, incumbent.target(), steps);
+    const Completion completion =
+        CompleteBins(kinds, kinds.demand, incumbent.target(), steps, incumbent.stop());
     incumbent.OfferKinds(completion.bins);
     if (completion.exhausted) incumbent.RaiseBound(incumbent.target() + 1);
     if (incumbent.Done()) return;
@@ -131,23 +135,24 @@ void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Inc
   if (kinds.size() <= budget.max_kinds) {
     uint64_t steps = budget.column_steps;
     const GeneratedBins generated =
-        GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps);
+        GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps, incumbent.stop());
     incumbent.OfferKinds(generated.bins);
     incumbent.RaiseBound(generated.bound);
     if (incumbent.Done()) return;
   }
-  if (incumbent.bins_of_kinds() && items.size() > budget.repacked_items) {
+  if (items.size() > budget.repacked_items) {
     uint64_t steps = budget.repack_steps;
     std::mt19937_64 random(0);
-    incumbent.OfferKinds(RepackSome(kinds, worth, *incumbent.bins_of_kinds(), incumbent.target(),
-                                    budget.repacked_items, random, steps));
+    incumbent.OfferKinds(
+        RepackSome(kinds, worth, KindsInBins(incumbent.best(), items.lengths, kinds),
+                   incumbent.target(), budget.repacked_items, random, steps, incumbent.stop()));
   }
 }
 
 // Greedy packings, and then one search after the other for what is still wanted.
 FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                      std::initializer_list<Budget> budgets) {
-  Incumbent incumbent(items, limits, enough);
+                      std::initializer_list<Budget> budgets, const std::stop_token& stop) {
+  Incumbent incumbent(items, limits, enough, stop);
   incumbent.Offer(Pack(Packer::kBestFitDecreasing, items, limits, 0));
   // Mostly the tokens alone show that there can be no fewer.
   incumbent.RaiseBound(VolumeBound(items.lengths, limits.capacity));
@@ -167,21 +172,22 @@ FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t 
 }  // namespace
 
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                      Effort effort) {
+                      Effort effort, const std::stop_token& stop) {
   switch (effort) {
     case Effort::kFast:
-      return PackWithin(items, limits, enough, {});
+      return PackWithin(items, limits, enough, {}, stop);
     case Effort::kDefault:
-      return PackWithin(items, limits, enough, {kDefaultBudget});
+      return PackWithin(items, limits, enough, {kDefaultBudget}, stop);
     case Effort::kThorough:
       // What kDefault does comes first, so that it is never better.
-      return PackWithin(items, limits, enough, {kDefaultBudget, kThoroughBudget});
+      return PackWithin(items, limits, enough, {kDefaultBudget, kThoroughBudget}, stop);
   }
   std::abort();  // Not reached.
 }
 
-FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough) {
-  return PackWithin(items, limits, enough, {kBriefBudget});
+FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough,
+                          const std::stop_token& stop) {
+  return PackWithin(items, limits, enough, {kBriefBudget}, stop);
 }
 
 }  // namespace batchplan

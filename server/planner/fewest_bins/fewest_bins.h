@@ -4,6 +4,7 @@
 #define BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_FEWEST_BINS_H_
 
 #include <cstdint>
+#include <stop_token>
 
 #include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
@@ -36,11 +37,14 @@ struct FewestBins {
 // kDefault, but up to some 150 ms for up to 256 different lengths that are hard to pack, and some
 // 1 to 2 s with kThorough, for up to some thousands of items; with more, as much more as three
 // greedy packings and three of minimum bin slack take.
+//
+// Once `stop` is requested it ends soon, with the best packing and the bound found by then.
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                      Effort effort);
+                      Effort effort, const std::stop_token& stop = {});
 
 // The same searches in at most some 10 to 20 ms, for callers that pack again and again.
-FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough);
+FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough,
+                          const std::stop_token& stop = {});
 
 }  // namespace batchplan
 

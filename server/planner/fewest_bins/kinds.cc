@@ -1,5 +1,8 @@
 #include "server/planner/fewest_bins/kinds.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "server/planner/packing/decreasing.h"
 #include "server/planner/packing/length_counts.h"
 
@@ -20,6 +23,21 @@ uint64_t TokensIn(const Kinds& kinds, std::span<const uint32_t> demand) {
     tokens += uint64_t{demand[kind]} * kinds.lengths[kind];
   }
   return tokens;
+}
+
+Bins KindsInBins(const Bins& bins, std::span<const uint32_t> lengths, const Kinds& kinds) {
+  Bins bins_of_kinds;
+  std::vector<uint32_t> bin_of_kinds;
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    bin_of_kinds.clear();
+    for (uint32_t item : bins[bin]) {
+      const auto kind = std::lower_bound(kinds.lengths.begin(), kinds.lengths.end(), lengths[item],
+                                         std::greater<>());
+      bin_of_kinds.push_back(static_cast<uint32_t>(kind - kinds.lengths.begin()));
+    }
+    bins_of_kinds.Add(bin_of_kinds);
+  }
+  return bins_of_kinds;
 }
 
 Bins ItemsInBins(const Bins& bins_of_kinds, std::span<const uint32_t> lengths) {

@@ -31,6 +31,9 @@ Kinds KindsOf(std::span<const uint32_t> lengths, uint32_t capacity);
 // The sum of lengths over `demand` items of each kind.
 uint64_t TokensIn(const Kinds& kinds, std::span<const uint32_t> demand);
 
+// Bins of items as bins of kinds.
+Bins KindsInBins(const Bins& bins, std::span<const uint32_t> lengths, const Kinds& kinds);
+
 // The items behind bins of kinds; of one kind the highest position first.
 Bins ItemsInBins(const Bins& bins_of_kinds, std::span<const uint32_t> lengths);
 

@@ -25,12 +25,12 @@ class Search {
     }
   }
 
-  std::optional<Bins> Pack(size_t bins, uint64_t& steps) {
+  std::optional<Bins> Pack(size_t bins, uint64_t& steps, const std::stop_token& stop) {
     Bins packed;
     if (bins * worth_.most() < value_left_) return std::nullopt;
     uint64_t affordable = bins * worth_.most() - value_left_;
     while (items_left_ > 0) {
-      if (packed.size() == bins) return std::nullopt;
+      if (packed.size() == bins || stop.stop_requested()) return std::nullopt;
       const uint64_t allowed = std::min(options_.steps_a_bin, steps);
       uint64_t steps_left = allowed;
       const uint64_t slack = FillOne(steps_left);
@@ -183,8 +183,9 @@ class Search {
 }  // namespace
 
 std::optional<Bins> MinimumBinSlack(const Kinds& kinds, const DualFeasible& worth, size_t bins,
-                                    const SlackSearch& search, uint64_t& steps) {
-  return Search(kinds, worth, search).Pack(bins, steps);
+                                    const SlackSearch& search, uint64_t& steps,
+                                    const std::stop_token& stop) {
+  return Search(kinds, worth, search).Pack(bins, steps, stop);
 }
 
 }  // namespace batchplan

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 
 #include "server/planner/fewest_bins/kinds.h"
 #include "server/planner/packing/bins.h"
@@ -32,9 +33,10 @@ struct SlackSearch {
 // Slack is measured by `worth`: what a bin's items lack of worth.most(). By their length it is the
 // room left; by a function that proves a better bound it is what the bin costs beyond that bound,
 // which may be nothing for a bin with room and much for a full one. Gives up as soon as the bins
-// filled lack too much. `steps` are taken off.
+// filled lack too much, or once `stop` is requested. `steps` are taken off.
 std::optional<Bins> MinimumBinSlack(const Kinds& kinds, const DualFeasible& worth, size_t bins,
-                                    const SlackSearch& search, uint64_t& steps);
+                                    const SlackSearch& search, uint64_t& steps,
+                                    const std::stop_token& stop = {});
 
 }  // namespace batchplan
 

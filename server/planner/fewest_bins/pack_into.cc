@@ -24,10 +24,13 @@ class Room {
 
 }  // namespace
 
-std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins) {
-  FewestBins fewest = PackFewBriefly(items, limits, bins);
+std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins,
+                             Effort effort, const std::stop_token& stop) {
+  const bool is_fast = effort == Effort::kFast;
+  FewestBins fewest = is_fast ? PackFewest(items, limits, bins, effort, stop)
+                              : PackFewBriefly(items, limits, bins, stop);
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
-  if (fewest.bound > bins) return std::nullopt;
+  if (is_fast || fewest.bound > bins || stop.stop_requested()) return std::nullopt;
   if (items.size() > kMaxSearchedItems) return std::nullopt;
   return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), kMaxSearchSteps);
 }

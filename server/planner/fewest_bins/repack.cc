@@ -64,8 +64,10 @@ Part PartOf(const Kinds& kinds, std::vector<uint32_t> items) {
 }  // namespace
 
 Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t enough,
-                size_t items, std::mt19937_64& random, uint64_t& steps) {
-  for (size_t round = 0, failures = 0; bins.size() > enough && failures < kMaxFailures && steps > 0;
+                size_t items, std::mt19937_64& random, uint64_t& steps,
+                const std::stop_token& stop) {
+  for (size_t round = 0, failures = 0;
+       bins.size() > enough && failures < kMaxFailures && steps > 0 && !stop.stop_requested();
        ++round) {
     steps -= std::min<uint64_t>(steps, kStepsPerBin * bins.size());
     std::vector<uint8_t> is_taken(bins.size(), 0);
@@ -80,7 +82,8 @@ Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t
     const Part part = PartOf(kinds, std::move(taken));
     const size_t kept = bins.size() - taken_bins;
     const size_t wanted = enough - std::min(kept, enough);
-    const std::optional<Bins> better = GenerateColumns(part.kinds, wanted, taken_bins, steps).bins;
+    const std::optional<Bins> better =
+        GenerateColumns(part.kinds, wanted, taken_bins, steps, stop).bins;
     if (!better) {
       ++failures;
       continue;

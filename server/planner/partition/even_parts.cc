@@ -92,7 +92,7 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
                              .least_each = options.least_each};
   const auto refine = [&](std::vector<uint32_t> start) {
     start = RefineParts(loads, std::move(start), parts, rules, goal,
-                        RefineSteps(loads.size(), options.effort));
+                        RefineSteps(loads.size(), options.effort), options.stop);
     const uint64_t sum = LargestSum(loads, start, parts);
     if (sum >= largest) return;
     largest = sum;
@@ -105,7 +105,8 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
     if (HasEnough(start, parts, each.least)) refine(std::move(start));
   }
   if (largest > goal && loads.size() <= kMostForSearch) {
-    best = SearchParts(loads, std::move(best), parts, each, goal, SearchSteps(options.effort));
+    best = SearchParts(loads, std::move(best), parts, each, goal, SearchSteps(options.effort),
+                       options.stop);
   }
   return best;
 }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 #include <span>
+#include <stop_token>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -26,19 +27,20 @@ struct Exchange {
   uint32_t in = kNothing;
 };
 
-// Lowers the largest sum of a partition until it is at most `goal`, no exchange lowers it, or the
-// steps are used up. A move is one exchange or two at once between the heaviest part and one other,
-// so up to two items for two. Of the legal ones the move is taken whose transfer of load is nearest
-// to half of the gap between the two sums. The multiset of sums falls with every move, so the
-// search ends. The lightest parts are asked first.
+// Lowers the largest sum of a partition until it is at most `goal`, no exchange lowers it, the
+// steps are used up, or a stop is requested. A move is one exchange or two at once between the
+// heaviest part and one other, so up to two items for two. Of the legal ones the move is taken
+// whose transfer of load is nearest to half of the gap between the two sums. The multiset of sums
+// falls with every move, so the search ends. The lightest parts are asked first.
 //
 // `Rules` says which moves are legal and keeps what it needs to know for that:
 //   bool MayMove() const;   whether an exchange with nothing on one side is ever legal
 //   bool Allow(uint32_t heavy, uint32_t light, std::span<const Exchange> move) const;
 //   void Apply(uint32_t heavy, uint32_t light, std::span<const Exchange> move);
 //
-// A step is an item or a pair of items that is looked at. Needs a total of loads below 2^62.
-// Deterministic. O(n) to set up and O(parts + items of two parts) memory beyond the parts' lists.
+// A step is an item or a pair of items that is looked at, or kShiftedInAStep items that make way in
+// a list. Needs a total of loads below 2^62. Deterministic. O(n + parts log parts) to set up, O(1)
+// a step and O(log parts) a move; O(parts + items of two parts) memory beyond the parts' lists.
 template <typename Rules>
 class ExchangeSearch {
  public:
@@ -61,14 +63,13 @@ class ExchangeSearch {
     for (uint32_t part = 0; part < parts; ++part) by_sum_.emplace(sums_[part], part);
   }
 
-  void Run(uint64_t goal, uint64_t steps) {
+  void Run(uint64_t goal, uint64_t steps, const std::stop_token& stop) {
     goal_ = static_cast<int64_t>(goal);
     steps_ = steps;
+    stop_ = &stop;
     while (steps_ > 0 && by_sum_.rbegin()->first > goal_ && RelieveHeaviest()) {
     }
   }
-
-  uint64_t LargestSum() const { return static_cast<uint64_t>(by_sum_.rbegin()->first); }
 
  private:
   // Positions in the order of ascending load, or kNothing.
@@ -103,6 +104,8 @@ class ExchangeSearch {
   static constexpr size_t kPairPartners = 4;
   // Items of a part that take part in moves of two exchanges.
   static constexpr size_t kSample = 24;
+  // Items that are copied in the time that it takes to look at one.
+  static constexpr size_t kShiftedInAStep = 64;
 
   // One move of the heaviest part; false if there is none.
   bool RelieveHeaviest() {
@@ -126,6 +129,7 @@ class ExchangeSearch {
     for (const auto& [sum, part] : by_sum_) {
       // Relief is at most half of the gap, and the gaps only get narrower.
       gap_ = sums_[heavy_] - sum;
+      if (stop_->stop_requested()) steps_ = 0;
       if (gap_ / 2 <= best_.relief || steps_ == 0 || Cures()) return;
       if (asked++ >= partners && best_.relief > 0) return;
       light_ = part;
@@ -139,13 +143,15 @@ class ExchangeSearch {
            sums_[best_.light] + best_.transfer <= goal_;
   }
 
+  void Charge(uint64_t steps) { steps_ -= std::min(steps_, steps); }
+
   int64_t LoadAt(uint32_t place) const { return place == Exchange::kNothing ? 0 : loads_[place]; }
 
   int64_t ReliefOf(int64_t transfer) const { return std::min(transfer, gap_ - transfer); }
 
   // Takes the move if it is legal and better than the best.
   bool Offer(std::array<Places, 2> exchanges, size_t size, int64_t transfer) {
-    steps_ -= steps_ > 0;
+    Charge(1);
     const int64_t relief = ReliefOf(transfer);
     if (relief <= best_.relief) return false;
     std::array<Exchange, 2> move;
@@ -179,7 +185,9 @@ class ExchangeSearch {
     int64_t ideal = 0;
     for (const uint32_t out : members_[heavy_]) {
       // From `ideal` on, the transfer is at most half of the gap.
+      const int64_t before = ideal;
       while (ideal < size && loads_[out] - LoadAt(place_at(ideal)) > gap_ / 2) ++ideal;
+      Charge(static_cast<uint64_t>(ideal - before));
       const auto try_at = [&](int64_t i) {
         const int64_t transfer = loads_[out] - LoadAt(place_at(i));
         if (ReliefOf(transfer) <= best_.relief) return true;
@@ -189,7 +197,7 @@ class ExchangeSearch {
       }
       for (int64_t i = ideal - 1, stride = 1; i >= first && !try_at(i); i -= stride, stride *= 2) {
       }
-      steps_ -= steps_ > 0;
+      Charge(1);
       if (steps_ == 0 || best_.relief >= gap_ / 2 - gap_ / 16) return;
     }
   }
@@ -199,7 +207,7 @@ class ExchangeSearch {
   void FindPair() {
     CollectHalves();
     const size_t size = halves_.size();
-    steps_ -= std::min<uint64_t>(steps_, size);
+    Charge(size);
     size_t partner = size;
     for (size_t i = 0; i < size && steps_ > 0; ++i) {
       while (partner > 0 && halves_[i].transfer + halves_[partner - 1].transfer > gap_ / 2) {
@@ -261,6 +269,7 @@ class ExchangeSearch {
     std::vector<uint32_t>& target = members_[to];
     source.erase(std::lower_bound(source.begin(), source.end(), place));
     target.insert(std::lower_bound(target.begin(), target.end(), place), place);
+    Charge((source.size() + target.size()) / kShiftedInAStep);
     part_of_[order_[place]] = to;
   }
 
@@ -279,6 +288,7 @@ class ExchangeSearch {
   std::set<std::pair<int64_t, uint32_t>> by_sum_;  // (sum, part)
   int64_t goal_ = 0;
   uint64_t steps_ = 0;
+  const std::stop_token* stop_ = nullptr;
   size_t moves_ = 0;
 
   // The move that is looked for.

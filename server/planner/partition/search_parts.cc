@@ -10,15 +10,19 @@
 namespace batchplan {
 namespace {
 
+// Steps from one look at the stop token to the next; a power of two.
+constexpr uint64_t kStepsPerLook = 1024;
+
 class Search {
  public:
   Search(std::span<const uint64_t> loads, std::vector<uint32_t> part_of, uint32_t parts,
-         LoadsEach each, uint64_t bound, uint64_t steps)
+         LoadsEach each, uint64_t bound, uint64_t steps, const std::stop_token& stop)
       : loads_(loads),
         order_(DescendingOrder(loads)),
         each_(each),
         bound_(bound),
         steps_(steps),
+        stop_(stop),
         parts_(parts),
         needed_(parts * each.least),
         part_of_(part_of),
@@ -62,6 +66,7 @@ class Search {
       // The best may have got better since.
       if (into.sum + loads_[load] >= least_) return;
       --steps_;
+      if (steps_ % kStepsPerLook == 0 && stop_.stop_requested()) steps_ = 0;
       const bool needy = into.count < each_.least;
       needed_ -= needy;
       left_ -= loads_[load];
@@ -87,14 +92,15 @@ class Search {
       if (into.count < each_.most) room += least_ - 1 - std::min(into.sum, least_ - 1);
       if (into.count >= each_.most || into.sum + load >= least_) continue;
       if (only_needy && into.count >= each_.least) continue;
-      const auto same = [&](uint32_t other) { return parts_[other] == into; };
-      if (std::none_of(candidates.begin(), candidates.end(), same)) candidates.push_back(part);
+      candidates.push_back(part);
     }
     if (room < left_) return {};
     std::sort(candidates.begin(), candidates.end(), [&](uint32_t a, uint32_t b) {
       return std::tuple(parts_[a].sum, parts_[a].count, a) <
              std::tuple(parts_[b].sum, parts_[b].count, b);
     });
+    const auto alike = [&](uint32_t a, uint32_t b) { return parts_[a] == parts_[b]; };
+    candidates.erase(std::unique(candidates.begin(), candidates.end(), alike), candidates.end());
     return candidates;
   }
 
@@ -103,6 +109,7 @@ class Search {
   const LoadsEach each_;
   const uint64_t bound_;
   uint64_t steps_;
+  const std::stop_token& stop_;
   std::vector<Part> parts_;
   uint64_t needed_;    // loads that parts lack
   uint64_t left_ = 0;  // load not placed
@@ -114,8 +121,9 @@ class Search {
 }  // namespace
 
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
-                                  uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps) {
-  return Search(loads, std::move(part_of), parts, each, bound, steps).Run();
+                                  uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
+                                  const std::stop_token& stop) {
+  return Search(loads, std::move(part_of), parts, each, bound, steps, stop).Run();
 }
 
 }  // namespace batchplan

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "server/planner/packing/packer.h"
@@ -176,6 +177,19 @@ TEST(BalanceAccumulatedTest, BinsOfARankAreAlikeWhereThereIsRoom) {
   const Bins bins =
       BalanceAccumulated(instance.view(), instance.limits, 2, 3, instance.start, Effort::kDefault);
   for (size_t bin = 0; bin < bins.size(); ++bin) EXPECT_EQ(bins[bin].size(), 4);
+}
+
+TEST(BalanceAccumulatedTest, AStoppedSearchIsLegal) {
+  std::stop_source source;
+  source.request_stop();
+  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+    RandomStream random(seed);
+    const Instance instance = RandomInstance(random, 80);
+    const Bins bins =
+        BalanceAccumulated(instance.view(), instance.limits, instance.ranks, instance.slots,
+                           instance.start, Effort::kThorough, source.get_token());
+    ASSERT_TRUE(IsLegal(bins, instance)) << "seed " << seed;
+  }
 }
 
 TEST(BalanceAccumulatedTest, NothingCostsNothing) {

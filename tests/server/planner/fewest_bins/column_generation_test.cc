@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "server/planner/fewest_bins/kinds.h"
@@ -65,6 +66,18 @@ TEST(ColumnGenerationTest, EndsWithinItsSteps) {
     EXPECT_LE(steps, allowed);
     if (generated.bins) ExpectPacked(*generated.bins, kinds);
   }
+}
+
+TEST(ColumnGenerationTest, TakesNoStepsOnceStopped) {
+  std::stop_source source;
+  source.request_stop();
+  const Kinds kinds = KindsOf(testing::TripletLengths(60, 1, 1000), 1000);
+  constexpr uint64_t kAllowed = 5'000'000;
+  uint64_t steps = kAllowed;
+  const GeneratedBins generated = GenerateColumns(kinds, 0, 66, steps, source.get_token());
+  EXPECT_FALSE(generated.bins.has_value());
+  EXPECT_LE(generated.bound, 60);
+  EXPECT_GE(steps, kAllowed - kAllowed / 10);
 }
 
 }  // namespace

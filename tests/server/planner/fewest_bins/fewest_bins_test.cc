@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stop_token>
 #include <vector>
 
 #include "server/planner/packing/lower_bounds.h"
@@ -161,6 +162,18 @@ TEST(FewestBinsTest, IsTheSameEveryTimeAndEverywhere) {
   }
   EXPECT_THAT(sizes,
               ::testing::ElementsAre(52, 104, 208, 401, 20, 40, 83, 167, 94, 23, 56, 22, 61, 17));
+}
+
+TEST(FewestBinsTest, AStoppedSearchHasTheBestPackingSoFar) {
+  std::stop_source source;
+  source.request_stop();
+  const std::vector<uint32_t> lengths = testing::TripletLengths(500, 1, 1000);
+  const BinLimits limits{.capacity = 1000};
+  const FewestBins fewest =
+      PackFewest({.lengths = lengths}, limits, 0, Effort::kThorough, source.get_token());
+  ExpectPacked(fewest.bins, {.lengths = lengths}, limits);
+  EXPECT_GT(fewest.bins.size(), 500);
+  EXPECT_LE(fewest.bound, 500);
 }
 
 }  // namespace

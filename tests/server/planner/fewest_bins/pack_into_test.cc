@@ -24,12 +24,20 @@ TEST(PackIntoTest, IsExactForAFewItems) {
     }
     const size_t optimum =
         testing::BruteForceMinBins(lengths, limits.capacity, limits.max_sequences);
-    const auto bins = PackInto({.lengths = lengths}, limits, optimum);
+    const auto bins = PackInto({.lengths = lengths}, limits, optimum, Effort::kDefault);
     ASSERT_TRUE(bins.has_value());
     ASSERT_LE(bins->size(), optimum);
     ExpectPacked(*bins, {.lengths = lengths}, limits);
-    ASSERT_FALSE(PackInto({.lengths = lengths}, limits, optimum - 1).has_value());
+    ASSERT_FALSE(PackInto({.lengths = lengths}, limits, optimum - 1, Effort::kDefault).has_value());
   }
+}
+
+TEST(PackIntoTest, FastAsksTheGreedyPackersOnly) {
+  const std::vector<uint32_t> lengths = testing::TripletLengths(30, 1, 1000);
+  const BinLimits limits{.capacity = 1000};
+  EXPECT_FALSE(PackInto({.lengths = lengths}, limits, 30, Effort::kFast).has_value());
+  EXPECT_TRUE(PackInto({.lengths = lengths}, limits, 30, Effort::kDefault).has_value());
+  EXPECT_TRUE(PackInto({.lengths = lengths}, limits, 45, Effort::kFast).has_value());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -120,6 +121,20 @@ TEST(EvenPartsTest, MorePartsThanLoadsAndNoLoads) {
   EXPECT_THAT(EvenParts({}, 4, {}), IsEmpty());
   const std::vector<uint64_t> loads = {5, 6};
   EXPECT_EQ(LargestSum(loads, EvenParts(loads, 9, {}), 9), 6);
+}
+
+TEST(EvenPartsTest, AStoppedSearchIsLegal) {
+  std::stop_source source;
+  source.request_stop();
+  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+    RandomStream random(seed);
+    const auto parts = static_cast<uint32_t>(random.Between(1, 10));
+    const size_t size = parts * random.Between(1, 20);
+    const std::vector<uint64_t> loads = testing::MixedLoads(random, size);
+    EvenPartsOptions options = RandomOptions(random, size, parts);
+    options.stop = source.get_token();
+    ASSERT_TRUE(IsLegal(EvenParts(loads, parts, options), parts, options)) << "seed " << seed;
+  }
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ std::pair<size_t, size_t> EmptyMicrobatches(const Placed& placed) {
   return {most, all};
 }
 
+// As many sequences are packed within every effort in microseconds.
+constexpr uint64_t kMostForSearches = 32;
+
 class Assigner {
  public:
   Assigner(std::span<const PassInstance> passes, const Topology& topology,
@@ -126,20 +129,21 @@ class Assigner {
   // Whether the request names the rank of each sequence.
   bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
 
-  absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares) const {
-    return FillRest(k, {.shares = std::move(shares), .assignments = {}});
+  absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares,
+                                    PackingWork work = PackingWork::kAsAsked) const {
+    return FillRest(k, {.shares = std::move(shares), .assignments = {}}, work);
   }
   // With the leading pass as it was dealt.
   absl::StatusOr<Placed> FillWithin(size_t k, Dealt dealt) const {
     Placed placed{.shares = std::move(dealt.shares), .assignments = {}};
     placed.assignments.push_back(std::move(dealt.assignment));
-    return FillRest(k, std::move(placed));
+    return FillRest(k, std::move(placed), PackingWork::kAsAsked);
   }
-  absl::StatusOr<Placed> FillRest(size_t k, Placed placed) const {
+  absl::StatusOr<Placed> FillRest(size_t k, Placed placed, PackingWork work) const {
     while (placed.assignments.size() < within_.size()) {
       const PassInstance& pass = *within_[placed.assignments.size()];
       absl::StatusOr<Assignment> filled =
-          FillRanks(pass, placed.shares, Seed(k), Where(pass, k), stop_);
+          FillRanks(pass, placed.shares, Seed(k), Where(pass, k), work, stop_);
       if (!filled.ok()) return filled.status();
       placed.assignments.push_back(*std::move(filled));
     }
@@ -227,15 +231,23 @@ class Assigner {
     const RankUnits units(first_, (*mini_batches_)[k]);
     absl::StatusOr<Placed> found = asked;
     RankSearch search = SearchTerms({&units, 1});
+    const PackingWork work = WorkOfTries();
     search.accept = [&](size_t, const std::vector<uint32_t>& rank_of) {
       absl::StatusOr<Placed> placed =
-          FillWithin(k, SharesOf(units.blocks, rank_of, first_.ranks()));
+          FillWithin(k, SharesOf(units.blocks, rank_of, first_.ranks()), work);
       if (absl::IsInvalidArgument(placed.status())) return false;
       found = std::move(placed);
       return true;
     };
     SearchRanks({&units, 1}, search);
-    return found;
+    if (!found.ok() || work == PackingWork::kAsAsked) return found;
+    absl::StatusOr<Placed> better = FillWithin(k, found->shares);
+    return absl::IsInvalidArgument(better.status()) ? std::move(found) : std::move(better);
+  }
+
+  // So that a search for ranks, which tries many divisions, ends.
+  PackingWork WorkOfTries() const {
+    return sequences_ <= kMostForSearches ? PackingWork::kAsAsked : PackingWork::kGreedy;
   }
 
   RankSearch SearchTerms(std::span<const RankUnits> mini_batches) const {
@@ -273,7 +285,8 @@ class Assigner {
   }
 
   // The passes that ignore mini-batches, over the shares of all of them.
-  absl::StatusOr<std::vector<Assignment>> FillOverAll(const std::vector<Placed>& placed) const {
+  absl::StatusOr<std::vector<Assignment>> FillOverAll(
+      const std::vector<Placed>& placed, PackingWork work = PackingWork::kAsAsked) const {
     std::vector<Assignment> assignments;
     if (over_all_.empty()) return assignments;
     uint64_t microbatches = microbatches_;
@@ -283,7 +296,8 @@ class Assigner {
       shares.Close();
     }
     for (const PassInstance* pass : over_all_) {
-      absl::StatusOr<Assignment> filled = FillRanks(*pass, shares, Seed(0), pass->where(), stop_);
+      absl::StatusOr<Assignment> filled =
+          FillRanks(*pass, shares, Seed(0), pass->where(), work, stop_);
       if (!filled.ok()) return filled.status();
       microbatches += filled->microbatches.size();
       if (absl::Status status = CheckTotal(microbatches); !status.ok()) return status;
@@ -326,7 +340,7 @@ class Assigner {
     RankSearch search = SearchTerms(units);
     search.accept = [&](size_t k, const std::vector<uint32_t>& rank_of) {
       absl::StatusOr<Placed> mini_batch =
-          FillWithin(k, SharesOf(units[k].blocks, rank_of, first_.ranks()));
+          FillWithin(k, SharesOf(units[k].blocks, rank_of, first_.ranks()), WorkOfTries());
       if (absl::IsInvalidArgument(mini_batch.status())) return false;
       if (!mini_batch.ok()) {
         found = mini_batch.status();
@@ -334,7 +348,7 @@ class Assigner {
       }
       tried[k] = *std::move(mini_batch);
       if (k + 1 < units.size()) return true;
-      absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(tried);
+      absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(tried, WorkOfTries());
       if (absl::IsInvalidArgument(over_all.status())) return false;
       placed = tried;
       found = std::move(over_all);

@@ -31,11 +31,12 @@ struct Share {
 class RankFiller {
  public:
   RankFiller(const PassInstance& pass, const SequenceLists& shards, uint64_t seed,
-             absl::string_view where, const std::stop_token& stop)
+             absl::string_view where, PackingWork work, const std::stop_token& stop)
       : pass_(pass),
         shards_(shards),
         seed_(seed),
         where_(where),
+        work_(work),
         stop_(stop),
         padded_(pass.options().layout == Layout::kPadded) {}
 
@@ -66,8 +67,8 @@ class RankFiller {
         share.sorted.emplace(share.items);
         share.drafted = DraftPadded(pass_, *share.sorted);
       } else {
-        share.draft =
-            DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)), stop_);
+        share.draft = DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)),
+                                  work_, stop_);
         share.drafted = share.draft.size();
       }
     }
@@ -99,7 +100,7 @@ class RankFiller {
 
   // `slots` micro-batches on every rank, or fewer where it has fewer items.
   absl::StatusOr<Assignment> Fill(uint64_t slots, size_t poorest) {
-    if (!padded_ && pass_.options().packer == Packer::kBalanced &&
+    if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
         slots <= shares_[poorest].items.size() && FillBalanced(static_cast<uint32_t>(slots))) {
       return Collect(slots);
     }
@@ -109,7 +110,7 @@ class RankFiller {
       const size_t count = std::min<size_t>(slots, share.items.size());
       std::optional<Bins> settled =
           padded_ ? SettlePadded(pass_, share.items, *share.sorted, count)
-                  : SettlePacked(pass_, share.items, share.draft, count, 1, stop_);
+                  : SettlePacked(pass_, share.items, share.draft, count, 1, work_, stop_);
       if (!settled) {
         if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
         return TooFewSlots(pass_, rank, share.drafted, poorest, shares_[poorest].items.size(),
@@ -228,6 +229,7 @@ class RankFiller {
   const SequenceLists& shards_;
   const uint64_t seed_;
   const absl::string_view where_;
+  const PackingWork work_;
   const std::stop_token& stop_;
   const bool padded_;
   std::vector<Share> shares_;
@@ -236,9 +238,9 @@ class RankFiller {
 }  // namespace
 
 absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLists& shards,
-                                     uint64_t seed, absl::string_view where,
+                                     uint64_t seed, absl::string_view where, PackingWork work,
                                      const std::stop_token& stop) {
-  return RankFiller(pass, shards, seed, where, stop).Run();
+  return RankFiller(pass, shards, seed, where, work, stop).Run();
 }
 
 }  // namespace batchplan

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/assign/assignment.h"
+#include "server/planner/assign/packed_fill.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
@@ -22,7 +23,7 @@ namespace batchplan {
 // InvalidArgument, beginning with `where` and naming the rank and the limits in conflict, if there
 // is no such number of slots. Cancelled if `stop` is requested.
 absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLists& shards,
-                                     uint64_t seed, absl::string_view where,
+                                     uint64_t seed, absl::string_view where, PackingWork work,
                                      const std::stop_token& stop);
 
 }  // namespace batchplan

@@ -8,24 +8,27 @@
 
 namespace batchplan {
 
-Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed,
+Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
                  const std::stop_token& stop) {
   if (pass.options().packer == Packer::kBalanced) {
-    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, pass.effort(), stop).bins;
+    const Effort effort = work == PackingWork::kGreedy ? Effort::kFast : pass.effort();
+    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, effort, stop).bins;
   }
   return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed);
 }
 
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
-                                 size_t count, size_t group, const std::stop_token& stop) {
+                                 size_t count, size_t group, PackingWork work,
+                                 const std::stop_token& stop) {
   if (draft.size() < count && pass.options().packer == Packer::kKarmarkarKarp) {
     Bins even = PackKarmarkarKarp(items.ForPacking(), pass.bin_limits(), count);
     if (even.size() == count) return even;
   }
   if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
-  // With the searches whatever the effort: without a packing the request fails.
+  // With the searches whatever the pass's effort: without a packing the request fails.
+  const Effort effort = work == PackingWork::kGreedy ? Effort::kFast : Effort::kDefault;
   const std::optional<Bins> tighter =
-      PackInto(items.ForPacking(), pass.bin_limits(), count, Effort::kDefault, stop);
+      PackInto(items.ForPacking(), pass.bin_limits(), count, effort, stop);
   if (!tighter) return std::nullopt;
   return SplitToCount(*tighter, count, group, items, pass.bin_limits());
 }

@@ -14,16 +14,24 @@
 
 namespace batchplan {
 
+enum class PackingWork {
+  // The pass's packer and effort, and every search before a request is refused.
+  kAsAsked,
+  // Greedy packers alone, where thousands of divisions are tried.
+  kGreedy,
+};
+
 // As the pass's packer makes them.
-Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed,
+Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
                  const std::stop_token& stop);
 
 // Brings a draft to exactly `count` bins, at most the number of items: packs again and tighter, or
 // divides again into that many (PACKER_KARMARKAR_KARP), or splits, `group` bins of the last being
-// alike (see SplitToCount). Nothing if no packing as tight as that is found
-// before `stop` is requested.
+// alike (see SplitToCount). Nothing if no packing as tight as that is found before `stop` is
+// requested.
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
-                                 size_t count, size_t group, const std::stop_token& stop);
+                                 size_t count, size_t group, PackingWork work,
+                                 const std::stop_token& stop);
 
 }  // namespace batchplan
 

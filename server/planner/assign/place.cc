@@ -25,7 +25,8 @@ absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIn
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, stop);
   if (!rank_of.ok()) return rank_of.status();
   SequenceLists shares = SharesOf(units.blocks, *rank_of, pass.ranks());
-  absl::StatusOr<Assignment> filled = FillRanks(pass, shares, seed, where, stop);
+  absl::StatusOr<Assignment> filled =
+      FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, stop);
   if (!filled.ok()) return filled.status();
   return Dealt{.assignment = *std::move(filled), .shares = std::move(shares)};
 }

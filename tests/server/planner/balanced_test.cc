@@ -244,6 +244,21 @@ TEST(BalancedTest, SpreadingEmptyMicrobatchesDoesNotLoseToAPreset) {
   EXPECT_GT(comparison.compared, 0);
 }
 
+// Of the many ways to give ten groups to eight ranks none is of use, which takes few steps to see.
+TEST(BalancedTest, GroupsTooUnevenForTheRanksAreRefused) {
+  std::vector<uint32_t> lengths = testing::MathsLengths(200, 1);
+  for (uint32_t& length : lengths) length = std::min(length, uint32_t{4096});
+  std::vector<uint32_t> group_ids;
+  for (const uint32_t size : {84, 50, 34, 17, 7, 4, 1, 1, 1, 1}) {
+    group_ids.insert(group_ids.end(), size, static_cast<uint32_t>(group_ids.size()));
+  }
+  PlanOptions options = PackedOptions(4096, Packer::kBalanced, 8, Sharding::kBalanced);
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  options.passes[0].max_sequences_per_microbatch = 5;
+  const auto plan = MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+  EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+}
+
 TEST(BalancedTest, EveryStepTakesAtLeastTheBound) {
   for (uint64_t seed = 0; seed < testing::Cases(150); ++seed) {
     const GeneratedRequest request = testing::GeneratePresetRequest("balanced", seed);

@@ -6,6 +6,7 @@
 #include "server/planner/assign/fill.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/assign/shares.h"
+#include "server/planner/cancellation.h"
 
 namespace batchplan {
 
@@ -20,6 +21,7 @@ bool Deals(const PassInstance& pass) {
 
 absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                             uint64_t seed, absl::string_view where, const std::stop_token& stop) {
+  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
   if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where, stop);
   const RankUnits units(pass, mini_batch);
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, stop);

@@ -87,7 +87,7 @@ class Solver {
 
   std::optional<Bins> Accumulated() {
     PackTight();
-    if (slots_ > most_slots_) return std::nullopt;
+    if (slots_ > most_slots_ || stop_.stop_requested()) return std::nullopt;
     return BalanceAccumulated(packing_, pass_.bin_limits(), pass_.ranks(), slots_, packed_->bins,
                               pass_.effort(), stop_);
   }

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/balance/rank_share.h"
+
 namespace batchplan {
 namespace {
 
@@ -72,34 +74,7 @@ std::optional<Bins> Spread(const std::vector<uint32_t>& chosen, size_t count, co
 }  // namespace
 
 Bins HalveCostliest(const Bins& bins, size_t target, const Items& items) {
-  std::vector<std::vector<uint32_t>> halves;
-  std::priority_queue<std::pair<Cost, uint32_t>> costliest;
-  const auto add = [&](std::vector<uint32_t> bin) {
-    if (bin.size() > 1) {
-      costliest.emplace(CostOf(bin, items), static_cast<uint32_t>(halves.size()));
-    }
-    halves.push_back(std::move(bin));
-  };
-  for (size_t bin = 0; bin < bins.size(); ++bin) add({bins[bin].begin(), bins[bin].end()});
-  while (halves.size() < target) {
-    const uint32_t bin = costliest.top().second;
-    costliest.pop();
-    std::vector<uint32_t> whole = std::move(halves[bin]);
-    SortByDescendingCost(whole, items);
-    std::vector<uint32_t> half[2];
-    Cost cost[2] = {0, 0};
-    for (uint32_t item : whole) {
-      const int lighter = std::tuple(cost[1], half[1].size()) < std::tuple(cost[0], half[0].size());
-      half[lighter].push_back(item);
-      cost[lighter] += items.costs[item];
-    }
-    if (half[0].size() > 1) costliest.emplace(cost[0], bin);
-    halves[bin] = std::move(half[0]);
-    add(std::move(half[1]));
-  }
-  Bins result;
-  for (const std::vector<uint32_t>& bin : halves) result.Add(bin);
-  return result;
+  return HalveLargest(items.costs, bins, target);
 }
 
 Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& items,

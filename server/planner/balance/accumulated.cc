@@ -130,10 +130,13 @@ class BinRules {
     bin_of_[item] = to;
   }
 
+  // Those that an item can take: none without room for a sequence.
+  static int64_t FreeTokens(const Room& room) { return room.sequences > 0 ? room.tokens : -1; }
+
   void FindRoomiest(uint32_t rank) {
     roomiest_[rank] = *std::max_element(
         bins_of_[rank].begin(), bins_of_[rank].end(),
-        [&](uint32_t a, uint32_t b) { return rooms_[a].tokens < rooms_[b].tokens; });
+        [&](uint32_t a, uint32_t b) { return FreeTokens(rooms_[a]) < FreeTokens(rooms_[b]); });
   }
 
   const PackItems& items_;
@@ -206,9 +209,9 @@ class Balancer {
       bins = rules.TakeBins();
       rank_of_bin = RefineParts(CostsOf(bins), std::move(rank_of_bin), ranks_,
                                 {.equal_counts = true}, goal_, steps, stop_);
-      if (LargestSum(bins, rank_of_bin) == std::exchange(largest, LargestSum(bins, rank_of_bin))) {
-        break;
-      }
+      const uint64_t lowered = LargestSum(bins, rank_of_bin);
+      if (lowered == largest) break;
+      largest = lowered;
     }
     return ByRank(bins, rank_of_bin);
   }

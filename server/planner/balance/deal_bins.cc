@@ -1,27 +1,18 @@
 #include "server/planner/balance/deal_bins.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "server/planner/partition/descending.h"
+#include "server/planner/partition/layers.h"
 
 namespace batchplan {
 
 std::vector<uint32_t> DealBins(std::span<const uint64_t> loads, uint32_t ranks, size_t slots) {
-  std::vector<uint32_t> order = DescendingOrder(loads);
-  order.resize(ranks * slots, static_cast<uint32_t>(loads.size()));
-
-  std::vector<uint32_t> bin_at(ranks * slots);
-  std::vector<std::pair<uint64_t, uint32_t>> lightest(ranks);  // (load so far, rank)
-  for (uint32_t rank = 0; rank < ranks; ++rank) lightest[rank] = {0, rank};
-  for (size_t slot = 0; slot < slots; ++slot) {
-    std::sort(lightest.begin(), lightest.end());
-    for (uint32_t i = 0; i < ranks; ++i) {
-      const uint32_t bin = order[slot * ranks + i];
-      auto& [load, rank] = lightest[i];
-      if (bin < loads.size()) load += loads[bin];
-      bin_at[rank * slots + slot] = bin;
-    }
+  std::vector<uint64_t> with_empty(loads.begin(), loads.end());
+  with_empty.resize(ranks * slots, 0);
+  const std::vector<uint32_t> order = DescendingOrder(with_empty);
+  const std::vector<uint32_t> rank_of = DealLayers(with_empty, order, ranks);
+  std::vector<uint32_t> bin_at(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    bin_at[rank_of[order[i]] * slots + i / ranks] = order[i];
   }
   return bin_at;
 }

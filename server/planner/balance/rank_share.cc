@@ -44,37 +44,32 @@ struct ShareItems {
 
 }  // namespace
 
-Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target) {
-  struct Divisible {
-    uint64_t tokens;
-    uint32_t bin;
-    bool operator<(const Divisible& other) const {
-      return std::tuple(tokens, other.bin) < std::tuple(other.tokens, bin);
-    }
-  };
+Bins HalveLargest(std::span<const uint64_t> sizes, const Bins& bins, size_t target) {
   std::vector<std::vector<uint32_t>> halves;
-  std::priority_queue<Divisible> largest;
+  std::priority_queue<std::pair<uint64_t, uint32_t>> largest;
   const auto offer = [&](uint32_t bin) {
-    if (halves[bin].size() > 1) largest.push({TokensOf(items, halves[bin]), bin});
+    if (halves[bin].size() < 2) return;
+    uint64_t size = 0;
+    for (const uint32_t item : halves[bin]) size += sizes[item];
+    largest.emplace(size, bin);
   };
   for (uint32_t bin = 0; bin < bins.size(); ++bin) {
     halves.emplace_back(bins[bin].begin(), bins[bin].end());
     offer(bin);
   }
   while (halves.size() < target) {
-    const uint32_t bin = largest.top().bin;
+    const uint32_t bin = largest.top().second;
     largest.pop();
     std::vector<uint32_t> whole = std::move(halves[bin]);
     std::sort(whole.begin(), whole.end(), [&](uint32_t a, uint32_t b) {
-      return std::tuple(items.lengths[b], a) < std::tuple(items.lengths[a], b);
+      return std::tuple(sizes[b], a) < std::tuple(sizes[a], b);
     });
     std::vector<uint32_t> half[2];
-    uint64_t tokens[2] = {0, 0};
+    uint64_t size[2] = {0, 0};
     for (const uint32_t item : whole) {
-      const int lighter =
-          std::tuple(tokens[1], half[1].size()) < std::tuple(tokens[0], half[0].size());
+      const int lighter = std::tuple(size[1], half[1].size()) < std::tuple(size[0], half[0].size());
       half[lighter].push_back(item);
-      tokens[lighter] += items.lengths[item];
+      size[lighter] += sizes[item];
     }
     halves[bin] = std::move(half[0]);
     halves.push_back(std::move(half[1]));
@@ -84,6 +79,11 @@ Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target) {
   Bins result;
   for (const std::vector<uint32_t>& bin : halves) result.Add(bin);
   return result;
+}
+
+Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target) {
+  const std::vector<uint64_t> tokens(items.lengths.begin(), items.lengths.end());
+  return HalveLargest(tokens, bins, target);
 }
 
 Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target) {

@@ -15,7 +15,11 @@
 namespace batchplan {
 
 // Raises the number of bins to `target`, at most the number of items, by halving the bin with the
-// most tokens of those with two items or more, again and again. O(n log n).
+// largest sum of sizes of those with two items or more, of equal ones the last, again and again.
+// O(n log n).
+Bins HalveLargest(std::span<const uint64_t> sizes, const Bins& bins, size_t target);
+
+// The same where the sizes are the lengths.
 Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
 
 // The same by giving each new bin one item, the cheapest by load of those that don't leave a bin

@@ -9,6 +9,7 @@
 #include "server/planner/balance/item_classes.h"
 #include "server/planner/balance/slot_floors.h"
 #include "server/planner/balance/slot_waste.h"
+#include "server/planner/partition/part_bound.h"
 
 namespace batchplan {
 namespace {
@@ -21,43 +22,19 @@ uint64_t TotalCost(const std::vector<ItemClass>& classes) {
   return total;
 }
 
-// The cost of the k costliest items, for k that does not fall from call to call.
-class CostliestItems {
- public:
-  explicit CostliestItems(const std::vector<ItemClass>& classes) : classes_(classes) {}
-
-  uint64_t Sum(uint64_t k) {
-    while (k > items_ + classes_[next_].items) {
-      items_ += classes_[next_].items;
-      sum_ += classes_[next_].items * classes_[next_].cost;
-      ++next_;
-    }
-    return sum_ + (k - items_) * classes_[next_].cost;
-  }
-
- private:
-  const std::vector<ItemClass>& classes_;
-  size_t next_ = 0;     // the first class that is not summed up
-  uint64_t items_ = 0;  // in the classes before it
-  uint64_t sum_ = 0;
-};
-
 uint64_t AccumulatedBound(const std::vector<ItemClass>& classes, uint32_t ranks) {
   uint64_t items = 0;
   for (const ItemClass& c : classes) items += c.items;
-  uint64_t bound = CeilDiv(TotalCost(classes), ranks);
-  CostliestItems upper(classes);
-  CostliestItems lower(classes);
-  for (uint64_t j = 0; j * ranks < items; ++j) {
-    bound = std::max(bound, upper.Sum(j * ranks + 1) - lower.Sum(j * (ranks - 1)));
-  }
-  return bound;
+  std::vector<uint64_t> descending;
+  descending.reserve(items);
+  for (const ItemClass& c : classes) descending.insert(descending.end(), c.items, c.cost);
+  return LargestSumBound(descending, ranks);
 }
 
 }  // namespace
 
 uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks) {
-  return items.size() == 0 ? 0 : AccumulatedBound(ClassesByCost(items), ranks);
+  return AccumulatedBound(ClassesByCost(items), ranks);
 }
 
 // Let the slots of a plan be numbered by descending maximum, M_1 >= M_2 >= ..., and T be their sum.

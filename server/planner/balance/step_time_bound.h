@@ -22,8 +22,7 @@ namespace batchplan {
 uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks);
 
 // A lower bound on the maximum over ranks of the sum of its costs, over all assignments of items to
-// ranks: the mean rank, and for every j the j + 1 cheapest of the j * ranks + 1 costliest items,
-// for some rank has j + 1 of these. O(n log n), as above.
+// ranks (partition/part_bound.h). O(n log n), as above.
 uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks);
 
 }  // namespace batchplan

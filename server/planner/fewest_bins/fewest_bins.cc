@@ -89,10 +89,14 @@ class Incumbent {
     Bins bins = ItemsInBins(*bins_of_kinds, items_.lengths);
     if (!KeepsSequences(bins, items_, limits_)) return;
     Offer(std::move(bins));
+    bins_of_kinds_ = bins_of_kinds;
   }
   void RaiseBound(uint64_t bound) { bound_ = std::max(bound_, bound); }
 
-  const Bins& best() const { return best_; }
+  // The best as bins of kinds, which it is already if a search found it.
+  Bins BestOfKinds(const Kinds& kinds) const {
+    return bins_of_kinds_ ? *bins_of_kinds_ : KindsInBins(best_, items_.lengths, kinds);
+  }
   size_t size() const { return best_.size(); }
   uint64_t bound() const { return bound_; }
   // As few bins as are of use.
@@ -109,6 +113,7 @@ class Incumbent {
   const std::stop_token& stop_;
   bool found_ = false;
   Bins best_;
+  std::optional<Bins> bins_of_kinds_;
   uint64_t bound_ = 0;
 };
 
@@ -143,9 +148,8 @@ void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Inc
   if (items.size() > budget.repacked_items) {
     uint64_t steps = budget.repack_steps;
     std::mt19937_64 random(0);
-    incumbent.OfferKinds(
-        RepackSome(kinds, worth, KindsInBins(incumbent.best(), items.lengths, kinds),
-                   incumbent.target(), budget.repacked_items, random, steps, incumbent.stop()));
+    incumbent.OfferKinds(RepackSome(kinds, worth, incumbent.BestOfKinds(kinds), incumbent.target(),
+                                    budget.repacked_items, random, steps, incumbent.stop()));
   }
 }
 

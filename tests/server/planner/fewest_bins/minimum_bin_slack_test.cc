@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "server/planner/fewest_bins/kinds.h"
+#include "server/planner/packing/packer.h"
 #include "tests/server/planner/fewest_bins/expect_packed.h"
 #include "tests/support/generators.h"
 
@@ -31,8 +32,10 @@ TEST(MinimumBinSlackTest, PacksByAnyMeasureWithAnySteps) {
 }
 
 TEST(MinimumBinSlackTest, PrefersBinsWithoutSlack) {
-  // The longest with the longest that fits would leave nothing for the threes.
-  const Kinds kinds = KindsOf(std::vector<uint32_t>{6, 5, 4, 3, 2}, 10);
+  // First fit decreasing puts the 6 with the 3 and needs three bins.
+  const std::vector<uint32_t> lengths = {6, 5, 3, 2, 2, 2};
+  EXPECT_EQ(Pack(Packer::kFirstFitDecreasing, {.lengths = lengths}, {.capacity = 10}, 0).size(), 3);
+  const Kinds kinds = KindsOf(lengths, 10);
   uint64_t steps = 1000;
   const auto bins = MinimumBinSlack(kinds, DualFeasible(10, 10), 2, {.steps_a_bin = 100}, steps);
   ASSERT_TRUE(bins.has_value());

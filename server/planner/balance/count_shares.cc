@@ -65,14 +65,17 @@ class Mender {
   }
 
  private:
-  // The cheapest item of one rank that finds room on the other, in the roomiest bin there.
+  // The cheapest item of one rank that finds room on the other, in the roomiest bin there that may
+  // take one more.
   bool MoveOne(uint32_t rich, uint32_t poor) {
-    uint32_t roomiest = poor * slots_;
+    uint32_t roomiest = Filling::kUnplaced;
     for (uint32_t bin = poor * slots_; bin < (poor + 1) * slots_; ++bin) {
-      if (filling_[bin].sequences > 0 && filling_[bin].room > filling_[roomiest].room) {
+      if (filling_[bin].sequences > 0 &&
+          (roomiest == Filling::kUnplaced || filling_[bin].room > filling_[roomiest].room)) {
         roomiest = bin;
       }
     }
+    if (roomiest == Filling::kUnplaced) return false;
     uint32_t cheapest = Filling::kUnplaced;
     for (uint32_t bin = rich * slots_; bin < (rich + 1) * slots_; ++bin) {
       const uint32_t last = filling_.Members(bin).back();

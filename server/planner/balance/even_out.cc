@@ -20,6 +20,8 @@ constexpr int kMaxNeighbors = 4;
 constexpr int kMaxIdleRounds = 3;
 // A part of the step time that counts as next to nothing.
 constexpr uint64_t kNegligible = 100000;
+// Steps between two looks at the stop token.
+constexpr uint64_t kStepsToStop = 1024;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
@@ -208,13 +210,17 @@ class Search {
     if (best_.out[0] != kNone || !pairs_) return best_;
     for (uint32_t out : gives) {
       if (Cost(out) < wanted_ - best_.error) break;
-      for (size_t i = 0; i + 1 < takes.size(); ++i) {
-        if (Cost(out) - Cost(takes[i]) < wanted_ - best_.error) continue;
+      // Beyond those that alone bring back too much; the step for `out` is used above.
+      const auto first = std::partition_point(takes.begin(), takes.end(), [&](uint32_t in) {
+        return Cost(out) - Cost(in) < wanted_ - best_.error;
+      });
+      for (size_t i = first - takes.begin(); i + 1 < takes.size(); ++i) {
         TryOneFor(giver, receiver, {out, kNone}, takes[i], takes.subspan(i + 1));
         if (steps_ == 0 || best_.error <= tolerance_) return best_;
       }
     }
     for (size_t i = 0; i + 1 < gives.size(); ++i) {
+      if (Cost(gives[i]) + Cost(gives[i + 1]) < wanted_ - best_.error) break;
       for (size_t j = i + 1; j < gives.size(); ++j) {
         if (Cost(gives[i]) + Cost(gives[j]) < wanted_ - best_.error) break;
         TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, takes);
@@ -233,7 +239,7 @@ class Search {
   // `out` for `first`, if any, and one of `takes`, of which that is looked for which comes closest.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
                  std::span<const uint32_t> takes) {
-    if (steps_ > 0) --steps_;
+    UseStep();
     int64_t cost = Cost(out[0]);
     int64_t tokens = problem_.length[out[0]];
     int64_t sequences = problem_.count[out[0]];
@@ -273,6 +279,12 @@ class Search {
     for (auto in = middle; in != takes.begin() && misses < kMaxNeighbors; ++misses) {
       if (try_one(*--in)) break;
     }
+  }
+
+  // A request to stop uses up all that are left.
+  void UseStep() {
+    if (steps_ > 0) --steps_;
+    if (steps_ % kStepsToStop == 0 && options_.stop.stop_requested()) steps_ = 0;
   }
 
   // Whether as many sequences must come back as are given.

@@ -1,9 +1,11 @@
 #include "server/planner/balance/head_slots.h"
 
 #include <algorithm>
-#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include "absl/container/btree_set.h"
 
 namespace batchplan {
 namespace {
@@ -16,11 +18,68 @@ constexpr int kMaxMisses = 32;
 // Exchanges with unused items that bring a bin closer to its slot's cost.
 constexpr int kMaxExchanges = 8;
 
+// Positions looked at before the slots that are left are filled like all others: far more than
+// slots need that keep most of what was tried for them.
+uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
+
 struct Bin {
   std::vector<uint32_t> positions;
   uint64_t cost = 0;
   uint32_t room = 0;
   uint32_t sequences = 0;
+};
+
+// The bins of a slot that may take a sequence more, for items of descending cost.
+class OpenBins {
+ public:
+  OpenBins(std::span<const Bin> bins, uint64_t most) : bins_(bins), most_(most), least_(most + 1) {
+    for (uint32_t bin = 0; bin < bins_.size(); ++bin) Add(bin);
+  }
+
+  // What one of them may still cost, and what one has room for; of no bins nothing.
+  uint64_t widest() const { return by_gap_.empty() ? 0 : by_gap_.rbegin()->first; }
+  uint32_t roomiest() const { return by_room_.empty() ? 0 : by_room_.rbegin()->first; }
+
+  // The tightest bin that holds the item, which costs at most what those asked for before did.
+  // kNone too if many bins have room but not sequences enough.
+  uint32_t Tightest(uint64_t cost, uint32_t length, uint32_t count) {
+    for (auto found = by_gap_.lower_bound({cost, 0});
+         found != by_gap_.end() && found->first < least_; ++found) {
+      holding_.emplace(bins_[found->second].room, found->second);
+    }
+    least_ = cost;
+    auto found = holding_.lower_bound({length, 0});
+    for (int misses = 0; found != holding_.end() && misses < kMaxMisses; ++found, ++misses) {
+      if (count <= bins_[found->second].sequences) return found->second;
+    }
+    return kNone;
+  }
+
+  // Around a change of the bin.
+  void Remove(uint32_t bin) {
+    by_gap_.erase({most_ - bins_[bin].cost, bin});
+    by_room_.erase({bins_[bin].room, bin});
+    holding_.erase({bins_[bin].room, bin});
+  }
+  void Add(uint32_t bin) {
+    if (bins_[bin].sequences == 0) return;
+    const uint64_t gap = most_ - bins_[bin].cost;
+    by_gap_.emplace(gap, bin);
+    by_room_.emplace(bins_[bin].room, bin);
+    if (gap >= least_) holding_.emplace(bins_[bin].room, bin);
+  }
+
+  static constexpr uint32_t kNone = Filling::kUnplaced;
+
+ private:
+  using ByRoom = absl::btree_set<std::pair<uint32_t, uint32_t>>;  // (room, bin)
+
+  std::span<const Bin> bins_;
+  const uint64_t most_;
+  uint64_t least_;                                         // of the costs asked for
+  absl::btree_set<std::pair<uint64_t, uint32_t>> by_gap_;  // (what it may still cost, bin)
+  ByRoom by_room_;
+  ByRoom holding_;  // those that may still cost `least_`
 };
 
 struct Slot {
@@ -31,8 +90,12 @@ struct Slot {
 
 class HeadFiller {
  public:
-  HeadFiller(IndexSet& unused, Filling& filling)
-      : unused_(unused), filling_(filling), problem_(filling.problem()) {}
+  HeadFiller(const std::stop_token& stop, IndexSet& unused, Filling& filling)
+      : stop_(stop),
+        unused_(unused),
+        filling_(filling),
+        problem_(filling.problem()),
+        looks_(Looks(problem_.size())) {}
 
   uint32_t Run() {
     const uint32_t ranks = problem_.ranks;
@@ -45,6 +108,7 @@ class HeadFiller {
       if (unused < reserve + ranks) break;
       const uint64_t longest = problem_.cost[unused_.AtLeast(0)];
       if (longest <= left / (slots * ranks)) break;
+      if (looks_ == 0 || stop_.stop_requested()) break;
       spare_ = unused - reserve;
       const Slot slot = BestSlot(longest);
       for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -75,6 +139,7 @@ class HeadFiller {
       }
     }
     for (uint32_t position : beside) {
+      if (looks_ == 0) return best;
       Keep(FillBesideSeeds(longest + problem_.cost[position]), best);
     }
     if (!IsGood(best)) Keep(FillTightest(longest), best);
@@ -94,7 +159,7 @@ class HeadFiller {
     Open();
     for (Bin& bin : slot_.bins) Take(bin, static_cast<uint32_t>(unused_.AtLeast(0)));
     for (Bin& bin : slot_.bins) {
-      while (spare_ > taken_.size()) {
+      while (spare_ > taken_) {
         const size_t position = FindFitting(most - bin.cost, bin.room, bin.sequences);
         if (position == IndexSet::kNone) break;
         Take(bin, static_cast<uint32_t>(position));
@@ -107,38 +172,28 @@ class HeadFiller {
   // Items in descending order into the tightest bin that holds them.
   Slot FillTightest(uint64_t most) {
     Open();
+    OpenBins open(slot_.bins, most);
     uint32_t empty = problem_.ranks;
-    for (size_t position = 0; spare_ > taken_.size();) {
-      uint64_t widest = 0;
-      uint32_t roomiest = 0;
-      uint32_t sequences = 0;
-      for (const Bin& bin : slot_.bins) {
-        widest = std::max(widest, most - bin.cost);
-        roomiest = std::max(roomiest, bin.room);
-        sequences = std::max(sequences, bin.sequences);
-      }
-      position = FindFitting(widest, roomiest, sequences, position);
+    uint64_t misses = uint64_t{kMaxMisses} * problem_.ranks;
+    for (size_t position = 0; spare_ > taken_ && misses > 0; ++position) {
+      position =
+          FindFitting(open.widest(), open.roomiest(), problem_.limits.max_sequences, position);
       if (position == IndexSet::kNone) break;
       const auto item = static_cast<uint32_t>(position);
-      Bin* tightest = nullptr;
-      for (Bin& bin : slot_.bins) {
-        const bool holds = problem_.cost[item] <= most - bin.cost &&
-                           problem_.length[item] <= bin.room &&
-                           problem_.count[item] <= bin.sequences;
-        if (holds && (tightest == nullptr || bin.room < tightest->room)) tightest = &bin;
+      const uint32_t tightest =
+          open.Tightest(problem_.cost[item], problem_.length[item], problem_.count[item]);
+      const bool opens = tightest != OpenBins::kNone && slot_.bins[tightest].positions.empty();
+      if (tightest == OpenBins::kNone || (!opens && spare_ - taken_ <= empty)) {
+        --misses;
+        continue;
       }
-      const bool opens = tightest != nullptr && tightest->positions.empty();
-      if (tightest != nullptr && (opens || spare_ - taken_.size() > empty)) {
-        empty -= opens;
-        Take(*tightest, item);
-      }
-      ++position;
+      empty -= opens;
+      open.Remove(tightest);
+      Take(slot_.bins[tightest], item);
+      open.Add(tightest);
     }
-    while (empty > 0) {
-      const auto idle = std::find_if(slot_.bins.begin(), slot_.bins.end(),
-                                     [](const Bin& bin) { return bin.positions.empty(); });
-      Take(*idle, static_cast<uint32_t>(unused_.AtLeast(0)));
-      --empty;
+    for (Bin& bin : slot_.bins) {
+      if (bin.positions.empty()) Take(bin, static_cast<uint32_t>(unused_.AtLeast(0)));
     }
     return Close();
   }
@@ -165,16 +220,17 @@ class HeadFiller {
       bin.cost -= problem_.cost[out];
       bin.room += problem_.length[out];
       bin.sequences += problem_.count[out];
-      taken_.erase(std::find(taken_.begin(), taken_.end(), out));
       unused_.Insert(out);
+      --taken_;
       Take(bin, best_in);
     }
   }
 
   // The costliest unused item within these limits, at or after `from`.
-  size_t FindFitting(uint64_t most_cost, uint32_t room, uint32_t sequences, size_t from = 0) const {
+  size_t FindFitting(uint64_t most_cost, uint32_t room, uint32_t sequences, size_t from = 0) {
     size_t position = unused_.AtLeast(std::max(from, problem_.FirstWithin(most_cost, room)));
     for (int misses = 0; position < problem_.size(); ++misses) {
+      if (looks_ > 0) --looks_;
       if (problem_.length[position] <= room && problem_.count[position] <= sequences) {
         return position;
       }
@@ -190,12 +246,12 @@ class HeadFiller {
                                           .cost = 0,
                                           .room = problem_.limits.capacity,
                                           .sequences = problem_.limits.max_sequences});
-    taken_.clear();
+    taken_ = 0;
   }
 
   void Take(Bin& bin, uint32_t position) {
     unused_.Erase(position);
-    taken_.push_back(position);
+    ++taken_;
     bin.positions.push_back(position);
     bin.cost += problem_.cost[position];
     bin.room -= problem_.length[position];
@@ -204,24 +260,28 @@ class HeadFiller {
 
   // Puts everything back and tells what the slot would have wasted.
   Slot Close() {
-    for (uint32_t position : taken_) unused_.Insert(position);
-    for (const Bin& bin : slot_.bins) slot_.cost = std::max(slot_.cost, bin.cost);
+    for (const Bin& bin : slot_.bins) {
+      for (uint32_t position : bin.positions) unused_.Insert(position);
+      slot_.cost = std::max(slot_.cost, bin.cost);
+    }
     for (const Bin& bin : slot_.bins) slot_.waste += slot_.cost - bin.cost;
     return std::move(slot_);
   }
 
+  const std::stop_token& stop_;
   IndexSet& unused_;
   Filling& filling_;
   const Problem& problem_;
+  uint64_t looks_;
   uint64_t spare_ = 0;  // items that the slot may use
   Slot slot_;
-  std::vector<uint32_t> taken_;
+  uint64_t taken_ = 0;
 };
 
 }  // namespace
 
-uint32_t FillHeadSlots(IndexSet& unused, Filling& filling) {
-  return HeadFiller(unused, filling).Run();
+uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const std::stop_token& stop) {
+  return HeadFiller(stop, unused, filling).Run();
 }
 
 }  // namespace batchplan

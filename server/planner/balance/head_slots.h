@@ -4,6 +4,7 @@
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_HEAD_SLOTS_H_
 
 #include <cstdint>
+#include <stop_token>
 
 #include "server/planner/balance/filling.h"
 #include "server/planner/packing/index_set.h"
@@ -18,7 +19,8 @@ namespace batchplan {
 // empty.
 //
 // Returns the number of slots filled, the bins [0, ranks * slots filled) of the empty `filling`.
-uint32_t FillHeadSlots(IndexSet& unused, Filling& filling);
+// O(n log n). Once a stop is requested, no further slot is begun.
+uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const std::stop_token& stop = {});
 
 }  // namespace batchplan
 

@@ -1,7 +1,8 @@
 #include "server/planner/balance/legalize.h"
 
 #include <algorithm>
-#include <optional>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "absl/container/btree_set.h"
@@ -15,18 +16,20 @@ constexpr int kMaxReceivers = 400;
 class Legalizer {
  public:
   Legalizer(uint32_t begin, uint32_t end, uint64_t steps, Filling& filling)
-      : problem_(filling.problem()), steps_(steps), filling_(filling) {
-    for (uint32_t bin = begin; bin < end; ++bin) rooms_.emplace(filling[bin].room, bin);
-  }
+      : problem_(filling.problem()), begin_(begin), end_(end), steps_(steps), filling_(filling) {}
 
-  void Place(uint32_t position) {
-    auto found = rooms_.lower_bound({problem_.length[position], 0});
-    while (found != rooms_.end() && !filling_.Holds(found->second, position)) ++found;
-    const uint32_t bin = found != rooms_.end() ? found->second : rooms_.rbegin()->second;
-    Update(bin, [&] { filling_.Place(position, bin); });
+  void Place(std::span<const uint32_t> positions) {
+    Collect([&](uint32_t bin) { return filling_[bin].sequences > 0; });
+    for (uint32_t position : positions) {
+      const uint32_t bin = BinFor(position);
+      rooms_.erase({filling_[bin].room, bin});
+      filling_.Place(position, bin);
+      if (filling_[bin].sequences > 0) rooms_.emplace(filling_[bin].room, bin);
+    }
   }
 
   bool Run() {
+    Collect([](uint32_t) { return true; });
     while (rooms_.begin()->first < 0) {
       if (!Relieve(rooms_.begin()->second)) return false;
     }
@@ -44,6 +47,25 @@ class Legalizer {
     uint32_t receiver = 0;
     int64_t relief = 0;
   };
+
+  template <typename Condition>
+  void Collect(Condition condition) {
+    rooms_.clear();
+    for (uint32_t bin = begin_; bin < end_; ++bin) {
+      if (condition(bin)) rooms_.emplace(filling_[bin].room, bin);
+    }
+  }
+
+  // Of those that may take a sequence more; any bin if there is none.
+  uint32_t BinFor(uint32_t position) {
+    if (rooms_.empty()) return begin_;
+    auto found = rooms_.lower_bound({problem_.length[position], 0});
+    while (found != rooms_.end() && !filling_.Holds(found->second, position)) {
+      found = steps_ > 0 ? std::next(found) : rooms_.end();
+      steps_ -= std::min<uint64_t>(steps_, 1);
+    }
+    return found != rooms_.end() ? found->second : rooms_.rbegin()->second;
+  }
 
   template <typename Change>
   void Update(uint32_t bin, Change change) {
@@ -102,6 +124,8 @@ class Legalizer {
   }
 
   const Problem& problem_;
+  const uint32_t begin_;
+  const uint32_t end_;
   uint64_t steps_;
   Filling& filling_;
   absl::btree_set<std::pair<int64_t, uint32_t>> rooms_;  // (room, bin)
@@ -113,7 +137,7 @@ bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t
                    uint64_t steps, Filling& filling) {
   if (left_over.empty()) return true;
   Legalizer legalizer(begin, end, steps, filling);
-  for (uint32_t position : left_over) legalizer.Place(position);
+  legalizer.Place(left_over);
   return legalizer.Run();
 }
 

@@ -11,10 +11,10 @@
 namespace batchplan {
 
 // Places what found no room: into the tightest of the bins [begin, end) that holds it, else into
-// the roomiest, which then is overfull. Moves and exchanges between bins mend that: from the worst
-// overfull bin to those with most room, the smallest change that cures it, or else the largest, so
-// that the overflow falls with every step. False if it gets stuck or has used `steps` items looked
-// at; some bins are then overfull.
+// the roomiest that may take a sequence more, which then is overfull. Moves and exchanges between
+// bins mend that: from the worst overfull bin to those with most room, the smallest change that
+// cures it, or else the largest, so that the overflow falls with every step. False if it gets stuck
+// or has used `steps` items and bins short of sequences looked at; some bins are then overfull.
 bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
                    uint64_t steps, Filling& filling);
 

@@ -46,8 +46,9 @@ Budget BudgetOf(Effort effort, uint64_t items) {
   }
 }
 
-// For what the fill left over: it is seldom much, and filling again costs more.
-uint64_t LegalizeSteps(uint64_t items) { return 1'000'000 + 128 * items; }
+// For what the fill left over: it is seldom much, and filling again costs more. Where each rank is
+// filled by itself they divide the constant among them.
+uint64_t LegalizeSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fills + 128 * items; }
 
 // Part of a step time that is not worth another start.
 constexpr uint64_t kGoodEnough = 10000;
@@ -65,11 +66,13 @@ void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t 
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
   });
+  // Those that have an item to give, in turns.
+  std::erase_if(order, [&](uint32_t bin) { return filling.Members(bin).size() < 2; });
   size_t next = 0;
-  for (uint32_t bin = begin + static_cast<uint32_t>(bins.size()); bin < end; ++bin) {
-    while (filling.Members(order[next]).size() < 2) next = (next + 1) % order.size();
-    filling.Move(filling.Members(order[next]).back(), bin);
-    next = (next + 1) % order.size();
+  for (uint32_t bin = begin + static_cast<uint32_t>(bins.size()); bin < end; ++bin, ++next) {
+    const uint32_t giver = order[next];
+    filling.Move(filling.Members(giver).back(), bin);
+    if (filling.Members(giver).size() > 1) order.push_back(giver);
   }
 }
 
@@ -106,19 +109,20 @@ class Solver {
     }
   }
 
-  bool IsGood() const { return best_->step_time - task_.enough <= task_.enough / kGoodEnough; }
+  bool IsGood() const { return best_->step_time <= task_.enough + task_.enough / kGoodEnough; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(problem_.size());
     for (size_t i = 0; i < problem_.size(); ++i) unused.Insert(i);
-    const uint32_t head = FillHeadSlots(unused, filling);
+    const uint32_t head = FillHeadSlots(unused, filling, task_.stop);
+    if (task_.stop.stop_requested()) return false;
     std::vector<uint32_t> rest;
     for (size_t i = unused.AtLeast(0); i < problem_.size(); i = unused.AtLeast(i + 1)) {
       rest.push_back(static_cast<uint32_t>(i));
     }
     const std::vector<uint32_t> left_over =
         Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling);
-    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size()), filling);
+    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size(), 1), filling);
   }
 
   bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
@@ -127,6 +131,7 @@ class Solver {
       shares[task_.rank_of[problem_.item[i]]].push_back(i);
     }
     for (uint32_t rank = 0; rank < problem_.ranks; ++rank) {
+      if (task_.stop.stop_requested()) return false;
       if (!FillRank(shares[rank], rank * problem_.slots, (rank + 1) * problem_.slots, per_token,
                     filling)) {
         return false;
@@ -138,7 +143,8 @@ class Solver {
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
                 uint64_t per_token, Filling& filling) const {
     const std::vector<uint32_t> left_over = Spread(share, begin, end, per_token, filling);
-    if (PlaceLeftOver(left_over, begin, end, LegalizeSteps(problem_.size()), filling)) return true;
+    const uint64_t steps = LegalizeSteps(share.size(), problem_.ranks);
+    if (PlaceLeftOver(left_over, begin, end, steps, filling)) return true;
     std::vector<uint32_t> lengths;
     std::vector<uint32_t> counts;
     for (uint32_t position : share) {

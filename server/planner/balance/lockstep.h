@@ -27,7 +27,7 @@ struct LockstepTask {
   // A packing within the limits to start from where the solver can't fill the bins by itself; of
   // no use if it has more than ranks * slots bins or if the ranks are given.
   const Bins* start = nullptr;
-  // The solver is known to fail, so that only `start` is left.
+  // Bins are known to be too few or too tight for the fill, so that only `start` is left.
   bool start_only = false;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
   uint64_t enough = 0;

@@ -11,9 +11,8 @@
 
 namespace batchplan {
 
-// Items by descending cost, then length, of equal ones the higher number
-// first; a position is a place in that order. Of
-// single sequences the lengths descend as well.
+// Items by descending cost, then length, of equal ones the higher number first; a position is a
+// place in that order. Of single sequences the lengths descend as well.
 struct Problem {
   Problem(const PackItems& items, const BinLimits& limits, uint32_t ranks, uint32_t slots);
 

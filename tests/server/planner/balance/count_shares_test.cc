@@ -57,5 +57,25 @@ TEST(CountSharesTest, BinsWhoseCountsComeOutAreKeptWhole) {
   }
 }
 
+TEST(CountSharesTest, ASequenceIsMovedWhereOneMayCome) {
+  // Ranks of 3 + 3 and 3 + 1 sequences. Of the second's bins the roomier one may take no more.
+  BalanceInstance instance{.lengths = {1, 1, 1, 1, 1, 1, 15, 1, 1, 1},
+                           .costs = {30, 30, 30, 30, 30, 30, 10, 5, 5, 5},
+                           .limits = {.capacity = 20, .max_sequences = 3},
+                           .ranks = 2,
+                           .slots = 2};
+  for (const std::vector<uint32_t>& bin :
+       std::vector<std::vector<uint32_t>>{{0, 1, 2}, {3, 4, 5}, {7, 8, 9}, {6}}) {
+    instance.solution.Add(bin);
+  }
+  const Problem problem = instance.problem();
+  const std::optional<Filling> filling =
+      ShareCountsEqually(testing::FillingOf(problem, instance.solution));
+  ASSERT_TRUE(filling.has_value());
+  const Bins bins = testing::BinsOf(*filling);
+  EXPECT_EQ(testing::Fault(instance, bins), "");
+  EXPECT_EQ(testing::RankCounts(instance, bins), (std::vector<uint64_t>{5, 5}));
+}
+
 }  // namespace
 }  // namespace batchplan

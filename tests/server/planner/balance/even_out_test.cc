@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "tests/server/planner/balance/instances.h"
@@ -76,17 +77,39 @@ TEST(EvenOutTest, TheSameIsFoundTwice) {
 }
 
 TEST(EvenOutTest, OneLongForTwoShortTakesPairs) {
-  const std::vector<uint32_t> lengths = {8, 8, 8, 4, 4, 4, 4, 4};
-  const std::vector<uint64_t> costs = {80, 80, 80, 44, 44, 44, 44, 44};
-  const BalanceInstance instance{
-      .lengths = lengths, .costs = costs, .limits = {.capacity = 24}, .ranks = 2};
-  const Problem problem = instance.problem();
-  for (const bool pairs : {false, true}) {
+  // One for one changes too much or goes the wrong way; 9 for 4 + 4, or 5 + 5 for 9, is right.
+  struct Case {
+    std::vector<uint64_t> costs;
+    uint32_t in_first;  // the costliest, in one bin; the rest in the other
+    uint64_t before;
+    uint64_t after;
+  };
+  for (const Case& c : {Case{{9, 9, 4, 4, 4, 4}, 2, 18, 17}, Case{{9, 9, 5, 5, 5, 5}, 2, 20, 19}}) {
+    const BalanceInstance instance{.lengths = std::vector<uint32_t>(c.costs.size(), 1),
+                                   .costs = c.costs,
+                                   .limits = {.capacity = 24},
+                                   .ranks = 2};
+    const Problem problem = instance.problem();
+    for (const bool pairs : {false, true}) {
+      Filling filling(problem);
+      for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i < c.in_first ? 0 : 1);
+      const uint64_t time = EvenOut({.steps = 1000, .pairs = pairs}, filling);
+      EXPECT_EQ(time, pairs ? c.after : c.before);
+      EXPECT_EQ(time, TimeOf(instance, filling, RankRule::kFree));
+    }
+  }
+}
+
+TEST(EvenOutTest, ARequestToStopEndsTheSearch) {
+  const std::vector<uint32_t> lengths = {3, 3, 2, 2};
+  const std::vector<uint64_t> costs = {3, 3, 2, 2};
+  const Problem problem({.lengths = lengths, .loads = costs}, {.capacity = 24}, 2, 1);
+  std::stop_source stop;
+  for (const bool stopped : {false, true}) {
+    if (stopped) stop.request_stop();
     Filling filling(problem);
-    for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i < 3 ? 0 : 1);
-    const uint64_t time = EvenOut({.steps = 1000, .pairs = pairs}, filling);
-    EXPECT_LE(time, 240);
-    EXPECT_EQ(time, TimeOf(instance, filling, RankRule::kFree));
+    for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i / 2);
+    EXPECT_EQ(EvenOut({.steps = 1000, .stop = stop.get_token()}, filling), stopped ? 6 : 5);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stop_token>
 #include <vector>
 
 #include "tests/server/planner/balance/instances.h"
@@ -60,6 +61,19 @@ TEST(HeadSlotsTest, ALongItemGetsCompanyThatCostsAsMuch) {
   Filling filling(problem);
   ASSERT_GE(FillHeadSlots(unused, filling), 1);
   EXPECT_EQ(filling[0].cost, filling[1].cost);
+}
+
+TEST(HeadSlotsTest, ARequestToStopLeavesAllUnused) {
+  std::vector<uint32_t> lengths = {90};
+  lengths.resize(30, 10);
+  const std::vector<uint64_t> costs(lengths.begin(), lengths.end());
+  const Problem problem({.lengths = lengths, .loads = costs}, {.capacity = 100}, 2, 4);
+  IndexSet unused = AllUnused(problem);
+  Filling filling(problem);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(FillHeadSlots(unused, filling, stop.get_token()), 0);
+  EXPECT_TRUE(unused.Contains(0));
 }
 
 }  // namespace

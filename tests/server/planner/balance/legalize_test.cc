@@ -100,5 +100,21 @@ TEST(LegalizeTest, WithoutStepsItGivesUp) {
   EXPECT_FALSE(PlaceLeftOver(left_over, 0, 2, 0, filling));
 }
 
+TEST(LegalizeTest, WhatFitsNowhereGoesWhereASequenceMayCome) {
+  // The roomiest bin has its two sequences already: the 4 joins the 7, then changes for a 1.
+  const std::vector<uint32_t> lengths = {7, 4, 1, 1};
+  const std::vector<uint64_t> costs = {7, 4, 1, 1};
+  const Problem problem({.lengths = lengths, .loads = costs}, {.capacity = 10, .max_sequences = 2},
+                        2, 1);
+  Filling filling(problem);
+  filling.Place(0, 0);
+  filling.Place(2, 1);
+  filling.Place(3, 1);
+  const std::vector<uint32_t> left_over = {1};
+  ASSERT_TRUE(PlaceLeftOver(left_over, 0, 2, 1000, filling));
+  EXPECT_EQ(filling[0].cost, 8);
+  EXPECT_EQ(filling[1].cost, 5);
+}
+
 }  // namespace
 }  // namespace batchplan

@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
                        "d869c1bfd9eabef1db2c902b6380be57eeee4f50ba7e102ef9ed999411e3770e"},
         BalancedGolden{"FewSequencesAMicrobatch",
                        [](PlanOptions& o) { o.passes[0].max_sequences_per_microbatch = 8; },
-                       "aae9b285a43d3fc42025b787cfb2569a79faa199e2af44c90e17f6e11c616518"},
+                       "bfb601a21d09de39e0681a6901442efc3c8895d7f87ef21f261d95b1af713b19"},
         BalancedGolden{"OnTokens",
                        [](PlanOptions& o) { o.passes[0].balance_on = BalanceOn::kTokens; },
                        "360b86a615f8454ecea445876f05347069508bbc854b360eefb8914d978e1fe6"},

@@ -85,7 +85,7 @@ class Search {
       idle = last - time > time / kNegligible && time < last ? 0 : idle + 1;
       last = time;
       SetTargets(by_slots);
-      tolerance_ = time / kNegligible / problem_.slots;
+      tolerance_ = static_cast<int64_t>(time / kNegligible / problem_.slots);
       bool changed = false;
       for (uint32_t domain = 0; domain < domains_; ++domain) changed |= Rebalance(domain);
       if (!changed && pairs_ == options_.pairs) break;

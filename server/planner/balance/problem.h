@@ -14,7 +14,8 @@ namespace batchplan {
 // Items by descending cost, then length, of equal ones the higher number first; a position is a
 // place in that order. Of single sequences the lengths descend as well.
 struct Problem {
-  Problem(const PackItems& items, const BinLimits& limits, uint32_t ranks, uint32_t slots);
+  Problem(const PackItems& items, const BinLimits& bin_limits, uint32_t rank_count,
+          uint32_t slot_count);
 
   size_t size() const { return cost.size(); }
   uint32_t bins() const { return ranks * slots; }

@@ -139,7 +139,8 @@ absl::uint128 WasteBound::At(uint64_t price, bool close_look) {
 
 void WasteBound::LookClosely(uint64_t price) {
   const size_t looks = std::min(values_.size(), kCloseLooks);
-  std::nth_element(values_.begin(), values_.begin() + (looks - 1), values_.end(), Higher);
+  std::nth_element(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(looks - 1),
+                   values_.end(), Higher);
   for (size_t i = 0; i < looks; ++i) {
     const Anchors& a = anchors_[values_[i].anchors];
     // Otherwise everything beside it is at most half the room, which its value allows for.

@@ -56,9 +56,10 @@ class Search {
   // The first kind from `next` on of which an item is left and fits, if it may still lead to a bin
   // that closes; otherwise the number of kinds.
   size_t Fitting(size_t next) const {
-    size_t kind = std::partition_point(lengths_.begin() + next, lengths_.end(),
-                                       [&](uint32_t length) { return length > room_; }) -
-                  lengths_.begin();
+    size_t kind =
+        std::partition_point(lengths_.begin() + static_cast<ptrdiff_t>(next), lengths_.end(),
+                             [&](uint32_t length) { return length > room_; }) -
+        lengths_.begin();
     while (kind < lengths_.size() && left_[kind] == 0) ++kind;
     if (kind == lengths_.size()) return kind;
     // So many more fit at most; each of them no longer than this.

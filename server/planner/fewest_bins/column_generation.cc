@@ -186,8 +186,10 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
     for (const auto& [index, amount] : program.Solution()) {
       // Rounding may leave amounts of any size, but no more bins than these are of use.
       const auto allowed = static_cast<double>(target - std::min(target, bins.size()));
-      const double whole = std::min(std::floor(amount + 1e-6), allowed);
-      for (double bin = 0; bin < whole; ++bin) TakeBin(program.pattern(index), demand, bins);
+      const double whole = std::min(allowed, std::floor(amount + 1e-6));
+      for (auto left = static_cast<int64_t>(whole); left > 0; --left) {
+        TakeBin(program.pattern(index), demand, bins);
+      }
       if (amount - whole > 1e-6) fractions.emplace_back(whole - amount, index);
     }
     std::sort(fractions.begin(), fractions.end());

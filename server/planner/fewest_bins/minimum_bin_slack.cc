@@ -68,7 +68,8 @@ class Search {
   size_t FirstFitting(size_t kind, uint32_t room) {
     if (room < kinds_.lengths[shortest_ - 1]) return left_.size();
     if (kind < left_.size() && kinds_.lengths[kind] > room) {
-      kind = std::partition_point(kinds_.lengths.begin() + kind, kinds_.lengths.end(),
+      kind = std::partition_point(kinds_.lengths.begin() + static_cast<ptrdiff_t>(kind),
+                                  kinds_.lengths.end(),
                                   [&](uint32_t length) { return length > room; }) -
              kinds_.lengths.begin();
     }

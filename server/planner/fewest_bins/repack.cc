@@ -37,6 +37,7 @@ std::vector<uint32_t> Worst(const Bins& bins, const Kinds& kinds, const DualFeas
     }
   }
   std::vector<uint32_t> order;
+  order.reserve(keys.size());
   for (const auto& [key, bin] : keys) order.push_back(bin);
   return order;
 }

@@ -82,7 +82,7 @@ DecreasingItems SortDecreasing(std::span<const uint32_t> lengths) {
   const uint32_t longest = *std::max_element(lengths.begin(), lengths.end());
   const size_t places = std::min(kPlacesPerItem * lengths.size(), kMostPlaces);
   if (longest < places) return CountingSort(lengths, longest);
-  const int bits = std::bit_width(longest) + std::bit_width(lengths.size() - 1);
+  const auto bits = static_cast<int>(std::bit_width(longest) + std::bit_width(lengths.size() - 1));
   return bits <= 32 ? SortKeys<uint32_t>(lengths) : SortKeys<uint64_t>(lengths);
 }
 

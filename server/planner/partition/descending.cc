@@ -14,7 +14,7 @@ namespace {
 template <typename Key>
 std::vector<uint32_t> AscendingBy(std::span<const uint64_t> loads, uint64_t largest, Key key) {
   std::vector<uint32_t> order(loads.size());
-  const int position_bits = std::bit_width(loads.size());
+  const auto position_bits = static_cast<int>(std::bit_width(loads.size()));
   if (std::bit_width(largest) + position_bits > 64) {
     std::iota(order.begin(), order.end(), 0u);
     std::stable_sort(order.begin(), order.end(),

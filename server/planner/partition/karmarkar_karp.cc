@@ -143,11 +143,11 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t pa
 }
 
 std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
-                                    std::span<const uint32_t> order, uint32_t parts) {
+                                    std::span<const uint32_t> descending, uint32_t parts) {
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   PartLists lists(loads.size());
   // A load alone is a solution whose spread is the load; those wait in an array of their own.
-  const std::vector<uint64_t> descending = Gather(loads, order);
+  const std::vector<uint64_t> spreads = Gather(loads, descending);
   size_t next = 0;
   std::vector<Solution> solutions;
   std::vector<uint32_t> unused;  // numbers of solutions that have been merged into others
@@ -157,7 +157,7 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
   const auto pop = [&] {
     const bool first = merged && (queue.empty() || queue.top() < *merged);
     const Entry* top = first ? &*merged : queue.empty() ? nullptr : &queue.top();
-    if (next == order.size() || (top != nullptr && descending[next] < top->spread)) {
+    if (top != nullptr && (next == descending.size() || spreads[next] < top->spread)) {
       const uint32_t solution = top->solution;
       first ? merged.reset() : queue.pop();
       return solution;
@@ -168,13 +168,13 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
     }
     const uint32_t solution = unused.back();
     unused.pop_back();
-    solutions[solution].Assign(PartOf(order[next], descending[next]));
+    solutions[solution].Assign(PartOf(descending[next], spreads[next]));
     ++next;
     return solution;
   };
   for (uint32_t age = 0;; ++age) {
     uint32_t large = pop();
-    if (!merged && queue.empty() && next == order.size()) {
+    if (!merged && queue.empty() && next == descending.size()) {
       return NumberParts(solutions[large].Sorted(), lists, loads.size());
     }
     uint32_t small = pop();

@@ -66,7 +66,6 @@ class WasteBound {
   absl::uint128 WasteOfSorted() const;
 
   std::span<const SlotFloor> floors_;
-  uint32_t capacity_;
   uint64_t ranks_;
   uint32_t half_;
   // The highest floor: no value needs to be higher.
@@ -81,7 +80,6 @@ class WasteBound {
 WasteBound::WasteBound(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                        const BinLimits& limits, uint32_t ranks)
     : floors_(floors),
-      capacity_(limits.capacity),
       ranks_(ranks),
       half_(limits.capacity / 2),
       ceiling_(floors.front().cost),

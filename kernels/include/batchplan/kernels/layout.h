@@ -1,0 +1,115 @@
+// Where the sequences of a micro-batch lie in its row.
+//
+// A packed row holds the sequences end to end, each padded to a multiple; what is left of the row's
+// width is a tail that belongs to no sequence. Lengths 2 4 6 1, multiple 4, row width 24 (p:
+// padding, .: tail):
+//
+//   row                 0 0 p p 1 1 1 1 2 2 2 2 2 2 p p 3 p p p . . . .
+//   cu_seqlens_padded   0       4       8               16      20
+//   cu_seqlens          0 2 6 12 13
+//
+//   batchplan_layout_options options = {.length_multiple = 4, .context_parallel = 2,
+//                                       .row_width = 24};
+//   batchplan_packed_layout layout = {.cu_seqlens = a, .cu_seqlens_padded = b};
+//   batchplan_status status = batchplan_compute_layout(
+//       BATCHPLAN_BACKEND_HOST, lengths, 4, &options, &layout, NULL, NULL, 0, NULL);
+//
+// The padded layout, [n, width], is the same thing with every sequence padded to one width:
+// sequence_width = width, row_width = n * width.
+//
+// Cost: two passes over the lengths. "cuda" is one launch of one thread block.
+
+#ifndef BATCHPLAN_KERNELS_LAYOUT_H_
+#define BATCHPLAN_KERNELS_LAYOUT_H_
+
+#include "batchplan/kernels/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The largest context parallel size.
+#define BATCHPLAN_MAX_CONTEXT_PARALLEL 65536
+
+// Which tokens of a padded sequence of P tokens a context parallel rank holds.
+typedef int32_t batchplan_sharding;
+enum {
+  // Of 2 * CP chunks of P / (2 * CP) tokens, rank r holds chunks r and 2 * CP - 1 - r, in that
+  // order: equal work under causal attention. What TransformerEngine, Megatron and NeMo-RL expect.
+  BATCHPLAN_SHARDING_ZIGZAG = 0,
+  // Of CP chunks of P / CP tokens, rank r holds chunk r.
+  BATCHPLAN_SHARDING_CONTIGUOUS = 1
+};
+
+// Read on the host during the call, for every backend. Zeros are the defaults of the last two.
+typedef struct batchplan_layout_options {
+  // Each sequence is padded to a multiple of this. At least 1, and divisible by what the sharding
+  // needs: 2 * context_parallel for zig-zag, context_parallel for contiguous, if that is above 1;
+  // else BATCHPLAN_ERROR_LENGTH_MULTIPLE. The plan's `length_multiple`.
+  uint32_t length_multiple;
+  // 1 to BATCHPLAN_MAX_CONTEXT_PARALLEL; else BATCHPLAN_ERROR_CONTEXT_PARALLEL.
+  uint32_t context_parallel;
+  // Tokens of the row, before it is divided among the context parallel ranks. Divisible as
+  // length_multiple is; else BATCHPLAN_ERROR_ROW_WIDTH. The plan's entry of `row_widths`, in the
+  // padded layout times the number of sequences; 0 is a row for which there is nothing to place.
+  uint32_t row_width;
+  // If above 0, every sequence is padded to this many tokens, empty ones too, and a longer one is
+  // BATCHPLAN_ERROR_SEQUENCE_TOO_LONG. Divisible as length_multiple is; else
+  // BATCHPLAN_ERROR_SEQUENCE_WIDTH.
+  uint32_t sequence_width;
+  // Else BATCHPLAN_ERROR_SHARDING.
+  batchplan_sharding sharding;
+} batchplan_layout_options;
+
+// The outputs: arrays of the caller in the backend's memory. NULL is not written.
+typedef struct batchplan_packed_layout {
+  // [num_sequences + 1] Running total of the lengths, from 0.
+  int32_t* cu_seqlens;
+  // [num_sequences + 1] Where each padded sequence begins in the whole row; last, where the tail
+  // begins.
+  int32_t* cu_seqlens_padded;
+  // [num_sequences + 1] cu_seqlens_padded / context_parallel: where the share of each sequence
+  // begins in the row of every context parallel rank.
+  int32_t* cu_seqlens_padded_per_rank;
+  // [1] The largest length, and the largest padded length; 0 without sequences.
+  int32_t* max_seqlen;
+  int32_t* max_seqlen_padded;
+} batchplan_packed_layout;
+
+// Writes to `*size` how many bytes of workspace batchplan_compute_layout needs for up to
+// `num_sequences` sequences; at present 0 for every backend.
+//
+// BATCHPLAN_ERROR_UNKNOWN_BACKEND, or BATCHPLAN_ERROR_NULL_POINTER if `size` is NULL.
+batchplan_status batchplan_layout_workspace_size(batchplan_backend backend, uint32_t num_sequences,
+                                                 size_t* size);
+
+// Computes the layout of the micro-batch whose sequences have `lengths` tokens.
+//
+// lengths     [num_sequences], in memory that the backend reads: for "cuda" device memory, or a
+//             host array that is pinned and stays as it is until the work is done. 0 is a legal
+//             length. May be NULL if num_sequences is 0.
+// error_word  Required for "cuda", optional for "host"; see status.h.
+// workspace   The backend's memory, workspace_size bytes, aligned to 256; free again when the work
+//             of the call is done. May be NULL if the size is 0.
+// stream      A cudaStream_t, NULL for the default stream. Ignored by "host".
+//
+// Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what
+// batchplan_layout_options names, BATCHPLAN_ERROR_OVERFLOW if row_width or num_sequences does not
+// fit into an int32_t, and BATCHPLAN_ERROR_CUDA for a failed launch (cudaGetLastError knows more).
+//
+// Errors in the lengths: BATCHPLAN_ERROR_OVERFLOW if the padded total does not fit into an int32_t,
+// else BATCHPLAN_ERROR_SEQUENCE_TOO_LONG, else BATCHPLAN_ERROR_ROW_TOO_NARROW if the padded total is
+// above row_width. All outputs are then zeros, a layout of empty sequences, so that work already
+// enqueued behind this call touches nothing.
+batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint32_t* lengths,
+                                          uint32_t num_sequences,
+                                          const batchplan_layout_options* options,
+                                          const batchplan_packed_layout* layout,
+                                          batchplan_status* error_word, void* workspace,
+                                          size_t workspace_size, void* stream);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // BATCHPLAN_KERNELS_LAYOUT_H_

@@ -1,0 +1,81 @@
+// Sums and means of a packed field per sequence: the loss of a packed row as the loss of its
+// sequences.
+//
+// The sum of a sequence is taken in double precision and in an order that the token's place in its
+// sequence alone decides (128 running sums, then a tree). So the same values give the same bits
+// wherever the sequence stands: packed behind others, in a padded [n, width] batch, alone, on the
+// host, on the GPU, or gathered from context parallel ranks. Padding is not read: a NaN there does
+// no harm.
+//
+// Under context parallelism a rank's own row gives its part of each sum: give `denominators` and
+// `total_denominator` of the whole sequences, and add the ranks' results.
+//
+// Its gradient is batchplan_pack with BATCHPLAN_CONTENT_PER_SEQUENCE, times the weights.
+
+#ifndef BATCHPLAN_KERNELS_REDUCE_H_
+#define BATCHPLAN_KERNELS_REDUCE_H_
+
+#include "batchplan/kernels/pack.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int32_t batchplan_data_type;
+enum {
+  BATCHPLAN_FLOAT32 = 0,
+  BATCHPLAN_FLOAT64 = 1,
+  BATCHPLAN_FLOAT16 = 2,
+  BATCHPLAN_BFLOAT16 = 3,
+  // A boolean mask too; any value counts as itself.
+  BATCHPLAN_UINT8 = 4,
+  BATCHPLAN_INT32 = 5,
+  BATCHPLAN_INT64 = 6
+};
+
+// Arrays in the backend's memory, aligned to their elements.
+typedef struct batchplan_reduction {
+  // [row_width / context_parallel], [row_width] for BATCHPLAN_ALL_RANKS. Packed, one a token.
+  const void* values;
+  batchplan_data_type value_type;
+  // As values, or NULL: every token weighs 1. A loss mask, or importance weights.
+  const void* weights;
+  batchplan_data_type weight_type;
+  // [num_sequences] What the means divide by; NULL: the sequence's own weight sum. [1] What the
+  // totals divide by; NULL: 1. Dividing by 0 gives 0.
+  const float* denominators;
+  const float* total_denominator;
+
+  // Outputs; NULL is not written.
+  // [num_sequences] Sum of value * weight, sum of weight, and sum / denominator.
+  float* sums;
+  float* weight_sums;
+  float* means;
+  // [1] Sum of all sums, and of all means, each divided by total_denominator: the token-mean loss
+  // of a global batch, and the sequence-mean one.
+  float* sum_total;
+  float* mean_total;
+} batchplan_reduction;
+
+// Writes to `*size` how many bytes of workspace batchplan_reduce needs for up to `num_sequences`
+// sequences.
+//
+// BATCHPLAN_ERROR_UNKNOWN_BACKEND, or BATCHPLAN_ERROR_NULL_POINTER if `size` is NULL.
+batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint32_t num_sequences,
+                                                 size_t* size);
+
+// Reduces one packed field. Two launches, one if no total is asked for.
+//
+// Arguments as for batchplan_pack; `workspace` as for batchplan_compute_layout. Errors:
+// BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_TYPE, BATCHPLAN_ERROR_MISALIGNED,
+// BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what batchplan_row names, and BATCHPLAN_ERROR_CUDA.
+batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row* row,
+                                  const batchplan_reduction* reduction,
+                                  batchplan_status* error_word, void* workspace,
+                                  size_t workspace_size, void* stream);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // BATCHPLAN_KERNELS_REDUCE_H_

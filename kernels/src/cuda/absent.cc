@@ -11,4 +11,20 @@ batchplan_status ComputeLayout(const uint32_t* /*lengths*/, uint32_t /*num_seque
   return BackendStatus();
 }
 
+batchplan_status Pack(const Movement& /*movement*/, batchplan_status* /*error_word*/,
+                      void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status Unpack(const Movement& /*movement*/, batchplan_status* /*error_word*/,
+                        void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status Reduce(const Row& /*row*/, const batchplan_reduction& /*reduction*/,
+                        batchplan_status* /*error_word*/, SequenceTotals* /*totals*/,
+                        void* /*stream*/) {
+  return BackendStatus();
+}
+
 }  // namespace batchplan::kernels::cuda

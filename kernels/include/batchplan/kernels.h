@@ -20,8 +20,8 @@
 // the cuda calls can be captured into a graph. What is passed by value or read on the host (number
 // of sequences, options, field descriptors) is then fixed; what lies in device memory (lengths,
 // offsets, sequence_index, the tensors) may change between replays, so that one graph serves every
-// micro-batch up to its row width: pass the largest number of sequences, and lengths of 0 for those
-// that are absent.
+// micro-batch up to its row width: pass the largest number of sequences, and for those that are
+// absent, a length of 0 and UINT32_MAX in sequence_index.
 //
 // Both backends run the same index arithmetic and give the same bytes. Offsets into tensors are 64
 // bits wide; the row itself is below 2^31 tokens, because cu_seqlens are 32-bit everywhere.

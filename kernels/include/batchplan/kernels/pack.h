@@ -61,8 +61,9 @@ typedef struct batchplan_row {
 // The unpacked side: where a sequence's tokens lie, the same for all fields.
 typedef struct batchplan_sequences {
   // [num_sequences] The row of each sequence; the micro-batch's part of the plan's
-  // `sequence_index`. NULL: sequence s is row s. An entry of num_rows or more is
-  // BATCHPLAN_ERROR_SEQUENCE_INDEX in the error word. When unpacking, no two may be equal.
+  // `sequence_index`. NULL: sequence s is row s. When unpacking, no two may be equal. A sequence
+  // with tokens but without a row below num_rows is BATCHPLAN_ERROR_SEQUENCE_INDEX in the error
+  // word; one of no tokens has no row then, which is how a captured graph leaves sequences out.
   const uint32_t* sequence_index;
   // NULL: padded fields, [num_rows, width, ...]. Else ragged fields, [num_tokens, ...], row i from
   // token offsets[i] to offsets[i + 1]; [num_rows + 1]. A row may be longer than its sequence (the

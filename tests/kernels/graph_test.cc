@@ -1,0 +1,112 @@
+// A captured CUDA graph of layout, pack, reduction and unpack, replayed with other lengths, other
+// rows and fewer sequences.
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "memory.h"
+#include "packed_row.h"
+
+namespace batchplan::kernels {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr batchplan_backend kCuda = BATCHPLAN_BACKEND_CUDA;
+constexpr uint32_t kMostSequences = 3;
+constexpr uint32_t kNoRow = UINT32_MAX;
+
+class GraphTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const batchplan_status status = batchplan_backend_status(kCuda); status != BATCHPLAN_OK) {
+      GTEST_SKIP() << batchplan_status_string(status);
+    }
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+  }
+  void TearDown() override {
+    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+
+  // Captures what `enqueue` does on the stream.
+  template <typename Enqueue>
+  void Capture(const Enqueue& enqueue) {
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), cudaSuccess);
+    enqueue();
+    ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&graph_, graph, 0), cudaSuccess);
+    ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  }
+
+  void Replay() {
+    ASSERT_EQ(cudaGraphLaunch(graph_, stream_), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  }
+
+  cudaStream_t stream_ = nullptr;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+TEST_F(GraphTest, OneGraphServesMicrobatchesOfOtherLengths) {
+  Buffer<uint32_t> lengths(kCuda, kMostSequences);
+  Buffer<uint32_t> index(kCuda, kMostSequences);
+  Buffer<int32_t> cu_seqlens(kCuda, kMostSequences + 1);
+  Buffer<int32_t> cu_seqlens_padded(kCuda, kMostSequences + 1);
+  Buffer<batchplan_status> error_word(kCuda, std::vector<batchplan_status>{BATCHPLAN_OK});
+  Buffer<float> source(kCuda, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  Buffer<float> packed(kCuda, 10);
+  Buffer<float> sums(kCuda, kMostSequences);
+  Buffer<float> restored(kCuda, 12);
+  Buffer<float> total(kCuda, 1);
+  size_t workspace_size = 0;
+  ASSERT_EQ(batchplan_reduce_workspace_size(kCuda, kMostSequences, &workspace_size), BATCHPLAN_OK);
+  Memory workspace(kCuda, workspace_size);
+
+  const batchplan_row row = {
+      .cu_seqlens = cu_seqlens.data(),
+      .cu_seqlens_padded = cu_seqlens_padded.data(),
+      .num_sequences = kMostSequences,
+      .options = {.length_multiple = 2, .context_parallel = 1, .row_width = 10}};
+  const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens.data(),
+                                          .cu_seqlens_padded = cu_seqlens_padded.data()};
+  const batchplan_sequences sequences = {.sequence_index = index.data(), .num_rows = 3};
+  const batchplan_field field = FieldOf<float>(source.data(), packed.data(), 4);
+  const batchplan_field output = FieldOf<float>(packed.data(), restored.data(), 4);
+  const batchplan_reduction reduction = {
+      .values = packed.data(), .sums = sums.data(), .sum_total = total.data()};
+  Capture([&] {
+    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), kMostSequences, &row.options, &layout,
+                                       error_word.data(), nullptr, 0, stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_pack(kCuda, &row, &sequences, &field, 1, error_word.data(), stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_reduce(kCuda, &row, &reduction, error_word.data(), workspace.data(),
+                               workspace_size, stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_unpack(kCuda, &row, &sequences, &output, 1, error_word.data(), stream_),
+              BATCHPLAN_OK);
+  });
+
+  lengths.Write({3, 1, 4});
+  index.Write({2, 0, 1});
+  Replay();
+  EXPECT_THAT(packed.Values(), ElementsAre(9, 10, 11, 0, 1, 0, 5, 6, 7, 8));
+  EXPECT_THAT(sums.Values(), ElementsAre(30, 1, 26));
+  EXPECT_THAT(total.Values(), ElementsAre(57));
+  EXPECT_THAT(restored.Values(), ElementsAre(1, 0, 0, 0, 5, 6, 7, 8, 9, 10, 11, 0));
+
+  // Two sequences: the third is absent, and row 2 is left alone.
+  lengths.Write({2, 4, 0});
+  index.Write({1, 0, kNoRow});
+  Replay();
+  EXPECT_THAT(packed.Values(), ElementsAre(5, 6, 1, 2, 3, 4, 0, 0, 0, 0));
+  EXPECT_THAT(sums.Values(), ElementsAre(11, 10, 0));
+  EXPECT_THAT(restored.Values(), ElementsAre(1, 2, 3, 4, 5, 6, 0, 0, 9, 10, 11, 0));
+  EXPECT_THAT(error_word.Values(), ElementsAre(BATCHPLAN_OK));
+}
+
+}  // namespace
+}  // namespace batchplan::kernels

@@ -7,6 +7,7 @@
 #ifndef BATCHPLAN_KERNELS_SRC_BACKENDS_H_
 #define BATCHPLAN_KERNELS_SRC_BACKENDS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "batchplan/kernels.h"
@@ -21,7 +22,7 @@ batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
 
 }  // namespace host
 
-// A build without CUDA links src/cuda/absent.cc, where both say BATCHPLAN_ERROR_BACKEND_NOT_BUILT.
+// A build without CUDA links src/cuda/absent.cc, where all say BATCHPLAN_ERROR_BACKEND_NOT_BUILT.
 namespace cuda {
 
 batchplan_status BackendStatus();
@@ -30,6 +31,10 @@ batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word,
                                void* stream);
+
+batchplan_status Copy(void* destination, const void* source, size_t bytes, void* stream);
+
+batchplan_status Wait(void* stream);
 
 }  // namespace cuda
 

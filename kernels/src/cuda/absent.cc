@@ -11,4 +11,11 @@ batchplan_status ComputeLayout(const uint32_t* /*lengths*/, uint32_t /*num_seque
   return BackendStatus();
 }
 
+batchplan_status Copy(void* /*destination*/, const void* /*source*/, size_t /*bytes*/,
+                      void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status Wait(void* /*stream*/) { return BackendStatus(); }
+
 }  // namespace batchplan::kernels::cuda

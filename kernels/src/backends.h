@@ -1,8 +1,8 @@
 // The executors behind the C API, one per backend.
 //
-// kernels.cc checks the arguments and dispatches to these; an executor may rely on pointers that
-// are set where the contract requires them and on CheckArguments having said BATCHPLAN_OK.
-// Contracts, thread-safety and costs are those of batchplan/kernels.h.
+// The C entry points check the arguments and dispatch to these; an executor may rely on pointers
+// that are set where the contract requires them and on the checks of *_arithmetic.h. Contracts,
+// thread-safety and costs are those of batchplan/kernels.h.
 
 #ifndef BATCHPLAN_KERNELS_SRC_BACKENDS_H_
 #define BATCHPLAN_KERNELS_SRC_BACKENDS_H_
@@ -11,14 +11,24 @@
 #include <cstdint>
 
 #include "batchplan/kernels.h"
+#include "src/move_arithmetic.h"
+#include "src/reduce_arithmetic.h"
 
 namespace batchplan::kernels {
+
+constexpr bool IsBackend(batchplan_backend backend) {
+  return backend == BATCHPLAN_BACKEND_HOST || backend == BATCHPLAN_BACKEND_CUDA;
+}
 
 namespace host {
 
 batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word);
+batchplan_status Pack(const Movement& movement, batchplan_status* error_word);
+batchplan_status Unpack(const Movement& movement, batchplan_status* error_word);
+batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
+                        batchplan_status* error_word, SequenceTotals* totals);
 
 }  // namespace host
 
@@ -31,6 +41,10 @@ batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word,
                                void* stream);
+batchplan_status Pack(const Movement& movement, batchplan_status* error_word, void* stream);
+batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, void* stream);
+batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
+                        batchplan_status* error_word, SequenceTotals* totals, void* stream);
 
 batchplan_status Copy(void* destination, const void* source, size_t bytes, void* stream);
 

@@ -11,43 +11,49 @@
 
 #include <stdint.h>
 
-#include "batchplan/kernels.h"
-
-#ifdef __CUDACC__
-#define BATCHPLAN_HOST_DEVICE __host__ __device__
-#else
-#define BATCHPLAN_HOST_DEVICE
-#endif
+#include "batchplan/kernels/layout.h"
+#include "src/host_device.h"
 
 namespace batchplan::kernels {
 
 inline constexpr uint32_t kMaxOffset = INT32_MAX;
 
-// `length` rounded up to `multiple`; below 2^33 for any arguments.
-BATCHPLAN_HOST_DEVICE constexpr uint64_t PaddedLength(uint32_t length, uint32_t multiple) {
+// How many tokens a sequence of `length` takes; below 2^33 for any arguments.
+BATCHPLAN_HOST_DEVICE constexpr uint64_t PaddedLength(uint32_t length,
+                                                      const batchplan_layout_options& options) {
+  if (options.sequence_width > 0) return options.sequence_width;
+  const uint32_t multiple = options.length_multiple;
   return (uint64_t{length} + multiple - 1) / multiple * multiple;
 }
 
 // What every sequence and every row must be divisible by so that each context parallel rank gets an
-// equal share: two chunks of every sequence, from its front and from its back.
-BATCHPLAN_HOST_DEVICE constexpr uint64_t ContextParallelDivisor(uint32_t context_parallel) {
-  return context_parallel > 1 ? uint64_t{2} * context_parallel : 1;
+// equal share: one chunk of every sequence, or two, from its front and from its back.
+constexpr uint64_t ContextParallelDivisor(const batchplan_layout_options& options) {
+  if (options.context_parallel == 1) return 1;
+  const uint64_t chunks = options.sharding == BATCHPLAN_SHARDING_ZIGZAG ? 2 : 1;
+  return chunks * options.context_parallel;
 }
 
 // The status of the arguments that the host can judge without reading a length.
-constexpr batchplan_status CheckArguments(uint32_t num_sequences,
-                                          const batchplan_layout_options& options) {
+constexpr batchplan_status CheckOptions(uint32_t num_sequences,
+                                        const batchplan_layout_options& options) {
   if (options.context_parallel < 1 || options.context_parallel > BATCHPLAN_MAX_CONTEXT_PARALLEL) {
     return BATCHPLAN_ERROR_CONTEXT_PARALLEL;
   }
-  const uint64_t divisor = ContextParallelDivisor(options.context_parallel);
+  if (options.sharding != BATCHPLAN_SHARDING_ZIGZAG &&
+      options.sharding != BATCHPLAN_SHARDING_CONTIGUOUS) {
+    return BATCHPLAN_ERROR_SHARDING;
+  }
+  const uint64_t divisor = ContextParallelDivisor(options);
   if (options.length_multiple < 1 || options.length_multiple % divisor != 0) {
     return BATCHPLAN_ERROR_LENGTH_MULTIPLE;
   }
   if (options.row_width % divisor != 0) return BATCHPLAN_ERROR_ROW_WIDTH;
+  if (options.sequence_width % divisor != 0) return BATCHPLAN_ERROR_SEQUENCE_WIDTH;
   // The bound on num_sequences also keeps LengthSummary::total_padded below 2^31 * 2^33.
-  if (options.row_width > kMaxOffset || num_sequences >= kMaxOffset)
+  if (options.row_width > kMaxOffset || num_sequences >= kMaxOffset) {
     return BATCHPLAN_ERROR_OVERFLOW;
+  }
   return BATCHPLAN_OK;
 }
 
@@ -57,8 +63,9 @@ struct LengthSummary {
   uint32_t max_seqlen;
 };
 
-BATCHPLAN_HOST_DEVICE constexpr LengthSummary SummaryOf(uint32_t length, uint32_t multiple) {
-  return {PaddedLength(length, multiple), length};
+BATCHPLAN_HOST_DEVICE constexpr LengthSummary SummaryOf(uint32_t length,
+                                                        const batchplan_layout_options& options) {
+  return {PaddedLength(length, options), length};
 }
 
 BATCHPLAN_HOST_DEVICE constexpr LengthSummary operator+(const LengthSummary& a,
@@ -67,10 +74,13 @@ BATCHPLAN_HOST_DEVICE constexpr LengthSummary operator+(const LengthSummary& a,
           a.max_seqlen > b.max_seqlen ? a.max_seqlen : b.max_seqlen};
 }
 
-BATCHPLAN_HOST_DEVICE constexpr batchplan_status CheckSummary(const LengthSummary& summary,
-                                                              uint32_t row_width) {
+BATCHPLAN_HOST_DEVICE constexpr batchplan_status CheckSummary(
+    const LengthSummary& summary, const batchplan_layout_options& options) {
   if (summary.total_padded > kMaxOffset) return BATCHPLAN_ERROR_OVERFLOW;
-  if (summary.total_padded > row_width) return BATCHPLAN_ERROR_ROW_TOO_NARROW;
+  if (options.sequence_width > 0 && summary.max_seqlen > options.sequence_width) {
+    return BATCHPLAN_ERROR_SEQUENCE_TOO_LONG;
+  }
+  if (summary.total_padded > options.row_width) return BATCHPLAN_ERROR_ROW_TOO_NARROW;
   return BATCHPLAN_OK;
 }
 
@@ -81,8 +91,9 @@ struct Offsets {
 };
 
 // Valid once CheckSummary has said BATCHPLAN_OK.
-BATCHPLAN_HOST_DEVICE constexpr Offsets OffsetsOf(uint32_t length, uint32_t multiple) {
-  return {static_cast<int32_t>(length), static_cast<int32_t>(PaddedLength(length, multiple))};
+BATCHPLAN_HOST_DEVICE constexpr Offsets OffsetsOf(uint32_t length,
+                                                  const batchplan_layout_options& options) {
+  return {static_cast<int32_t>(length), static_cast<int32_t>(PaddedLength(length, options))};
 }
 
 BATCHPLAN_HOST_DEVICE constexpr Offsets operator+(const Offsets& a, const Offsets& b) {
@@ -101,18 +112,13 @@ BATCHPLAN_HOST_DEVICE inline void WriteOffsets(const batchplan_packed_layout& la
   }
 }
 
-// Writes the two maxima; `max_seqlen` is the largest length.
+// Writes the two maxima of a layout of `num_sequences` whose largest length is `max_seqlen`.
 BATCHPLAN_HOST_DEVICE inline void WriteMaxima(const batchplan_packed_layout& layout,
-                                              uint32_t max_seqlen, uint32_t multiple) {
-  const Offsets maxima = OffsetsOf(max_seqlen, multiple);
+                                              uint32_t num_sequences, uint32_t max_seqlen,
+                                              const batchplan_layout_options& options) {
+  const Offsets maxima = num_sequences > 0 ? OffsetsOf(max_seqlen, options) : Offsets{};
   if (layout.max_seqlen != nullptr) *layout.max_seqlen = maxima.seqlens;
   if (layout.max_seqlen_padded != nullptr) *layout.max_seqlen_padded = maxima.seqlens_padded;
-}
-
-// The rule of the error word: the first error stays.
-BATCHPLAN_HOST_DEVICE inline void ReportError(batchplan_status* error_word,
-                                              batchplan_status status) {
-  if (error_word != nullptr && *error_word == BATCHPLAN_OK) *error_word = status;
 }
 
 }  // namespace batchplan::kernels

@@ -11,6 +11,22 @@ batchplan_status ComputeLayout(const uint32_t* /*lengths*/, uint32_t /*num_seque
   return BackendStatus();
 }
 
+batchplan_status Pack(const Movement& /*movement*/, batchplan_status* /*error_word*/,
+                      void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status Unpack(const Movement& /*movement*/, batchplan_status* /*error_word*/,
+                        void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status Reduce(const Row& /*row*/, const batchplan_reduction& /*reduction*/,
+                        batchplan_status* /*error_word*/, SequenceTotals* /*totals*/,
+                        void* /*stream*/) {
+  return BackendStatus();
+}
+
 batchplan_status Copy(void* /*destination*/, const void* /*source*/, size_t /*bytes*/,
                       void* /*stream*/) {
   return BackendStatus();

@@ -4,6 +4,8 @@
 #include <cub/block/block_scan.cuh>
 
 #include "src/backends.h"
+#include "src/cuda/launch.h"
+#include "src/error_word.h"
 #include "src/layout_arithmetic.h"
 
 namespace batchplan::kernels::cuda {
@@ -32,18 +34,17 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ typename Scan::TempStorage scan_storage;
   __shared__ bool shared_exists;
 
-  const uint32_t multiple = options.length_multiple;
   LengthSummary summary{};
   // num_sequences is below 2^31, so that no index here wraps.
   for (uint32_t i = threadIdx.x; i < num_sequences; i += kThreads) {
-    summary = summary + SummaryOf(lengths[i], multiple);
+    summary = summary + SummaryOf(lengths[i], options);
   }
   summary = Reduce(reduce_storage).Reduce(summary, Sum{});
   if (threadIdx.x == 0) {
-    const batchplan_status status = CheckSummary(summary, options.row_width);
+    const batchplan_status status = CheckSummary(summary, options);
     const bool exists = status == BATCHPLAN_OK;
     if (!exists) ReportError(error_word, status);
-    WriteMaxima(layout, exists ? summary.max_seqlen : 0, multiple);
+    WriteMaxima(layout, exists ? num_sequences : 0, summary.max_seqlen, options);
     shared_exists = exists;
   }
   __syncthreads();
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
     Offsets items[kLengthsPerThread];
     for (uint32_t k = 0; k < kLengthsPerThread; ++k) {
       const bool counts = exists && first + k < num_sequences;
-      items[k] = counts ? OffsetsOf(lengths[first + k], multiple) : Offsets{};
+      items[k] = counts ? OffsetsOf(lengths[first + k], options) : Offsets{};
     }
     Offsets total;
     Scan(scan_storage).ExclusiveScan(items, items, Offsets{}, Sum{}, total);
@@ -69,40 +70,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) WriteOffsets(layout, num_sequences, begin, options.context_parallel);
 }
 
-batchplan_status StatusOf(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return BATCHPLAN_OK;
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-    case cudaErrorStubLibrary:
-      return BATCHPLAN_ERROR_NO_DEVICE;
-    default:
-      return BATCHPLAN_ERROR_CUDA;
-  }
-}
-
 }  // namespace
-
-batchplan_status BackendStatus() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) return BATCHPLAN_OK;
-  // A question must not leave an error behind for the next caller of cudaGetLastError.
-  static_cast<void>(cudaGetLastError());
-  return BATCHPLAN_ERROR_NO_DEVICE;
-}
 
 batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word,
                                void* stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(1);
-  config.blockDim = dim3(kThreads);
-  config.stream = static_cast<cudaStream_t>(stream);
-  return StatusOf(cudaLaunchKernelEx(&config, ComputeLayoutKernel, lengths, num_sequences, options,
-                                     layout, error_word));
+  return Launch(ComputeLayoutKernel, 1, kThreads, stream, lengths, num_sequences, options, layout,
+                error_word);
 }
 
 }  // namespace batchplan::kernels::cuda

@@ -98,8 +98,8 @@ batchplan_status batchplan_layout_workspace_size(batchplan_backend backend, uint
 // fit into an int32_t, and BATCHPLAN_ERROR_CUDA for a failed launch (cudaGetLastError knows more).
 //
 // Errors in the lengths: BATCHPLAN_ERROR_OVERFLOW if the padded total does not fit into an int32_t,
-// else BATCHPLAN_ERROR_SEQUENCE_TOO_LONG, else BATCHPLAN_ERROR_ROW_TOO_NARROW if the padded total is
-// above row_width. All outputs are then zeros, a layout of empty sequences, so that work already
+// else BATCHPLAN_ERROR_SEQUENCE_TOO_LONG, else BATCHPLAN_ERROR_ROW_TOO_NARROW if the padded total
+// is above row_width. All outputs are then zeros, a layout of empty sequences, so that work already
 // enqueued behind this call touches nothing.
 batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint32_t* lengths,
                                           uint32_t num_sequences,

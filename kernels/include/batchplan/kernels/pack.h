@@ -22,9 +22,9 @@
 // Every element of a packed destination is written: the tokens, the padding of each sequence, and
 // the tail. What stood between a sequence's end and `width` in the source is not read.
 //
-// Cost: every byte is read once and written once. Fields whose tokens are a multiple of 16 bytes, at
-// pointers aligned to 16, move in 16-byte words; so do wide tokens of any size, with two reads for
-// each word out of the cache; narrow ones move element by element, side by side.
+// Cost: every byte is read once and written once. Fields whose tokens are a multiple of 16 bytes,
+// at pointers aligned to 16, move in 16-byte words; so do wide tokens of any size, with two reads
+// for each word out of the cache; narrow ones move element by element, side by side.
 
 #ifndef BATCHPLAN_KERNELS_PACK_H_
 #define BATCHPLAN_KERNELS_PACK_H_
@@ -137,8 +137,8 @@ batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* 
 // Also the gradient of batchplan_pack for BATCHPLAN_CONTENT_TOKENS, with a pad_value of 0. One
 // launch, each element written by one thread, no atomics: the same bytes every time.
 //
-// A padded row is written over its whole width, a ragged one up to the sequence's length; rows of no
-// sequence of the micro-batch are left alone. With one rank's row under context parallelism the
+// A padded row is written over its whole width, a ragged one up to the sequence's length; rows of
+// no sequence of the micro-batch are left alone. With one rank's row under context parallelism the
 // tokens of the other ranks get pad_value (summed over the ranks, gradients are then whole); with
 // BATCHPLAN_ALL_RANKS the sequence comes back in its order.
 //

@@ -3,9 +3,9 @@
 // An error that the host can see is returned, and nothing is written. An error in what lies in the
 // backend's memory (lengths, offsets, indices) is found while working: "host" returns it, and both
 // backends put it into the error word, in device memory for "cuda". The first error stays; of
-// several in one launch it is any. Clear the word once, launch many, read it at the end of the step.
-// Whatever the arrays hold, nothing outside of the outputs is written and nothing outside of the
-// inputs is read.
+// several in one launch it is any. Clear the word once, launch many, read it at the end of the
+// step. Whatever the arrays hold, nothing outside of the outputs is written and nothing outside of
+// the inputs is read.
 
 #ifndef BATCHPLAN_KERNELS_STATUS_H_
 #define BATCHPLAN_KERNELS_STATUS_H_

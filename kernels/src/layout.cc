@@ -1,30 +1,13 @@
-#include "batchplan/kernels.h"
+#include "batchplan/kernels/layout.h"
 
 #include "src/backends.h"
 #include "src/layout_arithmetic.h"
 
 namespace kernels = batchplan::kernels;
 
-namespace {
-
-bool IsBackend(batchplan_backend backend) {
-  return backend == BATCHPLAN_BACKEND_HOST || backend == BATCHPLAN_BACKEND_CUDA;
-}
-
-}  // namespace
-
-batchplan_status batchplan_backend_status(batchplan_backend backend) {
-  if (!IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
-  return backend == BATCHPLAN_BACKEND_CUDA ? kernels::cuda::BackendStatus() : BATCHPLAN_OK;
-}
-
-int batchplan_backend_available(batchplan_backend backend) {
-  return batchplan_backend_status(backend) == BATCHPLAN_OK ? 1 : 0;
-}
-
 batchplan_status batchplan_layout_workspace_size(batchplan_backend backend,
                                                  uint32_t /*num_sequences*/, size_t* size) {
-  if (!IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
+  if (!kernels::IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
   if (size == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
   *size = 0;
   return BATCHPLAN_OK;
@@ -48,7 +31,7 @@ batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint3
     return BATCHPLAN_ERROR_NULL_POINTER;
   }
   if (workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
-  if (const batchplan_status status = kernels::CheckArguments(num_sequences, *options);
+  if (const batchplan_status status = kernels::CheckOptions(num_sequences, *options);
       status != BATCHPLAN_OK) {
     return status;
   }

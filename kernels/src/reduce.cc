@@ -1,0 +1,69 @@
+#include "batchplan/kernels/reduce.h"
+
+#include <cstdint>
+
+#include "src/backends.h"
+#include "src/reduce_arithmetic.h"
+#include "src/row_arithmetic.h"
+
+namespace batchplan::kernels {
+namespace {
+
+batchplan_status CheckElements(const void* elements, batchplan_data_type type, bool required) {
+  const uint32_t size = SizeOf(type);
+  if (size == 0) return BATCHPLAN_ERROR_DATA_TYPE;
+  if (elements == nullptr && required) return BATCHPLAN_ERROR_NULL_POINTER;
+  return reinterpret_cast<uintptr_t>(elements) % size == 0 ? BATCHPLAN_OK
+                                                           : BATCHPLAN_ERROR_MISALIGNED;
+}
+
+batchplan_status CheckReduction(const batchplan_reduction& reduction, bool has_tokens) {
+  if (const batchplan_status status =
+          CheckElements(reduction.values, reduction.value_type, has_tokens);
+      status != BATCHPLAN_OK) {
+    return status;
+  }
+  if (reduction.weights == nullptr) return BATCHPLAN_OK;
+  return CheckElements(reduction.weights, reduction.weight_type, false);
+}
+
+}  // namespace
+}  // namespace batchplan::kernels
+
+namespace kernels = batchplan::kernels;
+
+batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint32_t num_sequences,
+                                                 size_t* size) {
+  if (!kernels::IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
+  if (size == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
+  *size = num_sequences * sizeof(kernels::SequenceTotals);
+  return BATCHPLAN_OK;
+}
+
+batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row* row,
+                                  const batchplan_reduction* reduction,
+                                  batchplan_status* error_word, void* workspace,
+                                  size_t workspace_size, void* stream) {
+  if (!kernels::IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
+  const bool on_device = backend == BATCHPLAN_BACKEND_CUDA;
+  if (row == nullptr || reduction == nullptr || (on_device && error_word == nullptr) ||
+      (workspace == nullptr && workspace_size > 0)) {
+    return BATCHPLAN_ERROR_NULL_POINTER;
+  }
+  if (const batchplan_status status = kernels::CheckRow(*row); status != BATCHPLAN_OK) {
+    return status;
+  }
+  const kernels::Row checked_row = kernels::RowOf(*row);
+  const bool has_tokens = row->num_sequences > 0 && kernels::PackedSlots(checked_row) > 0;
+  if (const batchplan_status status = kernels::CheckReduction(*reduction, has_tokens);
+      status != BATCHPLAN_OK) {
+    return status;
+  }
+  const bool asks_for_totals = kernels::AsksForTotals(*reduction);
+  size_t needed = 0;
+  batchplan_reduce_workspace_size(backend, row->num_sequences, &needed);
+  if (asks_for_totals && workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
+  auto* totals = asks_for_totals ? static_cast<kernels::SequenceTotals*>(workspace) : nullptr;
+  return on_device ? kernels::cuda::Reduce(checked_row, *reduction, error_word, totals, stream)
+                   : kernels::host::Reduce(checked_row, *reduction, error_word, totals);
+}

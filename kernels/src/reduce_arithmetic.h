@@ -1,0 +1,174 @@
+// How a packed field is summed up per sequence, one text for the host executor and the CUDA
+// kernels: the order of the additions, and what each one adds.
+//
+// Lane l of kLanes adds up the tokens l, l + kLanes, ... of a sequence in this order; then the
+// lanes are added pairwise, lane l and lane l + half for halves of kLanes / 2 .. 1. Doubles
+// throughout, no fused multiply-add, so that every executor gets the same bits.
+
+#ifndef BATCHPLAN_KERNELS_SRC_REDUCE_ARITHMETIC_H_
+#define BATCHPLAN_KERNELS_SRC_REDUCE_ARITHMETIC_H_
+
+#include <stdint.h>
+#include <string.h>
+
+#include "batchplan/kernels/reduce.h"
+#include "src/host_device.h"
+#include "src/row_arithmetic.h"
+
+namespace batchplan::kernels {
+
+inline constexpr uint32_t kLanes = 128;
+
+// Bytes of an element; 0 if there is no such type.
+constexpr uint32_t SizeOf(batchplan_data_type type) {
+  switch (type) {
+    case BATCHPLAN_UINT8:
+      return 1;
+    case BATCHPLAN_FLOAT16:
+    case BATCHPLAN_BFLOAT16:
+      return 2;
+    case BATCHPLAN_FLOAT32:
+    case BATCHPLAN_INT32:
+      return 4;
+    case BATCHPLAN_FLOAT64:
+    case BATCHPLAN_INT64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+BATCHPLAN_HOST_DEVICE inline float FloatOfBits(uint32_t bits) {
+  float value = 0;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// IEEE 754 binary16, subnormals, infinities and NaN included.
+BATCHPLAN_HOST_DEVICE inline float FloatOfHalf(uint16_t half) {
+  const uint32_t sign = uint32_t{half & 0x8000U} << 16;
+  const uint32_t exponent = (half >> 10) & 0x1FU;
+  const uint32_t fraction = half & 0x3FFU;
+  if (exponent == 0) {
+    // fraction * 2^-24, exact.
+    const float magnitude = static_cast<float>(fraction) * FloatOfBits(0x33800000U);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const uint32_t float_exponent = exponent == 0x1FU ? 0xFFU : exponent + (127 - 15);
+  return FloatOfBits(sign | float_exponent << 23 | fraction << 13);
+}
+
+BATCHPLAN_HOST_DEVICE inline double ElementAt(const void* elements, batchplan_data_type type,
+                                              int64_t index) {
+  switch (type) {
+    case BATCHPLAN_FLOAT32:
+      return static_cast<const float*>(elements)[index];
+    case BATCHPLAN_FLOAT64:
+      return static_cast<const double*>(elements)[index];
+    case BATCHPLAN_FLOAT16:
+      return FloatOfHalf(static_cast<const uint16_t*>(elements)[index]);
+    case BATCHPLAN_BFLOAT16:
+      return FloatOfBits(uint32_t{static_cast<const uint16_t*>(elements)[index]} << 16);
+    case BATCHPLAN_UINT8:
+      return static_cast<const uint8_t*>(elements)[index];
+    case BATCHPLAN_INT32:
+      return static_cast<const int32_t*>(elements)[index];
+    default:
+      return static_cast<double>(static_cast<const int64_t*>(elements)[index]);
+  }
+}
+
+BATCHPLAN_HOST_DEVICE inline double Product(double a, double b) {
+#ifdef __CUDA_ARCH__
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+// What is added up of a sequence: values and weights.
+struct SequenceSums {
+  double values;
+  double weights;
+};
+
+BATCHPLAN_HOST_DEVICE inline SequenceSums operator+(const SequenceSums& a, const SequenceSums& b) {
+  return {a.values + b.values, a.weights + b.weights};
+}
+
+// What is added up of a row: the sums and the means of its sequences, in the workspace one a
+// sequence.
+struct SequenceTotals {
+  double sum;
+  double mean;
+};
+
+BATCHPLAN_HOST_DEVICE inline SequenceTotals operator+(const SequenceTotals& a,
+                                                      const SequenceTotals& b) {
+  return {a.sum + b.sum, a.mean + b.mean};
+}
+
+// How many tokens of sequence `sequence` are visited: all of it, or the share of one rank, in which
+// some may be padding.
+BATCHPLAN_HOST_DEVICE inline int64_t VisitedTokens(const Row& row, uint32_t sequence) {
+  return row.rank == BATCHPLAN_ALL_RANKS ? LengthOf(row, sequence) : ShareOf(row, sequence).slots;
+}
+
+// What the visited token number `visit` adds.
+BATCHPLAN_HOST_DEVICE inline SequenceSums TermOf(const Row& row,
+                                                 const batchplan_reduction& reduction,
+                                                 uint32_t sequence, int64_t visit) {
+  const Share share = ShareOf(row, sequence);
+  int64_t slot = 0;
+  if (row.rank == BATCHPLAN_ALL_RANKS) {
+    const SlotRun from = SlotOfToken(row, share, static_cast<uint32_t>(visit));
+    if (from.rank == kNone) return {};
+    slot = int64_t{from.rank} * row.slots + from.slot;
+  } else {
+    slot = share.begin + visit;
+    const uint32_t token = TokenOfSlot(row, row.rank, share, visit).token;
+    if (token >= LengthOf(row, sequence) || slot < 0 || slot >= row.slots) return {};
+  }
+  const double weight =
+      reduction.weights == nullptr ? 1 : ElementAt(reduction.weights, reduction.weight_type, slot);
+  return {Product(ElementAt(reduction.values, reduction.value_type, slot), weight), weight};
+}
+
+BATCHPLAN_HOST_DEVICE inline double Quotient(double numerator, double denominator) {
+  return denominator == 0 ? 0 : numerator / denominator;
+}
+
+// Writes what is asked for of sequence `sequence`, and to `totals` unless that is null.
+BATCHPLAN_HOST_DEVICE inline void WriteSequence(const batchplan_reduction& reduction,
+                                                SequenceTotals* totals, uint32_t sequence,
+                                                const SequenceSums& sums) {
+  const double denominator =
+      reduction.denominators != nullptr ? reduction.denominators[sequence] : sums.weights;
+  const double mean = Quotient(sums.values, denominator);
+  if (reduction.sums != nullptr) reduction.sums[sequence] = static_cast<float>(sums.values);
+  if (reduction.weight_sums != nullptr) {
+    reduction.weight_sums[sequence] = static_cast<float>(sums.weights);
+  }
+  if (reduction.means != nullptr) reduction.means[sequence] = static_cast<float>(mean);
+  if (totals != nullptr) totals[sequence] = {sums.values, mean};
+}
+
+BATCHPLAN_HOST_DEVICE inline void WriteTotals(const batchplan_reduction& reduction,
+                                              const SequenceTotals& total) {
+  const double denominator =
+      reduction.total_denominator != nullptr ? *reduction.total_denominator : 1;
+  if (reduction.sum_total != nullptr) {
+    *reduction.sum_total = static_cast<float>(Quotient(total.sum, denominator));
+  }
+  if (reduction.mean_total != nullptr) {
+    *reduction.mean_total = static_cast<float>(Quotient(total.mean, denominator));
+  }
+}
+
+constexpr bool AsksForTotals(const batchplan_reduction& reduction) {
+  return reduction.sum_total != nullptr || reduction.mean_total != nullptr;
+}
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_KERNELS_SRC_REDUCE_ARITHMETIC_H_

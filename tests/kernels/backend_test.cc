@@ -64,10 +64,11 @@ TEST(BackendTest, WorkspaceQueryAnswersForAbsentBackendsToo) {
 
 TEST(StatusTest, EveryStatusHasItsOwnSentence) {
   std::set<std::string> sentences;
-  for (batchplan_status status = BATCHPLAN_OK; status <= BATCHPLAN_ERROR_CUDA; ++status) {
+  for (batchplan_status status = BATCHPLAN_OK; status <= BATCHPLAN_ERROR_DATA_PARALLEL_RANK;
+       ++status) {
     sentences.insert(batchplan_status_string(status));
   }
-  EXPECT_EQ(sentences.size(), BATCHPLAN_ERROR_CUDA + 1);
+  EXPECT_EQ(sentences.size(), BATCHPLAN_ERROR_DATA_PARALLEL_RANK + 1);
   EXPECT_FALSE(sentences.contains("unknown status"));
   EXPECT_STREQ(batchplan_status_string(-1), "unknown status");
   EXPECT_STREQ(batchplan_status_string(1000), "unknown status");

@@ -13,10 +13,8 @@ namespace {
 using ::testing::Each;
 using ::testing::Ne;
 
-using LayoutErrorTest = EveryBackendTest;
-INSTANTIATE_TEST_SUITE_P(EveryBackend, LayoutErrorTest,
-                         testing::Values(BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA),
-                         BackendName);
+using LayoutErrorTest = EveryBackendLayoutTest;
+BATCHPLAN_EVERY_BACKEND(LayoutErrorTest);
 
 void ExpectEmptyLayout(const LayoutResult& result) {
   EXPECT_THAT(result.cu_seqlens, Each(0));

@@ -10,10 +10,8 @@
 namespace batchplan::kernels {
 namespace {
 
-using LayoutPropertyTest = EveryBackendTest;
-INSTANTIATE_TEST_SUITE_P(EveryBackend, LayoutPropertyTest,
-                         testing::Values(BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA),
-                         BackendName);
+using LayoutPropertyTest = EveryBackendLayoutTest;
+BATCHPLAN_EVERY_BACKEND(LayoutPropertyTest);
 
 // One token at a time, as a person would lay out the row. Ignores the row's width.
 LayoutResult NaiveLayout(const std::vector<uint32_t>& lengths, int32_t multiple,

@@ -2,19 +2,16 @@
 //
 //   const LayoutResult result = RunLayout(BATCHPLAN_BACKEND_CUDA, {2, 4, 6, 1}, options);
 //
-// Allocates, copies and waits as the backend needs. Output arrays stand between guard words, and a
-// write outside of them fails the current test. For one thread.
+// For one thread.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_LAYOUT_RUNNER_H_
 #define BATCHPLAN_TESTS_KERNELS_LAYOUT_RUNNER_H_
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "batchplan/kernels.h"
+#include "memory.h"
 
 namespace batchplan::kernels {
 
@@ -35,19 +32,9 @@ LayoutResult RunLayout(batchplan_backend backend, const std::vector<uint32_t>& l
                        const batchplan_layout_options& options,
                        batchplan_status initial_error = BATCHPLAN_OK);
 
-// The two backends' names, for test names.
-std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info);
-
-// A suite that runs on every backend, and is skipped with the reason on those that are absent.
-class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
+// A suite of layouts that runs on every backend.
+class EveryBackendLayoutTest : public EveryBackendTest {
  protected:
-  void SetUp() override {
-    if (const batchplan_status status = batchplan_backend_status(GetParam());
-        status != BATCHPLAN_OK) {
-      GTEST_SKIP() << batchplan_status_string(status);
-    }
-  }
-
   static LayoutResult Run(const std::vector<uint32_t>& lengths,
                           const batchplan_layout_options& options,
                           batchplan_status initial_error = BATCHPLAN_OK) {

@@ -12,10 +12,8 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-using LayoutTest = EveryBackendTest;
-INSTANTIATE_TEST_SUITE_P(EveryBackend, LayoutTest,
-                         testing::Values(BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA),
-                         BackendName);
+using LayoutTest = EveryBackendLayoutTest;
+BATCHPLAN_EVERY_BACKEND(LayoutTest);
 
 // "Complete Packing Example": CP_SIZE=2, TP_SIZE=1, alignment factor 4.
 TEST_P(LayoutTest, CompletePackingExampleOfFourSamplesOnTwoContextParallelRanks) {

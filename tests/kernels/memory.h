@@ -1,0 +1,97 @@
+// Memory of a backend for tests, with guards around what the library writes.
+//
+//   Buffer<int32_t> out(backend, 20);
+//   ... out.data() ...
+//   EXPECT_THAT(out.Values(), ElementsAre(...));
+//
+// Reading back waits for the device, and fails the current test if a guard was overwritten. For one
+// thread.
+
+#ifndef BATCHPLAN_TESTS_KERNELS_MEMORY_H_
+#define BATCHPLAN_TESTS_KERNELS_MEMORY_H_
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "batchplan/kernels.h"
+
+namespace batchplan::kernels {
+
+// Bytes between two guards. Aligned to 16, plus `misalignment`.
+class Memory {
+ public:
+  Memory(batchplan_backend backend, size_t bytes, size_t misalignment = 0);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void* data() { return static_cast<std::byte*>(block_) + offset_; }
+  void Write(const void* source, size_t bytes);
+  // Checks the guards too.
+  void Read(void* target);
+
+ private:
+  batchplan_backend backend_;
+  size_t size_;
+  size_t offset_;
+  void* block_ = nullptr;
+};
+
+// `count` elements, at first of bytes that no test expects.
+template <typename T>
+class Buffer {
+ public:
+  Buffer(batchplan_backend backend, size_t count, size_t misalignment = 0)
+      : count_(count), memory_(backend, count * sizeof(T), misalignment) {
+    const std::vector<std::byte> unexpected(count * sizeof(T), std::byte{0x5e});
+    memory_.Write(unexpected.data(), unexpected.size());
+  }
+  Buffer(batchplan_backend backend, const std::vector<T>& values, size_t misalignment = 0)
+      : count_(values.size()), memory_(backend, values.size() * sizeof(T), misalignment) {
+    memory_.Write(values.data(), values.size() * sizeof(T));
+  }
+
+  T* data() { return static_cast<T*>(memory_.data()); }
+
+  void Write(const std::vector<T>& values) {
+    ASSERT_EQ(values.size(), count_);
+    memory_.Write(values.data(), values.size() * sizeof(T));
+  }
+
+  std::vector<T> Values() {
+    std::vector<T> values(count_);
+    memory_.Read(values.data());
+    return values;
+  }
+
+ private:
+  size_t count_;
+  Memory memory_;
+};
+
+// The two backends' names, for test names.
+std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info);
+
+// A suite that runs on every backend, and is skipped with the reason on those that are absent.
+class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
+ protected:
+  void SetUp() override {
+    if (const batchplan_status status = batchplan_backend_status(GetParam());
+        status != BATCHPLAN_OK) {
+      GTEST_SKIP() << batchplan_status_string(status);
+    }
+  }
+};
+
+#define BATCHPLAN_EVERY_BACKEND(suite)                                                      \
+  INSTANTIATE_TEST_SUITE_P(EveryBackend, suite,                                             \
+                           testing::Values(BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA), \
+                           BackendName)
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_TESTS_KERNELS_MEMORY_H_

@@ -1,0 +1,31 @@
+// What every slot of a packed row must hold, laid out as a person would: token by token into lists.
+// Shares no code with the library.
+
+#ifndef BATCHPLAN_TESTS_KERNELS_NAIVE_ROW_H_
+#define BATCHPLAN_TESTS_KERNELS_NAIVE_ROW_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "batchplan/kernels.h"
+
+namespace batchplan::kernels {
+
+struct NaiveSlot {
+  // The tail is sequence -1.
+  int32_t sequence = -1;
+  // In the padded sequence.
+  int32_t token = 0;
+  bool is_padding = true;
+};
+
+// The row of context parallel rank `rank`, or of all ranks one after the other.
+std::vector<NaiveSlot> NaiveRow(const std::vector<uint32_t>& lengths,
+                                const batchplan_layout_options& options, uint32_t rank);
+
+// `length` rounded up to the multiple, or the sequence width.
+uint32_t NaivePaddedLength(uint32_t length, const batchplan_layout_options& options);
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_TESTS_KERNELS_NAIVE_ROW_H_

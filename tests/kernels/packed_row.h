@@ -1,0 +1,78 @@
+// A packed row on any backend: its layout computed, its tensors moved, its errors brought back.
+//
+//   PackedRow row(BATCHPLAN_BACKEND_CUDA, {2, 4, 6, 1}, options, /*rank=*/0);
+//   EXPECT_EQ(row.Pack(sequences, {field}), BATCHPLAN_OK);
+//
+// Every call waits for the device. For one thread.
+
+#ifndef BATCHPLAN_TESTS_KERNELS_PACKED_ROW_H_
+#define BATCHPLAN_TESTS_KERNELS_PACKED_ROW_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "batchplan/kernels.h"
+#include "memory.h"
+
+namespace batchplan::kernels {
+
+class PackedRow {
+ public:
+  // Fails the current test if the layout does not exist.
+  PackedRow(batchplan_backend backend, const std::vector<uint32_t>& lengths,
+            const batchplan_layout_options& options, uint32_t rank = 0);
+
+  // Each returns what the call returned if that was an error, else what the error word holds
+  // afterwards. Clears the word before.
+  batchplan_status Pack(const batchplan_sequences& sequences,
+                        const std::vector<batchplan_field>& fields);
+  batchplan_status Unpack(const batchplan_sequences& sequences,
+                          const std::vector<batchplan_field>& fields);
+  batchplan_status Reduce(const batchplan_reduction& reduction);
+
+  // To change before a call.
+  batchplan_row& row() { return row_; }
+  // Overwrites the computed offsets.
+  void SetOffsets(const std::vector<int32_t>& cu_seqlens,
+                  const std::vector<int32_t>& cu_seqlens_padded);
+  // Slots of the packed side of a field.
+  size_t slots() const;
+
+ private:
+  batchplan_status Outcome(batchplan_status returned);
+
+  batchplan_backend backend_;
+  Buffer<int32_t> cu_seqlens_;
+  Buffer<int32_t> cu_seqlens_padded_;
+  Buffer<batchplan_status> error_word_;
+  batchplan_row row_;
+};
+
+// A field of T, one element a token unless said otherwise.
+template <typename T>
+batchplan_field FieldOf(const T* source, T* destination, uint64_t width, T pad = T{},
+                        uint64_t elements_per_token = 1) {
+  batchplan_field field = {.element_size = sizeof(T),
+                           .elements_per_token = elements_per_token,
+                           .source = source,
+                           .destination = destination,
+                           .width = width};
+  std::memcpy(field.pad_value, &pad, sizeof pad);
+  return field;
+}
+
+template <typename T>
+batchplan_field IdsOf(batchplan_content content, T* destination) {
+  return {.content = content,
+          .element_size = sizeof(T),
+          .elements_per_token = 1,
+          .destination = destination};
+}
+
+// The characters of all strings one after the other: rows of a padded field of bytes.
+std::vector<char> Characters(std::initializer_list<std::string_view> rows);
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_TESTS_KERNELS_PACKED_ROW_H_

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "client/cpp/kernel_status.h"
+#include "server/planner/align.h"
 
 namespace batchplan {
 namespace {
@@ -121,34 +122,34 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
       microbatch.row_width = next.row_width * next.num_sequences;
     }
     microbatch.row_width_per_rank = microbatch.row_width / context_parallel_;
-    // Their places in uploaded_ once that is complete.
     microbatch.sequence_index = absl::MakeConstSpan(next.sequence_index, next.num_sequences);
-    uploaded_.insert(uploaded_.end(), next.sequence_index,
-                     next.sequence_index + next.num_sequences);
-    lengths.insert(lengths.end(), next.sequence_lengths,
-                   next.sequence_lengths + next.num_sequences);
+    microbatch.sequence_lengths = absl::MakeConstSpan(next.sequence_lengths, next.num_sequences);
+    for (const uint32_t length : microbatch.sequence_lengths) {
+      microbatch.max_seqlen = std::max(microbatch.max_seqlen, length);
+    }
+    // No wider than the row.
+    microbatch.max_seqlen_padded =
+        requirements.padded && next.num_sequences > 0
+            ? microbatch.sequence_width
+            : static_cast<uint32_t>(AlignUp(microbatch.max_seqlen, length_multiple_));
     most_sequences_ = std::max(most_sequences_, next.num_sequences);
+    uploaded_.insert(uploaded_.end(), microbatch.sequence_index.begin(),
+                     microbatch.sequence_index.end());
+    lengths.insert(lengths.end(), microbatch.sequence_lengths.begin(),
+                   microbatch.sequence_lengths.end());
     microbatches_.push_back(microbatch);
   }
-  const size_t total = lengths.size();
   uploaded_.insert(uploaded_.end(), lengths.begin(), lengths.end());
   uploaded_.resize(uploaded_.size() + most_sequences_ + 1);
   std::iota(uploaded_.end() - most_sequences_ - 1, uploaded_.end(), 0U);
 
+  // From the caller's arrays to our own, which grow no more.
   const uint32_t* index = uploaded_.data() + 1;
   for (WorkerMicrobatch& microbatch : microbatches_) {
-    const size_t size = microbatch.sequence_index.size();
+    const size_t size = microbatch.num_sequences();
     microbatch.sequence_index = absl::MakeConstSpan(index, size);
-    microbatch.sequence_lengths = absl::MakeConstSpan(index + total, size);
+    microbatch.sequence_lengths = absl::MakeConstSpan(index + lengths.size(), size);
     index += size;
-    for (const uint32_t length : microbatch.sequence_lengths) {
-      microbatch.max_seqlen = std::max(microbatch.max_seqlen, length);
-    }
-    // A sequence's padded length is within its row, so this does not overflow.
-    microbatch.max_seqlen_padded =
-        microbatch.sequence_width > 0
-            ? microbatch.sequence_width * static_cast<uint32_t>(size > 0)
-            : (microbatch.max_seqlen + length_multiple_ - 1) / length_multiple_ * length_multiple_;
   }
   return absl::OkStatus();
 }

@@ -14,8 +14,8 @@ namespace {
 constexpr std::align_val_t kAlignment{256};
 
 void* AllocateManaged([[maybe_unused]] size_t bytes) {
-  void* memory = nullptr;
 #ifdef BATCHPLAN_TESTS_WITH_CUDA
+  void* memory = nullptr;
   if (cudaMallocManaged(&memory, bytes) == cudaSuccess) return memory;
 #endif
   std::fputs("no managed memory\n", stderr);

@@ -23,6 +23,8 @@
 namespace batchplan {
 
 struct PassRequirements {
+  // Ranks whose micro-batches the plan holds: all, or 1 for the slice of one rank, in which that
+  // rank is number 0.
   uint32_t data_parallel = 1;
   uint32_t context_parallel = 1;
   // The multiple that every sequence's length is rounded up to.
@@ -35,7 +37,8 @@ struct PassRequirements {
   // own part of the batch.
   uint32_t num_sequences = 0;
   absl::Span<const uint32_t> lengths;
-  // Whether a sequence may be planned shorter than it is, and whether one may be absent.
+  // Whether a sequence may be planned shorter than it is, and whether one may be absent: dropped,
+  // or in the slice of another rank.
   bool may_truncate = false;
   bool may_drop = false;
 };

@@ -17,7 +17,7 @@
 //
 // Memory. All of it is allocated when the plan is made, from the worker's allocator, and with it
 // the layouts of all micro-batches are computed: one copy, and one launch a micro-batch. Afterwards
-// nothing is allocated, and on the GPU nothing but CheckErrors waits.
+// no memory of the backend is allocated, and on the GPU nothing but CheckErrors waits.
 //
 // Threads. A plan is one rank's. One thread at a time calls it; different plans are independent.
 //

@@ -13,27 +13,31 @@ namespace {
 
 constexpr std::align_val_t kAlignment{256};
 
-void* AllocateManaged([[maybe_unused]] size_t bytes) {
+void* AllocateOnHost(size_t bytes) { return ::operator new(bytes, kAlignment); }
+
+void FreeOnHost(void* memory, size_t /*bytes*/) { ::operator delete(memory, kAlignment); }
+
 #ifdef BATCHPLAN_TESTS_WITH_CUDA
+void* AllocateManaged(size_t bytes) {
   void* memory = nullptr;
-  if (cudaMallocManaged(&memory, bytes) == cudaSuccess) return memory;
-#endif
-  std::fputs("no managed memory\n", stderr);
-  std::abort();
+  if (const cudaError_t error = cudaMallocManaged(&memory, bytes); error != cudaSuccess) {
+    std::fprintf(stderr, "no managed memory: %s\n", cudaGetErrorString(error));
+    std::abort();
+  }
+  return memory;
 }
 
-void FreeManaged([[maybe_unused]] void* memory, size_t /*bytes*/) {
-#ifdef BATCHPLAN_TESTS_WITH_CUDA
-  static_cast<void>(cudaFree(memory));
+void FreeManaged(void* memory, size_t /*bytes*/) { static_cast<void>(cudaFree(memory)); }
 #endif
-}
 
 }  // namespace
 
-WorkerAllocator AllocatorOf(batchplan_backend backend) {
+WorkerAllocator AllocatorOf([[maybe_unused]] batchplan_backend backend) {
+#ifdef BATCHPLAN_TESTS_WITH_CUDA
   if (backend == BATCHPLAN_BACKEND_CUDA) return {AllocateManaged, FreeManaged};
-  return {[](size_t bytes) { return ::operator new(bytes, kAlignment); },
-          [](void* memory, size_t /*bytes*/) { ::operator delete(memory, kAlignment); }};
+#endif
+  // Where CUDA is emulated, its memory is the host's.
+  return {AllocateOnHost, FreeOnHost};
 }
 
 }  // namespace batchplan

@@ -19,7 +19,7 @@
 
 namespace batchplan {
 
-// Allocates for `backend`; ends the process where there is nothing to be had.
+// Allocates for `backend`, which is there; ends the process where there is nothing to be had.
 WorkerAllocator AllocatorOf(batchplan_backend backend);
 
 inline std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info) {

@@ -4,7 +4,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <functional>
+#include <iterator>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -295,6 +299,74 @@ TEST(WorkerClient, RowsThatDoNotFitAreNamed) {
   EXPECT_THAT(
       ComplaintAbout(request, [](v1::PassPlan& p) { p.set_row_widths(0, p.row_widths(0) + 2); }),
       HasSubstr("not a multiple of 4"));
+}
+
+// Changes one number of one array, or its size.
+void SpoilAnywhere(v1::PassPlan& plan, std::mt19937& random) {
+  auto* const arrays = std::array{plan.mutable_sequence_index(), plan.mutable_microbatch_offsets(),
+                                  plan.mutable_microbatches_per_rank(), plan.mutable_row_widths(),
+                                  plan.mutable_sequence_lengths()}[random() % 5];
+  const auto position = static_cast<int>(random() % static_cast<uint32_t>(arrays->size()));
+  constexpr uint32_t kNumbers[] = {0, 1, 2, 4, 19, 20, 1024, 0x80000000U, UINT32_MAX};
+  switch (random() % 6) {
+    case 0:
+      arrays->Add(kNumbers[random() % std::size(kNumbers)]);
+      break;
+    case 1:
+      arrays->Truncate(position);
+      break;
+    case 2:
+      arrays->SwapElements(position,
+                           static_cast<int>(random() % static_cast<uint32_t>(arrays->size())));
+      break;
+    case 3:
+      arrays->Set(position, arrays->Get(position) + 4);
+      break;
+    default:
+      arrays->Set(position, kNumbers[random() % std::size(kNumbers)]);
+  }
+}
+
+// Under the sanitizers this proves that what the check lets through stays within every array.
+TEST(WorkerClient, SpoiledAnswerIsRefusedOrPacksWithinItsBounds) {
+  std::mt19937 random(5);
+  for (const bool padded : {false, true}) {
+    v1::PlanBatchRequest request = RequestOf(20);
+    request.clear_preset();
+    request.mutable_topology()->set_context_parallel(2);
+    request.mutable_topology()->set_data_parallel(2);
+    request.set_overlong(v1::OVERLONG_POLICY_TRUNCATE);
+    if (padded) request.mutable_passes(0)->mutable_padded();
+    const auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    const auto worker = WorkerClient::Create(Client(MakeInProcessConnection()),
+                                             {.data_parallel_rank = 1, .context_parallel_rank = 1});
+    const std::vector<int32_t> batch(size_t{20} * 1000, 1);
+    int refused = 0;
+    for (int round = 0; round < 2000; ++round) {
+      v1::PlanBatchResponse spoiled = *answer;
+      SpoilAnywhere(*spoiled.mutable_passes(0), random);
+      const auto plan = worker->UsePlan(request, spoiled);
+      if (!plan.ok()) {
+        ++refused;
+        EXPECT_TRUE(absl::IsInternal(plan.status())) << plan.status();
+        continue;
+      }
+      for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+        std::vector<int32_t> row(microbatch.row_width_per_rank);
+        batchplan_field field = {};
+        field.element_size = sizeof(int32_t);
+        field.elements_per_token = 1;
+        field.source = batch.data();
+        field.destination = row.data();
+        field.width = 1000;
+        const absl::Status packed = plan->Pack(microbatch, {field});
+        EXPECT_TRUE(packed.ok()) << packed;
+      }
+    }
+    EXPECT_GT(refused, 1000);
+    EXPECT_LT(refused, 2000);
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #ifndef BATCHPLAN_KERNELS_SRC_BACKENDS_H_
 #define BATCHPLAN_KERNELS_SRC_BACKENDS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "batchplan/kernels.h"
@@ -44,6 +45,10 @@ batchplan_status Pack(const Movement& movement, batchplan_status* error_word, vo
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, void* stream);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
                         batchplan_status* error_word, SequenceTotals* totals, void* stream);
+
+batchplan_status Copy(void* destination, const void* source, size_t bytes, void* stream);
+
+batchplan_status Wait(void* stream);
 
 }  // namespace cuda
 

@@ -5,6 +5,7 @@
 //   layout.h         where each sequence begins in the packed row: cu_seqlens and its kin
 //   pack.h           many fields into the row in one launch, and the inverse
 //   reduce.h         sums and means per sequence
+//   copy.h           bytes between host and backend, and waiting for them
 //   status.h         backends, and what can be wrong
 //
 // One step of a worker, the arrays in device memory:
@@ -15,13 +16,13 @@
 //   batchplan_unpack(backend, &row, &sequences, outputs, num_outputs, error, stream);
 //
 // Backends: "host" computes on the calling thread and has returned its results; "cuda" enqueues on
-// the caller's stream of the current device and returns. No function allocates memory, waits for a
-// device or keeps state, so any number of threads may call at once with outputs of their own, and
-// the cuda calls can be captured into a graph. What is passed by value or read on the host (number
-// of sequences, options, field descriptors) is then fixed; what lies in device memory (lengths,
-// offsets, sequence_index, the tensors) may change between replays, so that one graph serves every
-// micro-batch up to its row width: pass the largest number of sequences, and for those that are
-// absent, a length of 0 and UINT32_MAX in sequence_index.
+// the caller's stream of the current device and returns. No function allocates memory or keeps
+// state, and none but batchplan_wait waits for a device, so any number of threads may call at once
+// with outputs of their own, and the cuda calls can be captured into a graph. What is passed by
+// value or read on the host (number of sequences, options, field descriptors) is then fixed; what
+// lies in device memory (lengths, offsets, sequence_index, the tensors) may change between replays,
+// so that one graph serves every micro-batch up to its row width: pass the largest number of
+// sequences, and for those that are absent, a length of 0 and UINT32_MAX in sequence_index.
 //
 // Both backends run the same index arithmetic and give the same bytes. Offsets into tensors are 64
 // bits wide; the row itself is below 2^31 tokens, because cu_seqlens are 32-bit everywhere.
@@ -32,6 +33,7 @@
 #define BATCHPLAN_KERNELS_H_
 
 // IWYU pragma: begin_exports
+#include "batchplan/kernels/copy.h"
 #include "batchplan/kernels/layout.h"
 #include "batchplan/kernels/microbatches.h"
 #include "batchplan/kernels/pack.h"

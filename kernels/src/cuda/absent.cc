@@ -27,4 +27,11 @@ batchplan_status Reduce(const Row& /*row*/, const batchplan_reduction& /*reducti
   return BackendStatus();
 }
 
+batchplan_status Copy(void* /*destination*/, const void* /*source*/, size_t /*bytes*/,
+                      void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status Wait(void* /*stream*/) { return BackendStatus(); }
+
 }  // namespace batchplan::kernels::cuda

@@ -3,13 +3,15 @@
 //
 // A launch runs its blocks one after the other, and the threads of a block in turns, each up to its
 // next __syncthreads (block.h); a shared variable is a static one. Slow, and no word on speed or on
-// what only the hardware does; but an index that is wrong there is wrong here. One launch at a time.
+// what only the hardware does; but an index that is wrong there is wrong here. Launches from several
+// threads wait for one another.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_EMULATION_CUDA_RUNTIME_H_
 #define BATCHPLAN_TESTS_KERNELS_EMULATION_CUDA_RUNTIME_H_
 
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 
 #include "block.h"
 
@@ -53,6 +55,14 @@ inline cudaError_t cudaGetDeviceCount(int* devices) {
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+inline cudaError_t cudaMemcpyAsync(void* destination, const void* source, size_t bytes,
+                                   cudaMemcpyKind /*kind*/, cudaStream_t /*stream*/) {
+  std::memcpy(destination, source, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
+
 inline dim3 threadIdx;
 inline dim3 blockIdx;
 inline dim3 gridDim;
@@ -81,6 +91,8 @@ inline int atomicCAS(int* address, int expected, int desired) {
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   gridDim = config->gridDim;
   for (unsigned int block = 0; block < gridDim.x; ++block) {
     blockIdx = dim3(block);

@@ -1,4 +1,5 @@
-# Installs the build tree BUILD_DIR, builds the consumer next to this file against it, and runs it.
+# Installs the build tree BUILD_DIR, builds the consumers next to this file against it, and runs
+# them.
 #
 #   cmake -D BUILD_DIR=... -D WORK_DIR=... -D GENERATOR=... -D CXX=... [-D CXX_FLAGS=...]
 #         [-D LAUNCHER=...] -P package_test.cmake
@@ -15,11 +16,12 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -G ${GENE
   -D CMAKE_CXX_FLAGS=${CXX_FLAGS})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 run(${WORK_DIR}/build/consumer)
+run(${WORK_DIR}/build/worker_consumer)
 
-# Only the contract and the client are public.
+# Only the contract, the client and the kernels' C API are public.
 file(GLOB_RECURSE headers RELATIVE ${WORK_DIR}/prefix/include ${WORK_DIR}/prefix/include/*)
 foreach(header IN LISTS headers)
-  if(NOT header MATCHES "^batchplan/([a-z_]+\\.h|v1/[a-z_]+(\\.grpc)?\\.pb\\.h)$")
+  if(NOT header MATCHES "^batchplan/((kernels/)?[a-z_]+\\.h(pp)?|v1/[a-z_]+(\\.grpc)?\\.pb\\.h)$")
     message(FATAL_ERROR "${header} is installed, but is not a public header")
   endif()
 endforeach()

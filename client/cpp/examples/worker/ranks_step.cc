@@ -1,0 +1,225 @@
+#include "client/cpp/examples/worker/ranks_step.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "batchplan/worker_client.h"
+
+namespace batchplan::examples {
+namespace {
+
+template <typename T>
+batchplan_field Field(const T* source, T* destination, uint64_t width, T pad) {
+  batchplan_field field = {};
+  field.content = BATCHPLAN_CONTENT_TOKENS;
+  field.element_size = sizeof(T);
+  field.elements_per_token = 1;
+  field.source = source;
+  field.destination = destination;
+  field.width = width;
+  std::memcpy(field.pad_value, &pad, sizeof(T));
+  return field;
+}
+
+// The next token's value at each token's place: what the token is to predict.
+template <typename T>
+batchplan_field NextTokenField(const T* source, T* destination, uint64_t width, T pad) {
+  batchplan_field field = Field(source, destination, width, pad);
+  field.token_shift = 1;
+  return field;
+}
+
+template <typename T>
+batchplan_field PerSequenceField(const T* source, T* destination) {
+  batchplan_field field = Field(source, destination, 0, T{});
+  field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
+  return field;
+}
+
+// The packed inputs and outputs of one micro-batch on one rank.
+struct PackedRow {
+  explicit PackedRow(size_t tokens)
+      : input_ids(tokens),
+        labels(tokens),
+        position_ids(tokens),
+        loss_mask(tokens),
+        advantages(tokens),
+        loss_scales(tokens),
+        losses(tokens),
+        hidden_gradients(tokens * kHidden) {}
+
+  std::vector<int64_t> input_ids;
+  std::vector<int64_t> labels;
+  std::vector<int64_t> position_ids;
+  std::vector<uint8_t> loss_mask;
+  std::vector<float> advantages;
+  std::vector<float> loss_scales;
+  std::vector<float> losses;
+  std::vector<float> hidden_gradients;
+};
+
+absl::Status PackInputs(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
+                        const Batch& batch, PackedRow& row) {
+  batchplan_field position_ids = Field<int64_t>(nullptr, row.position_ids.data(), 0, 0);
+  position_ids.content = BATCHPLAN_CONTENT_POSITION_IDS;
+  return plan.Pack(
+      microbatch,
+      {Field(batch.input_ids.data(), row.input_ids.data(), batch.width, kPadToken),
+       NextTokenField(batch.input_ids.data(), row.labels.data(), batch.width, kNoLabel),
+       NextTokenField(batch.loss_mask.data(), row.loss_mask.data(), batch.width, uint8_t{0}),
+       PerSequenceField(batch.advantages.data(), row.advantages.data()),
+       PerSequenceField(batch.loss_scales.data(), row.loss_scales.data()), position_ids});
+}
+
+void RunModel(const Model& model, PackedRow& row, TableGradients& gradients) {
+  for (size_t i = 0; i < row.losses.size(); ++i) {
+    TokenInputs inputs;
+    inputs.token = row.input_ids[i];
+    inputs.position = row.position_ids[i];
+    inputs.label = row.labels[i];
+    inputs.advantage = row.advantages[i];
+    inputs.scale = row.loss_mask[i] != 0 ? row.loss_scales[i] : 0;
+    row.losses[i] = TokenStep(model, inputs, &row.hidden_gradients[i * kHidden], gradients);
+  }
+}
+
+// The means of the micro-batch's sequences into the batch's order; returns their part of the loss.
+absl::StatusOr<double> ReduceLosses(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
+                                    const Batch& batch, const PackedRow& row,
+                                    std::vector<float>& sequence_means) {
+  // Of whole sequences: this rank may hold a part of each, and of all sequences: it has a few.
+  std::vector<float> denominators(microbatch.num_sequences());
+  absl::Status status = plan.GatherPerSequence(
+      microbatch, {Field(batch.denominators.data(), denominators.data(), 1, 0.0F)});
+  if (!status.ok()) return status;
+  const auto total_denominator = static_cast<float>(batch.sequences());
+
+  std::vector<float> means(microbatch.num_sequences());
+  float loss = 0;
+  batchplan_reduction reduction = {};
+  reduction.values = row.losses.data();
+  reduction.value_type = BATCHPLAN_FLOAT32;
+  reduction.weights = row.loss_mask.data();
+  reduction.weight_type = BATCHPLAN_UINT8;
+  reduction.denominators = denominators.data();
+  reduction.total_denominator = &total_denominator;
+  reduction.means = means.data();
+  reduction.mean_total = &loss;
+  status = plan.Reduce(microbatch, reduction);
+  if (!status.ok()) return status;
+  status =
+      plan.ScatterPerSequence(microbatch, {Field(means.data(), sequence_means.data(), 1, 0.0F)});
+  if (!status.ok()) return status;
+  return loss;
+}
+
+// Ranks of one context parallel rank share `outputs`: their sequences are others, and so are the
+// rows they write.
+struct SharedOutputs {
+  std::vector<float> token_losses;
+  std::vector<float> hidden_gradients;
+  std::vector<float> sequence_means;
+};
+
+absl::Status UnpackOutputs(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
+                           const Batch& batch, const PackedRow& row, SharedOutputs& outputs) {
+  batchplan_field hidden_gradients =
+      Field(row.hidden_gradients.data(), outputs.hidden_gradients.data(), batch.width, 0.0F);
+  hidden_gradients.elements_per_token = kHidden;
+  return plan.Unpack(microbatch, {NextTokenField(row.losses.data(), outputs.token_losses.data(),
+                                                 batch.width, 0.0F),
+                                  hidden_gradients});
+}
+
+struct RankResults {
+  absl::Status status;
+  std::string fingerprint;
+  size_t microbatches = 0;
+  uint64_t scheduled_tokens = 0;
+  double loss = 0;
+  TableGradients gradients;
+};
+
+absl::Status RunRank(const Client& client, const v1::PlanBatchRequest& request,
+                     const WorkerOptions& options, const Batch& batch, const Model& model,
+                     SharedOutputs& outputs, RankResults& rank) {
+  const absl::StatusOr<WorkerClient> worker = WorkerClient::Create(client, options);
+  if (!worker.ok()) return worker.status();
+  const absl::StatusOr<WorkerPlan> plan = worker->FetchPlan(request);
+  if (!plan.ok()) return plan.status();
+  rank.fingerprint = plan->fingerprint();
+  rank.microbatches = plan->microbatches().size();
+
+  for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+    rank.scheduled_tokens += microbatch.row_width_per_rank;
+    PackedRow row(microbatch.row_width_per_rank);
+    absl::Status status = PackInputs(*plan, microbatch, batch, row);
+    if (!status.ok()) return status;
+    RunModel(model, row, rank.gradients);
+    const absl::StatusOr<double> loss =
+        ReduceLosses(*plan, microbatch, batch, row, outputs.sequence_means);
+    if (!loss.ok()) return loss.status();
+    rank.loss += *loss;
+    status = UnpackOutputs(*plan, microbatch, batch, row, outputs);
+    if (!status.ok()) return status;
+  }
+  return plan->CheckErrors();
+}
+
+void AddTo(std::vector<float>& sum, const std::vector<float>& part) {
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+}
+
+}  // namespace
+
+absl::StatusOr<RanksResults> RunRanks(const Client& client, const v1::PlanBatchRequest& request,
+                                      const Batch& batch, const Model& model) {
+  const uint32_t data_parallel = std::max(1U, request.topology().data_parallel());
+  const uint32_t context_parallel = std::max(1U, request.topology().context_parallel());
+  const StepResults zeros = ZeroResults(batch, model);
+  std::vector<SharedOutputs> outputs(
+      context_parallel, {zeros.token_losses, zeros.hidden_gradients, zeros.sequence_means});
+  std::vector<RankResults> ranks(size_t{data_parallel} * context_parallel);
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(ranks.size());
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      threads.emplace_back([&, i] {
+        WorkerOptions options;
+        options.data_parallel_rank = static_cast<uint32_t>(i / context_parallel);
+        options.context_parallel_rank = static_cast<uint32_t>(i % context_parallel);
+        ranks[i].gradients = zeros.gradients;
+        ranks[i].status = RunRank(client, request, options, batch, model,
+                                  outputs[options.context_parallel_rank], ranks[i]);
+      });
+    }
+  }
+
+  RanksResults sum;
+  sum.results = zeros;
+  sum.fingerprint = ranks[0].fingerprint;
+  sum.microbatches_per_rank = ranks[0].microbatches;
+  for (const RankResults& rank : ranks) {
+    if (!rank.status.ok()) return rank.status;
+    if (rank.fingerprint != sum.fingerprint) {
+      return absl::InternalError(
+          absl::StrCat("ranks have different plans: ", sum.fingerprint, " and ", rank.fingerprint));
+    }
+    sum.scheduled_tokens += rank.scheduled_tokens;
+    sum.results.loss += rank.loss;
+    AddTo(sum.results.gradients, rank.gradients);
+  }
+  for (const SharedOutputs& part : outputs) {
+    AddTo(sum.results.token_losses, part.token_losses);
+    AddTo(sum.results.hidden_gradients, part.hidden_gradients);
+    AddTo(sum.results.sequence_means, part.sequence_means);
+  }
+  return sum;
+}
+
+}  // namespace batchplan::examples

@@ -1,0 +1,58 @@
+// What a worker knows of a pass before it sees the plan, and the check of a plan against it.
+//
+//   absl::StatusOr<PassRequirements> requirements = RequirementsOf(request, /*pass=*/0);
+//   absl::Status status = CheckPassPlan(response.passes(0), *requirements);
+//
+// A plan comes over a network and its numbers become addresses, so nothing of it is taken on trust:
+// after the check every array has its size, every index lies in the manifest, no sequence stands
+// twice, and every micro-batch fits into its row and its row into the token budget. How good the
+// plan is, is not asked; the plan checker of the planner itself knows more.
+//
+// Pure functions, safe from any thread. Cost: one pass over the plan, and one bit a sequence.
+
+#ifndef BATCHPLAN_CLIENT_CPP_PASS_REQUIREMENTS_H_
+#define BATCHPLAN_CLIENT_CPP_PASS_REQUIREMENTS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "batchplan/v1/batch_planner.pb.h"
+
+namespace batchplan {
+
+struct PassRequirements {
+  // Ranks whose micro-batches the plan holds: all, or 1 for the slice of one rank, in which that
+  // rank is number 0.
+  uint32_t data_parallel = 1;
+  uint32_t context_parallel = 1;
+  // The multiple that every sequence's length is rounded up to.
+  uint32_t length_multiple = 1;
+  // Tokens of a row, or of a padded micro-batch.
+  uint32_t max_tokens_per_microbatch = 0;
+  // Whether a micro-batch is [n, width] rather than one packed row.
+  bool padded = false;
+  // Sequences of the whole manifest, and the length of each; no lengths if a worker knows only its
+  // own part of the batch.
+  uint32_t num_sequences = 0;
+  absl::Span<const uint32_t> lengths;
+  // Whether a sequence may be planned shorter than it is, and whether one may be absent: dropped,
+  // or in the slice of another rank.
+  bool may_truncate = false;
+  bool may_drop = false;
+};
+
+// The requirements of `request.passes(pass)`, with the preset's values where the request sets none.
+// `lengths` views the request, which must outlive the result.
+//
+// InvalidArgument or Unimplemented, naming the field, for a request that no planner accepts;
+// InvalidArgument if the request has no such pass.
+absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& request, int pass);
+
+// Internal, naming field and value, if `plan` is not what was asked for.
+absl::Status CheckPassPlan(const v1::PassPlan& plan, const PassRequirements& requirements);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_CLIENT_CPP_PASS_REQUIREMENTS_H_

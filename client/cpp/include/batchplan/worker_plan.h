@@ -1,0 +1,205 @@
+// The plan of one pass as one rank uses it: its micro-batches, and their tensors packed and
+// restored.
+//
+//   absl::StatusOr<WorkerPlan> plan = worker.FetchPlan(request);
+//   for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+//     plan->Pack(microbatch, fields);       // the batch's tensors into this micro-batch's row
+//     ...                                   // forward, loss, backward
+//     plan->Reduce(microbatch, losses);     // packed losses to one mean a sequence
+//     plan->Unpack(microbatch, outputs);    // the packed row back to the batch's order
+//   }
+//   absl::Status status = plan->CheckErrors();
+//
+// Two kinds of tensors meet here. Those of the batch stand in the manifest's order, row i for
+// sequence i, padded or ragged (BatchTensors). Those of the micro-batch are packed rows. The
+// fields, reductions and layouts are the C API's, documented in batchplan/kernels.h; the plan fills
+// in which rows, which offsets, which stream.
+//
+// Memory. All of it is allocated when the plan is made, from the worker's allocator, and with it
+// the layouts of all micro-batches are computed: one copy, and one launch a micro-batch. Afterwards
+// no memory of the backend is allocated, and on the GPU nothing but CheckErrors waits.
+//
+// Threads. A plan is one rank's. One thread at a time calls it; different plans are independent.
+//
+// Errors. No exceptions; absl::Status with the kernels' sentence. What the host can see is
+// InvalidArgument at once. What is wrong in the backend's memory, such as a sequence longer than a
+// field is wide, the host backend returns at once too; the GPU finds it while working, and
+// CheckErrors reports it.
+
+#ifndef BATCHPLAN_CLIENT_CPP_WORKER_PLAN_H_
+#define BATCHPLAN_CLIENT_CPP_WORKER_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "batchplan/kernels.h"
+#include "batchplan/pass_requirements.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "batchplan/worker_options.h"
+
+namespace batchplan {
+
+// One micro-batch of a rank. Views its plan, and is valid as long as that.
+struct WorkerMicrobatch {
+  uint32_t mini_batch = 0;
+  // Its ordinal within the rank's mini-batch. Micro-batches of one slot run at the same time on all
+  // data-parallel ranks.
+  uint32_t slot = 0;
+  // Its ordinal in the whole plan, for logs.
+  uint32_t index = 0;
+
+  // Positions in the manifest and planned lengths of its sequences, in the row's order, on the
+  // host. None for an empty micro-batch, which a rank runs to keep the others company.
+  absl::Span<const uint32_t> sequence_index;
+  absl::Span<const uint32_t> sequence_lengths;
+
+  // Tokens of the row over all context parallel ranks, and on each of them. In the padded layout
+  // the row is [sequences, sequence_width] flattened; in the packed layout sequence_width is 0.
+  uint32_t row_width = 0;
+  uint32_t row_width_per_rank = 0;
+  uint32_t sequence_width = 0;
+
+  // The longest sequence, and the longest padded one: what FlashAttention takes as max_seqlen, on
+  // the host, with no wait for a device.
+  uint32_t max_seqlen = 0;
+  uint32_t max_seqlen_padded = 0;
+
+  // [sequences + 1] each, in the backend's memory. See batchplan_packed_layout.
+  const int32_t* cu_seqlens = nullptr;
+  const int32_t* cu_seqlens_padded = nullptr;
+  const int32_t* cu_seqlens_padded_per_rank = nullptr;
+  // [sequences] sequence_index in the backend's memory.
+  const uint32_t* device_sequence_index = nullptr;
+
+  uint32_t num_sequences() const { return static_cast<uint32_t>(sequence_index.size()); }
+};
+
+// How the tensors of the batch lie: padded, [sequences of the manifest, width of the field, ...],
+// or ragged, [num_tokens, ...] with row i from offsets[i] to offsets[i + 1].
+struct BatchTensors {
+  // nullptr: padded. Else [sequences of the manifest + 1], in the backend's memory.
+  const int64_t* offsets = nullptr;
+  uint64_t num_tokens = 0;
+};
+
+// Which part of a row the packed tensors hold.
+enum class RowPart : uint8_t {
+  // This rank's share, [row_width_per_rank, ...].
+  kOwnRank,
+  // The shares of all context parallel ranks, [context_parallel, row_width_per_rank, ...]: what an
+  // all-gather over them gives.
+  kAllRanks,
+};
+
+class WorkerPlan {
+ public:
+  // Makes rank (options.data_parallel_rank, options.context_parallel_rank)'s part of `plan` ready
+  // on the backend. `plan` and what `requirements` views are not used afterwards.
+  //
+  // What WorkerOptions::Validate says; InvalidArgument if a rank is not in the topology; what
+  // CheckPassPlan says; ResourceExhausted if the allocator gives nothing; and what the kernels say
+  // of the layouts.
+  static absl::StatusOr<WorkerPlan> Create(const v1::PassPlan& plan,
+                                           const PassRequirements& requirements,
+                                           const WorkerOptions& options,
+                                           const std::string& fingerprint = "");
+
+  // This rank's micro-batches in the order they run: by mini-batch, then slot. Every data-parallel
+  // rank has as many.
+  absl::Span<const WorkerMicrobatch> microbatches() const { return microbatches_; }
+
+  uint32_t num_mini_batches() const { return num_mini_batches_; }
+  // Sequences of the manifest: rows of the batch's tensors.
+  uint32_t num_sequences() const { return num_sequences_; }
+  // Equal on two ranks if and only if they have the same plan.
+  const std::string& fingerprint() const { return fingerprint_; }
+  const WorkerOptions& options() const { return options_; }
+
+  // Fills the packed destination of every field, this rank's share of the row, from the batch's
+  // tensors. At most BATCHPLAN_MAX_FIELDS fields, one launch. See batchplan_pack.
+  absl::Status Pack(const WorkerMicrobatch& microbatch, absl::Span<const batchplan_field> fields,
+                    const BatchTensors& batch = {}) const;
+
+  // The inverse: fills the rows of the micro-batch's sequences in the batch's tensors, and leaves
+  // all others alone. From its own share alone, a context parallel rank writes pad_value for the
+  // tokens of the others: with a pad of 0, the sum over the ranks is whole. See batchplan_unpack.
+  absl::Status Unpack(const WorkerMicrobatch& microbatch, absl::Span<const batchplan_field> fields,
+                      const BatchTensors& batch = {}, RowPart part = RowPart::kOwnRank) const;
+
+  // Sums and means of a packed field for each sequence of the micro-batch, in the row's order. See
+  // batchplan_reduce.
+  absl::Status Reduce(const WorkerMicrobatch& microbatch, const batchplan_reduction& reduction,
+                      RowPart part = RowPart::kOwnRank) const;
+
+  // One entry a sequence, between the manifest's order and the row's: [num_sequences(), k] to
+  // [microbatch.num_sequences(), k] and back, k the field's elements_per_token. For the
+  // denominators that Reduce takes and the means that it gives. `width` and `token_shift` of the
+  // fields are not used. One launch each.
+  absl::Status GatherPerSequence(const WorkerMicrobatch& microbatch,
+                                 absl::Span<const batchplan_field> fields) const;
+  absl::Status ScatterPerSequence(const WorkerMicrobatch& microbatch,
+                                  absl::Span<const batchplan_field> fields) const;
+
+  // Waits for the stream, returns the first error that was found in the backend's memory since the
+  // plan was made or CheckErrors last called, and forgets it.
+  absl::Status CheckErrors() const;
+
+ private:
+  // Where the parts of the plan's memory lie, in bytes from its beginning.
+  struct MemoryMap {
+    size_t error_word = 0;
+    size_t sequence_index = 0;
+    size_t sequence_lengths = 0;
+    // 0, 1, 2, ...: the offsets of sequences of one token each.
+    size_t counting = 0;
+    // The three offset arrays of the first micro-batch, then of the second, and so on.
+    size_t layouts = 0;
+    size_t workspace = 0;
+    size_t workspace_size = 0;
+    size_t size = 0;
+  };
+
+  using Memory = std::unique_ptr<void, std::function<void(void*)>>;
+
+  WorkerPlan() = default;
+
+  absl::Status ReadMicrobatches(const v1::PassPlan& plan, const PassRequirements& requirements);
+  absl::Status MapMemory();
+  absl::Status Allocate();
+  // Copies the plan's arrays to the backend and computes the layouts.
+  absl::Status Upload();
+
+  template <typename T>
+  T* At(size_t offset) const {
+    return reinterpret_cast<T*>(static_cast<unsigned char*>(memory_.get()) + offset);
+  }
+  batchplan_row RowOf(const WorkerMicrobatch& microbatch, RowPart part) const;
+  batchplan_row RowOfSingleTokens(const WorkerMicrobatch& microbatch) const;
+  batchplan_sequences RowsOf(const WorkerMicrobatch& microbatch, const BatchTensors& batch) const;
+
+  WorkerOptions options_;
+  std::string fingerprint_;
+  uint32_t num_mini_batches_ = 0;
+  uint32_t num_sequences_ = 0;
+  uint32_t context_parallel_ = 1;
+  uint32_t length_multiple_ = 1;
+  uint32_t most_sequences_ = 0;
+  std::vector<WorkerMicrobatch> microbatches_;
+  // What is copied to the backend, in this order: the error word, sequence_index and
+  // sequence_lengths of all micro-batches, the counting offsets. The spans of microbatches_ view
+  // it.
+  std::vector<uint32_t> uploaded_;
+  MemoryMap map_;
+  Memory memory_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_CLIENT_CPP_WORKER_PLAN_H_

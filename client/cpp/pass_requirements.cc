@@ -1,0 +1,162 @@
+#include "batchplan/pass_requirements.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/align.h"
+#include "server/planner/options.h"
+
+namespace batchplan {
+namespace {
+
+template <typename... Parts>
+absl::Status Broken(const Parts&... parts) {
+  return absl::InternalError(absl::StrCat("the plan can't be used: ", parts...));
+}
+
+absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  uint64_t per_rank = 0;
+  for (const uint32_t count : plan.microbatches_per_rank()) per_rank += count;
+  // Counts are 32-bit and fewer than 2^31, ranks at most 65536: no product of the two overflows
+  // where the sum has passed the first test.
+  const auto microbatches = static_cast<uint64_t>(plan.row_widths_size());
+  if (per_rank > microbatches || per_rank * requirements.data_parallel != microbatches) {
+    return Broken("microbatches_per_rank add up to ", per_rank, " on each of ",
+                  requirements.data_parallel, " ranks, but row_widths has ", microbatches,
+                  " entries");
+  }
+  if (static_cast<uint64_t>(plan.microbatch_offsets_size()) != microbatches + 1) {
+    return Broken("microbatch_offsets has ", plan.microbatch_offsets_size(), " entries, not ",
+                  microbatches + 1, ", one more than row_widths");
+  }
+  if (plan.sequence_lengths_size() != plan.sequence_index_size()) {
+    return Broken("sequence_lengths has ", plan.sequence_lengths_size(),
+                  " entries, but sequence_index has ", plan.sequence_index_size());
+  }
+  const auto sequences = static_cast<uint32_t>(plan.sequence_index_size());
+  if (sequences > requirements.num_sequences ||
+      (sequences < requirements.num_sequences && !requirements.may_drop)) {
+    return Broken("sequence_index has ", sequences, " entries for a manifest of ",
+                  requirements.num_sequences, " sequences");
+  }
+  if (plan.length_multiple() != requirements.length_multiple) {
+    return Broken("length_multiple is ", plan.length_multiple(), ", but the request makes it ",
+                  requirements.length_multiple);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSequences(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  std::vector<bool> seen(requirements.num_sequences);
+  for (int i = 0; i < plan.sequence_index_size(); ++i) {
+    const uint32_t index = plan.sequence_index(i);
+    const uint32_t length = plan.sequence_lengths(i);
+    if (index >= requirements.num_sequences) {
+      return Broken("sequence_index[", i, "] is ", index, ", but the manifest has ",
+                    requirements.num_sequences, " sequences");
+    }
+    if (seen[index]) {
+      return Broken("sequence_index[", i, "] is ", index, ", which stands in the plan twice");
+    }
+    seen[index] = true;
+    if (requirements.lengths.empty()) continue;
+    const uint32_t true_length = requirements.lengths[index];
+    if (length > true_length || (length < true_length && !requirements.may_truncate)) {
+      return Broken("sequence_lengths[", i, "] is ", length, ", but sequence ", index,
+                    " has a length of ", true_length);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Tokens that micro-batch `m`, sequences `begin` to `end`, takes of its budget; checks that its
+// sequences fit into its row.
+absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequirements& requirements,
+                                  int m, uint32_t begin, uint32_t end) {
+  const uint64_t width = plan.row_widths(m);
+  uint64_t total = 0;
+  for (uint32_t i = begin; i < end; ++i) {
+    const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+    const uint64_t aligned = AlignUp(length, requirements.length_multiple);
+    total += aligned;
+    if ((requirements.padded ? aligned : total) > width) {
+      return Broken("row_widths[", m, "] is ", width, ", too narrow for sequence_lengths[", i,
+                    "], ", length, requirements.padded ? "" : ", behind those before it");
+    }
+  }
+  return requirements.padded ? width * (end - begin) : width;
+}
+
+absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  const auto& offsets = plan.microbatch_offsets();
+  if (offsets[0] != 0) return Broken("microbatch_offsets[0] is ", offsets[0], ", not 0");
+  const auto sequences = static_cast<uint32_t>(plan.sequence_index_size());
+  if (offsets[offsets.size() - 1] != sequences) {
+    return Broken("microbatch_offsets[", offsets.size() - 1, "] is ", offsets[offsets.size() - 1],
+                  ", but sequence_index has ", sequences, " entries");
+  }
+  for (int m = 0; m < plan.row_widths_size(); ++m) {
+    if (offsets[m + 1] < offsets[m] || offsets[m + 1] > sequences) {
+      return Broken("microbatch_offsets[", m + 1, "] is ", offsets[m + 1], ", not between ",
+                    offsets[m], " before it and ", sequences, " sequences");
+    }
+    if (plan.row_widths(m) % requirements.length_multiple != 0) {
+      return Broken("row_widths[", m, "] is ", plan.row_widths(m), ", not a multiple of ",
+                    requirements.length_multiple);
+    }
+    const absl::StatusOr<uint64_t> tokens =
+        TokensOf(plan, requirements, m, offsets[m], offsets[m + 1]);
+    if (!tokens.ok()) return tokens.status();
+    if (*tokens > requirements.max_tokens_per_microbatch) {
+      return Broken("row_widths[", m, "] is ", plan.row_widths(m), " for ",
+                    offsets[m + 1] - offsets[m],
+                    " sequences, more than max_tokens_per_microbatch, ",
+                    requirements.max_tokens_per_microbatch);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& request, int pass) {
+  if (pass < 0 || pass >= request.passes_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pass is ", pass, ", but the request has ", request.passes_size(), " passes"));
+  }
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+  if (!parsed.ok()) return parsed.status();
+  const PlanOptions& options = parsed->options;
+  if (const absl::Status valid = options.Validate(); !valid.ok()) return valid;
+
+  const PassOptions& asked = options.passes[static_cast<size_t>(pass)];
+  const absl::StatusOr<uint32_t> multiple =
+      LengthMultiple(options.topology, asked, absl::StrCat("passes[", pass, "]"));
+  if (!multiple.ok()) return multiple.status();
+
+  PassRequirements requirements;
+  requirements.data_parallel = options.topology.data_parallel;
+  requirements.context_parallel = options.topology.context_parallel;
+  requirements.length_multiple = *multiple;
+  requirements.max_tokens_per_microbatch = asked.max_tokens_per_microbatch;
+  requirements.padded = asked.layout == Layout::kPadded;
+  requirements.num_sequences = static_cast<uint32_t>(request.manifest().lengths_size());
+  requirements.lengths = absl::MakeConstSpan(request.manifest().lengths().data(),
+                                             static_cast<size_t>(requirements.num_sequences));
+  requirements.may_truncate = options.overlong == OverlongPolicy::kTruncate;
+  requirements.may_drop = options.overlong == OverlongPolicy::kDrop;
+  return requirements;
+}
+
+absl::Status CheckPassPlan(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  if (absl::Status status = CheckSizes(plan, requirements); !status.ok()) return status;
+  if (absl::Status status = CheckSequences(plan, requirements); !status.ok()) return status;
+  return CheckMicrobatches(plan, requirements);
+}
+
+}  // namespace batchplan

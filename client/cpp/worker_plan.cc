@@ -1,0 +1,327 @@
+#include "batchplan/worker_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "client/cpp/kernel_status.h"
+#include "server/planner/align.h"
+
+namespace batchplan {
+namespace {
+
+// What the kernels ask of a workspace, and so of all memory here.
+constexpr size_t kAlignment = 256;
+
+WorkerAllocator HostAllocator() {
+  return {
+      .allocate =
+          [](size_t bytes) {
+            return ::operator new (bytes, std::align_val_t{kAlignment}, std::nothrow);
+          },
+      .free = [](void* memory,
+                 size_t /*bytes*/) { ::operator delete (memory, std::align_val_t{kAlignment}); }};
+}
+
+batchplan_plan ViewOf(const v1::PassPlan& plan, uint32_t data_parallel) {
+  return {.sequence_index = plan.sequence_index().data(),
+          .sequence_lengths = plan.sequence_lengths().data(),
+          .microbatch_offsets = plan.microbatch_offsets().data(),
+          .row_widths = plan.row_widths().data(),
+          .microbatches_per_rank = plan.microbatches_per_rank().data(),
+          .num_sequences = static_cast<uint32_t>(plan.sequence_index_size()),
+          .num_microbatches = static_cast<uint32_t>(plan.row_widths_size()),
+          .num_mini_batches = static_cast<uint32_t>(plan.microbatches_per_rank_size()),
+          .data_parallel = data_parallel};
+}
+
+absl::Status CheckRanks(const WorkerOptions& options, const PassRequirements& requirements) {
+  if (options.data_parallel_rank >= requirements.data_parallel) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WorkerOptions.data_parallel_rank is ", options.data_parallel_rank,
+                     ", but data_parallel is ", requirements.data_parallel));
+  }
+  if (options.context_parallel_rank >= requirements.context_parallel) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WorkerOptions.context_parallel_rank is ", options.context_parallel_rank,
+                     ", but context_parallel is ", requirements.context_parallel));
+  }
+  return absl::OkStatus();
+}
+
+std::string Call(const char* function, const WorkerMicrobatch& microbatch) {
+  return absl::StrCat(function, " of micro-batch ", microbatch.index);
+}
+
+// One entry a sequence is one token a row.
+std::vector<batchplan_field> SingleTokens(absl::Span<const batchplan_field> fields) {
+  std::vector<batchplan_field> single(fields.begin(), fields.end());
+  for (batchplan_field& field : single) {
+    field.width = 1;
+    field.token_shift = 0;
+  }
+  return single;
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
+                                              const PassRequirements& requirements,
+                                              const WorkerOptions& options,
+                                              const std::string& fingerprint) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  if (absl::Status status = CheckRanks(options, requirements); !status.ok()) return status;
+  if (absl::Status status = CheckPassPlan(plan, requirements); !status.ok()) return status;
+
+  WorkerPlan result;
+  result.options_ = options;
+  if (!options.allocator.allocate) result.options_.allocator = HostAllocator();
+  result.fingerprint_ = fingerprint;
+  result.num_mini_batches_ = static_cast<uint32_t>(plan.microbatches_per_rank_size());
+  result.num_sequences_ = requirements.num_sequences;
+  result.context_parallel_ = requirements.context_parallel;
+  result.length_multiple_ = requirements.length_multiple;
+  if (absl::Status status = result.ReadMicrobatches(plan, requirements); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = result.MapMemory(); !status.ok()) return status;
+  if (absl::Status status = result.Allocate(); !status.ok()) return status;
+  if (absl::Status status = result.Upload(); !status.ok()) return status;
+  return result;
+}
+
+absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
+                                          const PassRequirements& requirements) {
+  const batchplan_plan view = ViewOf(plan, requirements.data_parallel);
+  batchplan_microbatch_iterator iterator = {};
+  if (const batchplan_status status =
+          batchplan_rank_microbatches(&view, options_.data_parallel_rank, &iterator);
+      status != BATCHPLAN_OK) {
+    return KernelStatus(status, "the plan can't be used");
+  }
+  std::vector<uint32_t> lengths;
+  uploaded_.push_back(BATCHPLAN_OK);
+  batchplan_microbatch next = {};
+  while (batchplan_next_microbatch(&iterator, &next) != 0) {
+    WorkerMicrobatch microbatch;
+    microbatch.mini_batch = next.mini_batch;
+    microbatch.slot = next.slot;
+    microbatch.index = next.index;
+    microbatch.row_width = next.row_width;
+    if (requirements.padded) {
+      microbatch.sequence_width = next.row_width;
+      // Within the token budget, CheckPassPlan says.
+      microbatch.row_width = next.row_width * next.num_sequences;
+    }
+    microbatch.row_width_per_rank = microbatch.row_width / context_parallel_;
+    microbatch.sequence_index = absl::MakeConstSpan(next.sequence_index, next.num_sequences);
+    microbatch.sequence_lengths = absl::MakeConstSpan(next.sequence_lengths, next.num_sequences);
+    for (const uint32_t length : microbatch.sequence_lengths) {
+      microbatch.max_seqlen = std::max(microbatch.max_seqlen, length);
+    }
+    // No wider than the row.
+    microbatch.max_seqlen_padded =
+        requirements.padded && next.num_sequences > 0
+            ? microbatch.sequence_width
+            : static_cast<uint32_t>(AlignUp(microbatch.max_seqlen, length_multiple_));
+    most_sequences_ = std::max(most_sequences_, next.num_sequences);
+    uploaded_.insert(uploaded_.end(), microbatch.sequence_index.begin(),
+                     microbatch.sequence_index.end());
+    lengths.insert(lengths.end(), microbatch.sequence_lengths.begin(),
+                   microbatch.sequence_lengths.end());
+    microbatches_.push_back(microbatch);
+  }
+  uploaded_.insert(uploaded_.end(), lengths.begin(), lengths.end());
+  uploaded_.resize(uploaded_.size() + most_sequences_ + 1);
+  std::iota(uploaded_.end() - most_sequences_ - 1, uploaded_.end(), 0U);
+
+  // From the caller's arrays to our own, which grow no more.
+  const uint32_t* index = uploaded_.data() + 1;
+  for (WorkerMicrobatch& microbatch : microbatches_) {
+    const size_t size = microbatch.num_sequences();
+    microbatch.sequence_index = absl::MakeConstSpan(index, size);
+    microbatch.sequence_lengths = absl::MakeConstSpan(index + lengths.size(), size);
+    index += size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPlan::MapMemory() {
+  size_t total = 0;
+  for (const WorkerMicrobatch& microbatch : microbatches_) total += microbatch.num_sequences();
+  constexpr size_t kEntry = sizeof(uint32_t);
+  map_.error_word = 0;
+  map_.sequence_index = kEntry;
+  map_.sequence_lengths = map_.sequence_index + total * kEntry;
+  map_.counting = map_.sequence_lengths + total * kEntry;
+  map_.layouts = map_.counting + (size_t{most_sequences_} + 1) * kEntry;
+  const size_t end = map_.layouts + 3 * (total + microbatches_.size()) * kEntry;
+  map_.workspace = (end + kAlignment - 1) / kAlignment * kAlignment;
+
+  size_t layout_size = 0;
+  size_t reduce_size = 0;
+  batchplan_status status =
+      batchplan_layout_workspace_size(options_.backend, most_sequences_, &layout_size);
+  if (status == BATCHPLAN_OK) {
+    status = batchplan_reduce_workspace_size(options_.backend, most_sequences_, &reduce_size);
+  }
+  map_.workspace_size = std::max(layout_size, reduce_size);
+  map_.size = map_.workspace + map_.workspace_size;
+  return KernelStatus(status, "workspace of the plan");
+}
+
+absl::Status WorkerPlan::Allocate() {
+  void* memory = options_.allocator.allocate(map_.size);
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "WorkerOptions.allocator gave no memory for the plan's ", map_.size, " bytes"));
+  }
+  memory_ = Memory(memory, [free = options_.allocator.free, size = map_.size](void* allocated) {
+    free(allocated, size);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status WorkerPlan::Upload() {
+  const batchplan_status copied =
+      batchplan_copy(options_.backend, memory_.get(), uploaded_.data(),
+                     uploaded_.size() * sizeof(uint32_t), options_.stream);
+  if (copied != BATCHPLAN_OK) return KernelStatus(copied, "copying the plan to the backend");
+
+  const auto* index = At<const uint32_t>(map_.sequence_index);
+  const auto* lengths = At<const uint32_t>(map_.sequence_lengths);
+  auto* offsets = At<int32_t>(map_.layouts);
+  for (WorkerMicrobatch& microbatch : microbatches_) {
+    const uint32_t size = microbatch.num_sequences();
+    batchplan_packed_layout layout = {};
+    layout.cu_seqlens = offsets;
+    layout.cu_seqlens_padded = offsets + size + 1;
+    layout.cu_seqlens_padded_per_rank = offsets + 2 * (size_t{size} + 1);
+    offsets += 3 * (size_t{size} + 1);
+    microbatch.cu_seqlens = layout.cu_seqlens;
+    microbatch.cu_seqlens_padded = layout.cu_seqlens_padded;
+    microbatch.cu_seqlens_padded_per_rank = layout.cu_seqlens_padded_per_rank;
+    microbatch.device_sequence_index = index;
+
+    const batchplan_layout_options options = RowOf(microbatch, RowPart::kOwnRank).options;
+    const batchplan_status status = batchplan_compute_layout(
+        options_.backend, lengths, size, &options, &layout, At<batchplan_status>(map_.error_word),
+        At<void>(map_.workspace), map_.workspace_size, options_.stream);
+    if (status != BATCHPLAN_OK) return KernelStatus(status, Call("layout", microbatch));
+    index += size;
+    lengths += size;
+  }
+  return absl::OkStatus();
+}
+
+batchplan_row WorkerPlan::RowOf(const WorkerMicrobatch& microbatch, RowPart part) const {
+  batchplan_row row = {};
+  row.cu_seqlens = microbatch.cu_seqlens;
+  row.cu_seqlens_padded = microbatch.cu_seqlens_padded;
+  row.num_sequences = microbatch.num_sequences();
+  row.options.length_multiple = length_multiple_;
+  row.options.context_parallel = context_parallel_;
+  row.options.row_width = microbatch.row_width;
+  row.options.sequence_width = microbatch.sequence_width;
+  row.options.sharding = options_.sharding;
+  row.context_parallel_rank =
+      part == RowPart::kAllRanks ? BATCHPLAN_ALL_RANKS : options_.context_parallel_rank;
+  return row;
+}
+
+batchplan_row WorkerPlan::RowOfSingleTokens(const WorkerMicrobatch& microbatch) const {
+  batchplan_row row = {};
+  row.cu_seqlens = At<const int32_t>(map_.counting);
+  row.cu_seqlens_padded = row.cu_seqlens;
+  row.num_sequences = microbatch.num_sequences();
+  row.options.length_multiple = 1;
+  row.options.context_parallel = 1;
+  row.options.row_width = row.num_sequences;
+  return row;
+}
+
+batchplan_sequences WorkerPlan::RowsOf(const WorkerMicrobatch& microbatch,
+                                       const BatchTensors& batch) const {
+  return {.sequence_index = microbatch.device_sequence_index,
+          .offsets = batch.offsets,
+          .num_rows = num_sequences_,
+          .num_tokens = batch.num_tokens};
+}
+
+absl::Status WorkerPlan::Pack(const WorkerMicrobatch& microbatch,
+                              absl::Span<const batchplan_field> fields,
+                              const BatchTensors& batch) const {
+  const batchplan_row row = RowOf(microbatch, RowPart::kOwnRank);
+  const batchplan_sequences sequences = RowsOf(microbatch, batch);
+  return KernelStatus(batchplan_pack(options_.backend, &row, &sequences, fields.data(),
+                                     static_cast<uint32_t>(fields.size()),
+                                     At<batchplan_status>(map_.error_word), options_.stream),
+                      Call("pack", microbatch));
+}
+
+absl::Status WorkerPlan::Unpack(const WorkerMicrobatch& microbatch,
+                                absl::Span<const batchplan_field> fields, const BatchTensors& batch,
+                                RowPart part) const {
+  const batchplan_row row = RowOf(microbatch, part);
+  const batchplan_sequences sequences = RowsOf(microbatch, batch);
+  return KernelStatus(batchplan_unpack(options_.backend, &row, &sequences, fields.data(),
+                                       static_cast<uint32_t>(fields.size()),
+                                       At<batchplan_status>(map_.error_word), options_.stream),
+                      Call("unpack", microbatch));
+}
+
+absl::Status WorkerPlan::Reduce(const WorkerMicrobatch& microbatch,
+                                const batchplan_reduction& reduction, RowPart part) const {
+  const batchplan_row row = RowOf(microbatch, part);
+  return KernelStatus(
+      batchplan_reduce(options_.backend, &row, &reduction, At<batchplan_status>(map_.error_word),
+                       At<void>(map_.workspace), map_.workspace_size, options_.stream),
+      Call("reduction", microbatch));
+}
+
+absl::Status WorkerPlan::GatherPerSequence(const WorkerMicrobatch& microbatch,
+                                           absl::Span<const batchplan_field> fields) const {
+  const batchplan_row row = RowOfSingleTokens(microbatch);
+  const batchplan_sequences sequences = RowsOf(microbatch, {});
+  const std::vector<batchplan_field> single = SingleTokens(fields);
+  return KernelStatus(batchplan_pack(options_.backend, &row, &sequences, single.data(),
+                                     static_cast<uint32_t>(single.size()),
+                                     At<batchplan_status>(map_.error_word), options_.stream),
+                      Call("gathering per sequence", microbatch));
+}
+
+absl::Status WorkerPlan::ScatterPerSequence(const WorkerMicrobatch& microbatch,
+                                            absl::Span<const batchplan_field> fields) const {
+  const batchplan_row row = RowOfSingleTokens(microbatch);
+  const batchplan_sequences sequences = RowsOf(microbatch, {});
+  const std::vector<batchplan_field> single = SingleTokens(fields);
+  return KernelStatus(batchplan_unpack(options_.backend, &row, &sequences, single.data(),
+                                       static_cast<uint32_t>(single.size()),
+                                       At<batchplan_status>(map_.error_word), options_.stream),
+                      Call("scattering per sequence", microbatch));
+}
+
+absl::Status WorkerPlan::CheckErrors() const {
+  batchplan_status found = BATCHPLAN_OK;
+  auto* error_word = At<batchplan_status>(map_.error_word);
+  batchplan_status status =
+      batchplan_copy(options_.backend, &found, error_word, sizeof(found), options_.stream);
+  if (status == BATCHPLAN_OK) status = batchplan_wait(options_.backend, options_.stream);
+  // uploaded_ begins with a cleared error word, and stays where it is until the copy is done.
+  if (status == BATCHPLAN_OK && found != BATCHPLAN_OK) {
+    status = batchplan_copy(options_.backend, error_word, uploaded_.data(), sizeof(found),
+                            options_.stream);
+  }
+  if (status != BATCHPLAN_OK) return KernelStatus(status, "reading the errors of the plan's work");
+  return KernelStatus(found, "in the backend's memory");
+}
+
+}  // namespace batchplan

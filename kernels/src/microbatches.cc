@@ -1,0 +1,77 @@
+#include "batchplan/kernels/microbatches.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace {
+
+bool HasNullPointer(const batchplan_plan& plan) {
+  return (plan.num_sequences > 0 &&
+          (plan.sequence_index == nullptr || plan.sequence_lengths == nullptr)) ||
+         (plan.num_microbatches > 0 &&
+          (plan.microbatch_offsets == nullptr || plan.row_widths == nullptr)) ||
+         (plan.num_mini_batches > 0 && plan.microbatches_per_rank == nullptr);
+}
+
+// Whether the ranks' counts add up to the plan's micro-batches. Each summand is below 2^32, and so
+// is the sum before the next is added: 64 bits hold it whatever the counts are.
+bool CountsFit(const batchplan_plan& plan) {
+  uint64_t per_rank = 0;
+  for (uint32_t mini_batch = 0; mini_batch < plan.num_mini_batches; ++mini_batch) {
+    per_rank += plan.microbatches_per_rank[mini_batch];
+    if (per_rank > plan.num_microbatches) return false;
+  }
+  return per_rank * plan.data_parallel == plan.num_microbatches;
+}
+
+bool OffsetsFit(const batchplan_plan& plan) {
+  const uint32_t* offsets = plan.microbatch_offsets;
+  if (offsets == nullptr) return plan.num_sequences == 0;
+  if (offsets[0] != 0) return false;
+  for (size_t i = 0; i < plan.num_microbatches; ++i) {
+    if (offsets[i + 1] < offsets[i]) return false;
+  }
+  return offsets[plan.num_microbatches] == plan.num_sequences;
+}
+
+}  // namespace
+
+batchplan_status batchplan_rank_microbatches(const batchplan_plan* plan,
+                                             uint32_t data_parallel_rank,
+                                             batchplan_microbatch_iterator* iterator) {
+  if (plan == nullptr || iterator == nullptr || HasNullPointer(*plan)) {
+    return BATCHPLAN_ERROR_NULL_POINTER;
+  }
+  if (data_parallel_rank >= plan->data_parallel) return BATCHPLAN_ERROR_DATA_PARALLEL_RANK;
+  if (!CountsFit(*plan) || !OffsetsFit(*plan)) return BATCHPLAN_ERROR_PLAN;
+  *iterator = {plan, data_parallel_rank, 0, 0, 0};
+  return BATCHPLAN_OK;
+}
+
+int batchplan_next_microbatch(batchplan_microbatch_iterator* iterator,
+                              batchplan_microbatch* microbatch) {
+  if (iterator == nullptr || iterator->plan == nullptr || microbatch == nullptr) return 0;
+  const batchplan_plan& plan = *iterator->plan;
+  // Ends the slots of a mini-batch, and passes over mini-batches without micro-batches.
+  while (iterator->mini_batch < plan.num_mini_batches &&
+         iterator->slot >= plan.microbatches_per_rank[iterator->mini_batch]) {
+    iterator->before += plan.microbatches_per_rank[iterator->mini_batch] * plan.data_parallel;
+    ++iterator->mini_batch;
+    iterator->slot = 0;
+  }
+  if (iterator->mini_batch >= plan.num_mini_batches) return 0;
+
+  const uint32_t count = plan.microbatches_per_rank[iterator->mini_batch];
+  const uint32_t index = iterator->before + iterator->data_parallel_rank * count + iterator->slot;
+  const uint32_t begin = plan.microbatch_offsets[index];
+  microbatch->mini_batch = iterator->mini_batch;
+  microbatch->slot = iterator->slot;
+  microbatch->index = index;
+  microbatch->first_sequence = begin;
+  microbatch->num_sequences = plan.microbatch_offsets[index + 1] - begin;
+  microbatch->row_width = plan.row_widths[index];
+  microbatch->sequence_index = plan.num_sequences > 0 ? plan.sequence_index + begin : nullptr;
+  microbatch->sequence_lengths = plan.num_sequences > 0 ? plan.sequence_lengths + begin : nullptr;
+  ++iterator->slot;
+  return 1;
+}

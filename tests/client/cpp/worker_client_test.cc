@@ -1,0 +1,373 @@
+#include "batchplan/worker_client.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "batchplan/client.h"
+#include "tests/client/cpp/fake_server.h"
+#include "tests/client/cpp/requests.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<WorkerPlan> Fetch(Client client, const v1::PlanBatchRequest& request,
+                                 const WorkerOptions& options = {}, int pass = 0) {
+  const auto worker = WorkerClient::Create(std::move(client), options);
+  if (!worker.ok()) return worker.status();
+  return worker->FetchPlan(request, pass);
+}
+
+std::vector<uint32_t> SequencesOf(const WorkerPlan& plan) {
+  std::vector<uint32_t> sequences;
+  for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
+    sequences.insert(sequences.end(), microbatch.sequence_index.begin(),
+                     microbatch.sequence_index.end());
+  }
+  return sequences;
+}
+
+TEST(WorkerClient, RanksOfOneServerShareTheBatchAmongThem) {
+  const TestServer server;
+  const Client client(MakeRemoteConnection(server.target()));
+  const v1::PlanBatchRequest request = RequestOf(200);
+  std::vector<uint32_t> sequences;
+  std::string fingerprint;
+  size_t microbatches = 0;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const auto plan = Fetch(client, request, {.data_parallel_rank = rank});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    if (rank == 0) {
+      fingerprint = plan->fingerprint();
+      microbatches = plan->microbatches().size();
+    }
+    EXPECT_EQ(plan->fingerprint(), fingerprint);
+    EXPECT_EQ(plan->microbatches().size(), microbatches);
+    for (const uint32_t sequence : SequencesOf(*plan)) sequences.push_back(sequence);
+  }
+  std::vector<uint32_t> all(200);
+  for (uint32_t i = 0; i < 200; ++i) all[i] = i;
+  EXPECT_THAT(sequences, testing::UnorderedElementsAreArray(all));
+  EXPECT_EQ(fingerprint.size(), 64U);
+}
+
+TEST(WorkerClient, PlanOfTheServerIsThatOfTheProcess) {
+  const TestServer server;
+  const v1::PlanBatchRequest request = RequestOf(100);
+  const WorkerOptions options = {.data_parallel_rank = 2};
+  const auto there = Fetch(Client(MakeRemoteConnection(server.target())), request, options);
+  const auto here = Fetch(Client(MakeInProcessConnection()), request, options);
+  ASSERT_TRUE(there.ok()) << there.status();
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_EQ(there->fingerprint(), here->fingerprint());
+  EXPECT_EQ(SequencesOf(*there), SequencesOf(*here));
+}
+
+TEST(WorkerClient, EveryPassIsMadeReadyFromOneAnswer) {
+  v1::PlanBatchRequest request = RequestOf(60);
+  request.mutable_passes(0)->set_name("train");
+  v1::Pass& forward = *request.add_passes();
+  forward.set_name("forward");
+  forward.set_max_tokens_per_microbatch(4096);
+  forward.mutable_padded();
+  const auto worker = WorkerClient::Create(Client(MakeInProcessConnection()), {});
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const auto plans = worker->FetchPlans(request);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  ASSERT_EQ(plans->size(), 2U);
+  EXPECT_THAT(SequencesOf(plans->at(0)),
+              testing::UnorderedElementsAreArray(SequencesOf(plans->at(1))));
+  EXPECT_EQ(plans->at(0).microbatches()[0].sequence_width, 0U);
+  EXPECT_GT(plans->at(1).microbatches()[0].sequence_width, 0U);
+  EXPECT_EQ(worker->FetchPlan(request, 1)->microbatches().size(),
+            plans->at(1).microbatches().size());
+}
+
+TEST(WorkerClient, TruncatedSequencesHaveTheirPlannedLengths) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.set_overlong(v1::OVERLONG_POLICY_TRUNCATE);
+  request.mutable_topology()->set_data_parallel(1);
+  request.mutable_manifest()->set_lengths(3, 5000);
+  const auto plan = Fetch(Client(MakeInProcessConnection()), request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+    for (uint32_t s = 0; s < microbatch.num_sequences(); ++s) {
+      const uint32_t index = microbatch.sequence_index[s];
+      EXPECT_EQ(microbatch.sequence_lengths[s],
+                index == 3 ? 1024 : request.manifest().lengths(static_cast<int>(index)));
+    }
+  }
+}
+
+TEST(WorkerClient, RefusalOfTheRequestIsThePlanners) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.mutable_manifest()->set_lengths(7, 5000);
+  const Client client(MakeInProcessConnection());
+  const auto plan = Fetch(client, request);
+  EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+  EXPECT_EQ(plan.status(), client.PlanBatch(request).status());
+}
+
+TEST(WorkerClient, AbsentServerIsUnavailable) {
+  RemoteOptions hasty;
+  hasty.max_attempts = 1;
+  const auto plan = Fetch(Client(MakeRemoteConnection("127.0.0.1:1", hasty)), RequestOf(20));
+  EXPECT_TRUE(absl::IsUnavailable(plan.status())) << plan.status();
+}
+
+TEST(WorkerClient, RankOrPassThatIsNotThereIsNamed) {
+  const Client client(MakeInProcessConnection());
+  const auto message = [&](const WorkerOptions& options, int pass) {
+    const auto plan = Fetch(client, RequestOf(20), options, pass);
+    EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
+    return std::string(plan.status().message());
+  };
+  EXPECT_THAT(message({.data_parallel_rank = 4}, 0),
+              HasSubstr("data_parallel_rank is 4, but data_parallel is 4"));
+  EXPECT_THAT(message({.context_parallel_rank = 1}, 0),
+              HasSubstr("context_parallel_rank is 1, but context_parallel is 1"));
+  EXPECT_THAT(message({}, 1), HasSubstr("pass is 1, but the request has 1 passes"));
+  EXPECT_THAT(message({}, -1), HasSubstr("pass is -1"));
+}
+
+TEST(WorkerClient, InvalidOptionsAreRefusedWhenItIsMade) {
+  const auto status = [](const WorkerOptions& options) {
+    return WorkerClient::Create(Client(MakeInProcessConnection()), options).status();
+  };
+  const auto allocate = [](size_t) -> void* { return nullptr; };
+  const auto free = [](void*, size_t) {};
+  EXPECT_THAT(status({.allocator = {allocate, nullptr}}).ToString(),
+              HasSubstr("WorkerOptions.allocator has allocate, but not free"));
+  EXPECT_THAT(status({.allocator = {nullptr, free}}).ToString(),
+              HasSubstr("WorkerOptions.allocator has free, but not allocate"));
+  EXPECT_THAT(status({.backend = 9}).ToString(), HasSubstr("WorkerOptions.backend is 9: "));
+  EXPECT_THAT(status({.sharding = 5}).ToString(), HasSubstr("WorkerOptions.sharding is 5"));
+  const absl::Status no_memory = status({.backend = BATCHPLAN_BACKEND_CUDA});
+  EXPECT_TRUE(absl::IsInvalidArgument(no_memory)) << no_memory;
+  EXPECT_THAT(std::string(no_memory.message()), HasSubstr("WorkerOptions.allocator is not set"));
+}
+
+TEST(WorkerClient, AbsentCudaBackendSaysWhatIsMissing) {
+  const batchplan_status available = batchplan_backend_status(BATCHPLAN_BACKEND_CUDA);
+  if (available == BATCHPLAN_OK) GTEST_SKIP() << "every backend is available here";
+  const auto worker = WorkerClient::Create(
+      Client(MakeInProcessConnection()),
+      {.backend = BATCHPLAN_BACKEND_CUDA,
+       .allocator = {[](size_t) -> void* { return nullptr; }, [](void*, size_t) {}}});
+  EXPECT_THAT(worker.status().code(), testing::AnyOf(absl::StatusCode::kUnimplemented,
+                                                     absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(std::string(worker.status().message()),
+              HasSubstr(batchplan_status_string(available)));
+}
+
+TEST(WorkerClient, AllocatorWithoutMemoryIsResourceExhausted) {
+  const auto plan = Fetch(Client(MakeInProcessConnection()), RequestOf(20),
+                          {.allocator = {[](size_t) -> void* { return nullptr; },
+                                         [](void*, size_t) { ADD_FAILURE(); }}});
+  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
+}
+
+// What a worker says of an answer of which `spoil` has changed something.
+absl::Status StatusOfSpoiled(const v1::PlanBatchRequest& request,
+                             const std::function<void(v1::PlanBatchResponse&)>& spoil) {
+  auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  spoil(*answer);
+  FakeServer server([&](int, v1::PlanBatchResponse* response) {
+    *response = *answer;
+    return grpc::Status::OK;
+  });
+  return Fetch(Client(MakeRemoteConnection(server.target())), request).status();
+}
+
+// The same for a change to the first pass.
+std::string ComplaintAbout(const v1::PlanBatchRequest& request,
+                           const std::function<void(v1::PassPlan&)>& spoil) {
+  const absl::Status status =
+      StatusOfSpoiled(request, [&](v1::PlanBatchResponse& r) { spoil(*r.mutable_passes(0)); });
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(WorkerClient, AnswerThatNobodySpoiledIsUsed) {
+  const absl::Status status = StatusOfSpoiled(RequestOf(20), [](v1::PlanBatchResponse&) {});
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(WorkerClient, AnswerWithTheWrongPassesIsRefused) {
+  const absl::Status none =
+      StatusOfSpoiled(RequestOf(20), [](v1::PlanBatchResponse& r) { r.clear_passes(); });
+  EXPECT_TRUE(absl::IsInternal(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("has 0 passes, but 1 were asked for"));
+  EXPECT_TRUE(absl::IsInternal(
+      StatusOfSpoiled(RequestOf(20), [](v1::PlanBatchResponse& r) { r.add_passes(); })));
+}
+
+TEST(WorkerClient, SequencesThatVanishAreMissed) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.set_overlong(v1::OVERLONG_POLICY_DROP);
+  request.mutable_manifest()->set_lengths(7, 5000);
+  const absl::Status status =
+      StatusOfSpoiled(request, [](v1::PlanBatchResponse& r) { r.clear_excluded(); });
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("19 sequences in passes[0] and 0 dropped"));
+}
+
+TEST(WorkerClient, ArraysOfTheWrongSizeAreNamed) {
+  const v1::PlanBatchRequest request = RequestOf(20);
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.clear_microbatches_per_rank(); }),
+              HasSubstr("microbatches_per_rank add up to 0 on each of 4 ranks"));
+  EXPECT_THAT(
+      ComplaintAbout(request, [](v1::PassPlan& p) { p.set_microbatches_per_rank(0, UINT32_MAX); }),
+      HasSubstr("microbatches_per_rank add up to 4294967295"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.add_row_widths(8); }),
+              HasSubstr("row_widths has"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.add_microbatch_offsets(20); }),
+              HasSubstr("microbatch_offsets has"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.add_sequence_lengths(1); }),
+              HasSubstr("sequence_lengths has 21 entries, but sequence_index has 20"));
+  const absl::Status longer = StatusOfSpoiled(request, [](v1::PlanBatchResponse& r) {
+    r.mutable_passes(0)->add_sequence_index(1);
+    r.mutable_passes(0)->add_sequence_lengths(1);
+  });
+  EXPECT_TRUE(absl::IsInternal(longer)) << longer;
+}
+
+TEST(WorkerClient, IndicesAndLengthsThatAreNotTheManifestsAreNamed) {
+  const v1::PlanBatchRequest request = RequestOf(20);
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_sequence_index(5, 20); }),
+              HasSubstr("sequence_index[5] is 20, but the manifest has 20 sequences"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_sequence_index(5, UINT32_MAX); }),
+              HasSubstr("sequence_index[5] is 4294967295"));
+  EXPECT_THAT(ComplaintAbout(request,
+                             [](v1::PassPlan& p) { p.set_sequence_index(5, p.sequence_index(4)); }),
+              HasSubstr("which stands in the plan twice"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_sequence_lengths(5, 9999); }),
+              HasSubstr("sequence_lengths[5] is 9999, but sequence "));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_sequence_lengths(5, 0); }),
+              HasSubstr("sequence_lengths[5] is 0, but sequence "));
+}
+
+TEST(WorkerClient, OffsetsOutOfOrderAreNamed) {
+  const v1::PlanBatchRequest request = RequestOf(20);
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_microbatch_offsets(0, 1); }),
+              HasSubstr("microbatch_offsets[0] is 1, not 0"));
+  EXPECT_THAT(
+      ComplaintAbout(request, [](v1::PassPlan& p) { p.set_microbatch_offsets(1, UINT32_MAX); }),
+      HasSubstr("microbatch_offsets[1] is 4294967295"));
+  EXPECT_THAT(ComplaintAbout(request,
+                             [](v1::PassPlan& p) {
+                               p.set_microbatch_offsets(2, p.microbatch_offsets(1) - 1);
+                             }),
+              HasSubstr("microbatch_offsets[2] is"));
+  EXPECT_THAT(ComplaintAbout(request,
+                             [](v1::PassPlan& p) {
+                               p.set_microbatch_offsets(p.microbatch_offsets_size() - 1, 19);
+                             }),
+              HasSubstr("but sequence_index has 20 entries"));
+}
+
+TEST(WorkerClient, RowsThatDoNotFitAreNamed) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_row_widths(0, 0); }),
+              HasSubstr("row_widths[0] is 0, too narrow for sequence_lengths["));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_row_widths(0, 2000); }),
+              HasSubstr("row_widths[0] is 2000"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_length_multiple(0); }),
+              HasSubstr("length_multiple is 0, but the request makes it 1"));
+
+  request.clear_preset();
+  request.mutable_passes(0)->mutable_padded();
+  request.mutable_topology()->set_context_parallel(2);
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_row_widths(0, UINT32_MAX - 3); }),
+              HasSubstr("more than max_tokens_per_microbatch, 1024"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_row_widths(0, 0); }),
+              HasSubstr("too narrow"));
+  EXPECT_THAT(
+      ComplaintAbout(request, [](v1::PassPlan& p) { p.set_row_widths(0, p.row_widths(0) + 2); }),
+      HasSubstr("not a multiple of 4"));
+}
+
+// Changes one number of one array, or its size.
+void SpoilAnywhere(v1::PassPlan& plan, std::mt19937& random) {
+  auto* const arrays = std::array{plan.mutable_sequence_index(), plan.mutable_microbatch_offsets(),
+                                  plan.mutable_microbatches_per_rank(), plan.mutable_row_widths(),
+                                  plan.mutable_sequence_lengths()}[random() % 5];
+  const auto position = static_cast<int>(random() % static_cast<uint32_t>(arrays->size()));
+  constexpr uint32_t kNumbers[] = {0, 1, 2, 4, 19, 20, 1024, 0x80000000U, UINT32_MAX};
+  switch (random() % 6) {
+    case 0:
+      arrays->Add(kNumbers[random() % std::size(kNumbers)]);
+      break;
+    case 1:
+      arrays->Truncate(position);
+      break;
+    case 2:
+      arrays->SwapElements(position,
+                           static_cast<int>(random() % static_cast<uint32_t>(arrays->size())));
+      break;
+    case 3:
+      arrays->Set(position, arrays->Get(position) + 4);
+      break;
+    default:
+      arrays->Set(position, kNumbers[random() % std::size(kNumbers)]);
+  }
+}
+
+// Under the sanitizers this proves that what the check lets through stays within every array.
+TEST(WorkerClient, SpoiledAnswerIsRefusedOrPacksWithinItsBounds) {
+  std::mt19937 random(5);
+  for (const bool padded : {false, true}) {
+    v1::PlanBatchRequest request = RequestOf(20);
+    request.clear_preset();
+    request.mutable_topology()->set_context_parallel(2);
+    request.mutable_topology()->set_data_parallel(2);
+    request.set_overlong(v1::OVERLONG_POLICY_TRUNCATE);
+    if (padded) request.mutable_passes(0)->mutable_padded();
+    const auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    const auto worker = WorkerClient::Create(Client(MakeInProcessConnection()),
+                                             {.data_parallel_rank = 1, .context_parallel_rank = 1});
+    const std::vector<int32_t> batch(size_t{20} * 1000, 1);
+    int refused = 0;
+    for (int round = 0; round < 2000; ++round) {
+      v1::PlanBatchResponse spoiled = *answer;
+      SpoilAnywhere(*spoiled.mutable_passes(0), random);
+      const auto plan = worker->UsePlan(request, spoiled);
+      if (!plan.ok()) {
+        ++refused;
+        EXPECT_TRUE(absl::IsInternal(plan.status())) << plan.status();
+        continue;
+      }
+      for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+        std::vector<int32_t> row(microbatch.row_width_per_rank);
+        batchplan_field field = {};
+        field.element_size = sizeof(int32_t);
+        field.elements_per_token = 1;
+        field.source = batch.data();
+        field.destination = row.data();
+        field.width = 1000;
+        const absl::Status packed = plan->Pack(microbatch, {field});
+        EXPECT_TRUE(packed.ok()) << packed;
+      }
+    }
+    EXPECT_GT(refused, 1000);
+    EXPECT_LT(refused, 2000);
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -58,7 +58,7 @@ std::vector<uint32_t> RandomLengths(std::mt19937& random, size_t count, uint32_t
 
 TEST_P(LayoutPropertyTest, RandomMicroBatchesAreLaidOutAsALoopWould) {
   std::mt19937 random(20240607);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < Rounds(300); ++round) {
     const auto context_parallel = static_cast<uint32_t>(1 + random() % 8);
     const auto factor = static_cast<uint32_t>(1 + random() % 5);
     const uint32_t multiple = (context_parallel > 1 ? 2 * context_parallel : 1) * factor;

@@ -1,0 +1,315 @@
+// Random micro-batches, layouts and fields against rows laid out token by token, which share no
+// code with the library.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <ostream>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "naive_row.h"
+#include "packed_row.h"
+
+namespace batchplan::kernels {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// One random question: the row, and one field of it.
+struct Case {
+  std::vector<uint32_t> lengths;
+  batchplan_layout_options options;
+  uint32_t rank;
+  bool ragged;
+  // Row of each sequence on the unpacked side, distinct; and how many rows there are.
+  std::vector<uint32_t> index;
+  uint32_t num_rows;
+  uint32_t width;
+  uint32_t element_size;
+  uint32_t elements_per_token;
+  int32_t shift;
+  // Of both tensors, in bytes; a multiple of the element size.
+  size_t source_misalignment;
+  size_t destination_misalignment;
+
+  size_t token_bytes() const { return size_t{element_size} * elements_per_token; }
+};
+
+class Generator {
+ public:
+  explicit Generator(uint32_t seed) : random_(seed) {}
+
+  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+
+  Case Next() {
+    Case c{};
+    const uint32_t ranks = Below(3) == 0 ? 1 : 1 + Below(5);
+    const bool zigzag = Below(3) > 0;
+    const uint32_t divisor = ranks == 1 ? 1 : ranks * (zigzag ? 2 : 1);
+    c.options = {.length_multiple = divisor * (1 + Below(4)),
+                 .context_parallel = ranks,
+                 .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS};
+    c.rank = Below(3) == 0 ? BATCHPLAN_ALL_RANKS : Below(ranks);
+    const uint32_t longest = 1 + Below(Below(4) == 0 ? 200 : 20);
+    c.lengths.resize(Below(12));
+    for (uint32_t& length : c.lengths) length = Below(4) == 0 ? 0 : Below(longest + 1);
+    if (Below(5) == 0) {
+      c.options.sequence_width = (longest + divisor - 1) / divisor * divisor;
+    }
+    for (const uint32_t length : c.lengths) {
+      c.options.row_width += NaivePaddedLength(length, c.options);
+    }
+    c.options.row_width += Below(3) * divisor;
+
+    c.num_rows = static_cast<uint32_t>(c.lengths.size()) + Below(4);
+    c.index.resize(c.num_rows);
+    for (uint32_t i = 0; i < c.num_rows; ++i) c.index[i] = i;
+    for (uint32_t i = c.num_rows; i > 1; --i) std::swap(c.index[i - 1], c.index[Below(i)]);
+    c.index.resize(c.lengths.size());
+    c.ragged = Below(2) == 0;
+    c.width = longest + Below(5);
+    c.element_size = 1U << Below(5);
+    c.elements_per_token = Below(2) == 0 ? 1 : 1 + Below(Below(2) == 0 ? 8 : 400);
+    c.shift = Below(3) == 0 ? static_cast<int32_t>(Below(9)) - 4 : 0;
+    c.source_misalignment = size_t{Below(16 / c.element_size)} * c.element_size;
+    c.destination_misalignment = size_t{Below(16 / c.element_size)} * c.element_size;
+    return c;
+  }
+
+  Bytes RandomBytes(size_t count) {
+    Bytes bytes(count);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
+    return bytes;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+// Where the rows of the unpacked side begin, in tokens; one entry more than rows. Ragged rows have
+// up to two tokens more than their sequence, others any number.
+std::vector<int64_t> RowOffsets(const Case& c, Generator& generator) {
+  std::vector<int64_t> room(c.num_rows);
+  for (int64_t& tokens : room) tokens = c.ragged ? generator.Below(5) : c.width;
+  if (c.ragged) {
+    for (size_t i = 0; i < c.lengths.size(); ++i) {
+      room[c.index[i]] = c.lengths[i] + generator.Below(3);
+    }
+  }
+  std::vector<int64_t> offsets = {c.ragged ? generator.Below(3) : 0};
+  for (const int64_t tokens : room) offsets.push_back(offsets.back() + tokens);
+  return offsets;
+}
+
+std::span<const std::byte> TokenAt(const Bytes& tensor, size_t token, size_t token_bytes) {
+  return std::span(tensor).subspan(token * token_bytes, token_bytes);
+}
+
+void PutToken(Bytes& tensor, size_t token, std::span<const std::byte> value) {
+  std::ranges::copy(value, tensor.begin() + static_cast<std::ptrdiff_t>(token * value.size()));
+}
+
+// What runs the question on a backend and knows the naive answer.
+class Question {
+ public:
+  Question(batchplan_backend backend, const Case& c, Generator& generator)
+      : backend_(backend),
+        case_(c),
+        row_(backend, c.lengths, c.options, c.rank),
+        slots_(NaiveRow(c.lengths, c.options, c.rank)),
+        offsets_(RowOffsets(c, generator)),
+        index_buffer_(backend, c.index),
+        offsets_buffer_(backend, offsets_),
+        sequence_tokens_(static_cast<size_t>(offsets_.back()) + (c.ragged ? 2 : 0)),
+        pad_(generator.RandomBytes(c.element_size)) {
+    for (size_t i = 0; i < c.elements_per_token; ++i) {
+      pad_token_.insert(pad_token_.end(), pad_.begin(), pad_.end());
+    }
+  }
+
+  size_t sequence_bytes() const { return sequence_tokens_ * case_.token_bytes(); }
+  size_t packed_bytes() const { return slots_.size() * case_.token_bytes(); }
+
+  Bytes Pack(const Bytes& sequences) {
+    Buffer<std::byte> source(backend_, sequences, case_.source_misalignment);
+    Buffer<std::byte> packed(backend_, packed_bytes(), case_.destination_misalignment);
+    EXPECT_EQ(row_.Pack(Sequences(), {Field(source.data(), packed.data())}), BATCHPLAN_OK);
+    return packed.Values();
+  }
+
+  // Into what `sequences` holds.
+  Bytes Unpack(const Bytes& packed, const Bytes& sequences) {
+    Buffer<std::byte> source(backend_, packed, case_.source_misalignment);
+    Buffer<std::byte> destination(backend_, sequences, case_.destination_misalignment);
+    EXPECT_EQ(row_.Unpack(Sequences(), {Field(source.data(), destination.data())}), BATCHPLAN_OK);
+    return destination.Values();
+  }
+
+  Bytes NaivePacked(const Bytes& sequences) const {
+    Bytes packed(packed_bytes());
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const NaiveSlot& slot = slots_[i];
+      std::span<const std::byte> value = pad_token_;
+      if (!slot.is_padding) {
+        const int64_t token = slot.token + case_.shift;
+        if (token >= 0 && token < case_.lengths[slot.sequence]) {
+          value = TokenAt(sequences, RowBegin(slot.sequence) + token, case_.token_bytes());
+        }
+      }
+      PutToken(packed, i, value);
+    }
+    return packed;
+  }
+
+  Bytes NaiveUnpacked(const Bytes& packed, Bytes sequences) const {
+    for (size_t sequence = 0; sequence < case_.lengths.size(); ++sequence) {
+      const uint32_t row_end = case_.ragged ? case_.lengths[sequence] : case_.width;
+      for (uint32_t token = 0; token < row_end; ++token) {
+        PutToken(sequences, RowBegin(sequence) + token, pad_token_);
+      }
+    }
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      const NaiveSlot& slot = slots_[i];
+      if (slot.is_padding) continue;
+      const int64_t token = slot.token + case_.shift;
+      if (token < 0 || token >= case_.lengths[slot.sequence]) continue;
+      PutToken(sequences, RowBegin(slot.sequence) + token, TokenAt(packed, i, case_.token_bytes()));
+    }
+    return sequences;
+  }
+
+ private:
+  size_t RowBegin(size_t sequence) const {
+    return static_cast<size_t>(offsets_[case_.index[sequence]]);
+  }
+
+  batchplan_sequences Sequences() {
+    return {.sequence_index = index_buffer_.data(),
+            .offsets = case_.ragged ? offsets_buffer_.data() : nullptr,
+            .num_rows = case_.num_rows,
+            .num_tokens = sequence_tokens_};
+  }
+
+  batchplan_field Field(const void* source, void* destination) const {
+    batchplan_field field = {.element_size = case_.element_size,
+                             .elements_per_token = case_.elements_per_token,
+                             .source = source,
+                             .destination = destination,
+                             .width = case_.width,
+                             .token_shift = case_.shift};
+    std::memcpy(field.pad_value, pad_.data(), pad_.size());
+    return field;
+  }
+
+  batchplan_backend backend_;
+  Case case_;
+  PackedRow row_;
+  std::vector<NaiveSlot> slots_;
+  std::vector<int64_t> offsets_;
+  Buffer<uint32_t> index_buffer_;
+  Buffer<int64_t> offsets_buffer_;
+  size_t sequence_tokens_;
+  Bytes pad_;
+  Bytes pad_token_;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << "lengths " << testing::PrintToString(c.lengths) << ", multiple "
+       << c.options.length_multiple << ", CP " << c.options.context_parallel << ", rank " << c.rank
+       << ", row " << c.options.row_width << ", sequence width " << c.options.sequence_width
+       << ", sharding " << c.options.sharding << ", " << (c.ragged ? "ragged" : "padded")
+       << ", width " << c.width << ", " << c.elements_per_token << " elements of " << c.element_size
+       << " bytes, shift " << c.shift << ", misaligned by " << c.source_misalignment << " and "
+       << c.destination_misalignment;
+}
+
+using MovePropertyTest = EveryBackendTest;
+BATCHPLAN_EVERY_BACKEND(MovePropertyTest);
+
+TEST_P(MovePropertyTest, RandomFieldsArePackedAndUnpackedAsByHand) {
+  Generator generator(20250131);
+  for (int round = 0; round < Rounds(1500); ++round) {
+    const Case c = generator.Next();
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
+    Question question(GetParam(), c, generator);
+    const Bytes sequences = generator.RandomBytes(question.sequence_bytes());
+    const Bytes packed = generator.RandomBytes(question.packed_bytes());
+    ASSERT_EQ(question.Pack(sequences), question.NaivePacked(sequences));
+    ASSERT_EQ(question.Unpack(packed, sequences), question.NaiveUnpacked(packed, sequences));
+  }
+}
+
+TEST_P(MovePropertyTest, UnpackingWhatWasPackedGivesTheSequencesBack) {
+  Generator generator(4711);
+  for (int round = 0; round < Rounds(500); ++round) {
+    Case c = generator.Next();
+    c.rank = BATCHPLAN_ALL_RANKS;
+    c.shift = 0;
+    c.ragged = true;
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
+    Question question(GetParam(), c, generator);
+    const Bytes sequences = generator.RandomBytes(question.sequence_bytes());
+    ASSERT_EQ(question.Unpack(question.Pack(sequences), sequences), sequences);
+  }
+}
+
+TEST_P(MovePropertyTest, RanksTogetherHoldEveryPlaceOfEverySequenceOnce) {
+  Generator generator(99);
+  for (int round = 0; round < Rounds(200); ++round) {
+    const Case c = generator.Next();
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
+    std::vector<std::pair<int32_t, int32_t>> places;
+    for (uint32_t rank = 0; rank < c.options.context_parallel; ++rank) {
+      PackedRow row(GetParam(), c.lengths, c.options, rank);
+      Buffer<int32_t> sequence_ids(GetParam(), row.slots());
+      Buffer<int32_t> position_ids(GetParam(), row.slots());
+      ASSERT_EQ(row.Pack({}, {IdsOf(BATCHPLAN_CONTENT_SEQUENCE_IDS, sequence_ids.data()),
+                              IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, position_ids.data())}),
+                BATCHPLAN_OK);
+      const std::vector<int32_t> sequences = sequence_ids.Values();
+      const std::vector<int32_t> positions = position_ids.Values();
+      for (size_t i = 0; i < sequences.size(); ++i) places.emplace_back(sequences[i], positions[i]);
+    }
+    std::vector<std::pair<int32_t, int32_t>> expected;
+    for (const NaiveSlot& slot : NaiveRow(c.lengths, c.options, BATCHPLAN_ALL_RANKS)) {
+      expected.emplace_back(slot.sequence, slot.token);
+    }
+    ASSERT_EQ(places, expected);
+    std::ranges::sort(places);
+    ASSERT_EQ(std::ranges::adjacent_find(places), places.end());
+    ASSERT_EQ(places.size(), c.options.row_width);
+  }
+}
+
+// More words than a thread block moves, at every alignment of both sides.
+TEST_P(MovePropertyTest, WideTokensAtEveryAlignmentAreMovedWhole) {
+  Generator generator(16);
+  for (const uint32_t size : {1U, 2U, 4U, 8U}) {
+    for (uint32_t offset = 0; offset < 16; offset += size) {
+      Case c = generator.Next();
+      c.lengths = {3, 0, 7};
+      c.index = {1, 0, 2};
+      c.num_rows = 3;
+      c.options = {.length_multiple = 4, .context_parallel = 2, .row_width = 16};
+      c.rank = 1;
+      c.width = 8;
+      c.element_size = size;
+      c.elements_per_token = 8191;
+      c.shift = 0;
+      c.source_misalignment = offset;
+      c.destination_misalignment = (offset * 3) % 16;
+      SCOPED_TRACE(testing::PrintToString(c));
+      Question question(GetParam(), c, generator);
+      const Bytes sequences = generator.RandomBytes(question.sequence_bytes());
+      const Bytes packed = generator.RandomBytes(question.packed_bytes());
+      ASSERT_EQ(question.Pack(sequences), question.NaivePacked(sequences));
+      ASSERT_EQ(question.Unpack(packed, sequences), question.NaiveUnpacked(packed, sequences));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace batchplan::kernels

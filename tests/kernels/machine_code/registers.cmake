@@ -17,7 +17,10 @@ foreach(source ${sources})
   execute_process(
     COMMAND ${NVCC} -std=c++17 -I${KERNELS} -I${KERNELS}/include ${targets} -fatbin -Xptxas=-v
       ${source} -o ${OUTPUT}
-    OUTPUT_VARIABLE report ERROR_VARIABLE report COMMAND_ERROR_IS_FATAL ANY)
+    OUTPUT_VARIABLE report ERROR_VARIABLE report RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "nvcc failed on ${source}:\n${report}")
+  endif()
   string(REPLACE ";" " " report "${report}")
   string(REPLACE "Compiling entry function '" ";" kernels "${report}")
   list(POP_FRONT kernels)

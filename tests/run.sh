@@ -3,11 +3,15 @@
 #
 #   tests/run.sh [--preset release|debug|asan|tsan|clang] [--only SUITE] [--full]
 #   tests/run.sh --fuzz [SECONDS]
+#   tests/run.sh --gpu
 #
 #   --preset   the build to test; release by default. release also checks format and clang-tidy.
 #   --only     one suite, named like the folder it mirrors: planner, checker, proto, ...
 #   --full     twenty times as many random cases: the tier for before a release.
 #   --fuzz     instead, random bytes as requests, for so many seconds; 60 by default.
+#   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
+#              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
+#              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
 #
 # The closing lines are ctest's, with the seconds of each suite. Minutes a suite: tests/README.md.
 set -euo pipefail
@@ -17,6 +21,7 @@ preset=release
 only=
 full=
 fuzz=
+gpu=
 while [ $# -gt 0 ]; do
   case "$1" in
     --preset) preset=${2:?--preset needs a name}; shift 2 ;;
@@ -27,12 +32,65 @@ while [ $# -gt 0 ]; do
     --fuzz)
       fuzz=60; shift
       if [[ ${1:-} =~ ^[0-9]+$ ]]; then fuzz=$1; shift; fi ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --gpu) gpu=1; shift ;;
+    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
 
+fail() {
+  echo "$0: $*" >&2
+  exit 1
+}
+
+# The path of a program of the CUDA toolkit, which PATH need not lead to.
+cuda_program() {
+  local folder
+  command -v "$1" && return
+  for folder in "${CUDA_PATH:-/usr/local/cuda}" /usr/local/cuda; do
+    if [ -x "$folder/bin/$1" ]; then echo "$folder/bin/$1"; return; fi
+  done
+  return 1
+}
+
+test_on_gpu() {
+  local build=build/gpu nvcc sanitizer tool program failed=()
+  nvcc=${CUDACXX:-$(cuda_program nvcc)} ||
+    fail "--gpu needs nvcc of the CUDA toolkit; it is neither in PATH nor in /usr/local/cuda/bin"
+  mkdir -p "$build"
+  echo 'int main() { int count = 0; return cudaGetDeviceCount(&count) != cudaSuccess || count == 0; }' \
+    >"$build/has_device.cu"
+  "$nvcc" -o "$build/has_device" "$build/has_device.cu"
+  "$build/has_device" || fail "--gpu needs a CUDA device, and a driver as new as the toolkit; none was found"
+
+  if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then deploy/install_packages.sh test; fi
+  CUDACXX=$nvcc cmake -S kernels -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBATCHPLAN_CUDA=ON \
+    -DBATCHPLAN_KERNELS_TESTS=ON \
+    ${BATCHPLAN_GOOGLETEST_SOURCE:+"-DBATCHPLAN_GOOGLETEST_SOURCE=$BATCHPLAN_GOOGLETEST_SOURCE"}
+  cmake --build "$build" --parallel "$jobs"
+  # The device stands in for its emulation on host threads. One test at a time has it to itself.
+  ctest --test-dir "$build" --output-on-failure --no-tests=error --exclude-regex '^kernels[.]emulated[.]'
+
+  sanitizer=$(cuda_program compute-sanitizer) ||
+    fail "the tests pass, but --gpu needs compute-sanitizer of the CUDA toolkit too; it is neither in PATH nor in /usr/local/cuda/bin"
+  for program in "$build"/tests/kernels_*_test; do
+    case "$program" in *emulated*) continue ;; esac
+    if ! "$program" --gtest_list_tests --gtest_filter='*/cuda' | grep -q /cuda; then continue; fi
+    for tool in memcheck racecheck initcheck; do
+      echo "== compute-sanitizer, $tool: $program"
+      "$sanitizer" --tool "$tool" --error-exitcode 1 "$program" --gtest_brief=1 --gtest_filter='*/cuda' ||
+        failed+=("$tool of $program")
+    done
+  done
+  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}"
+  echo "The kernels pass on the device, and under memcheck, racecheck and initcheck."
+}
+
 jobs=$(nproc)
+if [ -n "$gpu" ]; then
+  test_on_gpu
+  exit
+fi
 deploy/install_packages.sh test
 if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
 

@@ -27,12 +27,11 @@ namespace batchplan::kernels {
 
 // What a tensor's element may be: bytes of a size that the library moves.
 template <typename T>
-concept Element = std::is_trivially_copyable_v<T> && (sizeof(T) == 1 || sizeof(T) == 2 ||
-                                                      sizeof(T) == 4 || sizeof(T) == 8 ||
-                                                      sizeof(T) == 16);
+concept Element = std::is_trivially_copyable_v<T> &&
+    (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
 
-// A field to pack from [num_rows, width, elements_per_token] or ragged tokens, or to unpack to them.
-// `width` is unused if ragged.
+// A field to pack from [num_rows, width, elements_per_token] or ragged tokens, or to unpack to
+// them. `width` is unused if ragged.
 template <Element T>
 batchplan_field Tokens(const T* source, T* destination, uint64_t width,
                        std::type_identity_t<T> pad_value = {}, uint64_t elements_per_token = 1) {
@@ -59,8 +58,7 @@ batchplan_field NextTokens(const T* source, T* destination, uint64_t width,
 
 // One entry a row of the sequences, [num_rows, elements_per_token], to each of its tokens.
 template <Element T>
-batchplan_field PerSequence(const T* source, T* destination,
-                            std::type_identity_t<T> pad_value = {},
+batchplan_field PerSequence(const T* source, T* destination, std::type_identity_t<T> pad_value = {},
                             uint64_t elements_per_token = 1) {
   batchplan_field field = Tokens(source, destination, 0, pad_value, elements_per_token);
   field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;

@@ -63,6 +63,13 @@ inline cudaError_t cudaMemcpyAsync(void* destination, const void* source, size_t
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
 
+namespace emulation {
+
+// The variables below are one launch's.
+inline std::mutex launching;
+
+}  // namespace emulation
+
 inline dim3 threadIdx;
 inline dim3 blockIdx;
 inline dim3 gridDim;
@@ -91,8 +98,7 @@ inline int atomicCAS(int* address, int expected, int desired) {
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(emulation::launching);
   gridDim = config->gridDim;
   for (unsigned int block = 0; block < gridDim.x; ++block) {
     blockIdx = dim3(block);

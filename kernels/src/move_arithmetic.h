@@ -57,9 +57,6 @@ constexpr batchplan_status CheckField(const batchplan_field& field, bool ragged)
   return BATCHPLAN_OK;
 }
 
-BATCHPLAN_HOST_DEVICE constexpr int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-BATCHPLAN_HOST_DEVICE constexpr uint32_t Least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
 // The tokens of a sequence that have a partner `shift` tokens away: [begin, end).
 struct TokenRange {
   uint32_t begin;

@@ -109,9 +109,11 @@ BATCHPLAN_HOST_DEVICE inline SequenceTotals operator+(const SequenceTotals& a,
 }
 
 // How many tokens of sequence `sequence` are visited: all of it, or the share of one rank, in which
-// some may be padding.
+// some may be padding. Never more than the row has.
 BATCHPLAN_HOST_DEVICE inline int64_t VisitedTokens(const Row& row, uint32_t sequence) {
-  return row.rank == BATCHPLAN_ALL_RANKS ? LengthOf(row, sequence) : ShareOf(row, sequence).slots;
+  const bool all = row.rank == BATCHPLAN_ALL_RANKS;
+  const int64_t tokens = all ? int64_t{LengthOf(row, sequence)} : ShareOf(row, sequence).slots;
+  return Least(tokens, int64_t{PackedSlots(row)});
 }
 
 // What the visited token number `visit` adds.

@@ -22,6 +22,9 @@ namespace batchplan::kernels {
 // A token or a rank that does not exist.
 inline constexpr uint32_t kNone = UINT32_MAX;
 
+BATCHPLAN_HOST_DEVICE constexpr int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+BATCHPLAN_HOST_DEVICE constexpr uint32_t Least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 // batchplan_row after its check, with what is divided once and used often.
 struct Row {
   const int32_t* cu_seqlens;

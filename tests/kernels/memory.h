@@ -87,14 +87,14 @@ class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
   }
 };
 
-// How many of `rounds` random cases are tried: all, but few where CUDA is emulated.
-inline int Rounds(int rounds) {
 #ifdef BATCHPLAN_KERNELS_EMULATED
-  return (rounds + 9) / 10;
+inline constexpr bool kEmulated = true;
 #else
-  return rounds;
+inline constexpr bool kEmulated = false;
 #endif
-}
+
+// How many of `rounds` random cases are tried: all, but few where CUDA is emulated, which is slow.
+constexpr int Rounds(int rounds) { return kEmulated ? (rounds + 9) / 10 : rounds; }
 
 #define BATCHPLAN_EVERY_BACKEND(suite)                                                      \
   INSTANTIATE_TEST_SUITE_P(EveryBackend, suite,                                             \

@@ -10,7 +10,7 @@ namespace batchplan::kernels::cuda {
 namespace {
 
 // Enough blocks to fill any device; each takes a sequence after the other.
-constexpr uint32_t kMostBlocks = 16384;
+constexpr uint32_t kMostBlocks = 4096;
 
 // One thread a lane: adds up `count` terms in the order that reduce_arithmetic.h states. The result
 // is valid in thread 0; every thread must call.

@@ -1,18 +1,17 @@
-// As much of CUDA as the kernels use, on host threads: so that their own source runs, under the
-// sanitizers too, where there is no GPU.
+// As much of CUDA as the kernels use, on the calling thread: so that their own source runs, under
+// the sanitizers too, where there is no GPU.
 //
-// A launch runs its blocks one after the other, each as that many host threads; __syncthreads is a
-// barrier among them, and a shared variable is a static one. Slow, and no word on speed or on what
-// only the hardware does; but an index that is wrong there is wrong here.
+// A launch runs its blocks one after the other, and the threads of a block in turns, each up to its
+// next __syncthreads (block.h); a shared variable is a static one. Slow, and no word on speed or on
+// what only the hardware does; but an index that is wrong there is wrong here. One launch at a time.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_EMULATION_CUDA_RUNTIME_H_
 #define BATCHPLAN_TESTS_KERNELS_EMULATION_CUDA_RUNTIME_H_
 
-#include <barrier>
 #include <cstdint>
 #include <cstring>
-#include <thread>
-#include <vector>
+
+#include "block.h"
 
 #define __CUDA_ARCH__ 900
 #define __global__
@@ -62,14 +61,11 @@ inline cudaError_t cudaMemcpyAsync(void* destination, const void* source, size_t
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t /*stream*/) { return cudaSuccess; }
 
-inline thread_local dim3 threadIdx;
-inline thread_local dim3 blockIdx;
-inline thread_local dim3 gridDim;
+inline dim3 threadIdx;
+inline dim3 blockIdx;
+inline dim3 gridDim;
 
-// Of the block that the calling thread belongs to.
-inline thread_local std::barrier<>* block_barrier = nullptr;
-
-inline void __syncthreads() { block_barrier->arrive_and_wait(); }
+inline void __syncthreads() { emulation::Wait(); }
 
 template <typename T>
 T __ldg(const T* address) {
@@ -93,24 +89,12 @@ inline int atomicCAS(int* address, int expected, int desired) {
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
-  const unsigned int blocks = config->gridDim.x;
-  const unsigned int threads = config->blockDim.x;
-  std::barrier<> barrier(threads);
-  const auto run = [&](unsigned int thread) {
-    threadIdx = dim3(thread);
-    gridDim = dim3(blocks);
-    block_barrier = &barrier;
-    for (unsigned int block = 0; block < blocks; ++block) {
-      blockIdx = dim3(block);
-      kernel(arguments...);
-      barrier.arrive_and_wait();
-    }
-  };
-  std::vector<std::thread> others;
-  others.reserve(threads - 1);
-  for (unsigned int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
-  run(0);
-  for (std::thread& other : others) other.join();
+  gridDim = config->gridDim;
+  for (unsigned int block = 0; block < gridDim.x; ++block) {
+    blockIdx = dim3(block);
+    emulation::RunBlock(config->blockDim.x, [&](unsigned int thread) { threadIdx = dim3(thread); },
+                        [&] { kernel(arguments...); });
+  }
   return cudaSuccess;
 }
 

@@ -108,9 +108,14 @@ struct Share {
 
 BATCHPLAN_HOST_DEVICE inline Share ShareOf(const Row& row, uint32_t sequence) {
   const bool is_tail = sequence >= row.num_sequences;
-  const int64_t begin = row.num_sequences > 0 ? row.cu_seqlens_padded[sequence] : 0;
-  const int64_t end = is_tail ? row.width : row.cu_seqlens_padded[sequence + 1];
-  return {begin / row.context_parallel, (end - begin) / row.context_parallel};
+  const int32_t begin = row.num_sequences > 0 ? row.cu_seqlens_padded[sequence] : 0;
+  const int32_t end =
+      is_tail ? static_cast<int32_t>(row.width) : row.cu_seqlens_padded[sequence + 1];
+  // Each divides, so that the difference may be taken afterwards; 32 bits, because a device divides
+  // them several times faster than 64.
+  const auto ranks = static_cast<int32_t>(row.context_parallel);
+  const int64_t first_slot = begin / ranks;
+  return {first_slot, end / ranks - first_slot};
 }
 
 // The sequence, or the tail, whose share slot `slot` of a rank belongs to.
@@ -157,8 +162,8 @@ struct SlotRun {
 BATCHPLAN_HOST_DEVICE inline SlotRun SlotOfToken(const Row& row, const Share& share,
                                                  uint32_t token) {
   const int64_t chunk = row.zigzag ? share.slots / 2 : share.slots;
-  if (chunk <= 0) return {kNone, 0, 1};
-  const int64_t ordinal = token / chunk;
+  if (chunk <= 0 || chunk > kMaxOffset) return {kNone, 0, 1};
+  const int64_t ordinal = token / static_cast<uint32_t>(chunk);
   const int64_t in_chunk = token - ordinal * chunk;
   const int64_t ranks = row.context_parallel;
   const bool mirrored = row.zigzag && ordinal >= ranks;

@@ -206,7 +206,9 @@ __device__ void MoveShifted(const FieldTask& field, const TileTokens& tokens, ui
   }
 }
 
-template <typename TokensOfDirection>
+// kShifts: whether a field may need MoveShifted. Without it the kernel takes fewer registers, and
+// more blocks are at work at once.
+template <typename TokensOfDirection, bool kShifts>
 __global__ void __launch_bounds__(kThreads) MoveKernel(const __grid_constant__ Tasks tasks) {
   __shared__ TileTokens tokens;
   CheckSequences(tasks);
@@ -238,7 +240,7 @@ __global__ void __launch_bounds__(kThreads) MoveKernel(const __grid_constant__ T
     case 1:
       return MoveAligned<uint8_t>(field, tokens, first_word, count);
     default:
-      return MoveShifted(field, tokens, first_word, count);
+      if constexpr (kShifts) MoveShifted(field, tokens, first_word, count);
   }
 }
 
@@ -274,6 +276,7 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
   tasks.error_word = error_word;
   tasks.has_source = movement.has_source;
   int64_t blocks = 0;
+  bool shifts = false;
   for (uint32_t i = 0; i < movement.num_fields; ++i) {
     const int64_t tokens = tokens_of(movement.fields[i]);
     if (tokens == 0) continue;
@@ -281,10 +284,12 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
     blocks += (task.words + kTileWords - 1) / kTileWords;
     if (blocks > INT32_MAX) return BATCHPLAN_ERROR_OVERFLOW;
     tasks.fields[tasks.num_fields++] = task;
+    shifts = shifts || task.aligned_bytes == 0;
   }
   if (blocks == 0) return BATCHPLAN_OK;
-  return Launch(MoveKernel<TokensOfDirection>, static_cast<uint32_t>(blocks), kThreads, stream,
-                tasks);
+  const auto kernel =
+      shifts ? MoveKernel<TokensOfDirection, true> : MoveKernel<TokensOfDirection, false>;
+  return Launch(kernel, static_cast<uint32_t>(blocks), kThreads, stream, tasks);
 }
 
 }  // namespace

@@ -40,18 +40,22 @@ class Tokens {
 
   // Integers of the field's element size: `value`, or from `value` on upwards.
   void Number(int64_t destination, int64_t value, size_t count, bool counts_up) const {
-    for (size_t i = 0; i < count; ++i) {
-      const int64_t wide = counts_up ? value + static_cast<int64_t>(i) : value;
-      const auto narrow = static_cast<int32_t>(wide);
-      const void* bytes =
-          element_size_ == sizeof narrow ? static_cast<const void*>(&narrow) : &wide;
-      std::memcpy(At(destination + static_cast<int64_t>(i)), bytes, element_size_);
+    if (element_size_ == sizeof(int32_t)) {
+      NumberAs(reinterpret_cast<int32_t*>(At(destination)), value, count, counts_up);
+    } else {
+      NumberAs(reinterpret_cast<int64_t*>(At(destination)), value, count, counts_up);
     }
   }
 
  private:
   std::byte* At(int64_t token) const {
     return destination_ + static_cast<size_t>(token) * token_size_;
+  }
+
+  template <typename Id>
+  static void NumberAs(Id* to, int64_t value, size_t count, bool counts_up) {
+    const int64_t step = counts_up ? 1 : 0;
+    for (size_t i = 0; i < count; ++i, value += step) to[i] = static_cast<Id>(value);
   }
 
   // Doubles what is written already, so that the copies grow long.

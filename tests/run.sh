@@ -68,7 +68,7 @@ test_on_gpu() {
     -DBATCHPLAN_KERNELS_TESTS=ON \
     ${BATCHPLAN_GOOGLETEST_SOURCE:+"-DBATCHPLAN_GOOGLETEST_SOURCE=$BATCHPLAN_GOOGLETEST_SOURCE"}
   cmake --build "$build" --parallel "$jobs"
-  # The device stands in for its emulation on host threads. One test at a time has it to itself.
+  # The device stands in for its emulation on the host. One test at a time has it to itself.
   ctest --test-dir "$build" --output-on-failure --no-tests=error --exclude-regex '^kernels[.]emulated[.]'
 
   sanitizer=$(cuda_program compute-sanitizer) ||

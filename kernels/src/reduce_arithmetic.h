@@ -108,28 +108,34 @@ BATCHPLAN_HOST_DEVICE inline SequenceTotals operator+(const SequenceTotals& a,
   return {a.sum + b.sum, a.mean + b.mean};
 }
 
-// How many tokens of sequence `sequence` are visited: all of it, or the share of one rank, in which
-// some may be padding. Never more than the row has.
-BATCHPLAN_HOST_DEVICE inline int64_t VisitedTokens(const Row& row, uint32_t sequence) {
+// The tokens of a sequence that are visited: all of it, or the share of one rank, in which some may
+// be padding. Never more than the row has.
+struct VisitedTokens {
+  Share share;
+  uint32_t length;
+  int64_t count;
+};
+
+BATCHPLAN_HOST_DEVICE inline VisitedTokens TokensToVisit(const Row& row, uint32_t sequence) {
+  const Share share = ShareOf(row, sequence);
+  const uint32_t length = LengthOf(row, sequence);
   const bool all = row.rank == BATCHPLAN_ALL_RANKS;
-  const int64_t tokens = all ? int64_t{LengthOf(row, sequence)} : ShareOf(row, sequence).slots;
-  return Least(tokens, int64_t{PackedSlots(row)});
+  return {share, length, Least(all ? int64_t{length} : share.slots, int64_t{PackedSlots(row)})};
 }
 
-// What the visited token number `visit` adds.
+// What number `visit` of the visited tokens adds.
 BATCHPLAN_HOST_DEVICE inline SequenceSums TermOf(const Row& row,
                                                  const batchplan_reduction& reduction,
-                                                 uint32_t sequence, int64_t visit) {
-  const Share share = ShareOf(row, sequence);
+                                                 const VisitedTokens& tokens, int64_t visit) {
   int64_t slot = 0;
   if (row.rank == BATCHPLAN_ALL_RANKS) {
-    const SlotRun from = SlotOfToken(row, share, static_cast<uint32_t>(visit));
+    const SlotRun from = SlotOfToken(row, tokens.share, static_cast<uint32_t>(visit));
     if (from.rank == kNone) return {};
     slot = int64_t{from.rank} * row.slots + from.slot;
   } else {
-    slot = share.begin + visit;
-    const uint32_t token = TokenOfSlot(row, row.rank, share, visit).token;
-    if (token >= LengthOf(row, sequence) || slot < 0 || slot >= row.slots) return {};
+    slot = tokens.share.begin + visit;
+    const uint32_t token = TokenOfSlot(row, row.rank, tokens.share, visit).token;
+    if (token >= tokens.length || slot < 0 || slot >= row.slots) return {};
   }
   const double weight =
       reduction.weights == nullptr ? 1 : ElementAt(reduction.weights, reduction.weight_type, slot);

@@ -12,6 +12,9 @@ namespace {
 // Enough blocks to fill any device; each takes a sequence after the other.
 constexpr uint32_t kMostBlocks = 4096;
 
+// On one multiprocessor: half of its threads, so that registers are left to work with.
+constexpr uint32_t kResidentBlocks = 8;
+
 // One thread a lane: adds up `count` terms in the order that reduce_arithmetic.h states. The result
 // is valid in thread 0; every thread must call.
 template <typename Sums, typename Term>
@@ -27,7 +30,7 @@ __device__ Sums AddUp(Sums (&lanes)[kLanes], int64_t count, const Term& term) {
   return lanes[0];
 }
 
-__global__ void __launch_bounds__(kLanes)
+__global__ void __launch_bounds__(kLanes, kResidentBlocks)
     ReduceKernel(Row row, batchplan_reduction reduction, batchplan_status* error_word,
                  SequenceTotals* totals) {
   __shared__ SequenceSums lanes[kLanes];
@@ -36,9 +39,9 @@ __global__ void __launch_bounds__(kLanes)
       const batchplan_status status = CheckSequence(row, sequence);
       if (status != BATCHPLAN_OK) ReportError(error_word, status);
     }
-    const SequenceSums sums = AddUp(lanes, VisitedTokens(row, sequence), [&](int64_t visit) {
-      return TermOf(row, reduction, sequence, visit);
-    });
+    const VisitedTokens tokens = TokensToVisit(row, sequence);
+    const SequenceSums sums = AddUp(
+        lanes, tokens.count, [&](int64_t visit) { return TermOf(row, reduction, tokens, visit); });
     if (threadIdx.x == 0) WriteSequence(reduction, totals, sequence, sums);
   }
 }

@@ -31,9 +31,9 @@ batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
     }
   }
   for (uint32_t sequence = 0; sequence < row.num_sequences; ++sequence) {
-    const SequenceSums sums = AddUp(VisitedTokens(row, sequence), [&](int64_t visit) {
-      return TermOf(row, reduction, sequence, visit);
-    });
+    const VisitedTokens tokens = TokensToVisit(row, sequence);
+    const SequenceSums sums =
+        AddUp(tokens.count, [&](int64_t visit) { return TermOf(row, reduction, tokens, visit); });
     WriteSequence(reduction, totals, sequence, sums);
   }
   if (AsksForTotals(reduction)) {

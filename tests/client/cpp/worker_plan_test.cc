@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "batchplan/kernels.hpp"
 #include "batchplan/worker_client.h"
 #include "tests/client/cpp/backend_memory.h"
 #include "tests/client/cpp/requests.h"
@@ -22,20 +23,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-template <typename T>
-batchplan_field Field(const T* source, T* destination, uint64_t width, T pad,
-                      batchplan_content content = BATCHPLAN_CONTENT_TOKENS) {
-  batchplan_field field = {};
-  field.content = content;
-  field.element_size = sizeof(T);
-  field.elements_per_token = 1;
-  field.source = source;
-  field.destination = destination;
-  field.width = width;
-  std::memcpy(field.pad_value, &pad, sizeof(T));
-  return field;
-}
 
 struct Setting {
   const char* name;
@@ -151,16 +138,10 @@ TEST_P(WorkerPlanTest, EveryTokenIsPackedOnOneRankWithWhatBelongsToIt) {
           auto values = Shared<float>(tokens, -1);
           const absl::Status packed = plan.Pack(
               microbatch,
-              {Field(batch.numbers.data(), numbers.data(), batch.width, int64_t{0}),
-               [&] {
-                 batchplan_field shifted =
-                     Field(batch.numbers.data(), next_numbers.data(), batch.width, int64_t{-100});
-                 shifted.token_shift = 1;
-                 return shifted;
-               }(),
-               Field<int32_t>(nullptr, positions.data(), 0, 0, BATCHPLAN_CONTENT_POSITION_IDS),
-               Field<float>(per_sequence.data(), values.data(), 0, 0,
-                            BATCHPLAN_CONTENT_PER_SEQUENCE)});
+              {kernels::Tokens(batch.numbers.data(), numbers.data(), batch.width),
+               kernels::NextTokens(batch.numbers.data(), next_numbers.data(), batch.width, -100),
+               kernels::PositionIds(positions.data()),
+               kernels::PerSequence(per_sequence.data(), values.data())});
           ASSERT_TRUE(packed.ok()) << packed;
           ASSERT_TRUE(plan.CheckErrors().ok());
           for (size_t i = 0; i < tokens; ++i) {
@@ -202,11 +183,11 @@ TEST_P(WorkerPlanTest, UnpackingOnAllRanksRestoresTheBatch) {
         for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
           auto row = Shared<int64_t>(microbatch.row_width_per_rank, -1);
           ASSERT_TRUE(plan.Pack(microbatch,
-                                {Field(batch.numbers.data(), row.data(), batch.width, int64_t{0})})
+                                {kernels::Tokens(batch.numbers.data(), row.data(), batch.width)})
                           .ok());
-          ASSERT_TRUE(
-              plan.Unpack(microbatch, {Field<int64_t>(row.data(), restored.data(), batch.width, 0)})
-                  .ok());
+          ASSERT_TRUE(plan.Unpack(microbatch, {kernels::Tokens<int64_t>(row.data(), restored.data(),
+                                                                        batch.width)})
+                          .ok());
         }
         ASSERT_TRUE(plan.CheckErrors().ok());
       }
@@ -229,15 +210,16 @@ TEST_P(WorkerPlanTest, GatheredRowsAreUnpackedWhole) {
       for (uint32_t cp = 0; cp < 4; ++cp) {
         ASSERT_TRUE(ranks[cp]
                         .Pack(ranks[cp].microbatches()[m],
-                              {Field(batch.numbers.data(), gathered.data() + cp * share,
-                                     batch.width, int64_t{0})})
+                              {kernels::Tokens(batch.numbers.data(), gathered.data() + cp * share,
+                                               batch.width)})
                         .ok());
       }
-      ASSERT_TRUE(ranks[0]
-                      .Unpack(ranks[0].microbatches()[m],
-                              {Field<int64_t>(gathered.data(), restored.data(), batch.width, 0)},
-                              {}, RowPart::kAllRanks)
-                      .ok());
+      ASSERT_TRUE(
+          ranks[0]
+              .Unpack(ranks[0].microbatches()[m],
+                      {kernels::Tokens<int64_t>(gathered.data(), restored.data(), batch.width)}, {},
+                      RowPart::kAllRanks)
+              .ok());
     }
     ASSERT_TRUE(ranks[0].CheckErrors().ok());
   }
@@ -261,9 +243,9 @@ TEST_P(WorkerPlanTest, RaggedBatchComesBackAsItWas) {
     const WorkerPlan plan = PlanOf(request, OptionsOf(dp, 0));
     for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
       auto row = Shared<uint16_t>(size_t{microbatch.row_width_per_rank} * 3, 7);
-      batchplan_field in = Field<uint16_t>(batch.data(), row.data(), 0, 0);
+      batchplan_field in = kernels::Tokens<uint16_t>(batch.data(), row.data(), 0);
       in.elements_per_token = 3;
-      batchplan_field out = Field<uint16_t>(row.data(), restored.data(), 0, 0);
+      batchplan_field out = kernels::Tokens<uint16_t>(row.data(), restored.data(), 0);
       out.elements_per_token = 3;
       ASSERT_TRUE(plan.Pack(microbatch, {in}, ragged).ok());
       ASSERT_TRUE(plan.Unpack(microbatch, {out}, ragged).ok());
@@ -293,10 +275,11 @@ TEST_P(WorkerPlanTest, MeansOfSequencesComeBackToTheBatchsOrder) {
           auto own_denominators = Shared<float>(microbatch.num_sequences(), -1);
           auto own_means = Shared<float>(microbatch.num_sequences(), -1);
           ASSERT_TRUE(plan.Pack(microbatch,
-                                {Field(batch.numbers.data(), row.data(), batch.width, int64_t{0})})
+                                {kernels::Tokens(batch.numbers.data(), row.data(), batch.width)})
                           .ok());
-          ASSERT_TRUE(plan.GatherPerSequence(microbatch, {Field(denominators.data(),
-                                                                own_denominators.data(), 0, 0.0F)})
+          ASSERT_TRUE(plan.GatherPerSequence(
+                              microbatch,
+                              {kernels::Tokens(denominators.data(), own_denominators.data(), 0)})
                           .ok());
           batchplan_reduction reduction = {};
           reduction.values = row.data();
@@ -305,9 +288,9 @@ TEST_P(WorkerPlanTest, MeansOfSequencesComeBackToTheBatchsOrder) {
           reduction.means = own_means.data();
           const absl::Status reduced = plan.Reduce(microbatch, reduction);
           ASSERT_TRUE(reduced.ok()) << reduced;
-          ASSERT_TRUE(
-              plan.ScatterPerSequence(microbatch, {Field(own_means.data(), means.data(), 0, 0.0F)})
-                  .ok());
+          ASSERT_TRUE(plan.ScatterPerSequence(microbatch,
+                                              {kernels::Tokens(own_means.data(), means.data(), 0)})
+                          .ok());
         }
         ASSERT_TRUE(plan.CheckErrors().ok());
       }
@@ -378,9 +361,9 @@ TEST_P(WorkerPlanTest, EmptyMicrobatchIsPackedAndUnpackedLikeAnyOther) {
       EXPECT_EQ(microbatch.max_seqlen, 0U);
       auto restored = Shared<int64_t>(batch.numbers.size(), -1);
       auto total = Shared<float>(1, -1);
-      const auto field = Field<int64_t>(batch.numbers.data(), nullptr, batch.width, 0);
+      const auto field = kernels::Tokens<int64_t>(batch.numbers.data(), nullptr, batch.width);
       EXPECT_TRUE(plan.Pack(microbatch, {field}).ok());
-      const auto back = Field<int64_t>(nullptr, restored.data(), batch.width, 0);
+      const auto back = kernels::Tokens<int64_t>(nullptr, restored.data(), batch.width);
       EXPECT_TRUE(plan.Unpack(microbatch, {back}).ok());
       batchplan_reduction reduction = {};
       reduction.mean_total = total.data();
@@ -404,8 +387,9 @@ TEST_P(WorkerPlanTest, DroppedSequencesAreLeftAlone) {
     const WorkerPlan plan = PlanOf(request, OptionsOf(dp, 0));
     for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
       auto row = Shared<int32_t>(microbatch.row_width, -1);
-      ASSERT_TRUE(plan.Pack(microbatch, {Field(batch.data(), row.data(), 5000, 0)}).ok());
-      ASSERT_TRUE(plan.Unpack(microbatch, {Field(row.data(), restored.data(), 5000, 0)}).ok());
+      ASSERT_TRUE(plan.Pack(microbatch, {kernels::Tokens(batch.data(), row.data(), 5000, 0)}).ok());
+      ASSERT_TRUE(
+          plan.Unpack(microbatch, {kernels::Tokens(row.data(), restored.data(), 5000, 0)}).ok());
     }
     ASSERT_TRUE(plan.CheckErrors().ok());
   }
@@ -419,7 +403,7 @@ TEST_P(WorkerPlanTest, FieldNarrowerThanASequenceIsReportedOnce) {
   for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
     auto row = Shared<int64_t>(microbatch.row_width, -1);
     static_cast<void>(
-        plan.Pack(microbatch, {Field(batch.numbers.data(), row.data(), 1, int64_t{0})}));
+        plan.Pack(microbatch, {kernels::Tokens(batch.numbers.data(), row.data(), 1)}));
     // The GPU may still be writing the row.
     ASSERT_EQ(batchplan_wait(GetParam(), nullptr), BATCHPLAN_OK);
   }
@@ -434,7 +418,7 @@ TEST_P(WorkerPlanTest, WrongFieldIsRefusedAtOnceAndTheMicrobatchNamed) {
   const WorkerPlan plan = PlanOf(RequestFor({"", 1, 1, 10, false}), OptionsOf(0, 0));
   const WorkerMicrobatch& microbatch = plan.microbatches()[1];
   auto row = Shared<int64_t>(microbatch.row_width, -1);
-  batchplan_field field = Field<int64_t>(row.data(), row.data(), 1, 0);
+  batchplan_field field = kernels::Tokens<int64_t>(row.data(), row.data(), 1, 0);
   field.element_size = 3;
   const absl::Status packed = plan.Pack(microbatch, {field});
   EXPECT_TRUE(absl::IsInvalidArgument(packed)) << packed;

@@ -1,45 +1,17 @@
 #include "client/cpp/examples/worker/ranks_step.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "batchplan/kernels.hpp"
 #include "batchplan/worker_client.h"
 
 namespace batchplan::examples {
 namespace {
-
-template <typename T>
-batchplan_field Field(const T* source, T* destination, uint64_t width, T pad) {
-  batchplan_field field = {};
-  field.content = BATCHPLAN_CONTENT_TOKENS;
-  field.element_size = sizeof(T);
-  field.elements_per_token = 1;
-  field.source = source;
-  field.destination = destination;
-  field.width = width;
-  std::memcpy(field.pad_value, &pad, sizeof(T));
-  return field;
-}
-
-// The next token's value at each token's place: what the token is to predict.
-template <typename T>
-batchplan_field NextTokenField(const T* source, T* destination, uint64_t width, T pad) {
-  batchplan_field field = Field(source, destination, width, pad);
-  field.token_shift = 1;
-  return field;
-}
-
-template <typename T>
-batchplan_field PerSequenceField(const T* source, T* destination) {
-  batchplan_field field = Field(source, destination, 0, T{});
-  field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
-  return field;
-}
 
 // The packed inputs and outputs of one micro-batch on one rank.
 struct PackedRow {
@@ -65,15 +37,14 @@ struct PackedRow {
 
 absl::Status PackInputs(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
                         const Batch& batch, PackedRow& row) {
-  batchplan_field position_ids = Field<int64_t>(nullptr, row.position_ids.data(), 0, 0);
-  position_ids.content = BATCHPLAN_CONTENT_POSITION_IDS;
   return plan.Pack(
       microbatch,
-      {Field(batch.input_ids.data(), row.input_ids.data(), batch.width, kPadToken),
-       NextTokenField(batch.input_ids.data(), row.labels.data(), batch.width, kNoLabel),
-       NextTokenField(batch.loss_mask.data(), row.loss_mask.data(), batch.width, uint8_t{0}),
-       PerSequenceField(batch.advantages.data(), row.advantages.data()),
-       PerSequenceField(batch.loss_scales.data(), row.loss_scales.data()), position_ids});
+      {kernels::Tokens(batch.input_ids.data(), row.input_ids.data(), batch.width, kPadToken),
+       kernels::NextTokens(batch.input_ids.data(), row.labels.data(), batch.width, kNoLabel),
+       kernels::NextTokens(batch.loss_mask.data(), row.loss_mask.data(), batch.width, 0),
+       kernels::PerSequence(batch.advantages.data(), row.advantages.data()),
+       kernels::PerSequence(batch.loss_scales.data(), row.loss_scales.data()),
+       kernels::PositionIds(row.position_ids.data())});
 }
 
 void RunModel(const Model& model, PackedRow& row, TableGradients& gradients) {
@@ -95,7 +66,7 @@ absl::StatusOr<double> ReduceLosses(const WorkerPlan& plan, const WorkerMicrobat
   // Of whole sequences: this rank may hold a part of each, and of all sequences: it has a few.
   std::vector<float> denominators(microbatch.num_sequences());
   absl::Status status = plan.GatherPerSequence(
-      microbatch, {Field(batch.denominators.data(), denominators.data(), 1, 0.0F)});
+      microbatch, {kernels::Tokens(batch.denominators.data(), denominators.data(), 1)});
   if (!status.ok()) return status;
   const auto total_denominator = static_cast<float>(batch.sequences());
 
@@ -112,8 +83,8 @@ absl::StatusOr<double> ReduceLosses(const WorkerPlan& plan, const WorkerMicrobat
   reduction.mean_total = &loss;
   status = plan.Reduce(microbatch, reduction);
   if (!status.ok()) return status;
-  status =
-      plan.ScatterPerSequence(microbatch, {Field(means.data(), sequence_means.data(), 1, 0.0F)});
+  status = plan.ScatterPerSequence(microbatch,
+                                   {kernels::Tokens(means.data(), sequence_means.data(), 1)});
   if (!status.ok()) return status;
   return loss;
 }
@@ -129,10 +100,10 @@ struct SharedOutputs {
 absl::Status UnpackOutputs(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
                            const Batch& batch, const PackedRow& row, SharedOutputs& outputs) {
   batchplan_field hidden_gradients =
-      Field(row.hidden_gradients.data(), outputs.hidden_gradients.data(), batch.width, 0.0F);
+      kernels::Tokens(row.hidden_gradients.data(), outputs.hidden_gradients.data(), batch.width, 0);
   hidden_gradients.elements_per_token = kHidden;
-  return plan.Unpack(microbatch, {NextTokenField(row.losses.data(), outputs.token_losses.data(),
-                                                 batch.width, 0.0F),
+  return plan.Unpack(microbatch, {kernels::NextTokens(row.losses.data(),
+                                                      outputs.token_losses.data(), batch.width, 0),
                                   hidden_gradients});
 }
 

@@ -7,7 +7,7 @@ set -euo pipefail
 build=${1:?usage: $0 BUILD_FOLDER}
 product=(client kernels proto server)
 
-find "${product[@]}" tests -name '*.h' -o -name '*.cc' | xargs clang-format --dry-run --Werror
+find "${product[@]}" tests -regex '.*[.]\(h\|hpp\|cc\|cu\|cuh\)' | xargs clang-format --dry-run --Werror
 echo "format: clean"
 
 # clang-tidy reads C++ as clang does; the compile commands name GCC.

@@ -3,8 +3,8 @@
 //
 // A launch runs its blocks one after the other, and the threads of a block in turns, each up to its
 // next __syncthreads (block.h); a shared variable is a static one. Slow, and no word on speed or on
-// what only the hardware does; but an index that is wrong there is wrong here. Launches from several
-// threads wait for one another.
+// what only the hardware does; but an index that is wrong there is wrong here. Launches from
+// several threads wait for one another.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_EMULATION_CUDA_RUNTIME_H_
 #define BATCHPLAN_TESTS_KERNELS_EMULATION_CUDA_RUNTIME_H_
@@ -102,8 +102,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   gridDim = config->gridDim;
   for (unsigned int block = 0; block < gridDim.x; ++block) {
     blockIdx = dim3(block);
-    emulation::RunBlock(config->blockDim.x, [&](unsigned int thread) { threadIdx = dim3(thread); },
-                        [&] { kernel(arguments...); });
+    emulation::RunBlock(
+        config->blockDim.x, [&](unsigned int thread) { threadIdx = dim3(thread); },
+        [&] { kernel(arguments...); });
   }
   return cudaSuccess;
 }

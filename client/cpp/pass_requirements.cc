@@ -154,6 +154,14 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
 }
 
 absl::Status CheckPassPlan(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  if (requirements.length_multiple == 0) {
+    return absl::InvalidArgumentError("PassRequirements.length_multiple is 0");
+  }
+  if (!requirements.lengths.empty() && requirements.lengths.size() != requirements.num_sequences) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("PassRequirements.lengths has ", requirements.lengths.size(),
+                     " entries for num_sequences of ", requirements.num_sequences));
+  }
   if (absl::Status status = CheckSizes(plan, requirements); !status.ok()) return status;
   if (absl::Status status = CheckSequences(plan, requirements); !status.ok()) return status;
   return CheckMicrobatches(plan, requirements);

@@ -57,8 +57,11 @@ absl::Status CheckRanks(const WorkerOptions& options, const PassRequirements& re
   return absl::OkStatus();
 }
 
-std::string Call(const char* function, const WorkerMicrobatch& microbatch) {
-  return absl::StrCat(function, " of micro-batch ", microbatch.index);
+absl::Status CallStatus(batchplan_status status, const char* function,
+                        const WorkerMicrobatch& microbatch) {
+  // Asked a few times a micro-batch: no words unless something is wrong.
+  if (status == BATCHPLAN_OK) return absl::OkStatus();
+  return KernelStatus(status, absl::StrCat(function, " of micro-batch ", microbatch.index));
 }
 
 // One entry a sequence is one token a row.
@@ -215,7 +218,7 @@ absl::Status WorkerPlan::Upload() {
     const batchplan_status status = batchplan_compute_layout(
         options_.backend, lengths, size, &options, &layout, At<batchplan_status>(map_.error_word),
         At<void>(map_.workspace), map_.workspace_size, options_.stream);
-    if (status != BATCHPLAN_OK) return KernelStatus(status, Call("layout", microbatch));
+    if (status != BATCHPLAN_OK) return CallStatus(status, "layout", microbatch);
     index += size;
     lengths += size;
   }
@@ -261,10 +264,10 @@ absl::Status WorkerPlan::Pack(const WorkerMicrobatch& microbatch,
                               const BatchTensors& batch) const {
   const batchplan_row row = RowOf(microbatch, RowPart::kOwnRank);
   const batchplan_sequences sequences = RowsOf(microbatch, batch);
-  return KernelStatus(batchplan_pack(options_.backend, &row, &sequences, fields.data(),
-                                     static_cast<uint32_t>(fields.size()),
-                                     At<batchplan_status>(map_.error_word), options_.stream),
-                      Call("pack", microbatch));
+  return CallStatus(batchplan_pack(options_.backend, &row, &sequences, fields.data(),
+                                   static_cast<uint32_t>(fields.size()),
+                                   At<batchplan_status>(map_.error_word), options_.stream),
+                    "pack", microbatch);
 }
 
 absl::Status WorkerPlan::Unpack(const WorkerMicrobatch& microbatch,
@@ -272,19 +275,19 @@ absl::Status WorkerPlan::Unpack(const WorkerMicrobatch& microbatch,
                                 RowPart part) const {
   const batchplan_row row = RowOf(microbatch, part);
   const batchplan_sequences sequences = RowsOf(microbatch, batch);
-  return KernelStatus(batchplan_unpack(options_.backend, &row, &sequences, fields.data(),
-                                       static_cast<uint32_t>(fields.size()),
-                                       At<batchplan_status>(map_.error_word), options_.stream),
-                      Call("unpack", microbatch));
+  return CallStatus(batchplan_unpack(options_.backend, &row, &sequences, fields.data(),
+                                     static_cast<uint32_t>(fields.size()),
+                                     At<batchplan_status>(map_.error_word), options_.stream),
+                    "unpack", microbatch);
 }
 
 absl::Status WorkerPlan::Reduce(const WorkerMicrobatch& microbatch,
                                 const batchplan_reduction& reduction, RowPart part) const {
   const batchplan_row row = RowOf(microbatch, part);
-  return KernelStatus(
+  return CallStatus(
       batchplan_reduce(options_.backend, &row, &reduction, At<batchplan_status>(map_.error_word),
                        At<void>(map_.workspace), map_.workspace_size, options_.stream),
-      Call("reduction", microbatch));
+      "reduction", microbatch);
 }
 
 absl::Status WorkerPlan::GatherPerSequence(const WorkerMicrobatch& microbatch,
@@ -292,10 +295,10 @@ absl::Status WorkerPlan::GatherPerSequence(const WorkerMicrobatch& microbatch,
   const batchplan_row row = RowOfSingleTokens(microbatch);
   const batchplan_sequences sequences = RowsOf(microbatch, {});
   const std::vector<batchplan_field> single = SingleTokens(fields);
-  return KernelStatus(batchplan_pack(options_.backend, &row, &sequences, single.data(),
-                                     static_cast<uint32_t>(single.size()),
-                                     At<batchplan_status>(map_.error_word), options_.stream),
-                      Call("gathering per sequence", microbatch));
+  return CallStatus(batchplan_pack(options_.backend, &row, &sequences, single.data(),
+                                   static_cast<uint32_t>(single.size()),
+                                   At<batchplan_status>(map_.error_word), options_.stream),
+                    "gathering per sequence", microbatch);
 }
 
 absl::Status WorkerPlan::ScatterPerSequence(const WorkerMicrobatch& microbatch,
@@ -303,10 +306,10 @@ absl::Status WorkerPlan::ScatterPerSequence(const WorkerMicrobatch& microbatch,
   const batchplan_row row = RowOfSingleTokens(microbatch);
   const batchplan_sequences sequences = RowsOf(microbatch, {});
   const std::vector<batchplan_field> single = SingleTokens(fields);
-  return KernelStatus(batchplan_unpack(options_.backend, &row, &sequences, single.data(),
-                                       static_cast<uint32_t>(single.size()),
-                                       At<batchplan_status>(map_.error_word), options_.stream),
-                      Call("scattering per sequence", microbatch));
+  return CallStatus(batchplan_unpack(options_.backend, &row, &sequences, single.data(),
+                                     static_cast<uint32_t>(single.size()),
+                                     At<batchplan_status>(map_.error_word), options_.stream),
+                    "scattering per sequence", microbatch);
 }
 
 absl::Status WorkerPlan::CheckErrors() const {

@@ -18,6 +18,15 @@ BATCHPLAN_HOST_DEVICE inline void ReportError(batchplan_status* error_word,
 #endif
 }
 
+// Whether something went wrong before. `error_word` may be null on the host.
+BATCHPLAN_HOST_DEVICE inline bool HoldsError(const batchplan_status* error_word) {
+#ifdef __CUDA_ARCH__
+  return *static_cast<const volatile batchplan_status*>(error_word) != BATCHPLAN_OK;
+#else
+  return error_word != nullptr && *error_word != BATCHPLAN_OK;
+#endif
+}
+
 }  // namespace batchplan::kernels
 
 #endif  // BATCHPLAN_KERNELS_SRC_ERROR_WORD_H_

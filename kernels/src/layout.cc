@@ -1,5 +1,6 @@
 #include "batchplan/kernels/layout.h"
 
+#include "src/alignment.h"
 #include "src/backends.h"
 #include "src/layout_arithmetic.h"
 
@@ -29,6 +30,13 @@ batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint3
   if (options == nullptr || layout == nullptr || (lengths == nullptr && num_sequences > 0) ||
       (error_word == nullptr && on_device) || (workspace == nullptr && workspace_size > 0)) {
     return BATCHPLAN_ERROR_NULL_POINTER;
+  }
+  if (const batchplan_status status =
+          kernels::CheckAlignment(lengths, layout->cu_seqlens, layout->cu_seqlens_padded,
+                                  layout->cu_seqlens_padded_per_rank, layout->max_seqlen,
+                                  layout->max_seqlen_padded, error_word);
+      status != BATCHPLAN_OK) {
+    return status;
   }
   if (workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
   if (const batchplan_status status = kernels::CheckOptions(num_sequences, *options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/alignment.h"
 #include "src/backends.h"
 #include "src/move_arithmetic.h"
 #include "src/row_arithmetic.h"
@@ -12,17 +13,26 @@ namespace {
 
 enum class Direction { kPack, kUnpack };
 
-bool IsAligned(const void* pointer, uint32_t size) {
-  return reinterpret_cast<uintptr_t>(pointer) % size == 0;
+// Whether the sequences' side of `field` has an element.
+bool HasTokens(const batchplan_sequences& sequences, const batchplan_field& field) {
+  if (sequences.num_rows == 0) return false;
+  if (field.content == BATCHPLAN_CONTENT_PER_SEQUENCE) return true;
+  return sequences.offsets != nullptr ? sequences.num_tokens > 0 : field.width > 0;
 }
 
-batchplan_status CheckPointers(const batchplan_field& field, bool has_room) {
-  const bool needs_source = HasSource(field);
-  if (has_room && (field.destination == nullptr || (needs_source && field.source == nullptr))) {
+// Empty tensors have no address.
+batchplan_status CheckPointers(Direction direction, const Movement& movement,
+                               const batchplan_field& field) {
+  const bool packs = direction == Direction::kPack;
+  const bool has_slots = PackedSlots(movement.row) > 0;
+  const bool has_tokens = movement.row.num_sequences > 0 && HasTokens(movement.sequences, field);
+  const bool writes = packs ? has_slots : has_tokens;
+  const bool reads = HasSource(field) && has_slots && has_tokens;
+  if ((writes && field.destination == nullptr) || (reads && field.source == nullptr)) {
     return BATCHPLAN_ERROR_NULL_POINTER;
   }
   const bool aligned = IsAligned(field.destination, field.element_size) &&
-                       (!needs_source || IsAligned(field.source, field.element_size));
+                       (!HasSource(field) || IsAligned(field.source, field.element_size));
   return aligned ? BATCHPLAN_OK : BATCHPLAN_ERROR_MISALIGNED;
 }
 
@@ -32,6 +42,10 @@ batchplan_status Prepare(Direction direction, const batchplan_row* row,
                          uint32_t num_fields, Movement& movement) {
   if (row == nullptr || (fields == nullptr && num_fields > 0)) return BATCHPLAN_ERROR_NULL_POINTER;
   if (const batchplan_status status = CheckRow(*row); status != BATCHPLAN_OK) return status;
+  if (const batchplan_status status = CheckAlignment(row->cu_seqlens, row->cu_seqlens_padded);
+      status != BATCHPLAN_OK) {
+    return status;
+  }
   if (num_fields > BATCHPLAN_MAX_FIELDS) return BATCHPLAN_ERROR_FIELD_COUNT;
 
   movement = {.row = RowOf(*row),
@@ -42,9 +56,6 @@ batchplan_status Prepare(Direction direction, const batchplan_row* row,
               .num_fields = num_fields};
   if (sequences != nullptr) movement.sequences = *sequences;
   const bool ragged = movement.sequences.offsets != nullptr;
-  // Nothing is read or written without sequences to unpack, or slots to pack.
-  const bool has_room = direction == Direction::kPack ? PackedSlots(movement.row) > 0
-                                                      : movement.row.num_sequences > 0;
   for (uint32_t i = 0; i < num_fields; ++i) {
     const batchplan_field& field = fields[i];
     if (const batchplan_status status = CheckField(field, ragged); status != BATCHPLAN_OK) {
@@ -53,7 +64,9 @@ batchplan_status Prepare(Direction direction, const batchplan_row* row,
     if (direction == Direction::kUnpack && field.content != BATCHPLAN_CONTENT_TOKENS) {
       return BATCHPLAN_ERROR_CONTENT;
     }
-    if (const batchplan_status status = CheckPointers(field, has_room); status != BATCHPLAN_OK) {
+    if (HasSource(field) && sequences == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
+    if (const batchplan_status status = CheckPointers(direction, movement, field);
+        status != BATCHPLAN_OK) {
       return status;
     }
     movement.has_source = movement.has_source || HasSource(field);
@@ -61,7 +74,7 @@ batchplan_status Prepare(Direction direction, const batchplan_row* row,
       movement.narrowest = std::min(movement.narrowest, field.width);
     }
   }
-  return movement.has_source && sequences == nullptr ? BATCHPLAN_ERROR_NULL_POINTER : BATCHPLAN_OK;
+  return CheckAlignment(movement.sequences.sequence_index, movement.sequences.offsets);
 }
 
 batchplan_status Move(Direction direction, batchplan_backend backend, const batchplan_row* row,
@@ -70,12 +83,14 @@ batchplan_status Move(Direction direction, batchplan_backend backend, const batc
   if (!IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
   const bool on_device = backend == BATCHPLAN_BACKEND_CUDA;
   if (on_device && error_word == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
+  if (!IsAligned(error_word, sizeof *error_word)) return BATCHPLAN_ERROR_MISALIGNED;
   Movement movement{};
   if (const batchplan_status status =
           Prepare(direction, row, sequences, fields, num_fields, movement);
       status != BATCHPLAN_OK) {
     return status;
   }
+  if (num_fields == 0) return BATCHPLAN_OK;
   if (direction == Direction::kPack) {
     return on_device ? cuda::Pack(movement, error_word, stream) : host::Pack(movement, error_word);
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "src/alignment.h"
 #include "src/backends.h"
 #include "src/reduce_arithmetic.h"
 #include "src/row_arithmetic.h"
@@ -13,8 +14,7 @@ batchplan_status CheckElements(const void* elements, batchplan_data_type type, b
   const uint32_t size = SizeOf(type);
   if (size == 0) return BATCHPLAN_ERROR_DATA_TYPE;
   if (elements == nullptr && required) return BATCHPLAN_ERROR_NULL_POINTER;
-  return reinterpret_cast<uintptr_t>(elements) % size == 0 ? BATCHPLAN_OK
-                                                           : BATCHPLAN_ERROR_MISALIGNED;
+  return IsAligned(elements, size) ? BATCHPLAN_OK : BATCHPLAN_ERROR_MISALIGNED;
 }
 
 batchplan_status CheckReduction(const batchplan_reduction& reduction, bool has_tokens) {
@@ -23,8 +23,13 @@ batchplan_status CheckReduction(const batchplan_reduction& reduction, bool has_t
       status != BATCHPLAN_OK) {
     return status;
   }
-  if (reduction.weights == nullptr) return BATCHPLAN_OK;
-  return CheckElements(reduction.weights, reduction.weight_type, false);
+  if (reduction.weights != nullptr) {
+    const batchplan_status status = CheckElements(reduction.weights, reduction.weight_type, false);
+    if (status != BATCHPLAN_OK) return status;
+  }
+  return CheckAlignment(reduction.denominators, reduction.total_denominator, reduction.sums,
+                        reduction.weight_sums, reduction.means, reduction.sum_total,
+                        reduction.mean_total);
 }
 
 }  // namespace
@@ -59,11 +64,17 @@ batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row
       status != BATCHPLAN_OK) {
     return status;
   }
+  auto* const totals = static_cast<kernels::SequenceTotals*>(workspace);
+  if (const batchplan_status status =
+          kernels::CheckAlignment(row->cu_seqlens, row->cu_seqlens_padded, error_word, totals);
+      status != BATCHPLAN_OK) {
+    return status;
+  }
   const bool asks_for_totals = kernels::AsksForTotals(*reduction);
   size_t needed = 0;
   batchplan_reduce_workspace_size(backend, row->num_sequences, &needed);
   if (asks_for_totals && workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
-  auto* totals = asks_for_totals ? static_cast<kernels::SequenceTotals*>(workspace) : nullptr;
-  return on_device ? kernels::cuda::Reduce(checked_row, *reduction, error_word, totals, stream)
-                   : kernels::host::Reduce(checked_row, *reduction, error_word, totals);
+  auto* const wanted = asks_for_totals ? totals : nullptr;
+  return on_device ? kernels::cuda::Reduce(checked_row, *reduction, error_word, wanted, stream)
+                   : kernels::host::Reduce(checked_row, *reduction, error_word, wanted);
 }

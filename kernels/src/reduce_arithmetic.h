@@ -139,6 +139,8 @@ BATCHPLAN_HOST_DEVICE inline SequenceSums TermOf(const Row& row,
   }
   const double weight =
       reduction.weights == nullptr ? 1 : ElementAt(reduction.weights, reduction.weight_type, slot);
+  // Masked: its value, NaN even, is nobody's business.
+  if (weight == 0) return {};
   return {Product(ElementAt(reduction.values, reduction.value_type, slot), weight), weight};
 }
 

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #ifdef BATCHPLAN_KERNELS_WITH_CUDA
 #include <cuda_runtime_api.h>
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #endif
 
 namespace batchplan::kernels {
@@ -57,6 +61,18 @@ void Copy(batchplan_backend backend, void* target, const void* source, size_t by
   std::memcpy(target, source, bytes);
 }
 
+// With the address sanitizer the guard behind an array may not even be read.
+void Poison([[maybe_unused]] const std::byte* guard) {
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_POISON_MEMORY_REGION(guard, kGuardBytes);
+#endif
+}
+void Unpoison([[maybe_unused]] const std::byte* guard) {
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_UNPOISON_MEMORY_REGION(guard, kGuardBytes);
+#endif
+}
+
 }  // namespace
 
 Memory::Memory(batchplan_backend backend, size_t bytes, size_t misalignment)
@@ -66,15 +82,32 @@ Memory::Memory(batchplan_backend backend, size_t bytes, size_t misalignment)
       block_(Allocate(backend, offset_ + bytes + kGuardBytes)) {
   const std::vector<std::byte> guards(offset_ + bytes + kGuardBytes, kGuard);
   Copy(backend_, block_, guards.data(), guards.size());
+  Poison(GuardBehind());
 }
 
-Memory::~Memory() { Free(backend_, block_); }
+Memory::Memory(Memory&& other) noexcept
+    : backend_(other.backend_),
+      size_(other.size_),
+      offset_(other.offset_),
+      block_(std::exchange(other.block_, nullptr)) {}
+
+Memory::~Memory() {
+  if (block_ == nullptr) return;
+  Unpoison(GuardBehind());
+  Free(backend_, block_);
+}
+
+const std::byte* Memory::GuardBehind() const {
+  return static_cast<const std::byte*>(block_) + offset_ + size_;
+}
 
 void Memory::Write(const void* source, size_t bytes) { Copy(backend_, data(), source, bytes); }
 
 void Memory::Read(void* target) {
   std::vector<std::byte> all(offset_ + size_ + kGuardBytes);
+  Unpoison(GuardBehind());
   Copy(backend_, all.data(), block_, all.size());
+  Poison(GuardBehind());
   const auto is_guard = [](std::byte value) { return value == kGuard; };
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(offset_);
   const auto end = begin + static_cast<std::ptrdiff_t>(size_);

@@ -26,8 +26,8 @@ class Memory {
  public:
   Memory(batchplan_backend backend, size_t bytes, size_t misalignment = 0);
   ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&&) = delete;
 
   void* data() { return static_cast<std::byte*>(block_) + offset_; }
   void Write(const void* source, size_t bytes);
@@ -35,6 +35,8 @@ class Memory {
   void Read(void* target);
 
  private:
+  const std::byte* GuardBehind() const;
+
   batchplan_backend backend_;
   size_t size_;
   size_t offset_;

@@ -234,6 +234,75 @@ TEST_P(MoveErrorTest, RaggedRowsThatAreTooShortOrOutsideOfTheTensorAreFound) {
   }
 }
 
+TEST_P(MoveErrorTest, SequencesAreJudgedWhereThereIsNothingToWriteToo) {
+  PackedRow tokens(GetParam(), {5}, kOneRank);
+  batchplan_field field = Field();
+  field.width = 0;
+  EXPECT_EQ(tokens.Unpack({.num_rows = 1}, {field}), BATCHPLAN_ERROR_SEQUENCE_TOO_LONG);
+
+  PackedRow no_slots(GetParam(), {0},
+                     {.length_multiple = 1, .context_parallel = 1, .row_width = 0});
+  no_slots.SetOffsets({0, 5}, {0, 5});
+  EXPECT_EQ(no_slots.Pack({.num_rows = 1}, {Field()}), BATCHPLAN_ERROR_LAYOUT);
+}
+
+TEST_P(MoveErrorTest, NoFieldsAreNothingToDo) {
+  PackedRow row(GetParam(), {1}, kOneRank);
+  row.SetOffsets({0, 5}, {0, 3});
+  ExpectBoth(row, {}, {}, BATCHPLAN_OK);
+}
+
+TEST_P(MoveErrorTest, ErrorFarBehindInTheRowIsFound) {
+  std::vector<int32_t> offsets(1001);
+  PackedRow row(GetParam(), std::vector<uint32_t>(1000, 0), kOneRank);
+  offsets[900] = 1;
+  row.SetOffsets(offsets, offsets);
+  EXPECT_EQ(row.Pack({.num_rows = 1000}, {Field()}), BATCHPLAN_ERROR_LAYOUT);
+}
+
+TEST_P(MoveErrorTest, ArraysThatAreNotAlignedAreRefused) {
+  PackedRow row(GetParam(), {3, 5}, kOneRank);
+  ExpectBoth(
+      row,
+      {.sequence_index = reinterpret_cast<const uint32_t*>(source_->data() + 1), .num_rows = 2},
+      {Field()}, BATCHPLAN_ERROR_MISALIGNED);
+  ExpectBoth(row,
+             {.offsets = reinterpret_cast<const int64_t*>(source_->data() + 4),
+              .num_rows = 2,
+              .num_tokens = 8},
+             {Field()}, BATCHPLAN_ERROR_MISALIGNED);
+  row.row().cu_seqlens = reinterpret_cast<const int32_t*>(source_->data() + 2);
+  ExpectBoth(row, {.num_rows = 2}, {Field()}, BATCHPLAN_ERROR_MISALIGNED);
+}
+
+TEST_P(MoveErrorTest, EmptyTensorsNeedNoAddress) {
+  batchplan_field field = Field();
+  field.source = nullptr;
+  PackedRow no_sequences(GetParam(), {}, kOneRank);
+  EXPECT_EQ(no_sequences.Pack({}, {field}), BATCHPLAN_OK);
+  PackedRow no_slots(GetParam(), {0},
+                     {.length_multiple = 1, .context_parallel = 1, .row_width = 0});
+  EXPECT_EQ(no_slots.Unpack({.num_rows = 1}, {field}), BATCHPLAN_OK);
+  field = Field();
+  field.destination = nullptr;
+  field.width = 0;
+  PackedRow no_tokens(GetParam(), {0}, kOneRank);
+  EXPECT_EQ(no_tokens.Unpack({.num_rows = 1}, {field}), BATCHPLAN_OK);
+}
+
+// A layout that failed is one of empty sequences; unpacking by it would wipe out every row.
+TEST_P(MoveErrorTest, NothingIsWrittenWhileTheErrorWordHoldsAnError) {
+  PackedRow row(GetParam(), {0, 0}, kOneRank);
+  Buffer<batchplan_status> error_word(
+      GetParam(), std::vector<batchplan_status>{BATCHPLAN_ERROR_ROW_TOO_NARROW});
+  const batchplan_field field = Field();
+  const batchplan_sequences sequences = {.num_rows = 2};
+  for (const auto move : {batchplan_pack, batchplan_unpack}) {
+    move(GetParam(), &row.row(), &sequences, &field, 1, error_word.data(), nullptr);
+  }
+  EXPECT_THAT(destination_->Values(), Each(char{0x5e}));
+}
+
 TEST_P(MoveErrorTest, FirstErrorStaysInTheErrorWord) {
   PackedRow row(GetParam(), {3, 5}, kOneRank);
   Buffer<batchplan_status> error_word(

@@ -284,6 +284,71 @@ TEST_P(MovePropertyTest, RanksTogetherHoldEveryPlaceOfEverySequenceOnce) {
   }
 }
 
+TEST_P(MovePropertyTest, FieldsOfOneLaunchAreWhatTheyAreAlone) {
+  Generator generator(321);
+  for (int round = 0; round < Rounds(200); ++round) {
+    const Case c = generator.Next();
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
+    PackedRow row(GetParam(), c.lengths, c.options, c.rank);
+    Buffer<uint32_t> index(GetParam(), c.index);
+    const batchplan_sequences sequences = {.sequence_index = index.data(), .num_rows = c.num_rows};
+    const size_t tokens = size_t{c.num_rows} * c.width;
+    std::vector<Buffer<std::byte>> sources;
+    std::vector<Buffer<std::byte>> alone;
+    std::vector<Buffer<std::byte>> together;
+    std::vector<batchplan_field> fields;
+    for (const uint32_t size : {1U, 8U, 2U, 16U, 4U}) {
+      const uint32_t elements = 1 + generator.Below(80);
+      const size_t token_bytes = size_t{size} * elements;
+      const size_t misaligned = size_t{generator.Below(16 / size)} * size;
+      sources.emplace_back(GetParam(), generator.RandomBytes(tokens * token_bytes), misaligned);
+      alone.emplace_back(GetParam(), row.slots() * token_bytes);
+      together.emplace_back(GetParam(), row.slots() * token_bytes, misaligned);
+      fields.push_back({.element_size = size,
+                        .elements_per_token = elements,
+                        .source = sources.back().data(),
+                        .destination = alone.back().data(),
+                        .width = c.width,
+                        .token_shift = c.shift});
+      // One of them an entry a sequence.
+      if (size == 2) fields.back().content = BATCHPLAN_CONTENT_PER_SEQUENCE;
+      ASSERT_EQ(row.Pack(sequences, {fields.back()}), BATCHPLAN_OK);
+      fields.back().destination = together.back().data();
+    }
+    ASSERT_EQ(row.Pack(sequences, fields), BATCHPLAN_OK);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      ASSERT_EQ(together[i].Values(), alone[i].Values()) << "field " << i;
+    }
+  }
+}
+
+TEST_P(MovePropertyTest, EveryTokenGetsTheEntryOfItsSequence) {
+  Generator generator(8);
+  for (int round = 0; round < Rounds(200); ++round) {
+    const Case c = generator.Next();
+    SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
+    PackedRow row(GetParam(), c.lengths, c.options, c.rank);
+    Buffer<uint32_t> index(GetParam(), c.index);
+    const uint32_t elements = 1 + generator.Below(3);
+    std::vector<int32_t> entries(size_t{c.num_rows} * elements);
+    for (int32_t& entry : entries) entry = static_cast<int32_t>(generator.Below(1U << 30));
+    Buffer<int32_t> source(GetParam(), entries);
+    Buffer<int32_t> packed(GetParam(), row.slots() * elements);
+    batchplan_field field = FieldOf<int32_t>(source.data(), packed.data(), 0, -7, elements);
+    field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
+    ASSERT_EQ(row.Pack({.sequence_index = index.data(), .num_rows = c.num_rows}, {field}),
+              BATCHPLAN_OK);
+    std::vector<int32_t> expected;
+    for (const NaiveSlot& slot : NaiveRow(c.lengths, c.options, c.rank)) {
+      for (uint32_t k = 0; k < elements; ++k) {
+        expected.push_back(
+            slot.is_padding ? -7 : entries[size_t{c.index[slot.sequence]} * elements + k]);
+      }
+    }
+    ASSERT_EQ(packed.Values(), expected);
+  }
+}
+
 // More words than a thread block moves, at every alignment of both sides.
 TEST_P(MovePropertyTest, WideTokensAtEveryAlignmentAreMovedWhole) {
   Generator generator(16);

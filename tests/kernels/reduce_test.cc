@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -145,7 +146,7 @@ Losses RandomLosses(std::mt19937& random) {
   for (const uint32_t length : losses.lengths) {
     for (uint32_t token = 0; token < losses.width; ++token) {
       losses.values.push_back(token < length ? normal(random) : kNan);
-      losses.weights.push_back(token < length ? static_cast<float>(random() % 3) : kNan);
+      losses.weights.push_back(token < length ? std::abs(normal(random)) : kNan);
     }
   }
   return losses;
@@ -201,6 +202,37 @@ TEST_P(ReduceTest, PackedLossIsThePaddedLossBitForBit) {
   }
 }
 
+// Values that cancel, so that every other order gives another sum.
+TEST_P(ReduceTest, TokensAreAddedInTheDocumentedOrder) {
+  constexpr uint32_t kTokens = 300;
+  constexpr size_t kRunningSums = 128;
+  std::vector<double> values(kTokens);
+  std::vector<double> sums(kRunningSums);
+  for (uint32_t i = 0; i < kTokens; ++i) {
+    values[i] = std::array{1e16, 1.0, -1e16}[i % 3];
+    sums[i % kRunningSums] += values[i];
+  }
+  for (size_t half = kRunningSums / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  PackedRow row(GetParam(), {kTokens},
+                {.length_multiple = 1, .context_parallel = 1, .row_width = kTokens});
+  Buffer<double> buffer(GetParam(), values);
+  EXPECT_THAT(
+      Reduce(GetParam(), row, {.values = buffer.data(), .value_type = BATCHPLAN_FLOAT64}).sums,
+      ElementsAre(static_cast<float>(sums[0])));
+}
+
+TEST_P(ReduceTest, MaskedTokensAddNothingWhateverTheirValue) {
+  PackedRow row(GetParam(), {3}, {.length_multiple = 1, .context_parallel = 1, .row_width = 3});
+  Buffer<float> values(GetParam(), {1, kNan, 2});
+  Buffer<uint8_t> mask(GetParam(), {1, 0, 1});
+  const Reduced reduced =
+      Reduce(GetParam(), row,
+             {.values = values.data(), .weights = mask.data(), .weight_type = BATCHPLAN_UINT8});
+  EXPECT_THAT(reduced.means, ElementsAre(1.5F));
+}
+
 TEST_P(ReduceTest, SumsAreExactToTheLastDigitOfAFloat) {
   std::mt19937 random(2);
   for (int round = 0; round < Rounds(60); ++round) {
@@ -238,9 +270,9 @@ TEST_P(ReduceTest, PartsOfContextParallelRanksAddUpToTheSequence) {
 
 TEST_P(ReduceTest, MoreSequencesThanThreadBlocksAreReduced) {
   const auto sequences = static_cast<uint32_t>(kEmulated ? 5000 : 120000);
-  PackedRow row(GetParam(), std::vector<uint32_t>(sequences, 1),
-                {.length_multiple = 1, .context_parallel = 1, .row_width = sequences});
-  Buffer<uint8_t> values(GetParam(), std::vector<uint8_t>(sequences, 2));
+  PackedRow row(GetParam(), std::vector<uint32_t>(sequences, 2),
+                {.length_multiple = 1, .context_parallel = 1, .row_width = 2 * sequences});
+  Buffer<uint8_t> values(GetParam(), std::vector<uint8_t>(2 * size_t{sequences}, 1));
   const Reduced reduced =
       Reduce(GetParam(), row, {.values = values.data(), .value_type = BATCHPLAN_UINT8});
   EXPECT_THAT(reduced.sums, Each(2.0F));
@@ -264,11 +296,25 @@ TEST_P(ReduceTest, WrongArgumentsAreRefused) {
             BATCHPLAN_ERROR_DATA_TYPE);
   EXPECT_EQ(row.Reduce({.values = reinterpret_cast<const char*>(values.data()) + 1}),
             BATCHPLAN_ERROR_MISALIGNED);
+  EXPECT_EQ(row.Reduce({.values = values.data(),
+                        .weights = reinterpret_cast<const char*>(values.data()) + 2,
+                        .weight_type = BATCHPLAN_INT32}),
+            BATCHPLAN_ERROR_MISALIGNED);
+  EXPECT_EQ(
+      row.Reduce({.values = values.data(),
+                  .sums = reinterpret_cast<float*>(reinterpret_cast<char*>(total.data()) + 1)}),
+      BATCHPLAN_ERROR_MISALIGNED);
   const batchplan_reduction wants_total = {.values = values.data(), .sum_total = total.data()};
   batchplan_status error_word = BATCHPLAN_OK;
   EXPECT_EQ(
       batchplan_reduce(GetParam(), &row.row(), &wants_total, &error_word, nullptr, 0, nullptr),
       BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL);
+  Memory workspace(GetParam(), 64);
+  size_t workspace_size = 0;
+  ASSERT_EQ(batchplan_reduce_workspace_size(GetParam(), 1, &workspace_size), BATCHPLAN_OK);
+  EXPECT_EQ(batchplan_reduce(GetParam(), &row.row(), &wants_total, &error_word, workspace.data(),
+                             workspace_size - 1, nullptr),
+            BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL);
   EXPECT_EQ(batchplan_reduce(GetParam(), nullptr, &wants_total, &error_word, nullptr, 0, nullptr),
             BATCHPLAN_ERROR_NULL_POINTER);
   EXPECT_EQ(batchplan_reduce(GetParam(), &row.row(), nullptr, &error_word, nullptr, 0, nullptr),

@@ -17,7 +17,8 @@
 //
 // Backends: "host" computes on the calling thread and has returned its results; "cuda" enqueues on
 // the caller's stream of the current device and returns. No function allocates memory or keeps
-// state, and none but batchplan_wait waits for a device, so any number of threads may call at once
+// state, and none but batchplan_wait waits for a device (copies of host memory that is not pinned
+// may), so any number of threads may call at once
 // with outputs of their own, and the cuda calls can be captured into a graph. What is passed by
 // value or read on the host (number of sequences, options, field descriptors) is then fixed; what
 // lies in device memory (lengths, offsets, sequence_index, the tensors) may change between replays,

@@ -15,6 +15,8 @@
 #ifndef BATCHPLAN_KERNELS_HPP_
 #define BATCHPLAN_KERNELS_HPP_
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -65,15 +67,17 @@ batchplan_field PerSequence(const T* source, T* destination, std::type_identity_
   return field;
 }
 
-// int32_t or int64_t.
-template <std::signed_integral T>
+template <typename T>
+concept Id = std::signed_integral<T> &&(sizeof(T) == 4 || sizeof(T) == 8);
+
+template <Id T>
 batchplan_field PositionIds(T* destination) {
   batchplan_field field = Tokens<T>(nullptr, destination, 0);
   field.content = BATCHPLAN_CONTENT_POSITION_IDS;
   return field;
 }
 
-template <std::signed_integral T>
+template <Id T>
 batchplan_field SequenceIds(T* destination) {
   batchplan_field field = Tokens<T>(nullptr, destination, 0);
   field.content = BATCHPLAN_CONTENT_SEQUENCE_IDS;
@@ -104,14 +108,12 @@ class Microbatches {
  public:
   class Iterator {
    public:
-    using iterator_category = std::input_iterator_tag;
+    using iterator_concept = std::input_iterator_tag;
     using value_type = batchplan_microbatch;
     using difference_type = std::ptrdiff_t;
-    using pointer = const batchplan_microbatch*;
-    using reference = const batchplan_microbatch&;
 
-    reference operator*() const { return microbatch_; }
-    pointer operator->() const { return &microbatch_; }
+    const batchplan_microbatch& operator*() const { return microbatch_; }
+    const batchplan_microbatch* operator->() const { return &microbatch_; }
     Iterator& operator++() {
       at_end_ = batchplan_next_microbatch(&iterator_, &microbatch_) == 0;
       return *this;
@@ -133,6 +135,9 @@ class Microbatches {
 
   Microbatches(const batchplan_plan& plan, uint32_t data_parallel_rank)
       : status_(batchplan_rank_microbatches(&plan, data_parallel_rank, &begin_)) {}
+
+  // It would not outlive the range.
+  Microbatches(const batchplan_plan&& plan, uint32_t data_parallel_rank) = delete;
 
   batchplan_status status() const { return status_; }
   Iterator begin() const { return Iterator(*this); }

@@ -22,8 +22,9 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWordsAtOnce = 4;
 constexpr uint32_t kRounds = 2;
 constexpr uint32_t kTileWords = kThreads * kWordsAtOnce * kRounds;
-// A tile may begin and end within a token.
-constexpr uint32_t kMostTokens = kTileWords + 1;
+// One word a token; tokens of two or more are fewer, though a tile may begin within one.
+constexpr uint32_t kMostTokens = kTileWords;
+constexpr int64_t kMostBlocks = INT32_MAX;
 
 // A field as the kernel needs it.
 struct FieldTask {
@@ -64,10 +65,11 @@ struct TileTokens {
 };
 
 __device__ void CheckSequences(const Tasks& tasks) {
-  for (uint32_t sequence = blockIdx.x * kThreads + threadIdx.x; sequence < tasks.row.num_sequences;
-       sequence += gridDim.x * kThreads) {
-    const batchplan_status status =
-        CheckMove(tasks.row, tasks.sequences, tasks.has_source, tasks.narrowest, sequence);
+  // 64 bits: the grid's threads may be more than 2^32.
+  for (uint64_t sequence = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+       sequence < tasks.row.num_sequences; sequence += uint64_t{gridDim.x} * kThreads) {
+    const batchplan_status status = CheckMove(tasks.row, tasks.sequences, tasks.has_source,
+                                              tasks.narrowest, static_cast<uint32_t>(sequence));
     if (status != BATCHPLAN_OK) ReportError(tasks.error_word, status);
   }
 }
@@ -211,7 +213,11 @@ __device__ void MoveShifted(const FieldTask& field, const TileTokens& tokens, ui
 template <typename TokensOfDirection, bool kShifts>
 __global__ void __launch_bounds__(kThreads) MoveKernel(const __grid_constant__ Tasks tasks) {
   __shared__ TileTokens tokens;
+  __shared__ bool stopped;
   CheckSequences(tasks);
+  if (tasks.num_fields == 0) return;
+  // What an earlier call found wrong, this one does not build on.
+  if (threadIdx.x == 0) stopped = HoldsError(tasks.error_word);
   const FieldTask& field = FieldOfBlock(tasks);
   const int64_t begin = int64_t{blockIdx.x - field.first_block} * kTileWords;
   const auto count = static_cast<uint32_t>(Least(field.words - begin, int64_t{kTileWords}));
@@ -227,6 +233,7 @@ __global__ void __launch_bounds__(kThreads) MoveKernel(const __grid_constant__ T
     tokens.destination[i] = destination == kPadding ? kPadding : destination * field.token_bytes;
   }
   __syncthreads();
+  if (stopped) return;
 
   switch (field.aligned_bytes) {
     case 16:
@@ -244,7 +251,8 @@ __global__ void __launch_bounds__(kThreads) MoveKernel(const __grid_constant__ T
   }
 }
 
-FieldTask TaskOf(const batchplan_field& field, int64_t destination_tokens, uint32_t first_block) {
+// All but how many words there are.
+FieldTask TaskOf(const batchplan_field& field, uint32_t first_block) {
   FieldTask task{};
   const bool has_source = HasSource(field);
   task.source = has_source ? static_cast<const char*>(field.source) : nullptr;
@@ -256,7 +264,6 @@ FieldTask TaskOf(const batchplan_field& field, int64_t destination_tokens, uint3
       task.token_bytes);
   task.words_per_token = words.per_token;
   task.aligned_bytes = words.aligned_bytes;
-  task.words = destination_tokens * words.per_token;
   task.first_block = first_block;
   task.token_shift = field.token_shift;
   task.content = field.content;
@@ -280,13 +287,17 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
   for (uint32_t i = 0; i < movement.num_fields; ++i) {
     const int64_t tokens = tokens_of(movement.fields[i]);
     if (tokens == 0) continue;
-    const FieldTask task = TaskOf(movement.fields[i], tokens, static_cast<uint32_t>(blocks));
+    FieldTask task = TaskOf(movement.fields[i], static_cast<uint32_t>(blocks));
+    if (tokens > kMostBlocks * kTileWords / task.words_per_token) return BATCHPLAN_ERROR_OVERFLOW;
+    task.words = tokens * task.words_per_token;
     blocks += (task.words + kTileWords - 1) / kTileWords;
-    if (blocks > INT32_MAX) return BATCHPLAN_ERROR_OVERFLOW;
+    if (blocks > kMostBlocks) return BATCHPLAN_ERROR_OVERFLOW;
     tasks.fields[tasks.num_fields++] = task;
     shifts = shifts || task.aligned_bytes == 0;
   }
-  if (blocks == 0) return BATCHPLAN_OK;
+  if (blocks == 0 && movement.row.num_sequences == 0) return BATCHPLAN_OK;
+  // Nothing to write, but sequences to judge.
+  if (blocks == 0) blocks = 1;
   const auto kernel =
       shifts ? MoveKernel<TokensOfDirection, true> : MoveKernel<TokensOfDirection, false>;
   return Launch(kernel, static_cast<uint32_t>(blocks), kThreads, stream, tasks);

@@ -27,7 +27,7 @@ __device__ Sums AddUp(Sums (&lanes)[kLanes], int64_t count, const Term& term) {
     __syncthreads();
     if (threadIdx.x < half) lanes[threadIdx.x] = lanes[threadIdx.x] + lanes[threadIdx.x + half];
   }
-  return lanes[0];
+  return threadIdx.x == 0 ? lanes[0] : Sums{};
 }
 
 __global__ void __launch_bounds__(kLanes, kResidentBlocks)

@@ -9,6 +9,7 @@ namespace {
 
 // Judges every sequence before anything is written.
 batchplan_status Check(const Movement& movement, batchplan_status* error_word) {
+  if (HoldsError(error_word)) return *error_word;
   for (uint32_t sequence = 0; sequence < movement.row.num_sequences; ++sequence) {
     if (const batchplan_status status = CheckMove(
             movement.row, movement.sequences, movement.has_source, movement.narrowest, sequence);

@@ -77,8 +77,11 @@ void RunBlock(unsigned int threads, const std::function<void(unsigned int)>& res
     makecontext(&fiber.context, RunFiber, 0);
     fiber.done = false;
   }
-  for (unsigned int left = threads; left > 0;) {
-    for (unsigned int thread = 0; thread < threads; ++thread) {
+  // Forwards and backwards in turn: what is right in one order only lacks a barrier.
+  bool forwards = true;
+  for (unsigned int left = threads; left > 0; forwards = !forwards) {
+    for (unsigned int i = 0; i < threads; ++i) {
+      const unsigned int thread = forwards ? i : threads - 1 - i;
       if (fibers[thread].done) continue;
       running = &fibers[thread];
       resume(thread);

@@ -7,8 +7,8 @@
 
 namespace emulation {
 
-// Runs `body` as `threads` fibers, each from one Wait to the next before any goes on, until all have
-// returned. `resume` is called with a fiber's number each time before it runs.
+// Runs `body` as `threads` fibers, each from one Wait to the next before any goes on, until all
+// have returned. `resume` is called with a fiber's number each time before it runs.
 void RunBlock(unsigned int threads, const std::function<void(unsigned int)>& resume,
               const std::function<void()>& body);
 

@@ -50,7 +50,8 @@ struct PassRequirements {
 // InvalidArgument if the request has no such pass.
 absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& request, int pass);
 
-// Internal, naming field and value, if `plan` is not what was asked for.
+// Internal, naming field and value, if `plan` is not what was asked for; InvalidArgument if
+// `requirements` contradict themselves.
 absl::Status CheckPassPlan(const v1::PassPlan& plan, const PassRequirements& requirements);
 
 }  // namespace batchplan

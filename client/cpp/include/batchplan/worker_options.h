@@ -24,7 +24,8 @@ struct WorkerAllocator {
 };
 
 struct WorkerOptions {
-  // Below the topology's data_parallel and context_parallel.
+  // Below the topology's data_parallel and context_parallel; data_parallel_rank is 0 for a plan
+  // that is one rank's slice.
   uint32_t data_parallel_rank = 0;
   uint32_t context_parallel_rank = 0;
   // BATCHPLAN_BACKEND_HOST or BATCHPLAN_BACKEND_CUDA.

@@ -118,7 +118,8 @@ class WorkerPlan {
   uint32_t num_mini_batches() const { return num_mini_batches_; }
   // Sequences of the manifest: rows of the batch's tensors.
   uint32_t num_sequences() const { return num_sequences_; }
-  // Equal on two ranks if and only if they have the same plan.
+  // The planner's fingerprint of the whole plan, equal on ranks with the same plan; as given to
+  // Create.
   const std::string& fingerprint() const { return fingerprint_; }
   const WorkerOptions& options() const { return options_; }
 

@@ -94,13 +94,13 @@ batchplan_status batchplan_layout_workspace_size(batchplan_backend backend, uint
 // stream      A cudaStream_t, NULL for the default stream. Ignored by "host".
 //
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what
-// batchplan_layout_options names, BATCHPLAN_ERROR_OVERFLOW if row_width or num_sequences does not
-// fit into an int32_t, and BATCHPLAN_ERROR_CUDA for a failed launch (cudaGetLastError knows more).
+// batchplan_layout_options names, BATCHPLAN_ERROR_OVERFLOW if row_width is above 2^31 - 1 or
+// num_sequences not below it, BATCHPLAN_ERROR_MISALIGNED, and BATCHPLAN_ERROR_CUDA for a failed
+// launch (cudaGetLastError knows more).
 //
 // Errors in the lengths: BATCHPLAN_ERROR_OVERFLOW if the padded total does not fit into an int32_t,
 // else BATCHPLAN_ERROR_SEQUENCE_TOO_LONG, else BATCHPLAN_ERROR_ROW_TOO_NARROW if the padded total
-// is above row_width. All outputs are then zeros, a layout of empty sequences, so that work already
-// enqueued behind this call touches nothing.
+// is above row_width. All outputs are then zeros, a layout of empty sequences.
 batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint32_t* lengths,
                                           uint32_t num_sequences,
                                           const batchplan_layout_options* options,

@@ -24,7 +24,7 @@
 //
 // Cost: every byte is read once and written once. Fields whose tokens are a multiple of 16 bytes,
 // at pointers aligned to 16, move in 16-byte words; so do wide tokens of any size, with two reads
-// for each word out of the cache; narrow ones move element by element, side by side.
+// for each word out of the cache; narrow ones move in words as wide as their alignment allows.
 
 #ifndef BATCHPLAN_KERNELS_PACK_H_
 #define BATCHPLAN_KERNELS_PACK_H_
@@ -66,9 +66,9 @@ typedef struct batchplan_sequences {
   // word; one of no tokens has no row then, which is how a captured graph leaves sequences out.
   const uint32_t* sequence_index;
   // NULL: padded fields, [num_rows, width, ...]. Else ragged fields, [num_tokens, ...], row i from
-  // token offsets[i] to offsets[i + 1]; [num_rows + 1]. A row may be longer than its sequence (the
-  // rest is neither read nor written); a shorter one, or one outside of num_tokens, is
-  // BATCHPLAN_ERROR_OFFSETS in the error word.
+  // token offsets[i] to offsets[i + 1], ascending; [num_rows + 1]. A row may be longer than its
+  // sequence (the rest is neither read nor written); a shorter one, or one outside of num_tokens,
+  // is BATCHPLAN_ERROR_OFFSETS in the error word.
   const int64_t* offsets;
   // Rows of each field. Up to 2^32 are addressed.
   uint64_t num_rows;
@@ -105,10 +105,12 @@ typedef struct batchplan_field {
   uint64_t elements_per_token;
   // To pack: the sequences, and the packed [row_width / context_parallel, elements_per_token]. To
   // unpack: the packed row, and the sequences.
+  // May be NULL if there is nothing to read or to write.
   const void* source;
   void* destination;
   // Tokens of a padded row of this field, at most 2^31 - 1, else BATCHPLAN_ERROR_WIDTH; a sequence
-  // longer than it is BATCHPLAN_ERROR_SEQUENCE_TOO_LONG in the error word. Unused if ragged.
+  // longer than it is BATCHPLAN_ERROR_SEQUENCE_TOO_LONG in the error word. For the tokens of padded
+  // rows alone, as token_shift is for tokens alone.
   uint64_t width;
   // The packed place of token t holds token t + token_shift, if the sequence has it, else
   // pad_value. 1 packs next-token labels (pad -100); unpacking with 1 puts log-probabilities, which
@@ -128,7 +130,8 @@ typedef struct batchplan_field {
 // error_word, stream       As for batchplan_compute_layout.
 //
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what the structs and
-// batchplan_layout_options name, and BATCHPLAN_ERROR_CUDA. After an error in the error word the
+// batchplan_layout_options name, BATCHPLAN_ERROR_OVERFLOW for more than a grid of thread blocks can
+// write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the
 // destinations hold nothing to rely on.
 batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* row,
                                 const batchplan_sequences* sequences, const batchplan_field* fields,

@@ -4,8 +4,8 @@
 // The sum of a sequence is taken in double precision and in an order that the token's place in its
 // sequence alone decides (128 running sums, then a tree). So the same values give the same bits
 // wherever the sequence stands: packed behind others, in a padded [n, width] batch, alone, on the
-// host, on the GPU, or gathered from context parallel ranks. Padding is not read: a NaN there does
-// no harm.
+// host, on the GPU, or gathered from context parallel ranks (a NaN is a NaN, of whatever bits).
+// Padding is not read and tokens of weight 0 add nothing: a NaN there does no harm.
 //
 // Under context parallelism a rank's own row gives its part of each sum: give `denominators` and
 // `total_denominator` of the whole sequences, and add the ranks' results.
@@ -51,8 +51,9 @@ typedef struct batchplan_reduction {
   float* sums;
   float* weight_sums;
   float* means;
-  // [1] Sum of all sums, and of all means, each divided by total_denominator: the token-mean loss
-  // of a global batch, and the sequence-mean one.
+  // [1] Sum of all sums, and of all means, each divided by total_denominator: with the tokens of
+  // the global batch there, sum_total is its token-mean loss; with its sequences, mean_total is its
+  // sequence-mean loss.
   float* sum_total;
   float* mean_total;
 } batchplan_reduction;
@@ -68,7 +69,8 @@ batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint
 //
 // Arguments as for batchplan_pack; `workspace` as for batchplan_compute_layout. Errors:
 // BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_TYPE, BATCHPLAN_ERROR_MISALIGNED,
-// BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what batchplan_row names, and BATCHPLAN_ERROR_CUDA.
+// BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what batchplan_row names, and BATCHPLAN_ERROR_CUDA. After an
+// error in the error word the outputs hold nothing to rely on.
 batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row* row,
                                   const batchplan_reduction* reduction,
                                   batchplan_status* error_word, void* workspace,

@@ -3,9 +3,10 @@
 // An error that the host can see is returned, and nothing is written. An error in what lies in the
 // backend's memory (lengths, offsets, indices) is found while working: "host" returns it, and both
 // backends put it into the error word, in device memory for "cuda". The first error stays; of
-// several in one launch it is any. Clear the word once, launch many, read it at the end of the
-// step. Whatever the arrays hold, nothing outside of the outputs is written and nothing outside of
-// the inputs is read.
+// several in one launch it is any. While the word holds an error, batchplan_pack and
+// batchplan_unpack write nothing, so that no gradient is lost to a layout that does not exist.
+// Clear the word once, launch many, read it at the end of the step. Whatever the arrays hold,
+// nothing outside of the outputs is written and nothing outside of the inputs is read.
 
 #ifndef BATCHPLAN_KERNELS_STATUS_H_
 #define BATCHPLAN_KERNELS_STATUS_H_
@@ -58,7 +59,7 @@ const char* batchplan_status_string(batchplan_status status);
 
 // BATCHPLAN_OK if `backend` can be used in this process now; else
 // BATCHPLAN_ERROR_BACKEND_NOT_BUILT, BATCHPLAN_ERROR_NO_DEVICE or BATCHPLAN_ERROR_UNKNOWN_BACKEND.
-// Every function that takes a backend returns the same for an absent one.
+// What does work returns the same for an absent backend, if its arguments are right.
 batchplan_status batchplan_backend_status(batchplan_backend backend);
 
 // 1 if batchplan_backend_status says BATCHPLAN_OK, else 0.

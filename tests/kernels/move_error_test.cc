@@ -301,6 +301,10 @@ TEST_P(MoveErrorTest, NothingIsWrittenWhileTheErrorWordHoldsAnError) {
     move(GetParam(), &row.row(), &sequences, &field, 1, error_word.data(), nullptr);
   }
   EXPECT_THAT(destination_->Values(), Each(char{0x5e}));
+  Buffer<int32_t> ids(GetParam(), 8);
+  const batchplan_field id_field = IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, ids.data());
+  batchplan_pack(GetParam(), &row.row(), &sequences, &id_field, 1, error_word.data(), nullptr);
+  EXPECT_THAT(ids.Values(), Each(0x5e5e5e5e));
 }
 
 TEST_P(MoveErrorTest, FirstErrorStaysInTheErrorWord) {

@@ -81,7 +81,8 @@ __device__ const FieldTask& FieldOfBlock(const Tasks& tasks) {
 }
 
 // Ids have no source: they are written at once, and the token has nowhere left to go.
-__device__ void WriteId(const FieldTask& field, int64_t slot, int64_t id) {
+__device__ void WriteId(const Tasks& tasks, const FieldTask& field, int64_t slot, int64_t id) {
+  if (HoldsError(tasks.error_word)) return;
   if (field.token_bytes == sizeof(int32_t)) {
     reinterpret_cast<int32_t*>(field.destination)[slot] = static_cast<int32_t>(id);
   } else {
@@ -102,12 +103,12 @@ struct PackTokens {
     const Share share = ShareOf(row, sequence);
     const TokenRun token = TokenOfSlot(row, rank, share, in_rank - share.begin);
     if (field.content == BATCHPLAN_CONTENT_POSITION_IDS) {
-      WriteId(field, slot, token.token);
+      WriteId(tasks, field, slot, token.token);
       destination = kPadding;
       return;
     }
     if (field.content == BATCHPLAN_CONTENT_SEQUENCE_IDS) {
-      WriteId(field, slot, sequence < row.num_sequences ? int64_t{sequence} : -1);
+      WriteId(tasks, field, slot, sequence < row.num_sequences ? int64_t{sequence} : -1);
       destination = kPadding;
       return;
     }

@@ -104,8 +104,7 @@ typedef struct batchplan_field {
   // BATCHPLAN_ERROR_TOKEN_SIZE.
   uint64_t elements_per_token;
   // To pack: the sequences, and the packed [row_width / context_parallel, elements_per_token]. To
-  // unpack: the packed row, and the sequences.
-  // May be NULL if there is nothing to read or to write.
+  // unpack: the packed row, and the sequences. NULL if there is nothing to read, or to write.
   const void* source;
   void* destination;
   // Tokens of a padded row of this field, at most 2^31 - 1, else BATCHPLAN_ERROR_WIDTH; a sequence
@@ -131,8 +130,8 @@ typedef struct batchplan_field {
 //
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what the structs and
 // batchplan_layout_options name, BATCHPLAN_ERROR_OVERFLOW for more than a grid of thread blocks can
-// write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the
-// destinations hold nothing to rely on.
+// write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the destinations hold nothing
+// to rely on.
 batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* row,
                                 const batchplan_sequences* sequences, const batchplan_field* fields,
                                 uint32_t num_fields, batchplan_status* error_word, void* stream);

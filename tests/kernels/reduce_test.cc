@@ -15,7 +15,6 @@
 namespace batchplan::kernels {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -272,11 +271,19 @@ TEST_P(ReduceTest, MoreSequencesThanThreadBlocksAreReduced) {
   const auto sequences = static_cast<uint32_t>(kEmulated ? 5000 : 120000);
   PackedRow row(GetParam(), std::vector<uint32_t>(sequences, 2),
                 {.length_multiple = 1, .context_parallel = 1, .row_width = 2 * sequences});
-  Buffer<uint8_t> values(GetParam(), std::vector<uint8_t>(2 * size_t{sequences}, 1));
+  // Other values in every sequence, so that one read too late is seen.
+  std::vector<uint8_t> values(2 * size_t{sequences});
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i * i % 251);
+  Buffer<uint8_t> buffer(GetParam(), values);
   const Reduced reduced =
-      Reduce(GetParam(), row, {.values = values.data(), .value_type = BATCHPLAN_UINT8});
-  EXPECT_THAT(reduced.sums, Each(2.0F));
-  EXPECT_EQ(reduced.sum_total, 2.0F * static_cast<float>(sequences));
+      Reduce(GetParam(), row, {.values = buffer.data(), .value_type = BATCHPLAN_UINT8});
+  double total = 0;
+  for (uint32_t i = 0; i < sequences; ++i) {
+    const int sum = values[2 * i] + values[2 * i + 1];
+    ASSERT_EQ(reduced.sums[i], static_cast<float>(sum)) << "sequence " << i;
+    total += sum;
+  }
+  EXPECT_EQ(reduced.sum_total, static_cast<float>(total));
 }
 
 TEST_P(ReduceTest, NoSequencesHaveATotalOfNothing) {

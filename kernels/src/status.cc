@@ -9,7 +9,7 @@ const char* batchplan_status_string(batchplan_status status) {
     case BATCHPLAN_ERROR_BACKEND_NOT_BUILT:
       return "this library was built without the CUDA backend";
     case BATCHPLAN_ERROR_NO_DEVICE:
-      return "no CUDA device, or no driver that supports it, was found";
+      return "no CUDA device that this build has code for, or no driver for it, was found";
     case BATCHPLAN_ERROR_NULL_POINTER:
       return "a required pointer is NULL";
     case BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL:

@@ -16,6 +16,7 @@ inline batchplan_status StatusOf(cudaError_t error) {
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
     case cudaErrorStubLibrary:
+    case cudaErrorNoKernelImageForDevice:
       return BATCHPLAN_ERROR_NO_DEVICE;
     default:
       return BATCHPLAN_ERROR_CUDA;

@@ -39,7 +39,8 @@ enum cudaError_t {
   cudaSuccess,
   cudaErrorNoDevice,
   cudaErrorInsufficientDriver,
-  cudaErrorStubLibrary
+  cudaErrorStubLibrary,
+  cudaErrorNoKernelImageForDevice
 };
 using cudaStream_t = void*;
 

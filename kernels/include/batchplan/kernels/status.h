@@ -59,7 +59,8 @@ const char* batchplan_status_string(batchplan_status status);
 
 // BATCHPLAN_OK if `backend` can be used in this process now; else
 // BATCHPLAN_ERROR_BACKEND_NOT_BUILT, BATCHPLAN_ERROR_NO_DEVICE or BATCHPLAN_ERROR_UNKNOWN_BACKEND.
-// What does work returns the same for an absent backend, if its arguments are right.
+// What does work returns the same for an absent backend, if its arguments are right. That a device
+// is too old for the code in this build shows at the first launch: BATCHPLAN_ERROR_NO_DEVICE too.
 batchplan_status batchplan_backend_status(batchplan_backend backend);
 
 // 1 if batchplan_backend_status says BATCHPLAN_OK, else 0.

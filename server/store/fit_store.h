@@ -1,0 +1,44 @@
+// What replicas share of the cost models that they fit: a state for each job, replaced by whoever
+// read it last.
+//
+//   for (;;) {
+//     absl::StatusOr<StoredFit> fit = store.Get(job);
+//     ... fold a report into fit->state ...
+//     absl::StatusOr<bool> replaced = store.Replace(job, fit->version, state);
+//     if (replaced.ok() && *replaced) break;   // else another replica was first: again
+//   }
+//
+// The store knows no cost model: a state is bytes to it. Thread-safe. Calls may block on a network,
+// for a bounded time. Unavailable if the store can't be reached, saying what to do;
+// ResourceExhausted if it has no room.
+
+#ifndef BATCHPLAN_SERVER_STORE_FIT_STORE_H_
+#define BATCHPLAN_SERVER_STORE_FIT_STORE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace batchplan {
+
+struct StoredFit {
+  // Empty, with version 0, for a job that has none.
+  std::string state;
+  uint64_t version = 0;
+};
+
+class FitStore {
+ public:
+  virtual ~FitStore() = default;
+
+  virtual absl::StatusOr<StoredFit> Get(const std::string& job_id) = 0;
+
+  // Replaces the state if its version still is `version`; false, changing nothing, if it isn't.
+  virtual absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
+                                       const std::string& state) = 0;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_STORE_FIT_STORE_H_

@@ -14,13 +14,8 @@
 #include "client/cli/exit_code.h"
 #include "client/cli/json.h"
 #include "client/cli/output.h"
-#include "client/cli/plan_csv.h"
-#include "client/cli/plan_page.h"
-#include "client/cli/plan_table.h"
+#include "client/cli/plan_output.h"
 #include "client/cli/request_input.h"
-#include "proto/batchplan/v1/convert.h"
-#include "server/checker/check_plan.h"
-#include "server/planner/fingerprint.h"
 
 namespace batchplan::cli {
 namespace {
@@ -62,8 +57,7 @@ struct PlanFlags {
   std::string server;
   bool fallback = false;
   std::optional<absl::Duration> timeout;
-  bool verify = false;
-  std::string format = "table";
+  PlanOutput output;
   bool print_request = false;
 };
 
@@ -95,58 +89,21 @@ absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::str
   return response;
 }
 
-// Whether `response` keeps every promise for the request that `parsed` holds, its fingerprint
-// included.
-absl::Status Verify(const ParsedRequest& parsed, const v1::PlanBatchResponse& response) {
-  absl::StatusOr<Plan> plan = ParseResponse(response);
-  if (!plan.ok()) return plan.status();
-  if (absl::Status checked = CheckPlan(parsed.manifest, parsed.options, *plan); !checked.ok()) {
-    return checked;
-  }
-  if (const std::string fingerprint = Fingerprint(*plan); fingerprint != response.fingerprint()) {
-    return absl::InternalError(absl::StrCat("the fingerprint is ", response.fingerprint(),
-                                            ", but the plan's is ", fingerprint));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> Format(const PlanFlags& flags, const ParsedRequest& parsed,
-                                   const v1::PlanBatchResponse& response,
-                                   const std::string& where) {
-  if (flags.format == "json") return ToCompleteJson(response);
-  if (flags.format == "csv") return FormatMicrobatchesCsv(parsed.options, response);
-  if (flags.format == "sequences_csv") return FormatSequencesCsv(parsed.options, response);
-  const PlanOrigin origin = {where, flags.verify};
-  if (flags.format == "html") {
-    return FormatPlanPage(flags.input.request(), parsed.options, response, origin);
-  }
-  return FormatPlanTable(flags.input.request(), parsed.options, response, origin);
-}
-
 ExitCode RunPlan(PlanFlags* flags) {
   if (absl::Status complete = flags->input.Read(); !complete.ok()) {
     return ReportError(kCommand, complete);
   }
-  absl::StatusOr<std::string> text;
   if (flags->print_request) {
-    text = ToEditableJson(flags->input.request());
-  } else {
-    std::string where;
-    absl::StatusOr<v1::PlanBatchResponse> response = PlanBatch(*flags, &where);
-    if (!response.ok()) return ReportError(kCommand, response.status());
-    // Whoever made the plan, its request can be read here, or nothing can be said about it.
-    absl::StatusOr<ParsedRequest> parsed = ParseRequest(flags->input.request());
-    if (!parsed.ok()) return ReportError(kCommand, parsed.status());
-    if (flags->verify) {
-      if (absl::Status verified = Verify(*parsed, *response); !verified.ok()) {
-        ReportError(kCommand, verified);
-        return ExitCode::kVerificationFailed;
-      }
-    }
-    text = Format(*flags, *parsed, *response, where);
+    const absl::StatusOr<std::string> text = ToEditableJson(flags->input.request());
+    if (!text.ok()) return ReportError(kCommand, text.status());
+    return ReportError(kCommand, WriteToStdout(*text));
   }
-  if (!text.ok()) return ReportError(kCommand, text.status());
-  return ReportError(kCommand, WriteToStdout(*text));
+  std::string where;
+  const absl::StatusOr<v1::PlanBatchResponse> response = PlanBatch(*flags, &where);
+  if (!response.ok()) return ReportError(kCommand, response.status());
+  return flags->output.Print(
+      kCommand,
+      {.request = flags->input.request(), .plan = *response, .message = *response, .where = where});
 }
 
 absl::Duration ParseTimeout(const std::string& text) {
@@ -182,15 +139,7 @@ void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
       ->type_name("DURATION")
       ->group("Where");
 
-  command->add_flag("--verify", flags->verify, "Prove that the plan keeps every promise")
-      ->group("Output");
-  command
-      ->add_option("--format", flags->format,
-                   "table; json, the PlanBatchResponse; csv, a line a micro-batch; "
-                   "sequences_csv, a line a sequence; html, a page with the picture [table]")
-      ->check(CLI::IsMember({"table", "json", "csv", "sequences_csv", "html"}).description(""))
-      ->type_name("NAME")
-      ->group("Output");
+  flags->output.AddTo(command, "PlanBatchResponse");
   command
       ->add_flag("--print_request", flags->print_request,
                  "Print the request as JSON, for --request, and stop")

@@ -53,6 +53,8 @@ grpc::ChannelArguments ChannelArgumentsFor(const RemoteOptions& options) {
   // A request larger than this buffer is sent once and never retried; gRPC's own 256 KiB would take
   // retries from every batch of more than some 50,000 sequences.
   arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, options.max_message_bytes);
+  // A name of several addresses is several replicas. Any of them serves any call.
+  arguments.SetLoadBalancingPolicyName("round_robin");
   // Otherwise all retries fail on the one refused connection, which gRPC tries again after 1 s.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
@@ -76,20 +78,37 @@ class RemoteConnection final : public Connection {
 
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   const CallOptions& options) override {
+    return Call(&v1::BatchPlanner::Stub::PlanBatch, request, options);
+  }
+
+  absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
+                                                  const CallOptions& options) override {
+    return Call(&v1::BatchPlanner::Stub::JoinBatch, request, options);
+  }
+
+  absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
+                                                    const CallOptions& options) override {
+    return Call(&v1::BatchPlanner::Stub::ReportStep, request, options);
+  }
+
+ private:
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (v1::BatchPlanner::Stub::*method)(grpc::ClientContext*,
+                                                                               const Request&,
+                                                                               Response*),
+                                const Request& request, const CallOptions& options) {
     if (!invalid_.ok()) return invalid_;
     const absl::Duration timeout = options.timeout.value_or(options_.default_timeout);
     grpc::ClientContext context;
     if (timeout != absl::InfiniteDuration()) {
       context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     }
-    v1::PlanBatchResponse response;
-    if (const grpc::Status status = stub_->PlanBatch(&context, request, &response); !status.ok()) {
-      return FromGrpcStatus(status);
-    }
+    Response response;
+    const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+    if (!status.ok()) return FromGrpcStatus(status);
     return response;
   }
 
- private:
   const RemoteOptions options_;
   const absl::Status invalid_;
   std::unique_ptr<v1::BatchPlanner::Stub> stub_;

@@ -36,7 +36,21 @@ class FakeConnection final : public Connection {
     return v1::PlanBatchResponse();
   }
 
-  // Of the last call.
+  absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest&,
+                                                  const CallOptions&) override {
+    ++calls;
+    if (!status_.ok()) return status_;
+    return v1::JoinBatchResponse();
+  }
+
+  absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest&,
+                                                    const CallOptions&) override {
+    ++calls;
+    if (!status_.ok()) return status_;
+    return v1::ReportStepResponse();
+  }
+
+  // Of the last PlanBatch.
   std::optional<absl::Duration> timeout() const {
     const std::scoped_lock lock(mutex_);
     return timeout_;
@@ -106,6 +120,20 @@ TEST(FallbackConnection, SecondaryGetsTheRestOfTheTimeout) {
   EXPECT_GT(*secondary->timeout(), absl::Minutes(4));
   EXPECT_TRUE(client.PlanBatch(RequestOf(20)).ok());
   EXPECT_FALSE(secondary->timeout().has_value());
+}
+
+// Workers of one step that joined in two places would have two plans.
+TEST(FallbackConnection, WhatWorkersShareIsNeverHandedToTheSecondary) {
+  for (const absl::Status& status : {absl::OkStatus(), absl::UnavailableError("gone")}) {
+    const auto primary = std::make_shared<FakeConnection>(status);
+    const auto secondary = std::make_shared<FakeConnection>(absl::OkStatus());
+    const auto connection = MakeFallbackConnection(primary, secondary);
+    EXPECT_EQ(Client(connection).JoinBatch({}).status(), status);
+    EXPECT_EQ(Client(connection).ReportStep({}).status(), status);
+    EXPECT_EQ(primary->calls, 2);
+    EXPECT_EQ(secondary->calls, 0);
+    EXPECT_EQ(connection->fallback_count(), 0U);
+  }
 }
 
 TEST(FallbackConnection, CountsCallsOfAllThreads) {

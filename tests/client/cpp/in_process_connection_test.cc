@@ -40,6 +40,16 @@ TEST(InProcessConnection, PassedDeadlineIsDeadlineExceeded) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(late.status())) << late.status();
 }
 
+TEST(InProcessConnection, WhatWorkersShareNeedsAServer) {
+  const Client client(MakeInProcessConnection());
+  const absl::Status joined = client.JoinBatch({}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(joined)) << joined;
+  EXPECT_THAT(std::string(joined.message()), ::testing::StartsWith("JoinBatch needs a server"));
+  const absl::Status reported = client.ReportStep({}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(reported)) << reported;
+  EXPECT_THAT(std::string(reported.message()), ::testing::StartsWith("ReportStep needs a server"));
+}
+
 TEST(InProcessConnection, DistantDeadlineDoesNotHoldTheCallBack) {
   const auto plan =
       Client(MakeInProcessConnection()).PlanBatch(RequestOf(100), {.timeout = absl::Hours(1)});

@@ -11,7 +11,7 @@
 // response beyond what serialisation takes; a million sequences are some 4 MB each way.
 //
 // Threads. Client and every Connection may be used from any number of threads at once. Copies of a
-// Client share their connection. PlanBatch blocks its caller.
+// Client share their connection. A call blocks its caller.
 //
 // Errors. No exceptions; absl::Status, with the codes that batch_planner.proto lists.
 // INVALID_ARGUMENT and UNIMPLEMENTED name the field of the request and come out the same wherever
@@ -43,6 +43,23 @@ class Client {
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   const CallOptions& options = {}) const {
     return connection_->PlanBatch(request, options);
+  }
+
+  // Sends this worker's part of a batch and waits for the others': every worker of the step gets
+  // the same plan, with the same fingerprint, or an error that it can retry. Calling again with the
+  // same part is always safe, also through another server. DEADLINE_EXCEEDED names the workers that
+  // are missing, where request.timeout lets the server answer before the call ends; ALREADY_EXISTS
+  // and INVALID_ARGUMENT say what does not fit what is there. Needs a server.
+  absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
+                                                  const CallOptions& options = {}) const {
+    return connection_->JoinBatch(request, options);
+  }
+
+  // Reports what micro-batches took; returns the job's cost model as fitted so far, with which
+  // CostModel.fitted plans. Needs a server.
+  absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
+                                                    const CallOptions& options = {}) const {
+    return connection_->ReportStep(request, options);
   }
 
  private:

@@ -26,9 +26,16 @@ class Connection {
  public:
   virtual ~Connection() = default;
 
-  // See Client::PlanBatch. Blocks; safe to call from any number of threads.
+  // See the methods of Client. Block; safe to call from any number of threads.
   virtual absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                           const CallOptions& options) = 0;
+
+  // These two need a server, where the workers of a job meet: FailedPrecondition unless a
+  // connection has one.
+  virtual absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
+                                                          const CallOptions& options);
+  virtual absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
+                                                            const CallOptions& options);
 };
 
 }  // namespace batchplan

@@ -44,6 +44,16 @@ class FallbackConnection final : public Connection {
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   const CallOptions& options) override;
 
+  // The primary's alone: a step whose workers joined in two places would have two plans.
+  absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
+                                                  const CallOptions& options) override {
+    return primary_->JoinBatch(request, options);
+  }
+  absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
+                                                    const CallOptions& options) override {
+    return primary_->ReportStep(request, options);
+  }
+
   // Calls handed to the secondary so far, whatever became of them.
   uint64_t fallback_count() const { return fallback_count_.load(std::memory_order_relaxed); }
 

@@ -2,13 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/cli/exit_code.h"
@@ -18,6 +16,7 @@
 #include "client/cli/plan_page.h"
 #include "client/cli/plan_table.h"
 #include "client/cli/request_input.h"
+#include "client/cli/server_flags.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/checker/check_plan.h"
 #include "server/planner/fingerprint.h"
@@ -59,9 +58,8 @@ Exit codes:
 
 struct PlanFlags {
   RequestInput input;
-  std::string server;
+  ServerFlags where;
   bool fallback = false;
-  std::optional<absl::Duration> timeout;
   bool verify = false;
   std::string format = "table";
   bool print_request = false;
@@ -69,17 +67,15 @@ struct PlanFlags {
 
 // Plans as the flags ask; `where` becomes the place that made the plan.
 absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::string* where) {
-  CallOptions call;
-  call.timeout = flags.timeout;
+  const CallOptions call = flags.where.call_options();
   const std::string in_process = "in process";
-  if (flags.server.empty()) {
+  if (flags.where.server.empty()) {
     *where = in_process;
     return Client(MakeInProcessConnection()).PlanBatch(flags.input.request(), call);
   }
-  *where = absl::StrCat("by ", flags.server);
-  RemoteOptions remote_options;
-  if (flags.timeout.has_value()) remote_options.default_timeout = *flags.timeout;
-  const std::shared_ptr<Connection> remote = MakeRemoteConnection(flags.server, remote_options);
+  *where = absl::StrCat("by ", flags.where.server);
+  const std::shared_ptr<Connection> remote =
+      MakeRemoteConnection(flags.where.server, flags.where.remote_options());
   if (!flags.fallback) return Client(remote).PlanBatch(flags.input.request(), call);
 
   FallbackOptions fallback_options;
@@ -149,15 +145,6 @@ ExitCode RunPlan(PlanFlags* flags) {
   return ReportError(kCommand, WriteToStdout(*text));
 }
 
-absl::Duration ParseTimeout(const std::string& text) {
-  absl::Duration timeout;
-  if (!absl::ParseDuration(text, &timeout) || timeout <= absl::ZeroDuration()) {
-    throw CLI::ValidationError(
-        "--timeout", absl::StrCat("\"", text, "\" is not a duration, such as 500ms, 10s or 2m"));
-  }
-  return timeout;
-}
-
 }  // namespace
 
 void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
@@ -168,20 +155,10 @@ void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
 
   flags->input.AddTo(command);
 
-  CLI::Option* server =
-      command->add_option("--server", flags->server, "Plan there [plan in this process]")
-          ->type_name("HOST:PORT")
-          ->group("Where");
+  CLI::Option* server = flags->where.AddTo(command, "Plan there [plan in this process]");
   command->add_flag("--fallback", flags->fallback, "Plan in process if the server is unavailable")
       ->needs(server)
       ->group("Where");
-  command
-      ->add_option_function<std::string>(
-          "--timeout", [flags](const std::string& text) { flags->timeout = ParseTimeout(text); },
-          "Give up after this, such as 10s [30s with --server]")
-      ->type_name("DURATION")
-      ->group("Where");
-
   command->add_flag("--verify", flags->verify, "Prove that the plan keeps every promise")
       ->group("Output");
   command

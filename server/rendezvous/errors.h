@@ -1,0 +1,51 @@
+// What a join is told when it gets no plan. Each names job and step, and what to do.
+
+#ifndef BATCHPLAN_SERVER_RENDEZVOUS_ERRORS_H_
+#define BATCHPLAN_SERVER_RENDEZVOUS_ERRORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/rendezvous/outcome.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+// The step has other terms than `part`: InvalidArgument with the first field that differs; or
+// AlreadyExists, if it is the worker's own earlier part that has them.
+absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const PartReceipt& receipt);
+
+// AlreadyExists: the worker's part is in, with other lengths or group ids.
+absl::Status OtherContentError(const StepKey& key, const StepPart& part);
+
+// DeadlineExceeded, naming the first 32 of the workers that are missing, ascending.
+absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
+                                 const std::vector<uint32_t>& missing);
+
+// DeadlineExceeded: `stage` says what was waited for instead.
+absl::Status TooSlowError(const StepKey& key, const std::string& stage);
+
+// Unavailable: the time was over while the store could not be reached.
+absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error);
+
+// Unavailable: this replica can't make the plan that was recorded. `mine` says what it made.
+absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, const Outcome& mine);
+
+// Unavailable: what was recorded is not of a form that this version knows.
+absl::Status UnknownOutcomeError(const StepKey& key, const std::string& planner_version);
+
+// ResourceExhausted.
+absl::Status TooManyJoinsError(size_t limit);
+
+// Unavailable.
+absl::Status ShuttingDownError();
+
+// Cancelled.
+absl::Status CancelledJoinError(const StepKey& key, uint32_t worker);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_RENDEZVOUS_ERRORS_H_

@@ -1,0 +1,442 @@
+#include "server/rendezvous/rendezvous.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/rendezvous/errors.h"
+#include "server/rendezvous/part.h"
+
+namespace batchplan {
+
+// What is decided under the lock and done without it. Declared before the lock, so that it is done
+// when the lock has been released.
+class Rendezvous::Effects {
+ public:
+  explicit Effects(const Rendezvous* rendezvous) : executor_(rendezvous->hooks_.executor) {}
+  ~Effects() {
+    for (std::stop_source& stop : stops_) stop.request_stop();
+    for (auto& task : tasks_) executor_(std::move(task));
+    for (auto& [done, answer] : replies_) done(std::move(answer));
+  }
+
+  Effects(const Effects&) = delete;
+  Effects& operator=(const Effects&) = delete;
+
+  void Execute(std::function<void()> task) { tasks_.push_back(std::move(task)); }
+  void Reply(Done done, Answer answer) {
+    replies_.emplace_back(std::move(done), std::move(answer));
+  }
+  void Stop(const std::stop_source& stop) { stops_.push_back(stop); }
+
+ private:
+  const std::function<void(std::function<void()>)>& executor_;
+  std::vector<std::stop_source> stops_;
+  std::vector<std::function<void()>> tasks_;
+  std::vector<std::pair<Done, Answer>> replies_;
+};
+
+Rendezvous::Rendezvous(RendezvousOptions options, StepStore* store, Clock clock,
+                       RendezvousHooks hooks)
+    : options_(std::move(options)),
+      store_(store),
+      clock_(std::move(clock)),
+      hooks_(std::move(hooks)) {
+  store_->SetListener([this](const StepKey& key) {
+    Effects effects(this);
+    std::lock_guard lock(mutex_);
+    Hint(key, effects);
+  });
+}
+
+Rendezvous::~Rendezvous() { store_->SetListener(nullptr); }
+
+Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, Instant deadline, Done done) {
+  const absl::Status valid = ValidateJoin(request);
+  StepKey key = KeyOf(request);
+  std::shared_ptr<const StepPart> part;
+  if (valid.ok()) part = std::make_shared<const StepPart>(MakePart(std::move(request)));
+
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const Ticket ticket = ++last_ticket_;
+  if (!valid.ok()) {
+    effects.Reply(std::move(done), valid);
+  } else if (shutting_down_) {
+    effects.Reply(std::move(done), ShuttingDownError());
+  } else if (waiters_.size() >= options_.max_waiting) {
+    ++refused_;
+    effects.Reply(std::move(done), TooManyJoinsError(options_.max_waiting));
+  } else {
+    deadlines_.emplace(deadline, ticket);
+    LocalStep& step = steps_[key];
+    if (step.waiters.empty() && !step.busy) ScheduleLook(step);
+    step.waiters.insert(ticket);
+    // Also if the join is cancelled before: others wait for the part.
+    effects.Execute([this, ticket, key, part] { Offer(ticket, key, *part, /*first=*/true); });
+    waiters_.emplace(ticket, Waiter{.key = std::move(key),
+                                    .part = std::move(part),
+                                    .deadline = deadline,
+                                    .done = std::move(done)});
+  }
+  return ticket;
+}
+
+void Rendezvous::Cancel(Ticket ticket) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto waiter = waiters_.find(ticket);
+  if (waiter == waiters_.end()) return;
+  Reply(ticket, CancelledJoinError(waiter->second.key, waiter->second.part->worker), effects);
+}
+
+void Rendezvous::Tick() {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const Instant now = clock_();
+  // Made once for all workers of a step, of whom there may be many.
+  std::map<StepKey, absl::Status> incomplete;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const Ticket ticket = deadlines_.begin()->second;
+    const Waiter& waiter = waiters_.at(ticket);
+    absl::Status status = TimeoutError(waiter);
+    if (status.ok()) {
+      const auto [known, is_new] = incomplete.try_emplace(waiter.key);
+      if (is_new) known->second = IncompleteError(waiter);
+      status = known->second;
+    }
+    Reply(ticket, std::move(status), effects);
+  }
+  for (auto& [key, step] : steps_) {
+    if (!step.busy && step.next_look <= now) Hint(key, effects);
+  }
+}
+
+void Rendezvous::Shutdown() {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  shutting_down_ = true;
+  while (!waiters_.empty()) Reply(waiters_.begin()->first, ShuttingDownError(), effects);
+}
+
+Rendezvous::Counts Rendezvous::counts() const {
+  std::lock_guard lock(mutex_);
+  return {.waiting = waiters_.size(), .steps = steps_.size(), .refused = refused_, .plans = plans_};
+}
+
+void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, bool first) {
+  const absl::StatusOr<PartReceipt> receipt = store_->PutPart(key, part);
+
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto step = steps_.find(key);
+  // The store tells every replica, but hints may be lost.
+  if (receipt.ok() && receipt->complete) Hint(key, effects);
+  const auto found = waiters_.find(ticket);
+  if (found == waiters_.end()) return;
+  Waiter& waiter = found->second;
+  if (!receipt.ok()) {
+    if (first) {
+      Reply(ticket, receipt.status(), effects);
+    } else {
+      waiter.place = Waiter::Place::kOut;
+      step->second.store_status = receipt.status();
+    }
+    return;
+  }
+  switch (receipt->verdict) {
+    case PartReceipt::Verdict::kOtherTerms:
+      Reply(ticket, OtherTermsError(key, part, *receipt), effects);
+      return;
+    case PartReceipt::Verdict::kOtherContent:
+      Reply(ticket, OtherContentError(key, part), effects);
+      return;
+    case PartReceipt::Verdict::kAccepted:
+      break;
+  }
+  waiter.place = Waiter::Place::kIn;
+  const Instant last_look = waiter.deadline - absl::ToChronoNanoseconds(options_.last_look);
+  step->second.next_look = std::min(step->second.next_look, std::max(clock_(), last_look));
+}
+
+// Has the step looked at, if joins wait for it here.
+void Rendezvous::Hint(const StepKey& key, Effects& effects) {
+  const auto step = steps_.find(key);
+  if (step == steps_.end() || step->second.waiters.empty()) return;
+  if (step->second.busy) {
+    step->second.again = true;
+    return;
+  }
+  step->second.busy = true;
+  effects.Execute([this, key] { Look(key); });
+}
+
+void Rendezvous::Look(const StepKey& key) {
+  absl::StatusOr<StepProgress> progress = store_->Progress(key);
+  if (!progress.ok()) return EndWithStoreError(key, progress.status());
+  std::optional<std::string> outcome = progress->outcome;
+  {
+    Effects effects(this);
+    std::lock_guard lock(mutex_);
+    const auto found = steps_.find(key);
+    LocalStep& step = found->second;
+    step.store_status = absl::OkStatus();
+    bool any_in = false;
+    for (const Ticket ticket : step.waiters) {
+      Waiter& waiter = waiters_.at(ticket);
+      if (waiter.place == Waiter::Place::kOffered) continue;
+      const bool arrived = std::binary_search(progress->arrived.begin(), progress->arrived.end(),
+                                              waiter.part->worker);
+      if (waiter.place == Waiter::Place::kIn && arrived) {
+        any_in = true;
+      } else {
+        OfferAgain(ticket, waiter, effects);
+      }
+    }
+    const bool complete = progress->complete;
+    step.progress = *std::move(progress);
+    if (!complete || !any_in) return EndLook(found, effects);
+  }
+  Gather(key, outcome);
+}
+
+void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& outcome) {
+  auto run = std::make_shared<Run>();
+  run->key = key;
+  if (outcome) {
+    run->recorded = DecodeOutcome(*outcome);
+    if (!run->recorded) {
+      return EndWithError(key, UnknownOutcomeError(key, options_.planner_version));
+    }
+    if (!run->recorded->is_plan()) {
+      return EndWithError(key, absl::InvalidArgumentError(run->recorded->invalid_argument));
+    }
+  }
+  absl::StatusOr<std::vector<std::string>> parts = store_->Parts(key);
+  if (!parts.ok()) return EndWithStoreError(key, parts.status());
+  run->parts = *std::move(parts);
+  {
+    Effects effects(this);
+    std::lock_guard lock(mutex_);
+    const auto found = steps_.find(key);
+    // All of those that are in have the same terms, or some are not in any more.
+    for (const Ticket ticket : found->second.waiters) {
+      const Waiter& waiter = waiters_.at(ticket);
+      if (waiter.place == Waiter::Place::kIn) run->terms = waiter.part->terms;
+    }
+    if (run->terms.empty()) return EndLook(found, effects);
+    found->second.run = run;
+  }
+  absl::StatusOr<WholeRequest> whole = AssembleRequest(key, run->terms, run->parts);
+  if (absl::IsAborted(whole.status())) return EndWithLoss(key);
+  if (!whole.ok()) return Conclude(run, whole.status());
+  run->whole = *std::move(whole);
+  run->fitted = run->whole.request->cost_model().fitted();
+  const absl::Status costs = SetCosts(*run);
+  if (!costs.ok()) return EndWithAnswer(*run, costs);
+  StartPlan(run);
+}
+
+// Puts the coefficients in the place of CostModel.fitted: those that are recorded, or today's.
+absl::Status Rendezvous::SetCosts(Run& run) {
+  if (!run.fitted) return absl::OkStatus();
+  v1::CostModel* costs = run.whole.request->mutable_cost_model();
+  if (run.recorded && run.recorded->fitted_costs) {
+    *costs = *run.recorded->fitted_costs;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<v1::CostModel> today = hooks_.costs(run.key.job_id);
+  if (!today.ok()) return today.status();
+  *costs = *std::move(today);
+  return absl::OkStatus();
+}
+
+void Rendezvous::StartPlan(const std::shared_ptr<Run>& run) {
+  {
+    std::lock_guard lock(mutex_);
+    ++plans_;
+  }
+  hooks_.plan(run->whole.request, run->stop.get_token(), [this, run](PlanResult result) {
+    auto shared = std::make_shared<PlanResult>(std::move(result));
+    hooks_.executor([this, run, shared] { Conclude(run, std::move(*shared)); });
+  });
+}
+
+void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
+  const StepKey& key = run->key;
+  if (!result.ok() && !absl::IsInvalidArgument(result.status())) {
+    // Those who came after the planner was told to stop have not been planned for.
+    if (run->stop.stop_requested()) return EndWithStoreError(key, absl::OkStatus());
+    return EndWithAnswer(*run, result.status());
+  }
+  Outcome mine = {.planner_version = options_.planner_version,
+                  .fingerprint = "",
+                  .fitted_costs = std::nullopt,
+                  .invalid_argument = std::string(result.status().message())};
+  if (result.ok()) {
+    mine.planner_version = result->planner_version();
+    mine.fingerprint = result->fingerprint();
+    if (run->fitted) mine.fitted_costs = run->whole.request->cost_model();
+  }
+  if (!run->recorded) {
+    const absl::StatusOr<std::string> stands = store_->PutOutcome(key, EncodeOutcome(mine));
+    if (!stands.ok()) return EndWithStoreError(key, stands.status());
+    run->recorded = DecodeOutcome(*stands);
+    if (!run->recorded) {
+      return EndWithAnswer(*run, UnknownOutcomeError(key, options_.planner_version));
+    }
+  }
+  const Outcome& recorded = *run->recorded;
+  if (!recorded.is_plan()) {
+    return EndWithAnswer(*run, absl::InvalidArgumentError(recorded.invalid_argument));
+  }
+  if (result.ok() && recorded.fingerprint == mine.fingerprint) {
+    auto joined = std::make_shared<JoinedPlan>();
+    joined->plan = *std::move(result);
+    joined->worker_offsets = run->whole.worker_offsets;
+    return EndWithAnswer(*run, Answer(std::move(joined)));
+  }
+  // Another replica was first, with other coefficients: the plan is the one made with those.
+  if (run->fitted && recorded.fitted_costs &&
+      recorded.fitted_costs->SerializeAsString() !=
+          run->whole.request->cost_model().SerializeAsString()) {
+    // The planner may still hold the request that it was given.
+    run->whole.request = std::make_shared<v1::PlanBatchRequest>(*run->whole.request);
+    *run->whole.request->mutable_cost_model() = *recorded.fitted_costs;
+    return StartPlan(run);
+  }
+  EndWithAnswer(*run, OtherPlannerError(key, recorded, mine));
+}
+
+void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto found = steps_.find(run.key);
+  const std::set<Ticket> waiters = found->second.waiters;
+  for (const Ticket ticket : waiters) {
+    Waiter& waiter = waiters_.at(ticket);
+    if (waiter.place != Waiter::Place::kIn) continue;
+    const StepPart& part = *waiter.part;
+    // Otherwise the store has lost the step meanwhile, and the join's part is of its new life.
+    if (part.terms == run.terms && part.content == run.parts[part.worker]) {
+      Reply(ticket, answer, effects);
+    } else {
+      waiter.place = Waiter::Place::kOut;
+      found->second.soon = true;
+    }
+  }
+  EndLook(found, effects);
+}
+
+void Rendezvous::EndWithError(const StepKey& key, const absl::Status& status) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto found = steps_.find(key);
+  const std::set<Ticket> waiters = found->second.waiters;
+  for (const Ticket ticket : waiters) {
+    if (waiters_.at(ticket).place == Waiter::Place::kIn) Reply(ticket, status, effects);
+  }
+  EndLook(found, effects);
+}
+
+// OK and NotFound are no failures of the store.
+void Rendezvous::EndWithStoreError(const StepKey& key, const absl::Status& status) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto found = steps_.find(key);
+  const bool failed = !status.ok() && !absl::IsNotFound(status);
+  found->second.store_status = failed ? status : absl::OkStatus();
+  found->second.soon = !failed;
+  EndLook(found, effects);
+}
+
+void Rendezvous::EndWithLoss(const StepKey& key) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto found = steps_.find(key);
+  for (const Ticket ticket : found->second.waiters) {
+    Waiter& waiter = waiters_.at(ticket);
+    if (waiter.place == Waiter::Place::kIn) waiter.place = Waiter::Place::kOut;
+  }
+  found->second.soon = true;
+  EndLook(found, effects);
+}
+
+void Rendezvous::EndLook(Steps::iterator step, Effects& effects) {
+  LocalStep& local = step->second;
+  local.busy = false;
+  local.run = nullptr;
+  if (local.waiters.empty()) {
+    steps_.erase(step);
+    return;
+  }
+  ScheduleLook(local);
+  if (std::exchange(local.soon, false)) local.next_look = clock_();
+  if (std::exchange(local.again, false)) Hint(step->first, effects);
+}
+
+// A poll_interval from now, or shortly before the next deadline.
+void Rendezvous::ScheduleLook(LocalStep& step) {
+  const Instant now = clock_();
+  step.next_look = now + absl::ToChronoNanoseconds(options_.poll_interval);
+  for (const Ticket ticket : step.waiters) {
+    const Instant last_look =
+        waiters_.at(ticket).deadline - absl::ToChronoNanoseconds(options_.last_look);
+    if (last_look > now) step.next_look = std::min(step.next_look, last_look);
+  }
+}
+
+void Rendezvous::OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects) {
+  waiter.place = Waiter::Place::kOffered;
+  effects.Execute([this, ticket, key = waiter.key, part = waiter.part] {
+    Offer(ticket, key, *part, /*first=*/false);
+  });
+}
+
+// Answers a join that waits, and ends what is only done for it.
+void Rendezvous::Reply(Ticket ticket, Answer answer, Effects& effects) {
+  const auto found = waiters_.find(ticket);
+  Waiter& waiter = found->second;
+  const auto step = steps_.find(waiter.key);
+  step->second.waiters.erase(ticket);
+  if (step->second.waiters.empty()) {
+    if (step->second.run) effects.Stop(step->second.run->stop);
+    if (!step->second.busy) steps_.erase(step);
+  }
+  deadlines_.erase({waiter.deadline, ticket});
+  effects.Reply(std::move(waiter.done), std::move(answer));
+  waiters_.erase(found);
+}
+
+// OK if nothing is known to be wrong but that workers are missing.
+absl::Status Rendezvous::TimeoutError(const Waiter& waiter) const {
+  const LocalStep& step = steps_.at(waiter.key);
+  if (!step.store_status.ok()) return StoreLostError(waiter.key, step.store_status);
+  if (waiter.place == Waiter::Place::kOffered) {
+    return TooSlowError(waiter.key, "before its part was stored");
+  }
+  if (!step.progress) return TooSlowError(waiter.key, "before the other workers were looked for");
+  if (step.progress->complete) {
+    return TooSlowError(waiter.key, "before the plan was made; all parts are in");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Rendezvous::IncompleteError(const Waiter& waiter) const {
+  const LocalStep& step = steps_.at(waiter.key);
+  std::vector<bool> is_in(waiter.part->world_size);
+  for (const uint32_t worker : step.progress->arrived) {
+    if (worker < is_in.size()) is_in[worker] = true;
+  }
+  // Some have come since the last look.
+  for (const Ticket ticket : step.waiters) {
+    const Waiter& other = waiters_.at(ticket);
+    if (other.place == Waiter::Place::kIn) is_in[other.part->worker] = true;
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t worker = 0; worker < is_in.size(); ++worker) {
+    if (!is_in[worker]) missing.push_back(worker);
+  }
+  return MissingWorkersError(waiter.key, waiter.part->world_size, missing);
+}
+
+}  // namespace batchplan

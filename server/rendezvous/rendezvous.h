@@ -1,0 +1,238 @@
+// Where the workers of a step meet: each brings its own part of a batch, and once the last one is
+// in all are answered with one plan. One Rendezvous a replica; replicas share a StepStore.
+//
+//   Rendezvous rendezvous(options, &store, clock, {.executor = ..., .plan = ..., .costs = ...});
+//   Rendezvous::Ticket ticket = rendezvous.Join(request, deadline, [](Rendezvous::Answer answer) {
+//     ... answer the call ...
+//   });
+//   rendezvous.Cancel(ticket);   // if the caller is gone
+//   rendezvous.Tick();           // every 50 ms or so, by a thread of the owner's
+//   rendezvous.Shutdown();
+//
+// What holds. Every join is answered exactly once, at the latest by the first Tick after its
+// deadline. No plan is given out before the step's outcome is recorded in the store, where the
+// first writer wins; a replica that finds an outcome makes the plan with the coefficients recorded
+// there and gives it out only if its fingerprint is the recorded one. So no two workers of a step
+// ever get different plans, and one that timed out, or whose replica died, retries into the same
+// plan. (A store that loses what it recorded takes that promise with it where a cost model is
+// fitted: what is planned anew may be planned with newer coefficients.)
+//
+// How it goes. A join's part is offered to the store by the executor. Whoever brings the last part,
+// and every replica that the store's listener tells of it, looks at the step; so does Tick, once a
+// poll_interval, since notifications are only hints. A replica whose own joins wait for a complete
+// step fetches the parts, plans, and records: once, for all of its joins that wait then. A part
+// that the store turns out not to have (it was restarted, or the step's time to live was over) is
+// offered again, as long as its worker waits.
+//
+// Threads. Thread-safe; no function but the constructor and the destructor blocks. `done` is called
+// on any thread, also from within Join, Cancel, Tick and Shutdown, and with no lock held. Before
+// this is destroyed, Shutdown must have returned, and what was given to the executor and to the
+// plan hook must have run or been dropped.
+//
+// Cost. A join takes one call of the store; a step, for each replica with joins of it, one or two
+// looks, one fetch of all parts and one plan. Waiting joins keep their parts in memory.
+
+#ifndef BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_
+#define BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/rendezvous/outcome.h"
+#include "server/rendezvous/whole_request.h"
+#include "server/store/clock.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+struct RendezvousOptions {
+  // Joins that may wait at the same time; more are refused. --max_waiting_joins.
+  size_t max_waiting = 65536;
+  // How often a step with waiting joins is looked at in the store without having been hinted at.
+  absl::Duration poll_interval = absl::Seconds(1);
+  // How long before a join's deadline its step is looked at, so that the workers that are missing
+  // then are known.
+  absl::Duration last_look = absl::Milliseconds(150);
+  // What this replica's planner calls itself in PlanBatchResponse.planner_version.
+  std::string planner_version;
+};
+
+// The plan of a step, the same for all of its workers.
+struct JoinedPlan {
+  v1::PlanBatchResponse plan;
+  // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
+  std::vector<uint32_t> worker_offsets;
+};
+
+struct RendezvousHooks {
+  // Runs a function, which may block on the store, soon and on another thread: never from within
+  // the call.
+  std::function<void(std::function<void()>)> executor;
+
+  // Plans a whole request and then calls back, exactly once and on any thread; should give up once
+  // a stop is requested, when nobody waits for the plan any more. InvalidArgument says that the
+  // request can't be planned, and becomes the step's outcome; every other error is told to the
+  // joins that wait here, who may retry.
+  using Planned = std::function<void(absl::StatusOr<v1::PlanBatchResponse>)>;
+  std::function<void(std::shared_ptr<const v1::PlanBatchRequest>, std::stop_token, Planned)> plan;
+
+  // The coefficients that now stand for CostModel.fitted of a job. Called by the executor's
+  // functions; may block. An error is told to the joins that wait here.
+  std::function<absl::StatusOr<v1::CostModel>(const std::string& job_id)> costs;
+};
+
+class Rendezvous {
+ public:
+  // Of one join; never 0.
+  using Ticket = uint64_t;
+  using Answer = absl::StatusOr<std::shared_ptr<const JoinedPlan>>;
+  using Done = std::function<void(Answer)>;
+
+  // As metrics show them.
+  struct Counts {
+    // Now.
+    size_t waiting = 0;
+    size_t steps = 0;
+    // Since the start: joins refused for max_waiting, and plans asked for.
+    uint64_t refused = 0;
+    uint64_t plans = 0;
+  };
+
+  // Becomes the listener of `store`, which must outlive this.
+  Rendezvous(RendezvousOptions options, StepStore* store, Clock clock, RendezvousHooks hooks);
+  // Listens no more.
+  ~Rendezvous();
+
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  // Joins a step, and has `done` called with the plan or
+  //   InvalidArgument      the part is not valid, has other terms than the step's first one, or the
+  //                        whole request can't be planned
+  //   AlreadyExists        the worker's part is in already, with other content or terms
+  //   DeadlineExceeded     naming the workers that are missing
+  //   ResourceExhausted    too many joins wait, the store is full, or the planner is
+  //   Unavailable          the store can't be reached, this server shuts down, or it is of another
+  //                        version than the one that planned the step. Retry
+  //   Cancelled            by Cancel
+  // or another error of the planner's. A part stays when its join is answered with an error.
+  Ticket Join(v1::JoinBatchRequest request, Instant deadline, Done done);
+
+  // Answers a join now; nothing if it has been answered. Its part stays, and others wait on.
+  void Cancel(Ticket ticket);
+
+  // Answers the joins whose deadline has passed, and looks after the others.
+  void Tick();
+
+  // Answers all joins, and those that still come, with Unavailable.
+  void Shutdown();
+
+  Counts counts() const;
+
+ private:
+  // A join that is not answered yet.
+  struct Waiter {
+    StepKey key;
+    std::shared_ptr<const StepPart> part;
+    Instant deadline;
+    Done done;
+    // Where its part is: on its way to the store; there, as far as is known; or lost.
+    enum class Place { kOffered, kIn, kOut } place = Place::kOffered;
+  };
+
+  // One plan being made, or made.
+  struct Run {
+    StepKey key;
+    std::string terms;
+    std::vector<std::string> parts;
+    WholeRequest whole;
+    // Whether whole.request asked for fitted coefficients, which then have been put in their place.
+    bool fitted = false;
+    // What the store has recorded, once that is known.
+    std::optional<Outcome> recorded;
+    std::stop_source stop;
+  };
+
+  // A step that joins wait for here.
+  struct LocalStep {
+    std::set<Ticket> waiters;
+    // Whether a function that looks at the step is with the executor or a plan with the planner: at
+    // most one at a time.
+    bool busy = false;
+    // Look again when it ends.
+    bool again = false;
+    std::shared_ptr<Run> run;
+    // By Ticks.
+    Instant next_look;
+    // Look by the next Tick once this look ends: not at once, so that a store that keeps losing the
+    // step is not asked without a pause.
+    bool soon = false;
+    // As the last look found it; none: it has not been looked at yet.
+    std::optional<StepProgress> progress;
+    // The store's last answer for the step, without the error codes that are answers.
+    absl::Status store_status;
+  };
+  using Steps = std::map<StepKey, LocalStep>;
+
+  class Effects;
+
+  using PlanResult = absl::StatusOr<v1::PlanBatchResponse>;
+
+  // On the executor's threads, without mutex_.
+  void Offer(Ticket ticket, const StepKey& key, const StepPart& part, bool first);
+  void Look(const StepKey& key);
+  void Gather(const StepKey& key, const std::optional<std::string>& outcome);
+  void StartPlan(const std::shared_ptr<Run>& run);
+  void Conclude(const std::shared_ptr<Run>& run, PlanResult result);
+  absl::Status SetCosts(Run& run);
+  // Ends a look: with an answer for those whose parts `run` has, with one for all whose parts are
+  // in, with none because the store failed, or with none.
+  void EndWithAnswer(const Run& run, const Answer& answer);
+  void EndWithError(const StepKey& key, const absl::Status& status);
+  void EndWithStoreError(const StepKey& key, const absl::Status& status);
+  // All whose parts seem to be in are to offer them again.
+  void EndWithLoss(const StepKey& key);
+
+  // Under mutex_.
+  void Hint(const StepKey& key, Effects& effects);
+  void EndLook(Steps::iterator step, Effects& effects);
+  void ScheduleLook(LocalStep& step);
+  void OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects);
+  void Reply(Ticket ticket, Answer answer, Effects& effects);
+  absl::Status TimeoutError(const Waiter& waiter) const;
+  absl::Status IncompleteError(const Waiter& waiter) const;
+
+  const RendezvousOptions options_;
+  StepStore* const store_;
+  const Clock clock_;
+  const RendezvousHooks hooks_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  bool shutting_down_ = false;
+  Ticket last_ticket_ = 0;
+  std::map<Ticket, Waiter> waiters_;
+  std::set<std::pair<Instant, Ticket>> deadlines_;
+  // Those with waiters, and those that are busy.
+  Steps steps_;
+  uint64_t refused_ = 0;
+  uint64_t plans_ = 0;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_

@@ -1,0 +1,64 @@
+#include "server/rendezvous/whole_request.h"
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/rendezvous/step_record.pb.h"
+#include "server/rendezvous/terms.h"
+
+namespace batchplan {
+namespace {
+
+// As many as the planner takes.
+constexpr size_t kMaxSequences = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
+                                             const std::vector<std::string>& contents) {
+  v1::JoinBatchRequest agreed;
+  if (!agreed.ParseFromString(terms)) return absl::AbortedError("terms of another version");
+  const uint64_t digest = TermsDigest(terms);
+
+  WholeRequest whole;
+  whole.request = std::make_shared<v1::PlanBatchRequest>();
+  whole.request->Swap(agreed.mutable_request());
+  whole.request->set_job_id(key.job_id);
+  whole.request->set_step(key.step);
+  v1::Manifest& manifest = *whole.request->mutable_manifest();
+  whole.worker_offsets.reserve(contents.size() + 1);
+  whole.worker_offsets.push_back(0);
+  // The first worker whose sequences have groups, and the first whose sequences have none.
+  std::optional<size_t> grouped;
+  std::optional<size_t> ungrouped;
+  for (size_t worker = 0; worker < contents.size(); ++worker) {
+    rendezvous::PartContent part;
+    if (!part.ParseFromString(contents[worker]) || part.terms_digest() != digest) {
+      return absl::AbortedError(absl::StrCat("worker ", worker, "'s part came with other terms"));
+    }
+    if (part.lengths_size() > 0) {
+      std::optional<size_t>& first = part.group_ids_size() > 0 ? grouped : ungrouped;
+      if (!first) first = worker;
+    }
+    const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
+    if (sequences > kMaxSequences) {
+      return absl::InvalidArgumentError(absl::StrCat("the parts up to worker ", worker, "'s have ",
+                                                     sequences, " sequences; the limit is ",
+                                                     kMaxSequences));
+    }
+    manifest.mutable_lengths()->MergeFrom(part.lengths());
+    manifest.mutable_group_ids()->MergeFrom(part.group_ids());
+    whole.worker_offsets.push_back(static_cast<uint32_t>(sequences));
+  }
+  if (grouped && ungrouped) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request.manifest.group_ids has one a sequence in worker ", *grouped,
+        "'s part and none in worker ", *ungrouped, "'s; all workers give them, or none does"));
+  }
+  return whole;
+}
+
+}  // namespace batchplan

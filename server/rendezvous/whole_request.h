@@ -1,0 +1,37 @@
+// The one request that the parts of a step add up to.
+//
+//   absl::StatusOr<WholeRequest> whole = AssembleRequest(key, terms, contents);
+//
+// A pure function, so that every replica that assembles the same parts has the same request. Takes
+// the time of a copy of all lengths.
+
+#ifndef BATCHPLAN_SERVER_RENDEZVOUS_WHOLE_REQUEST_H_
+#define BATCHPLAN_SERVER_RENDEZVOUS_WHOLE_REQUEST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+struct WholeRequest {
+  // Without a request_id.
+  std::shared_ptr<v1::PlanBatchRequest> request;
+  // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
+  std::vector<uint32_t> worker_offsets;
+};
+
+// Of the terms that all workers share and the contents of their parts, by worker (part.h).
+// InvalidArgument, naming the workers, if the parts don't go together; Aborted if one of them came
+// with other terms, as after the store has lost the step and it was begun anew.
+absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
+                                             const std::vector<std::string>& contents);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_RENDEZVOUS_WHOLE_REQUEST_H_

@@ -1,0 +1,183 @@
+#include "server/store/memory_step_store.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+namespace {
+
+// What the maps take beside the bytes that callers bring, roughly.
+constexpr uint64_t kStepOverhead = 384;
+constexpr uint64_t kPartOverhead = 128;
+
+std::string Name(const StepKey& key) {
+  return absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
+}
+
+}  // namespace
+
+MemoryStepStore::MemoryStepStore(const MemoryStepStoreOptions& options, Clock clock)
+    : options_(options), clock_(std::move(clock)) {}
+
+void MemoryStepStore::SetListener(Listener listener) {
+  std::shared_ptr<CountedListener> next;
+  if (listener) {
+    next = std::make_shared<CountedListener>();
+    next->call = std::move(listener);
+  }
+  std::unique_lock lock(listener_mutex_);
+  const std::shared_ptr<CountedListener> last = std::exchange(listener_, std::move(next));
+  if (last) listener_idle_.wait(lock, [&last] { return last->calls == 0; });
+}
+
+void MemoryStepStore::Notify(const StepKey& key) {
+  std::shared_ptr<CountedListener> listener;
+  {
+    std::lock_guard lock(listener_mutex_);
+    if (!listener_) return;
+    listener = listener_;
+    ++listener->calls;
+  }
+  listener->call(key);
+  std::lock_guard lock(listener_mutex_);
+  if (--listener->calls == 0) listener_idle_.notify_all();
+}
+
+absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const StepPart& part) {
+  PartReceipt receipt;
+  bool became_complete = false;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = FindLive(key);
+    if (found != steps_.end() && found->second.terms != part.terms) {
+      receipt.verdict = PartReceipt::Verdict::kOtherTerms;
+      receipt.terms = found->second.terms;
+      receipt.terms_worker = found->second.terms_worker;
+      return receipt;
+    }
+    const bool first = found == steps_.end();
+    if (!first) {
+      const auto stored = found->second.parts.find(part.worker);
+      if (stored != found->second.parts.end() && *stored->second != part.content) {
+        receipt.verdict = PartReceipt::Verdict::kOtherContent;
+        return receipt;
+      }
+    }
+    if (first || !found->second.parts.contains(part.worker)) {
+      const uint64_t step_bytes = first ? kStepOverhead + key.job_id.size() + part.terms.size() : 0;
+      const uint64_t bytes = step_bytes + kPartOverhead + part.content.size();
+      absl::Status room = Reserve(key, absl::StrCat("the part of worker ", part.worker), bytes);
+      if (!room.ok()) return room;
+      if (first) {
+        found = steps_.emplace(key, Step()).first;
+        found->second.terms = part.terms;
+        found->second.terms_worker = part.worker;
+        found->second.world_size = part.world_size;
+      }
+      found->second.parts.emplace(part.worker, std::make_shared<const std::string>(part.content));
+      found->second.bytes += bytes;
+      ++parts_;
+      became_complete = found->second.complete();
+    }
+    Step& step = found->second;
+    if (!step.outcome) SetExpiry(key, step, options_.lifetimes.time_to_live);
+    receipt.complete = step.complete();
+    receipt.outcome = step.outcome;
+  }
+  if (became_complete) Notify(key);
+  return receipt;
+}
+
+absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key) {
+  std::lock_guard lock(mutex_);
+  StepProgress progress;
+  const auto found = FindLive(key);
+  if (found == steps_.end()) return progress;
+  const Step& step = found->second;
+  progress.arrived.reserve(step.parts.size());
+  for (const auto& [worker, content] : step.parts) progress.arrived.push_back(worker);
+  progress.complete = step.complete();
+  progress.outcome = step.outcome;
+  return progress;
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryStepStore::Parts(const StepKey& key) {
+  std::vector<std::shared_ptr<const std::string>> shared;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = FindLive(key);
+    if (found == steps_.end() || !found->second.complete()) {
+      return absl::NotFoundError(absl::StrCat(Name(key), " is not complete"));
+    }
+    shared.reserve(found->second.parts.size());
+    for (const auto& [worker, content] : found->second.parts) shared.push_back(content);
+  }
+  std::vector<std::string> contents;
+  contents.reserve(shared.size());
+  for (const auto& content : shared) contents.push_back(*content);
+  return contents;
+}
+
+absl::StatusOr<std::string> MemoryStepStore::PutOutcome(const StepKey& key,
+                                                        const std::string& outcome) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = FindLive(key);
+    if (found == steps_.end() || !found->second.complete()) {
+      return absl::NotFoundError(absl::StrCat(Name(key), " is not complete"));
+    }
+    Step& step = found->second;
+    if (step.outcome) return *step.outcome;
+    absl::Status room = Reserve(key, "the outcome", outcome.size());
+    if (!room.ok()) return room;
+    step.outcome = outcome;
+    step.bytes += outcome.size();
+    SetExpiry(key, step, options_.lifetimes.retention);
+  }
+  Notify(key);
+  return outcome;
+}
+
+MemoryStepStore::Counts MemoryStepStore::counts() {
+  std::lock_guard lock(mutex_);
+  ForgetExpired();
+  return {.steps = steps_.size(), .parts = parts_, .bytes = bytes_};
+}
+
+MemoryStepStore::Steps::iterator MemoryStepStore::FindLive(const StepKey& key) {
+  ForgetExpired();
+  return steps_.find(key);
+}
+
+void MemoryStepStore::ForgetExpired() {
+  const Instant now = clock_();
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    const auto found = steps_.find(expiries_.begin()->second);
+    parts_ -= found->second.parts.size();
+    bytes_ -= found->second.bytes;
+    steps_.erase(found);
+    expiries_.erase(expiries_.begin());
+  }
+}
+
+void MemoryStepStore::SetExpiry(const StepKey& key, Step& step, absl::Duration lifetime) {
+  expiries_.erase({step.expiry, key});
+  step.expiry = clock_() + absl::ToChronoNanoseconds(lifetime);
+  expiries_.emplace(step.expiry, key);
+}
+
+// Expired steps are gone already: FindLive came first.
+absl::Status MemoryStepStore::Reserve(const StepKey& key, const std::string& what, uint64_t bytes) {
+  if (bytes_ + bytes > static_cast<uint64_t>(options_.max_bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, " of ", Name(key), " takes ", bytes, " bytes, but ", steps_.size(),
+                     " steps hold ", bytes_, " of --rendezvous_memory_bytes=", options_.max_bytes,
+                     "; raise it, or retry once steps are forgotten, ",
+                     absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
+  }
+  bytes_ += bytes;
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan

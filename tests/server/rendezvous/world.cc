@@ -1,0 +1,382 @@
+#include "tests/server/rendezvous/world.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/rendezvous/outcome.h"
+
+namespace batchplan::testing {
+namespace {
+
+constexpr absl::Duration kTimeToLive = absl::Minutes(10);
+constexpr absl::Duration kRetention = absl::Minutes(10);
+
+}  // namespace
+
+// The shared store as one replica reaches it.
+class World::ReplicaStore : public StepStore {
+ public:
+  explicit ReplicaStore(World* world) : world_(world) {}
+
+  void SetListener(Listener listener) override { listener_ = std::move(listener); }
+  absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
+    return Call([&](StepStore& store) { return store.PutPart(key, part); });
+  }
+  absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
+    return Call([&](StepStore& store) { return store.Progress(key); });
+  }
+  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
+    return Call([&](StepStore& store) { return store.Parts(key); });
+  }
+  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
+    return Call([&](StepStore& store) {
+      absl::StatusOr<std::string> stands = store.PutOutcome(key, outcome);
+      if (stands.ok()) {
+        world_->recorded_.insert(DecodeOutcome(*stands).value_or(Outcome()).fingerprint);
+      }
+      return stands;
+    });
+  }
+
+  void Notify(const StepKey& key) {
+    if (listener_) listener_(key);
+  }
+
+ private:
+  template <typename F>
+  auto Call(const F& call) -> decltype(call(std::declval<StepStore&>())) {
+    ++world_->store_calls_;
+    if (world_->Fails()) return absl::UnavailableError("the store is down");
+    world_->Overlap();
+    auto answer = call(*world_->store_);
+    world_->Overlap();
+    if (world_->Fails()) return absl::UnavailableError("the store is gone");
+    return answer;
+  }
+
+  World* const world_;
+  Listener listener_;
+};
+
+World::World(const WorldOptions& options, Choices* choices)
+    : options_(options), left_(options), choices_(choices) {
+  MakeStore();
+  for (size_t i = 0; i < options.replicas; ++i) replicas_.push_back(MakeReplica(i));
+}
+
+World::~World() = default;
+
+void World::MakeStore() {
+  store_ = std::make_unique<MemoryStepStore>(
+      MemoryStepStoreOptions{.lifetimes = {.time_to_live = kTimeToLive, .retention = kRetention},
+                             .max_bytes = 1 << 20},
+      clock_.clock());
+  store_->SetListener([this](const StepKey& key) {
+    if (lose_hints_) return;
+    for (const auto& replica : replicas_) {
+      if (replica->rendezvous) replica->hints.insert(key);
+    }
+  });
+}
+
+std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
+  auto replica = std::make_unique<Replica>();
+  replica->store = std::make_unique<ReplicaStore>(this);
+  Replica* const raw = replica.get();
+  RendezvousHooks hooks;
+  hooks.executor = [raw](std::function<void()> task) { raw->tasks.push_back(std::move(task)); };
+  hooks.plan = [raw](std::shared_ptr<const v1::PlanBatchRequest> request, std::stop_token stop,
+                     RendezvousHooks::Planned planned) {
+    raw->plans.push_back({std::move(request), std::move(stop), std::move(planned)});
+  };
+  hooks.costs = [this](const std::string& job_id) -> absl::StatusOr<v1::CostModel> {
+    EXPECT_EQ(job_id, key_.job_id);
+    v1::CostModel costs;
+    costs.set_per_token(++fits_);
+    return costs;
+  };
+  RendezvousOptions options;
+  options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
+  replica->rendezvous =
+      std::make_unique<Rendezvous>(options, replica->store.get(), clock_.clock(), std::move(hooks));
+  return replica;
+}
+
+v1::JoinBatchRequest World::Request(uint32_t worker) const {
+  v1::JoinBatchRequest request;
+  request.mutable_request()->set_job_id(key_.job_id);
+  request.mutable_request()->set_step(key_.step);
+  request.mutable_request()->set_request_id(absl::StrCat("worker ", worker));
+  request.mutable_request()->mutable_cost_model()->set_fitted(options_.fitted);
+  // Worker w has w sequences: the first one has none.
+  for (uint32_t i = 0; i < worker; ++i) {
+    request.mutable_request()->mutable_manifest()->add_lengths(10 * worker + i);
+  }
+  request.set_worker(worker);
+  request.set_world_size(options_.workers);
+  return request;
+}
+
+absl::StatusOr<v1::PlanBatchResponse> World::MakePlan(size_t replica,
+                                                      const v1::PlanBatchRequest& request) {
+  if (!plan_answer_.ok()) return plan_answer_;
+  EXPECT_FALSE(request.cost_model().fitted());
+  if (options_.invalid) return absl::InvalidArgumentError("no such plan");
+  v1::PlanBatchResponse response;
+  response.set_planner_version(options_.versions ? absl::StrCat("v", replica) : "v");
+  response.set_fingerprint(absl::StrCat(response.planner_version(), ":",
+                                        absl::StrJoin(request.manifest().lengths(), ","), ":",
+                                        request.cost_model().per_token()));
+  return response;
+}
+
+size_t World::Join(uint32_t worker, size_t replica, absl::Duration timeout) {
+  return Join(Request(worker), replica, timeout);
+}
+
+size_t World::Join(v1::JoinBatchRequest request, size_t replica, absl::Duration timeout) {
+  auto call = std::make_unique<Call>();
+  call->worker = request.worker();
+  call->replica = replica;
+  call->deadline = clock_.now() + absl::ToChronoNanoseconds(timeout);
+  Call* const raw = call.get();
+  calls_.push_back(std::move(call));
+  raw->ticket = rendezvous(replica).Join(
+      std::move(request), raw->deadline,
+      [this, raw](Rendezvous::Answer answer) { Answered(*raw, std::move(answer)); });
+  return calls_.size() - 1;
+}
+
+void World::Answered(Call& call, Rendezvous::Answer answer) {
+  ++call.answers;
+  EXPECT_EQ(call.answers, 1) << "a join is answered twice";
+  EXPECT_FALSE(call.lost) << "a replica that is dead answers";
+  call.answer = std::move(answer);
+  if (!call.answer.ok()) return;
+  const JoinedPlan& joined = **call.answer;
+  EXPECT_TRUE(recorded_.contains(joined.plan.fingerprint()))
+      << "a plan is given out that is not recorded: " << joined.plan.fingerprint();
+  if (!given_out_) given_out_ = joined.plan.fingerprint();
+  EXPECT_EQ(joined.plan.fingerprint(), *given_out_) << "one step, two plans";
+  EXPECT_EQ(joined.worker_offsets.size(), options_.workers + 1);
+  for (uint32_t w = 0; w < options_.workers; ++w) {
+    EXPECT_EQ(joined.worker_offsets[w + 1] - joined.worker_offsets[w], w);
+  }
+}
+
+void World::Cancel(size_t call) {
+  replicas_[calls_[call]->replica]->rendezvous->Cancel(calls_[call]->ticket);
+  EXPECT_EQ(calls_[call]->answers, 1);
+}
+
+void World::Pause(absl::Duration by) {
+  clock_.Advance(by);
+  for (const auto& replica : replicas_) {
+    if (replica->rendezvous) replica->rendezvous->Tick();
+  }
+  for (const auto& call : calls_) {
+    EXPECT_FALSE(call->waits() && call->deadline <= clock_.now()) << "a deadline is missed";
+  }
+}
+
+void World::Flush() {
+  MakeStore();
+  flushed_ = true;
+}
+
+void World::Die(size_t replica) {
+  for (const auto& call : calls_) {
+    if (call->replica == replica && call->answers == 0) call->lost = true;
+  }
+  replicas_[replica]->tasks.clear();
+  replicas_[replica]->plans.clear();
+  replicas_[replica]->hints.clear();
+  replicas_[replica]->rendezvous.reset();
+}
+
+void World::Retry(size_t call) {
+  calls_[call]->retried = true;
+  size_t replica = calls_[call]->replica;
+  do {
+    replica = (replica + 1) % replicas_.size();
+  } while (!replicas_[replica]->rendezvous);
+  Join(calls_[call]->worker, replica);
+}
+
+bool World::Fails() {
+  if (store_down_) return true;
+  if (left_.store_failures == 0 || choices_->Choose(2) == 0) return false;
+  --left_.store_failures;
+  return true;
+}
+
+void World::Overlap() {
+  if (left_.overlaps == 0 || depth_ > 1) return;
+  std::vector<Event> events;
+  AddDueEvents(events);
+  const size_t choice = choices_->Choose(events.size() + 1);
+  if (choice == events.size()) return;
+  --left_.overlaps;
+  ++depth_;
+  events[choice]();
+  --depth_;
+}
+
+void World::AddDueEvents(std::vector<Event>& events) {
+  if (joined_ < options_.workers) {
+    events.push_back([this] {
+      const uint32_t worker = joined_++;
+      size_t replica = worker % replicas_.size();
+      while (!replicas_[replica]->rendezvous) replica = (replica + 1) % replicas_.size();
+      Join(worker, replica);
+    });
+  }
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    Replica* const replica = replicas_[r].get();
+    for (size_t i = 0; i < replica->tasks.size(); ++i) {
+      events.push_back([replica, i] {
+        const std::function<void()> task = std::move(replica->tasks[i]);
+        replica->tasks.erase(replica->tasks.begin() + static_cast<ptrdiff_t>(i));
+        task();
+      });
+    }
+    for (size_t i = 0; i < replica->plans.size() && !planners_held_; ++i) {
+      events.push_back([this, replica, r, i] {
+        const HeldPlan held = std::move(replica->plans[i]);
+        replica->plans.erase(replica->plans.begin() + static_cast<ptrdiff_t>(i));
+        held.planned(held.stop.stop_requested() ? absl::CancelledError("stopped")
+                                                : MakePlan(r, *held.request));
+      });
+    }
+    for (const StepKey& key : replica->hints) {
+      events.push_back([replica, key] {
+        replica->hints.erase(key);
+        replica->store->Notify(key);
+      });
+    }
+  }
+}
+
+void World::AddOptionalEvents(std::vector<Event>& events) {
+  if (left_.pauses > 0) {
+    events.push_back([this] {
+      --left_.pauses;
+      Pause(absl::Milliseconds(500));
+    });
+  }
+  if (left_.flushes > 0) {
+    events.push_back([this] {
+      --left_.flushes;
+      Flush();
+    });
+  }
+  size_t alive = 0;
+  for (const auto& replica : replicas_) alive += replica->rendezvous ? 1 : 0;
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    Replica* const replica = replicas_[r].get();
+    if (left_.deaths > 0 && alive > 1 && replica->rendezvous && depth_ == 0) {
+      events.push_back([this, r] {
+        --left_.deaths;
+        Die(r);
+      });
+    }
+    if (left_.lost_hints > 0 && !replica->hints.empty()) {
+      events.push_back([this, replica] {
+        --left_.lost_hints;
+        replica->hints.clear();
+      });
+    }
+    if (left_.busy_planners > 0 && !replica->plans.empty()) {
+      events.push_back([this, replica] {
+        --left_.busy_planners;
+        const HeldPlan held = std::move(replica->plans.back());
+        replica->plans.pop_back();
+        held.planned(absl::ResourceExhaustedError("the planner is busy"));
+      });
+    }
+  }
+  for (size_t c = 0; c < calls_.size(); ++c) {
+    if (left_.cancels > 0 && calls_[c]->waits()) {
+      events.push_back([this, c] {
+        --left_.cancels;
+        Cancel(c);
+      });
+    }
+    if (left_.retries > 0 && !calls_[c]->waits() && !calls_[c]->retried) {
+      events.push_back([this, c] {
+        --left_.retries;
+        Retry(c);
+      });
+    }
+  }
+}
+
+void World::Explore() {
+  for (;;) {
+    std::vector<Event> events;
+    AddDueEvents(events);
+    const bool may_end = events.empty();
+    AddOptionalEvents(events);
+    const size_t choice = choices_->Choose(events.size() + (may_end ? 1 : 0));
+    if (choice == events.size()) return;
+    events[choice]();
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+void World::Settle() {
+  for (;;) {
+    std::vector<Event> events;
+    // Joins are the test's.
+    joined_ = options_.workers;
+    AddDueEvents(events);
+    if (events.empty()) return;
+    events.front()();
+  }
+}
+
+void World::Finish() {
+  left_ = {};
+  Settle();
+  // Long enough for two polls, and short of the deadlines.
+  for (int i = 0; i < 25; ++i) {
+    Pause(absl::Milliseconds(100));
+    Settle();
+  }
+  const absl::StatusOr<StepProgress> progress = store_->Progress(key_);
+  for (const auto& call : calls_) {
+    EXPECT_FALSE(call->waits() && progress->complete)
+        << "the step is complete, and worker " << call->worker << " waits";
+  }
+  Pause(absl::Seconds(10));
+  Settle();
+  for (const auto& call : calls_) {
+    EXPECT_EQ(call->answers, call->lost ? 0 : 1);
+  }
+  for (const auto& replica : replicas_) {
+    if (!replica->rendezvous) continue;
+    EXPECT_EQ(replica->rendezvous->counts().waiting, 0);
+    EXPECT_EQ(replica->rendezvous->counts().steps, 0);
+  }
+  clock_.Advance(kTimeToLive + kRetention);
+  EXPECT_EQ(store_->counts().steps, 0);
+  EXPECT_EQ(store_->counts().bytes, 0);
+}
+
+size_t World::plans_with_planners() const {
+  size_t plans = 0;
+  for (const auto& replica : replicas_) plans += replica->plans.size();
+  return plans;
+}
+
+bool World::stop_requested(size_t replica) const {
+  for (const HeldPlan& plan : replicas_[replica]->plans) {
+    if (!plan.stop.stop_requested()) return false;
+  }
+  return true;
+}
+
+}  // namespace batchplan::testing

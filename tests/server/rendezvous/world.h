@@ -1,0 +1,167 @@
+// Workers, replicas and the store that the replicas share, in one thread and with time standing
+// still, so that a test decides what happens next and what fails.
+//
+//   World world({.workers = 2, .replicas = 2}, &choices);
+//   world.Explore();     // whatever happens, in the order of the choices
+//   world.Finish();      // what must come of it in the end
+//
+// What breaks a promise of rendezvous.h is a test failure.
+
+#ifndef BATCHPLAN_TESTS_SERVER_RENDEZVOUS_WORLD_H_
+#define BATCHPLAN_TESTS_SERVER_RENDEZVOUS_WORLD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/rendezvous/rendezvous.h"
+#include "server/store/memory_step_store.h"
+#include "tests/server/rendezvous/explorer.h"
+#include "tests/server/store/manual_clock.h"
+
+namespace batchplan::testing {
+
+struct WorldOptions {
+  uint32_t workers = 2;
+  // Worker w joins at replica w % replicas, and retries at the next one.
+  size_t replicas = 1;
+  // The request asks for fitted coefficients; every look at them finds others.
+  bool fitted = false;
+  // Every replica's planner has a version of its own, and plans differently.
+  bool versions = false;
+  // The planner refuses the request.
+  bool invalid = false;
+
+  // How often each may happen. A store's call fails before or after it took effect.
+  int lost_hints = 0;
+  int store_failures = 0;
+  int flushes = 0;
+  int cancels = 0;
+  int deaths = 0;
+  int retries = 0;
+  int busy_planners = 0;
+  // Half a second passes, and all replicas tick.
+  int pauses = 0;
+  // Something else happens while a call of the store is under way, after it took effect or before.
+  int overlaps = 0;
+};
+
+class World {
+ public:
+  // One join. Those of a replica that died are never answered.
+  struct Call {
+    uint32_t worker;
+    size_t replica;
+    Instant deadline;
+    Rendezvous::Ticket ticket = 0;
+    int answers = 0;
+    Rendezvous::Answer answer = absl::UnknownError("not answered");
+    bool lost = false;
+    bool retried = false;
+
+    bool waits() const { return answers == 0 && !lost; }
+  };
+
+  World(const WorldOptions& options, Choices* choices);
+  ~World();
+
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Until nothing is left to happen but what is optional, and the choice is to end.
+  void Explore();
+
+  // No more failures: lets time pass beyond all deadlines and lifetimes, and checks what must be so
+  // in the end.
+  void Finish();
+
+  // For tests that decide themselves. Runs what is with the executors and the planners, and
+  // delivers all hints, until nothing is left.
+  void Settle();
+  size_t Join(uint32_t worker, size_t replica, absl::Duration timeout = absl::Seconds(10));
+  size_t Join(v1::JoinBatchRequest request, size_t replica,
+              absl::Duration timeout = absl::Seconds(10));
+  void Cancel(size_t call);
+  void Pause(absl::Duration by);
+  void Flush();
+  // All calls of the store fail, while set.
+  void SetStoreDown(bool down) { store_down_ = down; }
+  // Plans stay with the planners, while set.
+  void SetPlannersHeld(bool held) { planners_held_ = held; }
+  void SetPlanAnswer(absl::Status status) { plan_answer_ = std::move(status); }
+  void SetLoseHints(bool lose) { lose_hints_ = lose; }
+
+  v1::JoinBatchRequest Request(uint32_t worker) const;
+  const Call& call(size_t index) const { return *calls_[index]; }
+  Rendezvous& rendezvous(size_t replica) { return *replicas_[replica]->rendezvous; }
+  StepStore& store() { return *store_; }
+  const StepKey& key() const { return key_; }
+  int store_calls() const { return store_calls_; }
+  size_t plans_with_planners() const;
+  // Stops that the planners have been asked for.
+  bool stop_requested(size_t replica) const;
+
+ private:
+  class ReplicaStore;
+  struct HeldPlan {
+    std::shared_ptr<const v1::PlanBatchRequest> request;
+    std::stop_token stop;
+    RendezvousHooks::Planned planned;
+  };
+  struct Replica {
+    std::unique_ptr<ReplicaStore> store;
+    std::vector<std::function<void()>> tasks;
+    std::vector<HeldPlan> plans;
+    std::set<StepKey> hints;
+    // Last: destroyed first.
+    std::unique_ptr<Rendezvous> rendezvous;
+  };
+  using Event = std::function<void()>;
+
+  void MakeStore();
+  std::unique_ptr<Replica> MakeReplica(size_t index);
+  absl::StatusOr<v1::PlanBatchResponse> MakePlan(size_t replica,
+                                                 const v1::PlanBatchRequest& request);
+  void Answered(Call& call, Rendezvous::Answer answer);
+  void Die(size_t replica);
+  void Retry(size_t call);
+
+  // What can happen now: what is bound to, and what only may.
+  void AddDueEvents(std::vector<Event>& events);
+  void AddOptionalEvents(std::vector<Event>& events);
+  // Within a call of the store: perhaps something else, perhaps a failure.
+  void Overlap();
+  bool Fails();
+
+  const WorldOptions options_;
+  WorldOptions left_;
+  Choices* const choices_;
+  const StepKey key_ = {.job_id = "job", .step = 7};
+  ManualClock clock_;
+  std::unique_ptr<MemoryStepStore> store_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::unique_ptr<Call>> calls_;
+  uint32_t joined_ = 0;
+  // The fingerprints that were recorded, and the one that was given out.
+  std::set<std::string> recorded_;
+  std::optional<std::string> given_out_;
+  int fits_ = 0;
+  int depth_ = 0;
+  int store_calls_ = 0;
+  bool flushed_ = false;
+  bool store_down_ = false;
+  bool planners_held_ = false;
+  bool lose_hints_ = false;
+  absl::Status plan_answer_;
+};
+
+}  // namespace batchplan::testing
+
+#endif  // BATCHPLAN_TESTS_SERVER_RENDEZVOUS_WORLD_H_

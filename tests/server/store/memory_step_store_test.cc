@@ -1,0 +1,129 @@
+#include "server/store/memory_step_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tests/server/store/manual_clock.h"
+#include "tests/server/store/step_store_contract.h"
+
+namespace batchplan::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class MemoryStores : public StepStores {
+ public:
+  explicit MemoryStores(const StepStoreOptions& lifetimes)
+      : store_({.lifetimes = lifetimes}, clock_.clock()) {}
+
+  StepStore& store(int) override { return store_; }
+  void Advance(absl::Duration by) override { clock_.Advance(by); }
+  // They come from within the calls.
+  void AwaitNotifications() override {}
+
+ private:
+  ManualClock clock_;
+  MemoryStepStore store_;
+};
+
+std::unique_ptr<StepStores> MakeMemoryStores(const StepStoreOptions& lifetimes) {
+  return std::make_unique<MemoryStores>(lifetimes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, StepStoreContract,
+                         ::testing::Values(StepStoresFactory{"MemoryStepStore", MakeMemoryStores}));
+
+StepPart Part(uint32_t worker, uint32_t world_size, size_t bytes) {
+  return {.worker = worker,
+          .world_size = world_size,
+          .terms = "terms",
+          .content = std::string(bytes, 'x')};
+}
+
+StepKey Step(uint64_t step) { return {.job_id = "job", .step = step}; }
+
+TEST(MemoryStepStoreTest, CountsWhatItHoldsAndHoldsNothingOnceTimeIsOver) {
+  ManualClock clock;
+  MemoryStepStore store(
+      {.lifetimes = {.time_to_live = kTimeToLive, .retention = kRetention}, .max_bytes = 1 << 20},
+      clock.clock());
+  EXPECT_EQ(store.counts().bytes, 0);
+  ASSERT_TRUE(store.PutPart(Step(1), Part(0, 2, 1000)).ok());
+  ASSERT_TRUE(store.PutPart(Step(1), Part(1, 2, 500)).ok());
+  ASSERT_TRUE(store.PutPart(Step(1), Part(1, 2, 500)).ok());
+  ASSERT_TRUE(store.PutPart(Step(2), Part(1, 2, 0)).ok());
+  MemoryStepStore::Counts counts = store.counts();
+  EXPECT_EQ(counts.steps, 2);
+  EXPECT_EQ(counts.parts, 3);
+  EXPECT_GE(counts.bytes, 1500);
+  EXPECT_LT(counts.bytes, 4000);
+  ASSERT_TRUE(store.PutOutcome(Step(1), std::string(100, 'o')).ok());
+  EXPECT_EQ(store.counts().bytes, counts.bytes + 100);
+
+  clock.Advance(2 * kPause);
+  EXPECT_EQ(store.counts().steps, 1);
+  clock.Advance(2 * kPause);
+  counts = store.counts();
+  EXPECT_EQ(counts.steps, 0);
+  EXPECT_EQ(counts.parts, 0);
+  EXPECT_EQ(counts.bytes, 0);
+}
+
+TEST(MemoryStepStoreTest, WhatDoesNotFitIsRefusedByTheNameOfTheFlagAndLeavesNothingBehind) {
+  ManualClock clock;
+  MemoryStepStore store({.lifetimes = {.time_to_live = kTimeToLive}, .max_bytes = 10'000},
+                        clock.clock());
+  ASSERT_TRUE(store.PutPart(Step(1), Part(0, 2, 8000)).ok());
+  const MemoryStepStore::Counts before = store.counts();
+  for (const StepKey& key : {Step(1), Step(2)}) {
+    const absl::Status refused = store.PutPart(key, Part(1, 2, 2000)).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("--rendezvous_memory_bytes=10000"));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("worker 1"));
+  }
+  EXPECT_EQ(store.counts().steps, before.steps);
+  EXPECT_EQ(store.counts().bytes, before.bytes);
+  // A part that is in already takes no more room, and what is smaller may fit.
+  EXPECT_TRUE(store.PutPart(Step(1), Part(0, 2, 8000)).ok());
+  EXPECT_TRUE(store.PutPart(Step(1), Part(1, 2, 100)).ok());
+  EXPECT_EQ(store.PutOutcome(Step(1), std::string(2000, 'o')).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(store.PutOutcome(Step(1), "o").ok());
+}
+
+TEST(MemoryStepStoreTest, ExpiredStepsMakeRoom) {
+  ManualClock clock;
+  MemoryStepStore store({.lifetimes = {.time_to_live = kTimeToLive}, .max_bytes = 10'000},
+                        clock.clock());
+  ASSERT_TRUE(store.PutPart(Step(1), Part(0, 2, 8000)).ok());
+  ASSERT_FALSE(store.PutPart(Step(2), Part(0, 2, 8000)).ok());
+  clock.Advance(kTimeToLive);
+  EXPECT_TRUE(store.PutPart(Step(2), Part(0, 2, 8000)).ok());
+}
+
+TEST(MemoryStepStoreTest, SetListenerReturnsOnlyOnceTheLastOneIsNotRunning) {
+  MemoryStepStore store({}, std::chrono::steady_clock::now);
+  std::latch entered(1);
+  std::latch release(1);
+  std::atomic<bool> left = false;
+  store.SetListener([&](const StepKey&) {
+    entered.count_down();
+    release.wait();
+    left = true;
+  });
+  std::jthread put([&] { EXPECT_TRUE(store.PutPart(Step(1), Part(0, 1, 1)).ok()); });
+  entered.wait();
+  std::jthread releaser([&] { release.count_down(); });
+  store.SetListener(nullptr);
+  EXPECT_TRUE(left);
+}
+
+}  // namespace
+}  // namespace batchplan::testing

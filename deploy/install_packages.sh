@@ -9,10 +9,12 @@ build=(
   g++ cmake ninja-build pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libssl-dev prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
+  libhiredis-dev
   curl ca-certificates
 )
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy
+  redis-server
 )
 
 case "${1:-}" in

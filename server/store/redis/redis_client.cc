@@ -1,0 +1,150 @@
+#include "server/store/redis/redis_client.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/store/redis/redis_error.h"
+
+namespace batchplan {
+namespace {
+
+Instant Now() { return std::chrono::steady_clock::now(); }
+
+Instant::duration ToDuration(absl::Duration duration) {
+  return std::chrono::duration_cast<Instant::duration>(absl::ToChronoNanoseconds(duration));
+}
+
+std::string Sha1Hex(const std::string& text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
+    throw std::bad_alloc();
+  }
+  return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), size));
+}
+
+bool IsError(const RedisReply& reply) { return reply->type == REDIS_REPLY_ERROR; }
+
+// Whether a connection that got `reply` leads where it should: a replica that was the master until
+// a fail-over, for one, goes on to answer, and says that it is READONLY.
+bool IsOfUse(const RedisReply& reply) {
+  if (!IsError(reply)) return true;
+  const absl::StatusCode code = StatusFromRedisError(RedisBytes(*reply)).code();
+  return code != absl::StatusCode::kUnavailable && code != absl::StatusCode::kFailedPrecondition;
+}
+
+}  // namespace
+
+RedisScript::RedisScript(std::string_view script) : text(script), sha1(Sha1Hex(text)) {}
+
+RedisClient::RedisClient(RedisAddress address, RedisClientOptions options)
+    : address_(std::move(address)),
+      options_(std::move(options)),
+      breaker_(ToDuration(options_.retry_delay)) {}
+
+absl::StatusOr<RedisReply> RedisClient::Call(const RedisCommand& command) {
+  absl::StatusOr<RedisReply> reply = Exchange(command);
+  absl::Status status = reply.status();
+  if (reply.ok() && IsError(*reply)) status = StatusFromRedisError(RedisBytes(**reply));
+  if (!status.ok()) return ExplainRedisFailure(address_.Redacted(), status);
+  return reply;
+}
+
+absl::StatusOr<RedisReply> RedisClient::Run(const RedisScript& script, std::string_view key,
+                                            const std::vector<std::string_view>& arguments) {
+  RedisCommand command = {"EVALSHA", script.sha1, "1", key};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  absl::StatusOr<RedisReply> reply = Exchange(command);
+  if (reply.ok() && IsError(*reply) && RedisBytes(**reply).starts_with("NOSCRIPT")) {
+    command[0] = "EVAL";
+    command[1] = script.text;
+    return Call(command);
+  }
+  absl::Status status = reply.status();
+  if (reply.ok() && IsError(*reply)) status = StatusFromRedisError(RedisBytes(**reply));
+  if (!status.ok()) return ExplainRedisFailure(address_.Redacted(), status);
+  return reply;
+}
+
+absl::Status RedisClient::OddReply(std::string_view command) const {
+  return ExplainRedisFailure(
+      address_.Redacted(),
+      absl::InternalError(absl::StrCat("a reply of the wrong shape to ", std::string(command))));
+}
+
+absl::StatusOr<RedisReply> RedisClient::Exchange(const RedisCommand& command) {
+  const Instant start = Now();
+  if (absl::Status status = breaker_.Admit(start); !status.ok()) return status;
+  // Also where memory runs out: the breaker waits for the one that tries.
+  absl::Status outcome = absl::UnavailableError("the call was given up");
+  const absl::Cleanup report = [this, &outcome] {
+    const bool news = outcome.ok() ? breaker_.Succeeded() : breaker_.Failed(Now(), outcome);
+    if (news && options_.on_change) {
+      options_.on_change(outcome.ok() ? outcome
+                                      : ExplainRedisFailure(address_.Redacted(), outcome));
+    }
+  };
+  absl::StatusOr<RedisReply> reply =
+      Attempt(command, start + ToDuration(options_.connect_timeout + options_.command_timeout));
+  outcome = reply.status();
+  return reply;
+}
+
+absl::StatusOr<RedisReply> RedisClient::Attempt(const RedisCommand& command, Instant deadline) {
+  const Instant::duration command_timeout = ToDuration(options_.command_timeout);
+  std::unique_ptr<RedisConnection> connection = TakeIdle();
+  const bool kept = connection != nullptr;
+  absl::StatusOr<RedisReply> reply = absl::UnavailableError("");
+  if (kept) {
+    reply = connection->Call(command, std::min(deadline, Now() + command_timeout));
+    // What befell this connection befell the others too.
+    if (!reply.ok()) CloseIdle();
+  }
+  if (!kept || absl::IsUnavailable(reply.status())) {
+    absl::StatusOr<std::unique_ptr<RedisConnection>> opened = Open(deadline);
+    if (!opened.ok()) return opened.status();
+    connection = *std::move(opened);
+    reply = connection->Call(command, std::min(deadline, Now() + command_timeout));
+  }
+  if (!reply.ok()) return reply.status();
+  if (IsOfUse(*reply)) {
+    Keep(std::move(connection));
+  } else {
+    CloseIdle();
+  }
+  return reply;
+}
+
+absl::StatusOr<std::unique_ptr<RedisConnection>> RedisClient::Open(Instant deadline) const {
+  return RedisConnection::Open(address_,
+                               std::min(deadline, Now() + ToDuration(options_.connect_timeout)));
+}
+
+std::unique_ptr<RedisConnection> RedisClient::TakeIdle() {
+  std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  std::unique_ptr<RedisConnection> connection = std::move(idle_.back());
+  idle_.pop_back();
+  return connection;
+}
+
+void RedisClient::Keep(std::unique_ptr<RedisConnection> connection) {
+  std::lock_guard lock(mutex_);
+  if (idle_.size() < options_.max_idle_connections) idle_.push_back(std::move(connection));
+}
+
+void RedisClient::CloseIdle() {
+  std::vector<std::unique_ptr<RedisConnection>> closed;
+  std::lock_guard lock(mutex_);
+  closed.swap(idle_);
+}
+
+}  // namespace batchplan

@@ -1,0 +1,168 @@
+#include "server/store/redis/redis_connection.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/store/redis/redis_error.h"
+
+namespace batchplan {
+namespace {
+
+// Parts are megabytes; hiredis' own reads of 16 KiB would be hundreds.
+constexpr size_t kReadBytes = size_t{256} << 10;
+
+std::string ErrorText(int error) { return std::generic_category().message(error); }
+
+// Milliseconds for poll, rounded up: a wait of a part of one must not spin.
+int PollTimeout(Instant deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Open(const RedisAddress& address,
+                                                                       Instant deadline, int wake) {
+  std::unique_ptr<redisContext, FreeContext> context(
+      address.socket_path.empty() ? redisConnectNonBlock(address.host.c_str(), address.port)
+                                  : redisConnectUnixNonBlock(address.socket_path.c_str()));
+  if (context == nullptr) throw std::bad_alloc();
+  if (context->err != 0) {
+    return absl::UnavailableError(std::string(static_cast<const char*>(context->errstr)));
+  }
+  std::unique_ptr<RedisConnection> connection(new RedisConnection(std::move(context), wake));
+  absl::Status status = connection->FinishConnect(address, deadline);
+  if (status.ok()) status = connection->Enter(address, deadline);
+  if (!status.ok()) return status;
+  return connection;
+}
+
+RedisConnection::RedisConnection(std::unique_ptr<redisContext, FreeContext> context, int wake)
+    : context_(std::move(context)), wake_(wake), buffer_(kReadBytes) {}
+
+absl::StatusOr<RedisReply> RedisConnection::Call(const RedisCommand& command, Instant deadline) {
+  const absl::Status sent = Send(command, deadline);
+  if (sent.ok()) return Receive(deadline);
+  if (!absl::IsUnavailable(sent)) return sent;
+  // A Redis that hangs up, as one with too many clients does, says why first.
+  absl::StatusOr<RedisReply> last_words = Receive(deadline);
+  if (!last_words.ok()) return sent;
+  return last_words;
+}
+
+absl::Status RedisConnection::Send(const RedisCommand& command, Instant deadline) {
+  std::vector<const char*> arguments;
+  std::vector<size_t> sizes;
+  for (const std::string_view argument : command) {
+    arguments.push_back(argument.data());
+    sizes.push_back(argument.size());
+  }
+  char* formatted = nullptr;
+  const auto size = redisFormatCommandArgv(&formatted, static_cast<int>(command.size()),
+                                           arguments.data(), sizes.data());
+  if (size < 0) throw std::bad_alloc();
+  const std::unique_ptr<char, decltype(&redisFreeCommand)> owner(formatted, redisFreeCommand);
+
+  std::string_view rest(formatted, static_cast<size_t>(size));
+  while (!rest.empty()) {
+    const ssize_t sent = send(context_->fd, rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      rest.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (absl::Status status = WaitFor(POLLOUT, deadline); !status.ok()) return status;
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(ErrorText(errno));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RedisReply> RedisConnection::Receive(Instant deadline) {
+  for (;;) {
+    void* reply = nullptr;
+    if (redisReaderGetReply(context_->reader, &reply) != REDIS_OK) {
+      return absl::InternalError(std::string(static_cast<const char*>(context_->reader->errstr)));
+    }
+    if (reply != nullptr) return RedisReply(static_cast<redisReply*>(reply));
+    const ssize_t received = recv(context_->fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (received > 0) {
+      redisReaderFeed(context_->reader, buffer_.data(), static_cast<size_t>(received));
+    } else if (received == 0) {
+      return absl::UnavailableError("it closed the connection");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (absl::Status status = WaitFor(POLLIN, deadline); !status.ok()) return status;
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(ErrorText(errno));
+    }
+  }
+}
+
+absl::Status RedisConnection::WaitFor(short events, Instant deadline) const {
+  // A negative descriptor is one that poll passes over.
+  std::array<pollfd, 2> descriptors = {{{.fd = context_->fd, .events = events, .revents = 0},
+                                        {.fd = wake_, .events = POLLIN, .revents = 0}}};
+  for (;;) {
+    const int ready = poll(descriptors.data(), descriptors.size(), PollTimeout(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return absl::UnavailableError(ErrorText(errno));
+    if (ready == 0) return absl::DeadlineExceededError("no answer in time");
+    if (descriptors[1].revents != 0) return absl::CancelledError("stopped");
+    return absl::OkStatus();
+  }
+}
+
+absl::Status RedisConnection::FinishConnect(const RedisAddress& address, Instant deadline) {
+  if (absl::Status status = WaitFor(POLLOUT, deadline); !status.ok()) {
+    return absl::IsDeadlineExceeded(status) ? absl::DeadlineExceededError("no connection in time")
+                                            : status;
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (getsockopt(context_->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  if (error != 0) return absl::UnavailableError(ErrorText(error));
+  // Not inherited by programs that the process may start; small commands are not held back.
+  fcntl(context_->fd, F_SETFD, FD_CLOEXEC);
+  if (address.socket_path.empty()) {
+    const int yes = 1;
+    setsockopt(context_->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RedisConnection::Enter(const RedisAddress& address, Instant deadline) {
+  std::vector<RedisCommand> commands;
+  const std::string database = absl::StrCat(address.database);
+  if (!address.user.empty()) {
+    commands.push_back({"AUTH", address.user, address.password});
+  } else if (!address.password.empty()) {
+    commands.push_back({"AUTH", address.password});
+  }
+  if (address.database != 0) commands.push_back({"SELECT", database});
+  for (const RedisCommand& command : commands) {
+    absl::StatusOr<RedisReply> reply = Call(command, deadline);
+    if (!reply.ok()) return reply.status();
+    if ((*reply)->type != REDIS_REPLY_ERROR) continue;
+    const absl::Status refused = StatusFromRedisError(RedisBytes(**reply));
+    // Whatever Redis has against a password or a database, a person has to put it right.
+    return absl::IsInternal(refused) ? absl::FailedPreconditionError(refused.message()) : refused;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan

@@ -1,0 +1,72 @@
+// One connection to a Redis: commands out, replies in, each by a deadline.
+//
+//   absl::StatusOr<std::unique_ptr<RedisConnection>> connection =
+//       RedisConnection::Open(address, deadline);
+//   absl::StatusOr<RedisReply> reply = (*connection)->Call({"HGET", key, "terms"}, deadline);
+//
+// hiredis speaks the protocol; the waiting is ours, so that a deadline holds for the whole of a
+// reply and not for each of its packets, so that another thread can end it, and so that a Redis
+// that has gone raises no SIGPIPE. Only the look-up of a host's name waits by the resolver's own
+// limits.
+//
+// Errors: Unavailable if the connection is refused or lost, DeadlineExceeded, Cancelled by `wake`,
+// Internal for bytes that are no reply; their messages give the reason alone. After any of them the
+// connection is of no more use. Not thread-safe.
+
+#ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
+#define BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/store/clock.h"
+#include "server/store/redis/redis_address.h"
+#include "server/store/redis/redis_reply.h"
+
+namespace batchplan {
+
+// A command and its arguments, of any bytes.
+using RedisCommand = std::vector<std::string_view>;
+
+class RedisConnection {
+ public:
+  // Connects, authenticates and selects the database. FailedPrecondition if Redis refuses one of
+  // these; Unavailable while it loads. `wake`, a descriptor, ends this and every later wait once
+  // there is something to read from it; -1: none.
+  static absl::StatusOr<std::unique_ptr<RedisConnection>> Open(const RedisAddress& address,
+                                                               Instant deadline, int wake = -1);
+
+  RedisConnection(const RedisConnection&) = delete;
+  RedisConnection& operator=(const RedisConnection&) = delete;
+
+  // Send, then Receive.
+  absl::StatusOr<RedisReply> Call(const RedisCommand& command, Instant deadline);
+
+  absl::Status Send(const RedisCommand& command, Instant deadline);
+
+  // The next reply, never null; an error reply is a reply.
+  absl::StatusOr<RedisReply> Receive(Instant deadline);
+
+ private:
+  struct FreeContext {
+    void operator()(redisContext* context) const { redisFree(context); }
+  };
+
+  RedisConnection(std::unique_ptr<redisContext, FreeContext> context, int wake);
+
+  // Until the connection is ready for `events`, as poll names them.
+  absl::Status WaitFor(short events, Instant deadline) const;
+  absl::Status FinishConnect(const RedisAddress& address, Instant deadline);
+  absl::Status Enter(const RedisAddress& address, Instant deadline);
+
+  std::unique_ptr<redisContext, FreeContext> context_;
+  int wake_;
+  std::vector<char> buffer_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_

@@ -1,0 +1,80 @@
+#include "server/store/redis/redis_fit_store.h"
+
+#include <algorithm>
+#include <random>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/store/redis/redis_reply.h"
+
+namespace batchplan {
+namespace {
+
+// ARGV: version, state, writer, retention in ms. A first version is the time in microseconds, later
+// than all versions that the job had before it was forgotten.
+constexpr std::string_view kReplace = R"(
+local version, writer = unpack(redis.call('HMGET', KEYS[1], 'version', 'writer'))
+if writer == ARGV[3] then return 1 end
+if (version or '0') ~= ARGV[1] then return 0 end
+if version then
+  redis.call('HSET', KEYS[1], 'state', ARGV[2], 'writer', ARGV[3])
+  redis.call('HINCRBY', KEYS[1], 'version', 1)
+else
+  local now = redis.call('TIME')
+  redis.call('HSET', KEYS[1], 'state', ARGV[2], 'writer', ARGV[3],
+      'version', string.format('%.0f', now[1] * 1000000 + now[2]))
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return 1
+)";
+
+const RedisScript& ReplaceScript() {
+  static const RedisScript script(kReplace);
+  return script;
+}
+
+std::string RedisKeyOf(const std::string& job_id) { return "batchplan:v1:fit:" + job_id; }
+
+std::string RandomName() {
+  std::random_device random;
+  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
+}
+
+}  // namespace
+
+RedisFitStore::RedisFitStore(std::shared_ptr<RedisClient> client, absl::Duration retention)
+    : client_(std::move(client)),
+      retention_(absl::StrCat(std::max<int64_t>(absl::ToInt64Milliseconds(retention), 1))),
+      writer_(RandomName()) {}
+
+absl::StatusOr<StoredFit> RedisFitStore::Get(const std::string& job_id) {
+  const std::string key = RedisKeyOf(job_id);
+  absl::StatusOr<RedisReply> reply = client_->Call({"HMGET", key, "state", "version"});
+  if (!reply.ok()) return reply.status();
+  const std::span<redisReply* const> elements = RedisElements(**reply);
+  if (elements.size() != 2) return client_->OddReply("HMGET");
+  StoredFit fit;
+  if (elements[0]->type == REDIS_REPLY_NIL) return fit;
+  fit.state = RedisBytes(*elements[0]);
+  if (!absl::SimpleAtoi(std::string(RedisBytes(*elements[1])), &fit.version)) {
+    return client_->OddReply("HMGET");
+  }
+  return fit;
+}
+
+absl::StatusOr<bool> RedisFitStore::Replace(const std::string& job_id, uint64_t version,
+                                            const std::string& state) {
+  const std::string read = absl::StrCat(version);
+  const std::string writer = absl::StrCat(writer_, ".", calls_++);
+  absl::StatusOr<RedisReply> reply =
+      client_->Run(ReplaceScript(), RedisKeyOf(job_id), {read, state, writer, retention_});
+  if (!reply.ok()) return reply.status();
+  if ((*reply)->type != REDIS_REPLY_INTEGER) return client_->OddReply("Replace");
+  return (*reply)->integer == 1;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,66 @@
+// A StepStore in a Redis, for replicas that share steps.
+//
+// For whoever runs the Redis:
+// - One Redis is enough, with replication and fail-over if it shall not be missed; a Redis Cluster
+//   is not spoken to. It needs no persistence: what it forgets, workers offer again, and steps of
+//   which it forgot a part run into the time-out of their workers and are then joined anew.
+// - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
+//   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten.
+// - A step takes its workers' parts as they are on the wire, some 2 to 4 bytes a sequence, and
+// about
+//   100 bytes a worker. It is kept for its retention after its outcome, so that memory is about
+//   steps a second x retention x bytes a step: 200 MB for a step of 65,536 sequences every second
+//   at 10 minutes.
+// - The keys are batchplan:v1:step:JOB/STEP, one hash a step, and the channel is
+//   batchplan:v1:steps. A user of Redis' ACL needs
+//     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby
+//     +pexpire +publish +subscribe +ping +time +select
+// - Deployments that share a Redis need a database each.
+//
+// Each call is one command of Redis, which are atomic, and takes its round trip, at most
+// connect_timeout and command_timeout together. How long a step has still to live is measured by
+// Redis' clock. Other replicas' notifications come over a connection of their own; while that is
+// lost they are not heard, and there is no telling which ones.
+
+#ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STEP_STORE_H_
+#define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STEP_STORE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/store/redis/listener_slot.h"
+#include "server/store/redis/redis_client.h"
+#include "server/store/redis/redis_subscriber.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+class RedisStepStore : public StepStore {
+ public:
+  // Waits until notifications are heard, or until that has failed once; it is tried on.
+  RedisStepStore(std::shared_ptr<RedisClient> client, const StepStoreOptions& lifetimes,
+                 const RedisSubscriberOptions& subscriber);
+
+  void SetListener(Listener listener) override { listener_.Set(std::move(listener)); }
+  absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override;
+  absl::StatusOr<StepProgress> Progress(const StepKey& key) override;
+  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override;
+  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override;
+
+ private:
+  void Hear(std::string_view message);
+
+  const std::shared_ptr<RedisClient> client_;
+  const std::string time_to_live_;
+  const std::string retention_;
+  ListenerSlot listener_;
+  // Last: its thread uses the others.
+  RedisSubscriber subscriber_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_STORE_REDIS_REDIS_STEP_STORE_H_

@@ -1,0 +1,43 @@
+// The stores that replicas share, in one Redis.
+//
+//   absl::StatusOr<RedisStores> stores = OpenRedisStores("redis://redis:6379/0", {});
+//   stores->steps->PutPart(...);
+//   stores->fits->Get(...);
+//
+// What an operator of that Redis needs to know stands in redis_step_store.h.
+
+#ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
+#define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/store/fit_store.h"
+#include "server/store/redis/redis_client.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+struct RedisStoresOptions {
+  StepStoreOptions lifetimes = {};
+  // How long a job's fitted cost model is kept after its last report.
+  absl::Duration fit_retention = absl::Hours(30 * 24);
+  RedisClientOptions client = {};
+};
+
+struct RedisStores {
+  std::unique_ptr<StepStore> steps;
+  std::unique_ptr<FitStore> fits;
+};
+
+// InvalidArgument if `url` is none that redis_address.h knows. A Redis that is down is no error:
+// calls fail until it is there, and it is found without a restart. Takes at most twice the longer
+// of the client's time-outs, which it may wait for a Redis that does not answer.
+absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,
+                                            const RedisStoresOptions& options);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_

@@ -1,0 +1,132 @@
+#include "server/store/redis/redis_subscriber.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/store/redis/redis_error.h"
+#include "server/store/redis/redis_reply.h"
+
+namespace batchplan {
+namespace {
+
+constexpr absl::Duration kFirstWait = absl::Milliseconds(50);
+constexpr absl::Duration kLongestWait = absl::Seconds(2);
+
+Instant After(absl::Duration duration) {
+  return std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(duration);
+}
+
+int NewEvent() {
+  const int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+  return event;
+}
+
+}  // namespace
+
+RedisSubscriber::RedisSubscriber(RedisAddress address, std::string channel,
+                                 RedisSubscriberOptions options,
+                                 std::function<void(std::string_view)> on_message)
+    : address_(std::move(address)),
+      channel_(std::move(channel)),
+      options_(options),
+      on_message_(std::move(on_message)),
+      stop_(NewEvent()) {
+  try {
+    thread_ = std::thread([this] { Work(); });
+  } catch (...) {
+    close(stop_);
+    throw;
+  }
+}
+
+RedisSubscriber::~RedisSubscriber() {
+  const uint64_t one = 1;
+  // Can't fail: the counter is 0.
+  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof(one));
+  thread_.join();
+  close(stop_);
+}
+
+bool RedisSubscriber::WaitUntilSubscribed(Instant deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [this] { return tried_; });
+  return subscribed_;
+}
+
+void RedisSubscriber::Work() {
+  absl::Duration wait = kFirstWait;
+  for (;;) {
+    const absl::Status ended = Listen();
+    if (absl::IsCancelled(ended)) return;
+    bool was_subscribed = false;
+    {
+      std::lock_guard lock(mutex_);
+      was_subscribed = subscribed_;
+    }
+    SetSubscribed(false);
+    wait = was_subscribed ? kFirstWait : std::min(2 * wait, kLongestWait);
+    if (!Pause(wait)) return;
+  }
+}
+
+absl::Status RedisSubscriber::Listen() {
+  absl::StatusOr<std::unique_ptr<RedisConnection>> opened =
+      RedisConnection::Open(address_, After(options_.timeout), stop_);
+  if (!opened.ok()) return opened.status();
+  RedisConnection& connection = **opened;
+  if (absl::Status status = connection.Send({"SUBSCRIBE", channel_}, After(options_.timeout));
+      !status.ok()) {
+    return status;
+  }
+  // What comes: "subscribe", "message" and "pong", each the first element of an array.
+  bool expecting = true;
+  for (;;) {
+    absl::StatusOr<RedisReply> reply =
+        connection.Receive(After(expecting ? options_.timeout : options_.silence));
+    if (absl::IsDeadlineExceeded(reply.status()) && !expecting) {
+      // The part of a reply that may have come stays with the connection.
+      expecting = true;
+      if (absl::Status status = connection.Send({"PING"}, After(options_.timeout)); !status.ok()) {
+        return status;
+      }
+      continue;
+    }
+    if (!reply.ok()) return reply.status();
+    expecting = false;
+    if ((*reply)->type == REDIS_REPLY_ERROR) return StatusFromRedisError(RedisBytes(**reply));
+    const std::span<redisReply* const> elements = RedisElements(**reply);
+    if (elements.empty()) continue;
+    const std::string_view kind = RedisBytes(*elements[0]);
+    if (kind == "subscribe") SetSubscribed(true);
+    if (kind == "message" && elements.size() == 3) on_message_(RedisBytes(*elements[2]));
+  }
+}
+
+void RedisSubscriber::SetSubscribed(bool subscribed) {
+  {
+    std::lock_guard lock(mutex_);
+    tried_ = true;
+    subscribed_ = subscribed;
+  }
+  changed_.notify_all();
+}
+
+bool RedisSubscriber::Pause(absl::Duration duration) const {
+  pollfd stop = {.fd = stop_, .events = POLLIN, .revents = 0};
+  // A signal cuts the pause short, which does no harm.
+  return poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(duration))) <= 0;
+}
+
+}  // namespace batchplan

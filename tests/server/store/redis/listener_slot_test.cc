@@ -1,0 +1,75 @@
+#include "server/store/redis/listener_slot.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+#include <vector>
+
+namespace batchplan {
+namespace {
+
+const StepKey kKey = {.job_id = "job", .step = 7};
+
+TEST(ListenerSlotTest, CallsTheLastListenerAndNobodyWhenThereIsNone) {
+  ListenerSlot slot;
+  slot.Call(kKey);
+  std::vector<int> heard;
+  slot.Set([&heard](const StepKey& key) {
+    EXPECT_EQ(key, kKey);
+    heard.push_back(1);
+  });
+  slot.Call(kKey);
+  slot.Set([&heard](const StepKey&) { heard.push_back(2); });
+  slot.Call(kKey);
+  slot.Set(nullptr);
+  slot.Call(kKey);
+  EXPECT_EQ(heard, (std::vector<int>{1, 2}));
+}
+
+TEST(ListenerSlotTest, SetReturnsOnlyOnceTheLastListenerIsNotRunning) {
+  ListenerSlot slot;
+  std::latch entered(1);
+  std::latch release(1);
+  std::atomic<bool> left = false;
+  slot.Set([&](const StepKey&) {
+    entered.count_down();
+    release.wait();
+    left = true;
+  });
+  std::jthread caller([&] { slot.Call(kKey); });
+  entered.wait();
+  std::jthread releaser([&] { release.count_down(); });
+  slot.Set(nullptr);
+  EXPECT_TRUE(left);
+}
+
+TEST(ListenerSlotTest, NoListenerRunsAfterItIsReplacedUnderLoad) {
+  ListenerSlot slot;
+  std::atomic<bool> stop = false;
+  std::atomic<uint64_t> calls = 0;
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      while (!stop) slot.Call(kKey);
+    });
+  }
+  for (int round = 0; round < 200; ++round) {
+    auto alive = std::make_unique<std::atomic<bool>>(true);
+    slot.Set([&calls, alive = alive.get()](const StepKey&) {
+      EXPECT_TRUE(*alive);
+      ++calls;
+    });
+    slot.Set(nullptr);
+    *alive = false;
+    // Freed here: a listener that still ran would be seen by the sanitizers.
+  }
+  slot.Set([&calls](const StepKey&) { ++calls; });
+  const uint64_t before = calls;
+  while (calls == before) std::this_thread::yield();
+  stop = true;
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,223 @@
+#include "server/store/redis/redis_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/server/store/redis/scripted_redis.h"
+#include "tests/support/redis_server.h"
+
+namespace batchplan::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Patient with a busy machine, and without a pause after a failure.
+const RedisClientOptions kPatient = {.connect_timeout = absl::Seconds(20),
+                                     .command_timeout = absl::Seconds(20),
+                                     .retry_delay = absl::ZeroDuration()};
+
+RedisAddress AddressOf(const RedisServer& redis) { return ParseRedisAddress(redis.url()).value(); }
+
+RedisAddress AddressOf(const ScriptedRedis& redis) {
+  RedisAddress address;
+  address.host = "127.0.0.1";
+  address.port = static_cast<uint16_t>(redis.port());
+  return address;
+}
+
+size_t OpenDescriptors() {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                                           std::filesystem::directory_iterator()));
+}
+
+// In INFO's section, as KEY:VALUE.
+std::string Info(const RedisServer& redis, const std::string& section, const std::string& key) {
+  const std::string info = redis.Command({"INFO", section});
+  const size_t begin = info.find(key + ":");
+  if (begin == std::string::npos) return "";
+  const size_t value = begin + key.size() + 1;
+  return info.substr(value, info.find('\r', value) - value);
+}
+
+TEST(RedisClientTest, AScriptIsHandedOverOnceAndAgainWhenRedisForgetsIt) {
+  RedisServer redis;
+  RedisClient client(AddressOf(redis), kPatient);
+  const RedisScript script("return {KEYS[1], ARGV[1]}");
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      const RedisReply reply = client.Run(script, "key", {"argument"}).value();
+      ASSERT_EQ(RedisElements(*reply).size(), 2);
+      EXPECT_EQ(RedisBytes(*RedisElements(*reply)[0]), "key");
+      EXPECT_EQ(RedisBytes(*RedisElements(*reply)[1]), "argument");
+    }
+    EXPECT_THAT(Info(redis, "commandstats", "cmdstat_eval"), HasSubstr("calls=1,"));
+    EXPECT_EQ(redis.Command({"SCRIPT", "FLUSH"}), "OK");
+    EXPECT_EQ(redis.Command({"CONFIG", "RESETSTAT"}), "OK");
+  }
+}
+
+TEST(RedisClientTest, ASocketServesAsWell) {
+  RedisServer redis;
+  RedisClient client(ParseRedisAddress(redis.socket_url() + "?db=3").value(), kPatient);
+  ASSERT_TRUE(client.Call({"SET", "key", "value"}).ok());
+  EXPECT_EQ(RedisBytes(**client.Call({"GET", "key"})), "value");
+  EXPECT_EQ(redis.Command({"GET", "key"}), "(nil)");
+}
+
+TEST(RedisClientTest, ErrorRepliesComeAsStatusesAndKeepTheConnection) {
+  RedisServer redis;
+  RedisClient client(AddressOf(redis), kPatient);
+  ASSERT_TRUE(client.Call({"SET", "key", "value"}).ok());
+  for (int i = 0; i < 10; ++i) {
+    const absl::Status status = client.Call({"HGET", "key", "field"}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("WRONGTYPE"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(redis.url()));
+    const RedisScript broken("return redis.call('HGET', KEYS[1], 'field')");
+    EXPECT_EQ(client.Run(broken, "key", {}).status().code(), absl::StatusCode::kInternal);
+  }
+  // The client's, and that of this command.
+  EXPECT_EQ(Info(redis, "clients", "connected_clients"), "2");
+}
+
+TEST(RedisClientTest, ConnectionsLostMeanwhileAreReplacedWithoutAnError) {
+  RedisServer redis;
+  RedisClient client(AddressOf(redis), kPatient);
+  ASSERT_TRUE(client.Call({"PING"}).ok());
+  for (int round = 0; round < 5; ++round) {
+    redis.Kill();
+    redis.Start();
+    EXPECT_TRUE(client.Call({"PING"}).ok());
+  }
+  redis.Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  EXPECT_TRUE(client.Call({"PING"}).ok());
+}
+
+TEST(RedisClientTest, ANewConnectionThatIsLostIsNotTriedAgain) {
+  ScriptedRedis redis({[](RedisPeer& peer) { peer.ReadUntil("PING"); },
+                       [](RedisPeer& peer) { peer.ReadUntil("PING"); }});
+  RedisClient client(AddressOf(redis), kPatient);
+  EXPECT_EQ(client.Call({"PING"}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(redis.connections(), 1);
+}
+
+TEST(RedisClientTest, ACommandThatTimesOutIsNotSentTwiceAndItsLateReplyIsNobodys) {
+  std::latch late(1);
+  ScriptedRedis redis({[&late](RedisPeer& peer) {
+                         peer.ReadUntil("first");
+                         peer.Write("+first\r\n");
+                         peer.ReadUntil("second");
+                         late.wait();
+                         peer.Write("+second\r\n");
+                         peer.AwaitClose();
+                       },
+                       [](RedisPeer& peer) {
+                         peer.ReadUntil("third");
+                         peer.Write("+third\r\n");
+                         peer.AwaitClose();
+                       }});
+  RedisClientOptions options = kPatient;
+  options.command_timeout = absl::Milliseconds(200);
+  RedisClient client(AddressOf(redis), options);
+  EXPECT_EQ(RedisBytes(**client.Call({"first"})), "first");
+  const absl::Status status = client.Call({"second"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no answer in time"));
+  EXPECT_EQ(redis.connections(), 1);
+  late.count_down();
+  EXPECT_EQ(RedisBytes(**client.Call({"third"})), "third");
+}
+
+TEST(RedisClientTest, AReplicaThatWasTheMasterIsLeft) {
+  ScriptedRedis redis({[](RedisPeer& peer) {
+                         peer.ReadUntil("SET");
+                         peer.Write("-READONLY You can't write against a read only replica.\r\n");
+                         peer.AwaitClose();
+                       },
+                       [](RedisPeer& peer) {
+                         peer.ReadUntil("SET");
+                         peer.Write("+OK\r\n");
+                         peer.AwaitClose();
+                       }});
+  RedisClient client(AddressOf(redis), kPatient);
+  EXPECT_EQ(client.Call({"SET", "key", "value"}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(client.Call({"SET", "key", "value"}).ok());
+}
+
+TEST(RedisClientTest, AFailureIsRememberedForAWhileAndChangesAreTold) {
+  std::vector<absl::StatusCode> changes;
+  RedisClientOptions options = kPatient;
+  options.retry_delay = absl::Hours(1);
+  options.on_change = [&changes](const absl::Status& status) { changes.push_back(status.code()); };
+  RedisServer redis;
+  RedisClient client(AddressOf(redis), options);
+  ASSERT_TRUE(client.Call({"PING"}).ok());
+  redis.Kill();
+  const absl::Status first = client.Call({"PING"}).status();
+  EXPECT_EQ(first.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(first.message()), HasSubstr("Connection refused"));
+  // Nobody asks whether it is there again before the hour is over.
+  redis.Start();
+  EXPECT_EQ(client.Call({"PING"}).status(), first);
+  EXPECT_THAT(changes, ElementsAre(absl::StatusCode::kUnavailable));
+
+  changes.clear();
+  options.retry_delay = absl::ZeroDuration();
+  RedisClient eager(AddressOf(redis), options);
+  redis.Kill();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(eager.Call({"PING"}).ok());
+  redis.Start();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(eager.Call({"PING"}).ok());
+  EXPECT_THAT(changes, ElementsAre(absl::StatusCode::kUnavailable, absl::StatusCode::kOk));
+}
+
+TEST(RedisClientTest, TooManyClientsAreTheReasonThatIsGiven) {
+  RedisServer redis({"--maxclients", "1"});
+  RedisClient client(AddressOf(redis), kPatient);
+  ASSERT_TRUE(client.Call({"PING"}).ok());
+  RedisClient second(AddressOf(redis), kPatient);
+  const absl::Status status = second.Call({"PING"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max number of clients"));
+}
+
+TEST(RedisClientTest, NoDescriptorIsLostOverAThousandCallsAndRestarts) {
+  RedisServer redis;
+  RedisClientOptions options = kPatient;
+  options.max_idle_connections = 3;
+  const size_t before = OpenDescriptors();
+  {
+    RedisClient client(AddressOf(redis), options);
+    for (int round = 0; round < 10; ++round) {
+      std::vector<std::jthread> threads;
+      for (int thread = 0; thread < 5; ++thread) {
+        threads.emplace_back([&client] {
+          for (int call = 0; call < 20; ++call) EXPECT_TRUE(client.Call({"PING"}).ok());
+        });
+      }
+      threads.clear();
+      EXPECT_LE(OpenDescriptors(), before + 3);
+      redis.Kill();
+      EXPECT_FALSE(client.Call({"PING"}).ok());
+      EXPECT_EQ(OpenDescriptors(), before);
+      redis.Start();
+      // The one that tries; others would fail at once meanwhile.
+      EXPECT_TRUE(client.Call({"PING"}).ok());
+    }
+  }
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+}  // namespace
+}  // namespace batchplan::testing

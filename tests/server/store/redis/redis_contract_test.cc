@@ -1,0 +1,144 @@
+// The contracts of the stores, of two replicas over one redis-server.
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "server/store/redis/redis_stores.h"
+#include "tests/server/store/fit_store_contract.h"
+#include "tests/server/store/step_store_contract.h"
+#include "tests/support/redis_server.h"
+
+namespace batchplan::testing {
+namespace {
+
+// One for the whole program; emptied for each who begins.
+RedisServer& EmptyRedis() {
+  static RedisServer redis;
+  redis.Command({"FLUSHALL"});
+  return redis;
+}
+
+RedisStores Open(const RedisServer& redis, const StepStoreOptions& lifetimes) {
+  // Long, so that a busy machine fails no test.
+  const RedisClientOptions patient = {.connect_timeout = absl::Seconds(20),
+                                      .command_timeout = absl::Seconds(20)};
+  absl::StatusOr<RedisStores> stores =
+      OpenRedisStores(redis.url(), {.lifetimes = lifetimes, .client = patient});
+  EXPECT_TRUE(stores.ok()) << stores.status();
+  return *std::move(stores);
+}
+
+// A store that can also wait until its listener has heard what another published last: messages of
+// a channel keep their order.
+class TappedStore : public StepStore {
+ public:
+  explicit TappedStore(std::unique_ptr<StepStore> store) : store_(std::move(store)) {
+    SetListener(nullptr);
+  }
+  ~TappedStore() override { store_->SetListener(nullptr); }
+
+  void SetListener(Listener listener) override {
+    store_->SetListener([this, listener](const StepKey& key) {
+      if (key.job_id == kMark) {
+        std::lock_guard lock(mutex_);
+        heard_ = key.step;
+        changed_.notify_all();
+      } else if (listener) {
+        listener(key);
+      }
+    });
+  }
+  absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
+    return store_->PutPart(key, part);
+  }
+  absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
+    return store_->Progress(key);
+  }
+  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
+    return store_->Parts(key);
+  }
+  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
+    return store_->PutOutcome(key, outcome);
+  }
+
+  // As published with `mark`.
+  void Await(uint64_t mark) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this, mark] { return heard_ >= mark; });
+  }
+
+  static constexpr const char* kMark = "the test's mark";
+
+ private:
+  const std::unique_ptr<StepStore> store_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t heard_ = 0;
+};
+
+class RedisStepStores : public StepStores {
+ public:
+  explicit RedisStepStores(const StepStoreOptions& lifetimes)
+      : redis_(EmptyRedis()),
+        first_(Open(redis_, lifetimes).steps),
+        second_(Open(redis_, lifetimes).steps) {}
+
+  StepStore& store(int replica) override { return replica == 0 ? first_ : second_; }
+
+  // Redis' clock can't be moved, but what is left to each key can.
+  void Advance(absl::Duration by) override {
+    EXPECT_EQ(redis_.Command({"EVAL",
+                              "for _, key in ipairs(redis.call('KEYS', '*')) do "
+                              "  local left = redis.call('PTTL', key) "
+                              "  if left < 0 then return 'a key that lives for ever' end "
+                              "  redis.call('PEXPIRE', key, left - ARGV[1]) "
+                              "end return 'OK'",
+                              "0", std::to_string(absl::ToInt64Milliseconds(by))}),
+              "OK");
+  }
+
+  void AwaitNotifications() override {
+    ++mark_;
+    EXPECT_EQ(redis_.Command({"PUBLISH", "batchplan:v1:steps",
+                              std::string(TappedStore::kMark) + "/" + std::to_string(mark_)}),
+              "2");
+    first_.Await(mark_);
+    second_.Await(mark_);
+  }
+
+ private:
+  RedisServer& redis_;
+  TappedStore first_;
+  TappedStore second_;
+  uint64_t mark_ = 0;
+};
+
+std::unique_ptr<StepStores> MakeRedisStepStores(const StepStoreOptions& lifetimes) {
+  return std::make_unique<RedisStepStores>(lifetimes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Redis, StepStoreContract,
+                         ::testing::Values(StepStoresFactory{"RedisStepStore",
+                                                             MakeRedisStepStores}));
+
+class RedisFitStores : public FitStores {
+ public:
+  FitStore& store(int replica) override { return replica == 0 ? *first_ : *second_; }
+
+ private:
+  RedisServer& redis_ = EmptyRedis();
+  const std::unique_ptr<FitStore> first_ = Open(redis_, {}).fits;
+  const std::unique_ptr<FitStore> second_ = Open(redis_, {}).fits;
+};
+
+std::unique_ptr<FitStores> MakeRedisFitStores() { return std::make_unique<RedisFitStores>(); }
+
+INSTANTIATE_TEST_SUITE_P(Redis, FitStoreContract,
+                         ::testing::Values(FitStoresFactory{"RedisFitStore", MakeRedisFitStores}));
+
+}  // namespace
+}  // namespace batchplan::testing

@@ -1,0 +1,156 @@
+#include "tests/support/redis_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+namespace batchplan::testing {
+namespace {
+
+// One that nobody has at this moment.
+int FreePort() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  int port = 0;
+  if (bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  close(descriptor);
+  return port;
+}
+
+std::string Print(const redisReply& reply) {
+  switch (reply.type) {
+    case REDIS_REPLY_ERROR:
+      return "(error) " + std::string(reply.str, reply.len);
+    case REDIS_REPLY_INTEGER:
+      return std::to_string(reply.integer);
+    case REDIS_REPLY_NIL:
+      return "(nil)";
+    case REDIS_REPLY_ARRAY: {
+      std::string lines;
+      for (size_t i = 0; i < reply.elements; ++i) lines += Print(*reply.element[i]) + "\n";
+      return lines;
+    }
+    default:
+      return {reply.str, reply.len};
+  }
+}
+
+}  // namespace
+
+RedisServer::RedisServer(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {
+  std::string folder = (std::filesystem::temp_directory_path() / "redis-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    ADD_FAILURE() << "no temporary folder " << folder;
+    return;
+  }
+  folder_ = folder;
+  // Between the choice of a port and its use another program may take it.
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    port_ = FreePort();
+    if (Spawn()) return;
+  }
+  ADD_FAILURE() << "redis-server can't be started; deploy/install_packages.sh test installs it";
+}
+
+RedisServer::~RedisServer() {
+  Kill();
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+void RedisServer::Start() {
+  if (!Spawn()) ADD_FAILURE() << "redis-server can't be started again on port " << port_;
+}
+
+void RedisServer::Kill() {
+  if (pid_ == 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = 0;
+}
+
+void RedisServer::Freeze() {
+  kill(pid_, SIGSTOP);
+  waitpid(pid_, nullptr, WUNTRACED);
+}
+
+void RedisServer::Thaw() { kill(pid_, SIGCONT); }
+
+std::string RedisServer::url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
+
+std::string RedisServer::socket_url() const { return "redis+unix://" + folder_ + "/socket"; }
+
+std::string RedisServer::Command(const std::vector<std::string>& words) const {
+  const std::unique_ptr<redisContext, decltype(&redisFree)> context(
+      redisConnectUnix((folder_ + "/socket").c_str()), redisFree);
+  if (context == nullptr || context->err != 0) return "(error) no connection";
+  std::vector<const char*> arguments;
+  std::vector<size_t> sizes;
+  for (const std::string& word : words) {
+    arguments.push_back(word.data());
+    sizes.push_back(word.size());
+  }
+  const std::unique_ptr<redisReply, decltype(&freeReplyObject)> reply(
+      static_cast<redisReply*>(redisCommandArgv(context.get(), static_cast<int>(words.size()),
+                                                arguments.data(), sizes.data())),
+      freeReplyObject);
+  return reply == nullptr ? "(error) connection lost" : Print(*reply);
+}
+
+bool RedisServer::Spawn() {
+  const std::string port = std::to_string(port_);
+  const std::string socket = folder_ + "/socket";
+  std::vector<std::string> words = {
+      "redis-server", "--bind", "127.0.0.1", "--port",       port, "--unixsocket", socket, "--dir",
+      folder_,        "--save", "",          "--appendonly", "no"};
+  words.insert(words.end(), arguments_.begin(), arguments_.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+
+  std::array<int, 2> output;
+  if (pipe2(output.data(), O_CLOEXEC) != 0) return false;
+  pid_ = fork();
+  if (pid_ == 0) {
+    // Nothing but system calls here: other threads of the parent may have held locks.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(output[1], STDOUT_FILENO);
+    dup2(output[1], STDERR_FILENO);
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  close(output[1]);
+  FILE* log = fdopen(output[0], "r");
+  bool serves = false;
+  std::array<char, 1024> line;
+  while (!serves && fgets(line.data(), line.size(), log) != nullptr) {
+    // The socket's line is the last one.
+    serves = std::string(line.data()).find("ready to accept connections at") != std::string::npos;
+  }
+  // What it goes on to write is dropped.
+  fclose(log);
+  if (!serves) Kill();
+  return serves;
+}
+
+}  // namespace batchplan::testing

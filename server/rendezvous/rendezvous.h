@@ -52,6 +52,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/outcome.h"
 #include "server/rendezvous/whole_request.h"
 #include "server/store/clock.h"
@@ -69,13 +70,6 @@ struct RendezvousOptions {
   absl::Duration last_look = absl::Milliseconds(150);
   // What this replica's planner calls itself in PlanBatchResponse.planner_version.
   std::string planner_version;
-};
-
-// The plan of a step, the same for all of its workers.
-struct JoinedPlan {
-  v1::PlanBatchResponse plan;
-  // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
-  std::vector<uint32_t> worker_offsets;
 };
 
 struct RendezvousHooks {

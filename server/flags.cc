@@ -59,6 +59,21 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
   flags->Add("verify_plans", &options->verify_plans,
              "Prove every plan's promises before it is sent");
 
+  flags->Group("Collective plans and fitted costs");
+  flags->Add("rendezvous_store", &options->rendezvous_store, "memory|redis://HOST:PORT",
+             "Where steps that workers join, and fitted costs, are kept: here, or in a Redis that "
+             "replicas share");
+  flags->Add("rendezvous_password", &options->rendezvous_password, "FILE",
+             "The password of that Redis, the first line of a file");
+  flags->Add("rendezvous_memory_bytes", &options->rendezvous_memory_bytes, "BYTES",
+             "What steps may take in memory; more are refused with RESOURCE_EXHAUSTED");
+  flags->Add("step_time_to_live", &options->step_time_to_live,
+             "Forget a step that misses a worker so long after its last part came");
+  flags->Add("step_retention", &options->step_retention,
+             "Answer workers that ask again so long after a step was planned");
+  flags->Add("max_waiting_joins", &options->max_waiting_joins, "N",
+             "Workers that may wait for others at the same time");
+
   flags->Group("Security");
   flags->Add("tls_certificate", &options->tls_certificate, "FILE",
              "Serve gRPC over TLS with this certificate chain, a PEM file");

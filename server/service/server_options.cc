@@ -14,6 +14,10 @@ constexpr int64_t kMaxThreads = 1024;
 // The planner's own limit.
 constexpr int64_t kMaxSequences = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxQueuedPlans = 1'000'000;
+constexpr int64_t kMinRendezvousBytes = 1 << 20;
+constexpr int64_t kMaxRendezvousBytes = int64_t{1} << 40;
+constexpr int64_t kMaxWaitingJoins = 1'000'000;
+constexpr absl::Duration kMaxStepLife = absl::Hours(24);
 // gRPC's sizes are ints.
 constexpr int64_t kMinMessageBytes = 1024;
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
@@ -81,6 +85,11 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckRange("max_sequences", max_sequences, 1, kMaxSequences));
   status.Update(CheckRange("planning_threads", planning_threads, 0, kMaxThreads));
   status.Update(CheckRange("max_queued_plans", max_queued_plans, 0, kMaxQueuedPlans));
+  status.Update(CheckRange("rendezvous_memory_bytes", rendezvous_memory_bytes, kMinRendezvousBytes,
+                           kMaxRendezvousBytes));
+  status.Update(CheckWait("step_time_to_live", step_time_to_live, absl::Seconds(1), kMaxStepLife));
+  status.Update(CheckWait("step_retention", step_retention, absl::Seconds(1), kMaxStepLife));
+  status.Update(CheckRange("max_waiting_joins", max_waiting_joins, 1, kMaxWaitingJoins));
   status.Update(CheckRange("max_job_labels", max_job_labels, 0, kMaxJobLabels));
   status.Update(CheckNeeds("tls_certificate", tls_certificate, "tls_key", tls_key));
   status.Update(CheckNeeds("tls_key", tls_key, "tls_certificate", tls_certificate));

@@ -31,6 +31,20 @@ struct ServerOptions {
   // Run the plan checker on every plan, and answer INTERNAL rather than with a plan that breaks a
   // promise. Costs about as much as planning.
   bool verify_plans = false;
+  // What replicas share, of collective plans under way and of fitted costs: "memory", for one
+  // server alone, or the URL of a Redis (store/redis/redis_address.h), without a password.
+  std::string rendezvous_store = "memory";
+  // A file whose first line is the password of that Redis. Empty: none is needed.
+  std::string rendezvous_password;
+  // The parts that "memory" holds at most; beyond, RESOURCE_EXHAUSTED.
+  int64_t rendezvous_memory_bytes = int64_t{1} << 30;
+  // How long a step is kept after its last part came, and after it was planned, for those who ask
+  // again.
+  absl::Duration step_time_to_live = absl::Minutes(10);
+  absl::Duration step_retention = absl::Minutes(10);
+  // JoinBatch calls that may wait for other workers at the same time.
+  int64_t max_waiting_joins = 65536;
+
   // Jobs with time series of their own; those beyond are counted together.
   int64_t max_job_labels = 100;
 

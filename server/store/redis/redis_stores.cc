@@ -10,16 +10,19 @@
 
 namespace batchplan {
 
+RedisStores OpenRedisStores(RedisAddress address, const RedisStoresOptions& options) {
+  const RedisSubscriberOptions subscriber = {
+      .timeout = std::max(options.client.connect_timeout, options.client.command_timeout)};
+  auto client = std::make_shared<RedisClient>(std::move(address), options.client);
+  return {.steps = std::make_unique<RedisStepStore>(client, options.lifetimes, subscriber),
+          .fits = std::make_unique<RedisFitStore>(client, options.fit_retention)};
+}
+
 absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,
                                             const RedisStoresOptions& options) {
   absl::StatusOr<RedisAddress> address = ParseRedisAddress(url);
   if (!address.ok()) return address.status();
-  const RedisSubscriberOptions subscriber = {
-      .timeout = std::max(options.client.connect_timeout, options.client.command_timeout)};
-  auto client = std::make_shared<RedisClient>(*std::move(address), options.client);
-  return RedisStores{
-      .steps = std::make_unique<RedisStepStore>(client, options.lifetimes, subscriber),
-      .fits = std::make_unique<RedisFitStore>(client, options.fit_retention)};
+  return OpenRedisStores(*std::move(address), options);
 }
 
 }  // namespace batchplan

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/store/fit_store.h"
+#include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_client.h"
 #include "server/store/step_store.h"
 
@@ -32,9 +33,12 @@ struct RedisStores {
   std::unique_ptr<FitStore> fits;
 };
 
-// InvalidArgument if `url` is none that redis_address.h knows. A Redis that is down is no error:
-// calls fail until it is there, and it is found without a restart. Takes at most twice the longer
-// of the client's time-outs, which it may wait for a Redis that does not answer.
+// A Redis that is down is no error: calls fail until it is there, and it is found without a
+// restart. Takes at most twice the longer of the client's time-outs, which it may wait for a Redis
+// that does not answer.
+RedisStores OpenRedisStores(RedisAddress address, const RedisStoresOptions& options);
+
+// The same; InvalidArgument if `url` is none that redis_address.h knows.
 absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,
                                             const RedisStoresOptions& options);
 

@@ -1,0 +1,118 @@
+#include "server/service/collective_planner.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/time_util.h"
+#include "server/planner/make_plan.h"
+#include "server/service/fitted_costs.h"
+#include "server/service/rpc_status.h"
+
+namespace batchplan {
+namespace {
+
+using std::chrono::steady_clock;
+using std::chrono::system_clock;
+
+constexpr auto kTick = std::chrono::milliseconds(50);
+
+// The part of a caller's time that is left for the answer's way back, at most kLongestMargin.
+constexpr int kMarginPart = 10;
+constexpr absl::Duration kLongestMargin = absl::Milliseconds(500);
+
+absl::Duration TimeFor(const v1::JoinBatchRequest& request, system_clock::time_point deadline,
+                       absl::Duration longest_wait) {
+  absl::Duration wait = longest_wait;
+  if (request.has_timeout()) {
+    wait = std::min(wait, absl::Seconds(request.timeout().seconds()) +
+                              absl::Nanoseconds(request.timeout().nanos()));
+  }
+  // gRPC's infinite future is this clock's last instant.
+  if (deadline != system_clock::time_point::max()) {
+    const absl::Duration left = absl::FromChrono(deadline - system_clock::now());
+    wait = std::min(wait, left - std::min(left / kMarginPart, kLongestMargin));
+  }
+  return wait;
+}
+
+}  // namespace
+
+CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, StepStore* steps,
+                                     JobFits* fits, StoreThreads* store_threads, PlanningPool* pool,
+                                     const PlanBatchConfig& config)
+    : options_(options),
+      fits_(fits),
+      store_threads_(store_threads),
+      pool_(pool),
+      config_(config),
+      rendezvous_(
+          {.max_waiting = options.max_waiting_joins,
+           .planner_version = std::string(PlannerVersion())},
+          steps, [] { return steady_clock::now(); }, Hooks()),
+      ticker_([this](const std::stop_token& stop) {
+        std::mutex mutex;
+        std::condition_variable_any stopped;
+        std::unique_lock lock(mutex);
+        while (!stopped.wait_for(lock, stop, kTick, [&] { return stop.stop_requested(); })) {
+          rendezvous_.Tick();
+        }
+      }) {}
+
+CollectivePlanner::~CollectivePlanner() { Shutdown(); }
+
+Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
+                                           system_clock::time_point deadline,
+                                           Rendezvous::Done done) {
+  const absl::Duration wait = TimeFor(request, deadline, options_.longest_wait);
+  const Instant answer_by = steady_clock::now() + absl::ToChronoNanoseconds(wait);
+  return rendezvous_.Join(std::move(request), answer_by, std::move(done));
+}
+
+void CollectivePlanner::Shutdown() {
+  rendezvous_.Shutdown();
+  ticker_.request_stop();
+  if (ticker_.joinable()) ticker_.join();
+}
+
+RendezvousHooks CollectivePlanner::Hooks() {
+  return {
+      .executor =
+          [this](std::function<void()> function) { store_threads_->Submit(std::move(function)); },
+      .plan = [this](const std::shared_ptr<const v1::PlanBatchRequest>& request,
+                     const std::stop_token& stop,
+                     const RendezvousHooks::Planned& planned) { Plan(request, stop, planned); },
+      .costs =
+          [this](const std::string& job_id) {
+            v1::PlanBatchRequest request;
+            request.set_job_id(job_id);
+            request.mutable_cost_model()->set_fitted(true);
+            return FittedCostModel(fits_, request);
+          },
+  };
+}
+
+void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& request,
+                             const std::stop_token& stop, const RendezvousHooks::Planned& planned) {
+  const auto plan = [this, request, stop]() -> absl::StatusOr<v1::PlanBatchResponse> {
+    v1::PlanBatchResponse response;
+    const absl::Status status = CatchExceptions(
+        [&] { return PlanBatch(config_, *request, Caller{.stop = stop}, &response); });
+    if (!status.ok()) return status;
+    return response;
+  };
+  const absl::StatusOr<uint64_t> ticket = pool_->Submit({
+      .job = request->job_id(),
+      .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
+      .run = [plan, planned] { planned(plan()); },
+      .refuse = [planned](const absl::Status& refusal) { planned(refusal); },
+  });
+  if (!ticket.ok()) planned(ticket.status());
+}
+
+}  // namespace batchplan

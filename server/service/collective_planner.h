@@ -1,0 +1,78 @@
+// Collective plans of one server: a Rendezvous with the store's threads behind it, the planning
+// pool for its plans, and a thread for its clock.
+//
+//   CollectivePlanner planner(options, &stores.steps, &fits, &store_threads, &pool, config);
+//   Rendezvous::Ticket ticket = planner.Join(std::move(request), caller_deadline, done);
+//   planner.Shutdown();
+//
+// A plan of a step waits for its turn and is planned as any other of its job. Thread-safe.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_COLLECTIVE_PLANNER_H_
+#define BATCHPLAN_SERVER_SERVICE_COLLECTIVE_PLANNER_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/rendezvous/rendezvous.h"
+#include "server/service/job_fits.h"
+#include "server/service/plan_batch.h"
+#include "server/service/planning_pool.h"
+#include "server/service/store_threads.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+struct CollectivePlannerOptions {
+  size_t max_waiting_joins = 65536;
+  // The longest that a join waits, also for callers that set no limit.
+  absl::Duration longest_wait = absl::Minutes(10);
+};
+
+class CollectivePlanner {
+ public:
+  // Everything that is pointed to must outlive this, and `store_threads` and `pool` must be stopped
+  // after Shutdown and before this is destroyed.
+  CollectivePlanner(const CollectivePlannerOptions& options, StepStore* steps, JobFits* fits,
+                    StoreThreads* store_threads, PlanningPool* pool, const PlanBatchConfig& config);
+
+  // Shuts down.
+  ~CollectivePlanner();
+
+  CollectivePlanner(const CollectivePlanner&) = delete;
+  CollectivePlanner& operator=(const CollectivePlanner&) = delete;
+
+  // As Rendezvous::Join, answered at the earliest of request.timeout, `deadline` less a margin in
+  // which the answer still reaches the caller, and longest_wait.
+  Rendezvous::Ticket Join(v1::JoinBatchRequest request,
+                          std::chrono::system_clock::time_point deadline, Rendezvous::Done done);
+
+  void Cancel(Rendezvous::Ticket ticket) { rendezvous_.Cancel(ticket); }
+
+  // Answers all joins, and those that still come, with Unavailable. A second call does nothing.
+  void Shutdown();
+
+  Rendezvous::Counts counts() const { return rendezvous_.counts(); }
+
+ private:
+  RendezvousHooks Hooks();
+  void Plan(const std::shared_ptr<const v1::PlanBatchRequest>& request, const std::stop_token& stop,
+            const RendezvousHooks::Planned& planned);
+
+  const CollectivePlannerOptions options_;
+  JobFits* const fits_;
+  StoreThreads* const store_threads_;
+  PlanningPool* const pool_;
+  const PlanBatchConfig& config_;
+  Rendezvous rendezvous_;
+  // Last: stopped and joined before the rendezvous that it ticks is gone.
+  std::jthread ticker_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_COLLECTIVE_PLANNER_H_

@@ -1,0 +1,75 @@
+#include "server/service/open_stores.h"
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/store/memory_fit_store.h"
+#include "server/store/redis/redis_address.h"
+#include "server/store/redis/redis_stores.h"
+#include "server/telemetry/log.h"
+
+namespace batchplan {
+namespace {
+
+constexpr char kInMemory[] = "memory";
+
+Stores OpenMemoryStores(const ServerOptions& options, const StepStoreOptions& lifetimes) {
+  auto steps = std::make_unique<MemoryStepStore>(
+      MemoryStepStoreOptions{.lifetimes = lifetimes, .max_bytes = options.rendezvous_memory_bytes},
+      [] { return std::chrono::steady_clock::now(); });
+  MemoryStepStore* const memory = steps.get();
+  return {.steps = std::move(steps), .fits = std::make_unique<MemoryFitStore>(), .memory = memory};
+}
+
+absl::StatusOr<std::string> FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line) || line.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--rendezvous_password=", path,
+                                                   ": can't be read, or its first line is empty"));
+  }
+  return line;
+}
+
+void LogChange(const std::string& store, const absl::Status& status) {
+  if (status.ok()) return Log(Severity::kInfo, "rendezvous_store_reached", {{"store", store}});
+  Log(Severity::kWarning, "rendezvous_store_lost",
+      {{"store", store}, {"error", std::string(status.message())}});
+}
+
+}  // namespace
+
+absl::StatusOr<Stores> OpenStores(const ServerOptions& options) {
+  const StepStoreOptions lifetimes = {.time_to_live = options.step_time_to_live,
+                                      .retention = options.step_retention};
+  if (options.rendezvous_store == kInMemory) return OpenMemoryStores(options, lifetimes);
+
+  absl::StatusOr<RedisAddress> address = ParseRedisAddress(options.rendezvous_store);
+  if (!address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--rendezvous_store: must be memory or a Redis: ", address.status().message()));
+  }
+  if (!address->password.empty()) {
+    return absl::InvalidArgumentError(
+        "--rendezvous_store has a password, which every user of this machine can read: leave it "
+        "out and name a file with --rendezvous_password");
+  }
+  if (!options.rendezvous_password.empty()) {
+    absl::StatusOr<std::string> password = FirstLine(options.rendezvous_password);
+    if (!password.ok()) return password.status();
+    address->password = *std::move(password);
+  }
+  RedisClientOptions client;
+  client.on_change = [store = address->Redacted()](const absl::Status& status) {
+    LogChange(store, status);
+  };
+  RedisStores redis =
+      OpenRedisStores(*std::move(address), {.lifetimes = lifetimes, .client = std::move(client)});
+  return Stores{.steps = std::move(redis.steps), .fits = std::move(redis.fits)};
+}
+
+}  // namespace batchplan

@@ -1,0 +1,29 @@
+// What replicas share, by the operator's choice: in this process's memory, or in Redis.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_OPEN_STORES_H_
+#define BATCHPLAN_SERVER_SERVICE_OPEN_STORES_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/service/server_options.h"
+#include "server/store/fit_store.h"
+#include "server/store/memory_step_store.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+struct Stores {
+  std::unique_ptr<StepStore> steps;
+  std::unique_ptr<FitStore> fits;
+  // `steps`, if it is one in memory; else null.
+  MemoryStepStore* memory = nullptr;
+};
+
+// Those of options.rendezvous_store. InvalidArgument, naming the flag, if it is none that is known;
+// a Redis that can't be reached is no error.
+absl::StatusOr<Stores> OpenStores(const ServerOptions& options);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_OPEN_STORES_H_

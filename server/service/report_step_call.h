@@ -1,0 +1,28 @@
+// One ReportStep call in flight, run by a thread of the store's.
+//
+//   return UnaryCall::Start(std::make_shared<ReportStepCall>(environment, &fits, raw));
+
+#ifndef BATCHPLAN_SERVER_SERVICE_REPORT_STEP_CALL_H_
+#define BATCHPLAN_SERVER_SERVICE_REPORT_STEP_CALL_H_
+
+#include "absl/status/statusor.h"
+#include "server/service/job_fits.h"
+#include "server/service/unary_call.h"
+
+namespace batchplan {
+
+class ReportStepCall final : public UnaryCall {
+ public:
+  // `environment` and `fits` must outlive the call.
+  ReportStepCall(const CallEnvironment& environment, JobFits* fits, const RawCall& raw);
+
+ private:
+  void Run() override;
+  absl::StatusOr<CallAnswer> Report();
+
+  JobFits* const fits_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_REPORT_STEP_CALL_H_

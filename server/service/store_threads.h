@@ -1,0 +1,71 @@
+// The threads that wait for the store, so that neither gRPC's threads nor those that plan do.
+//
+//   StoreThreads threads(/*threads=*/4, /*max_queued_calls=*/65536);
+//   absl::Status status = threads.TrySubmit([] { ... });  // a call; refused if there is no room
+//   threads.Submit([] { ... });                           // what calls that were taken lead to
+//   threads.Stop();                                       // runs what is queued, then joins
+//
+// A store that hangs holds these threads and nobody else. Functions run in the order of submission,
+// exactly once also when the threads stop, and must not throw. Thread-safe.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_STORE_THREADS_H_
+#define BATCHPLAN_SERVER_SERVICE_STORE_THREADS_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace batchplan {
+
+class StoreThreads {
+ public:
+  using Function = std::function<void()>;
+
+  // Starts `threads` threads, at least one; std::system_error if one can't be started. At most
+  // `max_queued_calls` functions wait.
+  StoreThreads(size_t threads, size_t max_queued_calls);
+
+  // Stops the threads.
+  ~StoreThreads();
+
+  StoreThreads(const StoreThreads&) = delete;
+  StoreThreads& operator=(const StoreThreads&) = delete;
+
+  // Takes `call` over, to be run on one of the threads. ResourceExhausted, naming the limit, if too
+  // many wait; Unavailable once the threads stop; `call` is then not run. May throw std::bad_alloc.
+  absl::Status TrySubmit(Function call);
+
+  // The same without a limit, for work of which there is no more than there are calls. Dropped once
+  // the threads have stopped.
+  void Submit(Function function);
+
+  // Runs what is queued, and what that submits, and joins the threads. Not from a function. A
+  // second call does nothing.
+  void Stop();
+
+ private:
+  void Work(const std::stop_token& stop);
+
+  const size_t max_queued_calls_;
+
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  // Guarded by mutex_.
+  std::deque<Function> queue_;
+  bool stopping_ = false;
+
+  // Last: destroyed, and so stopped and joined, before what the threads use, also where starting
+  // one of them fails.
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_STORE_THREADS_H_

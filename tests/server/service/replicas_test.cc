@@ -1,0 +1,274 @@
+// Replicas of the server that share a Redis: whatever dies, a step has one plan.
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "batchplan/client.h"
+#include "tests/server/service/server_process.h"
+#include "tests/support/redis_server.h"
+
+namespace batchplan {
+namespace {
+
+using testing::RedisServer;
+
+constexpr int kReplicas = 3;
+constexpr uint32_t kWorkers = 6;
+
+// A port that nobody listens on now.
+int FreePort() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool bound = bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+                     getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(socket);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+// A server process on a port of its own, that can be killed and started again there.
+class Replica {
+ public:
+  explicit Replica(std::string store) : store_(std::move(store)), port_(FreePort()) { Start(); }
+  ~Replica() { Kill(); }
+
+  void Start() {
+    process_ = std::make_unique<ServerProcess>(std::vector<std::string>{
+        absl::StrCat("--listen=127.0.0.1:", port_), kNoMetrics,
+        absl::StrCat("--rendezvous_store=", store_), "--planning_threads=1"});
+    EXPECT_NE(process_->ReadUntil("event=listening"), "");
+    // Its log must be read, or it waits for that.
+    reader_ = std::jthread([process = process_.get()] { process->ReadUntil("no line has this"); });
+  }
+
+  void Kill() {
+    if (process_ == nullptr) return;
+    process_->Signal(SIGKILL);
+    process_->Wait();
+    reader_.join();
+    process_.reset();
+  }
+
+  int port() const { return port_; }
+
+ private:
+  const std::string store_;
+  const int port_;
+  std::unique_ptr<ServerProcess> process_;
+  std::jthread reader_;
+};
+
+class Replicas {
+ public:
+  explicit Replicas(const RedisServer& redis) {
+    for (int i = 0; i < kReplicas; ++i) replicas_.push_back(std::make_unique<Replica>(redis.url()));
+  }
+
+  Replica& operator[](size_t i) { return *replicas_[i]; }
+
+  // Of all, for a client that goes to them in turn.
+  std::string target() const {
+    return absl::StrCat("ipv4:", absl::StrJoin(replicas_, ",", [](std::string* out, const auto& r) {
+                          absl::StrAppend(out, "127.0.0.1:", r->port());
+                        }));
+  }
+
+ private:
+  std::vector<std::unique_ptr<Replica>> replicas_;
+};
+
+Client NewClient(const std::string& target) {
+  RemoteOptions options;
+  options.initial_backoff = absl::Milliseconds(10);
+  options.max_backoff = absl::Milliseconds(200);
+  return Client(MakeRemoteConnection(target, options));
+}
+
+v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step) {
+  v1::JoinBatchRequest part;
+  part.set_worker(worker);
+  part.set_world_size(kWorkers);
+  v1::PlanBatchRequest* request = part.mutable_request();
+  request->set_job_id("replicas");
+  request->set_step(step);
+  request->mutable_topology()->set_data_parallel(4);
+  request->add_passes()->set_max_tokens_per_microbatch(4096);
+  for (uint32_t i = 0; i < 20; ++i) {
+    request->mutable_manifest()->add_lengths(
+        static_cast<uint32_t>(1 + (step * 7919 + worker * 104729 + i * 1299709) % 3000));
+  }
+  return part;
+}
+
+// What a worker may be told instead of a plan: it can try again.
+bool MayRetry(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsResourceExhausted(status);
+}
+
+// What the workers of all steps were told.
+class Answers {
+ public:
+  void Add(uint64_t step, const absl::StatusOr<v1::JoinBatchResponse>& answer) {
+    std::lock_guard lock(mutex_);
+    if (answer.ok()) {
+      fingerprints_[step].insert(answer->plan().fingerprint());
+      ++answered_[step];
+    } else {
+      EXPECT_TRUE(MayRetry(answer.status())) << "step " << step << ": " << answer.status();
+      EXPECT_FALSE(std::string(answer.status().message()).empty());
+    }
+  }
+
+  // The workers that got the step's plan.
+  uint32_t answered(uint64_t step) const {
+    std::lock_guard lock(mutex_);
+    const auto found = answered_.find(step);
+    return found == answered_.end() ? 0 : found->second;
+  }
+
+  void ExpectOnePlanAStep() const {
+    std::lock_guard lock(mutex_);
+    for (const auto& [step, fingerprints] : fingerprints_) {
+      EXPECT_EQ(fingerprints.size(), 1U) << "step " << step;
+    }
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint64_t, std::set<std::string>> fingerprints_;
+  std::map<uint64_t, uint32_t> answered_;
+};
+
+// Joins until there is a plan, or until `patience` is over. A call never outlives its deadline.
+void JoinStep(const Client& client, uint32_t worker, uint64_t step, absl::Duration patience,
+              Answers* answers) {
+  const absl::Time give_up = absl::Now() + patience;
+  for (;;) {
+    const auto answer = client.JoinBatch(PartOf(worker, step), {.timeout = absl::Seconds(2)});
+    answers->Add(step, answer);
+    if (answer.ok() || absl::Now() > give_up) return;
+  }
+}
+
+// All workers go through the steps, each at its own pace and over its own connections.
+void RunWorkers(const std::string& target, uint64_t first, uint64_t last, absl::Duration patience,
+                Answers* answers) {
+  std::vector<std::jthread> workers;
+  workers.reserve(kWorkers);
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    workers.emplace_back([=] {
+      const Client client = NewClient(target);
+      for (uint64_t step = first; step < last; ++step) {
+        JoinStep(client, worker, step, patience, answers);
+      }
+    });
+  }
+}
+
+int Scale() {
+  const char* scale = std::getenv("BATCHPLAN_TEST_SCALE");
+  return scale != nullptr && *scale != '\0' ? std::atoi(scale) : 1;
+}
+
+TEST(Replicas, ServeTheWorkersOfOneStepTogether) {
+  const RedisServer redis;
+  Replicas replicas(redis);
+  Answers answers;
+  RunWorkers(replicas.target(), 0, 20, absl::Minutes(1), &answers);
+  answers.ExpectOnePlanAStep();
+  for (uint64_t step = 0; step < 20; ++step) EXPECT_EQ(answers.answered(step), kWorkers) << step;
+}
+
+// Replicas are killed and come back, Redis is killed and comes back empty, again and again. A
+// worker ends with its step's one plan or with an error after which it may retry; once all is well
+// again every worker gets its plan.
+TEST(Replicas, AStepHasOnePlanWhateverDies) {
+  RedisServer redis;
+  Replicas replicas(redis);
+  Answers answers;
+  const uint64_t steps = 40 * Scale();
+  std::atomic<bool> done = false;
+  std::jthread chaos([&] {
+    std::mt19937 random(7);
+    std::mutex mutex;
+    std::condition_variable never;
+    const auto pause = [&](int milliseconds) {
+      std::unique_lock lock(mutex);
+      never.wait_for(lock, std::chrono::milliseconds(milliseconds));
+    };
+    while (!done) {
+      if (random() % 4 == 0) {
+        redis.Kill();
+        pause(random() % 300);
+        redis.Start();
+      } else {
+        Replica& replica = replicas[random() % kReplicas];
+        replica.Kill();
+        pause(random() % 300);
+        replica.Start();
+      }
+      pause(200 + random() % 300);
+    }
+  });
+  RunWorkers(replicas.target(), 0, steps, absl::Seconds(3), &answers);
+  done = true;
+  chaos.join();
+  RunWorkers(replicas.target(), steps, steps + 5, absl::Minutes(1), &answers);
+
+  answers.ExpectOnePlanAStep();
+  uint64_t complete = 0;
+  for (uint64_t step = 0; step < steps; ++step) complete += answers.answered(step) == kWorkers;
+  EXPECT_GT(complete, steps / 4) << "of " << steps;
+  for (uint64_t step = steps; step < steps + 5; ++step) {
+    EXPECT_EQ(answers.answered(step), kWorkers) << step;
+  }
+}
+
+TEST(Replicas, PlanWithoutTheStoreAndFindItAgain) {
+  RedisServer redis;
+  Replicas replicas(redis);
+  const Client client = NewClient(replicas.target());
+  redis.Kill();
+  v1::PlanBatchRequest alone = PartOf(0, 0).request();
+  EXPECT_TRUE(client.PlanBatch(alone).ok());
+  const auto refused = client.JoinBatch(PartOf(0, 0), {.timeout = absl::Seconds(5)});
+  EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
+  EXPECT_THAT(std::string(refused.status().message()),
+              ::testing::AllOf(::testing::HasSubstr("--rendezvous_store"),
+                               ::testing::HasSubstr("PlanBatch does not need it")));
+  redis.Start();
+  Answers answers;
+  RunWorkers(replicas.target(), 0, 2, absl::Minutes(1), &answers);
+  answers.ExpectOnePlanAStep();
+  EXPECT_EQ(answers.answered(1), kWorkers);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -16,13 +16,15 @@ namespace batchplan {
 namespace {
 
 constexpr char kInMemory[] = "memory";
+// Jobs whose fitted costs are kept in memory: some 50 MB at most.
+constexpr size_t kMaxJobsInMemory = 4096;
 
 Stores OpenMemoryStores(const ServerOptions& options, const StepStoreOptions& lifetimes) {
   auto steps = std::make_unique<MemoryStepStore>(
       MemoryStepStoreOptions{.lifetimes = lifetimes, .max_bytes = options.rendezvous_memory_bytes},
       [] { return std::chrono::steady_clock::now(); });
   MemoryStepStore* const memory = steps.get();
-  return {.steps = std::move(steps), .fits = std::make_unique<MemoryFitStore>(), .memory = memory};
+  return {.steps = std::move(steps), .fits = std::make_unique<MemoryFitStore>(kMaxJobsInMemory), .memory = memory};
 }
 
 absl::StatusOr<std::string> FirstLine(const std::string& path) {

@@ -27,7 +27,7 @@ absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const Par
     return absl::AlreadyExistsError(
         absl::StrCat(Name(key), ": worker ", part.worker, " joined it before with ",
                      difference.field, " ", difference.first, ", now it says ", difference.second,
-                     "; a retry must repeat the request, another request needs another step"));
+                     "; a retry must repeat the request, another request must use another step"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat(Name(key), ": ", difference.field, " is ", difference.second, " at worker ",
@@ -39,7 +39,7 @@ absl::Status OtherContentError(const StepKey& key, const StepPart& part) {
   return absl::AlreadyExistsError(absl::StrCat(
       Name(key), ": worker ", part.worker,
       " joined it before with other lengths or group_ids; a retry must repeat the request, "
-      "another request needs another step"));
+      "another request must use another step"));
 }
 
 absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
@@ -69,10 +69,10 @@ absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error)
 
 absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, const Outcome& mine) {
   if (recorded.planner_version == mine.planner_version) {
-    return absl::UnavailableError(
-        absl::StrCat(Name(key), ": planner version ", recorded.planner_version, " ",
-                     Describe(recorded), " for some of its workers, but ", Describe(mine),
-                     " for the parts that are there now; use another step"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        Name(key), ": planner version ", recorded.planner_version, " ", Describe(recorded),
+        " for the parts that were there when it was planned, but ", Describe(mine),
+        " for those that are there now; another request must use another step"));
   }
   return absl::UnavailableError(absl::StrCat(
       Name(key), ": the step was planned by planner version ", recorded.planner_version, ", which ",

@@ -31,7 +31,9 @@ absl::Status TooSlowError(const StepKey& key, const std::string& stage);
 // Unavailable: the time was over while the store could not be reached.
 absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error);
 
-// Unavailable: this replica can't make the plan that was recorded. `mine` says what it made.
+// Unavailable: this replica, of another version, can't make the plan that was recorded; `mine` says
+// what it made. AlreadyExists if both are of the same version: the store lost the step while it was
+// planned, and its workers came again with other parts.
 absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, const Outcome& mine);
 
 // Unavailable: what was recorded is not of a form that this version knows.

@@ -5,7 +5,8 @@
 //   });
 //
 // A depth-first search that replays the program from the start with one choice changed. The program
-// must do the same whenever it is given the same choices.
+// must do the same whenever it is given the same choices. Where there are too many runs, Choices of
+// a random stream are one of them.
 
 #ifndef BATCHPLAN_TESTS_SERVER_RENDEZVOUS_EXPLORER_H_
 #define BATCHPLAN_TESTS_SERVER_RENDEZVOUS_EXPLORER_H_
@@ -13,16 +14,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/support/generators.h"
 
 namespace batchplan::testing {
 
 class Choices {
  public:
+  // The first run.
+  Choices() = default;
+  // A random run.
+  explicit Choices(uint64_t seed) : random_(RandomStream(seed)) {}
+
   // One of 0 .. alternatives - 1; alternatives >= 1.
   size_t Choose(size_t alternatives) {
-    if (next_ == taken_.size()) taken_.push_back({.choice = 0, .alternatives = alternatives});
+    if (next_ == taken_.size()) {
+      const size_t choice = random_ ? random_->Between(0, alternatives - 1) : 0;
+      taken_.push_back({.choice = choice, .alternatives = alternatives});
+    }
     return taken_[next_++].choice;
   }
 
@@ -49,6 +61,7 @@ class Choices {
     size_t choice;
     size_t alternatives;
   };
+  std::optional<RandomStream> random_;
   std::vector<Taken> taken_;
   size_t next_ = 0;
 };

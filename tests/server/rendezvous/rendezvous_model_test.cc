@@ -3,36 +3,113 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 #include "tests/server/rendezvous/explorer.h"
 #include "tests/server/rendezvous/world.h"
+#include "tests/support/generators.h"
 
 namespace batchplan::testing {
 namespace {
 
+void RunWorld(const WorldOptions& options, Choices& choices) {
+  World world(options, &choices);
+  world.Explore();
+  if (!::testing::Test::HasFailure()) world.Finish();
+  if (::testing::Test::HasFailure()) {
+    ADD_FAILURE() << "in the run of the choices " << choices.Describe();
+  }
+}
+
 // Explores all runs, at least so many: a world that shrinks without notice proves less.
 void ExploreWorld(const WorldOptions& options, uint64_t at_least) {
-  uint64_t plans = 0;
-  const uint64_t runs = ExploreAll(
-      [&](Choices& choices) {
-        World world(options, &choices);
-        world.Explore();
-        if (!::testing::Test::HasFailure()) world.Finish();
-        if (::testing::Test::HasFailure()) {
-          ADD_FAILURE() << "in the run of the choices " << choices.Describe();
-        }
-        plans += 1;
-      },
-      [] { return ::testing::Test::HasFailure(); });
-  std::printf("%lu runs\n", runs);
+  const uint64_t runs = ExploreAll([&](Choices& choices) { RunWorld(options, choices); },
+                                   [] { return ::testing::Test::HasFailure(); });
+  ::testing::Test::RecordProperty("runs", std::to_string(runs));
   EXPECT_GE(runs, at_least);
 }
 
-TEST(RendezvousModelTest, OneReplica) { ExploreWorld({.workers = 2}, 1); }
-TEST(RendezvousModelTest, OneReplicaThree) { ExploreWorld({.workers = 3}, 1); }
-TEST(RendezvousModelTest, TwoReplicas) { ExploreWorld({.workers = 2, .replicas = 2}, 1); }
-TEST(RendezvousModelTest, TwoReplicasFitted) {
-  ExploreWorld({.workers = 2, .replicas = 2, .fitted = true}, 1);
+TEST(RendezvousModelTest, WhateverTheOrderAllGetOnePlan) {
+  ExploreWorld({.workers = 3}, 50);
+  ExploreWorld({.workers = 2, .replicas = 2}, 5000);
+}
+
+TEST(RendezvousModelTest, WhateverTheOrderAFitThatMovesSplitsNoStep) {
+  ExploreWorld({.workers = 2, .replicas = 2, .fitted = true}, 15'000);
+}
+
+TEST(RendezvousModelTest, WhateverTheOrderARefusalReachesAll) {
+  ExploreWorld({.workers = 2, .replicas = 2, .invalid = true}, 5000);
+}
+
+TEST(RendezvousModelTest, WhateverTheOrderVersionsThatPlanDifferentlySplitNoStep) {
+  ExploreWorld({.workers = 2, .replicas = 2, .versions = true}, 5000);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .versions = true, .retries = 2}, 500);
+}
+
+TEST(RendezvousModelTest, WhicheverNotificationIsLostAllGetThePlan) {
+  ExploreWorld({.workers = 2, .replicas = 2, .lost_hints = 2}, 35'000);
+}
+
+TEST(RendezvousModelTest, WhicheverCallOfTheStoreFailsAllAreAnswered) {
+  ExploreWorld({.workers = 2, .fitted = true, .store_failures = 2, .pauses = 1}, 6000);
+  ExploreWorld({.workers = 2, .store_failures = 1, .retries = 1, .pauses = 1}, 40'000);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .store_failures = 1, .retries = 1},
+               1000);
+}
+
+TEST(RendezvousModelTest, WheneverTheStoreForgetsAllGetThePlan) {
+  ExploreWorld({.workers = 2, .flushes = 1, .pauses = 1}, 10'000);
+  ExploreWorld({.workers = 1, .flushes = 2, .pauses = 1}, 100);
+}
+
+TEST(RendezvousModelTest, WhoeverIsCancelledTheOthersGetThePlan) {
+  ExploreWorld({.workers = 2, .replicas = 2, .cancels = 1}, 50'000);
+  ExploreWorld({.workers = 2, .cancels = 2, .retries = 1}, 5000);
+}
+
+TEST(RendezvousModelTest, WheneverAReplicaDiesItsWorkersRetryIntoThePlan) {
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .deaths = 1, .retries = 2}, 1000);
+}
+
+TEST(RendezvousModelTest, ARetryOfAnAnsweredCallGetsThePlanAgain) {
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 2}, 500);
+  ExploreWorld({.workers = 2, .fitted = true, .retries = 2}, 5000);
+}
+
+TEST(RendezvousModelTest, APlannerThatIsBusySplitsNoStep) {
+  ExploreWorld({.workers = 2, .replicas = 2, .fitted = true, .busy_planners = 1}, 35'000);
+}
+
+TEST(RendezvousModelTest, HoweverTimePassesAllGetThePlan) {
+  ExploreWorld({.workers = 2, .pauses = 4}, 15'000);
+}
+
+TEST(RendezvousModelTest, HoweverCallsOfTheStoreOverlapAllGetThePlan) {
+  ExploreWorld({.workers = 2, .retries = 1, .overlaps = 3}, 3000);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .overlaps = 2}, 500);
+}
+
+// Too many runs to try them all.
+TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
+  for (uint64_t seed = 0; seed < Cases(20'000) && !HasFailure(); ++seed) {
+    WorldOptions options = {.workers = 3,
+                            .replicas = 3,
+                            .fitted = seed % 2 == 0,
+                            .lost_hints = 2,
+                            .store_failures = 3,
+                            .cancels = 1,
+                            .deaths = 1,
+                            .retries = 4,
+                            .busy_planners = 1,
+                            .pauses = 6,
+                            .overlaps = 4};
+    // What is planned anew after a loss may be planned with another fit, and by another version.
+    options.flushes = options.fitted ? 0 : 1;
+    options.versions = seed % 4 == 0;
+    Choices choices(seed);
+    RunWorld(options, choices);
+  }
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
     return costs;
   };
   RendezvousOptions options;
+  options.max_waiting = options_.max_waiting;
   options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
   replica->rendezvous =
       std::make_unique<Rendezvous>(options, replica->store.get(), clock_.clock(), std::move(hooks));
@@ -127,7 +128,7 @@ absl::StatusOr<v1::PlanBatchResponse> World::MakePlan(size_t replica,
   if (options_.invalid) return absl::InvalidArgumentError("no such plan");
   v1::PlanBatchResponse response;
   response.set_planner_version(options_.versions ? absl::StrCat("v", replica) : "v");
-  response.set_fingerprint(absl::StrCat(response.planner_version(), ":",
+  response.set_fingerprint(absl::StrCat(response.planner_version(), ":", request.preset(), ":",
                                         absl::StrJoin(request.manifest().lengths(), ","), ":",
                                         request.cost_model().per_token()));
   return response;

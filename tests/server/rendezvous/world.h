@@ -38,6 +38,7 @@ struct WorldOptions {
   bool versions = false;
   // The planner refuses the request.
   bool invalid = false;
+  size_t max_waiting = 1000;
 
   // How often each may happen. A store's call fails before or after it took effect.
   int lost_hints = 0;

@@ -1,0 +1,145 @@
+#include "server/rendezvous/part.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/rendezvous/terms.h"
+#include "server/rendezvous/whole_request.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::Cases;
+using ::testing::HasSubstr;
+using testing::RandomStream;
+
+v1::JoinBatchRequest Request(uint32_t worker = 0, uint32_t world_size = 4) {
+  v1::JoinBatchRequest request;
+  request.set_worker(worker);
+  request.set_world_size(world_size);
+  request.mutable_request()->set_job_id("job");
+  request.mutable_request()->set_step(7);
+  request.mutable_request()->mutable_manifest()->set_pad_to(4096);
+  return request;
+}
+
+struct Case {
+  const char* message;
+  void (*change)(v1::JoinBatchRequest&);
+};
+
+TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
+  const Case cases[] = {
+      {"request.job_id is empty",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->clear_job_id(); }},
+      {"request.job_id has 1025 bytes; the limit is 1024",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->set_job_id(std::string(1025, 'x')); }},
+      {"world_size is 0; it must be between 1 and 65536",
+       [](v1::JoinBatchRequest& r) { r.set_world_size(0); }},
+      {"world_size is 65537; it must be between 1 and 65536",
+       [](v1::JoinBatchRequest& r) { r.set_world_size(65537); }},
+      {"worker is 4; it must be below world_size 4",
+       [](v1::JoinBatchRequest& r) { r.set_worker(4); }},
+      {"data_parallel_rank is 1; it must be below request.topology.data_parallel 1",
+       [](v1::JoinBatchRequest& r) { r.set_data_parallel_rank(1); }},
+      {"data_parallel_rank is 2; it must be below request.topology.data_parallel 2",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_topology()->set_data_parallel(2);
+         r.set_data_parallel_rank(2);
+       }},
+      {"timeout is -1 s", [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_seconds(-1); }},
+      {"timeout is 0 s and -1 ns",
+       [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_nanos(-1); }},
+      {"request.manifest.group_ids has 1 entries, but lengths has 0",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_group_ids(1); }},
+      {"request.manifest.lengths[1] is 0; it must be at least 1",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_manifest()->add_lengths(1);
+         r.mutable_request()->mutable_manifest()->add_lengths(0);
+       }},
+  };
+  EXPECT_TRUE(ValidateJoin(Request()).ok()) << "a worker may have no sequence";
+  for (const Case& c : cases) {
+    v1::JoinBatchRequest request = Request();
+    c.change(request);
+    const absl::Status status = ValidateJoin(request);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
+  }
+}
+
+TEST(PartTest, TheLargestWorldIsValid) {
+  EXPECT_TRUE(ValidateJoin(Request(65535, 65536)).ok());
+  EXPECT_TRUE(ValidateJoin(Request(0, 1)).ok());
+}
+
+TEST(PartTest, PartsAddUpToTheWholeRequest) {
+  for (uint64_t seed = 0; seed < Cases(200); ++seed) {
+    RandomStream random(seed);
+    const auto world_size = static_cast<uint32_t>(random.Between(1, 9));
+    const bool grouped = random.Chance(50);
+    v1::PlanBatchRequest expected = Request().request();
+    std::vector<uint32_t> offsets = {0};
+    std::vector<std::string> contents;
+    std::string terms;
+    for (uint32_t worker = 0; worker < world_size; ++worker) {
+      v1::JoinBatchRequest request = Request(worker, world_size);
+      v1::Manifest& part = *request.mutable_request()->mutable_manifest();
+      const uint64_t sequences = random.Chance(30) ? 0 : random.Between(1, 20);
+      for (uint64_t i = 0; i < sequences; ++i) {
+        part.add_lengths(static_cast<uint32_t>(random.Between(1, 4096)));
+        if (grouped) part.add_group_ids(static_cast<uint32_t>(random.Between(0, 5)));
+      }
+      expected.mutable_manifest()->mutable_lengths()->MergeFrom(part.lengths());
+      expected.mutable_manifest()->mutable_group_ids()->MergeFrom(part.group_ids());
+      offsets.push_back(offsets.back() + static_cast<uint32_t>(sequences));
+      ASSERT_TRUE(ValidateJoin(request).ok());
+      const StepPart made = MakePart(std::move(request));
+      EXPECT_EQ(made.worker, worker);
+      EXPECT_EQ(made.world_size, world_size);
+      if (terms.empty()) terms = made.terms;
+      ASSERT_EQ(made.terms, terms);
+      contents.push_back(made.content);
+    }
+    const absl::StatusOr<WholeRequest> whole =
+        AssembleRequest({.job_id = "job", .step = 7}, terms, contents);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    EXPECT_EQ(whole->request->SerializeAsString(), expected.SerializeAsString());
+    EXPECT_EQ(whole->worker_offsets, offsets);
+  }
+}
+
+TEST(PartTest, GroupIdsInSomePartsOnlyAreRefusedByTheWorkersNames) {
+  std::vector<StepPart> parts;
+  for (uint32_t worker = 0; worker < 4; ++worker) {
+    v1::JoinBatchRequest request = Request(worker);
+    v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
+    if (worker > 0) manifest.add_lengths(10);
+    if (worker > 1) manifest.add_group_ids(1);
+    parts.push_back(MakePart(std::move(request)));
+  }
+  const absl::Status status =
+      AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
+                      {parts[0].content, parts[1].content, parts[2].content, parts[3].content})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2's part and none in worker 1's"));
+}
+
+TEST(PartTest, PartsOfOtherTermsAreNotPutTogether) {
+  v1::JoinBatchRequest other = Request(1, 2);
+  other.mutable_request()->set_preset("verl");
+  const StepPart parts[] = {MakePart(Request(0, 2)), MakePart(other)};
+  EXPECT_EQ(AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
+                            {parts[0].content, parts[1].content})
+                .status()
+                .code(),
+            absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,97 @@
+#include "server/rendezvous/slice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/make_plan.h"
+#include "tests/support/generated_request.h"
+#include "tests/support/generators.h"
+
+namespace batchplan::testing {
+namespace {
+
+// The slices of all ranks, put together again.
+v1::PassPlan Join(const std::vector<v1::PlanBatchResponse>& slices, int pass) {
+  v1::PassPlan whole = slices[0].passes(pass);
+  whole.clear_sequence_index();
+  whole.clear_sequence_lengths();
+  whole.clear_row_widths();
+  whole.clear_microbatch_offsets();
+  whole.add_microbatch_offsets(0);
+  int microbatch = 0;
+  for (const uint32_t slots : whole.microbatches_per_rank()) {
+    for (const v1::PlanBatchResponse& slice : slices) {
+      const v1::PassPlan& part = slice.passes(pass);
+      for (int m = microbatch; m < microbatch + static_cast<int>(slots); ++m) {
+        whole.add_row_widths(part.row_widths(m));
+        for (auto i = static_cast<int>(part.microbatch_offsets(m));
+             i < static_cast<int>(part.microbatch_offsets(m + 1)); ++i) {
+          whole.add_sequence_index(part.sequence_index(i));
+          whole.add_sequence_lengths(part.sequence_lengths(i));
+        }
+        whole.add_microbatch_offsets(static_cast<uint32_t>(whole.sequence_index_size()));
+      }
+    }
+    microbatch += static_cast<int>(slots);
+  }
+  return whole;
+}
+
+TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
+  uint64_t planned = 0;
+  for (uint64_t seed = 0; seed < Cases(600); ++seed) {
+    const GeneratedRequest request = GenerateRequest(seed);
+    SCOPED_TRACE(request.Describe());
+    const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    ++planned;
+    v1::PlanBatchResponse whole;
+    FillResponse(*plan, absl::Milliseconds(3), &whole);
+    const uint32_t ranks = request.options.topology.data_parallel;
+    std::vector<v1::PlanBatchResponse> slices(ranks);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      SliceForRank(whole, ranks, rank, &slices[rank]);
+      for (const v1::PassPlan& pass : slices[rank].passes()) {
+        ASSERT_EQ(pass.microbatch_offsets(0), 0);
+        ASSERT_EQ(pass.microbatch_offsets_size(), pass.row_widths_size() + 1);
+        ASSERT_TRUE(
+            std::is_sorted(pass.microbatch_offsets().begin(), pass.microbatch_offsets().end()));
+        ASSERT_EQ(pass.microbatch_offsets(pass.row_widths_size()), pass.sequence_index_size());
+      }
+      // What is not sliced is the whole plan's.
+      v1::PlanBatchResponse rest = slices[rank];
+      v1::PlanBatchResponse expected = whole;
+      rest.clear_passes();
+      expected.clear_passes();
+      ASSERT_EQ(rest.SerializeAsString(), expected.SerializeAsString());
+    }
+    ASSERT_EQ(slices[0].passes_size(), whole.passes_size());
+    for (int pass = 0; pass < whole.passes_size(); ++pass) {
+      ASSERT_EQ(Join(slices, pass).SerializeAsString(), whole.passes(pass).SerializeAsString());
+    }
+  }
+  EXPECT_GT(planned, 100);
+}
+
+TEST(SliceTest, TheOnlyRanksSliceIsThePlanAndZeroRanksAreOne) {
+  GeneratedRequest request = GenerateRequest(1);
+  uint64_t seed = 1;
+  while (request.options.topology.data_parallel != 1 ||
+         !MakePlan(request.manifest(), request.options).ok()) {
+    request = GenerateRequest(++seed);
+  }
+  v1::PlanBatchResponse whole;
+  FillResponse(*MakePlan(request.manifest(), request.options), absl::Milliseconds(3), &whole);
+  for (uint32_t ranks : {0, 1}) {
+    v1::PlanBatchResponse slice;
+    SliceForRank(whole, ranks, 0, &slice);
+    EXPECT_EQ(slice.SerializeAsString(), whole.SerializeAsString());
+  }
+}
+
+}  // namespace
+}  // namespace batchplan::testing

@@ -15,7 +15,8 @@ absl::StatusOr<RedisStores> OpenRedisStores(const std::string& url,
   absl::StatusOr<RedisAddress> address = ParseRedisAddress(url);
   if (!address.ok()) return address.status();
   const RedisSubscriberOptions subscriber = {
-      .timeout = std::max(options.client.connect_timeout, options.client.command_timeout)};
+      .timeout = std::max(options.client.connect_timeout, options.client.command_timeout),
+      .on_change = options.on_listening_change};
   auto client = std::make_shared<RedisClient>(*std::move(address), options.client);
   return RedisStores{
       .steps = std::make_unique<RedisStepStore>(client, options.lifetimes, subscriber),

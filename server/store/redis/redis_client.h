@@ -46,7 +46,7 @@ struct RedisClientOptions {
   // How long calls fail at once after Redis could not be reached.
   absl::Duration retry_delay = absl::Milliseconds(200);
   // Connections kept while nobody uses them.
-  size_t max_idle_connections = 8;
+  size_t max_idle_connections = 16;
   // Told the error when Redis can't be reached any more, and ok when it is reached again; from
   // within calls, which wait for it. For a log line; null: nobody.
   std::function<void(const absl::Status&)> on_change = nullptr;

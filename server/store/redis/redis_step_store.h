@@ -2,15 +2,16 @@
 //
 // For whoever runs the Redis:
 // - One Redis is enough, with replication and fail-over if it shall not be missed; a Redis Cluster
-//   is not spoken to. It needs no persistence: what it forgets, workers offer again, and steps of
-//   which it forgot a part run into the time-out of their workers and are then joined anew.
+//   is not spoken to. What it forgets by a restart or a fail-over, workers offer again, and a step
+//   begins anew. So it needs no persistence, unless a step shall not be planned anew even then:
+//   that takes appendonly yes and appendfsync always.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
 //   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten.
-// - A step takes its workers' parts as they are on the wire, some 2 to 4 bytes a sequence, and
-// about
-//   100 bytes a worker. It is kept for its retention after its outcome, so that memory is about
-//   steps a second x retention x bytes a step: 200 MB for a step of 65,536 sequences every second
-//   at 10 minutes.
+// - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
+// its
+//   terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so that
+//   memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
+//   sequences every second, kept 10 minutes. maxmemory of twice the expected is a fair choice.
 // - The keys are batchplan:v1:step:JOB/STEP, one hash a step, and the channel is
 //   batchplan:v1:steps. A user of Redis' ACL needs
 //     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby

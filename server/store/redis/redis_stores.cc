@@ -12,7 +12,8 @@ namespace batchplan {
 
 RedisStores OpenRedisStores(RedisAddress address, const RedisStoresOptions& options) {
   const RedisSubscriberOptions subscriber = {
-      .timeout = std::max(options.client.connect_timeout, options.client.command_timeout)};
+      .timeout = std::max(options.client.connect_timeout, options.client.command_timeout),
+      .on_change = options.on_listening_change};
   auto client = std::make_shared<RedisClient>(std::move(address), options.client);
   return {.steps = std::make_unique<RedisStepStore>(client, options.lifetimes, subscriber),
           .fits = std::make_unique<RedisFitStore>(client, options.fit_retention)};

@@ -9,6 +9,7 @@
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,9 @@ struct RedisStoresOptions {
   // How long a job's fitted cost model is kept after its last report.
   absl::Duration fit_retention = absl::Hours(30 * 24);
   RedisClientOptions client = {};
+  // Told the reason when other replicas' notifications are not heard, though calls may well go on,
+  // and ok when they are heard again. As RedisSubscriberOptions::on_change.
+  std::function<void(const absl::Status&)> on_listening_change = nullptr;
 };
 
 struct RedisStores {

@@ -40,7 +40,7 @@ RedisSubscriber::RedisSubscriber(RedisAddress address, std::string channel,
                                  std::function<void(std::string_view)> on_message)
     : address_(std::move(address)),
       channel_(std::move(channel)),
-      options_(options),
+      options_(std::move(options)),
       on_message_(std::move(on_message)),
       stop_(NewEvent()) {
   try {
@@ -75,7 +75,7 @@ void RedisSubscriber::Work() {
       std::lock_guard lock(mutex_);
       was_subscribed = subscribed_;
     }
-    SetSubscribed(false);
+    SetSubscribed(false, ended);
     wait = was_subscribed ? kFirstWait : std::min(2 * wait, kLongestWait);
     if (!Pause(wait)) return;
   }
@@ -109,18 +109,23 @@ absl::Status RedisSubscriber::Listen() {
     const std::span<redisReply* const> elements = RedisElements(**reply);
     if (elements.empty()) continue;
     const std::string_view kind = RedisBytes(*elements[0]);
-    if (kind == "subscribe") SetSubscribed(true);
+    if (kind == "subscribe") SetSubscribed(true, absl::OkStatus());
     if (kind == "message" && elements.size() == 3) on_message_(RedisBytes(*elements[2]));
   }
 }
 
-void RedisSubscriber::SetSubscribed(bool subscribed) {
+void RedisSubscriber::SetSubscribed(bool subscribed, const absl::Status& why) {
   {
     std::lock_guard lock(mutex_);
     tried_ = true;
     subscribed_ = subscribed;
   }
   changed_.notify_all();
+  const bool news = told_of_failure_ == subscribed;
+  told_of_failure_ = !subscribed;
+  if (news && options_.on_change) {
+    options_.on_change(subscribed ? why : ExplainRedisFailure(address_.Redacted(), why));
+  }
 }
 
 bool RedisSubscriber::Pause(absl::Duration duration) const {

@@ -30,6 +30,9 @@ struct RedisSubscriberOptions {
   absl::Duration timeout = absl::Seconds(1);
   // How long a connection may be silent before it is tried.
   absl::Duration silence = absl::Seconds(10);
+  // Told the reason when the channel is not heard any more, or not at first, and ok when it is
+  // heard again; on the subscriber's thread, which waits for it. For a log line; null: nobody.
+  std::function<void(const absl::Status&)> on_change = nullptr;
 };
 
 class RedisSubscriber {
@@ -53,7 +56,8 @@ class RedisSubscriber {
   // Until it is stopped or the connection fails; the reason.
   absl::Status Listen();
   void Work();
-  void SetSubscribed(bool subscribed);
+  // `why` where it is not.
+  void SetSubscribed(bool subscribed, const absl::Status& why);
   // Sleeps, unless stopped; false if so.
   bool Pause(absl::Duration duration) const;
 
@@ -70,6 +74,8 @@ class RedisSubscriber {
   bool tried_ = false;
   bool subscribed_ = false;
 
+  // The thread's own: whether on_change was told of a failure last.
+  bool told_of_failure_ = false;
   std::thread thread_;
 };
 

@@ -123,6 +123,30 @@ TEST(RedisSubscriberTest, TriesASilentConnectionAndLeavesOneThatStaysSilent) {
   EXPECT_TRUE(heard.Await("hi"));
 }
 
+TEST(RedisSubscriberTest, TellsWhenItHearsNothingAndWhenItHearsAgain) {
+  RedisServer redis;
+  std::mutex mutex;
+  std::vector<absl::Status> changes;
+  Heard heard;
+  RedisSubscriber subscriber(AddressOf(redis), "news",
+                             {.on_change =
+                                  [&](const absl::Status& status) {
+                                    std::lock_guard lock(mutex);
+                                    changes.push_back(status);
+                                  }},
+                             [&heard](std::string_view message) { heard.Add(message); });
+  ASSERT_TRUE(subscriber.WaitUntilSubscribed(InAMinute()));
+  redis.Kill();
+  redis.Start();
+  PublishUntilHeard(redis, "again");
+  EXPECT_TRUE(heard.Await("again"));
+  std::lock_guard lock(mutex);
+  ASSERT_EQ(changes.size(), 2);
+  EXPECT_EQ(changes[0].code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(std::string(changes[0].message()).find(redis.url()), std::string::npos);
+  EXPECT_EQ(changes[1], absl::OkStatus());
+}
+
 TEST(RedisSubscriberTest, EndsAtOnceWhateverItWaitsFor) {
   RedisServer redis;
   const Instant start = std::chrono::steady_clock::now();

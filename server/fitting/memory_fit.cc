@@ -51,6 +51,21 @@ Line Envelope(const std::vector<PeakClass>& classes, double slope) {
   return {.at_zero = at_zero, .slope = slope};
 }
 
+// The most tokens of a sample within the limit, fewer than those of any above it; 0 if there is
+// none.
+uint64_t MostSeenWithin(const std::vector<PeakClass>& classes, uint64_t limit_bytes) {
+  uint64_t first_above = std::numeric_limits<uint64_t>::max();
+  for (const PeakClass& peaks : classes) {
+    if (peaks.max_bytes > limit_bytes) first_above = std::min(first_above, peaks.min_tokens);
+  }
+  uint64_t most = 0;
+  for (const PeakClass& peaks : classes) {
+    if (peaks.max_bytes > limit_bytes || peaks.max_tokens >= first_above) continue;
+    most = std::max(most, peaks.max_tokens);
+  }
+  return most;
+}
+
 bool Supported(const std::vector<PeakClass>& classes, const Line& envelope, uint64_t most) {
   uint64_t fewest = most;
   for (const PeakClass& peaks : classes) fewest = std::min(fewest, peaks.min_tokens);
@@ -113,8 +128,11 @@ uint32_t SuggestTokens(const MemoryFit& fit, uint64_t limit_bytes) {
   const double top = envelope.At(most);
   double tokens = 0;
   if (top > limit) {
-    if (envelope.At(fewest) > limit) return 0;
-    tokens = std::min((limit - envelope.at_zero) / envelope.slope, AsDouble(most));
+    if (envelope.At(fewest) <= limit) {
+      tokens = std::min((limit - envelope.at_zero) / envelope.slope, AsDouble(most));
+    }
+    // The line lies above its samples by as much as their classes are wide.
+    tokens = std::max(tokens, AsDouble(MostSeenWithin(classes, limit_bytes)));
   } else {
     const double slope = Supported(classes, envelope, most) ? envelope.slope : top / AsDouble(most);
     tokens = std::min(AsDouble(most) + (limit - top) / slope, kExtrapolation * AsDouble(most));

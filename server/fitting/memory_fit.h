@@ -51,10 +51,11 @@ void AddPeak(uint64_t tokens, uint64_t peak_bytes, MemoryFit& fit);
 
 // The most tokens whose peak is at most `limit_bytes` by an envelope over all samples kept: the
 // median of the slopes between any two (H. Theil, 1950; P. K. Sen, "Estimates of the regression
-// coefficient based on Kendall's tau", JASA 63, 1968), raised until no sample lies above it. So no
-// micro-batch kept that took more than the limit has so few tokens. At most a quarter above the
-// most tokens seen, and there by the slope only if samples from a factor of two in tokens lie
-// within 5 % of the line, else in proportion to the tokens, which no constant share makes too much.
+// coefficient based on Kendall's tau", JASA 63, 1968), raised until no sample lies above it; or the
+// most tokens seen to fit, if none of fewer did not. No micro-batch kept that took more than the
+// limit has so few tokens. At most a quarter above the most tokens seen, and there by the slope
+// only if samples from a factor of two in tokens lie within 5 % of the line, else in proportion to
+// the tokens, which no constant share makes too much.
 //
 // 0 if no peak is known, or if even the fewest tokens seen are above the limit.
 uint32_t SuggestTokens(const MemoryFit& fit, uint64_t limit_bytes);

@@ -125,8 +125,10 @@ RobustFit FitRobustly(std::span<const TimingSample> samples) {
     for (const TimingSample& sample : samples) {
       if (!fit.IsOutlier(sample)) sums.Add(fit.Row(sample), fit.Target(sample), 1);
     }
+    const RobustFit before = fit;
     fit.coefficients = IdentifiedFit(sums, fit.scale);
     fit.typical_milliseconds = TypicalOf(samples, fit);
+    if (fit == before) break;
   }
   fit.scale = ScaleOf(samples, fit);
   return fit;

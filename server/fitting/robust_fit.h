@@ -45,8 +45,8 @@ struct RobustFit {
 // deviations curve fitting", JASA 68, 1973) from the median time per token; then, in turns, takes
 // the scale from the median absolute deviation (F. R. Hampel, "The influence curve and its role in
 // robust estimation", JASA 69, 1974) and solves for what is not an outlier, as IdentifiedFit does.
-// Takes about a microsecond a sample. Stragglers among up to a quarter of the samples hardly move
-// it.
+// Takes a microsecond or two a sample. Stragglers among up to a fifth of the samples hardly move
+// it, unless one is the only sample of its kind: then that is what its kind takes.
 RobustFit FitRobustly(std::span<const TimingSample> samples);
 
 // The scale of the samples' residuals by `fit`, from their median absolute deviation.

@@ -15,6 +15,7 @@
 namespace batchplan {
 namespace {
 
+using testing::CommonMicrobatch;
 using testing::LogUniform;
 using testing::Microbatch;
 using testing::RandomStream;
@@ -29,20 +30,21 @@ constexpr int kMicrobatchesPerReport = 4;
 // The relative size of linear and square work in the planner's default.
 constexpr double kSquareShare = 1.0 / 24576;
 
-// A 7B model's like the default; squares and tokens eight times as dear as there; a fast device.
+// Squares twice, four and eight times as dear beside the tokens as by default, so that all three
+// coefficients show in VariedMicrobatch; on a slow device and on a fast one.
 const std::vector<TrueCosts>& Models() {
   static const std::vector<TrueCosts> models = {
-      {.per_token = 0.01, .per_token_squared = 0.01 * kSquareShare, .per_microbatch = 30},
       {.per_token = 0.01, .per_token_squared = 0.08 * kSquareShare, .per_microbatch = 30},
-      {.per_token = 0.08, .per_token_squared = 0.08 * kSquareShare, .per_microbatch = 200},
+      {.per_token = 0.08, .per_token_squared = 0.16 * kSquareShare, .per_microbatch = 200},
       {.per_token = 0.0005, .per_token_squared = 0.002 * kSquareShare, .per_microbatch = 2},
+      {.per_token = 0.001, .per_token_squared = 0.008 * kSquareShare, .per_microbatch = 8},
   };
   return models;
 }
 
 double RelativeError(double value, double truth) { return std::abs(value / truth - 1); }
 
-// The largest relative error of a prediction, over micro-batches of every kind.
+// The largest relative error of a prediction, over many micro-batches.
 double WorstPrediction(const FittedCosts& costs, const TrueCosts& truth) {
   const TrueCosts fitted = {.per_token = costs.per_token,
                             .per_token_squared = costs.per_token_squared,
@@ -50,7 +52,7 @@ double WorstPrediction(const FittedCosts& costs, const TrueCosts& truth) {
   RandomStream random(99);
   double worst = 0;
   for (int i = 0; i < 200; ++i) {
-    const TimingSample sample = VariedMicrobatch(random);
+    const TimingSample sample = CommonMicrobatch(random);
     worst = std::max(worst, RelativeError(fitted.Of(sample), truth.Of(sample)));
   }
   return worst;
@@ -80,7 +82,11 @@ TEST(CostFitTest, TwoHundredReportsGiveEachCoefficientWithinTwoPercent) {
 }
 
 TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
-  for (const TrueCosts& truth : Models()) {
+  std::vector<TrueCosts> models = Models();
+  // Attention that hardly shows: nobody gets its coefficient within a few percent.
+  models.push_back(
+      {.per_token = 0.01, .per_token_squared = 0.01 / 8 * kSquareShare, .per_microbatch = 30});
+  for (const TrueCosts& truth : models) {
     Triple squares{};
     Triple squares_knowing{};
     for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
@@ -114,7 +120,7 @@ TEST(CostFitTest, TheFitErrorIsThatOfTheRecentSamplesWithoutStragglers) {
     RandomStream random(seed);
     CostFit fit;
     for (int i = 0; i < 400; ++i) {
-      AddSample(Timed(random, VariedMicrobatch(random), truth, {}), fit);
+      AddSample(Timed(random, CommonMicrobatch(random), truth, {}), fit);
     }
     double squares = 0;
     double measured = 0;
@@ -142,7 +148,7 @@ TEST(CostFitTest, TheFirstFitIsNotSpoiledByStragglersAmongTheFirstSamples) {
       // Four of the first seven, as bad as they come, and no other.
       for (uint64_t i = 0; i < kMinSamples; ++i) {
         TimingSample sample =
-            Timed(random, VariedMicrobatch(random), truth, {.noise = 0.04, .stragglers = 0});
+            Timed(random, CommonMicrobatch(random), truth, {.noise = 0.04, .stragglers = 0});
         if (i < 7 && i % 2 == 0) sample.milliseconds *= 10;
         EXPECT_FALSE(Costs(fit).has_value());
         AddSample(sample, fit);
@@ -167,10 +173,10 @@ TEST(CostFitTest, ItFollowsAnotherDeviceWithin48Samples) {
       CostFit fit;
       const uint64_t change = random.Between(100, 1500);
       for (uint64_t i = 0; i < change; ++i) {
-        AddSample(Timed(random, VariedMicrobatch(random), before, scatter), fit);
+        AddSample(Timed(random, CommonMicrobatch(random), before, scatter), fit);
       }
       for (uint64_t i = 0; i < 48; ++i) {
-        AddSample(Timed(random, VariedMicrobatch(random), after, scatter), fit);
+        AddSample(Timed(random, CommonMicrobatch(random), after, scatter), fit);
       }
       EXPECT_LT(WorstPrediction(*Costs(fit), after), 0.3) << factor << " " << seed;
     }

@@ -56,6 +56,13 @@ inline TimingSample VariedMicrobatch(RandomStream& random) {
   return Microbatch(random, budget, LogUniform(random, 7, 17));
 }
 
+// A micro-batch of 1024 .. 32768 tokens in sequences of 128 .. 8192: of a few dozen, none is so
+// unlike the others that it alone decides on a coefficient.
+inline TimingSample CommonMicrobatch(RandomStream& random) {
+  const double budget = LogUniform(random, 10, 15);
+  return Microbatch(random, budget, LogUniform(random, 7, 13));
+}
+
 // The sample with the time it takes.
 inline TimingSample Timed(RandomStream& random, TimingSample sample, const TrueCosts& costs,
                           const Scatter& scatter) {

@@ -61,13 +61,15 @@ void Refresh(CostFit& fit) {
     Restart(FitRobustly(fit.recent), fit.recent.size(), fit);
     return;
   }
-  const RobustFit ruler = fit.model;
-  fit.model.coefficients = IdentifiedFit(fit.sums, ruler.scale);
+  const double known_scale = fit.model.scale;
+  fit.model.coefficients = IdentifiedFit(fit.sums, known_scale);
   fit.model.typical_milliseconds = TypicalOf(fit.recent, fit.model);
   for (const size_t count : {kRecentSamples / 2, kRecentSamples}) {
     const std::span<const TimingSample> latest = Latest(fit, count);
     const RobustFit own = FitRobustly(latest);
-    const double gain = CappedLoss(latest, fit.model, ruler) - CappedLoss(latest, own, ruler);
+    // The sums' scale has already grown where they have ceased to fit.
+    const double scale = std::min(known_scale, 2 * own.scale);
+    const double gain = CappedLoss(latest, fit.model, scale) - CappedLoss(latest, own, scale);
     if (gain <= kChange) continue;
     Restart(own, count, fit);
     return;

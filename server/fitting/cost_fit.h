@@ -15,11 +15,11 @@
 // - Later ones are compared with what the fit expects, by the scale of the recent residuals and by
 //   how sure the fit is of such a sample: a straggler is left out, a micro-batch of a new kind not.
 // - Every kRefreshSamples samples, coefficients and scale are taken anew from the sums, and the
-//   recent samples, 32 and then all 64, are solved robustly on their own. If that explains them
-//   much better than the sums do, then the job has changed (another GPU, another software): the
-//   sums are given up and the fit starts from these samples. A change that moves nearly all times
-//   by a few scales is so followed within 48 samples; one that shows in few samples only, once some
-//   five of the 64 show it.
+//   latest 32 and then all recent samples are solved robustly on their own. If that explains them
+//   much better than the sums do, then the job has changed (another GPU, other software): the sums
+//   are given up and the fit starts from these samples. A change of all times by half is so
+//   followed within 48 samples, one of a tenth within some hundred, and one that shows in few
+//   samples only once some five of the recent ones show it. A steady job hardly ever starts over.
 //
 // Coefficients are finite and not negative, and those that the samples can't tell apart are 0
 // (identified_fit.h). A function of the samples in their order, however they were reported.

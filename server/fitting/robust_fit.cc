@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,8 @@ namespace batchplan {
 namespace {
 
 constexpr int kDeviationRounds = 20;
+// Rounds that better the sum of absolute deviations by less are not worth their time.
+constexpr double kProgress = 0.999;
 constexpr int kGateRounds = 8;
 // Of the median absolute deviation of a normal distribution, its standard deviation.
 constexpr double kDeviationOfMedian = 1.4826;
@@ -46,12 +49,17 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples) {
     rows.push_back(fit.Row(sample));
     targets.push_back(fit.Target(sample));
   }
+  double best_deviations = std::numeric_limits<double>::infinity();
   for (int round = 0; round < kDeviationRounds; ++round) {
     NormalEquations sums;
+    double deviations = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
       const double residual = std::abs(targets[i] - Dot(rows[i], fit.coefficients));
       sums.Add(rows[i], targets[i], 1 / std::max(residual, kLeastResidual));
+      deviations += residual;
     }
+    if (deviations > kProgress * best_deviations) break;
+    best_deviations = deviations;
     fit.coefficients = SolveNonNegative(sums, kAllColumns);
   }
   fit.typical_milliseconds = TypicalOf(samples, fit);
@@ -106,12 +114,10 @@ double TypicalOf(std::span<const TimingSample> samples, const RobustFit& fit) {
   return Median(std::move(predicted));
 }
 
-double CappedLoss(std::span<const TimingSample> samples, const RobustFit& fit,
-                  const RobustFit& ruler) {
+double CappedLoss(std::span<const TimingSample> samples, const RobustFit& fit, double scale) {
   double loss = 0;
   for (const TimingSample& sample : samples) {
-    const double deviation = std::abs(sample.milliseconds - fit.Predict(sample));
-    const double scales = std::min(deviation / ruler.Unit(sample) / ruler.scale, kOutlierGate);
+    const double scales = std::min(std::abs(fit.Residual(sample)) / scale, kOutlierGate);
     loss += scales * scales;
   }
   return loss;

@@ -55,10 +55,9 @@ double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit);
 // The median of what `fit` predicts.
 double TypicalOf(std::span<const TimingSample> samples, const RobustFit& fit);
 
-// The squares of the samples' residuals by `fit`, outliers counted as at the gate, by `ruler`'s
-// units and scale.
-double CappedLoss(std::span<const TimingSample> samples, const RobustFit& fit,
-                  const RobustFit& ruler);
+// The squares of the samples' residuals by `fit`, in scales of `scale`, outliers counted as if they
+// were at the gate.
+double CappedLoss(std::span<const TimingSample> samples, const RobustFit& fit, double scale);
 
 }  // namespace batchplan
 

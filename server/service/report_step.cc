@@ -9,7 +9,7 @@ namespace batchplan {
 namespace {
 
 StepReport ReadReport(const v1::ReportStepRequest& request) {
-  StepReport report = {.step = request.step()};
+  StepReport report = {.step = request.step(), .microbatches = {}};
   report.microbatches.reserve(static_cast<size_t>(request.microbatches_size()));
   for (const v1::MicrobatchTiming& timing : request.microbatches()) {
     report.microbatches.push_back({.tokens = timing.tokens(),

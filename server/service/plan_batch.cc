@@ -46,6 +46,7 @@ void Record(const v1::PlanBatchRequest& request, const Plan& plan, absl::Duratio
                          .step_efficiency = pass.metrics.step_efficiency});
   }
   metrics->RecordPlan(record);
+  metrics->RecordJobPlan(request.job_id(), record.sequences, absl::Now());
 }
 
 }  // namespace

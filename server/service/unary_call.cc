@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "proto/batchplan/v1/status.h"
+#include "server/service/authentication.h"
 #include "server/service/call_names.h"
 #include "server/service/rpc_status.h"
 #include "server/telemetry/log.h"
@@ -36,6 +37,8 @@ void UnaryCall::Begin() {
     traceparent_ = TraceparentOf(raw_.context->client_metadata());
     absl::Status status = CheckLimits(outline_, environment_.limits);
     if (!status.ok()) return status;
+    status = CheckJobAllowed(environment_.tokens, *raw_.context, outline_.job_id.text);
+    if (!status.ok()) return status;
     // Counted first: the work may have left the queue before TrySubmit returns.
     environment_.metrics->RecordEnqueued();
     status = environment_.pool->TrySubmit([call = self()] { call->RunOnPool(); });
@@ -63,7 +66,10 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
   const absl::Status status = CleanStatus(answer.status());
-  if (!status.ok()) environment_.metrics->RecordError(status.code());
+  if (!status.ok()) {
+    environment_.metrics->RecordError(status.code());
+    environment_.metrics->RecordJobError(outline_.job_id.text, absl::Now());
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - arrival_;
   Log(status.code() == absl::StatusCode::kInternal ? Severity::kError : Severity::kInfo,
       method_.name,

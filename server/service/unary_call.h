@@ -37,6 +37,7 @@
 #include "server/service/caller.h"
 #include "server/service/limits.h"
 #include "server/service/request_outline.h"
+#include "server/service/tokens.h"
 #include "server/service/worker_pool.h"
 #include "server/telemetry/metrics.h"
 
@@ -52,6 +53,8 @@ struct Method {
 struct CallEnvironment {
   WorkerPool* pool = nullptr;
   Metrics* metrics = nullptr;
+  // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
+  const Tokens* tokens = nullptr;
   RequestLimits limits;
 };
 

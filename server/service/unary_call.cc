@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/batchplan/v1/status.h"
 #include "server/service/authentication.h"
 #include "server/service/call_names.h"

@@ -53,6 +53,11 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
   flags->Add("max_queued_plans", &options->max_queued_plans, "N",
              "Requests that may wait for a planning thread; more are refused with "
              "RESOURCE_EXHAUSTED");
+  flags->Add("max_queued_sequences", &options->max_queued_sequences, "N",
+             "Sequences of all requests that wait or are planned; what is beyond is refused with "
+             "RESOURCE_EXHAUSTED, calls of the job that holds most first");
+  flags->Add("plan_cache_bytes", &options->plan_cache_bytes, "BYTES",
+             "Memory for plans, to answer the same request again with; 0: none");
   flags->Add("max_message_bytes", &options->max_message_bytes, "BYTES",
              "Largest request and largest response; give clients the same limit");
   flags->Add("max_sequences", &options->max_sequences, "N", "Most sequences of one request");

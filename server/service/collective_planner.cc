@@ -1,15 +1,11 @@
 #include "server/service/collective_planner.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "google/protobuf/util/time_util.h"
 #include "server/planner/make_plan.h"
 #include "server/service/fitted_costs.h"
 #include "server/service/rpc_status.h"
@@ -20,7 +16,7 @@ namespace {
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr absl::Duration kTick = absl::Milliseconds(50);
 
 // The part of a caller's time that is left for the answer's way back, at most kLongestMargin.
 constexpr int kMarginPart = 10;
@@ -43,10 +39,11 @@ absl::Duration TimeFor(const v1::JoinBatchRequest& request, system_clock::time_p
 
 }  // namespace
 
-CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, StepStore* steps,
+CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, Stores* stores,
                                      JobFits* fits, StoreThreads* store_threads, PlanningPool* pool,
                                      const PlanBatchConfig& config)
     : options_(options),
+      stores_(stores),
       fits_(fits),
       store_threads_(store_threads),
       pool_(pool),
@@ -55,14 +52,7 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, St
           {.max_waiting = options.max_waiting_joins,
            .planner_version = std::string(PlannerVersion())},
           steps, [] { return steady_clock::now(); }, Hooks()),
-      ticker_([this](const std::stop_token& stop) {
-        std::mutex mutex;
-        std::condition_variable_any stopped;
-        std::unique_lock lock(mutex);
-        while (!stopped.wait_for(lock, stop, kTick, [&] { return stop.stop_requested(); })) {
-          rendezvous_.Tick();
-        }
-      }) {}
+      ticker_(std::in_place, kTick, [this] { Tick(); }) {}
 
 CollectivePlanner::~CollectivePlanner() { Shutdown(); }
 
@@ -76,8 +66,17 @@ Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
 
 void CollectivePlanner::Shutdown() {
   rendezvous_.Shutdown();
-  ticker_.request_stop();
-  if (ticker_.joinable()) ticker_.join();
+  ticker_.reset();
+}
+
+void CollectivePlanner::Tick() {
+  rendezvous_.Tick();
+  const Rendezvous::Counts here = rendezvous_.counts();
+  config_.metrics->RecordJoins({.waiting = here.waiting, .steps = here.steps});
+  if (stores_->memory != nullptr) {
+    const MemoryStepStore::Counts held = stores_->memory->counts();
+    config_.metrics->RecordStore({.steps = held.steps, .parts = held.parts, .bytes = held.bytes});
+  }
 }
 
 RendezvousHooks CollectivePlanner::Hooks() {

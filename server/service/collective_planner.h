@@ -1,7 +1,7 @@
 // Collective plans of one server: a Rendezvous with the store's threads behind it, the planning
 // pool for its plans, and a thread for its clock.
 //
-//   CollectivePlanner planner(options, &stores.steps, &fits, &store_threads, &pool, config);
+//   CollectivePlanner planner(options, &stores, &fits, &store_threads, &pool, config);
 //   Rendezvous::Ticket ticket = planner.Join(std::move(request), caller_deadline, done);
 //   planner.Shutdown();
 //
@@ -13,17 +13,18 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
-#include <thread>
 
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/rendezvous/rendezvous.h"
 #include "server/service/job_fits.h"
+#include "server/service/open_stores.h"
+#include "server/service/periodic.h"
 #include "server/service/plan_batch.h"
 #include "server/service/planning_pool.h"
 #include "server/service/store_threads.h"
-#include "server/store/step_store.h"
 
 namespace batchplan {
 
@@ -37,7 +38,7 @@ class CollectivePlanner {
  public:
   // Everything that is pointed to must outlive this, and `store_threads` and `pool` must be stopped
   // after Shutdown and before this is destroyed.
-  CollectivePlanner(const CollectivePlannerOptions& options, StepStore* steps, JobFits* fits,
+  CollectivePlanner(const CollectivePlannerOptions& options, Stores* stores, JobFits* fits,
                     StoreThreads* store_threads, PlanningPool* pool, const PlanBatchConfig& config);
 
   // Shuts down.
@@ -56,21 +57,21 @@ class CollectivePlanner {
   // Answers all joins, and those that still come, with Unavailable. A second call does nothing.
   void Shutdown();
 
-  Rendezvous::Counts counts() const { return rendezvous_.counts(); }
-
  private:
+  void Tick();
   RendezvousHooks Hooks();
   void Plan(const std::shared_ptr<const v1::PlanBatchRequest>& request, const std::stop_token& stop,
             const RendezvousHooks::Planned& planned);
 
   const CollectivePlannerOptions options_;
+  Stores* const stores_;
   JobFits* const fits_;
   StoreThreads* const store_threads_;
   PlanningPool* const pool_;
   const PlanBatchConfig& config_;
   Rendezvous rendezvous_;
-  // Last: stopped and joined before the rendezvous that it ticks is gone.
-  std::jthread ticker_;
+  // Last: gone before the rendezvous that it ticks.
+  std::optional<Periodic> ticker_;
 };
 
 }  // namespace batchplan

@@ -31,6 +31,7 @@ class JoinBatchCall final : public UnaryCall {
     uint32_t rank = 0;
   };
 
+  absl::Status Queue() override { return QueueForStore(); }
   // Parses and joins.
   void Run() override;
   static absl::StatusOr<CallAnswer> AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,

@@ -24,7 +24,9 @@ Stores OpenMemoryStores(const ServerOptions& options, const StepStoreOptions& li
       MemoryStepStoreOptions{.lifetimes = lifetimes, .max_bytes = options.rendezvous_memory_bytes},
       [] { return std::chrono::steady_clock::now(); });
   MemoryStepStore* const memory = steps.get();
-  return {.steps = std::move(steps), .fits = std::make_unique<MemoryFitStore>(kMaxJobsInMemory), .memory = memory};
+  return {.steps = std::move(steps),
+          .fits = std::make_unique<MemoryFitStore>(kMaxJobsInMemory),
+          .memory = memory};
 }
 
 absl::StatusOr<std::string> FirstLine(const std::string& path) {

@@ -1,33 +1,54 @@
 #include "server/service/plan_batch_call.h"
 
-#include <cstdint>
-
-#include "batchplan/v1/batch_planner.pb.h"
+#include "server/service/fitted_costs.h"
 #include "server/service/message_bytes.h"
 
 namespace batchplan {
 
 PlanBatchCall::PlanBatchCall(const CallEnvironment& environment, const PlanBatchConfig& config,
-                             const RawCall& raw)
+                             JobFits* fits, const RawCall& raw)
     : UnaryCall({.name = "PlanBatch", .outline = OutlinePlanBatch}, environment, raw),
-      config_(config) {}
+      config_(config),
+      fits_(fits) {}
 
-void PlanBatchCall::Run() { Answer(Plan()); }
+void PlanBatchCall::Run() {
+  absl::Status status;
+  if (stage_ == Stage::kParse)
+    status = Parse();
+  else if (stage_ == Stage::kSetCosts)
+    status = SetCosts();
+  else
+    return Answer(Plan());
+  if (!status.ok()) Answer(status);
+}
+
+absl::Status PlanBatchCall::Parse() {
+  const absl::Status status = ParseBytes(request_bytes(), &request_);
+  if (!status.ok()) return status;
+  if (request_.cost_model().fitted()) {
+    stage_ = Stage::kSetCosts;
+    return QueueForStore();
+  }
+  Answer(Plan());
+  return absl::OkStatus();
+}
+
+absl::Status PlanBatchCall::SetCosts() {
+  absl::StatusOr<v1::CostModel> costs = FittedCostModel(fits_, request_);
+  if (!costs.ok()) return costs.status();
+  *request_.mutable_cost_model() = *std::move(costs);
+  stage_ = Stage::kPlan;
+  return QueueToPlan();
+}
 
 absl::StatusOr<CallAnswer> PlanBatchCall::Plan() {
-  v1::PlanBatchRequest request;
-  absl::Status status = ParseBytes(request_bytes(), &request);
-  if (!status.ok()) return status;
-  v1::PlanBatchResponse response;
-  status = PlanBatch(config_, request, caller(), &response);
-  if (!status.ok()) return status;
-  absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);
-  if (!bytes.ok()) return bytes.status();
-  uint64_t microbatches = 0;
-  for (const v1::PassPlan& pass : response.passes()) {
-    microbatches += pass.metrics().microbatches();
-  }
-  return CallAnswer{.response = *bytes, .microbatches = microbatches};
+  const absl::StatusOr<PlannedBatch> planned = PlanOrRecall(config_, &request_, caller());
+  if (!planned.ok()) return planned.status();
+  const absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
+  if (!response.ok()) return response.status();
+  CallAnswer answer = {.response = *response, .microbatches = planned->plan->summary.microbatches};
+  if (config_.cache != nullptr) answer.recalled = planned->recalled;
+  return answer;
 }
 
 }  // namespace batchplan

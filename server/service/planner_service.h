@@ -1,9 +1,10 @@
 // The batchplan.v1.BatchPlanner service over gRPC's callback API.
 //
-// gRPC's own threads only take calls and hand them to the worker pool; parsing, planning and
-// serialising happen there. A call that is cancelled, or whose deadline passes, stops its planning.
-// Every call is answered exactly once and leaves one line in the log. (What gRPC turns away itself,
-// such as a message over the limit, does not come here and is neither counted nor logged.)
+// gRPC's own threads only take calls and hand them to the planning pool, or to the threads that may
+// wait for the store; parsing, planning and serialising happen there. A call that is cancelled, or
+// whose deadline passes, stops its planning. Every call is answered exactly once and leaves one
+// line in the log. (What gRPC turns away itself, such as a message over the limit, does not come
+// here and is neither counted nor logged.)
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNER_SERVICE_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNER_SERVICE_H_
@@ -11,6 +12,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include "batchplan/v1/batch_planner.grpc.pb.h"
+#include "server/service/collective_planner.h"
+#include "server/service/job_fits.h"
 #include "server/service/plan_batch.h"
 #include "server/service/unary_call.h"
 
@@ -24,15 +27,14 @@ using PlannerServiceBase = v1::BatchPlanner::WithRawCallbackMethod_PlanBatch<
 
 class PlannerService final : public PlannerServiceBase {
  public:
-  // What `environment` and `config` point to must outlive the gRPC server that the service is
-  // registered with.
-  PlannerService(const CallEnvironment& environment, PlanBatchConfig config);
+  // What is pointed to must outlive the gRPC server that the service is registered with.
+  PlannerService(const CallEnvironment& environment, const PlanBatchConfig& config,
+                 CollectivePlanner* collective, JobFits* fits);
 
   grpc::ServerUnaryReactor* PlanBatch(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
                                       grpc::ByteBuffer* response) override;
 
-  // Not in this version: UNIMPLEMENTED.
   grpc::ServerUnaryReactor* JoinBatch(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
                                       grpc::ByteBuffer* response) override;
@@ -42,7 +44,9 @@ class PlannerService final : public PlannerServiceBase {
 
  private:
   const CallEnvironment environment_;
-  const PlanBatchConfig config_;
+  const PlanBatchConfig& config_;
+  CollectivePlanner* const collective_;
+  JobFits* const fits_;
 };
 
 }  // namespace batchplan

@@ -5,6 +5,7 @@
 #ifndef BATCHPLAN_SERVER_SERVICE_REPORT_STEP_CALL_H_
 #define BATCHPLAN_SERVER_SERVICE_REPORT_STEP_CALL_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/service/job_fits.h"
 #include "server/service/unary_call.h"
@@ -17,6 +18,7 @@ class ReportStepCall final : public UnaryCall {
   ReportStepCall(const CallEnvironment& environment, JobFits* fits, const RawCall& raw);
 
  private:
+  absl::Status Queue() override { return QueueForStore(); }
   void Run() override;
   absl::StatusOr<CallAnswer> Report();
 

@@ -4,10 +4,19 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "server/telemetry/utf8.h"
 
 namespace batchplan {
+namespace {
+
+// Of a status's payload: milliseconds in decimal.
+constexpr char kRetryAfter[] = "batchplan/retry-after-ms";
+
+}  // namespace
 
 absl::Status CleanStatus(const absl::Status& status) {
   if (status.ok()) return status;
@@ -31,6 +40,23 @@ absl::Status CleanStatus(const absl::Status& status) {
     clean.replace(end, std::string::npos, kCut.data(), kCut.size());
   }
   return absl::Status(status.code(), clean);
+}
+
+void SetRetryAfter(absl::Duration delay, absl::Status* status) {
+  const int64_t milliseconds =
+      delay < absl::ZeroDuration()
+          ? -1
+          : absl::ToInt64Milliseconds(absl::Ceil(delay, absl::Milliseconds(1)));
+  status->SetPayload(kRetryAfter, absl::Cord(absl::StrCat(milliseconds)));
+}
+
+std::optional<absl::Duration> RetryAfter(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kRetryAfter);
+  int64_t milliseconds = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &milliseconds)) {
+    return std::nullopt;
+  }
+  return absl::Milliseconds(milliseconds);
 }
 
 }  // namespace batchplan

@@ -42,24 +42,39 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
   const bool enabled_;
 };
 
+// Calls of the store at the same time. Redis serves one at a time; these are for its way there.
+constexpr size_t kStoreThreads = 8;
+
 size_t PlanningThreads(const ServerOptions& options) {
   if (options.planning_threads > 0) return static_cast<size_t>(options.planning_threads);
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-CallEnvironment EnvironmentFor(const ServerOptions& options, WorkerPool* pool, Metrics* metrics,
+PlanningPoolOptions PoolOptions(const ServerOptions& options) {
+  PlanningPoolOptions pool;
+  pool.threads = PlanningThreads(options);
+  pool.max_queued_plans = static_cast<size_t>(options.max_queued_plans);
+  pool.max_queued_sequences = static_cast<uint64_t>(options.max_queued_sequences);
+  return pool;
+}
+
+CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
+                               StoreThreads* store_threads, Metrics* metrics,
                                const Tokens* tokens) {
   return {.pool = pool,
+          .store_threads = store_threads,
           .metrics = metrics,
           .tokens = tokens,
           .limits = {.max_sequences = static_cast<uint64_t>(options.max_sequences)}};
 }
 
-PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metrics* metrics) {
+PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, PlanCache* cache,
+                          Metrics* metrics) {
   return {.plan = std::move(plan),
           .verify_plans = options.verify_plans,
           .max_message_bytes = static_cast<size_t>(options.max_message_bytes),
-          .metrics = metrics};
+          .metrics = metrics,
+          .cache = cache->enabled() ? cache : nullptr};
 }
 
 }  // namespace
@@ -81,26 +96,38 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       Log(Severity::kWarning, "tokens_world_readable", {{"auth_tokens", options.auth_tokens}});
     }
   }
+  absl::StatusOr<Stores> stores = OpenStores(options);
+  if (!stores.ok()) return stores.status();
   std::unique_ptr<Server> server;
   try {
-    server.reset(new Server(options, std::move(plan), std::move(tokens)));
+    server.reset(new Server(options, std::move(plan), std::move(tokens), *std::move(stores)));
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("can't start ", PlanningThreads(options),
-                                                     " planning threads: ", error.what()));
+                                                     " planning threads and ", kStoreThreads,
+                                                     " for the store: ", error.what()));
   }
   status = server->Listen();
   if (!status.ok()) return status;
   return server;
 }
 
-Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens)
+Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens,
+               Stores stores)
     : options_(options),
       metrics_(std::string(PlannerVersion()),
                {.max_labels = static_cast<size_t>(options.max_job_labels)}),
       tokens_(std::move(tokens)),
-      pool_(PlanningThreads(options), static_cast<size_t>(options.max_queued_plans)),
-      service_(EnvironmentFor(options, &pool_, &metrics_, tokens_.get()),
-               ConfigFor(options, std::move(plan), &metrics_)) {}
+      cache_(static_cast<size_t>(options.plan_cache_bytes), &metrics_),
+      stores_(std::move(stores)),
+      fits_(stores_.fits.get()),
+      pool_(PoolOptions(options), &metrics_),
+      store_threads_(kStoreThreads, static_cast<size_t>(options.max_waiting_joins)),
+      config_(ConfigFor(options, std::move(plan), &cache_, &metrics_)),
+      collective_({.max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
+                   .longest_wait = options.step_time_to_live},
+                  &stores_, &fits_, &store_threads_, &pool_, config_),
+      service_(EnvironmentFor(options, &pool_, &store_threads_, &metrics_, tokens_.get()), config_,
+               &collective_, &fits_) {}
 
 Server::~Server() { Shutdown(); }
 
@@ -202,12 +229,15 @@ void Server::AnnounceDrain() {
 void Server::Shutdown() {
   std::lock_guard lock(shutdown_mutex_);
   ready_ = false;
-  // The pool stops last: gRPC waits for the calls that it works on.
+  // Before the listeners close: who waits for other workers has time to meet them elsewhere.
+  collective_.Shutdown();
+  // The threads stop last: gRPC waits for the calls that they work on.
   if (grpc_server_ != nullptr) {
     grpc_server_->Shutdown(std::chrono::system_clock::now() +
                            absl::ToChronoMilliseconds(options_.shutdown_grace));
   }
   pool_.Stop();
+  store_threads_.Stop();
 }
 
 }  // namespace batchplan

@@ -19,13 +19,18 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/service/collective_planner.h"
+#include "server/service/job_fits.h"
+#include "server/service/open_stores.h"
 #include "server/service/periodic.h"
 #include "server/service/plan_batch.h"
+#include "server/service/plan_cache.h"
 #include "server/service/planner_service.h"
+#include "server/service/planning_pool.h"
 #include "server/service/server_options.h"
+#include "server/service/store_threads.h"
 #include "server/service/tls.h"
 #include "server/service/tokens.h"
-#include "server/service/worker_pool.h"
 #include "server/telemetry/http_endpoint.h"
 #include "server/telemetry/metrics.h"
 
@@ -66,13 +71,14 @@ class Server {
   // Health becomes NOT_SERVING and /readyz 503, for good. Calls are still taken.
   void AnnounceDrain();
 
-  // Closes the listeners, waits for the calls in flight, cancels what still goes on after
-  // options.shutdown_grace, and joins the planning threads. Returns once every call is answered. A
-  // second call does nothing, and waits for the first.
+  // Tells workers that wait for others to go elsewhere, closes the listeners, waits for the calls
+  // in flight, cancels what still goes on after options.shutdown_grace, and joins the threads.
+  // Returns once every call is answered. A second call does nothing, and waits for the first.
   void Shutdown();
 
  private:
-  Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens);
+  Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens,
+         Stores stores);
 
   absl::Status Listen();
   // FailedPrecondition as CheckTlsFiles; logs a certificate that is new. Under reload_mutex_.
@@ -82,7 +88,13 @@ class Server {
   Metrics metrics_;
   // nullptr: calls need no token.
   const std::unique_ptr<Tokens> tokens_;
-  WorkerPool pool_;
+  PlanCache cache_;
+  Stores stores_;
+  JobFits fits_;
+  PlanningPool pool_;
+  StoreThreads store_threads_;
+  const PlanBatchConfig config_;
+  CollectivePlanner collective_;
   PlannerService service_;
   // What GET /readyz tells: from the last part's start to the drain.
   std::atomic<bool> ready_ = false;

@@ -14,6 +14,7 @@ constexpr int64_t kMaxThreads = 1024;
 // The planner's own limit.
 constexpr int64_t kMaxSequences = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxQueuedPlans = 1'000'000;
+constexpr int64_t kMaxQueuedSequences = int64_t{1} << 40;
 constexpr int64_t kMinRendezvousBytes = 1 << 20;
 constexpr int64_t kMaxRendezvousBytes = int64_t{1} << 40;
 constexpr int64_t kMaxWaitingJoins = 1'000'000;
@@ -21,6 +22,7 @@ constexpr absl::Duration kMaxStepLife = absl::Hours(24);
 // gRPC's sizes are ints.
 constexpr int64_t kMinMessageBytes = 1024;
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxPlanCacheBytes = int64_t{1} << 40;
 constexpr absl::Duration kMaxWait = absl::Hours(1);
 // What is given in milliseconds to gRPC has to fit an int.
 constexpr absl::Duration kMaxInterval = absl::Hours(24);
@@ -85,6 +87,8 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckRange("max_sequences", max_sequences, 1, kMaxSequences));
   status.Update(CheckRange("planning_threads", planning_threads, 0, kMaxThreads));
   status.Update(CheckRange("max_queued_plans", max_queued_plans, 0, kMaxQueuedPlans));
+  status.Update(CheckRange("max_queued_sequences", max_queued_sequences, 1, kMaxQueuedSequences));
+  status.Update(CheckRange("plan_cache_bytes", plan_cache_bytes, 0, kMaxPlanCacheBytes));
   status.Update(CheckRange("rendezvous_memory_bytes", rendezvous_memory_bytes, kMinRendezvousBytes,
                            kMaxRendezvousBytes));
   status.Update(CheckWait("step_time_to_live", step_time_to_live, absl::Seconds(1), kMaxStepLife));

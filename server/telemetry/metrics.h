@@ -19,6 +19,7 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,6 +51,29 @@ struct PassRecord {
   double step_efficiency = 0;
 };
 
+// Why admission refused a call.
+enum class Refusal {
+  // No room, and its job has no claim to another's.
+  kQueueFull,
+  // It waited, and gave way to a call of a job that holds less.
+  kPushedOut,
+  // The work ahead would have outlasted its deadline.
+  kDeadline,
+};
+
+// What waits for other workers on this replica.
+struct JoinsRecord {
+  uint64_t waiting = 0;
+  uint64_t steps = 0;
+};
+
+// What the store in memory holds.
+struct StoreRecord {
+  uint64_t steps = 0;
+  uint64_t parts = 0;
+  uint64_t bytes = 0;
+};
+
 class Metrics {
  public:
   // `version` is the label of batchplan_build_info.
@@ -73,9 +97,23 @@ class Metrics {
   // A plan that the plan checker refused.
   void RecordCheckFailure();
 
-  // A request entered the queue; it left the queue, for planning or because its caller is gone.
-  void RecordEnqueued();
-  void RecordDequeued();
+  // The requests that wait for a planning thread, and the sequences of those and of the ones that
+  // are planned, as they are now.
+  void RecordQueue(uint64_t waiting, uint64_t sequences);
+
+  // A request that waited so long for its planning thread.
+  void RecordQueueSeconds(double seconds);
+
+  // A call that was not admitted; RecordError counts it too.
+  void RecordRefusal(Refusal reason);
+
+  // A look-up in the plan cache; and what it holds, as it is now.
+  void RecordCacheLookup(bool hit);
+  void RecordCacheSize(size_t plans, size_t bytes);
+
+  // Collective plans, as they are now.
+  void RecordJoins(const JoinsRecord& joins);
+  void RecordStore(const StoreRecord& store);
 
   // When the server's certificate ends. Without a certificate there is no such series.
   void SetCertificateExpiry(absl::Time time);
@@ -106,7 +144,20 @@ class Metrics {
   prometheus::Counter* scheduled_tokens_;
   prometheus::Counter* naive_tokens_;
   prometheus::Counter* check_failures_;
+  prometheus::Counter* cache_hits_;
+  prometheus::Counter* cache_misses_;
+  prometheus::Gauge* cache_plans_;
+  prometheus::Gauge* cache_bytes_;
+  // By Refusal.
+  std::array<prometheus::Counter*, 3> refusals_{};
+  prometheus::Gauge* joins_waiting_;
+  prometheus::Gauge* joined_steps_;
+  prometheus::Gauge* store_steps_;
+  prometheus::Gauge* store_parts_;
+  prometheus::Gauge* store_bytes_;
   prometheus::Gauge* queue_depth_;
+  prometheus::Gauge* queue_sequences_;
+  prometheus::Histogram* queue_seconds_;
   prometheus::Histogram* planning_seconds_;
   prometheus::Histogram* sequences_;
   prometheus::Histogram* bin_utilization_;

@@ -51,7 +51,7 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, St
       rendezvous_(
           {.max_waiting = options.max_waiting_joins,
            .planner_version = std::string(PlannerVersion())},
-          steps, [] { return steady_clock::now(); }, Hooks()),
+          stores->steps.get(), [] { return steady_clock::now(); }, Hooks()),
       ticker_(std::in_place, kTick, [this] { Tick(); }) {}
 
 CollectivePlanner::~CollectivePlanner() { Shutdown(); }

@@ -24,7 +24,7 @@ namespace batchplan {
 namespace {
 
 // Parts are megabytes; hiredis' own reads of 16 KiB would be hundreds.
-constexpr size_t kReadBytes = size_t{256} << 10;
+constexpr size_t kReadBytes = size_t{64} << 10;
 
 std::string ErrorText(int error) { return std::generic_category().message(error); }
 

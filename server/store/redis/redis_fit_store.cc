@@ -48,7 +48,8 @@ std::string RandomName() {
 
 RedisFitStore::RedisFitStore(std::shared_ptr<RedisClient> client, absl::Duration retention)
     : client_(std::move(client)),
-      retention_(absl::StrCat(std::max<int64_t>(absl::ToInt64Milliseconds(retention), 1))),
+      retention_(absl::StrCat(absl::ToInt64Milliseconds(
+          std::clamp(retention, absl::Milliseconds(1), absl::Duration(absl::Hours(24 * 365)))))),
       writer_(RandomName()) {}
 
 absl::StatusOr<StoredFit> RedisFitStore::Get(const std::string& job_id) {

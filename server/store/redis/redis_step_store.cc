@@ -110,9 +110,11 @@ absl::Status NotComplete(const StepKey& key) {
       absl::StrCat("step ", key.step, " of job \"", key.job_id, "\" is not complete"));
 }
 
-// For PEXPIRE, to which 0 is a deletion.
+// For PEXPIRE, to which 0 is a deletion and which takes no date that is too far off.
 std::string Milliseconds(absl::Duration duration) {
-  return absl::StrCat(std::max<int64_t>(absl::ToInt64Milliseconds(duration), 1));
+  const absl::Duration longest = absl::Hours(24 * 365);
+  return absl::StrCat(
+      absl::ToInt64Milliseconds(std::clamp(duration, absl::Milliseconds(1), longest)));
 }
 
 }  // namespace

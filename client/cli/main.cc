@@ -10,6 +10,7 @@
 #include "client/cli/compare_command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/help_formatter.h"
+#include "client/cli/join_command.h"
 #include "client/cli/lengths_command.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_command.h"
@@ -37,6 +38,7 @@ int Main(int argc, char** argv) {
 
   ExitCode exit_code = ExitCode::kOk;
   AddPlanCommand(&app, &exit_code);
+  AddJoinCommand(&app, &exit_code);
   AddCompareCommand(&app, &exit_code);
   AddSweepCommand(&app, &exit_code);
   AddLengthsCommand(&app, &exit_code);

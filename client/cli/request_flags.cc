@@ -51,6 +51,8 @@ const std::vector<Group>& RequestGroups() {
       {"Algorithm",
        {{"--preset", "preset", "A named bundle of the options below, such as verl [balanced]"},
         {"--effort", "effort", "How hard the balanced solver searches [default]"},
+        {"--fitted_cost", "cost_model.fitted",
+         "Take the costs that the server fitted to what --job reported, instead of --cost"},
         {"--overlong", "overlong", "What to do with sequences longer than a micro-batch [reject]"},
         {"--allow_empty_microbatches", "allow_empty_microbatches",
          "Let ranks with too few sequences run empty micro-batches"},
@@ -130,6 +132,7 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
              [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
              "Cost a token, a token squared, a micro-batch [1,1/24576,0]")
           ->type_name("A,B,C")
+          ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));
   // A message has one layout: set together, the later flag would silently undo the earlier one.
   if (CLI::Option* padded = app->get_option_no_throw("--scan"); padded != nullptr) {

@@ -1,0 +1,136 @@
+#include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "tests/client/cli/run_cli.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr int kSequences = 60;
+
+// The lengths of one of two workers, who have every other sequence of three; of both with -1.
+std::string Lengths(int worker) {
+  std::string text;
+  for (int i = 0; i < kSequences; ++i) {
+    const bool first = i < kSequences / 3;
+    if (worker == -1 || first == (worker == 0)) {
+      absl::StrAppend(&text, 1 + i * 7919 % 400, "\n");
+    }
+  }
+  return text;
+}
+
+std::vector<std::string> Flags(const std::vector<std::string>& more) {
+  std::vector<std::string> flags = {"--lengths", "-", "--dp", "4", "--budget", "512"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+CliResult RunJoin(const TestServer& server, int worker, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"join",  "--server", server.target(),
+                                        "--job", "rl",       "--world_size",
+                                        "2",     "--worker", std::to_string(worker)};
+  for (const std::string& flag : Flags(more)) arguments.push_back(flag);
+  return RunCli(arguments, Lengths(worker));
+}
+
+// What both workers of a step print.
+std::vector<CliResult> RunBoth(const TestServer& server, const std::vector<std::string>& first,
+                               const std::vector<std::string>& second) {
+  std::vector<CliResult> results(2);
+  std::jthread other([&] { results[0] = RunJoin(server, 0, first); });
+  results[1] = RunJoin(server, 1, second);
+  other.join();
+  return results;
+}
+
+template <typename Message>
+Message ParseJson(const CliResult& result) {
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  Message message;
+  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(result.out, &message).ok()) << result.out;
+  return message;
+}
+
+TEST(JoinCommand, WorkersGetThePlanOfTheWholeBatch) {
+  const TestServer server;
+  const std::vector<std::string> json = {"--format", "json", "--verify"};
+  std::vector<std::string> plan = {"plan"};
+  for (const std::string& flag : Flags(json)) plan.push_back(flag);
+  const auto whole = ParseJson<v1::PlanBatchResponse>(RunCli(plan, Lengths(-1)));
+  for (const CliResult& result : RunBoth(server, json, json)) {
+    const auto joined = ParseJson<v1::JoinBatchResponse>(result);
+    EXPECT_EQ(joined.plan().fingerprint(), whole.fingerprint());
+    EXPECT_THAT(joined.worker_offsets(), ::testing::ElementsAre(0, 20, 60));
+  }
+}
+
+TEST(JoinCommand, PrintsAsPlanDoes) {
+  const TestServer server;
+  const std::vector<CliResult> results =
+      RunBoth(server, {"--verify"}, {"--format", "sequences_csv"});
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].err;
+  EXPECT_THAT(results[0].out, AllOf(HasSubstr("60 sequences, "), HasSubstr("rl, step 0"),
+                                    HasSubstr("verified"), HasSubstr("step efficiency")));
+  EXPECT_THAT(results[1].out, StartsWith("pass,mini_batch,rank,slot,sequence,length,"));
+  EXPECT_EQ(std::count(results[1].out.begin(), results[1].out.end(), '\n'), 1 + kSequences);
+}
+
+TEST(JoinCommand, TruncatedSequencesAreShownWithTheLengthThatTheirWorkerSent) {
+  const TestServer server;
+  const std::vector<std::string> flags = {"--overlong", "truncate", "--budget", "256", "--verify"};
+  for (const CliResult& result : RunBoth(server, flags, flags)) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("truncated"), HasSubstr("verified")));
+  }
+}
+
+TEST(JoinCommand, SliceHoldsOneRank) {
+  const TestServer server;
+  const std::vector<std::string> json = {"--format", "json"};
+  const std::vector<CliResult> results =
+      RunBoth(server, json, {"--format", "json", "--rank", "2", "--own_slice"});
+  const auto whole = ParseJson<v1::JoinBatchResponse>(results[0]);
+  const auto slice = ParseJson<v1::JoinBatchResponse>(results[1]);
+  EXPECT_EQ(slice.plan().fingerprint(), whole.plan().fingerprint());
+  EXPECT_EQ(slice.plan().passes(0).row_widths_size() * 4, whole.plan().passes(0).row_widths_size());
+}
+
+TEST(JoinCommand, TimeoutNamesTheMissingWorker) {
+  const TestServer server;
+  const CliResult result = RunJoin(server, 1, {"--timeout", "200ms", "--step", "9"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, AllOf(StartsWith("batchplan: join: DEADLINE_EXCEEDED: "),
+                                HasSubstr("step 9"), HasSubstr("1 of 2"), HasSubstr(": 0")));
+}
+
+TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
+  const TestServer server;
+  EXPECT_THAT(RunJoin(server, 0, {"--own_slice"}).err, HasSubstr("--format json only"));
+  EXPECT_THAT(RunJoin(server, 0, {"--own_slice", "--format", "json", "--verify"}).err,
+              HasSubstr("without --verify"));
+  EXPECT_THAT(RunJoin(server, 0, {"--verify", "--groups", "same_rank"}).err,
+              HasSubstr("groups of the others"));
+  EXPECT_EQ(RunJoin(server, 0, {"--rank", "1"}).exit_code, 2);
+  EXPECT_EQ(
+      RunCli({"join", "--lengths", "-", "--budget", "512", "--worker", "0", "--world_size", "1"})
+          .exit_code,
+      2);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -8,7 +8,8 @@
 #   --preset   the build to test; release by default. release also checks format and clang-tidy.
 #   --only     one suite, named like the folder it mirrors: planner, checker, proto, ...
 #   --full     twenty times as many random cases: the tier for before a release.
-#   --fuzz     instead, random bytes as requests, for so many seconds; 60 by default.
+#   --fuzz     instead, random bytes as requests, to the planner and then to every RPC of a server,
+#              for so many seconds each; 60 by default.
 #   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
 #              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
 #              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
@@ -33,7 +34,7 @@ while [ $# -gt 0 ]; do
       fuzz=60; shift
       if [[ ${1:-} =~ ^[0-9]+$ ]]; then fuzz=$1; shift; fi ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -97,10 +98,14 @@ if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache;
 if [ -n "$fuzz" ]; then
   cmake --preset fuzz -DBATCHPLAN_TESTS=ON >/dev/null
   cmake --build --preset fuzz --parallel "$jobs"
-  build/fuzz/bin/write_corpus build/fuzz/seeds 2000
-  mkdir -p build/fuzz/corpus
-  exec build/fuzz/bin/plan_batch_fuzzer -max_total_time="$fuzz" -timeout=120 -rss_limit_mb=4096 \
-    -max_len=8192 -print_final_stats=1 -artifact_prefix=build/fuzz/ build/fuzz/corpus build/fuzz/seeds
+  for fuzzer in plan_batch rpc; do
+    folder=build/fuzz/$fuzzer
+    mkdir -p "$folder/corpus"
+    build/fuzz/bin/write_corpus "$fuzzer" "$folder/seeds" 2000
+    "build/fuzz/bin/${fuzzer}_fuzzer" -max_total_time="$fuzz" -timeout=120 -rss_limit_mb=4096 \
+      -max_len=8192 -print_final_stats=1 -artifact_prefix="$folder/" "$folder/corpus" "$folder/seeds"
+  done
+  exit
 fi
 
 cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS=ON >/dev/null

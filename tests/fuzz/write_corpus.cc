@@ -1,6 +1,7 @@
-// Writes the requests that the fuzzer starts from, one a file:
+// Writes the inputs that the fuzzers start from, one a file:
 //
-//   write_corpus DIRECTORY COUNT
+//   write_corpus plan_batch DIRECTORY COUNT    requests, for plan_batch_fuzzer
+//   write_corpus rpc DIRECTORY COUNT           messages of all RPCs, for rpc_fuzzer
 
 #include <cstdint>
 #include <cstdlib>
@@ -16,24 +17,69 @@
 namespace batchplan::testing {
 namespace {
 
-bool WriteCorpus(const std::filesystem::path& directory, uint64_t count) {
+v1::PlanBatchRequest PlanRequest(uint64_t seed) {
+  v1::PlanBatchRequest request =
+      WireRequest(seed % 2 == 0 ? GenerateSmallRequest(seed) : GenerateRequest(seed));
+  // A preset's name among the bytes, and passes that leave the choice to it: all of "balanced",
+  // which most requests take, and some of the others.
+  const auto presets = PresetNames();
+  request.set_preset(std::string(presets[seed % presets.size()]));
+  if (seed % 5 == 0 || request.preset() == "balanced") {
+    for (v1::Pass& pass : *request.mutable_passes()) {
+      pass.clear_layout();
+      pass.clear_sharding();
+      pass.clear_equal_sequence_counts();
+    }
+  }
+  return request;
+}
+
+// Alone in its step, or the second of two.
+v1::JoinBatchRequest JoinRequest(uint64_t seed) {
+  v1::JoinBatchRequest request;
+  *request.mutable_request() = PlanRequest(seed);
+  request.mutable_request()->set_job_id("job");
+  request.mutable_request()->set_step(seed);
+  request.set_world_size(1 + seed % 2);
+  request.set_worker(seed % 2);
+  request.set_own_slice_only(seed % 3 == 0);
+  request.mutable_timeout()->set_nanos(50'000'000);
+  return request;
+}
+
+v1::ReportStepRequest ReportRequest(uint64_t seed) {
+  v1::ReportStepRequest request;
+  request.set_job_id("job");
+  request.set_step(seed);
+  request.set_memory_limit_bytes(seed << 30);
+  for (uint64_t i = 1; i <= 1 + seed % 8; ++i) {
+    v1::MicrobatchTiming* timing = request.add_microbatches();
+    timing->set_tokens(1000 * i);
+    timing->set_tokens_squared(1'000'000 * i);
+    timing->set_milliseconds(static_cast<double>(seed % 100 + i));
+    timing->set_peak_bytes(i << 28);
+  }
+  return request;
+}
+
+// An input of rpc_fuzzer: the number of the method, and its message.
+std::string RpcInput(uint64_t seed) {
+  switch (seed % 3) {
+    case 0:
+      return '\0' + PlanRequest(seed).SerializeAsString();
+    case 1:
+      return '\1' + JoinRequest(seed).SerializeAsString();
+    default:
+      return '\2' + ReportRequest(seed).SerializeAsString();
+  }
+}
+
+bool WriteCorpus(bool rpc, const std::filesystem::path& directory, uint64_t count) {
   std::filesystem::create_directories(directory);
   for (uint64_t seed = 0; seed < count; ++seed) {
-    v1::PlanBatchRequest request =
-        WireRequest(seed % 2 == 0 ? GenerateSmallRequest(seed) : GenerateRequest(seed));
-    // A preset's name among the bytes, and passes that leave the choice to it: all of "balanced",
-    // which most requests take, and some of the others.
-    const auto presets = PresetNames();
-    request.set_preset(std::string(presets[seed % presets.size()]));
-    if (seed % 5 == 0 || request.preset() == "balanced") {
-      for (v1::Pass& pass : *request.mutable_passes()) {
-        pass.clear_layout();
-        pass.clear_sharding();
-        pass.clear_equal_sequence_counts();
-      }
-    }
     std::ofstream file(directory / std::to_string(seed), std::ios::binary);
-    if (!request.SerializeToOstream(&file)) return false;
+    file << (rpc ? RpcInput(seed) : PlanRequest(seed).SerializeAsString());
+    if (!file.flush()) return false;
   }
   return true;
 }
@@ -42,9 +88,12 @@ bool WriteCorpus(const std::filesystem::path& directory, uint64_t count) {
 }  // namespace batchplan::testing
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: " << argv[0] << " DIRECTORY COUNT\n";
+  const std::string kind = argc == 4 ? argv[1] : "";
+  if (kind != "plan_batch" && kind != "rpc") {
+    std::cerr << "usage: " << argv[0] << " plan_batch|rpc DIRECTORY COUNT\n";
     return 2;
   }
-  return batchplan::testing::WriteCorpus(argv[1], std::strtoull(argv[2], nullptr, 10)) ? 0 : 1;
+  const bool written =
+      batchplan::testing::WriteCorpus(kind == "rpc", argv[2], std::strtoull(argv[3], nullptr, 10));
+  return written ? 0 : 1;
 }

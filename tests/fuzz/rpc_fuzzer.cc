@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "batchplan/v1/batch_planner.grpc.pb.h"
+#include "server/telemetry/log.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan {
@@ -133,6 +134,8 @@ FuzzedServer& Server() {
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   // Protobuf reports every string that is not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
+  // The server has a line for every call.
+  batchplan::SetLogOptions({.lowest = batchplan::Severity::kError});
   batchplan::Server();
   return 0;
 }

@@ -137,26 +137,6 @@ TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
   EXPECT_THAT(log, HasSubstr(" code=INVALID_ARGUMENT error=\"passes is empty"));
 }
 
-TEST(PlannerServiceTest, WhatThisVersionDoesNotHaveIsRefusedByName) {
-  TestServer server;
-  auto stub = server.NewStub();
-  const std::string version(PlannerVersion());
-  {
-    grpc::ClientContext context;
-    v1::JoinBatchResponse response;
-    const grpc::Status status = stub->JoinBatch(&context, v1::JoinBatchRequest(), &response);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-    EXPECT_EQ(status.error_message(), "JoinBatch is not in this version (" + version + ")");
-  }
-  {
-    grpc::ClientContext context;
-    v1::ReportStepResponse response;
-    const grpc::Status status = stub->ReportStep(&context, v1::ReportStepRequest(), &response);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-    EXPECT_EQ(status.error_message(), "ReportStep is not in this version (" + version + ")");
-  }
-}
-
 TEST(PlannerServiceTest, BytesThatAreNoRequestAreInvalid) {
   TestServer server;
   auto channel = server.NewChannel();

@@ -1,0 +1,123 @@
+// ReportStep over gRPC, and plans with the costs that are fitted to what was reported.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/server/service/requests.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Four micro-batches of a device that takes 0.01 ms a token, 2e-6 a token squared and 3 more.
+v1::ReportStepRequest ReportOf(uint64_t step) {
+  v1::ReportStepRequest report;
+  report.set_job_id("fitted");
+  report.set_step(step);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const uint64_t length = 100 + (step * 977 + i * 389) % 3000;
+    const uint64_t sequences = 1 + (step * 31 + i * 7) % 9;
+    v1::MicrobatchTiming* timing = report.add_microbatches();
+    timing->set_tokens(length * sequences);
+    timing->set_tokens_squared(length * length * sequences);
+    timing->set_milliseconds(0.01 * static_cast<double>(timing->tokens()) +
+                             2e-6 * static_cast<double>(timing->tokens_squared()) + 3);
+  }
+  return report;
+}
+
+grpc::Status Report(const TestServer& server, uint64_t step, v1::ReportStepResponse* response) {
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  return server.NewStub()->ReportStep(&context, ReportOf(step), response);
+}
+
+v1::PlanBatchRequest FittedRequest() {
+  v1::PlanBatchRequest request = ValidRequest();
+  request.set_job_id("fitted");
+  request.mutable_cost_model()->set_fitted(true);
+  return request;
+}
+
+TEST(FittedPlans, AreMadeWithTheJobsOwnCostsAndSayWhich) {
+  const TestServer server;
+  v1::ReportStepResponse fit;
+  for (uint64_t step = 0; step < 50; ++step) ASSERT_TRUE(Report(server, step, &fit).ok());
+  EXPECT_EQ(fit.samples(), 200U);
+  EXPECT_NEAR(fit.fitted().per_token(), 0.01, 0.0002);
+  EXPECT_NEAR(fit.fitted().per_token_squared(), 2e-6, 4e-8);
+  EXPECT_NEAR(fit.fitted().per_microbatch(), 3, 0.06);
+
+  grpc::ClientContext context;
+  v1::PlanBatchResponse plan;
+  const grpc::Status status = server.NewStub()->PlanBatch(&context, FittedRequest(), &plan);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(plan.cost_model_used().per_token(), fit.fitted().per_token());
+
+  // The plan is a pure function of the request and these.
+  v1::PlanBatchRequest literal = FittedRequest();
+  *literal.mutable_cost_model() = plan.cost_model_used();
+  grpc::ClientContext again;
+  v1::PlanBatchResponse same;
+  ASSERT_TRUE(server.NewStub()->PlanBatch(&again, literal, &same).ok());
+  EXPECT_EQ(same.fingerprint(), plan.fingerprint());
+}
+
+TEST(FittedPlans, WithoutReportsAreRefusedByJob) {
+  const TestServer server;
+  grpc::ClientContext context;
+  v1::PlanBatchResponse plan;
+  const grpc::Status status = server.NewStub()->PlanBatch(&context, FittedRequest(), &plan);
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), AllOf(HasSubstr("fitted"), HasSubstr("ReportStep")));
+}
+
+// Workers that join while the fit moves on still get one plan.
+TEST(FittedPlans, AreOneForAllWorkersOfAStep) {
+  const TestServer server;
+  v1::ReportStepResponse fit;
+  for (uint64_t step = 0; step < 50; ++step) ASSERT_TRUE(Report(server, step, &fit).ok());
+  std::vector<v1::JoinBatchResponse> answers(3);
+  std::vector<std::jthread> workers;
+  for (uint32_t worker = 0; worker < answers.size(); ++worker) {
+    workers.emplace_back([&, worker] {
+      v1::JoinBatchRequest part;
+      *part.mutable_request() = FittedRequest();
+      part.set_worker(worker);
+      part.set_world_size(static_cast<uint32_t>(answers.size()));
+      grpc::ClientContext context;
+      context.set_deadline(GenerousDeadline());
+      const grpc::Status status = server.NewStub()->JoinBatch(&context, part, &answers[worker]);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+    });
+  }
+  for (uint64_t step = 50; step < 60; ++step) ASSERT_TRUE(Report(server, step, &fit).ok());
+  workers.clear();
+  for (const v1::JoinBatchResponse& answer : answers) {
+    EXPECT_EQ(answer.plan().fingerprint(), answers[0].plan().fingerprint());
+    EXPECT_EQ(answer.plan().cost_model_used().per_token(),
+              answers[0].plan().cost_model_used().per_token());
+  }
+}
+
+TEST(FittedPlans, WrongReportIsRefusedByField) {
+  const TestServer server;
+  v1::ReportStepRequest report = ReportOf(1);
+  report.mutable_microbatches(2)->set_milliseconds(-1);
+  grpc::ClientContext context;
+  v1::ReportStepResponse response;
+  const grpc::Status status = server.NewStub()->ReportStep(&context, report, &response);
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("microbatches[2].milliseconds is -1"));
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,274 @@
+// JoinBatch over gRPC: what workers of a step see of each other.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/server/service/held_planner.h"
+#include "tests/server/service/requests.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kWorkers = 4;
+
+// Worker w has w + 10 of the 46 sequences of a step.
+v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step = 1) {
+  v1::JoinBatchRequest part;
+  part.set_worker(worker);
+  part.set_world_size(kWorkers);
+  part.mutable_request()->set_job_id("join");
+  part.mutable_request()->set_step(step);
+  part.mutable_request()->mutable_topology()->set_data_parallel(2);
+  part.mutable_request()->add_passes()->set_max_tokens_per_microbatch(1000);
+  for (uint32_t i = 0; i < worker + 10; ++i) {
+    part.mutable_request()->mutable_manifest()->add_lengths(1 + (worker * 131 + i * 37) % 900);
+  }
+  return part;
+}
+
+struct Answer {
+  grpc::Status status;
+  v1::JoinBatchResponse response;
+};
+
+Answer Join(const TestServer& server, const v1::JoinBatchRequest& part,
+            std::chrono::system_clock::time_point deadline = GenerousDeadline()) {
+  Answer answer;
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  answer.status = server.NewStub()->JoinBatch(&context, part, &answer.response);
+  return answer;
+}
+
+// What all the workers are told, each joining by its own thread.
+std::vector<Answer> JoinAll(const TestServer& server,
+                            const std::function<void(v1::JoinBatchRequest&)>& change = {}) {
+  std::vector<Answer> answers(kWorkers);
+  std::vector<std::jthread> workers;
+  workers.reserve(kWorkers);
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    workers.emplace_back([&, worker] {
+      v1::JoinBatchRequest part = PartOf(worker);
+      if (change) change(part);
+      answers[worker] = Join(server, part);
+    });
+  }
+  workers.clear();
+  return answers;
+}
+
+double MetricOf(TestServer& server, const std::string& name) {
+  const std::string text =
+      prometheus::TextSerializer().Serialize(server.server().metrics().registry()->Collect());
+  const size_t at = text.find(absl::StrCat("\n", name, " "));
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+}
+
+// Returns once the metric is `value`; ctest ends a test that waits for ever.
+void WaitForMetric(TestServer& server, const std::string& name, double value) {
+  while (MetricOf(server, name) != value) std::this_thread::yield();
+}
+
+TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
+  const TestServer server;
+  v1::PlanBatchRequest whole = PartOf(0).request();
+  for (uint32_t worker = 1; worker < kWorkers; ++worker) {
+    whole.mutable_manifest()->mutable_lengths()->MergeFrom(
+        PartOf(worker).request().manifest().lengths());
+  }
+  grpc::ClientContext context;
+  v1::PlanBatchResponse alone;
+  ASSERT_TRUE(server.NewStub()->PlanBatch(&context, whole, &alone).ok());
+  for (const Answer& answer : JoinAll(server)) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    EXPECT_EQ(answer.response.plan().fingerprint(), alone.fingerprint());
+    EXPECT_EQ(answer.response.plan().passes(0).SerializeAsString(),
+              alone.passes(0).SerializeAsString());
+    EXPECT_THAT(answer.response.worker_offsets(), ElementsAre(0, 10, 21, 33, 46));
+  }
+}
+
+TEST(JoinBatch, SlicesOfAllRanksAreThePlan) {
+  const TestServer server;
+  std::multiset<uint32_t> sequences;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    part.set_own_slice_only(part.worker() < 2);
+    part.set_data_parallel_rank(part.worker() % 2);
+  });
+  for (const Answer& answer : answers) ASSERT_TRUE(answer.status.ok());
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const v1::PassPlan& slice = answers[rank].response.plan().passes(0);
+    sequences.insert(slice.sequence_index().begin(), slice.sequence_index().end());
+    EXPECT_EQ(static_cast<uint32_t>(slice.row_widths_size()), slice.microbatches_per_rank(0));
+    EXPECT_EQ(slice.microbatch_offsets(0), 0U);
+    EXPECT_EQ(answers[rank].response.plan().fingerprint(),
+              answers[3].response.plan().fingerprint());
+    EXPECT_EQ(answers[rank].response.worker_offsets_size(), 5);
+  }
+  const auto& all = answers[3].response.plan().passes(0).sequence_index();
+  EXPECT_EQ(sequences, std::multiset<uint32_t>(all.begin(), all.end()));
+}
+
+TEST(JoinBatch, TheSamePartMayBeSentAgainBeforeAndAfterThePlan) {
+  TestServer server;
+  std::jthread early([&] {
+    const auto soon = std::chrono::system_clock::now() + std::chrono::milliseconds(100);
+    EXPECT_EQ(Join(server, PartOf(0), soon).status.error_code(), grpc::DEADLINE_EXCEEDED);
+  });
+  early.join();
+  const std::vector<Answer> answers = JoinAll(server);
+  ASSERT_TRUE(answers[0].status.ok());
+  const Answer late = Join(server, PartOf(2));
+  ASSERT_TRUE(late.status.ok()) << late.status.error_message();
+  EXPECT_EQ(late.response.plan().fingerprint(), answers[0].response.plan().fingerprint());
+}
+
+TEST(JoinBatch, OtherContentForTheSamePlaceIsRefused) {
+  const TestServer server;
+  ASSERT_TRUE(JoinAll(server)[0].status.ok());
+  v1::JoinBatchRequest other = PartOf(2);
+  other.mutable_request()->mutable_manifest()->set_lengths(0, 17);
+  const grpc::Status status = Join(server, other).status;
+  EXPECT_EQ(status.error_code(), grpc::ALREADY_EXISTS);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("join"), HasSubstr("step 1"), HasSubstr("worker 2")));
+}
+
+TEST(JoinBatch, DisagreementNamesTheFieldAndBothWorkers) {
+  TestServer server;
+  std::jthread first([&] { JoinAll(server); });
+  WaitForMetric(server, "batchplan_rendezvous_memory_steps", 1);
+  v1::JoinBatchRequest other = PartOf(3);
+  other.mutable_request()->mutable_passes(0)->set_max_tokens_per_microbatch(2000);
+  const grpc::Status status = Join(server, other).status;
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("request.passes[0].max_tokens_per_microbatch"), HasSubstr("1000"),
+                    HasSubstr("2000"), HasSubstr("worker 3")));
+}
+
+TEST(JoinBatch, TheMissingAreNamedBeforeTheCallsOwnDeadline) {
+  const TestServer server;
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(2);
+  const grpc::Status by_call = Join(server, PartOf(1), deadline).status;
+  EXPECT_EQ(by_call.error_code(), grpc::DEADLINE_EXCEEDED);
+  EXPECT_THAT(by_call.error_message(), AllOf(HasSubstr("3 of 4"), HasSubstr("0, 2, 3")));
+
+  v1::JoinBatchRequest hasty = PartOf(1);
+  hasty.mutable_timeout()->set_nanos(50'000'000);
+  const grpc::Status by_request = Join(server, hasty).status;
+  EXPECT_EQ(by_request.error_code(), grpc::DEADLINE_EXCEEDED);
+  EXPECT_THAT(by_request.error_message(), HasSubstr("0, 2, 3"));
+}
+
+TEST(JoinBatch, CancelledWorkerDoesNotHoldUpTheOthers) {
+  TestServer server;
+  grpc::ClientContext context;
+  v1::JoinBatchResponse response;
+  std::jthread cancelled(
+      [&] { server.NewStub()->JoinBatch(&context, PartOf(0), &response).IgnoreError(); });
+  WaitForMetric(server, "batchplan_joins_waiting", 1);
+  context.TryCancel();
+  cancelled.join();
+  WaitForMetric(server, "batchplan_joins_waiting", 0);
+  for (uint32_t worker = 1; worker < kWorkers - 1; ++worker) {
+    v1::JoinBatchRequest part = PartOf(worker);
+    part.mutable_timeout()->set_nanos(1'000'000);
+    EXPECT_EQ(Join(server, part).status.error_code(), grpc::DEADLINE_EXCEEDED);
+  }
+  EXPECT_TRUE(Join(server, PartOf(kWorkers - 1)).status.ok());
+}
+
+TEST(JoinBatch, BatchThatCantBePlannedIsToldToAll) {
+  const TestServer server;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    if (part.worker() == 2) part.mutable_request()->mutable_manifest()->set_lengths(4, 5000);
+  });
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(answer.status.error_message(), HasSubstr("manifest.lengths[25] is 5000"));
+  }
+}
+
+TEST(JoinBatch, ShutdownSendsWaitingWorkersElsewhere) {
+  TestServer server;
+  Answer answer;
+  std::jthread waiting([&] { answer = Join(server, PartOf(0)); });
+  WaitForMetric(server, "batchplan_joins_waiting", 1);
+  server.server().Shutdown();
+  waiting.join();
+  EXPECT_EQ(answer.status.error_code(), grpc::UNAVAILABLE);
+  EXPECT_THAT(answer.status.error_message(), HasSubstr("retry"));
+}
+
+TEST(JoinBatch, PlanBatchIsServedWhileWorkersWait) {
+  ServerOptions options = TestServer::Options();
+  options.planning_threads = 1;
+  TestServer server(options);
+  std::vector<std::jthread> workers;
+  for (uint64_t step = 0; step < 100; ++step) {
+    workers.emplace_back([&, step] { Join(server, PartOf(0, step)); });
+  }
+  WaitForMetric(server, "batchplan_joins_waiting", 100);
+  grpc::ClientContext context;
+  v1::PlanBatchResponse response;
+  EXPECT_TRUE(server.NewStub()->PlanBatch(&context, ValidRequest(), &response).ok());
+  server.server().Shutdown();
+}
+
+TEST(JoinBatch, TooManyWaitingWorkersAreRefused) {
+  ServerOptions options = TestServer::Options();
+  options.max_waiting_joins = 1;
+  TestServer server(options);
+  std::jthread waiting([&] { Join(server, PartOf(0)); });
+  WaitForMetric(server, "batchplan_joins_waiting", 1);
+  const grpc::Status status = Join(server, PartOf(1)).status;
+  EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("max_waiting_joins"));
+  server.server().Shutdown();
+}
+
+TEST(JoinBatch, NothingIsLeftOfAThousandSteps) {
+  ServerOptions options = TestServer::Options();
+  options.step_retention = absl::Seconds(1);
+  TestServer server(options);
+  std::vector<std::jthread> workers;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    workers.emplace_back([&, worker] {
+      const auto stub = server.NewStub();
+      for (uint64_t step = 0; step < 1000; ++step) {
+        grpc::ClientContext context;
+        context.set_deadline(GenerousDeadline());
+        v1::JoinBatchResponse response;
+        const grpc::Status status = stub->JoinBatch(&context, PartOf(worker, step), &response);
+        EXPECT_TRUE(status.ok()) << status.error_message();
+      }
+    });
+  }
+  workers.clear();
+  WaitForMetric(server, "batchplan_joins_waiting", 0);
+  WaitForMetric(server, "batchplan_joined_steps", 0);
+  WaitForMetric(server, "batchplan_rendezvous_memory_steps", 0);
+  EXPECT_EQ(MetricOf(server, "batchplan_rendezvous_memory_parts"), 0);
+  EXPECT_EQ(MetricOf(server, "batchplan_rendezvous_memory_bytes"), 0);
+}
+
+}  // namespace
+}  // namespace batchplan

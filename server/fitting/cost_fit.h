@@ -1,0 +1,82 @@
+// A job's cost model, milliseconds = per_token * tokens + per_token_squared * squares +
+// per_microbatch, from the timings of its micro-batches as they come.
+//
+//   CostFit fit;
+//   for (const TimingSample& sample : report) AddSample(sample, fit);
+//   if (std::optional<FittedCosts> costs = Costs(fit)) ... costs->per_token ...
+//
+// Recursive weighted least squares: a sample is folded into sums of a fixed size and forgotten
+// (L. Ljung, T. Soderstrom, "Theory and practice of recursive identification", 1983). It counts by
+// what is expected of it, so that each adds what its relative error is worth, and fades by 1/2048
+// with each later one. Around that stand a few of the latest samples, kRecentSamples:
+//
+// - The first ones are solved together, robustly (robust_fit.h), and only then folded, without
+//   their outliers: a straggler among the first reports has no say.
+// - Later ones are compared with what the fit expects, by the scale of the recent residuals and by
+//   how sure the fit is of such a sample: a straggler is left out, a micro-batch of a new kind not.
+// - Every kRefreshSamples samples, coefficients and scale are taken anew from the sums, and the
+//   latest 32 and then all recent samples are solved robustly on their own. If that explains them
+//   much better than the sums do, then the job has changed (another GPU, other software): the sums
+//   are given up and the fit starts from these samples. A change of all times by half is so
+//   followed within 48 samples, one of a tenth within some hundred, and one that shows in few
+//   samples only once some five of the recent ones show it. A steady job hardly ever starts over.
+//
+// Coefficients are finite and not negative, and those that the samples can't tell apart are 0
+// (identified_fit.h). A function of the samples in their order, however they were reported.
+// A value of up to 2 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
+// the refreshes.
+
+#ifndef BATCHPLAN_SERVER_FITTING_COST_FIT_H_
+#define BATCHPLAN_SERVER_FITTING_COST_FIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "server/fitting/normal_equations.h"
+#include "server/fitting/robust_fit.h"
+#include "server/fitting/timing_sample.h"
+
+namespace batchplan {
+
+inline constexpr size_t kRecentSamples = 64;
+inline constexpr size_t kRefreshSamples = 16;
+// Fewer than these give no costs. Of so many, stragglers at one in twenty hardly ever are so many
+// that they distort the first fit.
+inline constexpr uint64_t kMinSamples = 2 * kRefreshSamples;
+
+struct CostFit {
+  // In order, the latest last.
+  std::vector<TimingSample> recent;
+  // Empty as long as not more than kRecentSamples samples have been seen since the last start.
+  NormalEquations sums;
+  // As of the last refresh.
+  RobustFit model;
+  // All that were ever added.
+  uint64_t samples = 0;
+
+  friend bool operator==(const CostFit&, const CostFit&) = default;
+};
+
+struct FittedCosts {
+  // Milliseconds.
+  double per_token = 0;
+  double per_token_squared = 0;
+  double per_microbatch = 0;
+  // Over the recent samples without outliers: the root mean square of the residuals over the mean
+  // of the measured times.
+  double fit_error = 0;
+  // Of the recent samples.
+  double outlier_share = 0;
+};
+
+// Folds one sample in. All of its values are positive and finite; see step_report.h for limits.
+void AddSample(const TimingSample& sample, CostFit& fit);
+
+// The costs as of the last refresh; none for fewer than kMinSamples samples.
+std::optional<FittedCosts> Costs(const CostFit& fit);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_FITTING_COST_FIT_H_

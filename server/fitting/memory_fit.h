@@ -1,0 +1,68 @@
+// How many tokens a micro-batch may have, from the peak memory of those that ran.
+//
+//   MemoryFit fit;
+//   AddPeak(tokens, peak_bytes, fit);
+//   uint32_t budget = SuggestTokens(fit, 80'000'000'000);   // 0: not known
+//
+// Peak memory is taken to be a constant and a share for each token, as it is with attention that
+// keeps no square matrix; a peak is the micro-batch's own, that is, the allocator's counter is
+// reset before it. Kept are, for each class of token counts of one sixteenth of an octave, the
+// extremes of tokens and of bytes; those of the classes with most tokens, should there be more than
+// kPeakClasses. Samples are forgotten in generations: after the next kPeakGeneration of them at the
+// earliest and twice as many at the latest.
+//
+// A value of up to 5 KiB. AddPeak is O(classes), SuggestTokens O(classes^2): some 100 microseconds
+// at most.
+
+#ifndef BATCHPLAN_SERVER_FITTING_MEMORY_FIT_H_
+#define BATCHPLAN_SERVER_FITTING_MEMORY_FIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace batchplan {
+
+inline constexpr size_t kPeakClasses = 64;
+inline constexpr uint64_t kPeakGeneration = 2048;
+
+// The extremes of the samples of one class. All at least 1.
+struct PeakClass {
+  uint64_t min_tokens = 0;
+  uint64_t max_tokens = 0;
+  uint64_t min_bytes = 0;
+  uint64_t max_bytes = 0;
+
+  friend bool operator==(const PeakClass&, const PeakClass&) = default;
+};
+
+struct MemoryFit {
+  // Ascending by tokens.
+  std::vector<PeakClass> current;
+  std::vector<PeakClass> previous;
+  // Samples in `current`.
+  uint64_t in_current = 0;
+
+  friend bool operator==(const MemoryFit&, const MemoryFit&) = default;
+};
+
+// Both are at least 1; limits in step_report.h.
+void AddPeak(uint64_t tokens, uint64_t peak_bytes, MemoryFit& fit);
+
+// The most tokens whose peak is at most `limit_bytes` by an envelope over all samples kept: the
+// median of the slopes between any two (H. Theil, 1950; P. K. Sen, "Estimates of the regression
+// coefficient based on Kendall's tau", JASA 63, 1968), raised until no sample lies above it; or the
+// most tokens seen to fit, if none of fewer did not. No micro-batch kept that took more than the
+// limit has so few tokens. At most a quarter above the most tokens seen, and there by the slope
+// only if samples from a factor of two in tokens lie within 5 % of the line, else in proportion to
+// the tokens, which no constant share makes too much.
+//
+// 0 if no peak is known, or if even the fewest tokens seen are above the limit.
+uint32_t SuggestTokens(const MemoryFit& fit, uint64_t limit_bytes);
+
+// The class that `tokens` belong to: rises with them, below 1024.
+uint32_t PeakClassOf(uint64_t tokens);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_FITTING_MEMORY_FIT_H_

@@ -1,0 +1,71 @@
+#include "server/fitting/normal_equations.h"
+
+#include <cmath>
+#include <cstddef>
+
+namespace batchplan {
+namespace {
+
+constexpr double kLeastPivot = 1e-10;
+
+}  // namespace
+
+double Dot(const Triple& a, const Triple& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+
+void NormalEquations::Add(const Triple& row, double target, double row_weight) {
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) matrix[i][j] += row_weight * row[i] * row[j];
+    right[i] += row_weight * row[i] * target;
+  }
+  square += row_weight * target * target;
+  weight += row_weight;
+}
+
+void NormalEquations::Decay(double factor) {
+  for (Triple& line : matrix) {
+    for (double& entry : line) entry *= factor;
+  }
+  for (double& entry : right) entry *= factor;
+  square *= factor;
+  weight *= factor;
+}
+
+// Cholesky's factorisation of the chosen columns, each scaled to length 1.
+std::optional<Triple> NormalEquations::SolveFor(const Triple& side, Columns columns,
+                                                double ridge) const {
+  std::array<size_t, 3> chosen{};
+  Triple length{};
+  size_t count = 0;
+  for (size_t column = 0; column < 3; ++column) {
+    if ((columns >> column & 1U) == 0) continue;
+    length[count] = std::sqrt(matrix[column][column]);
+    if (!(length[count] > 0)) return std::nullopt;
+    chosen[count++] = column;
+  }
+  std::array<Triple, 3> lower{};
+  Triple solution{};
+  for (size_t i = 0; i < count; ++i) {
+    double rest = side[chosen[i]] / length[i];
+    for (size_t j = 0; j <= i; ++j) {
+      double entry = i == j ? 1 + ridge : matrix[chosen[i]][chosen[j]] / length[i] / length[j];
+      for (size_t k = 0; k < j; ++k) entry -= lower[i][k] * lower[j][k];
+      if (i == j) {
+        if (!(entry > kLeastPivot)) return std::nullopt;
+        lower[i][i] = std::sqrt(entry);
+      } else {
+        lower[i][j] = entry / lower[j][j];
+        rest -= lower[i][j] * solution[j];
+      }
+    }
+    solution[i] = rest / lower[i][i];
+  }
+  for (size_t i = count; i-- > 0;) {
+    for (size_t k = i + 1; k < count; ++k) solution[i] -= lower[k][i] * solution[k];
+    solution[i] /= lower[i][i];
+  }
+  Triple spread{};
+  for (size_t i = 0; i < count; ++i) spread[chosen[i]] = solution[i] / length[i];
+  return spread;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,143 @@
+#include "server/fitting/robust_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "server/fitting/identified_fit.h"
+#include "server/fitting/non_negative.h"
+
+namespace batchplan {
+namespace {
+
+constexpr int kDeviationRounds = 20;
+// Rounds that better the sum of absolute deviations by less are not worth their time.
+constexpr double kProgress = 0.999;
+constexpr int kGateRounds = 8;
+// Of the median absolute deviation of a normal distribution, its standard deviation.
+constexpr double kDeviationOfMedian = 1.4826;
+constexpr double kJitterShare = 0.05;
+// Closer to the fit than this, all samples weigh the same.
+constexpr double kLeastResidual = 1e-3;
+
+// Not empty.
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Time in proportion to tokens: what no two stragglers can distort.
+RobustFit MedianRate(std::span<const TimingSample> samples) {
+  std::vector<double> rates;
+  rates.reserve(samples.size());
+  for (const TimingSample& sample : samples) rates.push_back(sample.milliseconds / sample.tokens);
+  RobustFit fit;
+  fit.coefficients[0] = Median(std::move(rates));
+  fit.typical_milliseconds = TypicalOf(samples, fit);
+  return fit;
+}
+
+RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples) {
+  RobustFit fit = MedianRate(samples);
+  std::vector<Triple> rows;
+  std::vector<double> targets;
+  for (const TimingSample& sample : samples) {
+    rows.push_back(fit.Row(sample));
+    targets.push_back(fit.Target(sample));
+  }
+  double best_deviations = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < kDeviationRounds; ++round) {
+    NormalEquations sums;
+    double deviations = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const double residual = std::abs(targets[i] - Dot(rows[i], fit.coefficients));
+      sums.Add(rows[i], targets[i], 1 / std::max(residual, kLeastResidual));
+      deviations += residual;
+    }
+    if (deviations > kProgress * best_deviations) break;
+    best_deviations = deviations;
+    fit.coefficients = SolveNonNegative(sums, kAllColumns);
+  }
+  fit.typical_milliseconds = TypicalOf(samples, fit);
+  return fit;
+}
+
+}  // namespace
+
+double RobustFit::Predict(const TimingSample& sample) const {
+  return coefficients[0] * sample.tokens + coefficients[1] * sample.tokens_squared +
+         coefficients[2];
+}
+
+double RobustFit::Unit(const TimingSample& sample) const {
+  return Predict(sample) + kJitterShare * typical_milliseconds;
+}
+
+double RobustFit::Residual(const TimingSample& sample) const {
+  return (sample.milliseconds - Predict(sample)) / Unit(sample);
+}
+
+bool RobustFit::IsOutlier(const TimingSample& sample) const {
+  return std::abs(Residual(sample)) > kOutlierGate * scale;
+}
+
+Triple RobustFit::Row(const TimingSample& sample) const {
+  const double unit = Unit(sample);
+  return {sample.tokens / unit, sample.tokens_squared / unit, 1 / unit};
+}
+
+double RobustFit::Target(const TimingSample& sample) const {
+  return sample.milliseconds / Unit(sample);
+}
+
+double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit) {
+  std::vector<double> deviations;
+  deviations.reserve(samples.size());
+  for (const TimingSample& sample : samples) {
+    deviations.push_back(std::abs(fit.Residual(sample)));
+  }
+  // As many samples as there are coefficients fit perfectly, and say nothing.
+  std::ranges::sort(deviations);
+  const size_t fitted = std::min<size_t>(3, deviations.size() - 1);
+  const double median = deviations[fitted + (deviations.size() - fitted) / 2];
+  return std::max(kDeviationOfMedian * median, kLeastScale);
+}
+
+double TypicalOf(std::span<const TimingSample> samples, const RobustFit& fit) {
+  std::vector<double> predicted;
+  predicted.reserve(samples.size());
+  for (const TimingSample& sample : samples) predicted.push_back(fit.Predict(sample));
+  return Median(std::move(predicted));
+}
+
+double CappedLoss(std::span<const TimingSample> samples, const RobustFit& fit, double scale) {
+  double loss = 0;
+  for (const TimingSample& sample : samples) {
+    const double scales = std::min(std::abs(fit.Residual(sample)) / scale, kOutlierGate);
+    loss += scales * scales;
+  }
+  return loss;
+}
+
+RobustFit FitRobustly(std::span<const TimingSample> samples) {
+  RobustFit fit = LeastAbsoluteDeviations(samples);
+  for (int round = 0; round < kGateRounds; ++round) {
+    fit.scale = ScaleOf(samples, fit);
+    NormalEquations sums;
+    for (const TimingSample& sample : samples) {
+      if (!fit.IsOutlier(sample)) sums.Add(fit.Row(sample), fit.Target(sample), 1);
+    }
+    const RobustFit before = fit;
+    fit.coefficients = IdentifiedFit(sums, fit.scale);
+    fit.typical_milliseconds = TypicalOf(samples, fit);
+    if (fit == before) break;
+  }
+  fit.scale = ScaleOf(samples, fit);
+  return fit;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,43 @@
+// What a worker reports of a step.
+//
+// Plain values. Validate() takes time linear in the micro-batches.
+
+#ifndef BATCHPLAN_SERVER_FITTING_STEP_REPORT_H_
+#define BATCHPLAN_SERVER_FITTING_STEP_REPORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace batchplan {
+
+inline constexpr size_t kMaxReportedMicrobatches = 65536;
+inline constexpr uint64_t kMaxReportedTokens = 4294967295;
+// A microsecond, and a day: what lies outside was not measured.
+inline constexpr double kMinReportedMilliseconds = 0.001;
+inline constexpr double kMaxReportedMilliseconds = 86'400'000;
+// 1 PiB.
+inline constexpr uint64_t kMaxReportedBytes = uint64_t{1} << 50;
+
+struct ReportedMicrobatch {
+  uint64_t tokens = 0;
+  uint64_t tokens_squared = 0;
+  double milliseconds = 0;
+  // 0: not measured.
+  uint64_t peak_bytes = 0;
+};
+
+struct StepReport {
+  uint64_t step = 0;
+  // May be empty.
+  std::vector<ReportedMicrobatch> microbatches;
+
+  // InvalidArgument, naming the field as the wire does, its value and the limit.
+  absl::Status Validate() const;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_FITTING_STEP_REPORT_H_

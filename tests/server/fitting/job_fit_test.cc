@@ -1,0 +1,251 @@
+#include "server/fitting/job_fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/fitting/fit_state.h"
+#include "tests/server/fitting/random_fit.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::RandomFit;
+using testing::RandomReport;
+using testing::RandomStream;
+
+TEST(JobFitTest, AReportSentAgainIsNotCountedAgain) {
+  RandomStream random(1);
+  JobFit fit;
+  std::vector<StepReport> reports;
+  for (uint64_t step = 0; step < kSeenReports; ++step) {
+    reports.push_back(RandomReport(random, step));
+    EXPECT_TRUE(AddReport(reports.back(), fit));
+  }
+  const JobFit before = fit;
+  for (const StepReport& report : reports) EXPECT_FALSE(AddReport(report, fit));
+  EXPECT_EQ(fit, before);
+}
+
+TEST(JobFitTest, OtherTimesOrAnotherStepAreAnotherReport) {
+  RandomStream random(1);
+  JobFit fit;
+  StepReport report = RandomReport(random, 7);
+  EXPECT_TRUE(AddReport(report, fit));
+  report.microbatches[0].milliseconds =
+      std::nextafter(report.microbatches[0].milliseconds, std::numeric_limits<double>::max());
+  EXPECT_TRUE(AddReport(report, fit));
+  report.step = 8;
+  EXPECT_TRUE(AddReport(report, fit));
+  EXPECT_EQ(fit.costs.samples, 3 * report.microbatches.size());
+}
+
+TEST(JobFitTest, AnEmptyReportChangesNothing) {
+  RandomStream random(1);
+  JobFit fit = RandomFit(random);
+  const JobFit before = fit;
+  EXPECT_FALSE(AddReport({.step = 1, .microbatches = {}}, fit));
+  EXPECT_EQ(fit, before);
+}
+
+TEST(JobFitTest, HowTheSamplesAreDividedIntoReportsDoesNotMatter) {
+  RandomStream random(2);
+  JobFit one_by_one;
+  JobFit together;
+  StepReport all;
+  for (uint64_t step = 0; step < 100; ++step) {
+    const StepReport report = RandomReport(random, step);
+    AddReport(report, one_by_one);
+    all.microbatches.insert(all.microbatches.end(), report.microbatches.begin(),
+                            report.microbatches.end());
+  }
+  AddReport(all, together);
+  EXPECT_EQ(one_by_one.costs, together.costs);
+  EXPECT_EQ(one_by_one.memory, together.memory);
+}
+
+struct WrongReport {
+  std::string name;
+  std::function<void(StepReport&)> make;
+  ::testing::Matcher<std::string> message;
+};
+
+class WrongReportTest : public ::testing::TestWithParam<WrongReport> {};
+
+TEST_P(WrongReportTest, IsRefusedByFieldValueAndLimit) {
+  StepReport report = {.step = 1,
+                       .microbatches = {{.tokens = 100, .tokens_squared = 5000, .milliseconds = 3},
+                                        {.tokens = 8, .tokens_squared = 64, .milliseconds = 3}}};
+  ASSERT_TRUE(report.Validate().ok());
+  GetParam().make(report);
+  const absl::Status status = report.Validate();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), GetParam().message);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    JobFit, WrongReportTest,
+    ::testing::Values(
+        WrongReport{"NoTokens", [](auto& report) { report.microbatches[1].tokens = 0; },
+                    AllOf(HasSubstr("microbatches[1].tokens is 0"), HasSubstr("4294967295"))},
+        WrongReport{"TooManyTokens",
+                    [](auto& report) { report.microbatches[0].tokens = uint64_t{1} << 32; },
+                    HasSubstr("microbatches[0].tokens is 4294967296")},
+        WrongReport{"SquaresBelowTheTokens",
+                    [](auto& report) { report.microbatches[0].tokens_squared = 99; },
+                    AllOf(HasSubstr("microbatches[0].tokens_squared is 99"), HasSubstr("10000"))},
+        WrongReport{"SquaresAboveTheSquare",
+                    [](auto& report) { report.microbatches[1].tokens_squared = 65; },
+                    AllOf(HasSubstr("microbatches[1].tokens_squared is 65"), HasSubstr("64"))},
+        WrongReport{"NoTime", [](auto& report) { report.microbatches[0].milliseconds = 0; },
+                    AllOf(HasSubstr("microbatches[0].milliseconds is 0"), HasSubstr("0.001"))},
+        WrongReport{"ANegativeTime", [](auto& report) { report.microbatches[0].milliseconds = -1; },
+                    HasSubstr("microbatches[0].milliseconds is -1")},
+        WrongReport{"NotANumber",
+                    [](auto& report) { report.microbatches[0].milliseconds = std::nan(""); },
+                    HasSubstr("microbatches[0].milliseconds is nan")},
+        WrongReport{
+            "MoreThanADay", [](auto& report) { report.microbatches[0].milliseconds = 1e9; },
+            AllOf(HasSubstr("microbatches[0].milliseconds is 1e+09"), HasSubstr("8.64e+07"))},
+        WrongReport{"MoreMemoryThanThereIs",
+                    [](auto& report) { report.microbatches[0].peak_bytes = uint64_t{1} << 60; },
+                    HasSubstr("microbatches[0].peak_bytes is 1152921504606846976")},
+        WrongReport{"TooManyMicrobatches",
+                    [](auto& report) {
+                      report.microbatches.resize(kMaxReportedMicrobatches + 1,
+                                                 report.microbatches[0]);
+                    },
+                    AllOf(HasSubstr("microbatches has 65537"), HasSubstr("65536"))}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(FitStateTest, AFitComesBackAsItWas) {
+  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+    RandomStream random(seed);
+    const JobFit fit = RandomFit(random);
+    const std::string state = SerializeFit(fit);
+    EXPECT_LE(state.size(), kMaxFitStateBytes);
+    const absl::StatusOr<JobFit> parsed = ParseFit(state);
+    ASSERT_TRUE(parsed.ok()) << seed << " " << parsed.status();
+    EXPECT_EQ(*parsed, fit) << seed;
+  }
+}
+
+TEST(FitStateTest, AFitThatWasStoredGoesOnAsIfItHadNotBeen) {
+  RandomStream random(3);
+  JobFit kept;
+  JobFit stored;
+  for (uint64_t step = 0; step < 200; ++step) {
+    const StepReport report = RandomReport(random, step);
+    AddReport(report, kept);
+    stored = *ParseFit(SerializeFit(stored));
+    AddReport(report, stored);
+  }
+  EXPECT_EQ(stored, kept);
+}
+
+TEST(FitStateTest, TheLargestStateKeepsItsBound) {
+  JobFit fit;
+  for (uint64_t step = 0; step < 3 * kPeakGeneration; ++step) {
+    const uint64_t tokens = (step * 7919 + 1) % 4000000 + 1;
+    AddReport({.step = step,
+               .microbatches = {{.tokens = tokens,
+                                 .tokens_squared = tokens,
+                                 .milliseconds = 1,
+                                 .peak_bytes = tokens}}},
+              fit);
+  }
+  EXPECT_EQ(fit.costs.recent.size(), kRecentSamples);
+  EXPECT_EQ(fit.memory.current.size(), kPeakClasses);
+  EXPECT_EQ(fit.memory.previous.size(), kPeakClasses);
+  EXPECT_EQ(fit.seen.hashes.size(), kSeenReports);
+  EXPECT_LE(SerializeFit(fit).size(), kMaxFitStateBytes);
+}
+
+TEST(FitStateTest, NoBytesAreAnEmptyFit) { EXPECT_EQ(*ParseFit(""), JobFit()); }
+
+TEST(FitStateTest, DamagedBytesAreRefused) {
+  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+    RandomStream random(seed);
+    std::string state = SerializeFit(RandomFit(random));
+    switch (random.Between(0, 3)) {
+      case 0:
+        state.resize(random.Between(1, state.size() - 1));
+        break;
+      case 1:
+        state += static_cast<char>(random.Between(0, 255));
+        break;
+      case 2:
+        state[random.Between(0, state.size() - 1)] ^= static_cast<char>(random.Between(1, 255));
+        break;
+      default:
+        for (char& byte : state) byte = static_cast<char>(random.Between(0, 255));
+    }
+    EXPECT_FALSE(ParseFit(state).ok()) << seed;
+  }
+}
+
+// Bytes that are hashed as they should be, but that no fit has. What is accepted can be used.
+TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
+  uint64_t refused = 0;
+  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+    RandomStream random(seed);
+    JobFit fit = RandomFit(random);
+    const std::vector<double> values = {
+        std::nan(""), -1, 0, 1, 1e300, std::numeric_limits<double>::infinity()};
+    switch (random.Between(0, 7)) {
+      case 0:
+        fit.costs.sums.weight = random.OneOf(values);
+        break;
+      case 1:
+        fit.costs.model.coefficients[random.Between(0, 2)] = random.OneOf(values);
+        break;
+      case 2:
+        fit.costs.model.typical_milliseconds = random.OneOf(values);
+        break;
+      case 3:
+        fit.costs.recent.clear();
+        break;
+      case 4:
+        if (!fit.costs.recent.empty()) fit.costs.recent[0].milliseconds = random.OneOf(values);
+        break;
+      case 5:
+        fit.memory.current.push_back({.min_tokens = 5, .max_tokens = 4, .min_bytes = 0});
+        break;
+      case 6:
+        fit.costs.sums.matrix[1][1] = random.OneOf(values);
+        break;
+      default:
+        fit.costs.model.scale = random.OneOf(values);
+    }
+    absl::StatusOr<JobFit> parsed = ParseFit(SerializeFit(fit));
+    refused += !parsed.ok();
+    if (!parsed.ok()) {
+      EXPECT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss);
+      continue;
+    }
+    for (uint64_t step = 0; step < 20; ++step) AddReport(RandomReport(random, step), *parsed);
+    Costs(parsed->costs);
+    SuggestTokens(parsed->memory, uint64_t{1} << 36);
+  }
+  EXPECT_GT(refused, testing::Cases(1000) / 5);
+}
+
+TEST(FitStateTest, AnotherVersionIsRefusedAsSuch) {
+  std::string state = SerializeFit({});
+  state[4] = 2;
+  const absl::Status status = ParseFit(state).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 2"));
+}
+
+}  // namespace
+}  // namespace batchplan

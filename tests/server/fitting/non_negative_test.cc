@@ -1,0 +1,103 @@
+#include "server/fitting/non_negative.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::RandomStream;
+
+// Rows whose columns differ in size by many orders of magnitude, as tokens and their squares do.
+NormalEquations RandomEquations(RandomStream& random, Triple* sizes) {
+  for (double& size : *sizes) size = std::pow(10.0, 14 * random.Uniform() - 4);
+  NormalEquations equations;
+  const uint64_t rows = random.Between(1, 12);
+  for (uint64_t i = 0; i < rows; ++i) {
+    Triple row;
+    for (size_t j = 0; j < 3; ++j) row[j] = (*sizes)[j] * (0.05 + random.Uniform());
+    equations.Add(row, 2 * random.Uniform() - 0.5, 0.1 + random.Uniform());
+  }
+  return equations;
+}
+
+TEST(NormalEquationsTest, TheSolutionMakesTheGradientVanish) {
+  for (uint64_t seed = 0; seed < testing::Cases(5000); ++seed) {
+    RandomStream random(seed);
+    Triple sizes;
+    const NormalEquations equations = RandomEquations(random, &sizes);
+    for (Columns columns = 1; columns <= kAllColumns; ++columns) {
+      const std::optional<Triple> solution = equations.Solve(columns);
+      if (!solution) continue;
+      for (size_t j = 0; j < 3; ++j) {
+        if ((columns >> j & 1U) == 0) {
+          ASSERT_EQ((*solution)[j], 0) << seed;
+          continue;
+        }
+        const double gradient = Dot(equations.matrix[j], *solution) - equations.right[j];
+        ASSERT_NEAR(gradient / sizes[j], 0, 1e-4) << seed << " " << columns;
+      }
+    }
+  }
+}
+
+TEST(NormalEquationsTest, ColumnsThatDependOnOneAnotherAreRefused) {
+  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+    RandomStream random(seed);
+    NormalEquations equations;
+    for (int i = 0; i < 20; ++i) {
+      const double tokens = 1 + 1e6 * random.Uniform();
+      equations.Add({tokens, 4096 * tokens, 1}, random.Uniform(), 1);
+    }
+    EXPECT_FALSE(equations.Solve(3)) << seed;
+    EXPECT_FALSE(equations.Solve(kAllColumns)) << seed;
+    EXPECT_TRUE(equations.Solve(5)) << seed;
+  }
+}
+
+// Karush, Kuhn and Tucker's conditions, which hold at the optimum and nowhere else.
+TEST(NonNegativeTest, NoCoefficientCanBeMovedForTheBetter) {
+  uint64_t held = 0;
+  for (uint64_t seed = 0; seed < testing::Cases(20000); ++seed) {
+    RandomStream random(seed);
+    Triple sizes;
+    const NormalEquations equations = RandomEquations(random, &sizes);
+    if (!equations.Solve(kAllColumns)) continue;
+    const Triple best = SolveNonNegative(equations, kAllColumns);
+    for (size_t j = 0; j < 3; ++j) {
+      ASSERT_GE(best[j], 0) << seed;
+      const double gradient = (Dot(equations.matrix[j], best) - equations.right[j]) / sizes[j];
+      ASSERT_GE(gradient, -1e-4) << seed;
+      if (best[j] > 0) {
+        ASSERT_LE(gradient, 1e-4) << seed;
+      }
+      held += best[j] == 0;
+    }
+  }
+  EXPECT_GT(held, testing::Cases(20000) / 4);
+}
+
+TEST(NonNegativeTest, OnlyTheColumnsAskedForAreUsed) {
+  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+    RandomStream random(seed);
+    Triple sizes;
+    const NormalEquations equations = RandomEquations(random, &sizes);
+    for (Columns columns = 1; columns < kAllColumns; ++columns) {
+      const Triple best = SolveNonNegative(equations, columns);
+      for (size_t j = 0; j < 3; ++j) {
+        if ((columns >> j & 1U) == 0) {
+          EXPECT_EQ(best[j], 0) << seed;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,76 @@
+// Micro-batches and their times by a cost model that is known, with noise and stragglers.
+
+#ifndef BATCHPLAN_TESTS_SERVER_FITTING_TIMINGS_H_
+#define BATCHPLAN_TESTS_SERVER_FITTING_TIMINGS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "server/fitting/timing_sample.h"
+#include "tests/support/generators.h"
+
+namespace batchplan::testing {
+
+// Milliseconds.
+struct TrueCosts {
+  double per_token = 0;
+  double per_token_squared = 0;
+  double per_microbatch = 0;
+
+  double Of(const TimingSample& sample) const {
+    return per_token * sample.tokens + per_token_squared * sample.tokens_squared + per_microbatch;
+  }
+};
+
+// How a job's times scatter.
+struct Scatter {
+  // The standard deviation of a time over the time.
+  double noise = 0.04;
+  // The share of micro-batches that take 2 to 10 times as long.
+  double stragglers = 0.05;
+};
+
+// 2^low .. 2^high, each octave as likely as the next.
+inline double LogUniform(RandomStream& random, double low, double high) {
+  return std::exp2(low + (high - low) * random.Uniform());
+}
+
+// A micro-batch without its time: sequences of `mean` * (0.5 .. 1.5) tokens, as many as fit into
+// `budget`, and at least one.
+inline TimingSample Microbatch(RandomStream& random, double budget, double mean) {
+  TimingSample sample;
+  for (;;) {
+    const double length = std::max(1.0, std::floor(mean * (0.5 + random.Uniform())));
+    if (sample.tokens > 0 && sample.tokens + length > budget) return sample;
+    const double fitting = std::min(length, std::floor(budget));
+    sample.tokens += fitting;
+    sample.tokens_squared += fitting * fitting;
+  }
+}
+
+// A micro-batch of 256 .. 131072 tokens in sequences of 128 .. 131072: from many short ones to a
+// single long one, so that every coefficient shows.
+inline TimingSample VariedMicrobatch(RandomStream& random) {
+  const double budget = LogUniform(random, 8, 17);
+  return Microbatch(random, budget, LogUniform(random, 7, 17));
+}
+
+// A micro-batch of 1024 .. 32768 tokens in sequences of 128 .. 8192: of a few dozen, none is so
+// unlike the others that it alone decides on a coefficient.
+inline TimingSample CommonMicrobatch(RandomStream& random) {
+  const double budget = LogUniform(random, 10, 15);
+  return Microbatch(random, budget, LogUniform(random, 7, 13));
+}
+
+// The sample with the time it takes.
+inline TimingSample Timed(RandomStream& random, TimingSample sample, const TrueCosts& costs,
+                          const Scatter& scatter) {
+  sample.milliseconds = costs.Of(sample) * (1 + scatter.noise * random.Normal());
+  if (random.Uniform() < scatter.stragglers) sample.milliseconds *= 2 + 8 * random.Uniform();
+  return sample;
+}
+
+}  // namespace batchplan::testing
+
+#endif  // BATCHPLAN_TESTS_SERVER_FITTING_TIMINGS_H_

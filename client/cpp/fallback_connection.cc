@@ -37,6 +37,7 @@ absl::StatusOr<v1::PlanBatchResponse> FallbackConnection::PlanBatch(
   const absl::Time start = absl::Now();
   absl::StatusOr<v1::PlanBatchResponse> response = primary_->PlanBatch(request, options);
   if (!absl::IsUnavailable(response.status())) return response;
+  if (request.cost_model().fitted()) return response;
 
   fallback_count_.fetch_add(1, std::memory_order_relaxed);
   options_.on_fallback(request, response.status());

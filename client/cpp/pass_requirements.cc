@@ -129,7 +129,9 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
     return absl::InvalidArgumentError(
         absl::StrCat("pass is ", pass, ", but the request has ", request.passes_size(), " passes"));
   }
-  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+  // What is required of a plan does not depend on the costs that only a server knows.
+  const absl::StatusOr<ParsedRequest> parsed =
+      request.cost_model().fitted() ? ParseRequestWithoutCosts(request) : ParseRequest(request);
   if (!parsed.ok()) return parsed.status();
   const PlanOptions& options = parsed->options;
   if (const absl::Status valid = options.Validate(); !valid.ok()) return valid;

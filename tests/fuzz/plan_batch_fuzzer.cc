@@ -58,7 +58,7 @@ void Require(const absl::Status& status, const char* what) {
 
 void RequireRefusal(const absl::Status& status, const char* what) {
   if (status.code() == absl::StatusCode::kInvalidArgument ||
-      status.code() == absl::StatusCode::kUnimplemented) {
+      status.code() == absl::StatusCode::kFailedPrecondition) {
     return;
   }
   std::cerr << what << ": " << status << std::endl;

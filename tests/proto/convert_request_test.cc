@@ -2,6 +2,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "proto/batchplan/v1/convert.h"
@@ -9,6 +10,7 @@
 namespace batchplan {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -146,8 +148,32 @@ TEST(ConvertRequestTest, AnUnknownEnumValueIsRefusedByNameAndNumber) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("passes[0].sharding is 77"));
 }
 
-TEST(ConvertRequestTest, CostModelsNotBuiltYetAreRefusedByName) {
-  EXPECT_EQ(Refused("cost_model { fitted: true }").code(), absl::StatusCode::kUnimplemented);
+TEST(ConvertRequestTest, FittedCostsAreNotHere) {
+  const absl::Status status = Refused("cost_model { fitted: true }");
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cost_model.fitted is set"));
+}
+
+TEST(ConvertRequestTest, WithoutCostsARequestForFittedOnesIsRead) {
+  v1::PlanBatchRequest request = Request("cost_model { fitted: true } preset: 'verl' passes {}");
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequestWithoutCosts(request);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  request.clear_cost_model();
+  EXPECT_EQ(parsed->options.passes[0].sharding, ParseRequest(request)->options.passes[0].sharding);
+}
+
+TEST(ConvertRequestTest, AnythingBesideFittedIsRefusedByName) {
+  const std::map<std::string, std::string> cases = {
+      {"per_token 2", "per_token: 2"},
+      {"per_token_squared 2", "per_token_squared: 2"},
+      {"per_microbatch 2", "per_microbatch: 2"},
+      {"and shape", "shape { layers: 1 hidden_size: 1 attention_heads: 1 }"}};
+  for (const auto& [name, beside] : cases) {
+    const absl::Status status = Refused("cost_model { fitted: true " + beside + " }");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << beside;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("cost_model.fitted is set beside"), HasSubstr(name)));
+  }
 }
 
 TEST(ConvertRequestTest, ACostModelFollowsFromTheModelsShape) {

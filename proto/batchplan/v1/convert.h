@@ -7,6 +7,7 @@
 #ifndef BATCHPLAN_PROTO_V1_CONVERT_H_
 #define BATCHPLAN_PROTO_V1_CONVERT_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
@@ -26,7 +27,17 @@ struct ParsedRequest {
 // Applies the preset and checks what only the wire can get wrong (unknown enum values, an unknown
 // preset). InvalidArgument or Unimplemented, naming the field; PlanOptions::Validate and MakePlan
 // check the rest.
+//
+// FailedPrecondition if cost_model.fitted is set: only a server has fitted costs, and puts them in
+// its place before it parses the request.
 absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request);
+
+// The same but for the cost model, which is not read and stays at its default: what can be known of
+// a request for fitted costs without them.
+absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchRequest& request);
+
+// InvalidArgument if other fields are set beside cost_model.fitted.
+absl::Status CheckFittedStandsAlone(const v1::CostModel& model);
 
 // Writes `plan`, the time it took and the planner's version into `response`. Copies each array
 // once.

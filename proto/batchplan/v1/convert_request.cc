@@ -73,8 +73,11 @@ absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& option
 
 absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
   if (wire.fitted()) {
-    return absl::UnimplementedError(
-        "cost_model.fitted is set, which this version of batchplan does not have");
+    absl::Status alone = CheckFittedStandsAlone(wire);
+    if (!alone.ok()) return alone;
+    return absl::FailedPreconditionError(
+        "cost_model.fitted is set, but there are no fitted costs here: a server holds those of the "
+        "steps reported to it; plan there, or set the coefficients");
   }
   model = {.per_token = wire.per_token(),
            .per_token_squared = wire.per_token_squared(),
@@ -155,9 +158,7 @@ absl::Status CheckLaterPass(const v1::Pass& wire, const std::string& where) {
                    "leave it unset"));
 }
 
-}  // namespace
-
-absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) {
+absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool read_costs) {
   ParsedRequest parsed;
   parsed.manifest = {.lengths = {request.manifest().lengths().data(),
                                  static_cast<size_t>(request.manifest().lengths_size())},
@@ -170,8 +171,9 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) 
   options.allow_empty_microbatches = request.allow_empty_microbatches();
   absl::Status status = FirstError({
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
-      request.has_cost_model() ? ReadCostModel(request.cost_model(), options.cost_model)
-                               : absl::OkStatus(),
+      read_costs && request.has_cost_model()
+          ? ReadCostModel(request.cost_model(), options.cost_model)
+          : absl::OkStatus(),
       ReadEnum(request.synchronization(), v1::Synchronization_IsValid(request.synchronization()),
                "synchronization", options.synchronization),
       ReadEnum(request.effort(), v1::Effort_IsValid(request.effort()), "effort", options.effort),
@@ -191,6 +193,28 @@ absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) 
     options.passes.push_back(std::move(pass));
   }
   return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedRequest> ParseRequest(const v1::PlanBatchRequest& request) {
+  return Parse(request, /*read_costs=*/true);
+}
+
+absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchRequest& request) {
+  return Parse(request, /*read_costs=*/false);
+}
+
+absl::Status CheckFittedStandsAlone(const v1::CostModel& model) {
+  if (model.per_token() == 0 && model.per_token_squared() == 0 && model.per_microbatch() == 0 &&
+      !model.has_shape()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("cost_model.fitted is set beside per_token ", model.per_token(),
+                   ", per_token_squared ", model.per_token_squared(), " and per_microbatch ",
+                   model.per_microbatch(), model.has_shape() ? " and shape" : "",
+                   "; the coefficients are fitted, leave the others unset"));
 }
 
 }  // namespace batchplan

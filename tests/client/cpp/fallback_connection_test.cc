@@ -136,6 +136,17 @@ TEST(FallbackConnection, WhatWorkersShareIsNeverHandedToTheSecondary) {
   }
 }
 
+TEST(FallbackConnection, FittedCostsAreNotPlannedByAnythingElse) {
+  const absl::Status gone = absl::UnavailableError("gone");
+  const auto secondary = std::make_shared<FakeConnection>(absl::OkStatus());
+  const auto connection = MakeFallbackConnection(std::make_shared<FakeConnection>(gone), secondary);
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.mutable_cost_model()->set_fitted(true);
+  EXPECT_EQ(Client(connection).PlanBatch(request).status(), gone);
+  EXPECT_EQ(secondary->calls, 0);
+  EXPECT_EQ(connection->fallback_count(), 0U);
+}
+
 TEST(FallbackConnection, CountsCallsOfAllThreads) {
   FallbackOptions quiet{[](const v1::PlanBatchRequest&, const absl::Status&) {}};
   const auto connection =

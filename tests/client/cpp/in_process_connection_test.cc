@@ -32,6 +32,14 @@ TEST(InProcessConnection, RefusalNamesTheField) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("max_tokens_per_microbatch"));
 }
 
+TEST(InProcessConnection, FittedCostsNeedAServer) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.mutable_cost_model()->set_fitted(true);
+  const absl::Status status = Client(MakeInProcessConnection()).PlanBatch(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cost_model.fitted"));
+}
+
 TEST(InProcessConnection, PassedDeadlineIsDeadlineExceeded) {
   const Client client(MakeInProcessConnection());
   const auto never = client.PlanBatch(RequestOf(20), {.timeout = absl::ZeroDuration()});

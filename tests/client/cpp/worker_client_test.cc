@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -38,6 +39,36 @@ std::vector<uint32_t> SequencesOf(const WorkerPlan& plan) {
                      microbatch.sequence_index.end());
   }
   return sequences;
+}
+
+// Plans requests for fitted costs, by the default costs.
+class FittedConnection final : public Connection {
+ public:
+  absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
+                                                  const CallOptions& options) override {
+    v1::PlanBatchRequest literal = request;
+    literal.clear_cost_model();
+    return in_process_->PlanBatch(literal, options);
+  }
+  absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
+                                                  const CallOptions& options) override {
+    return in_process_->JoinBatch(request, options);
+  }
+  absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
+                                                    const CallOptions& options) override {
+    return in_process_->ReportStep(request, options);
+  }
+
+ private:
+  std::shared_ptr<Connection> in_process_ = MakeInProcessConnection();
+};
+
+TEST(WorkerClient, PlansByCostsThatOnlyTheServerKnowsAreChecked) {
+  v1::PlanBatchRequest request = RequestOf(200);
+  request.mutable_cost_model()->set_fitted(true);
+  const auto plan = Fetch(Client(std::make_shared<FittedConnection>()), request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->microbatches().empty());
 }
 
 TEST(WorkerClient, RanksOfOneServerShareTheBatchAmongThem) {

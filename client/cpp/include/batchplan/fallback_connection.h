@@ -9,8 +9,9 @@
 //   connection->fallback_count();
 //
 // A training step so survives the loss of its planner with the same plan, as long as both have the
-// same planner version (PlanBatchResponse.planner_version); what the server alone holds, such as
-// fitted cost models, is not there in process.
+// same planner version (PlanBatchResponse.planner_version). A request for fitted costs
+// (cost_model.fitted) does not: what the primary holds, the secondary can't plan by, and another
+// plan is no replacement. There the primary's UNAVAILABLE stands.
 //
 // Thread-safe. A call's timeout spans both attempts: the secondary gets what the primary left.
 

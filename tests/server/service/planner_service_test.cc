@@ -226,8 +226,8 @@ TEST_P(WrongInputTest, IsRefusedByNameAndTheServerKeepsServing) {
   EXPECT_TRUE(PlanBatch(*stub, ValidRequest()).ok());
 }
 
+constexpr auto kFailedPrecondition = grpc::StatusCode::FAILED_PRECONDITION;
 constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
-constexpr auto kUnimplemented = grpc::StatusCode::UNIMPLEMENTED;
 
 INSTANTIATE_TEST_SUITE_P(
     Everything, WrongInputTest,
@@ -319,7 +319,7 @@ INSTANTIATE_TEST_SUITE_P(
                    kInvalid, HasSubstr("cost_model.per_token is nan")},
         WrongInput{"AFittedCostModel",
                    [](auto& request) { request.mutable_cost_model()->set_fitted(true); },
-                   kUnimplemented, HasSubstr("cost_model.fitted")}),
+                   kFailedPrecondition, HasSubstr("cost_model.fitted")}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -57,6 +57,9 @@ void AddFlags(ServerOptions& options, double& drain_delay, double& shutdown_grac
                  "Largest request and largest response; give clients the same limit")
       ->type_name("BYTES")
       ->capture_default_str();
+  app.add_option("--max_sequences", options.max_sequences, "Most sequences of one request")
+      ->type_name("N")
+      ->capture_default_str();
   app.add_option("--planning_threads", options.planning_threads,
                  "Plans made at the same time; 0: one a processor")
       ->type_name("N")

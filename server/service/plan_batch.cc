@@ -1,5 +1,6 @@
 #include "server/service/plan_batch.h"
 
+#include <chrono>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -48,15 +49,6 @@ void Record(const v1::PlanBatchRequest& request, const Plan& plan, absl::Duratio
 }
 
 }  // namespace
-
-absl::Status Caller::StillWaiting() const {
-  // The deadline first: gRPC cancels a call whose deadline has passed.
-  if (std::chrono::system_clock::now() >= deadline) {
-    return absl::DeadlineExceededError("the call's deadline passed before the plan was made");
-  }
-  if (stop.stop_requested()) return absl::CancelledError("the call was cancelled");
-  return absl::OkStatus();
-}
 
 absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest& request,
                        const Caller& caller, v1::PlanBatchResponse* response) {

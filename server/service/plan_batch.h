@@ -6,7 +6,6 @@
 #ifndef BATCHPLAN_SERVER_SERVICE_PLAN_BATCH_H_
 #define BATCHPLAN_SERVER_SERVICE_PLAN_BATCH_H_
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <stop_token>
@@ -17,6 +16,7 @@
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/service/caller.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {
@@ -33,16 +33,6 @@ struct PlanBatchConfig {
   // The largest response that may be sent.
   size_t max_message_bytes = 0;
   Metrics* metrics = nullptr;
-};
-
-// How long a caller waits.
-struct Caller {
-  std::chrono::system_clock::time_point deadline = std::chrono::system_clock::time_point::max();
-  // Stop is requested when the call is cancelled.
-  std::stop_token stop;
-
-  // OK while the caller waits; DeadlineExceeded or Cancelled once it doesn't.
-  absl::Status StillWaiting() const;
 };
 
 // Plans `request` for `caller` into `response`, which on an error is to be thrown away.

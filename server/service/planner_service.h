@@ -3,8 +3,7 @@
 // gRPC's own threads only take calls and hand them to the worker pool; parsing, planning and
 // serialising happen there. A call that is cancelled, or whose deadline passes, stops its planning.
 // Every call is answered exactly once and leaves one line in the log. (What gRPC turns away itself,
-// such as a message over the limit, does not come here and is neither counted nor logged. A call
-// that finds the queue full is not parsed, so its line has no request_id.)
+// such as a message over the limit, does not come here and is neither counted nor logged.)
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNER_SERVICE_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNER_SERVICE_H_
@@ -13,20 +12,21 @@
 
 #include "batchplan/v1/batch_planner.grpc.pb.h"
 #include "server/service/plan_batch.h"
-#include "server/service/worker_pool.h"
+#include "server/service/unary_call.h"
 
 namespace batchplan {
 
-// PlanBatch takes bytes rather than a message: gRPC would parse up to 64 MiB on one of its few
+// The methods take bytes rather than messages: gRPC would parse up to 64 MiB on one of its few
 // threads, and answers bytes that don't parse with a bare UNIMPLEMENTED.
 using PlannerServiceBase = v1::BatchPlanner::WithRawCallbackMethod_PlanBatch<
-    v1::BatchPlanner::WithCallbackMethod_JoinBatch<
-        v1::BatchPlanner::WithCallbackMethod_ReportStep<v1::BatchPlanner::Service>>>;
+    v1::BatchPlanner::WithRawCallbackMethod_JoinBatch<
+        v1::BatchPlanner::WithRawCallbackMethod_ReportStep<v1::BatchPlanner::Service>>>;
 
 class PlannerService final : public PlannerServiceBase {
  public:
-  // `pool` and config.metrics must outlive the gRPC server that the service is registered with.
-  PlannerService(PlanBatchConfig config, WorkerPool* pool);
+  // What `environment` and `config` point to must outlive the gRPC server that the service is
+  // registered with.
+  PlannerService(const CallEnvironment& environment, PlanBatchConfig config);
 
   grpc::ServerUnaryReactor* PlanBatch(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* request,
@@ -34,15 +34,15 @@ class PlannerService final : public PlannerServiceBase {
 
   // Not in this version: UNIMPLEMENTED.
   grpc::ServerUnaryReactor* JoinBatch(grpc::CallbackServerContext* context,
-                                      const v1::JoinBatchRequest* request,
-                                      v1::JoinBatchResponse* response) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ReportStep(grpc::CallbackServerContext* context,
-                                       const v1::ReportStepRequest* request,
-                                       v1::ReportStepResponse* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
 
  private:
+  const CallEnvironment environment_;
   const PlanBatchConfig config_;
-  WorkerPool* const pool_;
 };
 
 }  // namespace batchplan

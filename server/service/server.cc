@@ -44,6 +44,12 @@ size_t PlanningThreads(const ServerOptions& options) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
+CallEnvironment EnvironmentFor(const ServerOptions& options, WorkerPool* pool, Metrics* metrics) {
+  return {.pool = pool,
+          .metrics = metrics,
+          .limits = {.max_sequences = static_cast<uint64_t>(options.max_sequences)}};
+}
+
 PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metrics* metrics) {
   return {.plan = std::move(plan),
           .verify_plans = options.verify_plans,
@@ -77,7 +83,8 @@ Server::Server(const ServerOptions& options, PlanFunction plan)
     : options_(options),
       metrics_(std::string(PlannerVersion())),
       pool_(PlanningThreads(options), static_cast<size_t>(options.max_queued_plans)),
-      service_(ConfigFor(options, std::move(plan), &metrics_), &pool_) {}
+      service_(EnvironmentFor(options, &pool_, &metrics_),
+               ConfigFor(options, std::move(plan), &metrics_)) {}
 
 Server::~Server() { Shutdown(); }
 

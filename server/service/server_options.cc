@@ -10,6 +10,8 @@ namespace batchplan {
 namespace {
 
 constexpr int64_t kMaxThreads = 1024;
+// The planner's own limit.
+constexpr int64_t kMaxSequences = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxQueuedPlans = 1'000'000;
 // gRPC's sizes are ints.
 constexpr int64_t kMinMessageBytes = 1024;
@@ -60,6 +62,7 @@ absl::Status ServerOptions::Validate() const {
   if (!metrics_listen.empty()) status.Update(CheckAddress("metrics_listen", metrics_listen));
   status.Update(
       CheckRange("max_message_bytes", max_message_bytes, kMinMessageBytes, kMaxMessageBytes));
+  status.Update(CheckRange("max_sequences", max_sequences, 1, kMaxSequences));
   status.Update(CheckRange("planning_threads", planning_threads, 0, kMaxThreads));
   status.Update(CheckRange("max_queued_plans", max_queued_plans, 0, kMaxQueuedPlans));
   status.Update(CheckWait("drain_delay", drain_delay));

@@ -20,6 +20,8 @@ struct ServerOptions {
   // The largest request and the largest response, in bytes. A million sequences take some 15 MB of
   // response at most; gRPC's own default of 4 MiB is too little.
   int64_t max_message_bytes = 64 << 20;
+  // The most sequences that one request may have.
+  int64_t max_sequences = 8 << 20;
   // Plans made at the same time, each by one thread. 0: one a processor.
   int64_t planning_threads = 0;
   // Requests that may wait while all planning threads are busy; beyond, RESOURCE_EXHAUSTED.

@@ -123,7 +123,7 @@ TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
   {
     TestServer server;
     v1::PlanBatchRequest request = ValidRequest(100);
-    request.set_job_id("forged\nline");
+    request.set_job_id("run \"7\"");
     request.set_step(17);
     EXPECT_TRUE(PlanBatch(*server.NewStub(), request).ok());
     request.clear_passes();
@@ -131,7 +131,7 @@ TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
   }
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
-  EXPECT_THAT(log, HasSubstr("INFO event=PlanBatch request_id=r-1 job=\"forged\\nline\" step=17 "
+  EXPECT_THAT(log, HasSubstr("INFO event=PlanBatch request_id=r-1 job=\"run \\\"7\\\"\" step=17 "
                              "sequences=100 microbatches="));
   EXPECT_THAT(log, HasSubstr(" code=OK\n"));
   EXPECT_THAT(log, HasSubstr(" code=INVALID_ARGUMENT error=\"passes is empty"));

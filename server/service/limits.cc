@@ -1,0 +1,40 @@
+#include "server/service/limits.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+namespace {
+
+static_assert(kMaxIdBytes <= OutlinedString::kMaxKeptBytes);
+
+absl::Status CheckId(const char* field, const OutlinedString& id) {
+  if (id.bytes > kMaxIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, " has ", id.bytes, " bytes, must have at most ", kMaxIdBytes));
+  }
+  for (size_t i = 0; i < id.text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(id.text[i]);
+    if (byte < 0x20 || byte == 0x7f) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          field, " \"", id.text, "\" has a control character at byte ", i, ", must have none"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits) {
+  absl::Status status = CheckId("job_id", outline.job_id);
+  status.Update(CheckId("request_id", outline.request_id));
+  if (outline.sequences > limits.max_sequences) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("manifest.lengths has ", outline.sequences,
+                     " sequences, more than the server's max_sequences=", limits.max_sequences)));
+  }
+  return status;
+}
+
+}  // namespace batchplan

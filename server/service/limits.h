@@ -1,0 +1,33 @@
+// The limits on what one request may ask, checked on its outline before anything of it is parsed.
+//
+//   absl::Status status = CheckLimits(outline, limits);
+//
+// What a request may ask beyond its size, such as 64 passes, the planner's options check.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_LIMITS_H_
+#define BATCHPLAN_SERVER_SERVICE_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "server/service/request_outline.h"
+
+namespace batchplan {
+
+// Of job_id and of request_id. Both go into log lines, job ids also into labels of metrics and keys
+// of stores: what is short and on one line is welcome everywhere.
+inline constexpr size_t kMaxIdBytes = 128;
+
+struct RequestLimits {
+  // Eight times the largest batches of today; a plan of these takes seconds.
+  uint64_t max_sequences = 8 << 20;
+};
+
+// InvalidArgument, naming field, value and limit, if there are too many sequences, or an id is too
+// long or has control characters.
+absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_LIMITS_H_

@@ -1,0 +1,122 @@
+// One call in flight, whatever its method: what all methods do alike, once.
+//
+//   class PlanBatchCall final : public UnaryCall {
+//    public:
+//     explicit PlanBatchCall(const CallEnvironment& environment, const RawCall& raw)
+//         : UnaryCall({"PlanBatch", OutlinePlanBatch}, environment, raw) {}
+//    private:
+//     void Run() override { Answer(...); }  // a CallAnswer, or a status that is not OK
+//   };
+//
+//   return UnaryCall::Start(std::make_shared<PlanBatchCall>(environment, raw));
+//
+// A call is outlined and checked against the limits by gRPC's thread, run by a planning thread, and
+// answered exactly once: the first Answer counts, from any thread and at any time, and later ones
+// do nothing. Run may return without an answer and give it later, holding no thread meanwhile; who
+// answers later keeps the call alive by self(). A cancelled call, and one whose deadline passes,
+// has a stop requested of stop(), from one of gRPC's threads: a std::stop_callback on it is how a
+// call that waits for something lets go of it. What Run throws is an answer too.
+//
+// An answer is counted, logged in one line with everything that the call goes by, and sent.
+// Answer, self, stop and the like are thread-safe.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_
+#define BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/service/caller.h"
+#include "server/service/limits.h"
+#include "server/service/request_outline.h"
+#include "server/service/worker_pool.h"
+#include "server/telemetry/metrics.h"
+
+namespace batchplan {
+
+// A method's name in logs, and how to outline its requests.
+struct Method {
+  const char* name;
+  RequestOutline (*outline)(const grpc::ByteBuffer& request);
+};
+
+// What all calls of a server work with. Outlives them.
+struct CallEnvironment {
+  WorkerPool* pool = nullptr;
+  Metrics* metrics = nullptr;
+  RequestLimits limits;
+};
+
+// What gRPC hands to a method's handler, and keeps until the call is done.
+struct RawCall {
+  grpc::CallbackServerContext* context = nullptr;
+  const grpc::ByteBuffer* request = nullptr;
+  grpc::ByteBuffer* response = nullptr;
+};
+
+struct CallAnswer {
+  // Serialized.
+  grpc::ByteBuffer response;
+  // For the log: of the plan, where there is one.
+  std::optional<uint64_t> microbatches;
+};
+
+class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<UnaryCall> {
+ public:
+  UnaryCall(const Method& method, const CallEnvironment& environment, const RawCall& raw);
+
+  // Begins `call`, from its method's handler, which returns the result to gRPC.
+  static grpc::ServerUnaryReactor* Start(std::shared_ptr<UnaryCall> call);
+
+  void OnCancel() final { stop_.request_stop(); }
+  void OnDone() final;
+
+ protected:
+  // On a planning thread, once, unless the call was answered or cancelled before.
+  virtual void Run() = 0;
+
+  // Memory that runs out even here ends the process: the caller must not wait for ever.
+  void Answer(absl::StatusOr<CallAnswer> answer) noexcept;
+
+  std::shared_ptr<UnaryCall> self() { return shared_from_this(); }
+  // gRPC's, until the call is answered.
+  const grpc::ByteBuffer& request_bytes() const { return *raw_.request; }
+  const RequestOutline& outline() const { return outline_; }
+  // The request's own, or one made for this call.
+  const std::string& request_id() const { return request_id_; }
+  std::stop_token stop() const { return stop_.get_token(); }
+  Caller caller() const { return {.deadline = deadline_, .stop = stop()}; }
+
+ private:
+  enum class State { kOpen, kAnswering, kAnswered };
+
+  void Begin();
+  void RunOnPool();
+
+  const Method method_;
+  const CallEnvironment& environment_;
+  const RawCall raw_;
+  const std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
+  const std::chrono::system_clock::time_point deadline_;
+  RequestOutline outline_;
+  std::string request_id_;
+  std::string traceparent_;
+  std::stop_source stop_;
+  // kAnswered also orders the work of whoever answered before OnDone on a gRPC thread. Finish does
+  // so too, but inside gRPC, where ThreadSanitizer does not see it.
+  std::atomic<State> state_ = State::kOpen;
+  // Until OnDone: gRPC's share of the call.
+  std::shared_ptr<UnaryCall> grpcs_share_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_

@@ -1,0 +1,57 @@
+#include "server/service/limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+
+OutlinedString Id(const std::string& text) { return {.text = text, .bytes = text.size()}; }
+
+RequestOutline Outline(const std::string& job, const std::string& request, uint64_t sequences) {
+  RequestOutline outline;
+  outline.job_id = Id(job);
+  outline.request_id = Id(request);
+  outline.sequences = sequences;
+  return outline;
+}
+
+TEST(LimitsTest, WhatIsWithinThemIsWelcome) {
+  const RequestLimits limits = {.max_sequences = 100};
+  EXPECT_TRUE(CheckLimits(Outline("", "", 0), limits).ok());
+  EXPECT_TRUE(CheckLimits(Outline("grpo 7B \"run\" \xc3\xa9", "r/1", 100), limits).ok());
+  EXPECT_TRUE(CheckLimits(Outline(std::string(128, 'x'), std::string(128, 'y'), 1), limits).ok());
+}
+
+TEST(LimitsTest, TooManySequencesAreRefusedByName) {
+  const absl::Status status = CheckLimits(Outline("a", "b", 101), {.max_sequences = 100});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "manifest.lengths has 101 sequences, more than the server's max_sequences=100");
+}
+
+TEST(LimitsTest, ALongIdIsRefusedByNameAndNotRepeated) {
+  const absl::Status job = CheckLimits(Outline(std::string(129, 'x'), "b", 1), {});
+  EXPECT_EQ(job.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(job.message(), "job_id has 129 bytes, must have at most 128");
+  const absl::Status request = CheckLimits(Outline("a", std::string(200, 'x'), 1), {});
+  EXPECT_EQ(request.message(), "request_id has 200 bytes, must have at most 128");
+}
+
+TEST(LimitsTest, AnIdWithControlCharactersIsRefused) {
+  for (const char* id : {"forged\nline", "tab\t", "\x7f", "\x1b[0m"}) {
+    const absl::Status status = CheckLimits(Outline(id, "b", 1), {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << id;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("job_id \""));
+    EXPECT_FALSE(CheckLimits(Outline("a", id, 1), {}).ok()) << id;
+  }
+  const absl::Status nul = CheckLimits(Outline(std::string("a\0b", 3), "b", 1), {});
+  EXPECT_THAT(std::string(nul.message()), HasSubstr("at byte 1"));
+}
+
+}  // namespace
+}  // namespace batchplan

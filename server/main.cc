@@ -69,6 +69,16 @@ void AddFlags(ServerOptions& options, double& drain_delay, double& shutdown_grac
                  "RESOURCE_EXHAUSTED")
       ->type_name("N")
       ->capture_default_str();
+  app.add_option(
+         "--max_queued_sequences", options.max_queued_sequences,
+         "Sequences of all requests that wait or are planned; what is beyond is refused with "
+         "RESOURCE_EXHAUSTED, calls of the job that holds most first")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--plan_cache_bytes", options.plan_cache_bytes,
+                 "Memory for plans, to answer the same request again with; 0: none")
+      ->type_name("BYTES")
+      ->capture_default_str();
   app.add_flag("--reflection,!--noreflection", options.reflection,
                "Serve reflection, for grpcurl and the like (default: true)");
   app.add_flag("--verify_plans,!--noverify_plans", options.verify_plans,

@@ -1,12 +1,17 @@
 #include "server/service/plan_batch.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/checker/check_plan.h"
+#include "server/service/plan_summary.h"
+#include "server/service/rpc_status.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -27,25 +32,6 @@ absl::Status Verify(const v1::PlanBatchRequest& request, const ParsedRequest& pa
        {"error", message}});
   return absl::InternalError(
       absl::StrCat("a defect in batchplan: the plan breaks a promise: ", message));
-}
-
-void Record(const v1::PlanBatchRequest& request, const Plan& plan, absl::Duration planning_time,
-            Metrics* metrics) {
-  PlanRecord record{
-      .preset = request.preset(),
-      .sequences = static_cast<uint64_t>(request.manifest().lengths_size()),
-      .planning_seconds = absl::ToDoubleSeconds(planning_time),
-  };
-  for (const PassPlan& pass : plan.passes) {
-    record.microbatches += pass.metrics.microbatches;
-    record.true_tokens += pass.metrics.true_tokens;
-    record.scheduled_tokens += pass.metrics.scheduled_tokens;
-    record.naive_tokens += pass.metrics.naive_tokens;
-    metrics->RecordPass({.bin_utilization = pass.metrics.bin_utilization,
-                         .rank_cost_imbalance = pass.metrics.rank_cost_imbalance,
-                         .step_efficiency = pass.metrics.step_efficiency});
-  }
-  metrics->RecordPlan(record);
 }
 
 }  // namespace
@@ -74,12 +60,41 @@ absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest
   FillResponse(*plan, planning_time, response);
   const size_t bytes = response->ByteSizeLong();
   if (bytes > config.max_message_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
+    absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
         "the plan takes ", bytes,
         " bytes, more than the server's max_message_bytes=", config.max_message_bytes));
+    SetRetryAfter(-absl::InfiniteDuration(), &status);
+    return status;
   }
-  Record(request, *plan, planning_time, config.metrics);
+  RecordPlan(request, Summarize(*response), planning_time, config.metrics);
   return absl::OkStatus();
+}
+
+absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
+                                          v1::PlanBatchRequest* request, const Caller& caller) {
+  const auto start = std::chrono::steady_clock::now();
+  PlanKey key;
+  PlannedBatch planned;
+  if (config.cache != nullptr) {
+    key = KeyOf(request);
+    planned.plan = config.cache->Find(key);
+  }
+  if (planned.plan != nullptr) {
+    planned.recalled = true;
+    planned.planning_time = absl::FromChrono(std::chrono::steady_clock::now() - start);
+    RecordPlan(*request, planned.plan->summary, planned.planning_time, config.metrics);
+    return planned;
+  }
+  v1::PlanBatchResponse response;
+  absl::Status status = PlanBatch(config, *request, caller, &response);
+  if (!status.ok()) return status;
+  planned.planning_time = absl::Nanoseconds(
+      google::protobuf::util::TimeUtil::DurationToNanoseconds(response.planning_time()));
+  absl::StatusOr<std::shared_ptr<const CachedPlan>> made = MakeCachedPlan(std::move(response));
+  if (!made.ok()) return made.status();
+  planned.plan = *std::move(made);
+  if (config.cache != nullptr) config.cache->Insert(key, planned.plan);
+  return planned;
 }
 
 }  // namespace batchplan

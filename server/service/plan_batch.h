@@ -1,22 +1,29 @@
 // PlanBatch, apart from gRPC: a request in, a response out.
 //
-// Pure but for the metrics it records and for what the plan checker's failures log; any number of
-// calls may run at once. Takes the time and memory of MakePlan, and a copy of the plan's arrays.
+//   absl::StatusOr<PlannedBatch> planned = PlanOrRecall(config, &request, caller);
+//   absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
+//
+// Pure but for the cache, the metrics it records and for what the plan checker's failures log; any
+// number of calls may run at once. Takes the time and memory of MakePlan, and a copy of the plan's
+// arrays; a plan that is recalled, those of reading and hashing the request.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLAN_BATCH_H_
 #define BATCHPLAN_SERVER_SERVICE_PLAN_BATCH_H_
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <stop_token>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/plan.h"
 #include "server/service/caller.h"
+#include "server/service/plan_cache.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {
@@ -33,6 +40,8 @@ struct PlanBatchConfig {
   // The largest response that may be sent.
   size_t max_message_bytes = 0;
   Metrics* metrics = nullptr;
+  // Null: every plan is made.
+  PlanCache* cache = nullptr;
 };
 
 // Plans `request` for `caller` into `response`, which on an error is to be thrown away.
@@ -42,6 +51,17 @@ struct PlanBatchConfig {
 // Internal if the plan checker refuses the plan.
 absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest& request,
                        const Caller& caller, v1::PlanBatchResponse* response);
+
+struct PlannedBatch {
+  std::shared_ptr<const CachedPlan> plan;
+  absl::Duration planning_time;
+  bool recalled = false;
+};
+
+// The same by way of the cache: finds the plan there, or plans and leaves it there. Changes nothing
+// in `request`.
+absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
+                                          v1::PlanBatchRequest* request, const Caller& caller);
 
 }  // namespace batchplan
 

@@ -1,7 +1,5 @@
 #include "server/service/plan_batch_call.h"
 
-#include <cstdint>
-
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/service/message_bytes.h"
 
@@ -16,18 +14,15 @@ void PlanBatchCall::Run() { Answer(Plan()); }
 
 absl::StatusOr<CallAnswer> PlanBatchCall::Plan() {
   v1::PlanBatchRequest request;
-  absl::Status status = ParseBytes(request_bytes(), &request);
+  const absl::Status status = ParseBytes(request_bytes(), &request);
   if (!status.ok()) return status;
-  v1::PlanBatchResponse response;
-  status = PlanBatch(config_, request, caller(), &response);
-  if (!status.ok()) return status;
-  absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);
-  if (!bytes.ok()) return bytes.status();
-  uint64_t microbatches = 0;
-  for (const v1::PassPlan& pass : response.passes()) {
-    microbatches += pass.metrics().microbatches();
-  }
-  return CallAnswer{.response = *bytes, .microbatches = microbatches};
+  const absl::StatusOr<PlannedBatch> planned = PlanOrRecall(config_, &request, caller());
+  if (!planned.ok()) return planned.status();
+  const absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
+  if (!response.ok()) return response.status();
+  CallAnswer answer = {.response = *response, .microbatches = planned->plan->summary.microbatches};
+  if (config_.cache != nullptr) answer.recalled = planned->recalled;
+  return answer;
 }
 
 }  // namespace batchplan

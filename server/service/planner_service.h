@@ -1,6 +1,6 @@
 // The batchplan.v1.BatchPlanner service over gRPC's callback API.
 //
-// gRPC's own threads only take calls and hand them to the worker pool; parsing, planning and
+// gRPC's own threads only take calls and hand them to the planning pool; parsing, planning and
 // serialising happen there. A call that is cancelled, or whose deadline passes, stops its planning.
 // Every call is answered exactly once and leaves one line in the log. (What gRPC turns away itself,
 // such as a message over the limit, does not come here and is neither counted nor logged.)

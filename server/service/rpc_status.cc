@@ -3,7 +3,10 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 
 namespace batchplan {
 namespace {
@@ -30,6 +33,9 @@ size_t CharacterBytes(absl::string_view text) {
   return bytes;
 }
 
+// Of a status's payload: milliseconds in decimal.
+constexpr char kRetryAfter[] = "batchplan/retry-after-ms";
+
 }  // namespace
 
 absl::Status CleanStatus(const absl::Status& status) {
@@ -54,6 +60,23 @@ absl::Status CleanStatus(const absl::Status& status) {
     clean.replace(end, std::string::npos, kCut.data(), kCut.size());
   }
   return absl::Status(status.code(), clean);
+}
+
+void SetRetryAfter(absl::Duration delay, absl::Status* status) {
+  const int64_t milliseconds =
+      delay < absl::ZeroDuration()
+          ? -1
+          : absl::ToInt64Milliseconds(absl::Ceil(delay, absl::Milliseconds(1)));
+  status->SetPayload(kRetryAfter, absl::Cord(absl::StrCat(milliseconds)));
+}
+
+std::optional<absl::Duration> RetryAfter(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kRetryAfter);
+  int64_t milliseconds = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &milliseconds)) {
+    return std::nullopt;
+  }
+  return absl::Milliseconds(milliseconds);
 }
 
 }  // namespace batchplan

@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace batchplan {
 
@@ -22,6 +24,12 @@ inline constexpr size_t kMaxStatusMessageBytes = 1024;
 // characters. Bytes that are neither become '?'; a longer message is cut between characters and
 // ends in "...".
 absl::Status CleanStatus(const absl::Status& status);
+
+// When the caller should try again, which travels beside the status as gRPC's
+// grpc-retry-pushback-ms: clients with a retry policy go by it. A negative duration says never:
+// another attempt would fail in the same way. None if nothing was set.
+void SetRetryAfter(absl::Duration delay, absl::Status* status);
+std::optional<absl::Duration> RetryAfter(const absl::Status& status);
 
 // Calls `work`, which returns a status, and turns what it throws into one: std::bad_alloc into
 // ResourceExhausted, anything else into Internal.

@@ -44,17 +44,27 @@ size_t PlanningThreads(const ServerOptions& options) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-CallEnvironment EnvironmentFor(const ServerOptions& options, WorkerPool* pool, Metrics* metrics) {
+PlanningPoolOptions PoolOptions(const ServerOptions& options) {
+  PlanningPoolOptions pool;
+  pool.threads = PlanningThreads(options);
+  pool.max_queued_plans = static_cast<size_t>(options.max_queued_plans);
+  pool.max_queued_sequences = static_cast<uint64_t>(options.max_queued_sequences);
+  return pool;
+}
+
+CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool, Metrics* metrics) {
   return {.pool = pool,
           .metrics = metrics,
           .limits = {.max_sequences = static_cast<uint64_t>(options.max_sequences)}};
 }
 
-PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metrics* metrics) {
+PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, PlanCache* cache,
+                          Metrics* metrics) {
   return {.plan = std::move(plan),
           .verify_plans = options.verify_plans,
           .max_message_bytes = static_cast<size_t>(options.max_message_bytes),
-          .metrics = metrics};
+          .metrics = metrics,
+          .cache = cache->enabled() ? cache : nullptr};
 }
 
 }  // namespace
@@ -82,9 +92,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::Server(const ServerOptions& options, PlanFunction plan)
     : options_(options),
       metrics_(std::string(PlannerVersion())),
-      pool_(PlanningThreads(options), static_cast<size_t>(options.max_queued_plans)),
+      cache_(static_cast<size_t>(options.plan_cache_bytes), &metrics_),
+      pool_(PoolOptions(options), &metrics_),
       service_(EnvironmentFor(options, &pool_, &metrics_),
-               ConfigFor(options, std::move(plan), &metrics_)) {}
+               ConfigFor(options, std::move(plan), &cache_, &metrics_)) {}
 
 Server::~Server() { Shutdown(); }
 

@@ -17,9 +17,10 @@
 
 #include "absl/status/statusor.h"
 #include "server/service/plan_batch.h"
+#include "server/service/plan_cache.h"
 #include "server/service/planner_service.h"
+#include "server/service/planning_pool.h"
 #include "server/service/server_options.h"
-#include "server/service/worker_pool.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_endpoint.h"
 
@@ -68,7 +69,8 @@ class Server {
 
   const ServerOptions options_;
   Metrics metrics_;
-  WorkerPool pool_;
+  PlanCache cache_;
+  PlanningPool pool_;
   PlannerService service_;
   std::unique_ptr<MetricsEndpoint> endpoint_;
   std::unique_ptr<grpc::Server> grpc_server_;

@@ -13,9 +13,11 @@ constexpr int64_t kMaxThreads = 1024;
 // The planner's own limit.
 constexpr int64_t kMaxSequences = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxQueuedPlans = 1'000'000;
+constexpr int64_t kMaxQueuedSequences = int64_t{1} << 40;
 // gRPC's sizes are ints.
 constexpr int64_t kMinMessageBytes = 1024;
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxPlanCacheBytes = int64_t{1} << 40;
 constexpr absl::Duration kMaxWait = absl::Hours(1);
 
 absl::Status CheckRange(const char* flag, int64_t value, int64_t low, int64_t high) {
@@ -65,6 +67,8 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckRange("max_sequences", max_sequences, 1, kMaxSequences));
   status.Update(CheckRange("planning_threads", planning_threads, 0, kMaxThreads));
   status.Update(CheckRange("max_queued_plans", max_queued_plans, 0, kMaxQueuedPlans));
+  status.Update(CheckRange("max_queued_sequences", max_queued_sequences, 1, kMaxQueuedSequences));
+  status.Update(CheckRange("plan_cache_bytes", plan_cache_bytes, 0, kMaxPlanCacheBytes));
   status.Update(CheckWait("drain_delay", drain_delay));
   status.Update(CheckWait("shutdown_grace", shutdown_grace));
   return status;

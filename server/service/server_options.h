@@ -24,8 +24,15 @@ struct ServerOptions {
   int64_t max_sequences = 8 << 20;
   // Plans made at the same time, each by one thread. 0: one a processor.
   int64_t planning_threads = 0;
-  // Requests that may wait while all planning threads are busy; beyond, RESOURCE_EXHAUSTED.
+  // Requests that may wait while all planning threads are busy; beyond, RESOURCE_EXHAUSTED. The
+  // threads and the queue are shared between jobs: fair_queue.h.
   int64_t max_queued_plans = 64;
+  // Sequences of all requests that wait or are planned, each request counted as 256 more, and one
+  // of many bytes as a sequence for every 16; beyond, RESOURCE_EXHAUSTED. A request that finds no
+  // other is planned at any size.
+  int64_t max_queued_sequences = 16 << 20;
+  // Memory for plans that were made, to answer the same request again with. 0: none.
+  int64_t plan_cache_bytes = 64 << 20;
   // Serve grpc.reflection, for grpcurl and the like.
   bool reflection = true;
   // Run the plan checker on every plan, and answer INTERNAL rather than with a plan that breaks a

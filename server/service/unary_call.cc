@@ -1,9 +1,12 @@
 #include "server/service/unary_call.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "proto/batchplan/v1/status.h"
 #include "server/service/call_names.h"
 #include "server/service/rpc_status.h"
@@ -15,6 +18,20 @@ namespace {
 // Of a number that is not known, nothing, which leaves its field out of the log line.
 std::string Shown(std::optional<uint64_t> number) {
   return number.has_value() ? absl::StrCat(*number) : "";
+}
+
+std::string_view ShownCache(std::optional<bool> recalled) {
+  if (!recalled.has_value()) return "";
+  return *recalled ? "hit" : "miss";
+}
+
+// More than a sequence takes on the wire: a message of many bytes is work whatever they are.
+constexpr uint64_t kBytesOfASequence = 16;
+
+absl::Duration TimeLeft(std::chrono::system_clock::time_point deadline) {
+  // gRPC's infinite future is this clock's last instant.
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();
+  return absl::FromChrono(deadline - std::chrono::system_clock::now());
 }
 
 }  // namespace
@@ -36,17 +53,26 @@ void UnaryCall::Begin() {
     traceparent_ = TraceparentOf(raw_.context->client_metadata());
     absl::Status status = CheckLimits(outline_, environment_.limits);
     if (!status.ok()) return status;
-    // Counted first: the work may have left the queue before TrySubmit returns.
-    environment_.metrics->RecordEnqueued();
-    status = environment_.pool->TrySubmit([call = self()] { call->RunOnPool(); });
-    if (!status.ok()) environment_.metrics->RecordDequeued();
-    return status;
+    const absl::StatusOr<uint64_t> ticket = environment_.pool->Submit({
+        .job = outline_.job_id.text,
+        .sequences = std::max(outline_.sequences, outline_.message_bytes / kBytesOfASequence),
+        .time_left = TimeLeft(deadline_),
+        .run = [call = self()] { call->RunOnPool(); },
+        .refuse = [call = self()](const absl::Status& refusal) { call->Answer(refusal); },
+    });
+    if (ticket.ok()) ticket_.store(*ticket);
+    return ticket.status();
   });
   if (!begun.ok()) Answer(begun);
 }
 
+void UnaryCall::OnCancel() {
+  stop_.request_stop();
+  const uint64_t ticket = ticket_.load();
+  if (ticket != 0 && environment_.pool->Remove(ticket)) Answer(caller().StillWaiting());
+}
+
 void UnaryCall::RunOnPool() {
-  environment_.metrics->RecordDequeued();
   // For whoever waited in the queue for too long, nothing is even parsed.
   absl::Status status = caller().StillWaiting();
   if (status.ok()) {
@@ -72,11 +98,16 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
        {"step", outline_.step},
        {"sequences", outline_.sequences},
        {"microbatches", Shown(answer.ok() ? answer->microbatches : std::nullopt)},
+       {"cache", ShownCache(answer.ok() ? answer->recalled : std::nullopt)},
        {"seconds", seconds.count()},
        {"traceparent", traceparent_},
        {"code", absl::StatusCodeToString(status.code())},
        {"error", std::string(status.message())}});
   if (answer.ok()) raw_.response->Swap(&answer->response);
+  if (const std::optional<absl::Duration> delay = RetryAfter(answer.status())) {
+    raw_.context->AddTrailingMetadata("grpc-retry-pushback-ms",
+                                      absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+  }
   state_.store(State::kAnswered, std::memory_order_release);
   Finish(ToGrpcStatus(status));
 }

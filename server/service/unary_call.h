@@ -10,12 +10,14 @@
 //
 //   return UnaryCall::Start(std::make_shared<PlanBatchCall>(environment, raw));
 //
-// A call is outlined and checked against the limits by gRPC's thread, run by a planning thread, and
-// answered exactly once: the first Answer counts, from any thread and at any time, and later ones
-// do nothing. Run may return without an answer and give it later, holding no thread meanwhile; who
-// answers later keeps the call alive by self(). A cancelled call, and one whose deadline passes,
-// has a stop requested of stop(), from one of gRPC's threads: a std::stop_callback on it is how a
-// call that waits for something lets go of it. What Run throws is an answer too.
+// A call is outlined and checked against the limits by gRPC's thread, waits for its job's turn, is
+// run by a planning thread, and answered exactly once: the first Answer counts, from any thread and
+// at any time, and later ones do nothing. Run may return without an answer and give it later,
+// holding no thread meanwhile; who answers later keeps the call alive by self(). A cancelled call,
+// and one whose deadline passes, has a stop requested of stop(), from one of gRPC's threads: a
+// std::stop_callback on it is how a call that waits for something lets go of it. One that still
+// waits for its turn leaves the queue and is answered there and then. What Run throws is an answer
+// too.
 //
 // An answer is counted, logged in one line with everything that the call goes by, and sent.
 // Answer, self, stop and the like are thread-safe.
@@ -36,8 +38,8 @@
 #include "absl/status/statusor.h"
 #include "server/service/caller.h"
 #include "server/service/limits.h"
+#include "server/service/planning_pool.h"
 #include "server/service/request_outline.h"
-#include "server/service/worker_pool.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {
@@ -50,7 +52,7 @@ struct Method {
 
 // What all calls of a server work with. Outlives them.
 struct CallEnvironment {
-  WorkerPool* pool = nullptr;
+  PlanningPool* pool = nullptr;
   Metrics* metrics = nullptr;
   RequestLimits limits;
 };
@@ -66,7 +68,9 @@ struct CallAnswer {
   // Serialized.
   grpc::ByteBuffer response;
   // For the log: of the plan, where there is one.
-  std::optional<uint64_t> microbatches;
+  std::optional<uint64_t> microbatches = std::nullopt;
+  // And whether it came from the cache, where there is one.
+  std::optional<bool> recalled = std::nullopt;
 };
 
 class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<UnaryCall> {
@@ -76,7 +80,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // Begins `call`, from its method's handler, which returns the result to gRPC.
   static grpc::ServerUnaryReactor* Start(std::shared_ptr<UnaryCall> call);
 
-  void OnCancel() final { stop_.request_stop(); }
+  void OnCancel() final;
   void OnDone() final;
 
  protected:
@@ -110,6 +114,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   std::string request_id_;
   std::string traceparent_;
   std::stop_source stop_;
+  // In the pool; 0: not there (yet).
+  std::atomic<uint64_t> ticket_ = 0;
   // kAnswered also orders the work of whoever answered before OnDone on a gRPC thread. Finish does
   // so too, but inside gRPC, where ThreadSanitizer does not see it.
   std::atomic<State> state_ = State::kOpen;

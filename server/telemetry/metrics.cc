@@ -18,8 +18,15 @@ constexpr std::array kPresets = {
     "verl",
 };
 
+// By Refusal.
+constexpr std::array kRefusals = {"queue_full", "pushed_out", "deadline"};
+
 prometheus::Counter* AddCounter(Registry& registry, const char* name, const char* help) {
   return &prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+}
+
+prometheus::Gauge* AddGauge(Registry& registry, const char* name, const char* help) {
+  return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
 Histogram* AddHistogram(Registry& registry, const char* name, const char* help,
@@ -66,11 +73,27 @@ Metrics::Metrics(const std::string& version) : registry_(std::make_shared<Regist
                              "Tokens that padding each batch to its longest would have taken.");
   check_failures_ = AddCounter(registry, "batchplan_plan_check_failures_total",
                                "Plans that the plan checker refused (--verify_plans).");
-  queue_depth_ = &prometheus::BuildGauge()
-                      .Name("batchplan_queue_depth")
-                      .Help("Requests waiting for a planning thread.")
-                      .Register(registry)
-                      .Add({});
+  queue_depth_ =
+      AddGauge(registry, "batchplan_queue_depth", "Requests waiting for a planning thread.");
+  queue_sequences_ = AddGauge(registry, "batchplan_queue_sequences",
+                              "Sequences of the requests that wait or are planned.");
+  queue_seconds_ =
+      AddHistogram(registry, "batchplan_queue_seconds", "Time spent waiting for a planning thread.",
+                   {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                    0.5, 1, 2.5, 5, 10});
+  cache_hits_ = AddCounter(registry, "batchplan_plan_cache_hits_total",
+                           "Plans answered from the plan cache; plans_total counts them too.");
+  cache_misses_ = AddCounter(registry, "batchplan_plan_cache_misses_total",
+                             "Requests whose plan the plan cache did not have.");
+  cache_plans_ = AddGauge(registry, "batchplan_plan_cache_plans", "Plans in the plan cache.");
+  cache_bytes_ = AddGauge(registry, "batchplan_plan_cache_bytes", "Bytes of the plan cache.");
+  auto& refusals = prometheus::BuildCounter()
+                       .Name("batchplan_refusals_total")
+                       .Help("Calls that were not admitted, by reason; errors too.")
+                       .Register(registry);
+  for (size_t reason = 0; reason < kRefusals.size(); ++reason) {
+    refusals_[reason] = &refusals.Add({{"reason", kRefusals[reason]}});
+  }
   planning_seconds_ = AddHistogram(registry, "batchplan_planning_seconds",
                                    "Time spent planning, without queue and transfer.",
                                    {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
@@ -118,8 +141,20 @@ void Metrics::RecordError(absl::StatusCode code) {
 
 void Metrics::RecordCheckFailure() { check_failures_->Increment(); }
 
-void Metrics::RecordEnqueued() { queue_depth_->Increment(); }
+void Metrics::RecordQueue(uint64_t waiting, uint64_t sequences) {
+  queue_depth_->Set(static_cast<double>(waiting));
+  queue_sequences_->Set(static_cast<double>(sequences));
+}
 
-void Metrics::RecordDequeued() { queue_depth_->Decrement(); }
+void Metrics::RecordQueueSeconds(double seconds) { queue_seconds_->Observe(seconds); }
+
+void Metrics::RecordRefusal(Refusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }
+
+void Metrics::RecordCacheLookup(bool hit) { (hit ? cache_hits_ : cache_misses_)->Increment(); }
+
+void Metrics::RecordCacheSize(size_t plans, size_t bytes) {
+  cache_plans_->Set(static_cast<double>(plans));
+  cache_bytes_->Set(static_cast<double>(bytes));
+}
 
 }  // namespace batchplan

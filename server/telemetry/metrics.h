@@ -17,6 +17,7 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -45,6 +46,16 @@ struct PassRecord {
   double step_efficiency = 0;
 };
 
+// Why admission refused a call.
+enum class Refusal {
+  // No room, and its job has no claim to another's.
+  kQueueFull,
+  // It waited, and gave way to a call of a job that holds less.
+  kPushedOut,
+  // The work ahead would have outlasted its deadline.
+  kDeadline,
+};
+
 class Metrics {
  public:
   // `version` is the label of batchplan_build_info.
@@ -63,9 +74,19 @@ class Metrics {
   // A plan that the plan checker refused.
   void RecordCheckFailure();
 
-  // A request entered the queue; it left the queue, for planning or because its caller is gone.
-  void RecordEnqueued();
-  void RecordDequeued();
+  // The requests that wait for a planning thread, and the sequences of those and of the ones that
+  // are planned, as they are now.
+  void RecordQueue(uint64_t waiting, uint64_t sequences);
+
+  // A request that waited so long for its planning thread.
+  void RecordQueueSeconds(double seconds);
+
+  // A call that was not admitted; RecordError counts it too.
+  void RecordRefusal(Refusal reason);
+
+  // A look-up in the plan cache; and what it holds, as it is now.
+  void RecordCacheLookup(bool hit);
+  void RecordCacheSize(size_t plans, size_t bytes);
 
   // What an endpoint serves. The series live as long as the registry.
   std::shared_ptr<prometheus::Registry> registry() const { return registry_; }
@@ -81,7 +102,15 @@ class Metrics {
   prometheus::Counter* scheduled_tokens_;
   prometheus::Counter* naive_tokens_;
   prometheus::Counter* check_failures_;
+  prometheus::Counter* cache_hits_;
+  prometheus::Counter* cache_misses_;
+  prometheus::Gauge* cache_plans_;
+  prometheus::Gauge* cache_bytes_;
+  // By Refusal.
+  std::array<prometheus::Counter*, 3> refusals_{};
   prometheus::Gauge* queue_depth_;
+  prometheus::Gauge* queue_sequences_;
+  prometheus::Histogram* queue_seconds_;
   prometheus::Histogram* planning_seconds_;
   prometheus::Histogram* sequences_;
   prometheus::Histogram* bin_utilization_;

@@ -14,6 +14,7 @@ ServerOptions TestServer::Options() {
   options.listen = "127.0.0.1:0";
   options.metrics_listen = "";
   options.drain_delay = absl::ZeroDuration();
+  options.plan_cache_bytes = 0;
   return options;
 }
 

@@ -42,12 +42,15 @@ class Calls {
  public:
   // Starts a call that gives up at `deadline`.
   void Start(const TestServer& server,
-             std::chrono::system_clock::time_point deadline = GenerousDeadline()) {
-    threads_.emplace_back([this, stub = server.NewStub(), deadline] {
+             std::chrono::system_clock::time_point deadline = GenerousDeadline(),
+             const std::string& job = "test") {
+    threads_.emplace_back([this, stub = server.NewStub(), deadline, job] {
       grpc::ClientContext context;
       context.set_deadline(deadline);
+      v1::PlanBatchRequest request = ValidRequest();
+      request.set_job_id(job);
       v1::PlanBatchResponse response;
-      grpc::Status status = stub->PlanBatch(&context, ValidRequest(), &response);
+      grpc::Status status = stub->PlanBatch(&context, request, &response);
       std::lock_guard lock(mutex_);
       answers_.push_back(std::move(status));
       answered_.notify_all();
@@ -136,6 +139,66 @@ TEST(CallInFlightTest, ADeadlineThatPassesInTheQueueIsNotPlanned) {
   EXPECT_TRUE(calls.Next().ok());
   EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok());
   EXPECT_EQ(planner.calls(), 2);
+}
+
+// Returns once the server's metrics have `line`.
+void WaitForMetric(TestServer& server, const std::string& line) {
+  while (MetricsText(server).find(line) == std::string::npos) std::this_thread::yield();
+}
+
+TEST(CallInFlightTest, ACallThatIsGivenUpInTheQueueLeavesItsPlaceAtOnce) {
+  HeldPlanner planner(/*hold=*/1);
+  TestServer server(OneThread(/*max_queued_plans=*/1), planner.function());
+  Calls calls;
+  calls.Start(server);
+  planner.WaitUntilHeld();
+  calls.Start(server, std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+  EXPECT_EQ(calls.Next().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  // While the only thread is still held.
+  WaitForMetric(server, "batchplan_queue_depth 0\n");
+  calls.Start(server);
+  WaitForMetric(server, "batchplan_queue_depth 1\n");
+  planner.Release();
+  EXPECT_TRUE(calls.Next().ok());
+  EXPECT_TRUE(calls.Next().ok());
+  EXPECT_EQ(planner.calls(), 2);
+}
+
+TEST(CallInFlightTest, AGreedyJobGivesWayToASmallOne) {
+  HeldPlanner planner(/*hold=*/1);
+  TestServer server(OneThread(/*max_queued_plans=*/3), planner.function());
+  Calls greedy;
+  greedy.Start(server, GenerousDeadline(), "greedy");
+  planner.WaitUntilHeld();
+  for (int i = 0; i < 3; ++i) greedy.Start(server, GenerousDeadline(), "greedy");
+  WaitForMetric(server, "batchplan_queue_depth 3\n");
+  Calls small;
+  small.Start(server, GenerousDeadline(), "small");
+  // One of the greedy job's calls is answered while the planner still is held.
+  const grpc::Status pushed_out = greedy.Next();
+  EXPECT_EQ(pushed_out.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(pushed_out.error_message(), HasSubstr("gave way to another job's"));
+  planner.Release();
+  EXPECT_TRUE(small.Next().ok());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(greedy.Next().ok());
+}
+
+TEST(CallInFlightTest, ARefusalTellsTheClientWhenToTryAgain) {
+  HeldPlanner planner(/*hold=*/1);
+  TestServer server(OneThread(/*max_queued_plans=*/0), planner.function());
+  Calls calls;
+  calls.Start(server);
+  planner.WaitUntilHeld();
+  grpc::ClientContext context;
+  v1::PlanBatchResponse response;
+  EXPECT_EQ(server.NewStub()->PlanBatch(&context, ValidRequest(), &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto pushback = metadata.find("grpc-retry-pushback-ms");
+  ASSERT_NE(pushback, metadata.end());
+  EXPECT_EQ(pushback->second, "50");
+  planner.Release();
+  EXPECT_TRUE(calls.Next().ok());
 }
 
 TEST(CallInFlightTest, AnExceptionInThePlannerIsAnAnswer) {

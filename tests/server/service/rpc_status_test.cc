@@ -57,6 +57,18 @@ TEST(CatchExceptionsTest, AStatusPasses) {
   EXPECT_EQ(CatchExceptions([] { return absl::AbortedError("x"); }), absl::AbortedError("x"));
 }
 
+TEST(RetryAfterTest, IsWhatWasSet) {
+  absl::Status status = absl::ResourceExhaustedError("full");
+  EXPECT_EQ(RetryAfter(status), std::nullopt);
+  SetRetryAfter(absl::Milliseconds(250), &status);
+  EXPECT_EQ(RetryAfter(status), absl::Milliseconds(250));
+  SetRetryAfter(absl::Microseconds(1), &status);
+  EXPECT_EQ(RetryAfter(status), absl::Milliseconds(1)) << "never 0 for want of digits";
+  SetRetryAfter(-absl::InfiniteDuration(), &status);
+  EXPECT_LT(*RetryAfter(status), absl::ZeroDuration());
+  EXPECT_EQ(RetryAfter(absl::OkStatus()), std::nullopt);
+}
+
 TEST(CatchExceptionsTest, OutOfMemoryIsResourceExhausted) {
   EXPECT_EQ(CatchExceptions([]() -> absl::Status { throw std::bad_alloc(); }).code(),
             absl::StatusCode::kResourceExhausted);

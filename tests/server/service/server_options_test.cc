@@ -51,6 +51,15 @@ TEST(ServerOptionsTest, AnErrorNamesFlagValueAndLimit) {
   options.max_queued_plans = -5;
   EXPECT_EQ(Error(options), "--max_queued_plans=-5: must be 0 to 1000000");
   options = {};
+  options.max_queued_sequences = 0;
+  EXPECT_EQ(Error(options), "--max_queued_sequences=0: must be 1 to 1099511627776");
+  options = {};
+  options.max_sequences = 0;
+  EXPECT_EQ(Error(options), "--max_sequences=0: must be 1 to 2147483647");
+  options = {};
+  options.plan_cache_bytes = -1;
+  EXPECT_EQ(Error(options), "--plan_cache_bytes=-1: must be 0 to 1099511627776");
+  options = {};
   options.drain_delay = absl::Seconds(-1);
   EXPECT_EQ(Error(options), "--drain_delay=-1: must be 0 to 3600 seconds");
   options = {};

@@ -191,8 +191,9 @@ TEST(ServerProcessTest, HelpTeachesAndVersionTells) {
   EXPECT_EQ(help.Wait(), 0);
   for (const char* flag :
        {"--listen", "--metrics_listen", "--max_message_bytes", "--planning_threads",
-        "--max_queued_plans", "--reflection", "--verify_plans", "--drain_delay", "--shutdown_grace",
-        "--version", "SIGTERM", "Exit status"}) {
+        "--max_queued_plans", "--max_queued_sequences", "--max_sequences", "--plan_cache_bytes",
+        "--reflection", "--verify_plans", "--drain_delay", "--shutdown_grace", "--version",
+        "SIGTERM", "Exit status"}) {
     EXPECT_THAT(text, HasSubstr(flag));
   }
   ServerProcess version({"--version"});

@@ -21,7 +21,7 @@
 
 #include "batchplan/v1/batch_planner.grpc.pb.h"
 #include "server/service/message_bytes.h"
-#include "server/service/worker_pool.h"
+#include "server/service/planning_pool.h"
 #include "tests/server/service/requests.h"
 
 namespace batchplan {
@@ -59,7 +59,7 @@ class ScriptedCall final : public UnaryCall {
 CallAnswer AnswerOf(uint64_t microbatches) {
   v1::PlanBatchResponse response;
   response.set_fingerprint("of " + std::to_string(microbatches));
-  return {.response = *ToBytes(response), .microbatches = microbatches};
+  return {.response = *ToBytes(response), .microbatches = microbatches, .recalled = {}};
 }
 
 class ScriptedServer
@@ -92,7 +92,7 @@ class ScriptedServer
 
   const Script script_;
   Metrics metrics_{"test"};
-  WorkerPool pool_{2, 100};
+  PlanningPool pool_{{.threads = 2}, &metrics_};
   CallEnvironment environment_{.pool = &pool_, .metrics = &metrics_, .limits = {}};
   std::unique_ptr<v1::BatchPlanner::Stub> stub_;
   std::unique_ptr<grpc::Server> server_;

@@ -29,9 +29,11 @@ TEST(MetricsTest, AllSeriesExistBeforeTheFirstCall) {
         "batchplan_errors_total{code=\"UNAUTHENTICATED\"} 0\n", "batchplan_microbatches_total 0\n",
         "batchplan_true_tokens_total 0\n", "batchplan_scheduled_tokens_total 0\n",
         "batchplan_naive_tokens_total 0\n", "batchplan_plan_check_failures_total 0\n",
-        "batchplan_queue_depth 0\n", "batchplan_planning_seconds_count 0\n",
-        "batchplan_sequences_per_plan_count 0\n", "batchplan_bin_utilization_count 0\n",
-        "batchplan_rank_cost_imbalance_count 0\n", "batchplan_step_efficiency_count 0\n"}) {
+        "batchplan_queue_depth 0\n", "batchplan_queue_sequences 0\n",
+        "batchplan_queue_seconds_count 0\n", "batchplan_refusals_total{reason=\"pushed_out\"} 0\n",
+        "batchplan_planning_seconds_count 0\n", "batchplan_sequences_per_plan_count 0\n",
+        "batchplan_bin_utilization_count 0\n", "batchplan_rank_cost_imbalance_count 0\n",
+        "batchplan_step_efficiency_count 0\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
@@ -92,10 +94,10 @@ TEST(MetricsTest, ManyThreadsMayRecord) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&metrics] {
       for (int j = 0; j < 1000; ++j) {
-        metrics.RecordEnqueued();
+        metrics.RecordQueue(1, 300);
         metrics.RecordPlan({.preset = "verl", .microbatches = 2});
         metrics.RecordCheckFailure();
-        metrics.RecordDequeued();
+        metrics.RecordQueue(0, 0);
       }
     });
   }

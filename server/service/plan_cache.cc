@@ -1,0 +1,124 @@
+#include "server/service/plan_cache.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/time_util.h>
+#include <grpcpp/support/slice.h>
+#include <openssl/evp.h>
+
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/service/message_bytes.h"
+
+namespace batchplan {
+namespace {
+
+// What the list, the map and the summary's vector take for a plan of a pass or two.
+constexpr size_t kEntryBytes = 512;
+
+}  // namespace
+
+PlanKey KeyOf(v1::PlanBatchRequest* request) {
+  // The request less what no plan depends on.
+  std::string job_id;
+  std::string request_id;
+  const uint64_t step = request->step();
+  request->mutable_job_id()->swap(job_id);
+  request->mutable_request_id()->swap(request_id);
+  request->clear_step();
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream text(&bytes);
+    google::protobuf::io::CodedOutputStream out(&text);
+    out.SetSerializationDeterministic(true);
+    request->SerializeToCodedStream(&out);
+  }
+  request->mutable_job_id()->swap(job_id);
+  request->mutable_request_id()->swap(request_id);
+  request->set_step(step);
+
+  PlanKey key;
+  EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr, EVP_sha256(), nullptr);
+  return key;
+}
+
+absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(v1::PlanBatchResponse response) {
+  auto plan = std::make_shared<CachedPlan>();
+  plan->summary = Summarize(response);
+  response.clear_planning_time();
+  const absl::StatusOr<grpc::ByteBuffer> body = ToBytes(response);
+  if (!body.ok()) return body.status();
+  plan->body = *body;
+  return plan;
+}
+
+absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time) const {
+  // Fields may come in any order: a message with this field alone, behind the others.
+  v1::PlanBatchResponse rest;
+  *rest.mutable_planning_time() = google::protobuf::util::TimeUtil::NanosecondsToDuration(
+      absl::ToInt64Nanoseconds(planning_time));
+  const absl::StatusOr<grpc::ByteBuffer> tail = ToBytes(rest);
+  if (!tail.ok()) return tail.status();
+  std::vector<grpc::Slice> slices;
+  std::vector<grpc::Slice> last;
+  if (!body.Dump(&slices).ok() || !tail->Dump(&last).ok()) {
+    return absl::InternalError("can't read the plan's bytes");
+  }
+  slices.insert(slices.end(), last.begin(), last.end());
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+size_t CachedPlan::bytes() const { return body.Length() + kEntryBytes; }
+
+PlanCache::PlanCache(size_t max_bytes, Metrics* metrics)
+    : max_bytes_(max_bytes), metrics_(metrics) {}
+
+size_t PlanCache::FirstBytes::operator()(const PlanKey& key) const {
+  size_t bytes = 0;
+  std::memcpy(&bytes, key.data(), sizeof(bytes));
+  return bytes;
+}
+
+std::shared_ptr<const CachedPlan> PlanCache::Find(const PlanKey& key) {
+  std::lock_guard lock(mutex_);
+  const auto place = places_.find(key);
+  metrics_->RecordCacheLookup(place != places_.end());
+  if (place == places_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, place->second);
+  return place->second->plan;
+}
+
+void PlanCache::Insert(const PlanKey& key, std::shared_ptr<const CachedPlan> plan) {
+  const size_t bytes = plan->bytes();
+  if (bytes > max_bytes_ / 4) return;
+  std::list<Entry> entry;
+  entry.push_back({.key = key, .plan = std::move(plan)});
+  std::list<Entry> gone;  // destroyed outside the lock
+  std::lock_guard lock(mutex_);
+  const auto [place, fresh] = places_.try_emplace(key, entry.begin());
+  if (!fresh) {
+    bytes_ -= place->second->plan->bytes();
+    gone.splice(gone.end(), entries_, place->second);
+    place->second = entry.begin();
+  }
+  entries_.splice(entries_.begin(), entry);
+  bytes_ += bytes;
+  while (bytes_ > max_bytes_) {
+    const auto last = std::prev(entries_.end());
+    bytes_ -= last->plan->bytes();
+    places_.erase(last->key);
+    gone.splice(gone.end(), entries_, last);
+  }
+  metrics_->RecordCacheSize(entries_.size(), bytes_);
+}
+
+size_t PlanCache::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,125 @@
+// The planning threads, and admission to them: a fair and bounded queue (fair_queue.h) in front of
+// a fixed number of threads.
+//
+//   PlanningPool pool({.threads = 4, .max_queued_plans = 64}, &metrics);
+//   absl::StatusOr<uint64_t> ticket = pool.Submit({.job = "grpo-7b", .sequences = 4096, ...});
+//   pool.Remove(*ticket);   // true: it had not begun, and never will
+//   pool.Stop();            // runs what is queued, then joins
+//
+// Every task that Submit accepted has exactly one end: it is run; or it is removed; or it is
+// refused, because another job's task has the better claim to its place. Nobody ever waits for
+// room. What is refused is ResourceExhausted with the time after which to try again (RetryAfter in
+// rpc_status.h), estimated from how fast the pool has been working; DeadlineExceeded if the work
+// ahead alone takes longer than the caller can wait, again by that estimate.
+//
+// Tasks must not throw; what they hold is destroyed outside the lock. Thread-safe: Submit, Remove
+// and the ends of tasks take one short lock.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_POOL_H_
+#define BATCHPLAN_SERVER_SERVICE_PLANNING_POOL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/service/fair_queue.h"
+#include "server/service/work_rate.h"
+#include "server/store/clock.h"
+#include "server/telemetry/metrics.h"
+
+namespace batchplan {
+
+struct PlanningPoolOptions {
+  // At least one.
+  size_t threads = 1;
+  // Tasks that may wait while all threads are busy; 0 accepts only what a thread can take at once.
+  size_t max_queued_plans = 64;
+  // Sequences of all tasks, waiting or running, each task counted as kTaskCost more. One that finds
+  // nobody else here is accepted at any size: it could never be served otherwise.
+  uint64_t max_queued_sequences = 16 << 20;
+  // What the pool measures its speed by.
+  Clock clock = [] { return std::chrono::steady_clock::now(); };
+};
+
+struct PlanningTask {
+  // Whose turn it takes. The empty one is a job like any other.
+  std::string job;
+  uint64_t sequences = 0;
+  // How long its caller waits.
+  absl::Duration time_left = absl::InfiniteDuration();
+  // On a planning thread.
+  std::function<void()> run;
+  // Within somebody else's Submit, with what to answer.
+  std::function<void(const absl::Status&)> refuse;
+};
+
+class PlanningPool {
+ public:
+  // What a call costs beyond its sequences, in sequences.
+  static constexpr uint64_t kTaskCost = 256;
+
+  // Starts the threads. std::system_error if one can't be started.
+  PlanningPool(PlanningPoolOptions options, Metrics* metrics);
+
+  // Stops the pool.
+  ~PlanningPool();
+
+  PlanningPool(const PlanningPool&) = delete;
+  PlanningPool& operator=(const PlanningPool&) = delete;
+
+  // Takes `task` over and returns its ticket, never 0; it may have ended by then. An error, see
+  // above, or Unavailable once the pool stops, if it was not accepted; neither function is then
+  // called. May throw std::bad_alloc, which leaves everything as it was.
+  absl::StatusOr<uint64_t> Submit(PlanningTask task);
+
+  // Takes a task that has not begun out of the queue: true, and neither of its functions is called.
+  // False if it has begun or ended.
+  bool Remove(uint64_t ticket);
+
+  // Accepts no more tasks, runs those it has and joins the threads. Not from a task. A second call
+  // does nothing.
+  void Stop();
+
+ private:
+  struct Waiting {
+    PlanningTask task;
+    uint64_t cost = 0;
+    Instant since;
+  };
+
+  void Work();
+  // With the lock held.
+  absl::Status Full(const FairQueue::Bounds& bounds);
+  // What the threads together need for so much work, and for all that waits.
+  absl::Duration EstimatedTime(uint64_t cost) const;
+  absl::Duration RetryDelay() const;
+  void ShowQueue();
+
+  const PlanningPoolOptions options_;
+  Metrics* const metrics_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  // Guarded by mutex_.
+  FairQueue queue_;
+  std::unordered_map<uint64_t, Waiting> waiting_;
+  WorkRate rate_;
+  uint64_t last_ticket_ = 0;
+  size_t idle_threads_;
+  bool stopped_ = false;
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_PLANNING_POOL_H_

@@ -1,0 +1,298 @@
+#include "server/service/planning_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <latch>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/service/rpc_status.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A time that the test moves.
+class FakeTime {
+ public:
+  Clock clock() {
+    return [this] { return Instant(std::chrono::nanoseconds(nanoseconds_)); };
+  }
+  void Pass(absl::Duration time) { nanoseconds_ += absl::ToInt64Nanoseconds(time); }
+
+ private:
+  std::atomic<int64_t> nanoseconds_ = 0;
+};
+
+// Keeps a thread of the pool busy until it is released.
+class Plug {
+ public:
+  PlanningTask task(const std::string& job = "plug") {
+    PlanningTask task;
+    task.job = job;
+    task.run = [this] {
+      began_.count_down();
+      release_.wait();
+    };
+    task.refuse = [](const absl::Status&) { ADD_FAILURE() << "refused"; };
+    return task;
+  }
+  void WaitUntilBegun() { began_.wait(); }
+  void Release() { release_.count_down(); }
+
+ private:
+  std::latch began_{1};
+  std::latch release_{1};
+};
+
+class PlanningPoolTest : public ::testing::Test {
+ protected:
+  PlanningPoolOptions OneThread(size_t max_queued_plans) {
+    PlanningPoolOptions options;
+    options.max_queued_plans = max_queued_plans;
+    options.clock = time_.clock();
+    return options;
+  }
+
+  // A task that leaves `name` where it ends.
+  PlanningTask Task(const std::string& job, const std::string& name, uint64_t sequences = 0) {
+    PlanningTask task;
+    task.job = job;
+    task.sequences = sequences;
+    task.run = [this, name] { Note(&ran_, name); };
+    task.refuse = [this, name](const absl::Status& status) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+      EXPECT_TRUE(RetryAfter(status).has_value());
+      Note(&refused_, name);
+    };
+    return task;
+  }
+
+  void Note(std::vector<std::string>* where, const std::string& name) {
+    std::lock_guard lock(mutex_);
+    where->push_back(name);
+  }
+
+  std::string MetricsText() {
+    return prometheus::TextSerializer().Serialize(metrics_.registry()->Collect());
+  }
+
+  FakeTime time_;
+  Metrics metrics_{"test"};
+  std::mutex mutex_;
+  std::vector<std::string> ran_;
+  std::vector<std::string> refused_;
+};
+
+TEST_F(PlanningPoolTest, RunsEveryTaskOnce) {
+  std::atomic<int> runs = 0;
+  {
+    PlanningPoolOptions options;
+    options.threads = 4;
+    options.max_queued_plans = 1000;
+    PlanningPool pool(options, &metrics_);
+    for (int i = 0; i < 1000; ++i) {
+      PlanningTask task;
+      task.job = std::to_string(i % 7);
+      task.sequences = static_cast<uint64_t>(i % 3) * 5000;
+      task.run = [&runs] { ++runs; };
+      ASSERT_TRUE(pool.Submit(std::move(task)).ok());
+    }
+  }
+  EXPECT_EQ(runs, 1000);
+  EXPECT_THAT(MetricsText(), AllOf(HasSubstr("batchplan_queue_depth 0\n"),
+                                   HasSubstr("batchplan_queue_sequences 0\n"),
+                                   HasSubstr("batchplan_queue_seconds_count 1000\n")));
+}
+
+TEST_F(PlanningPoolTest, AFullQueueIsRefusedAndNamesTheLimit) {
+  Plug plugs[2];
+  PlanningPoolOptions options = OneThread(3);
+  options.threads = 2;
+  PlanningPool pool(options, &metrics_);
+  for (Plug& plug : plugs) {
+    ASSERT_TRUE(pool.Submit(plug.task()).ok());
+    plug.WaitUntilBegun();
+  }
+  for (const char* name : {"1", "2", "3"}) ASSERT_TRUE(pool.Submit(Task("a", name)).ok());
+  const absl::Status refused = pool.Submit(Task("a", "4")).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("max_queued_plans=3"), HasSubstr("all 2 planning threads")));
+  EXPECT_EQ(RetryAfter(refused), absl::Milliseconds(50)) << "nothing is known of the speed yet";
+  EXPECT_THAT(MetricsText(), AllOf(HasSubstr("batchplan_queue_depth 3\n"),
+                                   HasSubstr("batchplan_queue_sequences 1280\n"),
+                                   HasSubstr("refusals_total{reason=\"queue_full\"} 1\n")));
+  for (Plug& plug : plugs) plug.Release();
+  pool.Stop();
+  EXPECT_EQ(ran_.size(), 3U);
+  EXPECT_TRUE(refused_.empty()) << "what Submit refuses is not refused once more";
+}
+
+TEST_F(PlanningPoolTest, WithoutAQueueAThreadStillTakesATask) {
+  Plug plug;
+  PlanningPool pool(OneThread(0), &metrics_);
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  EXPECT_EQ(pool.Submit(Task("a", "1")).status().code(), absl::StatusCode::kResourceExhausted);
+  plug.Release();
+}
+
+TEST_F(PlanningPoolTest, TooManySequencesAreRefusedUnlessTheyAreAlone) {
+  Plug plug;
+  PlanningPoolOptions options = OneThread(100);
+  options.max_queued_sequences = 1000;
+  PlanningPool pool(options, &metrics_);
+  PlanningTask large = plug.task();
+  large.sequences = 1 << 20;
+  ASSERT_TRUE(pool.Submit(std::move(large)).ok());
+  const absl::Status refused = pool.Submit(Task("a", "1", 0)).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("1048832 sequences"), HasSubstr("max_queued_sequences=1000")));
+  plug.Release();
+}
+
+TEST_F(PlanningPoolTest, TheGreediestJobMakesRoomForAnother) {
+  Plug plug;
+  PlanningPool pool(OneThread(3), &metrics_);
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  plug.WaitUntilBegun();
+  for (const char* name : {"a1", "a2", "a3"}) ASSERT_TRUE(pool.Submit(Task("a", name)).ok());
+  ASSERT_TRUE(pool.Submit(Task("b", "b1")).ok());
+  EXPECT_THAT(refused_, ElementsAre("a3"));
+  EXPECT_FALSE(pool.Submit(Task("a", "a4")).ok());
+  EXPECT_FALSE(pool.Submit(Task("b", "b2")).ok()) << "b would have as many as a";
+  EXPECT_THAT(MetricsText(), HasSubstr("refusals_total{reason=\"pushed_out\"} 1\n"));
+  plug.Release();
+  pool.Stop();
+  EXPECT_THAT(ran_, ElementsAre("a1", "a2", "b1"));
+}
+
+TEST_F(PlanningPoolTest, ASmallJobIsServedBetweenTheCallsOfAGreedyOne) {
+  Plug plug;
+  PlanningPool pool(OneThread(100), &metrics_);
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  plug.WaitUntilBegun();
+  for (const char* name : {"a1", "a2", "a3", "a4"}) {
+    ASSERT_TRUE(pool.Submit(Task("a", name, 8000)).ok());
+  }
+  for (const char* name : {"b1", "b2"}) ASSERT_TRUE(pool.Submit(Task("b", name, 100)).ok());
+  plug.Release();
+  pool.Stop();
+  EXPECT_THAT(ran_, ElementsAre("b1", "b2", "a1", "a2", "a3", "a4"));
+}
+
+TEST_F(PlanningPoolTest, ATaskThatWaitsCanBeRemovedAndOneThatRunsCannot) {
+  Plug plug;
+  PlanningPool pool(OneThread(1), &metrics_);
+  const absl::StatusOr<uint64_t> running = pool.Submit(plug.task());
+  plug.WaitUntilBegun();
+  const absl::StatusOr<uint64_t> waiting = pool.Submit(Task("a", "1"));
+  ASSERT_TRUE(waiting.ok());
+  EXPECT_FALSE(pool.Submit(Task("a", "2")).ok());
+  EXPECT_FALSE(pool.Remove(*running));
+  EXPECT_TRUE(pool.Remove(*waiting));
+  EXPECT_FALSE(pool.Remove(*waiting));
+  EXPECT_FALSE(pool.Remove(0));
+  EXPECT_TRUE(pool.Submit(Task("a", "3")).ok()) << "its place is free";
+  plug.Release();
+  pool.Stop();
+  EXPECT_THAT(ran_, ElementsAre("3"));
+}
+
+TEST_F(PlanningPoolTest, ADeadlineThatTheWorkAheadWouldOutlastIsRefusedAtOnce) {
+  PlanningPoolOptions options = OneThread(100);
+  PlanningPool pool(options, &metrics_);
+  // A second for a task of 744 sequences and 256 more: a millisecond each.
+  PlanningTask slow = Task("a", "slow", 744);
+  slow.run = [&] { time_.Pass(absl::Seconds(1)); };
+  ASSERT_TRUE(pool.Submit(std::move(slow)).ok());
+  Plug plug;
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  plug.WaitUntilBegun();
+  ASSERT_TRUE(pool.Submit(Task("a", "a1", 9744)).ok());
+  // Ten seconds are ahead of job a's calls, nothing is ahead of job b's.
+  PlanningTask hasty = Task("a", "a2", 1);
+  hasty.time_left = absl::Milliseconds(9999);
+  const absl::Status refused = pool.Submit(hasty).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("10s"), HasSubstr("9.999s")));
+  EXPECT_THAT(MetricsText(), HasSubstr("refusals_total{reason=\"deadline\"} 1\n"));
+  hasty.time_left = absl::Milliseconds(10001);
+  EXPECT_TRUE(pool.Submit(hasty).ok());
+  hasty.job = "b";
+  hasty.time_left = absl::ZeroDuration();
+  EXPECT_TRUE(pool.Submit(hasty).ok());
+  plug.Release();
+}
+
+TEST_F(PlanningPoolTest, ARefusalSaysAfterHowLongToTryAgain) {
+  PlanningPool pool(OneThread(1), &metrics_);
+  PlanningTask slow = Task("a", "slow", 744);
+  slow.run = [&] { time_.Pass(absl::Seconds(1)); };
+  ASSERT_TRUE(pool.Submit(std::move(slow)).ok());
+  Plug plug;
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  plug.WaitUntilBegun();
+  ASSERT_TRUE(pool.Submit(Task("a", "a1", 1744)).ok());
+  EXPECT_EQ(RetryAfter(pool.Submit(Task("a", "a2")).status()), absl::Seconds(2));
+  plug.Release();
+}
+
+TEST_F(PlanningPoolTest, StopRunsWhatIsQueuedAndRefusesWhatComesLater) {
+  Plug plug;
+  PlanningPool pool(OneThread(10), &metrics_);
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(pool.Submit(Task("a", "queued")).ok());
+  plug.Release();
+  pool.Stop();
+  EXPECT_EQ(ran_.size(), 5U);
+  EXPECT_EQ(pool.Submit(Task("a", "late")).status().code(), absl::StatusCode::kUnavailable);
+  pool.Stop();
+  EXPECT_EQ(ran_.size(), 5U);
+}
+
+TEST_F(PlanningPoolTest, UnderAStormEveryTaskHasOneEnd) {
+  constexpr int kSenders = 4;
+  constexpr int kTasks = 2000;
+  std::vector<std::atomic<int>> ends(kSenders * kTasks);
+  {
+    PlanningPoolOptions options;
+    options.threads = 2;
+    options.max_queued_plans = 5;
+    options.max_queued_sequences = 20'000;
+    PlanningPool pool(options, &metrics_);
+    std::vector<std::jthread> senders;
+    for (int sender = 0; sender < kSenders; ++sender) {
+      senders.emplace_back([&, sender] {
+        testing::RandomStream random(static_cast<uint64_t>(sender));
+        for (int i = 0; i < kTasks; ++i) {
+          std::atomic<int>& end = ends[static_cast<size_t>(sender * kTasks + i)];
+          PlanningTask task;
+          task.job = std::to_string(random.Between(0, 3));
+          task.sequences = random.Between(0, 8000);
+          task.run = [&end] { ++end; };
+          task.refuse = [&end](const absl::Status&) { ++end; };
+          const absl::StatusOr<uint64_t> ticket = pool.Submit(std::move(task));
+          if (!ticket.ok() || (random.Chance(30) && pool.Remove(*ticket))) ++end;
+        }
+      });
+    }
+  }
+  for (const std::atomic<int>& end : ends) ASSERT_EQ(end, 1);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/bench_command.h"
 #include "client/cli/compare_command.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/help_formatter.h"
@@ -40,6 +41,7 @@ int Main(int argc, char** argv) {
   AddCompareCommand(&app, &exit_code);
   AddSweepCommand(&app, &exit_code);
   AddLengthsCommand(&app, &exit_code);
+  AddBenchCommand(&app, &exit_code);
   app.add_subcommand("version", "Print the versions of the planner and of its libraries")
       ->callback([&] { exit_code = ReportError("version", WriteToStdout(VersionReport())); });
 

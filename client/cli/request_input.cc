@@ -32,7 +32,7 @@ absl::Status ReadRequest(const std::string& path, v1::PlanBatchRequest* request)
 }  // namespace
 
 void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
-  CLI::Option* request =
+  request_file_ =
       app->add_option("--request", request_path_, "A PlanBatchRequest as protobuf JSON; - is stdin")
           ->type_name("FILE")
           ->group("Input, one of");
@@ -42,14 +42,27 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
                  ->type_name("FILE")
                  ->group("Input, one of");
   const std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
-  if (!without.contains(kBudgetFlag)) RequireForLengths(app->get_option(kBudgetFlag));
-  lengths_->excludes(request);
-  for (CLI::Option* flag : flags) request->excludes(flag);
+  if (!without.contains(kBudgetFlag)) {
+    budget_ = app->get_option(kBudgetFlag);
+    RequireForLengths(budget_);
+  }
+  lengths_->excludes(request_file_);
+  for (CLI::Option* flag : flags) request_file_->excludes(flag);
+}
+
+void RequestInput::AddAlternative(CLI::Option* option) {
+  alternative_ = option->excludes(lengths_)->excludes(request_file_)->group("Input, one of");
+  if (budget_ != nullptr) alternative_->needs(budget_);
 }
 
 void RequestInput::Check() const {
+  if (alternative_ != nullptr && alternative_->count() > 0) return;
   if (request_path_.empty() && lengths_path_.empty()) {
-    throw CLI::RequiredError("--lengths FILE or --request FILE");
+    throw CLI::RequiredError(absl::StrCat(
+        "--lengths FILE or --request FILE",
+        alternative_ == nullptr
+            ? ""
+            : absl::StrCat(" or ", alternative_->get_name(), " ", alternative_->get_type_name())));
   }
 }
 

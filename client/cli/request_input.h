@@ -23,6 +23,10 @@ class RequestInput {
   // --lengths is an error without this option.
   void RequireForLengths(CLI::Option* option) { lengths_->needs(option); }
 
+  // Another way to say what is planned, in place of --lengths: with `option`, Check asks for no
+  // file, and whoever added it fills the manifest.
+  void AddAlternative(CLI::Option* option);
+
   // CLI::RequiredError if the command line names no input; for the command's callback.
   void Check() const;
 
@@ -33,7 +37,10 @@ class RequestInput {
   const v1::PlanBatchRequest& request() const { return request_; }
 
  private:
+  CLI::Option* request_file_ = nullptr;
   CLI::Option* lengths_ = nullptr;
+  CLI::Option* budget_ = nullptr;
+  CLI::Option* alternative_ = nullptr;
   std::string request_path_;
   std::string lengths_path_;
   v1::PlanBatchRequest request_;

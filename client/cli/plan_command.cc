@@ -2,13 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/cli/exit_code.h"
@@ -16,6 +14,7 @@
 #include "client/cli/output.h"
 #include "client/cli/plan_output.h"
 #include "client/cli/request_input.h"
+#include "client/cli/server_flags.h"
 
 namespace batchplan::cli {
 namespace {
@@ -54,26 +53,23 @@ Exit codes:
 
 struct PlanFlags {
   RequestInput input;
-  std::string server;
+  ServerFlags where;
   bool fallback = false;
-  std::optional<absl::Duration> timeout;
   PlanOutput output;
   bool print_request = false;
 };
 
 // Plans as the flags ask; `where` becomes the place that made the plan.
 absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const PlanFlags& flags, std::string* where) {
-  CallOptions call;
-  call.timeout = flags.timeout;
+  const CallOptions call = flags.where.call_options();
   const std::string in_process = "in process";
-  if (flags.server.empty()) {
+  if (flags.where.server.empty()) {
     *where = in_process;
     return Client(MakeInProcessConnection()).PlanBatch(flags.input.request(), call);
   }
-  *where = absl::StrCat("by ", flags.server);
-  RemoteOptions remote_options;
-  if (flags.timeout.has_value()) remote_options.default_timeout = *flags.timeout;
-  const std::shared_ptr<Connection> remote = MakeRemoteConnection(flags.server, remote_options);
+  *where = absl::StrCat("by ", flags.where.server);
+  const std::shared_ptr<Connection> remote =
+      MakeRemoteConnection(flags.where.server, flags.where.remote_options());
   if (!flags.fallback) return Client(remote).PlanBatch(flags.input.request(), call);
 
   FallbackOptions fallback_options;
@@ -106,15 +102,6 @@ ExitCode RunPlan(PlanFlags* flags) {
       {.request = flags->input.request(), .plan = *response, .message = *response, .where = where});
 }
 
-absl::Duration ParseTimeout(const std::string& text) {
-  absl::Duration timeout;
-  if (!absl::ParseDuration(text, &timeout) || timeout <= absl::ZeroDuration()) {
-    throw CLI::ValidationError(
-        "--timeout", absl::StrCat("\"", text, "\" is not a duration, such as 500ms, 10s or 2m"));
-  }
-  return timeout;
-}
-
 }  // namespace
 
 void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
@@ -125,18 +112,9 @@ void AddPlanCommand(CLI::App* app, ExitCode* exit_code) {
 
   flags->input.AddTo(command);
 
-  CLI::Option* server =
-      command->add_option("--server", flags->server, "Plan there [plan in this process]")
-          ->type_name("HOST:PORT")
-          ->group("Where");
+  CLI::Option* server = flags->where.AddTo(command, "Plan there [plan in this process]");
   command->add_flag("--fallback", flags->fallback, "Plan in process if the server is unavailable")
       ->needs(server)
-      ->group("Where");
-  command
-      ->add_option_function<std::string>(
-          "--timeout", [flags](const std::string& text) { flags->timeout = ParseTimeout(text); },
-          "Give up after this, such as 10s [30s with --server]")
-      ->type_name("DURATION")
       ->group("Where");
 
   flags->output.AddTo(command, "PlanBatchResponse");

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.grpc.pb.h"
+#include "client/cpp/channel_credentials.h"
 #include "proto/batchplan/v1/status.h"
 
 namespace batchplan {
@@ -59,6 +60,9 @@ grpc::ChannelArguments ChannelArgumentsFor(const RemoteOptions& options) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.max_backoff));
+  if (options.tls.has_value() && !options.tls->server_name.empty()) {
+    arguments.SetSslTargetNameOverride(options.tls->server_name);
+  }
   if (options.max_attempts > 1) {
     arguments.SetServiceConfigJSON(RetryPolicy(options));
   } else {
@@ -72,8 +76,13 @@ class RemoteConnection final : public Connection {
   RemoteConnection(const std::string& target, const RemoteOptions& options)
       : options_(options), invalid_(options.Validate()) {
     if (!invalid_.ok()) return;
-    stub_ = v1::BatchPlanner::NewStub(grpc::CreateCustomChannel(
-        target, grpc::InsecureChannelCredentials(), ChannelArgumentsFor(options)));
+    const auto credentials = MakeChannelCredentials(options);
+    if (!credentials.ok()) {
+      invalid_ = credentials.status();
+      return;
+    }
+    stub_ = v1::BatchPlanner::NewStub(
+        grpc::CreateCustomChannel(target, *credentials, ChannelArgumentsFor(options)));
   }
 
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
@@ -110,7 +119,8 @@ class RemoteConnection final : public Connection {
   }
 
   const RemoteOptions options_;
-  const absl::Status invalid_;
+  // Why there is no stub.
+  absl::Status invalid_;
   std::unique_ptr<v1::BatchPlanner::Stub> stub_;
 };
 
@@ -134,6 +144,19 @@ absl::Status RemoteOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat(
         "RemoteOptions.initial_backoff is ", absl::FormatDuration(initial_backoff),
         ", must be at least 1ms and at most max_backoff, ", absl::FormatDuration(max_backoff)));
+  }
+  if (tls.has_value() && tls->root_certificates.empty()) {
+    return absl::InvalidArgumentError(
+        "RemoteOptions.tls.root_certificates is empty, must be a file");
+  }
+  if (tls.has_value() && tls->certificate.empty() != tls->key.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.tls.certificate is \"",
+                                                   tls->certificate, "\" and tls.key is \"",
+                                                   tls->key, "\", must be two files or neither"));
+  }
+  if (!token_file.empty() && !tls.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.token_file is ", token_file,
+                                                   ", must be empty without RemoteOptions.tls"));
   }
   return absl::OkStatus();
 }

@@ -3,13 +3,14 @@
 // One HTTP/2 channel to each address that the target's name stands for, opened by the first call
 // and reopened whenever it is lost; calls go to them in turn, around those that can't be reached. Calls that meet
 // UNAVAILABLE (no server, a draining server, a broken connection) are retried with exponential
-// back-off within their timeout; all other errors are returned at once. The channel is not
-// encrypted: use it within a trusted network.
+// back-off within their timeout; all other errors are returned at once. Without RemoteOptions.tls
+// the channel is not encrypted: use it within a trusted network.
 
 #ifndef BATCHPLAN_CLIENT_CPP_REMOTE_CONNECTION_H_
 #define BATCHPLAN_CLIENT_CPP_REMOTE_CONNECTION_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,6 +18,18 @@
 #include "batchplan/connection.h"
 
 namespace batchplan {
+
+// Paths of PEM files. They are read when the connection is made, and again within a minute when
+// they change, so that certificates can be renewed under a running client.
+struct TlsOptions {
+  // The authorities that a server's certificate must come from. Not empty.
+  std::string root_certificates;
+  // The caller's own certificate chain and its key, for servers that demand one: both or neither.
+  std::string certificate;
+  std::string key;
+  // The name that the server's certificate must have; empty: the host of the target.
+  std::string server_name;
+};
 
 struct RemoteOptions {
   // The largest request sent and response accepted; RESOURCE_EXHAUSTED beyond. A sequence takes up
@@ -31,6 +44,11 @@ struct RemoteOptions {
   // the first no larger than the second.
   absl::Duration initial_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(2);
+  // Encrypt the channel and verify who answers. Unset: plain text.
+  std::optional<TlsOptions> tls;
+  // A file whose first line is a bearer token to send with each call; read for each, so that a new
+  // token needs no new connection. Empty: no token. Needs tls: a token is a secret.
+  std::string token_file;
 
   // InvalidArgument naming field, value and limit.
   absl::Status Validate() const;

@@ -2,42 +2,19 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/string_view.h"
+#include "server/telemetry/utf8.h"
 
 namespace batchplan {
-namespace {
-
-// Bytes of the UTF-8 character that `text` begins with; 0 if it begins with none.
-size_t CharacterBytes(absl::string_view text) {
-  const auto byte = [text](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t bytes = first >= 0xc2 && first < 0xe0   ? 2
-                       : first >= 0xe0 && first < 0xf0 ? 3
-                       : first >= 0xf0 && first < 0xf5 ? 4
-                                                       : 0;
-  if (bytes == 0 || bytes > text.size()) return 0;
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, beyond U+10FFFF.
-  const uint8_t second = byte(1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
-      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90)) {
-    return 0;
-  }
-  return bytes;
-}
-
-}  // namespace
 
 absl::Status CleanStatus(const absl::Status& status) {
   if (status.ok()) return status;
   absl::string_view rest = status.message();
   std::string clean;
   while (!rest.empty() && clean.size() <= kMaxStatusMessageBytes) {
-    const size_t bytes = CharacterBytes(rest);
+    const size_t bytes = Utf8CharacterBytes(std::string_view(rest.data(), rest.size()));
     const bool printable = bytes > 1 || (bytes == 1 && rest[0] >= ' ' && rest[0] != '\x7f');
     const size_t taken = bytes > 0 ? bytes : 1;
     if (printable) {

@@ -1,6 +1,7 @@
 #include "server/service/server_options.h"
 
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -15,6 +16,12 @@ constexpr int64_t kMaxQueuedPlans = 1'000'000;
 constexpr int64_t kMinMessageBytes = 1024;
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 constexpr absl::Duration kMaxWait = absl::Hours(1);
+// What is given in milliseconds to gRPC has to fit an int.
+constexpr absl::Duration kMaxInterval = absl::Hours(24);
+constexpr int64_t kMaxJobLabels = 10'000;
+constexpr int64_t kMaxStreams = 1'000'000;
+constexpr int64_t kMinMetadataBytes = 4 << 10;
+constexpr int64_t kMaxMetadataBytes = 1 << 20;
 
 absl::Status CheckRange(const char* flag, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
@@ -22,11 +29,20 @@ absl::Status CheckRange(const char* flag, int64_t value, int64_t low, int64_t hi
       absl::StrCat("--", flag, "=", value, ": must be ", low, " to ", high));
 }
 
-absl::Status CheckWait(const char* flag, absl::Duration value) {
-  if (value >= absl::ZeroDuration() && value <= kMaxWait) return absl::OkStatus();
+absl::Status CheckWait(const char* flag, absl::Duration value,
+                       absl::Duration low = absl::ZeroDuration(), absl::Duration high = kMaxWait) {
+  if (value >= low && value <= high) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", absl::ToDoubleSeconds(value),
-                                                 ": must be 0 to ", absl::ToInt64Seconds(kMaxWait),
-                                                 " seconds"));
+                                                 ": must be ", absl::ToDoubleSeconds(low), " to ",
+                                                 absl::ToInt64Seconds(high), " seconds"));
+}
+
+// Flags that mean nothing, or too little, without another.
+absl::Status CheckNeeds(const char* flag, const std::string& value, const char* needed,
+                        const std::string& needed_value) {
+  if (value.empty() || !needed_value.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, "=", value, ": needs --", needed, " too"));
 }
 
 // HOST:PORT with a host that is one word: the libraries behind the listeners give lists and
@@ -62,6 +78,28 @@ absl::Status ServerOptions::Validate() const {
       CheckRange("max_message_bytes", max_message_bytes, kMinMessageBytes, kMaxMessageBytes));
   status.Update(CheckRange("planning_threads", planning_threads, 0, kMaxThreads));
   status.Update(CheckRange("max_queued_plans", max_queued_plans, 0, kMaxQueuedPlans));
+  status.Update(CheckRange("max_job_labels", max_job_labels, 0, kMaxJobLabels));
+  status.Update(CheckNeeds("tls_certificate", tls_certificate, "tls_key", tls_key));
+  status.Update(CheckNeeds("tls_key", tls_key, "tls_certificate", tls_certificate));
+  status.Update(CheckNeeds("tls_client_ca", tls_client_ca, "tls_certificate", tls_certificate));
+  // A token that can be read on its way is nobody's.
+  status.Update(CheckNeeds("auth_tokens", auth_tokens, "tls_certificate", tls_certificate));
+  const absl::Duration second = absl::Seconds(1);
+  status.Update(CheckWait("tls_reload_interval", tls_reload_interval, second, kMaxInterval));
+  status.Update(CheckWait("keepalive_interval", keepalive_interval, second, kMaxInterval));
+  status.Update(CheckWait("keepalive_timeout", keepalive_timeout, second, kMaxInterval));
+  status.Update(CheckWait("min_client_ping_interval", min_client_ping_interval,
+                          absl::ZeroDuration(), kMaxInterval));
+  for (const auto& [flag, value] :
+       {std::pair("max_connection_idle", max_connection_idle),
+        std::pair("max_connection_age", max_connection_age),
+        std::pair("max_connection_age_grace", max_connection_age_grace)}) {
+    status.Update(CheckWait(flag, value, absl::ZeroDuration(), kMaxInterval));
+  }
+  status.Update(CheckWait("handshake_timeout", handshake_timeout, second));
+  status.Update(CheckRange("max_concurrent_streams", max_concurrent_streams, 1, kMaxStreams));
+  status.Update(
+      CheckRange("max_metadata_bytes", max_metadata_bytes, kMinMetadataBytes, kMaxMetadataBytes));
   status.Update(CheckWait("drain_delay", drain_delay));
   status.Update(CheckWait("shutdown_grace", shutdown_grace));
   return status;

@@ -12,10 +12,10 @@
 namespace batchplan {
 
 struct ServerOptions {
-  // Where gRPC is served, HOST:PORT, or unix:PATH. Port 0 takes a free one. Plain text and without
-  // authentication: an address that only trusted machines reach.
+  // Where gRPC is served, HOST:PORT, or unix:PATH. Port 0 takes a free one. Without tls_certificate
+  // plain text and without authentication: an address that only trusted machines reach.
   std::string listen = "127.0.0.1:50051";
-  // Where GET /metrics is served, HOST:PORT. Empty: nowhere.
+  // Where GET /metrics, /healthz and /readyz are served, HOST:PORT. Empty: nowhere.
   std::string metrics_listen = "127.0.0.1:9464";
   // The largest request and the largest response, in bytes. A million sequences take some 15 MB of
   // response at most; gRPC's own default of 4 MiB is too little.
@@ -29,6 +29,37 @@ struct ServerOptions {
   // Run the plan checker on every plan, and answer INTERNAL rather than with a plan that breaks a
   // promise. Costs about as much as planning.
   bool verify_plans = false;
+  // Jobs with time series of their own; those beyond are counted together.
+  int64_t max_job_labels = 100;
+
+  // PEM files. With a certificate and its key, gRPC is served over TLS (1.2 or later) only. With
+  // the authorities of clients besides, only clients that show a certificate of theirs are served.
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string tls_client_ca;
+  // How often the files are looked at; what changed holds for connections made from then on.
+  absl::Duration tls_reload_interval = absl::Seconds(60);
+  // A file of bearer tokens and the jobs they may plan for (tokens.h). Empty: calls need none.
+  std::string auth_tokens;
+
+  // A connection on which nothing comes in is pinged so often, and closed if the answer takes
+  // longer than the timeout.
+  absl::Duration keepalive_interval = absl::Seconds(60);
+  absl::Duration keepalive_timeout = absl::Seconds(20);
+  // A client that pings more often than this is told to go away.
+  absl::Duration min_client_ping_interval = absl::Seconds(10);
+  // A connection without calls, and any connection, are closed after so long; calls in flight then
+  // get the grace. 0: never. Age is what moves clients to replicas that came later.
+  absl::Duration max_connection_idle = absl::Minutes(15);
+  absl::Duration max_connection_age = absl::Hours(1);
+  absl::Duration max_connection_age_grace = absl::Minutes(10);
+  // What a new connection gets to show that it speaks TLS and HTTP/2.
+  absl::Duration handshake_timeout = absl::Seconds(20);
+  // Calls at the same time on one connection; further ones wait in the client.
+  int64_t max_concurrent_streams = 1000;
+  // The headers of one call.
+  int64_t max_metadata_bytes = 16 << 10;
+
   // How long the server keeps taking calls after it has told the health checks that it stops, so
   // that load balancers can turn away first.
   absl::Duration drain_delay = absl::Seconds(2);

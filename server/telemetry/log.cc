@@ -1,14 +1,24 @@
 #include "server/telemetry/log.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "server/telemetry/utf8.h"
 
 namespace batchplan {
 namespace {
+
+// LogOptions, set at the start and read by every thread.
+std::atomic<LogFormat> log_format = LogFormat::kText;
+std::atomic<Severity> lowest_severity = Severity::kInfo;
+
+// What stands in JSON for a byte that belongs to no character.
+constexpr std::string_view kReplacementCharacter = "\xef\xbf\xbd";
 
 std::string_view SeverityName(Severity severity) {
   switch (severity) {
@@ -38,11 +48,70 @@ void AppendValue(std::string_view value, std::string* line) {
   line->append(cut ? "...\"" : "\"");
 }
 
+// A JSON string, in quotes.
+void AppendJsonString(std::string_view value, std::string* line) {
+  line->push_back('"');
+  const size_t end = line->size() + kMaxLogValueBytes;
+  while (!value.empty()) {
+    const size_t bytes = Utf8CharacterBytes(value);
+    // What a character becomes may be longer than it; the limit is on what is written.
+    if (line->size() + std::max<size_t>(bytes, 1) > end) {
+      line->append("...");
+      break;
+    }
+    const char c = value.front();
+    if (bytes == 0) {
+      line->append(kReplacementCharacter);
+    } else if (c == '"' || c == '\\') {
+      line->push_back('\\');
+      line->push_back(c);
+    } else if (c == '\n') {
+      line->append("\\n");
+    } else if (bytes == 1 && (static_cast<unsigned char>(c) < ' ' || c == '\x7f')) {
+      absl::StrAppendFormat(line, "\\u%04x", static_cast<unsigned>(c));
+    } else {
+      line->append(value.substr(0, bytes));
+    }
+    value.remove_prefix(std::max<size_t>(bytes, 1));
+  }
+  line->push_back('"');
+}
+
+std::string Timestamp(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+}
+
+std::string JsonLine(absl::Time time, Severity severity, std::string_view event,
+                     std::initializer_list<LogField> fields) {
+  std::string line = absl::StrCat("{\"time\":\"", Timestamp(time), "\",\"severity\":\"",
+                                  std::string(SeverityName(severity)), "\",\"event\":");
+  AppendJsonString(event, &line);
+  for (const LogField& field : fields) {
+    if (field.value().empty()) continue;
+    line.append(",\"").append(field.key).append("\":");
+    // JSON has no number for what is not finite: those, "inf" and "nan", become strings.
+    const char last = field.value().back();
+    if (field.is_text() || last == 'n' || last == 'f') {
+      AppendJsonString(field.value(), &line);
+    } else {
+      line.append(field.value());
+    }
+  }
+  line.append("}\n");
+  return line;
+}
+
 }  // namespace
 
+void SetLogOptions(const LogOptions& options) {
+  log_format = options.format;
+  lowest_severity = options.lowest;
+}
+
 std::string FormatLogLine(absl::Time time, Severity severity, std::string_view event,
-                          std::initializer_list<LogField> fields) {
-  std::string line = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+                          std::initializer_list<LogField> fields, LogFormat format) {
+  if (format == LogFormat::kJson) return JsonLine(time, severity, event, fields);
+  std::string line = Timestamp(time);
   line.push_back(' ');
   line.append(SeverityName(severity));
   line.append(" event=");
@@ -59,7 +128,9 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
 }
 
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields) {
-  const std::string line = FormatLogLine(absl::Now(), severity, event, fields);
+  if (severity < lowest_severity.load(std::memory_order_relaxed)) return;
+  const std::string line = FormatLogLine(absl::Now(), severity, event, fields,
+                                         log_format.load(std::memory_order_relaxed));
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

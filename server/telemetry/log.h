@@ -4,10 +4,15 @@
 //
 //   2026-03-01T12:00:00.123Z INFO event=plan job=grpo-7b sequences=4096 seconds=0.012
 //
+// or, as JSON,
+//
+//   {"time":"2026-03-01T12:00:00.123Z","severity":"INFO","event":"plan","job":"grpo-7b",
+//    "sequences":4096,"seconds":0.012}                                            (on one line)
+//
 // A field without a value is left out. Values come from clients: what isn't plain printable ASCII
-// is quoted and escaped, and a value longer than kMaxLogValueBytes is cut, so that a line stays a
-// line whatever a client sends. Any number of threads may log; a line is written by one call and is
-// never interleaved with another.
+// is quoted and escaped (in JSON: what isn't UTF-8 becomes U+FFFD), and a value longer than
+// kMaxLogValueBytes is cut, so that a line stays a line whatever a client sends. Any number of
+// threads may log; a line is written by one call and is never interleaved with another.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_H_
 #define BATCHPLAN_SERVER_TELEMETRY_LOG_H_
@@ -27,6 +32,17 @@ inline constexpr size_t kMaxLogValueBytes = 256;
 
 enum class Severity { kInfo, kWarning, kError };
 
+enum class LogFormat { kText, kJson };
+
+struct LogOptions {
+  LogFormat format = LogFormat::kText;
+  // Events less severe than this are not written.
+  Severity lowest = Severity::kInfo;
+};
+
+// Holds for all lines from then on, on all threads.
+void SetLogOptions(const LogOptions& options);
+
 // One key=value of a line. The key is ours: a plain identifier. Text is viewed, not copied: a field
 // lives no longer than the call it is written in.
 struct LogField {
@@ -40,7 +56,9 @@ struct LogField {
       : LogField(name, std::string_view(value)) {}
   LogField(std::string_view name, const char* value) : LogField(name, std::string_view(value)) {}
 
-  std::string_view value() const { return view.data() != nullptr ? view : text; }
+  std::string_view value() const { return is_text() ? view : text; }
+  // Whether it is neither a number nor a truth value.
+  bool is_text() const { return view.data() != nullptr; }
 
   std::string_view key;
   std::string_view view;
@@ -49,7 +67,8 @@ struct LogField {
 
 // The line that Log writes, with its newline.
 std::string FormatLogLine(absl::Time time, Severity severity, std::string_view event,
-                          std::initializer_list<LogField> fields);
+                          std::initializer_list<LogField> fields,
+                          LogFormat format = LogFormat::kText);
 
 // Writes one line to standard error, stamped with the present time.
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields = {});

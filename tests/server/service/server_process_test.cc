@@ -1,17 +1,13 @@
 // batchplan-server as an operator meets it: flags, output, signals, exit status.
 
-#include <fcntl.h>
+#include "tests/server/service/server_process.h"
+
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <string>
-#include <vector>
 
 #include "tests/server/service/requests.h"
 #include "tests/server/telemetry/local_socket.h"
@@ -21,93 +17,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A running batchplan-server whose standard output and error come to the test.
-class ServerProcess {
- public:
-  explicit ServerProcess(std::vector<std::string> flags) {
-    flags.insert(flags.begin(), BATCHPLAN_SERVER);
-    std::vector<char*> arguments;
-    arguments.reserve(flags.size() + 1);
-    for (std::string& flag : flags) arguments.push_back(flag.data());
-    arguments.push_back(nullptr);
-
-    std::array<int, 2> output;
-    if (pipe2(output.data(), O_CLOEXEC) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, output[1], STDERR_FILENO);
-    if (posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ) != 0) {
-      pid_ = 0;
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    close(output[1]);
-    output_ = fdopen(output[0], "r");
-  }
-
-  // Ends the process if the test has not.
-  ~ServerProcess() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-    if (output_ != nullptr) fclose(output_);
-  }
-
-  ServerProcess(const ServerProcess&) = delete;
-  ServerProcess& operator=(const ServerProcess&) = delete;
-
-  // Reads on until a line contains `text`, and returns the line; empty if the output ends first.
-  std::string ReadUntil(const std::string& text) {
-    std::array<char, 4096> line;
-    while (output_ != nullptr && fgets(line.data(), line.size(), output_) != nullptr) {
-      if (std::string(line.data()).find(text) != std::string::npos) return line.data();
-    }
-    return "";
-  }
-
-  // The rest of the output, to its end.
-  std::string ReadAll() {
-    std::string all;
-    std::array<char, 4096> line;
-    while (output_ != nullptr && fgets(line.data(), line.size(), output_) != nullptr) {
-      all += line.data();
-    }
-    return all;
-  }
-
-  void Signal(int signal) const { kill(pid_, signal); }
-
-  // Waits for the end: the exit status, or minus the signal that ended the process.
-  int Wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-  FILE* output_ = nullptr;
-};
-
-// The port in a "listening" line's `key`=HOST:PORT.
-int PortOf(const std::string& line, const std::string& key) {
-  const size_t value = line.find(" " + key + "=");
-  const size_t colon = line.find(':', value);
-  return value == std::string::npos || colon == std::string::npos
-             ? 0
-             : std::stoi(line.substr(colon + 1));
-}
-
 std::unique_ptr<v1::BatchPlanner::Stub> StubFor(int port) {
   return v1::BatchPlanner::NewStub(
       grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
 }
-
-const std::string kAnyPort = "--listen=127.0.0.1:0";
-const std::string kAnyMetricsPort = "--metrics_listen=127.0.0.1:0";
-const std::string kNoMetrics = "--metrics_listen=off";
 
 TEST(ServerProcessTest, ServesAndLeavesCleanlyOnSigterm) {
   ServerProcess server({kAnyPort, kAnyMetricsPort, "--drain_delay=0", "--verify_plans"});

@@ -1,8 +1,12 @@
 #include "server/telemetry/log.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <random>
 #include <string>
 
 #include "absl/time/time.h"
@@ -47,6 +51,82 @@ TEST(LogTest, ALongValueIsCut) {
 }
 
 TEST(LogTest, AFieldWithoutAValueIsLeftOut) { EXPECT_THAT(Line({"k", ""}), Not(HasSubstr("k="))); }
+
+std::string JsonLine(LogField field) {
+  return FormatLogLine(absl::UnixEpoch(), Severity::kInfo, "e", {std::move(field)},
+                       LogFormat::kJson);
+}
+
+TEST(LogTest, AJsonLineHasTheSameFields) {
+  const absl::Time time = absl::UnixEpoch() + absl::Milliseconds(1500);
+  EXPECT_EQ(FormatLogLine(
+                time, Severity::kWarning, "plan",
+                {{"job", "grpo"}, {"step", 7}, {"seconds", 0.25}, {"sliced", true}, {"error", ""}},
+                LogFormat::kJson),
+            "{\"time\":\"1970-01-01T00:00:01.500Z\",\"severity\":\"WARNING\",\"event\":\"plan\","
+            "\"job\":\"grpo\",\"step\":7,\"seconds\":0.25,\"sliced\":true}\n");
+}
+
+TEST(LogTest, JsonHasNoNumbersThatAreNotFinite) {
+  EXPECT_THAT(JsonLine({"k", std::numeric_limits<double>::infinity()}), HasSubstr("\"k\":\"inf\""));
+  EXPECT_THAT(JsonLine({"k", -std::numeric_limits<double>::infinity()}),
+              HasSubstr("\"k\":\"-inf\""));
+  EXPECT_THAT(JsonLine({"k", std::numeric_limits<double>::quiet_NaN()}), HasSubstr("nan\""));
+  EXPECT_THAT(JsonLine({"k", 1e300}), HasSubstr("\"k\":1e+300}"));
+}
+
+// What `line`, which must be JSON on one line, has under "k"; protobuf's parser is the judge.
+std::string ValueIn(const std::string& line) {
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  google::protobuf::Struct parsed;
+  const auto status = google::protobuf::util::JsonStringToMessage(line, &parsed);
+  EXPECT_TRUE(status.ok()) << status.ToString() << line;
+  return parsed.fields().at("k").string_value();
+}
+
+TEST(LogTest, TextThatIsUtf8SurvivesJson) {
+  for (const std::string& text :
+       {std::string("two words"), std::string("say \"hi\" \\ it's"),
+        std::string("x\n\t\x1b[31m\x7f"), std::string("h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"),
+        std::string("a\0b", 3)}) {
+    EXPECT_EQ(ValueIn(JsonLine({"k", text})), text);
+  }
+}
+
+TEST(LogTest, AnyBytesGiveOneLineOfJson) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes(random() % (2 * kMaxLogValueBytes), '\0');
+    // Mostly the beginnings of longer characters, quotes and control characters.
+    for (char& byte : bytes)
+      byte = static_cast<char>(random() % 3 == 0 ? random() : 0xe0 + random());
+    if (bytes.empty()) continue;
+    const std::string value = ValueIn(JsonLine({"k", bytes}));
+    EXPECT_FALSE(value.empty());
+    EXPECT_LT(value.size(), 3 * kMaxLogValueBytes);
+  }
+}
+
+TEST(LogTest, ALongJsonValueIsCutBetweenCharacters) {
+  std::string euros;
+  for (int i = 0; i < 1000; ++i) euros += "\xe2\x82\xac";
+  const std::string value = ValueIn(JsonLine({"k", euros}));
+  EXPECT_THAT(value, EndsWith("\xe2\x82\xac..."));
+  EXPECT_LE(value.size(), kMaxLogValueBytes + 3);
+}
+
+TEST(LogTest, LinesBelowTheLevelAreNotWritten) {
+  SetLogOptions({.format = LogFormat::kJson, .lowest = Severity::kWarning});
+  testing::internal::CaptureStderr();
+  Log(Severity::kInfo, "quiet");
+  Log(Severity::kWarning, "loud");
+  Log(Severity::kError, "louder");
+  const std::string written = testing::internal::GetCapturedStderr();
+  SetLogOptions({});
+  EXPECT_THAT(written, Not(HasSubstr("quiet")));
+  EXPECT_THAT(written, HasSubstr("\"event\":\"loud\"}\n"));
+  EXPECT_THAT(written, HasSubstr("\"event\":\"louder\"}\n"));
+}
 
 TEST(LogTest, LogWritesOneLineToStandardError) {
   testing::internal::CaptureStderr();

@@ -1,0 +1,99 @@
+// The flags of a program, each known by one name wherever it is set: on the command line, in the
+// environment, in a configuration file.
+//
+//   FlagSet flags("batchplan-server", "Plans batches.", "Exit status: ...");
+//   flags.Group("Listeners");
+//   flags.Add("listen", &options.listen, "HOST:PORT", "Serve gRPC here");
+//   flags.Add("reflection", &options.reflection, "Serve reflection");
+//   FlagSet::Outcome outcome;
+//   absl::Status status = flags.Read(argc, argv, &outcome);
+//
+// The value of --listen is, in this order, the flag, the variable BATCHPLAN_LISTEN, the key
+// `listen` of the --config file, what the variable held before Read. Read once, from one thread,
+// before others are started.
+
+#ifndef BATCHPLAN_SERVER_FLAG_SET_H_
+#define BATCHPLAN_SERVER_FLAG_SET_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace batchplan {
+
+class FlagSet {
+ public:
+  FlagSet(const std::string& program, const std::string& description, const std::string& footer,
+          const std::string& version);
+
+  FlagSet(const FlagSet&) = delete;
+  FlagSet& operator=(const FlagSet&) = delete;
+
+  // What --help shows the flags added from here on under.
+  void Group(const std::string& name) { group_ = name; }
+
+  // Flags, set through the pointer, which must outlive Read. `type` and `description` are for
+  // --help, and `choices`, if there are any, are all that a text may be. A bool may be given
+  // without a value, and has a --no form.
+  void Add(const std::string& name, std::string* value, const std::string& type,
+           const std::string& description, const std::vector<std::string>& choices = {});
+  void Add(const std::string& name, int64_t* value, const std::string& type,
+           const std::string& description);
+  void Add(const std::string& name, bool* value, const std::string& description);
+  // In seconds.
+  void Add(const std::string& name, absl::Duration* value, const std::string& description);
+
+  // What is left for the program to do. kDone: nothing, --help or --version has been printed.
+  // kPrintConfig: to print ConfigurationFile, if the values are valid.
+  enum class Outcome { kRun, kDone, kPrintConfig };
+
+  // Sets all flags. InvalidArgument, naming the flag, variable or key, its value and where
+  // it came from, if something is not understood; NotFound if the configuration can't be read.
+  absl::Status Read(int argc, const char* const* argv, Outcome* outcome);
+
+  // All flags and their values as a configuration file that Read reads back to the same. Flags that
+  // hold no text are shown as comments.
+  std::string ConfigurationFile() const;
+
+  // "", or for a flag that was not set on the command line where its value is from, as in
+  // " (from batchplan.toml)". For errors that are only found in the values.
+  std::string SourceOf(const std::string& name) const;
+
+ private:
+  struct Flag {
+    CLI::Option* option;
+    // As in a configuration file.
+    std::function<std::string()> text;
+    std::string description;
+    std::string group;
+    // Whether it holds no text unless it is set.
+    bool may_be_empty;
+    // Where the value is from; empty: the command line, or nowhere.
+    std::string source;
+  };
+
+  void Remember(const std::string& name, CLI::Option* option, const std::string& description,
+                std::function<std::string()> text);
+  absl::Status SetFromFile(const std::string& path);
+  absl::Status SetFromEnvironment();
+  // Sets one flag from its text as if it stood on the command line.
+  absl::Status Set(const std::string& name, const std::string& value, const std::string& source);
+
+  CLI::App app_;
+  std::string group_;
+  std::string config_;
+  bool print_config_ = false;
+  std::map<std::string, Flag> flags_;
+  // In the order of Add.
+  std::vector<std::string> names_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_FLAG_SET_H_

@@ -1,0 +1,25 @@
+// What can be said to batchplan-server, and what it is taken to mean.
+
+#ifndef BATCHPLAN_SERVER_FLAGS_H_
+#define BATCHPLAN_SERVER_FLAGS_H_
+
+#include "absl/status/status.h"
+#include "server/flag_set.h"
+#include "server/service/server_options.h"
+#include "server/telemetry/log.h"
+
+namespace batchplan {
+
+struct Flags {
+  ServerOptions server;
+  LogOptions log;
+};
+
+// Reads the command line, the environment and the configuration file into `flags`, whose values are
+// the defaults. kDone if that was all: --help, --version or --print_config was given, and has been
+// printed. As FlagSet::Read; also InvalidArgument if the values are not valid.
+absl::Status ReadFlags(int argc, const char* const* argv, Flags* flags, FlagSet::Outcome* outcome);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_FLAGS_H_

@@ -8,7 +8,7 @@ set -euo pipefail
 build=(
   g++ cmake ninja-build pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libabsl-dev libssl-dev prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
+  libabsl-dev libssl-dev prometheus-cpp-dev civetweb libcivetweb-dev libcli11-dev libcurl4-openssl-dev
   curl ca-certificates
 )
 test=(

@@ -83,7 +83,8 @@ Server::~Server() { Shutdown(); }
 
 absl::Status Server::Listen() {
   if (!options_.metrics_listen.empty()) {
-    auto endpoint = MetricsEndpoint::Start(options_.metrics_listen, metrics_.registry());
+    auto endpoint = HttpEndpoint::Start(options_.metrics_listen, metrics_.registry(),
+                                        [this] { return ready_.load(); });
     if (!endpoint.ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "--metrics_listen=", options_.metrics_listen, ": ", endpoint.status().message()));
@@ -108,6 +109,7 @@ absl::Status Server::Listen() {
   }
   grpc_server_->GetHealthCheckService()->SetServingStatus(v1::BatchPlanner::service_full_name(),
                                                           true);
+  ready_ = true;
   return absl::OkStatus();
 }
 
@@ -117,10 +119,14 @@ void Server::Drain() {
   Shutdown();
 }
 
-void Server::AnnounceDrain() { grpc_server_->GetHealthCheckService()->Shutdown(); }
+void Server::AnnounceDrain() {
+  ready_ = false;
+  grpc_server_->GetHealthCheckService()->Shutdown();
+}
 
 void Server::Shutdown() {
   std::lock_guard lock(shutdown_mutex_);
+  ready_ = false;
   // The pool stops last: gRPC waits for the calls that it works on.
   if (grpc_server_ != nullptr) {
     grpc_server_->Shutdown(std::chrono::system_clock::now() +

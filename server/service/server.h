@@ -5,13 +5,15 @@
 //   (*server)->Drain();
 //
 // Serves from Start on, on threads of its own: batchplan.v1.BatchPlanner, grpc.health.v1 for it and
-// for "", reflection, and the metrics endpoint. Several servers may live in one process.
+// for "", reflection, and the HTTP endpoint of metrics and probes. Several servers may live in one
+// process.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_SERVER_H_
 #define BATCHPLAN_SERVER_SERVICE_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -20,8 +22,8 @@
 #include "server/service/planner_service.h"
 #include "server/service/server_options.h"
 #include "server/service/worker_pool.h"
+#include "server/telemetry/http_endpoint.h"
 #include "server/telemetry/metrics.h"
-#include "server/telemetry/metrics_endpoint.h"
 
 namespace batchplan {
 
@@ -42,18 +44,18 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The ports that are listened on; metrics_port is 0 without a metrics endpoint.
+  // The ports that are listened on; metrics_port, the HTTP endpoint's, is 0 without one.
   int port() const { return port_; }
   int metrics_port() const { return endpoint_ ? endpoint_->port() : 0; }
 
-  // What the metrics endpoint serves, for tests.
+  // What GET /metrics serves, for tests.
   const Metrics& metrics() const { return metrics_; }
 
   // The orderly end, after which the server is of no more use: the two below in turn, with
   // options.drain_delay between them.
   void Drain();
 
-  // Health becomes NOT_SERVING, for good. Calls are still taken.
+  // Health becomes NOT_SERVING and /readyz 503, for good. Calls are still taken.
   void AnnounceDrain();
 
   // Closes the listeners, waits for the calls in flight, cancels what still goes on after
@@ -70,7 +72,9 @@ class Server {
   Metrics metrics_;
   WorkerPool pool_;
   PlannerService service_;
-  std::unique_ptr<MetricsEndpoint> endpoint_;
+  // What GET /readyz tells: from the last part's start to the drain.
+  std::atomic<bool> ready_ = false;
+  std::unique_ptr<HttpEndpoint> endpoint_;
   std::unique_ptr<grpc::Server> grpc_server_;
   int port_ = 0;
   std::mutex shutdown_mutex_;

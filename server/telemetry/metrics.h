@@ -2,7 +2,7 @@
 //
 //   Metrics metrics("0.1.0");
 //   metrics.RecordPlan({.preset = request.preset(), .sequences = 4096, ...});
-//   metrics.registry();  // for a MetricsEndpoint
+//   metrics.registry();  // for an HttpEndpoint
 //
 // All label values come from fixed sets, so that no client can grow the number of time series; a
 // preset this version does not know is counted as "other". Thread-safe; a record is a few atomic

@@ -21,8 +21,7 @@ namespace batchplan {
 
 class TestServer {
  public:
-  // Default options, but a free port, no metrics endpoint (it takes a second to stop) and no drain
-  // delay.
+  // Default options, but a free port, no HTTP endpoint and no drain delay.
   static ServerOptions Options();
 
   // Starts a server with `options`, and with `plan` in MakePlan's place if it is given. Ends the

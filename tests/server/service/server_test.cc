@@ -74,7 +74,7 @@ TEST(ServerTest, ReflectionCanBeOffForOneServerOfTheProcess) {
   EXPECT_THAT(Reflection(on), HasSubstr("batchplan.v1.BatchPlanner"));
 }
 
-TEST(ServerTest, TheMetricsEndpointCountsPlansAndErrors) {
+TEST(ServerTest, TheHttpEndpointCountsPlansAndErrors) {
   ServerOptions options = TestServer::Options();
   options.metrics_listen = "127.0.0.1:0";
   TestServer server(options);
@@ -95,6 +95,18 @@ TEST(ServerTest, TheMetricsEndpointCountsPlansAndErrors) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
   EXPECT_THAT(metrics, Not(HasSubstr("batchplan_errors_total{code=\"INVALID_ARGUMENT\"} 0")));
+}
+
+TEST(ServerTest, ReadinessEndsWithTheDrainAndLivenessWithTheServer) {
+  ServerOptions options = TestServer::Options();
+  options.metrics_listen = "127.0.0.1:0";
+  TestServer server(options);
+  const int port = server.server().metrics_port();
+  EXPECT_THAT(HttpGet(port, "/readyz"), HasSubstr("HTTP/1.1 200 "));
+  server.server().AnnounceDrain();
+  EXPECT_THAT(HttpGet(port, "/readyz"), HasSubstr("HTTP/1.1 503 "));
+  EXPECT_THAT(HttpGet(port, "/healthz"), HasSubstr("HTTP/1.1 200 "));
+  EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok());
 }
 
 TEST(ServerTest, WithoutAMetricsAddressThereIsNoEndpoint) {

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "absl/time/time.h"
 
 namespace batchplan {
 
@@ -32,14 +35,26 @@ class LocalSocket {
 
   bool connected() const { return connected_; }
 
-  // Sends all of `bytes`, unless the other side closes first, and says that no more will come.
-  void SendAll(std::string_view bytes) {
+  // Sends all of `bytes`; false if the other side closes first.
+  bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;
+      if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
+    return true;
+  }
+
+  // The same, and says that no more will come.
+  void SendAll(std::string_view bytes) {
+    Send(bytes);
     shutdown(descriptor_, SHUT_WR);
+  }
+
+  // Whether the other side closes, or sends something, within `time`.
+  bool ClosedWithin(absl::Duration time) {
+    pollfd wanted{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    return poll(&wanted, 1, static_cast<int>(absl::ToInt64Milliseconds(time))) > 0;
   }
 
   // What the other side sends until it closes.
@@ -58,12 +73,16 @@ class LocalSocket {
   bool connected_ = false;
 };
 
-// GET `path` of the HTTP server on `port`: status line, headers and body.
-inline std::string HttpGet(int port, std::string_view path) {
+// Sends `request` to the HTTP server on `port`: its status line, headers and body.
+inline std::string HttpRequest(int port, std::string_view request) {
   LocalSocket socket(port);
   if (!socket.connected()) return "";
-  socket.SendAll(std::string("GET ").append(path).append(" HTTP/1.0\r\n\r\n"));
+  socket.SendAll(request);
   return socket.ReceiveAll();
+}
+
+inline std::string HttpGet(int port, std::string_view path) {
+  return HttpRequest(port, std::string("GET ").append(path).append(" HTTP/1.0\r\n\r\n"));
 }
 
 }  // namespace batchplan

@@ -1,0 +1,157 @@
+#include "server/telemetry/http_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "server/telemetry/metrics.h"
+#include "tests/server/telemetry/local_socket.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class HttpEndpointTest : public testing::Test {
+ protected:
+  HttpEndpointTest() {
+    auto endpoint =
+        HttpEndpoint::Start("127.0.0.1:0", metrics_.registry(), [this] { return ready_.load(); });
+    EXPECT_TRUE(endpoint.ok()) << endpoint.status();
+    endpoint_ = *std::move(endpoint);
+  }
+
+  int port() const { return endpoint_->port(); }
+
+  Metrics metrics_{"1.2.3"};
+  std::atomic<bool> ready_ = false;
+  std::unique_ptr<HttpEndpoint> endpoint_;
+};
+
+TEST_F(HttpEndpointTest, ServesTheRegistryOnAFreePort) {
+  ASSERT_GT(port(), 0);
+  const std::string answer = HttpGet(port(), "/metrics");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("batchplan_build_info{version=\"1.2.3\"} 1\n"));
+  EXPECT_THAT(HttpGet(port(), "/metrics?name=x"), HasSubstr("batchplan_build_info"));
+}
+
+TEST_F(HttpEndpointTest, AliveIsNotReady) {
+  EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(HttpGet(port(), "/readyz"), StartsWith("HTTP/1.1 503 "));
+  ready_ = true;
+  EXPECT_THAT(HttpGet(port(), "/readyz"), StartsWith("HTTP/1.1 200 "));
+  ready_ = false;
+  EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(HttpGet(port(), "/readyz"), StartsWith("HTTP/1.1 503 "));
+}
+
+TEST_F(HttpEndpointTest, HeadHasTheHeadersAlone) {
+  const std::string answer = HttpRequest(port(), "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Length: 3\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpEndpointTest, OtherPathsAreNotFound) {
+  for (const char* path : {"/", "/metric", "/metrics/", "/metrics/../healthz/x",
+                           "/../../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/readyz%00"}) {
+    const std::string answer = HttpGet(port(), path);
+    EXPECT_THAT(answer, Not(StartsWith("HTTP/1.1 2"))) << path;
+    EXPECT_THAT(answer, Not(HasSubstr("root:"))) << path;
+  }
+  EXPECT_THAT(HttpGet(port(), "/"), StartsWith("HTTP/1.1 404 "));
+}
+
+TEST_F(HttpEndpointTest, OtherMethodsAreNotAllowed) {
+  for (const char* method : {"POST", "PUT", "DELETE", "PATCH"}) {
+    const std::string answer = HttpRequest(
+        port(), std::string(method) + " /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 405 ")) << method;
+    EXPECT_THAT(answer, HasSubstr("\r\nAllow: GET, HEAD\r\n")) << method;
+  }
+}
+
+TEST_F(HttpEndpointTest, WhatIsNoRequestOrTooLargeIsTurnedAway) {
+  const std::string long_header(2 * kMaxHttpRequestBytes, 'a');
+  for (const std::string& request :
+       {std::string("GET /metrics HTTP/1.1\r\nX: " + long_header + "\r\n\r\n"),
+        std::string("GET /" + long_header + " HTTP/1.1\r\n\r\n"), std::string("\r\n\r\n"),
+        std::string("BREW /metrics HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
+        std::string("\x16\x03\x01\x02\x00\x01\x00", 7), std::string()}) {
+    EXPECT_THAT(HttpRequest(port(), request), Not(HasSubstr(" 200 ")));
+  }
+  EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpEndpointTest, FewerSlowClientsThanThreadsDelayNobody) {
+  std::vector<std::unique_ptr<LocalSocket>> slow;
+  for (int i = 0; i < kHttpThreads / 2; ++i) {
+    slow.push_back(std::make_unique<LocalSocket>(port()));
+    ASSERT_TRUE(slow.back()->Send("GET /metr"));
+  }
+  EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpEndpointTest, MoreSlowClientsThanThreadsAreCutOff) {
+  std::vector<std::unique_ptr<LocalSocket>> slow;
+  for (int i = 0; i < 2 * kHttpThreads; ++i) {
+    slow.push_back(std::make_unique<LocalSocket>(port()));
+    ASSERT_TRUE(slow.back()->Send("GET /metr"));
+  }
+  // Answered once some of them have had their time: it comes, and nobody's patience is asserted.
+  EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpEndpointTest, WhoDribblesIsCutOffToo) {
+  LocalSocket dribbler(port());
+  ASSERT_TRUE(dribbler.connected());
+  // A byte whenever it is asked for never completes the request; the server has to end it.
+  bool open = dribbler.Send("GET /metrics HTTP/1.1\r\n");
+  const absl::Time give_up = absl::Now() + absl::Minutes(1);
+  while (open && absl::Now() < give_up) {
+    open = dribbler.Send("X") && !dribbler.ClosedWithin(absl::Milliseconds(50));
+  }
+  EXPECT_FALSE(open);
+}
+
+TEST_F(HttpEndpointTest, ManyClientsAtOnceAreAllAnswered) {
+  std::vector<std::unique_ptr<LocalSocket>> clients;
+  for (int i = 0; i < 100; ++i) {
+    clients.push_back(std::make_unique<LocalSocket>(port()));
+    clients.back()->SendAll("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+  }
+  for (const auto& client : clients) {
+    EXPECT_THAT(client->ReceiveAll(), HasSubstr("batchplan_build_info"));
+  }
+}
+
+TEST(HttpEndpointStartTest, ATakenPortIsAnErrorThatNamesIt) {
+  Metrics metrics("1");
+  const auto ready = [] { return true; };
+  auto first = HttpEndpoint::Start("127.0.0.1:0", metrics.registry(), ready);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string address = "127.0.0.1:" + std::to_string((*first)->port());
+  auto second = HttpEndpoint::Start(address, metrics.registry(), ready);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(address));
+}
+
+TEST(HttpEndpointStartTest, AnAddressThatIsNoneIsAnError) {
+  Metrics metrics("1");
+  const auto endpoint =
+      HttpEndpoint::Start("nonsense:port", metrics.registry(), [] { return true; });
+  EXPECT_EQ(endpoint.status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace batchplan

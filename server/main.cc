@@ -17,6 +17,7 @@
 #include "server/flags.h"
 #include "server/planner/make_plan.h"
 #include "server/service/freed_memory.h"
+#include "server/service/grpc_log.h"
 #include "server/service/server.h"
 #include "server/service/server_options.h"
 #include "server/telemetry/log.h"
@@ -78,6 +79,7 @@ int Run(int argc, char** argv) {
   }
   if (outcome == FlagSet::Outcome::kDone) return EXIT_SUCCESS;
   batchplan::SetLogOptions(flags.log);
+  batchplan::RouteGrpcLog();
   return Serve(flags.server);
 }
 

@@ -17,6 +17,7 @@
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/service/tokens.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {
@@ -33,6 +34,8 @@ struct PlanBatchConfig {
   // The largest response that may be sent.
   size_t max_message_bytes = 0;
   Metrics* metrics = nullptr;
+  // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
+  const Tokens* tokens = nullptr;
 };
 
 // How long a caller waits.

@@ -4,6 +4,7 @@
 
 #include "batchplan/v1/batch_planner.grpc.pb.h"  // brings gRPC's serialisation of messages
 #include "proto/batchplan/v1/status.h"
+#include "server/service/authentication.h"
 #include "server/service/rpc_status.h"
 #include "server/telemetry/log.h"
 
@@ -44,7 +45,9 @@ absl::Status PlanBatchCall::Plan() {
         "the message is not a batchplan.v1.PlanBatchRequest: it does not parse as protobuf, or a "
         "string in it is not UTF-8");
   }
-  absl::Status status = PlanBatch(config_, request_, caller, &response_);
+  absl::Status status = CheckJobAllowed(config_.tokens, *context_, request_.job_id());
+  if (!status.ok()) return status;
+  status = PlanBatch(config_, request_, caller, &response_);
   if (!status.ok()) return status;
   bool owned = false;
   const grpc::Status serialized = grpc::SerializationTraits<v1::PlanBatchResponse>::Serialize(

@@ -16,6 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/planner/make_plan.h"
+#include "server/service/authentication.h"
+#include "server/service/connection_limits.h"
+#include "server/telemetry/log.h"
 
 namespace batchplan {
 namespace {
@@ -44,11 +47,13 @@ size_t PlanningThreads(const ServerOptions& options) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metrics* metrics) {
+PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, Metrics* metrics,
+                          const Tokens* tokens) {
   return {.plan = std::move(plan),
           .verify_plans = options.verify_plans,
           .max_message_bytes = static_cast<size_t>(options.max_message_bytes),
-          .metrics = metrics};
+          .metrics = metrics,
+          .tokens = tokens};
 }
 
 }  // namespace
@@ -61,9 +66,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       PlanFunction plan) {
   absl::Status status = options.Validate();
   if (!status.ok()) return status;
+  std::unique_ptr<Tokens> tokens;
+  if (!options.auth_tokens.empty()) {
+    absl::StatusOr<std::unique_ptr<Tokens>> loaded = Tokens::Load(options.auth_tokens);
+    if (!loaded.ok()) return loaded.status();
+    tokens = *std::move(loaded);
+    if (tokens->IsWorldReadable()) {
+      Log(Severity::kWarning, "tokens_world_readable", {{"auth_tokens", options.auth_tokens}});
+    }
+  }
   std::unique_ptr<Server> server;
   try {
-    server.reset(new Server(options, std::move(plan)));
+    server.reset(new Server(options, std::move(plan), std::move(tokens)));
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat("can't start ", PlanningThreads(options),
                                                      " planning threads: ", error.what()));
@@ -73,15 +87,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   return server;
 }
 
-Server::Server(const ServerOptions& options, PlanFunction plan)
+Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens)
     : options_(options),
       metrics_(std::string(PlannerVersion())),
+      tokens_(std::move(tokens)),
       pool_(PlanningThreads(options), static_cast<size_t>(options.max_queued_plans)),
-      service_(ConfigFor(options, std::move(plan), &metrics_), &pool_) {}
+      service_(ConfigFor(options, std::move(plan), &metrics_, tokens_.get()), &pool_) {}
 
 Server::~Server() { Shutdown(); }
 
 absl::Status Server::Listen() {
+  const bool tls = !options_.tls_certificate.empty();
+  if (tls) {
+    std::lock_guard lock(reload_mutex_);
+    if (absl::Status usable = NoteCertificate(); !usable.ok()) return usable;
+  }
   if (!options_.metrics_listen.empty()) {
     auto endpoint = HttpEndpoint::Start(options_.metrics_listen, metrics_.registry(),
                                         [this] { return ready_.load(); });
@@ -96,11 +116,13 @@ absl::Status Server::Listen() {
   std::call_once(health_enabled, [] { grpc::EnableDefaultHealthCheckService(true); });
   grpc::ServerBuilder builder;
   builder.SetOption(std::make_unique<ReflectionOption>(options_.reflection));
-  // Without this, a second server would share the port with the first, and take half its calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(options_.max_message_bytes));
-  builder.SetMaxSendMessageSize(static_cast<int>(options_.max_message_bytes));
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port_);
+  SetConnectionLimits(options_, &builder);
+  const std::shared_ptr<grpc::ServerCredentials> credentials = MakeServerCredentials(options_);
+  if (tokens_ != nullptr) {
+    credentials->SetAuthMetadataProcessor(
+        std::make_shared<TokenProcessor>(tokens_.get(), &metrics_));
+  }
+  builder.AddListeningPort(options_.listen, credentials, &port_);
   builder.RegisterService(&service_);
   grpc_server_ = builder.BuildAndStart();
   if (grpc_server_ == nullptr || port_ == 0) {
@@ -110,7 +132,52 @@ absl::Status Server::Listen() {
   grpc_server_->GetHealthCheckService()->SetServingStatus(v1::BatchPlanner::service_full_name(),
                                                           true);
   ready_ = true;
+  if (tls) {
+    reload_ = std::make_unique<Periodic>(options_.tls_reload_interval, [this] { ReloadFiles(); });
+  }
   return absl::OkStatus();
+}
+
+absl::Status Server::NoteCertificate() {
+  const absl::StatusOr<ServerCertificate> found = CheckTlsFiles(options_);
+  if (!found.ok()) {
+    certificate_error_ = std::string(found.status().message());
+    return found.status();
+  }
+  if (*found != certificate_ || !certificate_error_.empty()) {
+    const bool holds = found->not_before <= absl::Now() && absl::Now() < found->not_after;
+    Log(holds ? Severity::kInfo : Severity::kError, "tls_files",
+        {{"subject", found->subject},
+         {"serial", found->serial},
+         {"not_before",
+          absl::FormatTime(absl::RFC3339_sec, found->not_before, absl::UTCTimeZone())},
+         {"not_after", absl::FormatTime(absl::RFC3339_sec, found->not_after, absl::UTCTimeZone())},
+         {"error", holds ? "" : "the certificate does not hold now"}});
+  }
+  certificate_ = *found;
+  certificate_error_.clear();
+  metrics_.SetCertificateExpiry(found->not_after);
+  return absl::OkStatus();
+}
+
+void Server::ReloadFiles() {
+  std::lock_guard lock(reload_mutex_);
+  // What is wrong is said once, not at every interval.
+  if (!options_.tls_certificate.empty()) {
+    const std::string before = certificate_error_;
+    if (absl::Status usable = NoteCertificate(); !usable.ok() && certificate_error_ != before) {
+      Log(Severity::kError, "tls_files", {{"error", certificate_error_}});
+    }
+  }
+  if (tokens_ == nullptr) return;
+  const absl::StatusOr<bool> changed = tokens_->Reload();
+  const std::string error(changed.status().message());
+  if (!changed.ok() && error != tokens_error_) {
+    Log(Severity::kError, "tokens", {{"error", error}, {"kept", tokens_->table()->size()}});
+  } else if (changed.ok() && *changed) {
+    Log(Severity::kInfo, "tokens", {{"loaded", tokens_->table()->size()}});
+  }
+  tokens_error_ = error;
 }
 
 void Server::Drain() {

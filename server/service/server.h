@@ -16,11 +16,15 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "server/service/periodic.h"
 #include "server/service/plan_batch.h"
 #include "server/service/planner_service.h"
 #include "server/service/server_options.h"
+#include "server/service/tls.h"
+#include "server/service/tokens.h"
 #include "server/service/worker_pool.h"
 #include "server/telemetry/http_endpoint.h"
 #include "server/telemetry/metrics.h"
@@ -30,8 +34,8 @@ namespace batchplan {
 class Server {
  public:
   // Listens and serves. InvalidArgument if the options are not valid; FailedPrecondition, naming
-  // the flag, if an address can't be listened on; ResourceExhausted if there are no threads to be
-  // had.
+  // the flag, if an address can't be listened on or a file can't be used; ResourceExhausted if
+  // there are no threads to be had.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
 
   // The same with `plan` in MakePlan's place, for tests.
@@ -51,6 +55,10 @@ class Server {
   // What GET /metrics serves, for tests.
   const Metrics& metrics() const { return metrics_; }
 
+  // Looks at once, rather than at the next interval, whether the files of tokens and certificates
+  // have changed: takes over new tokens, and logs what is new or wrong.
+  void ReloadFiles();
+
   // The orderly end, after which the server is of no more use: the two below in turn, with
   // options.drain_delay between them.
   void Drain();
@@ -64,12 +72,16 @@ class Server {
   void Shutdown();
 
  private:
-  Server(const ServerOptions& options, PlanFunction plan);
+  Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens);
 
   absl::Status Listen();
+  // FailedPrecondition as CheckTlsFiles; logs a certificate that is new. Under reload_mutex_.
+  absl::Status NoteCertificate();
 
   const ServerOptions options_;
   Metrics metrics_;
+  // nullptr: calls need no token.
+  const std::unique_ptr<Tokens> tokens_;
   WorkerPool pool_;
   PlannerService service_;
   // What GET /readyz tells: from the last part's start to the drain.
@@ -78,6 +90,13 @@ class Server {
   std::unique_ptr<grpc::Server> grpc_server_;
   int port_ = 0;
   std::mutex shutdown_mutex_;
+  std::mutex reload_mutex_;
+  // What was last seen and logged, guarded by reload_mutex_.
+  ServerCertificate certificate_;
+  std::string certificate_error_;
+  std::string tokens_error_;
+  // Last: uses all of the above.
+  std::unique_ptr<Periodic> reload_;
 };
 
 }  // namespace batchplan

@@ -48,8 +48,9 @@ struct ServerOptions {
   absl::Duration keepalive_timeout = absl::Seconds(20);
   // A client that pings more often than this is told to go away.
   absl::Duration min_client_ping_interval = absl::Seconds(10);
-  // A connection without calls, and any connection, are closed after so long; calls in flight then
-  // get the grace. 0: never. Age is what moves clients to replicas that came later.
+  // A connection without calls, and any connection, are closed after so long, 0: never; the second
+  // lets calls in flight go on for the grace. Age is what moves clients to replicas that came
+  // later.
   absl::Duration max_connection_idle = absl::Minutes(15);
   absl::Duration max_connection_age = absl::Hours(1);
   absl::Duration max_connection_age_grace = absl::Minutes(10);

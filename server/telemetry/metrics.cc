@@ -118,6 +118,16 @@ void Metrics::RecordError(absl::StatusCode code) {
 
 void Metrics::RecordCheckFailure() { check_failures_->Increment(); }
 
+void Metrics::SetCertificateExpiry(absl::Time time) {
+  // Registering again finds the one that is there.
+  prometheus::BuildGauge()
+      .Name("batchplan_tls_certificate_expiry_timestamp_seconds")
+      .Help("When the certificate of --tls_certificate ends.")
+      .Register(*registry_)
+      .Add({})
+      .Set(static_cast<double>(absl::ToUnixSeconds(time)));
+}
+
 void Metrics::RecordEnqueued() { queue_depth_->Increment(); }
 
 void Metrics::RecordDequeued() { queue_depth_->Decrement(); }

@@ -24,6 +24,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace batchplan {
 
@@ -66,6 +67,9 @@ class Metrics {
   // A request entered the queue; it left the queue, for planning or because its caller is gone.
   void RecordEnqueued();
   void RecordDequeued();
+
+  // When the server's certificate ends. Without a certificate there is no such series.
+  void SetCertificateExpiry(absl::Time time);
 
   // What an endpoint serves. The series live as long as the registry.
   std::shared_ptr<prometheus::Registry> registry() const { return registry_; }

@@ -3,15 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "tests/server/service/server_process.h"
+#include "tests/support/scratch_directory.h"
 
 namespace batchplan {
 namespace {
@@ -43,20 +40,12 @@ std::string Printed(std::vector<std::string> flags,
 
 class FlagsTest : public testing::Test {
  protected:
-  FlagsTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "flags_XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~FlagsTest() override { std::filesystem::remove_all(directory_); }
-
   // A file of this test's own.
   std::string File(const std::string& content, const std::string& name = "batchplan.toml") {
-    const std::string path = (directory_ / name).string();
-    std::ofstream(path) << content;
-    return path;
+    return directory_.Write(name, content);
   }
 
-  std::filesystem::path directory_;
+  const ScratchDirectory directory_;
 };
 
 TEST_F(FlagsTest, AFlagGoesBeforeTheEnvironmentThatBeforeTheFileThatBeforeTheDefault) {
@@ -161,7 +150,7 @@ TEST_F(FlagsTest, WhatTheFileGetsWrongIsRefusedByNameOfFileAndKey) {
 }
 
 TEST_F(FlagsTest, AFileThatCantBeReadIsRefusedByName) {
-  for (const std::string& path : {(directory_ / "missing.toml").string(), directory_.string()}) {
+  for (const std::string& path : {directory_.Path("missing.toml"), directory_.Path()}) {
     const Ended ended = RunServer({"--config=" + path});
     EXPECT_EQ(ended.status, 2);
     EXPECT_THAT(ended.output, HasSubstr("--config=" + path + ": can't be read"));

@@ -1,0 +1,52 @@
+// Who may call, and for which jobs.
+//
+//   credentials->SetAuthMetadataProcessor(std::make_shared<TokenProcessor>(&tokens, &metrics));
+//   ... in a call, once its request is known ...
+//   absl::Status allowed = CheckJobAllowed(&tokens, *context, request.job_id());
+//
+// A call carries its token as `authorization: Bearer TOKEN`. Without a token of the table it ends
+// before its message is read; grpc.health.v1 alone needs none, for probes know no secrets. The two
+// steps each look the token up: gRPC's AuthContext belongs to a connection, whose calls may carry
+// different tokens, so nothing about a call can be kept there. Thread-safe; a lookup is a SHA-256
+// and a pass over the table, microseconds for hundreds of tokens.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_AUTHENTICATION_H_
+#define BATCHPLAN_SERVER_SERVICE_AUTHENTICATION_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "server/service/tokens.h"
+#include "server/telemetry/metrics.h"
+
+namespace batchplan {
+
+// Refuses calls without a token of the table: UNAUTHENTICATED, counted and logged.
+class TokenProcessor final : public grpc::AuthMetadataProcessor {
+ public:
+  // Both must outlive the gRPC server.
+  TokenProcessor(const Tokens* tokens, Metrics* metrics) : tokens_(tokens), metrics_(metrics) {}
+
+  // Not worth a thread.
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
+                       OutputMetadata* consumed, OutputMetadata* response) override;
+
+ private:
+  const Tokens* const tokens_;
+  Metrics* const metrics_;
+};
+
+// OK if the call's token may plan for `job_id`, or if there are no tokens (nullptr).
+// PermissionDenied, naming the job and what the token is for; Unauthenticated if the token has been
+// withdrawn since the call began.
+absl::Status CheckJobAllowed(const Tokens* tokens, const grpc::ServerContextBase& call,
+                             std::string_view job_id);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_AUTHENTICATION_H_

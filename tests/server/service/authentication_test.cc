@@ -1,0 +1,173 @@
+// Bearer tokens, on a real server over TLS.
+
+#include "server/service/authentication.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <memory>
+#include <string>
+
+#include "batchplan/client.h"
+#include "tests/server/service/requests.h"
+#include "tests/support/certificates.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kGrpoToken[] = "token-for-grpo-jobs-0001";
+constexpr char kAdminToken[] = "token-for-all-the-jobs-2";
+
+class AuthenticationTest : public testing::Test {
+ protected:
+  AuthenticationTest() {
+    const PemPair pair = authority_.Issue("server");
+    ServerOptions options = TestServer::Options();
+    options.tls_certificate = directory_.Write("server.pem", pair.certificate);
+    options.tls_key = directory_.Write("server.key", pair.key);
+    options.auth_tokens =
+        directory_.Write("tokens", std::string(kGrpoToken) + " grpo-\n" + kAdminToken + " *\n");
+    directory_.Write("ca.pem", authority_.certificate());
+    server_ = std::make_unique<TestServer>(options);
+  }
+
+  // A channel without a token of its own; `context` says what is sent.
+  std::shared_ptr<grpc::Channel> NewChannel() const {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = authority_.certificate();
+    return grpc::CreateChannel(server_->target(), grpc::SslCredentials(options));
+  }
+
+  // PlanBatch for `job` on a channel, with these authorization headers.
+  static grpc::Status Plan(const std::shared_ptr<grpc::Channel>& channel, const std::string& job,
+                           const std::vector<std::string>& headers) {
+    grpc::ClientContext context;
+    context.set_deadline(GenerousDeadline());
+    for (const std::string& header : headers) context.AddMetadata("authorization", header);
+    v1::PlanBatchRequest request = ValidRequest();
+    request.set_job_id(job);
+    v1::PlanBatchResponse response;
+    return v1::BatchPlanner::NewStub(channel)->PlanBatch(&context, request, &response);
+  }
+
+  grpc::Status Plan(const std::string& job, const std::vector<std::string>& headers) const {
+    return Plan(NewChannel(), job, headers);
+  }
+
+  static std::string Bearer(const std::string& token) { return "Bearer " + token; }
+
+  const ScratchDirectory directory_;
+  const CertificateAuthority authority_{"authority"};
+  std::unique_ptr<TestServer> server_;
+};
+
+TEST_F(AuthenticationTest, ATokenPlansForTheJobsOfItsPrefixOnly) {
+  EXPECT_TRUE(Plan("grpo-7b", {Bearer(kGrpoToken)}).ok());
+  EXPECT_TRUE(Plan("grpo-", {"bearer " + std::string(kGrpoToken)}).ok());
+  for (const char* job : {"sft-7b", "", "grpo", "GRPO-7b", " grpo-7b"}) {
+    const grpc::Status status = Plan(job, {Bearer(kGrpoToken)});
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED) << job;
+    EXPECT_THAT(status.error_message(), HasSubstr("job_id is \"" + std::string(job) + "\""));
+    EXPECT_THAT(status.error_message(), HasSubstr("\"grpo-...\""));
+    EXPECT_TRUE(Plan(job, {Bearer(kAdminToken)}).ok()) << job;
+  }
+}
+
+TEST_F(AuthenticationTest, WithoutARightTokenACallIsNotAuthenticated) {
+  for (const std::vector<std::string>& headers :
+       std::vector<std::vector<std::string>>{{},
+                                             {Bearer("")},
+                                             {Bearer("wrong-token-of-a-good-length")},
+                                             {kGrpoToken},
+                                             {"Basic " + std::string(kGrpoToken)},
+                                             {"Bearer  " + std::string(kGrpoToken)},
+                                             {Bearer(std::string(kGrpoToken) + "x")},
+                                             {Bearer("*")},
+                                             {Bearer(kGrpoToken), Bearer(kAdminToken)}}) {
+    const grpc::Status status = Plan("grpo-7b", headers);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << status.error_message();
+    EXPECT_THAT(status.error_message(), Not(HasSubstr("grpo-jobs")));
+  }
+  EXPECT_THAT(
+      prometheus::TextSerializer().Serialize(server_->server().metrics().registry()->Collect()),
+      HasSubstr("batchplan_errors_total{code=\"UNAUTHENTICATED\"} 9\n"));
+}
+
+TEST_F(AuthenticationTest, CallsOfOneConnectionKeepTheirOwnTokens) {
+  const std::shared_ptr<grpc::Channel> channel = NewChannel();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(Plan(channel, "sft", {Bearer(kAdminToken)}).ok());
+    EXPECT_EQ(Plan(channel, "sft", {Bearer(kGrpoToken)}).error_code(),
+              grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_EQ(Plan(channel, "sft", {}).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+    EXPECT_TRUE(Plan(channel, "grpo-1", {Bearer(kGrpoToken)}).ok());
+  }
+}
+
+TEST_F(AuthenticationTest, HealthNeedsNoTokenAndReflectionDoes) {
+  std::string answer;
+  EXPECT_TRUE(CallBytes(NewChannel(), "/grpc.health.v1.Health/Check", "", &answer).ok());
+  EXPECT_EQ(answer, std::string("\x08\x01"));
+  EXPECT_EQ(
+      CallBytes(NewChannel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                std::string("\x3a\x00", 2), &answer)
+          .error_code(),
+      grpc::StatusCode::UNAUTHENTICATED);
+  // No path that only begins like one of the health service.
+  EXPECT_NE(CallBytes(NewChannel(), "/grpc.health.v1.HealthX/Check", "", &answer).error_code(),
+            grpc::StatusCode::OK);
+}
+
+TEST_F(AuthenticationTest, ANewFileOfTokensHoldsAfterAReloadAndABadOneDoesNot) {
+  const std::string fresh = "a-fresh-token-0123456789";
+  EXPECT_EQ(Plan("grpo-1", {Bearer(fresh)}).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  directory_.Write("tokens", fresh + " grpo-\n");
+  server_->server().ReloadFiles();
+  EXPECT_TRUE(Plan("grpo-1", {Bearer(fresh)}).ok());
+  EXPECT_EQ(Plan("grpo-1", {Bearer(kGrpoToken)}).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  directory_.Write("tokens", "short *\n");
+  testing::internal::CaptureStderr();
+  server_->server().ReloadFiles();
+  server_->server().ReloadFiles();
+  EXPECT_TRUE(Plan("grpo-1", {Bearer(fresh)}).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("ERROR event=tokens"));
+  EXPECT_EQ(log.find("event=tokens"), log.rfind("event=tokens"));  // said once
+}
+
+TEST_F(AuthenticationTest, TokensAreNotLogged) {
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Plan("grpo-7b", {Bearer(kGrpoToken)}).ok());
+  EXPECT_FALSE(Plan("sft", {Bearer(kGrpoToken)}).ok());
+  EXPECT_FALSE(Plan("sft", {Bearer("wrong-token-of-a-good-length")}).ok());
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("event=refused method=/batchplan.v1.BatchPlanner/PlanBatch"));
+  EXPECT_THAT(log, HasSubstr("code=PERMISSION_DENIED"));
+  EXPECT_THAT(log, Not(HasSubstr("token-for-grpo")));
+  EXPECT_THAT(log, Not(HasSubstr("wrong-token-of")));
+}
+
+TEST_F(AuthenticationTest, OurClientSendsTheTokenOfItsFileAndFollowsIt) {
+  RemoteOptions options;
+  options.tls.emplace();
+  options.tls->root_certificates = directory_.Path("ca.pem");
+  options.token_file = directory_.Write("client_token", std::string(kGrpoToken) + "\n");
+  const Client client(MakeRemoteConnection(server_->target(), options));
+  v1::PlanBatchRequest request = ValidRequest();
+  request.set_job_id("sft");
+  EXPECT_TRUE(absl::IsPermissionDenied(client.PlanBatch(request).status()));
+  directory_.Write("client_token", kAdminToken);
+  EXPECT_TRUE(client.PlanBatch(request).ok());
+  directory_.Write("client_token", "a-token-of-no-server-at-all");
+  EXPECT_TRUE(absl::IsUnauthenticated(client.PlanBatch(request).status()));
+}
+
+}  // namespace
+}  // namespace batchplan

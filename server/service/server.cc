@@ -89,7 +89,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 
 Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<Tokens> tokens)
     : options_(options),
-      metrics_(std::string(PlannerVersion())),
+      metrics_(std::string(PlannerVersion()),
+               {.max_labels = static_cast<size_t>(options.max_job_labels)}),
       tokens_(std::move(tokens)),
       pool_(PlanningThreads(options), static_cast<size_t>(options.max_queued_plans)),
       service_(ConfigFor(options, std::move(plan), &metrics_, tokens_.get()), &pool_) {}

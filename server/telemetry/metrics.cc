@@ -29,7 +29,9 @@ Histogram* AddHistogram(Registry& registry, const char* name, const char* help,
 
 }  // namespace
 
-Metrics::Metrics(const std::string& version) : registry_(std::make_shared<Registry>()) {
+Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
+    : registry_(std::make_shared<Registry>()),
+      job_labels_(job_labels, [this](const std::string& job) { RemoveSeries(job); }) {
   Registry& registry = *registry_;
   prometheus::BuildGauge()
       .Name("batchplan_build_info")
@@ -89,6 +91,13 @@ Metrics::Metrics(const std::string& version) : registry_(std::make_shared<Regist
       AddHistogram(registry, "batchplan_step_efficiency",
                    "Ideal step time over the predicted one, of each pass.",
                    {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 1});
+
+  const auto job_family = [&registry](const char* name, const char* help) {
+    return &prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  };
+  job_plans_ = job_family("batchplan_job_plans_total", "Plans made and answered, by job.");
+  job_sequences_ = job_family("batchplan_job_sequences_total", "Sequences planned, by job.");
+  job_errors_ = job_family("batchplan_job_errors_total", "Calls answered with an error, by job.");
 }
 
 void Metrics::RecordPlan(const PlanRecord& plan) {
@@ -114,6 +123,40 @@ void Metrics::RecordError(absl::StatusCode code) {
   if (index == 0 || index >= errors_.size())
     index = static_cast<size_t>(absl::StatusCode::kUnknown);
   errors_[index]->Increment();
+}
+
+Metrics::JobSeries& Metrics::SeriesOf(std::string_view job_id, absl::Time now) {
+  const std::string_view label = job_labels_.LabelOf(job_id, now);
+  auto found = jobs_.find(label);
+  if (found == jobs_.end()) {
+    const std::string job(label);
+    const JobSeries series = {.plans = &job_plans_->Add({{"job", job}}),
+                              .sequences = &job_sequences_->Add({{"job", job}}),
+                              .errors = &job_errors_->Add({{"job", job}})};
+    found = jobs_.emplace(job, series).first;
+  }
+  return found->second;
+}
+
+void Metrics::RemoveSeries(const std::string& job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  job_plans_->Remove(found->second.plans);
+  job_sequences_->Remove(found->second.sequences);
+  job_errors_->Remove(found->second.errors);
+  jobs_.erase(found);
+}
+
+void Metrics::RecordJobPlan(std::string_view job_id, uint64_t sequences, absl::Time now) {
+  std::lock_guard lock(jobs_mutex_);
+  JobSeries& series = SeriesOf(job_id, now);
+  series.plans->Increment();
+  series.sequences->Increment(static_cast<double>(sequences));
+}
+
+void Metrics::RecordJobError(std::string_view job_id, absl::Time now) {
+  std::lock_guard lock(jobs_mutex_);
+  SeriesOf(job_id, now).errors->Increment();
 }
 
 void Metrics::RecordCheckFailure() { check_failures_->Increment(); }

@@ -58,5 +58,51 @@ TEST(ServerOptionsTest, AnErrorNamesFlagValueAndLimit) {
   EXPECT_THAT(Error(options), HasSubstr("--shutdown_grace=inf"));
 }
 
+TEST(ServerOptionsTest, SecurityFlagsThatNeedOthersSaySo) {
+  ServerOptions options;
+  options.tls_certificate = "c";
+  EXPECT_EQ(Error(options), "--tls_certificate=c: needs --tls_key too");
+  options = {};
+  options.tls_key = "k";
+  EXPECT_EQ(Error(options), "--tls_key=k: needs --tls_certificate too");
+  options = {};
+  options.tls_client_ca = "a";
+  EXPECT_EQ(Error(options), "--tls_client_ca=a: needs --tls_certificate too");
+  options = {};
+  options.auth_tokens = "t";
+  EXPECT_EQ(Error(options), "--auth_tokens=t: needs --tls_certificate too");
+  options.tls_certificate = "c";
+  options.tls_key = "k";
+  options.tls_client_ca = "a";
+  EXPECT_TRUE(options.Validate().ok());
+}
+
+TEST(ServerOptionsTest, LimitsOfConnectionsAreChecked) {
+  ServerOptions options;
+  options.keepalive_interval = absl::Milliseconds(10);
+  EXPECT_EQ(Error(options), "--keepalive_interval=0.01: must be 1 to 86400 seconds");
+  options = {};
+  options.max_connection_age = absl::Hours(25);
+  EXPECT_EQ(Error(options), "--max_connection_age=90000: must be 0 to 86400 seconds");
+  options = {};
+  options.max_connection_idle = -absl::Seconds(1);
+  EXPECT_EQ(Error(options), "--max_connection_idle=-1: must be 0 to 86400 seconds");
+  options = {};
+  options.handshake_timeout = absl::ZeroDuration();
+  EXPECT_EQ(Error(options), "--handshake_timeout=0: must be 1 to 3600 seconds");
+  options = {};
+  options.tls_reload_interval = absl::ZeroDuration();
+  EXPECT_EQ(Error(options), "--tls_reload_interval=0: must be 1 to 86400 seconds");
+  options = {};
+  options.max_concurrent_streams = 0;
+  EXPECT_EQ(Error(options), "--max_concurrent_streams=0: must be 1 to 1000000");
+  options = {};
+  options.max_metadata_bytes = 100;
+  EXPECT_EQ(Error(options), "--max_metadata_bytes=100: must be 4096 to 1048576");
+  options = {};
+  options.max_job_labels = 10'001;
+  EXPECT_EQ(Error(options), "--max_job_labels=10001: must be 0 to 10000");
+}
+
 }  // namespace
 }  // namespace batchplan

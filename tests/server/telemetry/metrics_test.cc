@@ -85,6 +85,53 @@ TEST(MetricsTest, ErrorsAreCountedByCode) {
   EXPECT_THAT(text, HasSubstr("batchplan_errors_total{code=\"UNKNOWN\"} 1\n"));
 }
 
+TEST(MetricsTest, JobsHaveSeriesOfTheirOwnWithinTheLimit) {
+  Metrics metrics("1", {.max_labels = 2});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  metrics.RecordJobPlan("grpo", 100, start);
+  metrics.RecordJobPlan("grpo", 50, start);
+  metrics.RecordJobError("sft", start);
+  for (int i = 0; i < 100; ++i) metrics.RecordJobPlan("job-" + std::to_string(i), 1, start);
+  metrics.RecordJobPlan("", 7, start);
+  std::string text = Text(metrics);
+  for (const char* line : {"batchplan_job_plans_total{job=\"grpo\"} 2\n",
+                           "batchplan_job_sequences_total{job=\"grpo\"} 150\n",
+                           "batchplan_job_errors_total{job=\"sft\"} 1\n",
+                           "batchplan_job_plans_total{job=\"other\"} 100\n",
+                           "batchplan_job_sequences_total{job=\"unset\"} 7\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("job-")));
+
+  metrics.RecordJobPlan("dpo", 9, start + absl::Hours(1));
+  text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("batchplan_job_sequences_total{job=\"dpo\"} 9\n"));
+  EXPECT_THAT(text, Not(HasSubstr("grpo")));
+}
+
+TEST(MetricsTest, JobsMayComeAndGoOnManyThreads) {
+  Metrics metrics("1", {.max_labels = 3, .idle = absl::ZeroDuration()});
+  std::vector<std::jthread> threads;
+  threads.reserve(4);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&metrics, i] {
+      for (int j = 0; j < 500; ++j) {
+        const std::string job = "job-" + std::to_string((i + j) % 7);
+        metrics.RecordJobPlan(job, 1, absl::UnixEpoch());
+        metrics.RecordJobError(job, absl::UnixEpoch());
+      }
+    });
+  }
+  threads.clear();
+  const std::string text = Text(metrics);
+  size_t series = 0;
+  for (size_t at = text.find("batchplan_job_plans_total{"); at != std::string::npos;
+       at = text.find("batchplan_job_plans_total{", at + 1)) {
+    ++series;
+  }
+  EXPECT_EQ(series, 3U);
+}
+
 TEST(MetricsTest, ManyThreadsMayRecord) {
   Metrics metrics("1");
   std::vector<std::jthread> threads;

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace batchplan {
@@ -58,6 +59,7 @@ class ServerProcess {
       kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
     }
+    if (reader_.joinable()) reader_.join();
     if (output_ != nullptr) fclose(output_);
   }
 
@@ -83,7 +85,12 @@ class ServerProcess {
     return all;
   }
 
-  pid_t pid() const { return pid_; }
+  // Reads the output from here on without keeping it, so that a server that logs much never waits
+  // for the test.
+  void DropOutput() {
+    reader_ = std::jthread([this] { ReadAll(); });
+  }
+
   void Signal(int signal) const { kill(pid_, signal); }
 
   // Waits for the end: the exit status, or minus the signal that ended the process.
@@ -97,6 +104,7 @@ class ServerProcess {
  private:
   pid_t pid_ = 0;
   FILE* output_ = nullptr;
+  std::jthread reader_;
 };
 
 // The port in a "listening" line's `key`=HOST:PORT.

@@ -1,0 +1,264 @@
+// Clients that mean harm, or are broken in ways that come to the same, while others are served.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/server/service/http2_frames.h"
+#include "tests/server/service/requests.h"
+#include "tests/server/service/server_process.h"
+#include "tests/server/telemetry/local_socket.h"
+#include "tests/support/test_server.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A client that plans without a pause. Its calls all have to succeed, and some have to be made.
+class Bystander {
+ public:
+  explicit Bystander(const std::string& target)
+      : stub_(v1::BatchPlanner::NewStub(
+            grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))),
+        thread_([this](const std::stop_token& stop) {
+          while (!stop.stop_requested()) Call();
+        }) {}
+
+  ~Bystander() {
+    Call(/*must_be_made=*/true);
+    thread_.request_stop();
+    thread_.join();
+    EXPECT_EQ(failed_, 0);
+  }
+
+  Bystander(const Bystander&) = delete;
+  Bystander& operator=(const Bystander&) = delete;
+
+ private:
+  void Call(bool must_be_made = false) {
+    const grpc::Status status = PlanBatch(*stub_, ValidRequest(64));
+    if (status.ok()) return;
+    ++failed_;
+    EXPECT_FALSE(must_be_made) << status.error_message();
+  }
+
+  const std::unique_ptr<v1::BatchPlanner::Stub> stub_;
+  std::atomic<int> failed_ = 0;
+  std::jthread thread_;
+};
+
+// Limits of a second, where by default there are minutes.
+ServerOptions Impatient() {
+  ServerOptions options = TestServer::Options();
+  options.handshake_timeout = absl::Seconds(1);
+  options.keepalive_interval = absl::Seconds(1);
+  options.keepalive_timeout = absl::Seconds(1);
+  return options;
+}
+
+TEST(AttacksTest, WhoNeverFinishesThePrefaceIsCutOff) {
+  TestServer server(Impatient());
+  const Bystander bystander(server.target());
+  std::vector<std::unique_ptr<LocalSocket>> slow;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(std::make_unique<LocalSocket>(server.server().port()));
+    ASSERT_TRUE(slow.back()->Send(http2::Greeting().substr(0, static_cast<size_t>(i % 20))));
+  }
+  for (const auto& socket : slow) socket->ReceiveAll();  // returns once the server has closed it
+}
+
+TEST(AttacksTest, WhoDribblesThePrefaceIsCutOff) {
+  TestServer server(Impatient());
+  const Bystander bystander(server.target());
+  LocalSocket dribbler(server.server().port());
+  const std::string greeting = http2::Greeting();
+  bool open = true;
+  for (size_t i = 0; i + 1 < greeting.size() && open; ++i) {
+    open = dribbler.Send(greeting.substr(i, 1)) && !dribbler.ClosedWithin(absl::Milliseconds(100));
+  }
+  // Either closed meanwhile, or after the rest of its time.
+  dribbler.ReceiveAll();
+}
+
+TEST(AttacksTest, WhoDoesNotAnswerPingsIsCutOff) {
+  TestServer server(Impatient());
+  const Bystander bystander(server.target());
+  // As a machine that lost its power looks from here: connected, and silent.
+  std::vector<std::unique_ptr<LocalSocket>> silent;
+  for (int i = 0; i < 20; ++i) {
+    silent.push_back(std::make_unique<LocalSocket>(server.server().port()));
+    ASSERT_TRUE(silent.back()->Send(http2::Greeting()));
+  }
+  for (const auto& socket : silent) socket->ReceiveAll();
+}
+
+TEST(AttacksTest, AMessageThatNeverComesHoldsOnlyItsConnection) {
+  TestServer server(Impatient());
+  const Bystander bystander(server.target());
+  std::vector<std::unique_ptr<LocalSocket>> slow;
+  for (int i = 0; i < 50; ++i) {
+    slow.push_back(std::make_unique<LocalSocket>(server.server().port()));
+    ASSERT_TRUE(slow.back()->Send(
+        http2::Greeting() + http2::PlanBatchHeaders(1) +
+        http2::Frame(http2::kData, 0, 1, http2::MessagePrefix(1000) + std::string(10, 'x'))));
+  }
+  // They do not answer the server's pings either.
+  for (const auto& socket : slow) socket->ReceiveAll();
+}
+
+TEST(AttacksTest, AConnectionWithoutCallsIsClosedInTheEnd) {
+  ServerOptions options = TestServer::Options();
+  options.max_connection_idle = absl::Seconds(1);
+  TestServer server(options);
+  LocalSocket idle(server.server().port());
+  ASSERT_TRUE(idle.Send(http2::Greeting()));
+  idle.ReceiveAll();
+}
+
+TEST(AttacksTest, ClientsOutliveTheAgeOfTheirConnections) {
+  ServerOptions options = TestServer::Options();
+  options.max_connection_age = absl::Seconds(1);
+  options.max_connection_age_grace = absl::Seconds(1);
+  TestServer server(options);
+  const Bystander bystander(server.target());
+  // Three ages long, measured by connections that the server closes.
+  for (int i = 0; i < 3; ++i) {
+    LocalSocket socket(server.server().port());
+    ASSERT_TRUE(socket.Send(http2::Greeting()));
+    socket.ReceiveAll();
+  }
+}
+
+TEST(AttacksTest, FramesThatAreTooLongCutOrOutOfPlaceEndTheirOwnConnection) {
+  TestServer server;
+  const Bystander bystander(server.target());
+  const std::string hello = http2::Greeting();
+  const std::string call = hello + http2::PlanBatchHeaders(1);
+  for (const std::string& bytes : {
+           // Longer than any frame may be, with and without the bytes.
+           hello + http2::FrameHeader(0xffffff, http2::kData, 0, 1),
+           hello + http2::Frame(http2::kHeaders, http2::kEndHeaders, 1, std::string(1 << 20, '\0')),
+           // Cut within header, payload, message.
+           hello + http2::FrameHeader(100, http2::kData, 0, 1).substr(0, 5),
+           hello + http2::FrameHeader(100, http2::kHeaders, 0, 1) + "abc",
+           call +
+               http2::Frame(http2::kData, http2::kEndStream, 1, http2::MessagePrefix(1000) + "abc"),
+           // A message of 4 GiB, announced.
+           call + http2::Frame(http2::kData, 0, 1, http2::MessagePrefix(0xffffffff)),
+           // Streams that do not exist, ids that go back, headers that never end.
+           hello + http2::Frame(http2::kData, 0, 7, "abc"),
+           hello + http2::Frame(http2::kHeaders, http2::kEndHeaders, 0, "abc"),
+           hello + http2::PlanBatchHeaders(5) + http2::PlanBatchHeaders(3),
+           hello + http2::PlanBatchHeaders(1, 0) + http2::Frame(http2::kData, 0, 1, "abc"),
+           hello + http2::Frame(http2::kContinuation, 0, 1, "abc"),
+           // Header blocks of no meaning.
+           hello + http2::Frame(http2::kHeaders, http2::kEndHeaders, 1, std::string(500, '\xff')),
+           // Settings and pings of the wrong size.
+           hello + http2::Frame(http2::kSettings, 0, 0, "abc"),
+           hello + http2::Frame(http2::kPing, 0, 0, "abc"),
+       }) {
+    LocalSocket socket(server.server().port());
+    ASSERT_TRUE(socket.connected());
+    socket.SendAll(bytes);
+    socket.ReceiveAll();
+  }
+}
+
+TEST(AttacksTest, CallsThatAreResetAtOnceCostOthersNothing) {
+  TestServer server;
+  const Bystander bystander(server.target());
+  LocalSocket socket(server.server().port());
+  ASSERT_TRUE(socket.Send(http2::Greeting()));
+  for (uint32_t i = 0; i < 5000; ++i) {
+    const uint32_t stream = 2 * i + 1;
+    if (!socket.Send(http2::PlanBatchHeaders(stream) +
+                     http2::Frame(http2::kResetStream, 0, stream, std::string(4, '\x08')))) {
+      break;  // turned away, which is as good
+    }
+  }
+  socket.SendAll("");
+  socket.ReceiveAll();
+}
+
+TEST(AttacksTest, AFloodOfPingsEndsItsOwnConnection) {
+  TestServer server;
+  const Bystander bystander(server.target());
+  LocalSocket socket(server.server().port());
+  std::string pings = http2::Greeting();
+  for (int i = 0; i < 1000; ++i) pings += http2::Frame(http2::kPing, 0, 0, "12345678");
+  socket.Send(pings);
+  EXPECT_THAT(socket.ReceiveAll(), HasSubstr("too_many_pings"));
+}
+
+TEST(AttacksTest, HeadersBeyondTheLimitAreRefused) {
+  ServerOptions options = TestServer::Options();
+  options.max_metadata_bytes = 4096;
+  TestServer server(options);
+  const Bystander bystander(server.target());
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  context.AddMetadata("x-large", std::string(20'000, 'a'));
+  v1::PlanBatchResponse response;
+  EXPECT_EQ(server.NewStub()->PlanBatch(&context, ValidRequest(), &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST(AttacksTest, SlowReadersOfMetricsDoNotStopPlansOrProbes) {
+  ServerOptions options = TestServer::Options();
+  options.metrics_listen = "127.0.0.1:0";
+  TestServer server(options);
+  const Bystander bystander(server.target());
+  std::vector<std::unique_ptr<LocalSocket>> slow;
+  for (int i = 0; i < kHttpThreads / 2; ++i) {
+    slow.push_back(std::make_unique<LocalSocket>(server.server().metrics_port()));
+    ASSERT_TRUE(slow.back()->Send("GET /metrics HTTP/1.1\r\nX"));
+  }
+  EXPECT_THAT(HttpGet(server.server().metrics_port(), "/readyz"), StartsWith("HTTP/1.1 200 "));
+}
+
+// As many descriptors as this process may have, for itself and for the programs it starts.
+size_t RaiseDescriptorLimit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 20'000);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+TEST(AttacksTest, ThousandsOfIdleConnectionsDoNotKeepOthersOut) {
+  // The server is a program of its own, with a limit as large as this one's.
+  const size_t connections = std::min<size_t>(5000, RaiseDescriptorLimit() / 2);
+  ServerProcess server({kAnyPort, kNoMetrics, "--drain_delay=0", "--handshake_timeout=600"});
+  const int port = PortOf(server.ReadUntil("event=listening"), "grpc");
+  ASSERT_GT(port, 0);
+  server.DropOutput();
+  std::vector<std::unique_ptr<LocalSocket>> idle;
+  idle.reserve(connections);
+  {
+    const Bystander bystander("127.0.0.1:" + std::to_string(port));
+    for (size_t i = 0; i < connections; ++i) {
+      idle.push_back(std::make_unique<LocalSocket>(port));
+      ASSERT_TRUE(idle.back()->connected()) << i;
+      // Half of them know how to begin.
+      if (i % 2 == 0) {
+        ASSERT_TRUE(idle.back()->Send(http2::Greeting())) << i;
+      }
+    }
+  }
+  { const Bystander newcomer("127.0.0.1:" + std::to_string(port)); }
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
+}  // namespace
+}  // namespace batchplan

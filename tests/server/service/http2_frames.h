@@ -1,0 +1,67 @@
+// Bytes of HTTP/2, right ones and wrong ones, for what no gRPC client can be made to send.
+
+#ifndef BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_
+#define BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace batchplan::http2 {
+
+enum FrameType : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kResetStream = 3,
+  kSettings = 4,
+  kPing = 6,
+  kContinuation = 9
+};
+
+constexpr uint8_t kEndStream = 1;
+constexpr uint8_t kEndHeaders = 4;
+
+// A frame's header, whatever then follows it.
+inline std::string FrameHeader(uint32_t length, FrameType type, uint8_t flags, uint32_t stream) {
+  std::string header;
+  for (const int shift : {16, 8, 0}) header += static_cast<char>(length >> shift);
+  header += static_cast<char>(type);
+  header += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) header += static_cast<char>(stream >> shift);
+  return header;
+}
+
+inline std::string Frame(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload) {
+  return FrameHeader(static_cast<uint32_t>(payload.size()), type, flags, stream).append(payload);
+}
+
+// What a connection begins with: the preface and empty settings.
+inline std::string Greeting() {
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
+}
+
+// A header that is not indexed, of at most 126 bytes each.
+inline std::string Literal(std::string_view name, std::string_view value) {
+  std::string literal(1, '\0');
+  literal.append(1, static_cast<char>(name.size())).append(name);
+  return literal.append(1, static_cast<char>(value.size())).append(value);
+}
+
+// The headers of a PlanBatch call, whose message is then to come.
+inline std::string PlanBatchHeaders(uint32_t stream, uint8_t flags = kEndHeaders) {
+  return Frame(kHeaders, flags, stream,
+               "\x83\x86" + Literal(":path", "/batchplan.v1.BatchPlanner/PlanBatch") +
+                   Literal(":authority", "test") + Literal("te", "trailers") +
+                   Literal("content-type", "application/grpc"));
+}
+
+// The five bytes before a message.
+inline std::string MessagePrefix(uint32_t length) {
+  std::string prefix(1, '\0');
+  for (const int shift : {24, 16, 8, 0}) prefix += static_cast<char>(length >> shift);
+  return prefix;
+}
+
+}  // namespace batchplan::http2
+
+#endif  // BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_

@@ -13,6 +13,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/planner/make_plan.h"
 #include "tests/client/cli/run_cli.h"
+#include "tests/support/certificates.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan {
@@ -181,6 +182,36 @@ TEST(PlanCommand, ServerGivesTheSamePlan) {
       RunPlan({"--format", "json", "--server", server.target(), "--verify", "--timeout", "20s"}));
   EXPECT_EQ(here.fingerprint(), there.fingerprint());
   EXPECT_THAT(RunPlan({"--server", server.target()}).out, HasSubstr("by " + server.target()));
+}
+
+TEST(PlanCommand, ServerMayWantTlsACertificateAndAToken) {
+  const TemporaryDirectory directory;
+  const CertificateAuthority authority("authority");
+  const PemPair server_pair = authority.Issue("server");
+  const PemPair client_pair = authority.Issue("client");
+  const std::string ca = directory.Write("ca.pem", authority.certificate());
+  ServerOptions options = TestServer::Options();
+  options.tls_certificate = directory.Write("server.pem", server_pair.certificate);
+  options.tls_key = directory.Write("server.key", server_pair.key);
+  options.tls_client_ca = ca;
+  options.auth_tokens = directory.Write("tokens", "a-token-of-0123456789 *\n");
+  const TestServer server(options);
+  const std::vector<std::string> tls = {
+      "--server",          server.target(),
+      "--tls_ca",          ca,
+      "--tls_certificate", directory.Write("client.pem", client_pair.certificate),
+      "--tls_key",         directory.Write("client.key", client_pair.key)};
+  std::vector<std::string> with_token = tls;
+  with_token.insert(with_token.end(),
+                    {"--token_file", directory.Write("token", "a-token-of-0123456789")});
+  EXPECT_THAT(RunPlan(with_token).out, HasSubstr("by " + server.target()));
+  const CliResult without = RunPlan(tls);
+  EXPECT_EQ(without.exit_code, 1);
+  EXPECT_THAT(without.err, HasSubstr("UNAUTHENTICATED"));
+  const CliResult missing =
+      RunPlan({"--server", server.target(), "--tls_ca", directory.Path("missing.pem")});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("missing.pem, which can't be read"));
 }
 
 TEST(PlanCommand, UnreachableServerExitsWith3UnlessThereIsAFallback) {

@@ -144,6 +144,14 @@ TEST(RemoteConnection, InvalidOptionsShowInEveryCall) {
   };
   EXPECT_THAT(status({.max_message_bytes = 0}), HasSubstr("max_message_bytes is 0"));
   EXPECT_THAT(status({.default_timeout = absl::ZeroDuration()}), HasSubstr("default_timeout is 0"));
+  EXPECT_THAT(status({.token_file = "token"}), HasSubstr("token_file is token, must be empty"));
+  RemoteOptions tls;
+  tls.tls.emplace();
+  EXPECT_THAT(status(tls), HasSubstr("tls.root_certificates is empty"));
+  tls.tls->root_certificates = "missing.pem";
+  EXPECT_THAT(status(tls), HasSubstr("tls.root_certificates is missing.pem, which can't be read"));
+  tls.tls->key = "key.pem";
+  EXPECT_THAT(status(tls), HasSubstr("must be two files or neither"));
   EXPECT_THAT(status({.max_attempts = 6}), HasSubstr("max_attempts is 6, must be 1 to 5"));
   EXPECT_THAT(status({.initial_backoff = absl::Seconds(3)}), HasSubstr("initial_backoff is 3s"));
 }

@@ -23,12 +23,12 @@ namespace batchplan {
 // they change, so that certificates can be renewed under a running client.
 struct TlsOptions {
   // The authorities that a server's certificate must come from. Not empty.
-  std::string root_certificates;
+  std::string root_certificates = {};
   // The caller's own certificate chain and its key, for servers that demand one: both or neither.
-  std::string certificate;
-  std::string key;
+  std::string certificate = {};
+  std::string key = {};
   // The name that the server's certificate must have; empty: the host of the target.
-  std::string server_name;
+  std::string server_name = {};
 };
 
 struct RemoteOptions {
@@ -45,10 +45,10 @@ struct RemoteOptions {
   absl::Duration initial_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(2);
   // Encrypt the channel and verify who answers. Unset: plain text.
-  std::optional<TlsOptions> tls;
+  std::optional<TlsOptions> tls = {};
   // A file whose first line is a bearer token to send with each call; read for each, so that a new
   // token needs no new connection. Empty: no token. Needs tls: a token is a secret.
-  std::string token_file;
+  std::string token_file = {};
 
   // InvalidArgument naming field, value and limit.
   absl::Status Validate() const;

@@ -1,7 +1,6 @@
 #include "server/telemetry/log.h"
 
 #include <gmock/gmock.h>
-#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
 
 namespace batchplan {
 namespace {
@@ -75,13 +75,16 @@ TEST(LogTest, JsonHasNoNumbersThatAreNotFinite) {
   EXPECT_THAT(JsonLine({"k", 1e300}), HasSubstr("\"k\":1e+300}"));
 }
 
-// What `line`, which must be JSON on one line, has under "k"; protobuf's parser is the judge.
+// What `line`, which must be JSON on one line, has under "jobId"; protobuf's parser is the judge,
+// by a message with such a field.
 std::string ValueIn(const std::string& line) {
   EXPECT_EQ(line.find('\n'), line.size() - 1);
-  google::protobuf::Struct parsed;
-  const auto status = google::protobuf::util::JsonStringToMessage(line, &parsed);
+  v1::PlanBatchRequest parsed;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto status = google::protobuf::util::JsonStringToMessage(line, &parsed, options);
   EXPECT_TRUE(status.ok()) << status.ToString() << line;
-  return parsed.fields().at("k").string_value();
+  return parsed.job_id();
 }
 
 TEST(LogTest, TextThatIsUtf8SurvivesJson) {
@@ -89,7 +92,7 @@ TEST(LogTest, TextThatIsUtf8SurvivesJson) {
        {std::string("two words"), std::string("say \"hi\" \\ it's"),
         std::string("x\n\t\x1b[31m\x7f"), std::string("h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"),
         std::string("a\0b", 3)}) {
-    EXPECT_EQ(ValueIn(JsonLine({"k", text})), text);
+    EXPECT_EQ(ValueIn(JsonLine({"jobId", text})), text);
   }
 }
 
@@ -101,7 +104,7 @@ TEST(LogTest, AnyBytesGiveOneLineOfJson) {
     for (char& byte : bytes)
       byte = static_cast<char>(random() % 3 == 0 ? random() : 0xe0 + random());
     if (bytes.empty()) continue;
-    const std::string value = ValueIn(JsonLine({"k", bytes}));
+    const std::string value = ValueIn(JsonLine({"jobId", bytes}));
     EXPECT_FALSE(value.empty());
     EXPECT_LT(value.size(), 3 * kMaxLogValueBytes);
   }
@@ -110,7 +113,7 @@ TEST(LogTest, AnyBytesGiveOneLineOfJson) {
 TEST(LogTest, ALongJsonValueIsCutBetweenCharacters) {
   std::string euros;
   for (int i = 0; i < 1000; ++i) euros += "\xe2\x82\xac";
-  const std::string value = ValueIn(JsonLine({"k", euros}));
+  const std::string value = ValueIn(JsonLine({"jobId", euros}));
   EXPECT_THAT(value, EndsWith("\xe2\x82\xac..."));
   EXPECT_LE(value.size(), kMaxLogValueBytes + 3);
 }

@@ -33,7 +33,9 @@ struct StepKey {
   std::string job_id;
   uint64_t step = 0;
 
-  friend auto operator<=>(const StepKey&, const StepKey&) = default;
+  // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+  friend auto operator<=>(const StepKey&,
+                          const StepKey&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct StepPart {

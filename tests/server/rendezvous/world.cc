@@ -156,6 +156,8 @@ void World::Answered(Call& call, Rendezvous::Answer answer) {
   EXPECT_EQ(call.answers, 1) << "a join is answered twice";
   EXPECT_FALSE(call.lost) << "a replica that is dead answers";
   call.answer = std::move(answer);
+  // Where the test decides, it knows what to expect.
+  EXPECT_TRUE(choices_ == nullptr || IsAccountedFor(call)) << call.answer.status();
   if (!call.answer.ok()) return;
   const JoinedPlan& joined = **call.answer;
   EXPECT_TRUE(recorded_.contains(joined.plan.fingerprint()))
@@ -168,7 +170,28 @@ void World::Answered(Call& call, Rendezvous::Answer answer) {
   }
 }
 
+bool World::IsAccountedFor(const Call& call) const {
+  switch (call.answer.status().code()) {
+    case absl::StatusCode::kOk:
+      return true;
+    case absl::StatusCode::kCancelled:
+      return call.cancelled;
+    case absl::StatusCode::kInvalidArgument:
+      return options_.invalid;
+    case absl::StatusCode::kUnavailable:
+      return options_.versions || options_.store_failures > 0;
+    case absl::StatusCode::kResourceExhausted:
+      return options_.busy_planners > 0;
+    case absl::StatusCode::kDeadlineExceeded:
+      // A part was never stored, or lost when its worker did not wait any more.
+      return options_.deaths > 0 || options_.store_failures > 0 || options_.flushes > 0;
+    default:
+      return false;
+  }
+}
+
 void World::Cancel(size_t call) {
+  calls_[call]->cancelled = true;
   replicas_[calls_[call]->replica]->rendezvous->Cancel(calls_[call]->ticket);
   EXPECT_EQ(calls_[call]->answers, 1);
 }

@@ -64,6 +64,7 @@ class World {
     Rendezvous::Ticket ticket = 0;
     int answers = 0;
     Rendezvous::Answer answer = absl::UnknownError("not answered");
+    bool cancelled = false;
     bool lost = false;
     bool retried = false;
 
@@ -131,6 +132,8 @@ class World {
   absl::StatusOr<v1::PlanBatchResponse> MakePlan(size_t replica,
                                                  const v1::PlanBatchRequest& request);
   void Answered(Call& call, Rendezvous::Answer answer);
+  // Whether the failures that may happen here account for the answer.
+  bool IsAccountedFor(const Call& call) const;
   void Die(size_t replica);
   void Retry(size_t call);
 

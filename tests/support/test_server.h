@@ -21,8 +21,8 @@ namespace batchplan {
 
 class TestServer {
  public:
-  // Default options, but a free port, no HTTP endpoint, no drain delay and no plan cache (a test that
-  // sends a request twice means to have it planned twice).
+  // Default options, but a free port, no HTTP endpoint, no drain delay and no plan cache (a test
+  // that sends a request twice means to have it planned twice).
   static ServerOptions Options();
 
   // Starts a server with `options`, and with `plan` in MakePlan's place if it is given. Ends the

@@ -6,7 +6,8 @@
 #   tests/run.sh --gpu
 #
 #   --preset   the build to test; release by default. release also checks format and clang-tidy.
-#   --only     one suite, named like the folder it mirrors: planner, checker, proto, ...
+#   --only     one suite, named like the folder it mirrors (planner, checker, proto, ...), or several,
+#              separated by commas.
 #   --full     twenty times as many random cases: the tier for before a release.
 #   --fuzz     instead, random bytes as requests, to the planner and then to every RPC of a server,
 #              for so many seconds each; 60 by default.
@@ -34,7 +35,7 @@ while [ $# -gt 0 ]; do
       fuzz=60; shift
       if [[ ${1:-} =~ ^[0-9]+$ ]]; then fuzz=$1; shift; fi ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -93,7 +94,10 @@ if [ -n "$gpu" ]; then
   exit
 fi
 deploy/install_packages.sh test
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+if command -v ccache >/dev/null; then
+  # Every clone of the project finds what another one has compiled.
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+fi
 
 if [ -n "$fuzz" ]; then
   cmake --preset fuzz -DBATCHPLAN_TESTS=ON >/dev/null
@@ -109,7 +113,9 @@ if [ -n "$fuzz" ]; then
 fi
 
 cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS=ON >/dev/null
-cmake --build --preset "$preset" --parallel "$jobs" ${only:+--target "${only}_tests"}
+targets=()
+for suite in ${only//,/ }; do targets+=("${suite}_tests"); done
+cmake --build --preset "$preset" --parallel "$jobs" ${only:+--target "${targets[@]}"}
 
 if [ "$preset" = release ] && [ -z "$only" ]; then
   tests/check_style.sh build/release
@@ -120,4 +126,4 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
 export BATCHPLAN_TEST_SCALE=${full:+20}
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \
-  ${only:+--label-regex "^$only\$"}
+  ${only:+--label-regex "^(${only//,/|})\$"}

@@ -20,6 +20,8 @@
 #include "client/cli/echo_process.h"
 #include "client/cli/output.h"
 #include "client/cli/request_input.h"
+#include "client/cli/server_flags.h"
+#include "client/cpp/channel_credentials.h"
 
 namespace batchplan::cli {
 namespace {
@@ -64,7 +66,7 @@ struct BenchFlags {
   RequestInput input;
   uint32_t sequences = 0;
   uint32_t distinct = 16;
-  std::string server;
+  ServerFlags where;
   BenchTargetOptions target;
   size_t concurrency = 8;
   // 0: a closed loop.
@@ -138,11 +140,26 @@ std::string Described(const BenchFlags& flags, const std::vector<v1::PlanBatchRe
                                ? absl::StrFormat("open loop, %g calls a second %s", flags.rate,
                                                  flags.evenly ? "evenly" : "at random")
                                : absl::StrFormat("closed loop of %d", flags.concurrency);
-  return absl::StrCat(flags.server, ": ", load, ", ", requests.front().manifest().lengths_size(),
-                      " sequences a call, ", absl::FormatDuration(flags.duration));
+  return absl::StrCat(flags.where.server, ": ", load, ", ",
+                      requests.front().manifest().lengths_size(), " sequences a call, ",
+                      absl::FormatDuration(flags.duration));
+}
+
+// How the server is spoken to; the echo server always in plain text.
+absl::StatusOr<BenchTargetOptions> SecureTarget(const BenchFlags& flags) {
+  BenchTargetOptions target = flags.target;
+  const RemoteOptions remote = flags.where.remote_options();
+  if (absl::Status valid = remote.Validate(); !valid.ok()) return valid;
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
+      MakeChannelCredentials(remote);
+  if (!credentials.ok()) return credentials.status();
+  target.credentials = *std::move(credentials);
+  if (remote.tls.has_value()) target.server_name = remote.tls->server_name;
+  return target;
 }
 
 ExitCode RunBench(BenchFlags* flags) {
+  flags->target.timeout = flags->where.timeout.value_or(flags->target.timeout);
   // First of all: gRPC has no threads yet.
   std::unique_ptr<EchoProcess> echo_process;
   if (flags->echo) {
@@ -155,7 +172,9 @@ ExitCode RunBench(BenchFlags* flags) {
   const absl::StatusOr<std::vector<v1::PlanBatchRequest>> requests = Requests(flags);
   if (!requests.ok()) return ReportError(kCommand, requests.status());
 
-  BenchTarget server(flags->server, flags->target, *requests);
+  const absl::StatusOr<BenchTargetOptions> secure = SecureTarget(*flags);
+  if (!secure.ok()) return ReportError(kCommand, secure.status());
+  BenchTarget server(flags->where.server, *secure, *requests);
   const absl::StatusOr<std::string> response = server.Probe();
   if (!response.ok()) return ReportError(kCommand, response.status());
   std::unique_ptr<BenchTarget> echo;
@@ -237,12 +256,7 @@ void AddBenchCommand(CLI::App* app, ExitCode* exit_code) {
       ->type_name("N")
       ->group("Load");
 
-  command->add_option("--server", flags->server, "The server to put load on")
-      ->required()
-      ->type_name("HOST:PORT")
-      ->group("Where");
-  AddDuration(command, "--timeout", absl::Milliseconds(1), &flags->target.timeout,
-              "Each call's deadline [30s]", "Where");
+  flags->where.AddTo(command, "The server to put load on")->required();
   command->add_option("--connections", flags->target.connections, "Connections, used in turn [1]")
       ->check(CLI::Range(1U, 1024U).description(""))
       ->type_name("N")

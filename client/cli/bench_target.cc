@@ -43,8 +43,11 @@ BenchTarget::BenchTarget(const std::string& address, const BenchTargetOptions& o
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     // Otherwise channels to one address share one connection.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stubs_.push_back(std::make_unique<grpc::GenericStub>(
-        grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments)));
+    if (!options.server_name.empty()) arguments.SetSslTargetNameOverride(options.server_name);
+    stubs_.push_back(std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
+        address,
+        options.credentials != nullptr ? options.credentials : grpc::InsecureChannelCredentials(),
+        arguments)));
   }
   for (const v1::PlanBatchRequest& request : requests) {
     requests_.emplace_back(request.SerializeAsString());

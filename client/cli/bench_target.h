@@ -34,6 +34,10 @@ struct BenchTargetOptions {
   // own, so that no cache has its plan.
   bool repeat = false;
   absl::Duration timeout = absl::Seconds(30);
+  // Null: plain text.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
+  // The name that the server's certificate must have; empty: the address's host.
+  std::string server_name = {};
 };
 
 class BenchTarget {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -39,10 +40,13 @@ absl::StatusOr<std::string> FirstLine(const std::string& path) {
   return line;
 }
 
-void LogChange(const std::string& store, const absl::Status& status) {
-  if (status.ok()) return Log(Severity::kInfo, "rendezvous_store_reached", {{"store", store}});
-  Log(Severity::kWarning, "rendezvous_store_lost",
-      {{"store", store}, {"error", std::string(status.message())}});
+// What becomes of the store, in the log.
+std::function<void(const absl::Status&)> ChangeLogger(const char* lost, const char* found,
+                                                      const std::string& store) {
+  return [=](const absl::Status& status) {
+    if (status.ok()) return Log(Severity::kInfo, found, {{"store", store}});
+    Log(Severity::kWarning, lost, {{"store", store}, {"error", std::string(status.message())}});
+  };
 }
 
 }  // namespace
@@ -67,12 +71,11 @@ absl::StatusOr<Stores> OpenStores(const ServerOptions& options) {
     if (!password.ok()) return password.status();
     address->password = *std::move(password);
   }
-  RedisClientOptions client;
-  client.on_change = [store = address->Redacted()](const absl::Status& status) {
-    LogChange(store, status);
-  };
-  RedisStores redis =
-      OpenRedisStores(*std::move(address), {.lifetimes = lifetimes, .client = std::move(client)});
+  const std::string store = address->Redacted();
+  RedisStoresOptions redis_options = {.lifetimes = lifetimes};
+  redis_options.client.on_change = ChangeLogger("store_lost", "store_reached", store);
+  redis_options.on_listening_change = ChangeLogger("store_not_heard", "store_heard", store);
+  RedisStores redis = OpenRedisStores(*std::move(address), redis_options);
   return Stores{.steps = std::move(redis.steps), .fits = std::move(redis.fits)};
 }
 

@@ -8,9 +8,8 @@
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
 //   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten.
 // - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
-// its
-//   terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so that
-//   memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
+//   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so
+//   that memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
 //   sequences every second, kept 10 minutes. maxmemory of twice the expected is a fair choice.
 // - The keys are batchplan:v1:step:JOB/STEP, one hash a step, and the channel is
 //   batchplan:v1:steps. A user of Redis' ACL needs

@@ -112,7 +112,9 @@ if [ -n "$fuzz" ]; then
   exit
 fi
 
-cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS=ON >/dev/null
+benchmarks=OFF
+if [ "$preset" = release ]; then benchmarks=ON; fi
+cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS="$benchmarks" >/dev/null
 targets=()
 for suite in ${only//,/ }; do targets+=("${suite}_tests"); done
 cmake --build --preset "$preset" --parallel "$jobs" ${only:+--target "${targets[@]}"}

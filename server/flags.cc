@@ -78,6 +78,8 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              "Answer workers that ask again so long after a step was planned");
   flags->Add("max_waiting_joins", &options->max_waiting_joins, "N",
              "Workers that may wait for others at the same time");
+  flags->Add("max_waiting_bytes", &options->max_waiting_bytes, "BYTES",
+             "What the messages of calls that wait for workers or for the store may take");
 
   flags->Group("Security");
   flags->Add("tls_certificate", &options->tls_certificate, "FILE",

@@ -19,7 +19,7 @@
 namespace batchplan {
 
 inline constexpr uint32_t kMaxWorldSize = 65536;
-inline constexpr size_t kMaxJobIdBytes = 1024;
+inline constexpr size_t kMaxJobIdBytes = 128;
 
 // What a worker alone can get wrong of a join; the whole request is the planner's to check.
 // InvalidArgument, naming field, value and limit.

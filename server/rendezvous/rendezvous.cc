@@ -226,7 +226,8 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
     if (run->terms.empty()) return EndLook(found, effects);
     found->second.run = run;
   }
-  absl::StatusOr<WholeRequest> whole = AssembleRequest(key, run->terms, run->parts);
+  absl::StatusOr<WholeRequest> whole =
+      AssembleRequest(key, run->terms, run->parts, options_.max_sequences);
   if (absl::IsAborted(whole.status())) return EndWithLoss(key);
   if (!whole.ok()) return Conclude(run, whole.status());
   run->whole = *std::move(whole);
@@ -317,7 +318,8 @@ void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
     if (waiter.place != Waiter::Place::kIn) continue;
     const StepPart& part = *waiter.part;
     // Otherwise the store has lost the step meanwhile, and the join's part is of its new life.
-    if (part.terms == run.terms && part.content == run.parts[part.worker]) {
+    if (part.terms == run.terms && part.worker < run.parts.size() &&
+        part.content == run.parts[part.worker]) {
       Reply(ticket, answer, effects);
     } else {
       waiter.place = Waiter::Place::kOut;

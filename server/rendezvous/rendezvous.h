@@ -38,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,6 +64,8 @@ namespace batchplan {
 struct RendezvousOptions {
   // Joins that may wait at the same time; more are refused. --max_waiting_joins.
   size_t max_waiting = 65536;
+  // Sequences that a step may have, over all workers. --max_sequences.
+  uint64_t max_sequences = std::numeric_limits<int32_t>::max();
   // How often a step with waiting joins is looked at in the store without having been hinted at.
   absl::Duration poll_interval = absl::Seconds(1);
   // How long before a join's deadline its step is looked at, so that the workers that are missing

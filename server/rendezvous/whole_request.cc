@@ -1,7 +1,6 @@
 #include "server/rendezvous/whole_request.h"
 
 #include <cstddef>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -10,15 +9,9 @@
 #include "server/rendezvous/terms.h"
 
 namespace batchplan {
-namespace {
-
-// As many as the planner takes.
-constexpr size_t kMaxSequences = std::numeric_limits<int32_t>::max();
-
-}  // namespace
-
 absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
-                                             const std::vector<std::string>& contents) {
+                                             const std::vector<std::string>& contents,
+                                             uint64_t max_sequences) {
   v1::JoinBatchRequest agreed;
   if (!agreed.ParseFromString(terms)) return absl::AbortedError("terms of another version");
   const uint64_t digest = TermsDigest(terms);
@@ -44,10 +37,10 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
       if (!first) first = worker;
     }
     const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
-    if (sequences > kMaxSequences) {
-      return absl::InvalidArgumentError(absl::StrCat("the parts up to worker ", worker, "'s have ",
-                                                     sequences, " sequences; the limit is ",
-                                                     kMaxSequences));
+    if (sequences > max_sequences) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the parts up to worker ", worker, "'s have ", sequences,
+                       " sequences, more than the server's max_sequences=", max_sequences));
     }
     manifest.mutable_lengths()->MergeFrom(part.lengths());
     manifest.mutable_group_ids()->MergeFrom(part.group_ids());

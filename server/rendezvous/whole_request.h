@@ -27,10 +27,13 @@ struct WholeRequest {
 };
 
 // Of the terms that all workers share and the contents of their parts, by worker (part.h).
-// InvalidArgument, naming the workers, if the parts don't go together; Aborted if one of them came
-// with other terms, as after the store has lost the step and it was begun anew.
+// InvalidArgument, naming the workers, if the parts don't go together; ResourceExhausted if they
+// have more than `max_sequences` together, which is this server's limit and says nothing of the
+// request; Aborted if one of them came with other terms, as after the store has lost the step and
+// it was begun anew.
 absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
-                                             const std::vector<std::string>& contents);
+                                             const std::vector<std::string>& contents,
+                                             uint64_t max_sequences);
 
 }  // namespace batchplan
 

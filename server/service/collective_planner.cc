@@ -50,6 +50,7 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, St
       config_(config),
       rendezvous_(
           {.max_waiting = options.max_waiting_joins,
+           .max_sequences = options.max_sequences,
            .planner_version = std::string(PlannerVersion())},
           stores->steps.get(), [] { return steady_clock::now(); }, Hooks()),
       ticker_(std::in_place, kTick, [this] { Tick(); }) {}

@@ -30,6 +30,7 @@ namespace batchplan {
 
 struct CollectivePlannerOptions {
   size_t max_waiting_joins = 65536;
+  uint64_t max_sequences = 8 << 20;
   // The longest that a join waits, also for callers that set no limit.
   absl::Duration longest_wait = absl::Minutes(10);
 };

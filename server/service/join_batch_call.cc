@@ -4,12 +4,16 @@
 #include <memory>
 #include <utility>
 
+#include "proto/batchplan/v1/convert.h"
+#include "server/rendezvous/part.h"
 #include "server/rendezvous/slice.h"
 #include "server/service/message_bytes.h"
 #include "server/service/rpc_status.h"
 
 namespace batchplan {
 namespace {
+
+static_assert(kMaxIdBytes == kMaxJobIdBytes);
 
 uint64_t Microbatches(const v1::PlanBatchResponse& plan) {
   uint64_t microbatches = 0;
@@ -37,8 +41,11 @@ JoinBatchCall::JoinBatchCall(const CallEnvironment& environment, CollectivePlann
 
 void JoinBatchCall::Run() {
   v1::JoinBatchRequest request;
-  const absl::Status parsed = ParseBytes(request_bytes(), &request);
-  if (!parsed.ok()) return Answer(parsed);
+  absl::Status status = ParseBytes(request_bytes(), &request);
+  status.Update(CheckOutlined(request.request().job_id()));
+  // The rendezvous puts fitted costs in the place of whatever stands there.
+  status.Update(CheckFittedStandsAlone(request.request().cost_model()));
+  if (!status.ok()) return Answer(status);
   std::optional<Slice> slice;
   if (request.own_slice_only()) {
     slice = {.data_parallel = request.request().topology().data_parallel(),

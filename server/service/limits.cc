@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/fitting/step_report.h"
+#include "server/planner/options.h"
 
 namespace batchplan {
 namespace {
@@ -24,6 +26,12 @@ absl::Status CheckId(const char* field, const OutlinedString& id) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCount(const char* field, uint64_t count, uint64_t limit) {
+  if (count <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", count, " entries; the limit is ", limit));
+}
+
 }  // namespace
 
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits) {
@@ -34,6 +42,9 @@ absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& lim
         absl::StrCat("manifest.lengths has ", outline.sequences,
                      " sequences, more than the server's max_sequences=", limits.max_sequences)));
   }
+  // Parsed, an empty entry takes a hundred times what it takes on the wire.
+  status.Update(CheckCount("passes", outline.passes, kMaxPasses));
+  status.Update(CheckCount("microbatches", outline.microbatches, kMaxReportedMicrobatches));
   return status;
 }
 

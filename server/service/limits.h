@@ -2,7 +2,7 @@
 //
 //   absl::Status status = CheckLimits(outline, limits);
 //
-// What a request may ask beyond its size, such as 64 passes, the planner's options check.
+// What a request may ask beyond its size, the planner's options check.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_LIMITS_H_
 #define BATCHPLAN_SERVER_SERVICE_LIMITS_H_
@@ -24,8 +24,8 @@ struct RequestLimits {
   uint64_t max_sequences = 8 << 20;
 };
 
-// InvalidArgument, naming field, value and limit, if there are too many sequences, or an id is too
-// long or has control characters.
+// InvalidArgument, naming field, value and limit, if there are too many sequences, passes or
+// reported micro-batches, or an id is too long or has control characters.
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits);
 
 }  // namespace batchplan

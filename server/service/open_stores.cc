@@ -57,19 +57,14 @@ absl::StatusOr<Stores> OpenStores(const ServerOptions& options) {
   if (options.rendezvous_store == kInMemory) return OpenMemoryStores(options, lifetimes);
 
   absl::StatusOr<RedisAddress> address = ParseRedisAddress(options.rendezvous_store);
-  if (!address.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--rendezvous_store: must be memory or a Redis: ", address.status().message()));
-  }
-  if (!address->password.empty()) {
-    return absl::InvalidArgumentError(
-        "--rendezvous_store has a password, which every user of this machine can read: leave it "
-        "out and name a file with --rendezvous_password");
-  }
+  if (!address.ok()) return address.status();
   if (!options.rendezvous_password.empty()) {
     absl::StatusOr<std::string> password = FirstLine(options.rendezvous_password);
     if (!password.ok()) return password.status();
     address->password = *std::move(password);
+  } else if (!address->user.empty()) {
+    return absl::InvalidArgumentError(
+        "--rendezvous_store has a user, but --rendezvous_password names no file with its password");
   }
   const std::string store = address->Redacted();
   RedisStoresOptions redis_options = {.lifetimes = lifetimes};

@@ -20,8 +20,8 @@ struct Stores {
   MemoryStepStore* memory = nullptr;
 };
 
-// Those of options.rendezvous_store. InvalidArgument, naming the flag, if it is none that is known;
-// a Redis that can't be reached is no error.
+// Those of valid options. InvalidArgument, naming the flag, if there is no password where one is
+// needed; a Redis that can't be reached is no error.
 absl::StatusOr<Stores> OpenStores(const ServerOptions& options);
 
 }  // namespace batchplan

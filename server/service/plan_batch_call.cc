@@ -23,7 +23,8 @@ void PlanBatchCall::Run() {
 }
 
 absl::Status PlanBatchCall::Parse() {
-  const absl::Status status = ParseBytes(request_bytes(), &request_);
+  absl::Status status = ParseBytes(request_bytes(), &request_);
+  status.Update(CheckOutlined(request_.job_id()));
   if (!status.ok()) return status;
   if (request_.cost_model().fitted()) {
     stage_ = Stage::kSetCosts;

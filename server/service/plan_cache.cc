@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <iterator>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,8 +42,11 @@ PlanKey KeyOf(v1::PlanBatchRequest* request) {
   request->mutable_request_id()->swap(request_id);
   request->set_step(step);
 
-  PlanKey key;
-  EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr, EVP_sha256(), nullptr);
+  PlanKey key = {};
+  const bool hashed =
+      EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr, EVP_sha256(), nullptr) == 1;
+  // It fails where there is no memory. No key is better than one that others have too.
+  if (!hashed) throw std::bad_alloc();
   return key;
 }
 

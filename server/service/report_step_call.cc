@@ -16,6 +16,7 @@ void ReportStepCall::Run() { Answer(Report()); }
 absl::StatusOr<CallAnswer> ReportStepCall::Report() {
   v1::ReportStepRequest request;
   absl::Status status = ParseBytes(request_bytes(), &request);
+  status.Update(CheckOutlined(request.job_id()));
   if (!status.ok()) return status;
   v1::ReportStepResponse response;
   status = ReportStep(fits_, request, &response);

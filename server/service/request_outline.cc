@@ -156,6 +156,9 @@ RequestOutline OutlineReportStep(const grpc::ByteBuffer& bytes) {
         return ReadString(in, &outline->job_id);
       case VarintTag(v1::ReportStepRequest::kStepFieldNumber):
         return in.ReadVarint64(&outline->step);
+      case DelimitedTag(v1::ReportStepRequest::kMicrobatchesFieldNumber):
+        ++outline->microbatches;
+        return WireFormatLite::SkipField(&in, tag);
       default:
         return WireFormatLite::SkipField(&in, tag);
     }

@@ -35,6 +35,8 @@ struct RequestOutline {
   // manifest.lengths and passes of the request, counted.
   uint64_t sequences = 0;
   uint64_t passes = 0;
+  // Of a ReportStepRequest.
+  uint64_t microbatches = 0;
   // Of the whole message.
   uint64_t message_bytes = 0;
 };

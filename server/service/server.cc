@@ -59,10 +59,11 @@ PlanningPoolOptions PoolOptions(const ServerOptions& options) {
 }
 
 CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
-                               StoreThreads* store_threads, Metrics* metrics,
-                               const Tokens* tokens) {
+                               StoreThreads* store_threads, ByteBudget* waiting_bytes,
+                               Metrics* metrics, const Tokens* tokens) {
   return {.pool = pool,
           .store_threads = store_threads,
+          .waiting_bytes = waiting_bytes,
           .metrics = metrics,
           .tokens = tokens,
           .limits = {.max_sequences = static_cast<uint64_t>(options.max_sequences)}};
@@ -96,17 +97,17 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       Log(Severity::kWarning, "tokens_world_readable", {{"auth_tokens", options.auth_tokens}});
     }
   }
-  absl::StatusOr<Stores> stores = OpenStores(options);
-  if (!stores.ok()) return stores.status();
   std::unique_ptr<Server> server;
   try {
+    absl::StatusOr<Stores> stores = OpenStores(options);
+    if (!stores.ok()) return stores.status();
     server.reset(new Server(options, std::move(plan), std::move(tokens), *std::move(stores)));
+    status = server->Listen();
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("can't start ", PlanningThreads(options),
-                                                     " planning threads and ", kStoreThreads,
-                                                     " for the store: ", error.what()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("can't start ", PlanningThreads(options), " planning threads, ", kStoreThreads,
+                     " for the store and those beside them: ", error.what()));
   }
-  status = server->Listen();
   if (!status.ok()) return status;
   return server;
 }
@@ -122,12 +123,15 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
       fits_(stores_.fits.get()),
       pool_(PoolOptions(options), &metrics_),
       store_threads_(kStoreThreads, static_cast<size_t>(options.max_waiting_joins)),
+      waiting_bytes_("max_waiting_bytes", static_cast<uint64_t>(options.max_waiting_bytes)),
       config_(ConfigFor(options, std::move(plan), &cache_, &metrics_)),
       collective_({.max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
+                   .max_sequences = static_cast<uint64_t>(options.max_sequences),
                    .longest_wait = options.step_time_to_live},
                   &stores_, &fits_, &store_threads_, &pool_, config_),
-      service_(EnvironmentFor(options, &pool_, &store_threads_, &metrics_, tokens_.get()), config_,
-               &collective_, &fits_) {}
+      service_(EnvironmentFor(options, &pool_, &store_threads_, &waiting_bytes_, &metrics_,
+                              tokens_.get()),
+               config_, &collective_, &fits_) {}
 
 Server::~Server() { Shutdown(); }
 

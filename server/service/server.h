@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/service/byte_budget.h"
 #include "server/service/collective_planner.h"
 #include "server/service/job_fits.h"
 #include "server/service/open_stores.h"
@@ -93,6 +94,7 @@ class Server {
   JobFits fits_;
   PlanningPool pool_;
   StoreThreads store_threads_;
+  ByteBudget waiting_bytes_;
   const PlanBatchConfig config_;
   CollectivePlanner collective_;
   PlannerService service_;

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/store/redis/redis_address.h"
 
 namespace batchplan {
 namespace {
@@ -69,6 +70,22 @@ bool IsHostAndPort(std::string_view address) {
   return absl::SimpleAtoi(port, &number) && number <= 65535;
 }
 
+// The URL is not quoted: a password may stand anywhere in one that can't be read.
+absl::Status CheckStore(const std::string& store) {
+  if (store == "memory") return absl::OkStatus();
+  const absl::StatusOr<RedisAddress> address = ParseRedisAddress(store);
+  if (!address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--rendezvous_store: must be memory or a Redis: ", address.status().message()));
+  }
+  if (!address->password.empty()) {
+    return absl::InvalidArgumentError(
+        "--rendezvous_store has a password, which every user of this machine can read: leave it "
+        "out and name a file with --rendezvous_password");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAddress(const char* flag, const std::string& address) {
   if (IsHostAndPort(address)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -93,6 +110,9 @@ absl::Status ServerOptions::Validate() const {
                            kMaxRendezvousBytes));
   status.Update(CheckWait("step_time_to_live", step_time_to_live, absl::Seconds(1), kMaxStepLife));
   status.Update(CheckWait("step_retention", step_retention, absl::Seconds(1), kMaxStepLife));
+  status.Update(CheckStore(rendezvous_store));
+  status.Update(
+      CheckRange("max_waiting_bytes", max_waiting_bytes, kMinRendezvousBytes, kMaxRendezvousBytes));
   status.Update(CheckRange("max_waiting_joins", max_waiting_joins, 1, kMaxWaitingJoins));
   status.Update(CheckRange("max_job_labels", max_job_labels, 0, kMaxJobLabels));
   status.Update(CheckNeeds("tls_certificate", tls_certificate, "tls_key", tls_key));

@@ -51,6 +51,8 @@ struct ServerOptions {
   absl::Duration step_retention = absl::Minutes(10);
   // JoinBatch calls that may wait for other workers at the same time.
   int64_t max_waiting_joins = 65536;
+  // What the messages of calls that wait for other workers or for the store may take together.
+  int64_t max_waiting_bytes = int64_t{1} << 30;
 
   // Jobs with time series of their own; those beyond are counted together.
   int64_t max_job_labels = 100;

@@ -41,6 +41,10 @@ absl::Duration TimeLeft(std::chrono::system_clock::time_point deadline) {
 UnaryCall::UnaryCall(const Method& method, const CallEnvironment& environment, const RawCall& raw)
     : method_(method), environment_(environment), raw_(raw), deadline_(raw.context->deadline()) {}
 
+UnaryCall::~UnaryCall() {
+  if (held_bytes_ > 0) environment_.waiting_bytes->Give(held_bytes_);
+}
+
 grpc::ServerUnaryReactor* UnaryCall::Start(std::shared_ptr<UnaryCall> call) {
   UnaryCall* const reactor = call.get();
   reactor->grpcs_share_ = std::move(call);
@@ -56,7 +60,9 @@ void UnaryCall::Begin() {
     absl::Status status = CheckLimits(outline_, environment_.limits);
     if (!status.ok()) return status;
     status = CheckJobAllowed(environment_.tokens, *raw_.context, outline_.job_id.text);
-    return status.ok() ? Queue() : status;
+    if (!status.ok()) return status;
+    admitted_ = true;
+    return Queue();
   });
   if (!begun.ok()) Answer(begun);
 }
@@ -73,7 +79,17 @@ absl::Status UnaryCall::QueueToPlan() {
   return ticket.status();
 }
 
+absl::Status UnaryCall::CheckOutlined(const std::string& job_id) const {
+  if (job_id == outline_.job_id.text) return absl::OkStatus();
+  return absl::InvalidArgumentError("job_id can't be read from the message as it was sent");
+}
+
 absl::Status UnaryCall::QueueForStore() {
+  if (held_bytes_ == 0) {
+    absl::Status room = environment_.waiting_bytes->Take(outline_.message_bytes);
+    if (!room.ok()) return room;
+    held_bytes_ = outline_.message_bytes;
+  }
   return environment_.store_threads->TrySubmit([call = self()] { call->RunQueued(); });
 }
 
@@ -102,7 +118,8 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   const absl::Status status = CleanStatus(answer.status());
   if (!status.ok()) {
     environment_.metrics->RecordError(status.code());
-    environment_.metrics->RecordJobError(outline_.job_id.text, absl::Now());
+    environment_.metrics->RecordJobError(admitted_ ? outline_.job_id.text : kOtherJobs,
+                                         absl::Now());
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - arrival_;
   Log(status.code() == absl::StatusCode::kInternal ? Severity::kError : Severity::kInfo,

@@ -16,8 +16,8 @@
 // answer and give it later, holding no thread meanwhile; who answers later keeps the call alive by
 // self(). A cancelled call, and one whose deadline passes, has a stop requested of stop(), from one
 // of gRPC's threads: a std::stop_callback on it is how a call that waits for something lets go of
-// it. One that still waits for its turn leaves the queue and is answered there and then. What Run
-// throws is an answer too.
+// it. One that still waits for its turn to plan leaves the queue and is answered there and then.
+// What Run throws is an answer too.
 //
 // An answer is counted, logged in one line with everything that the call goes by, and sent.
 // Answer, self, stop and the like are thread-safe.
@@ -36,6 +36,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/service/byte_budget.h"
 #include "server/service/caller.h"
 #include "server/service/limits.h"
 #include "server/service/planning_pool.h"
@@ -56,6 +57,8 @@ struct Method {
 struct CallEnvironment {
   PlanningPool* pool = nullptr;
   StoreThreads* store_threads = nullptr;
+  // Of calls that wait for the store or for other workers.
+  ByteBudget* waiting_bytes = nullptr;
   Metrics* metrics = nullptr;
   // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
   const Tokens* tokens = nullptr;
@@ -81,6 +84,7 @@ struct CallAnswer {
 class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<UnaryCall> {
  public:
   UnaryCall(const Method& method, const CallEnvironment& environment, const RawCall& raw);
+  ~UnaryCall() override;
 
   // Begins `call`, from its method's handler, which returns the result to gRPC.
   static grpc::ServerUnaryReactor* Start(std::shared_ptr<UnaryCall> call);
@@ -107,6 +111,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // gRPC's, until the call is answered.
   const grpc::ByteBuffer& request_bytes() const { return *raw_.request; }
   const RequestOutline& outline() const { return outline_; }
+  // InvalidArgument unless the request, once it is parsed, is of the job that it was admitted for.
+  absl::Status CheckOutlined(const std::string& job_id) const;
   // The request's own, or one made for this call.
   const std::string& request_id() const { return request_id_; }
   std::stop_token stop() const { return stop_.get_token(); }
@@ -126,6 +132,10 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   RequestOutline outline_;
   std::string request_id_;
   std::string traceparent_;
+  // The request keeps the limits, and its caller may plan for the job: it is the job's call.
+  bool admitted_ = false;
+  // Of the budget for messages that wait, until the call is gone.
+  uint64_t held_bytes_ = 0;
   std::stop_source stop_;
   // In the pool; 0: not there (yet).
   std::atomic<uint64_t> ticket_ = 0;

@@ -2,11 +2,29 @@
 
 #include <algorithm>
 
+#include "server/telemetry/utf8.h"
+
 namespace batchplan {
+
+namespace {
+
+// Prometheus refuses all series of a server whose label is not UTF-8.
+bool IsPlain(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = Utf8CharacterBytes(text);
+    if (bytes == 0 || (bytes == 1 && (text[0] < ' ' || text[0] == '\x7f'))) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+}  // namespace
 
 std::string_view JobLabels::LabelOf(std::string_view job_id, absl::Time now) {
   if (job_id.empty() || job_id == kUnsetJob) return kUnsetJob;
-  if (job_id == kOtherJobs || job_id.size() > kMaxJobLabelBytes) return kOtherJobs;
+  if (job_id == kOtherJobs || job_id.size() > kMaxJobLabelBytes || !IsPlain(job_id)) {
+    return kOtherJobs;
+  }
   latest_ = std::max(latest_, now);
   const LastUse use = {.time = latest_, .number = ++calls_};
 

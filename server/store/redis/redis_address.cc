@@ -57,14 +57,16 @@ std::optional<std::string> PercentDecode(std::string_view text) {
   return decoded;
 }
 
-// [user][:password]
+// user, or [user]:password
 absl::Status ParseCredentials(std::string_view text, RedisAddress& address) {
   const size_t colon = text.find(':');
   const std::optional<std::string> user = PercentDecode(text.substr(0, colon));
   const std::optional<std::string> password =
       colon == std::string_view::npos ? "" : PercentDecode(text.substr(colon + 1));
   if (!user || !password) return Wrong("user or password has a % without two hexadecimal digits");
-  if (password->empty()) return Wrong("there is an @ but no password before it");
+  if (password->empty() && (user->empty() || colon != std::string_view::npos)) {
+    return Wrong("there is an @ but no user or password before it");
+  }
   address.user = *user;
   address.password = *password;
   return absl::OkStatus();

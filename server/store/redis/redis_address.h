@@ -3,8 +3,8 @@
 //   absl::StatusOr<RedisAddress> address = ParseRedisAddress("redis://:secret@redis:6379/2");
 //   address->Redacted();                                         // redis://redis:6379/2
 //
-//   redis://[[user]:password@]host[:port][/database]             port 6379, database 0
-//   redis+unix://[[user]:password@]/path/of/socket[?db=database]   also unix://
+//   redis://[user@|[user]:password@]host[:port][/database]             port 6379, database 0
+//   redis+unix://[user@|[user]:password@]/path/of/socket[?db=database]   also unix://
 //
 // User, password and socket path may be percent-encoded; a password with one of /?#% must be. An
 // IPv6 address stands in brackets.
@@ -24,7 +24,8 @@ struct RedisAddress {
   std::string host;
   uint16_t port = 6379;
   std::string socket_path;
-  // Both empty: no authentication. Without a user, Redis takes the password for its default user's.
+  // Without a user, Redis takes the password for its default user's. Without a password there is no
+  // authentication: a user alone is for whoever knows the password from elsewhere.
   std::string user;
   std::string password;
   uint32_t database = 0;

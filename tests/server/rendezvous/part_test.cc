@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,8 @@
 
 namespace batchplan {
 namespace {
+
+constexpr uint64_t kAnyNumber = std::numeric_limits<int32_t>::max();
 
 using testing::Cases;
 using ::testing::HasSubstr;
@@ -106,7 +110,7 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
       contents.push_back(made.content);
     }
     const absl::StatusOr<WholeRequest> whole =
-        AssembleRequest({.job_id = "job", .step = 7}, terms, contents);
+        AssembleRequest({.job_id = "job", .step = 7}, terms, contents, kAnyNumber);
     ASSERT_TRUE(whole.ok()) << whole.status();
     EXPECT_EQ(whole->request->SerializeAsString(), expected.SerializeAsString());
     EXPECT_EQ(whole->worker_offsets, offsets);
@@ -124,10 +128,25 @@ TEST(PartTest, GroupIdsInSomePartsOnlyAreRefusedByTheWorkersNames) {
   }
   const absl::Status status =
       AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
-                      {parts[0].content, parts[1].content, parts[2].content, parts[3].content})
+                      {parts[0].content, parts[1].content, parts[2].content, parts[3].content},
+                      kAnyNumber)
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2's part and none in worker 1's"));
+}
+
+// The limit is this server's: it must not become the step's outcome, as InvalidArgument would.
+TEST(PartTest, TooManySequencesTogetherAreThisServersLimit) {
+  v1::JoinBatchRequest request = Request(0, 2);
+  for (uint32_t i = 0; i < 3; ++i) request.mutable_request()->mutable_manifest()->add_lengths(7);
+  const StepPart part = MakePart(request);
+  const std::vector<std::string> contents = {part.content, part.content};
+  const auto sequences = static_cast<uint64_t>(request.request().manifest().lengths_size());
+  EXPECT_TRUE(AssembleRequest({.job_id = "job"}, part.terms, contents, 2 * sequences).ok());
+  const absl::Status status =
+      AssembleRequest({.job_id = "job"}, part.terms, contents, 2 * sequences - 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_sequences"));
 }
 
 TEST(PartTest, PartsOfOtherTermsAreNotPutTogether) {
@@ -135,7 +154,7 @@ TEST(PartTest, PartsOfOtherTermsAreNotPutTogether) {
   other.mutable_request()->set_preset("verl");
   const StepPart parts[] = {MakePart(Request(0, 2)), MakePart(other)};
   EXPECT_EQ(AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
-                            {parts[0].content, parts[1].content})
+                            {parts[0].content, parts[1].content}, kAnyNumber)
                 .status()
                 .code(),
             absl::StatusCode::kAborted);

@@ -53,5 +53,19 @@ TEST(LimitsTest, AnIdWithControlCharactersIsRefused) {
   EXPECT_THAT(std::string(nul.message()), HasSubstr("at byte 1"));
 }
 
+TEST(LimitsTest, EntriesThatWouldTakeMemoryOnceParsedAreCountedBefore) {
+  RequestOutline outline;
+  outline.passes = 64;
+  outline.microbatches = 65536;
+  EXPECT_TRUE(CheckLimits(outline, {}).ok());
+  outline.passes = 65;
+  EXPECT_EQ(std::string(CheckLimits(outline, {}).message()),
+            "passes has 65 entries; the limit is 64");
+  outline.passes = 0;
+  outline.microbatches = 65537;
+  EXPECT_EQ(std::string(CheckLimits(outline, {}).message()),
+            "microbatches has 65537 entries; the limit is 65536");
+}
+
 }  // namespace
 }  // namespace batchplan

@@ -108,7 +108,9 @@ Client NewClient(const std::string& target) {
   return Client(MakeRemoteConnection(target, options));
 }
 
-v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step) {
+enum class Costs { kDefault, kFitted };
+
+v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step, Costs costs = Costs::kDefault) {
   v1::JoinBatchRequest part;
   part.set_worker(worker);
   part.set_world_size(kWorkers);
@@ -117,6 +119,7 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step) {
   request->set_step(step);
   request->mutable_topology()->set_data_parallel(4);
   request->add_passes()->set_max_tokens_per_microbatch(4096);
+  if (costs == Costs::kFitted) request->mutable_cost_model()->set_fitted(true);
   for (uint32_t i = 0; i < 20; ++i) {
     request->mutable_manifest()->add_lengths(
         static_cast<uint32_t>(1 + (step * 7919 + worker * 104729 + i * 1299709) % 3000));
@@ -136,7 +139,9 @@ class Answers {
   void Add(uint64_t step, const absl::StatusOr<v1::JoinBatchResponse>& answer) {
     std::lock_guard lock(mutex_);
     if (answer.ok()) {
-      fingerprints_[step].insert(answer->plan().fingerprint());
+      const v1::CostModel& costs = answer->plan().cost_model_used();
+      plans_[step].insert(absl::StrCat(answer->plan().fingerprint(), " ", costs.per_token(), " ",
+                                       costs.per_token_squared(), " ", costs.per_microbatch()));
       ++answered_[step];
     } else {
       EXPECT_TRUE(MayRetry(answer.status())) << "step " << step << ": " << answer.status();
@@ -153,24 +158,23 @@ class Answers {
 
   void ExpectOnePlanAStep() const {
     std::lock_guard lock(mutex_);
-    for (const auto& [step, fingerprints] : fingerprints_) {
-      EXPECT_EQ(fingerprints.size(), 1U) << "step " << step;
-    }
+    for (const auto& [step, plans] : plans_) EXPECT_EQ(plans.size(), 1U) << "step " << step;
   }
 
  private:
   mutable std::mutex mutex_;
-  std::map<uint64_t, std::set<std::string>> fingerprints_;
+  // With the costs that they were made with, by step.
+  std::map<uint64_t, std::set<std::string>> plans_;
   std::map<uint64_t, uint32_t> answered_;
 };
 
 // Joins until there is a plan, or until `patience` is over. A call never outlives its deadline.
-void JoinStep(const Client& client, uint32_t worker, uint64_t step, absl::Duration patience,
+void JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Duration patience,
               Answers* answers) {
   const absl::Time give_up = absl::Now() + patience;
   for (;;) {
-    const auto answer = client.JoinBatch(PartOf(worker, step), {.timeout = absl::Seconds(2)});
-    answers->Add(step, answer);
+    const auto answer = client.JoinBatch(part, {.timeout = absl::Seconds(2)});
+    answers->Add(part.request().step(), answer);
     if (answer.ok() || absl::Now() > give_up) return;
   }
 }
@@ -179,12 +183,12 @@ void JoinStep(const Client& client, uint32_t worker, uint64_t step, absl::Durati
 class Workers {
  public:
   Workers(const std::string& target, uint64_t first, uint64_t last, absl::Duration patience,
-          Answers* answers) {
+          Answers* answers, Costs costs = Costs::kDefault) {
     for (uint32_t worker = 0; worker < kWorkers; ++worker) {
       threads_.emplace_back([=, this] {
         const Client client = NewClient(target);
         for (uint64_t step = first; step < last; ++step) {
-          JoinStep(client, worker, step, patience, answers);
+          JoinStep(client, PartOf(worker, step, costs), patience, answers);
         }
         ++ended_;
       });
@@ -259,6 +263,53 @@ TEST(Replicas, AStepHasOnePlanWhateverDies) {
   for (uint64_t step = steps; step < steps + 5; ++step) {
     EXPECT_EQ(answers.answered(step), kWorkers) << step;
   }
+}
+
+// Micro-batches of a device that gets slower from step to step, so that the fit never stands still.
+v1::ReportStepRequest ReportOf(uint64_t step) {
+  v1::ReportStepRequest report;
+  report.set_job_id("replicas");
+  report.set_step(step);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const uint64_t length = 100 + (step * 977 + i * 389) % 3000;
+    const uint64_t sequences = 1 + (step * 31 + i * 7) % 9;
+    v1::MicrobatchTiming* timing = report.add_microbatches();
+    timing->set_tokens(length * sequences);
+    timing->set_tokens_squared(length * length * sequences);
+    timing->set_milliseconds((0.01 * static_cast<double>(timing->tokens()) +
+                              2e-6 * static_cast<double>(timing->tokens_squared()) + 3) *
+                             (1 + 0.001 * static_cast<double>(step)));
+  }
+  return report;
+}
+
+// The costs that a step is planned with change under the replicas that plan it, and these die: the
+// outcome that is written first still is everybody's.
+TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
+  const RedisServer redis;
+  Replicas replicas(redis);
+  const Client client = NewClient(replicas.target());
+  uint64_t reports = 0;
+  for (; reports < 50; ++reports) {
+    const auto fit = client.ReportStep(ReportOf(reports));
+    ASSERT_TRUE(fit.ok()) << fit.status();
+  }
+  Answers answers;
+  const uint64_t steps = 100 * Scale();
+  {
+    const Workers workers(replicas.target(), 0, steps, absl::Minutes(1), &answers, Costs::kFitted);
+    for (size_t death = 0; !workers.ended(); ++death) {
+      for (const uint64_t end = reports + 10; reports < end; ++reports) {
+        static_cast<void>(client.ReportStep(ReportOf(reports)));
+      }
+      Replica& replica = replicas[death % kReplicas];
+      replica.Kill();
+      replica.Start();
+    }
+  }
+  answers.ExpectOnePlanAStep();
+  // Redis lived: every worker gets its plan in the end.
+  for (uint64_t step = 0; step < steps; ++step) EXPECT_EQ(answers.answered(step), kWorkers) << step;
 }
 
 TEST(Replicas, PlanWithoutTheStoreAndFindItAgain) {

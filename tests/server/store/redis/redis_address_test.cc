@@ -61,6 +61,14 @@ TEST(RedisAddressTest, ASocketIsAPath) {
   EXPECT_EQ(ParseRedisAddress("unix:///s")->database, 0);
 }
 
+TEST(RedisAddressTest, UserMayStandAlone) {
+  const auto address = ParseRedisAddress("redis://planner@redis");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_EQ(address->user, "planner");
+  EXPECT_EQ(address->password, "");
+  EXPECT_EQ(address->Redacted(), "redis://redis:6379/0");
+}
+
 TEST(RedisAddressTest, WhatIsWrongIsNamedAndNeverQuoted) {
   const struct {
     std::string url;
@@ -74,7 +82,8 @@ TEST(RedisAddressTest, WhatIsWrongIsNamedAndNeverQuoted) {
       {"redis://", "no host"},
       {"redis://:secret@", "no host"},
       {"redis://:secret@:6379", "no host"},
-      {"redis://secret@redis", "no password"},
+      {"redis://@redis", "no user or password"},
+      {"redis://user:@redis", "no user or password"},
       {"redis://user:secret", "port must be a number"},
       {"redis://redis:secret", "port must be a number"},
       {"redis://redis:", "port must be a number"},
@@ -86,7 +95,6 @@ TEST(RedisAddressTest, WhatIsWrongIsNamedAndNeverQuoted) {
       {"redis://redis/2147483648", "0 to 2147483647"},
       {"redis://redis/1/", "database must be a number"},
       {"redis://redis?db=1", "only /database"},
-      {"redis://a secret@redis", "no password"},
       {"redis://a secret", "one name or address"},
       {"redis://[::1", "without ]"},
       {"redis://[::1]6379", "only :port"},

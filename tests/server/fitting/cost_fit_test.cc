@@ -95,7 +95,7 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
   for (const TrueCosts& truth : models) {
     Triple squares{};
     Triple squares_knowing{};
-    for (uint64_t seed = 0; seed < testing::Cases(50); ++seed) {
+    for (uint64_t seed = 0; seed < testing::Cases(30); ++seed) {
       RandomStream random(seed);
       CostFit fit;
       NormalEquations knowing;
@@ -203,7 +203,7 @@ TEST(CostFitTest, ItFollowsAChangeThatFewMicrobatchesShow) {
       .per_token = 0.01, .per_token_squared = 0.01 * kSquareShare, .per_microbatch = 30};
   TrueCosts after = before;
   after.per_token_squared *= 3;
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(40); ++seed) {
     RandomStream random(seed);
     const auto draw = [&](const TrueCosts& truth) {
       const double mean = random.Uniform() < 1.0 / 6 ? 24000 : 500;
@@ -219,7 +219,7 @@ TEST(CostFitTest, ItFollowsAChangeThatFewMicrobatchesShow) {
 // A micro-batch unlike all before it is no straggler, however long it takes.
 TEST(CostFitTest, ItLearnsFromKindsOfMicrobatchesThatCameLate) {
   const TrueCosts truth = Models()[1];
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(40); ++seed) {
     RandomStream random(seed);
     const Scatter scatter = {.noise = 0.04, .stragglers = 0};
     CostFit fit;
@@ -307,7 +307,7 @@ TEST(CostFitTest, TimesWithoutNoiseAreFittedExactly) {
 
 // Times out of nowhere, of any size: nothing to be fitted, but nothing that breaks either.
 TEST(CostFitTest, WhateverIsReportedCoefficientsAreFiniteAndNotNegative) {
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
     RandomStream random(seed);
     CostFit fit;
     const bool few_kinds = random.Chance(30);

@@ -10,10 +10,8 @@
 #define BATCHPLAN_SERVER_PLANNER_PACKING_DUAL_FEASIBLE_H_
 
 #include <cstdint>
-#include <limits>
 #include <span>
 
-#include "absl/numeric/int128.h"
 #include "server/planner/packing/length_counts.h"
 
 namespace batchplan {
@@ -24,32 +22,18 @@ namespace batchplan {
 class DualFeasible {
  public:
   DualFeasible(uint32_t period, uint32_t capacity)
-      : period_(period),
-        flat_(capacity % period),
-        reciprocal_(std::numeric_limits<uint64_t>::max() / period + 1),
-        most_((*this)(capacity)) {}
+      : period_(period), flat_(capacity % period), most_((*this)(capacity)) {}
 
   uint64_t operator()(uint32_t length) const {
-    const uint32_t periods = Periods(length);
-    const uint32_t rest = length - periods * period_;
-    return uint64_t{periods} * (period_ - flat_) + (rest > flat_ ? rest - flat_ : 0);
+    const uint32_t rest = length % period_;
+    return uint64_t{length / period_} * (period_ - flat_) + (rest > flat_ ? rest - flat_ : 0);
   }
   // Of the capacity.
   uint64_t most() const { return most_; }
 
  private:
-  // length / period_, several times as fast: with c = ceil(2^64 / d), n / d is the whole part of
-  // c n / 2^64 for all n and d > 1 of 32 bits (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by
-  // direct computation", Software: Practice and Experience 49 (2019)).
-  uint32_t Periods(uint32_t length) const {
-    if (period_ == 1) return length;
-    return static_cast<uint32_t>(absl::Uint128High64(absl::uint128(reciprocal_) * length));
-  }
-
   uint32_t period_;
   uint32_t flat_;
-  // ceil(2^64 / period_); 0 for a period of 1.
-  uint64_t reciprocal_;
   uint64_t most_;
 };
 

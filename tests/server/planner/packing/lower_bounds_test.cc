@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <limits>
 #include <random>
 #include <vector>
 
@@ -79,27 +77,6 @@ TEST(LowerBoundsTest, DualFeasibleFunctionsAreSuperadditive) {
           ASSERT_LE(value(a) + value(b), value(a + b)) << period << " of " << capacity;
         }
       }
-    }
-  }
-}
-
-TEST(LowerBoundsTest, DualFeasibleFunctionsAreWhatTheirDefinitionSays) {
-  testing::RandomStream random(1);
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
-  for (uint64_t i = 0; i < testing::Cases(200'000); ++i) {
-    const auto capacity = static_cast<uint32_t>(kMost >> random.Between(0, 31));
-    const auto period = static_cast<uint32_t>(
-        random.Between(1, std::max<uint64_t>(1, capacity >> random.Between(0, 31))));
-    const DualFeasible value(period, capacity);
-    // Anywhere, and beside the multiples of the period, where a quotient would go wrong first.
-    const uint64_t multiple = random.Between(0, capacity / period) * period;
-    for (const uint64_t length : {random.Between(0, capacity), multiple,
-                                  multiple == 0 ? 0 : multiple - 1, uint64_t{capacity}}) {
-      const uint64_t flat = capacity % period;
-      const uint64_t rest = length % period;
-      ASSERT_EQ(value(static_cast<uint32_t>(length)),
-                length / period * (period - flat) + (rest > flat ? rest - flat : 0))
-          << length << " by " << period << " of " << capacity;
     }
   }
 }

@@ -88,7 +88,6 @@ AsyncCall BenchTarget::call() {
 absl::StatusOr<std::string> BenchTarget::Probe() {
   Call call;
   call.context.set_deadline(absl::ToChronoTime(absl::Now() + options_.timeout));
-  call.context.set_wait_for_ready(true);
   call.request = NextRequest();
   absl::Notification answered;
   absl::Status status;

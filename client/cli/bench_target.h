@@ -44,7 +44,7 @@ class BenchTarget {
   // Lives no longer than this.
   AsyncCall call();
 
-  // The response to the first request. Waits for a server that is still starting.
+  // The response to the next request.
   absl::StatusOr<std::string> Probe();
 
  private:

@@ -30,6 +30,8 @@ int Milliseconds(absl::Duration duration) {
       std::min<int64_t>(absl::ToInt64Milliseconds(duration), std::numeric_limits<int>::max()));
 }
 
+// RESOURCE_EXHAUSTED is a full queue: the server says with it when to try again, which goes before
+// the back-off here. Where another attempt would end in the same way it says that too.
 std::string RetryPolicy(const RemoteOptions& options) {
   return absl::StrFormat(
       R"json({"methodConfig": [{
@@ -39,7 +41,7 @@ std::string RetryPolicy(const RemoteOptions& options) {
           "initialBackoff": "%d.%03ds",
           "maxBackoff": "%d.%03ds",
           "backoffMultiplier": 2,
-          "retryableStatusCodes": ["UNAVAILABLE"]
+          "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]
         }}]})json",
       options.max_attempts, Milliseconds(options.initial_backoff) / 1000,
       Milliseconds(options.initial_backoff) % 1000, Milliseconds(options.max_backoff) / 1000,

@@ -46,7 +46,7 @@ absl::StatusOr<uint64_t> PlanningPool::Submit(PlanningTask task) {
     const FairQueue::Room room = queue_.MakeRoom(task.job, cost, bounds);
     if (!room.admitted) return Full(bounds);
     const absl::Duration wait = EstimatedTime(queue_.CostAhead(task.job));
-    if (wait > task.time_left) {
+    if (wait > std::max(task.time_left, absl::ZeroDuration())) {
       metrics_->RecordRefusal(Refusal::kDeadline);
       return absl::DeadlineExceededError(absl::StrCat(
           "the work queued ahead takes an estimated ", absl::FormatDuration(wait),

@@ -41,7 +41,9 @@ class ServerProcess {
  public:
   ServerProcess() : socket_(absl::StrCat("unix:/tmp/batchplan-bench-", getpid(), ".sock")) {
     std::vector<std::string> arguments = {BATCHPLAN_SERVER, "--listen=" + socket_,
-                                          "--metrics_listen=off", "--drain_delay=0"};
+                                          "--metrics_listen=off", "--drain_delay=0",
+                                          // Every plan is to be made.
+                                          "--plan_cache_bytes=0"};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);

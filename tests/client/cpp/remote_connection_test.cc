@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
 #include <unistd.h>
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
@@ -12,6 +14,7 @@
 #include "batchplan/client.h"
 #include "tests/client/cpp/fake_server.h"
 #include "tests/client/cpp/requests.h"
+#include "tests/server/service/held_planner.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan {
@@ -91,12 +94,46 @@ TEST(RemoteConnection, AttemptsEndAtTheLimit) {
 
 TEST(RemoteConnection, OtherErrorsAreNotRetried) {
   FakeServer server([](int, v1::PlanBatchResponse*) {
-    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "queue is full");
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "no fit yet");
   });
   const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(RequestOf(20));
-  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("queue is full"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(plan.status())) << plan.status();
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("no fit yet"));
   EXPECT_EQ(server.calls(), 1);
+}
+
+// Of `server`, the errors that it answered with this code.
+bool HasErrors(TestServer& server, const std::string& code, int count) {
+  const std::string text =
+      prometheus::TextSerializer().Serialize(server.server().metrics().registry()->Collect());
+  return text.find("batchplan_errors_total{code=\"" + code + "\"} " + std::to_string(count) +
+                   "\n") != std::string::npos;
+}
+
+TEST(RemoteConnection, AFullQueueIsTriedAgainWhenTheServerSays) {
+  HeldPlanner planner(/*hold=*/1);
+  ServerOptions options = TestServer::Options();
+  options.planning_threads = 1;
+  options.max_queued_plans = 0;
+  TestServer server(options, planner.function());
+  const Client client(MakeRemoteConnection(server.target(), Hasty()));
+  std::jthread first([&client] { EXPECT_TRUE(client.PlanBatch(RequestOf(20)).ok()); });
+  planner.WaitUntilHeld();
+  std::jthread second([&client] { EXPECT_TRUE(client.PlanBatch(RequestOf(20)).ok()); });
+  while (!HasErrors(server, "RESOURCE_EXHAUSTED", 1)) std::this_thread::yield();
+  planner.Release();
+}
+
+TEST(RemoteConnection, APlanTooLargeToSendIsNotMadeAgain) {
+  ServerOptions options = TestServer::Options();
+  options.max_message_bytes = 1024;
+  TestServer server(options);
+  v1::PlanBatchRequest request = RequestOf(0);
+  for (int i = 0; i < 900; ++i) request.mutable_manifest()->add_lengths(1);
+  const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(request);
+  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("max_message_bytes=1024"));
+  EXPECT_TRUE(HasErrors(server, "RESOURCE_EXHAUSTED", 1));
 }
 
 TEST(RemoteConnection, SilentServerIsDeadlineExceeded) {

@@ -1,9 +1,10 @@
 // A connection to a batchplan server, or to several that serve the same jobs.
 //
 // One HTTP/2 channel to each address that the target's name stands for, opened by the first call
-// and reopened whenever it is lost; calls go to them in turn, around those that can't be reached. Calls that meet
-// UNAVAILABLE (no server, a draining server, a broken connection) are retried with exponential
-// back-off within their timeout; all other errors are returned at once. The channel is not
+// and reopened whenever it is lost; calls go to them in turn, around those that can't be reached.
+// Calls that meet UNAVAILABLE (no server, a draining server, a broken connection) are retried with
+// exponential back-off within their timeout, those that meet RESOURCE_EXHAUSTED (a full queue) when
+// the server says; all other errors are returned at once. The channel is not
 // encrypted: use it within a trusted network.
 
 #ifndef BATCHPLAN_CLIENT_CPP_REMOTE_CONNECTION_H_

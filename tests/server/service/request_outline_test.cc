@@ -106,7 +106,7 @@ class RequestOutlineTest : public ::testing::Test {
 TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
   RandomStream random(1);
   uint64_t parsed = 0;
-  const uint64_t cases = Cases(4000);
+  const uint64_t cases = Cases(1000);
   for (uint64_t seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(seed);
     std::string bytes = RandomRequest(seed, random).SerializeAsString();
@@ -129,7 +129,7 @@ TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
 TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
   RandomStream random(2);
   uint64_t parsed = 0;
-  const uint64_t cases = Cases(2000);
+  const uint64_t cases = Cases(500);
   for (uint64_t seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(seed);
     v1::JoinBatchRequest part;
@@ -151,7 +151,7 @@ TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
 
 TEST_F(RequestOutlineTest, OfAReportItIsJobAndStep) {
   RandomStream random(3);
-  for (uint64_t seed = 0; seed < Cases(500); ++seed) {
+  for (uint64_t seed = 0; seed < Cases(200); ++seed) {
     SCOPED_TRACE(seed);
     v1::ReportStepRequest report;
     report.set_job_id(RandomId(random));

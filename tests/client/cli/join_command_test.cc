@@ -111,7 +111,7 @@ TEST(JoinCommand, SliceHoldsOneRank) {
 
 TEST(JoinCommand, TimeoutNamesTheMissingWorker) {
   const TestServer server;
-  const CliResult result = RunJoin(server, 1, {"--timeout", "200ms", "--step", "9"});
+  const CliResult result = RunJoin(server, 1, {"--timeout", "600ms", "--step", "9"});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.out, IsEmpty());
   EXPECT_THAT(result.err, AllOf(StartsWith("batchplan: join: DEADLINE_EXCEEDED: "),

@@ -40,8 +40,8 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
   const Case cases[] = {
       {"request.job_id is empty",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->clear_job_id(); }},
-      {"request.job_id has 1025 bytes; the limit is 1024",
-       [](v1::JoinBatchRequest& r) { r.mutable_request()->set_job_id(std::string(1025, 'x')); }},
+      {"request.job_id has 129 bytes; the limit is 128",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->set_job_id(std::string(129, 'x')); }},
       {"world_size is 0; it must be between 1 and 65536",
        [](v1::JoinBatchRequest& r) { r.set_world_size(0); }},
       {"world_size is 65537; it must be between 1 and 65536",

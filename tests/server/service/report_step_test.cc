@@ -152,7 +152,7 @@ TEST_F(ReportStepTest, WrongInputIsRefusedByNameAndNothingIsCounted) {
   request.set_job_id(std::string(257, 'x'));
   status = Refused(request);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("257"), HasSubstr("256")));
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("257"), HasSubstr("128")));
   EXPECT_EQ(store_.replaces, 0);
 }
 

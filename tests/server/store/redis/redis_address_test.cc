@@ -66,7 +66,7 @@ TEST(RedisAddressTest, UserMayStandAlone) {
   ASSERT_TRUE(address.ok()) << address.status();
   EXPECT_EQ(address->user, "planner");
   EXPECT_EQ(address->password, "");
-  EXPECT_EQ(address->Redacted(), "redis://redis:6379/0");
+  EXPECT_EQ(address->Redacted(), "redis://redis:6379");
 }
 
 TEST(RedisAddressTest, WhatIsWrongIsNamedAndNeverQuoted) {

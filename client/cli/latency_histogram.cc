@@ -12,7 +12,7 @@ LatencyHistogram::LatencyHistogram()
 size_t LatencyHistogram::BucketOf(uint64_t nanoseconds) {
   // The first 2^kPartBits values have a bucket each; from there on, the kPartBits bits behind the
   // leading one say which of its parts.
-  const int width = std::bit_width(nanoseconds);
+  const int width = static_cast<int>(std::bit_width(nanoseconds));
   if (width <= kPartBits) return static_cast<size_t>(nanoseconds);
   const int shift = width - 1 - kPartBits;
   const uint64_t part = (nanoseconds >> shift) - (uint64_t{1} << kPartBits);

@@ -2,15 +2,15 @@
 # Installs what is missing, builds, and runs every test through ctest.
 #
 #   tests/run.sh [--preset release|debug|asan|tsan|clang] [--only SUITE] [--full]
-#   tests/run.sh --fuzz [SECONDS]
+#   tests/run.sh --fuzz [SECONDS [plan_batch|rpc]]
 #   tests/run.sh --gpu
 #
 #   --preset   the build to test; release by default. release also checks format and clang-tidy.
 #   --only     one suite, named like the folder it mirrors (planner, checker, proto, ...), or several,
 #              separated by commas.
 #   --full     twenty times as many random cases: the tier for before a release.
-#   --fuzz     instead, random bytes as requests, to the planner and then to every RPC of a server,
-#              for so many seconds each; 60 by default.
+#   --fuzz     instead, random bytes as requests, to the planner and then to every RPC of a server, or
+#              to one of the two, for so many seconds each; 60 by default.
 #   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
 #              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
 #              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
@@ -23,6 +23,7 @@ preset=release
 only=
 full=
 fuzz=
+fuzzers=(plan_batch rpc)
 gpu=
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -33,7 +34,8 @@ while [ $# -gt 0 ]; do
     --full) full=1; shift ;;
     --fuzz)
       fuzz=60; shift
-      if [[ ${1:-} =~ ^[0-9]+$ ]]; then fuzz=$1; shift; fi ;;
+      if [[ ${1:-} =~ ^[0-9]+$ ]]; then fuzz=$1; shift; fi
+      if [[ ${1:-} =~ ^(plan_batch|rpc)$ ]]; then fuzzers=("$1"); shift; fi ;;
     --gpu) gpu=1; shift ;;
     -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
@@ -101,8 +103,8 @@ fi
 
 if [ -n "$fuzz" ]; then
   cmake --preset fuzz -DBATCHPLAN_TESTS=ON >/dev/null
-  cmake --build --preset fuzz --parallel "$jobs"
-  for fuzzer in plan_batch rpc; do
+  cmake --build --preset fuzz --parallel "$jobs" --target write_corpus "${fuzzers[@]/%/_fuzzer}"
+  for fuzzer in "${fuzzers[@]}"; do
     folder=build/fuzz/$fuzzer
     mkdir -p "$folder/corpus"
     build/fuzz/bin/write_corpus "$fuzzer" "$folder/seeds" 2000

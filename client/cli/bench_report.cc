@@ -71,7 +71,7 @@ std::string FormatBenchJson(const std::vector<BenchRow>& rows) {
       errors.push_back(absl::StrCat(JsonString(absl::StatusCodeToString(code)), ":", count));
     }
     std::vector<std::string> latencies;
-    latencies.reserve(std::size(kPercentiles) + 1);
+    latencies.reserve(kPercentiles.size() + 1);
     for (const Percentile& percentile : kPercentiles) {
       latencies.push_back(absl::StrCat(
           JsonString(percentile.name), ":",

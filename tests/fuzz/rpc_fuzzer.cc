@@ -123,7 +123,7 @@ class FuzzedServer {
   int calls_ = 0;
 };
 
-FuzzedServer& Server() {
+FuzzedServer& Fuzzed() {
   static auto* const server = new FuzzedServer;  // lives as long as the process
   return *server;
 }
@@ -136,13 +136,13 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   google::protobuf::SetLogHandler(nullptr);
   // The server has a line for every call.
   batchplan::SetLogOptions({.lowest = batchplan::Severity::kError});
-  batchplan::Server();
+  batchplan::Fuzzed();
   return 0;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  batchplan::Server().Call(batchplan::kMethods[data[0] % batchplan::kMethods.size()], data + 1,
+  batchplan::Fuzzed().Call(batchplan::kMethods[data[0] % batchplan::kMethods.size()], data + 1,
                            size - 1);
   return 0;
 }

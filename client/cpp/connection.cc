@@ -8,8 +8,9 @@ namespace {
 
 absl::Status NeedsServer(const char* method) {
   return absl::FailedPreconditionError(
-      absl::StrCat(method, " needs a server, and this connection has none: the workers of a job "
-                           "meet there; use a remote connection"));
+      absl::StrCat(method,
+                   " needs a server, and this connection has none: the workers of a job "
+                   "meet there; use a remote connection"));
 }
 
 }  // namespace

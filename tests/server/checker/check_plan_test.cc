@@ -2,30 +2,15 @@
 
 #include "server/checker/check_plan.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "tests/server/checker/handmade_plan.h"
+#include "tests/server/checker/verdict.h"
 
 namespace batchplan::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
-void ExpectAccepted(const HandmadePlan& handmade) {
-  const absl::Status status = handmade.Check();
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-void ExpectViolation(const HandmadePlan& handmade, const std::string& violation) {
-  const absl::Status status = handmade.Check();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), StartsWith("plan check: "));
-  EXPECT_THAT(std::string(status.message()), HasSubstr(violation));
-}
 
 HandmadePlan OneRank(std::vector<uint32_t> lengths, uint32_t budget) {
   HandmadePlan handmade;

@@ -1,31 +1,16 @@
 // Plans of two passes, padded and packed, with groups and dropped sequences: each spoilt in one
 // way, and the promise that was broken is named.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
 #include <string>
 #include <utility>
 
 #include "tests/server/checker/handmade_plan.h"
+#include "tests/server/checker/verdict.h"
 
 namespace batchplan::testing {
 namespace {
-
-using ::testing::HasSubstr;
-
-void ExpectAccepted(const HandmadePlan& handmade) {
-  const absl::Status status = handmade.Check();
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-void ExpectViolation(const HandmadePlan& handmade, const std::string& violation) {
-  const absl::Status status = handmade.Check();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("plan check: " + violation));
-}
 
 // The training pass: aligned to two, the ranks sharing the widths of each slot.
 const HandmadePass kTrain = {{{{{1}, 4}, {{0}, 8}}, {{{3}, 4}, {{2}, 8}}},
@@ -63,14 +48,6 @@ void Swap(PassPlan& pass, size_t a, size_t b) {
   std::swap(pass.sequence_index[a], pass.sequence_index[b]);
   std::swap(pass.sequence_lengths[a], pass.sequence_lengths[b]);
 }
-
-struct Mutation {
-  std::string name;
-  std::function<void(HandmadePlan&)> apply;
-  std::string violation;
-};
-
-void PrintTo(const Mutation& mutation, std::ostream* out) { *out << mutation.name; }
 
 class MutatedPassesTest : public ::testing::TestWithParam<Mutation> {};
 

@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +38,9 @@ using testing::RedisServer;
 
 constexpr int kReplicas = 3;
 constexpr uint32_t kWorkers = 6;
+// For how long a part waits for the others, and a client for the server.
+constexpr int kServerSeconds = 3;
+constexpr absl::Duration kClientTimeout = absl::Seconds(30);
 
 // A port that nobody listens on now.
 int FreePort() {
@@ -53,13 +58,16 @@ int FreePort() {
 // A server process on a port of its own, that can be killed and started again there.
 class Replica {
  public:
-  explicit Replica(std::string store) : store_(std::move(store)), port_(FreePort()) { Start(); }
+  explicit Replica(std::vector<std::string> flags) : flags_(std::move(flags)), port_(FreePort()) {
+    Start();
+  }
   ~Replica() { Kill(); }
 
   void Start() {
-    process_ = std::make_unique<ServerProcess>(std::vector<std::string>{
-        absl::StrCat("--listen=127.0.0.1:", port_), kNoMetrics,
-        absl::StrCat("--rendezvous_store=", store_), "--planning_threads=1"});
+    std::vector<std::string> flags = {absl::StrCat("--listen=127.0.0.1:", port_), kNoMetrics,
+                                      "--planning_threads=1"};
+    flags.insert(flags.end(), flags_.begin(), flags_.end());
+    process_ = std::make_unique<ServerProcess>(std::move(flags));
     EXPECT_NE(process_->ReadUntil("event=listening"), "");
     // Its log must be read, or it waits for that.
     reader_ = std::jthread([process = process_.get()] { process->ReadUntil("no line has this"); });
@@ -75,8 +83,18 @@ class Replica {
 
   int port() const { return port_; }
 
+  // Open descriptors and threads.
+  size_t descriptors() const { return EntriesIn("fd"); }
+  size_t threads() const { return EntriesIn("task"); }
+
  private:
-  const std::string store_;
+  size_t EntriesIn(const std::string& folder) const {
+    const std::filesystem::directory_iterator entries(
+        absl::StrCat("/proc/", process_->pid(), "/", folder));
+    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+  }
+
+  const std::vector<std::string> flags_;
   const int port_;
   std::unique_ptr<ServerProcess> process_;
   std::jthread reader_;
@@ -84,8 +102,9 @@ class Replica {
 
 class Replicas {
  public:
-  explicit Replicas(const RedisServer& redis) {
-    for (int i = 0; i < kReplicas; ++i) replicas_.push_back(std::make_unique<Replica>(redis.url()));
+  explicit Replicas(const RedisServer& redis, std::vector<std::string> flags = {}) {
+    flags.push_back(absl::StrCat("--rendezvous_store=", redis.url()));
+    for (int i = 0; i < kReplicas; ++i) replicas_.push_back(std::make_unique<Replica>(flags));
   }
 
   Replica& operator[](size_t i) { return *replicas_[i]; }
@@ -114,6 +133,7 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step, Costs costs = Costs:
   v1::JoinBatchRequest part;
   part.set_worker(worker);
   part.set_world_size(kWorkers);
+  part.mutable_timeout()->set_seconds(kServerSeconds);
   v1::PlanBatchRequest* request = part.mutable_request();
   request->set_job_id("replicas");
   request->set_step(step);
@@ -147,6 +167,11 @@ class Answers {
     } else {
       EXPECT_TRUE(MayRetry(answer.status())) << "step " << step << ": " << answer.status();
       EXPECT_FALSE(std::string(answer.status().message()).empty());
+      // The server answers in time and names the step; without a name it was the client that gave
+      // up on a server, long after the request's own time was over.
+      if (absl::IsDeadlineExceeded(answer.status())) {
+        EXPECT_THAT(std::string(answer.status().message()), ::testing::HasSubstr("step "));
+      }
       last_error_[step] = answer.status();
     }
   }
@@ -188,7 +213,7 @@ void JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Dura
               Answers* answers) {
   const absl::Time give_up = absl::Now() + patience;
   for (;;) {
-    const auto answer = client.JoinBatch(part, {.timeout = absl::Seconds(5)});
+    const auto answer = client.JoinBatch(part, {.timeout = kClientTimeout});
     answers->Add(part.request().step(), answer);
     if (answer.ok() || absl::Now() > give_up) return;
   }
@@ -323,6 +348,36 @@ TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
   answers.ExpectOnePlanAStep();
   // Redis lived: every worker gets its plan in the end.
   answers.ExpectAllAnswered(0, steps);
+}
+
+// Steps whose workers are all served leave nothing, in the replicas or in Redis, once they are
+// forgotten.
+TEST(Replicas, LeaveNothingBehind) {
+  const RedisServer redis;
+  Replicas replicas(redis, {"--step_retention=1", "--step_time_to_live=5"});
+  Answers answers;
+  const auto run = [&](uint64_t first, uint64_t last) {
+    RunWorkers(replicas.target(), first, last, absl::Minutes(1), &answers);
+    // ctest ends a test that waits for ever.
+    while (redis.Command({"DBSIZE"}) != "0") absl::SleepFor(absl::Milliseconds(50));
+  };
+  run(0, 100);
+  std::vector<size_t> descriptors;
+  std::vector<size_t> threads;
+  for (size_t i = 0; i < kReplicas; ++i) {
+    descriptors.push_back(replicas[i].descriptors());
+    threads.push_back(replicas[i].threads());
+  }
+  run(100, 1000);
+  answers.ExpectAllAnswered(0, 1000);
+  answers.ExpectOnePlanAStep();
+  // Connections to Redis, and threads, come as they are needed, up to a few; not with every step.
+  constexpr size_t kFew = 16;
+  for (size_t i = 0; i < kReplicas; ++i) {
+    while (replicas[i].descriptors() > descriptors[i] + kFew)
+      absl::SleepFor(absl::Milliseconds(50));
+    EXPECT_LE(replicas[i].threads(), threads[i] + kFew);
+  }
 }
 
 TEST(Replicas, PlanWithoutTheStoreAndFindItAgain) {

@@ -93,6 +93,8 @@ class ServerProcess {
 
   void Signal(int signal) const { kill(pid_, signal); }
 
+  pid_t pid() const { return pid_; }
+
   // Waits for the end: the exit status, or minus the signal that ended the process.
   int Wait() {
     int status = 0;

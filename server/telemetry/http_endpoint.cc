@@ -42,7 +42,7 @@ void Knock(const std::string& host, int port) {
   if (getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found) != 0) return;
   const int knocker = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (knocker >= 0) {
-    connect(knocker, found->ai_addr, found->ai_addrlen);
+    (void)connect(knocker, found->ai_addr, found->ai_addrlen);
     close(knocker);
   }
   freeaddrinfo(found);

@@ -1,4 +1,4 @@
-#include "server/store/redis/listener_slot.h"
+#include "server/store/listener_slot.h"
 
 #include <utility>
 

@@ -5,8 +5,8 @@
 //
 // Thread-safe. No lock is held while the listener runs, and any number of threads may run it.
 
-#ifndef BATCHPLAN_SERVER_STORE_REDIS_LISTENER_SLOT_H_
-#define BATCHPLAN_SERVER_STORE_REDIS_LISTENER_SLOT_H_
+#ifndef BATCHPLAN_SERVER_STORE_LISTENER_SLOT_H_
+#define BATCHPLAN_SERVER_STORE_LISTENER_SLOT_H_
 
 #include <condition_variable>
 #include <memory>
@@ -38,4 +38,4 @@ class ListenerSlot {
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_STORE_REDIS_LISTENER_SLOT_H_
+#endif  // BATCHPLAN_SERVER_STORE_LISTENER_SLOT_H_

@@ -20,30 +20,6 @@ std::string Name(const StepKey& key) {
 MemoryStepStore::MemoryStepStore(const MemoryStepStoreOptions& options, Clock clock)
     : options_(options), clock_(std::move(clock)) {}
 
-void MemoryStepStore::SetListener(Listener listener) {
-  std::shared_ptr<CountedListener> next;
-  if (listener) {
-    next = std::make_shared<CountedListener>();
-    next->call = std::move(listener);
-  }
-  std::unique_lock lock(listener_mutex_);
-  const std::shared_ptr<CountedListener> last = std::exchange(listener_, std::move(next));
-  if (last) listener_idle_.wait(lock, [&last] { return last->calls == 0; });
-}
-
-void MemoryStepStore::Notify(const StepKey& key) {
-  std::shared_ptr<CountedListener> listener;
-  {
-    std::lock_guard lock(listener_mutex_);
-    if (!listener_) return;
-    listener = listener_;
-    ++listener->calls;
-  }
-  listener->call(key);
-  std::lock_guard lock(listener_mutex_);
-  if (--listener->calls == 0) listener_idle_.notify_all();
-}
-
 absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const StepPart& part) {
   PartReceipt receipt;
   bool became_complete = false;
@@ -85,7 +61,7 @@ absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const S
     receipt.complete = step.complete();
     receipt.outcome = step.outcome;
   }
-  if (became_complete) Notify(key);
+  if (became_complete) listener_.Call(key);
   return receipt;
 }
 
@@ -135,7 +111,7 @@ absl::StatusOr<std::string> MemoryStepStore::PutOutcome(const StepKey& key,
     step.bytes += outcome.size();
     SetExpiry(key, step, options_.lifetimes.retention);
   }
-  Notify(key);
+  listener_.Call(key);
   return outcome;
 }
 

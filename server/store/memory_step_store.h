@@ -10,7 +10,6 @@
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/store/clock.h"
+#include "server/store/listener_slot.h"
 #include "server/store/step_store.h"
 
 namespace batchplan {
@@ -47,7 +47,7 @@ class MemoryStepStore : public StepStore {
   MemoryStepStore(const MemoryStepStore&) = delete;
   MemoryStepStore& operator=(const MemoryStepStore&) = delete;
 
-  void SetListener(Listener listener) override;
+  void SetListener(Listener listener) override { listener_.Set(std::move(listener)); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override;
   absl::StatusOr<StepProgress> Progress(const StepKey& key) override;
   absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override;
@@ -70,20 +70,11 @@ class MemoryStepStore : public StepStore {
   };
   using Steps = std::map<StepKey, Step>;
 
-  struct CountedListener {
-    Listener call;
-    // Calls under way, for SetListener to wait for.
-    int calls = 0;
-  };
-
   // All under mutex_.
   Steps::iterator FindLive(const StepKey& key);
   void ForgetExpired();
   void SetExpiry(const StepKey& key, Step& step, absl::Duration lifetime);
   absl::Status Reserve(const StepKey& key, const std::string& what, uint64_t bytes);
-
-  // Without mutex_.
-  void Notify(const StepKey& key);
 
   const MemoryStepStoreOptions options_;
   const Clock clock_;
@@ -94,10 +85,7 @@ class MemoryStepStore : public StepStore {
   uint64_t parts_ = 0;
   uint64_t bytes_ = 0;
 
-  // Null: nobody listens.
-  std::mutex listener_mutex_;
-  std::shared_ptr<CountedListener> listener_;
-  std::condition_variable listener_idle_;
+  ListenerSlot listener_;
 };
 
 }  // namespace batchplan

@@ -86,6 +86,11 @@ absl::Status UnknownOutcomeError(const StepKey& key, const std::string& planner_
       planner_version, " of this replica does not know; retry, a newer replica answers"));
 }
 
+absl::Status OutOfMemoryError(const StepKey& key) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      Name(key), ": this server ran out of memory for it; a retry continues the step"));
+}
+
 absl::Status TooManyJoinsError(size_t limit) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "--max_waiting_joins=", limit, " workers wait for their steps here; retry with back-off"));

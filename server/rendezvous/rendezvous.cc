@@ -1,12 +1,27 @@
 #include "server/rendezvous/rendezvous.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "server/rendezvous/errors.h"
 #include "server/rendezvous/part.h"
 
 namespace batchplan {
+namespace {
+
+// What `work` returns; nothing if memory ran out. What is large in a step is its parts, and they
+// are let go of when its joins are told so.
+template <typename Work>
+auto UnlessOutOfMemory(const Work& work) -> std::optional<decltype(work())> {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 // What is decided under the lock and done without it. Declared before the lock, so that it is done
 // when the lock has been released.
@@ -124,15 +139,17 @@ Rendezvous::Counts Rendezvous::counts() const {
 }
 
 void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, bool first) {
-  const absl::StatusOr<PartReceipt> receipt = store_->PutPart(key, part);
+  const auto offered = UnlessOutOfMemory([&] { return store_->PutPart(key, part); });
 
   Effects effects(this);
   std::lock_guard lock(mutex_);
   const auto step = steps_.find(key);
   // The store tells every replica, but hints may be lost.
-  if (receipt.ok() && receipt->complete) Hint(key, effects);
+  if (offered && offered->ok() && (*offered)->complete) Hint(key, effects);
   const auto found = waiters_.find(ticket);
   if (found == waiters_.end()) return;
+  if (!offered) return Reply(ticket, OutOfMemoryError(key), effects);
+  const absl::StatusOr<PartReceipt>& receipt = *offered;
   Waiter& waiter = found->second;
   if (!receipt.ok()) {
     if (first) {
@@ -171,7 +188,9 @@ void Rendezvous::Hint(const StepKey& key, Effects& effects) {
 }
 
 void Rendezvous::Look(const StepKey& key) {
-  absl::StatusOr<StepProgress> progress = store_->Progress(key);
+  auto looked = UnlessOutOfMemory([&] { return store_->Progress(key); });
+  if (!looked) return EndWithError(key, OutOfMemoryError(key));
+  absl::StatusOr<StepProgress>& progress = *looked;
   if (!progress.ok()) return EndWithStoreError(key, progress.status());
   std::optional<std::string> outcome = progress->outcome;
   {
@@ -211,9 +230,10 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
       return EndWithError(key, absl::InvalidArgumentError(run->recorded->invalid_argument));
     }
   }
-  absl::StatusOr<std::vector<std::string>> parts = store_->Parts(key);
-  if (!parts.ok()) return EndWithStoreError(key, parts.status());
-  run->parts = *std::move(parts);
+  auto parts = UnlessOutOfMemory([&] { return store_->Parts(key); });
+  if (!parts) return EndWithError(key, OutOfMemoryError(key));
+  if (!parts->ok()) return EndWithStoreError(key, parts->status());
+  run->parts = **std::move(parts);
   {
     Effects effects(this);
     std::lock_guard lock(mutex_);
@@ -226,14 +246,16 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
     if (run->terms.empty()) return EndLook(found, effects);
     found->second.run = run;
   }
-  absl::StatusOr<WholeRequest> whole =
-      AssembleRequest(key, run->terms, run->parts, options_.max_sequences);
-  if (absl::IsAborted(whole.status())) return EndWithLoss(key);
-  if (!whole.ok()) return Conclude(run, whole.status());
-  run->whole = *std::move(whole);
+  auto whole = UnlessOutOfMemory(
+      [&] { return AssembleRequest(key, run->terms, run->parts, options_.max_sequences); });
+  if (!whole) return EndWithAnswer(*run, OutOfMemoryError(key));
+  if (absl::IsAborted(whole->status())) return EndWithLoss(key);
+  if (!whole->ok()) return Conclude(run, whole->status());
+  run->whole = **std::move(whole);
   run->fitted = run->whole.request->cost_model().fitted();
-  const absl::Status costs = SetCosts(*run);
-  if (!costs.ok()) return EndWithAnswer(*run, costs);
+  const auto costs = UnlessOutOfMemory([&] { return SetCosts(*run); });
+  if (!costs) return EndWithAnswer(*run, OutOfMemoryError(key));
+  if (!costs->ok()) return EndWithAnswer(*run, *costs);
   StartPlan(run);
 }
 
@@ -279,9 +301,11 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     if (run->fitted) mine.fitted_costs = run->whole.request->cost_model();
   }
   if (!run->recorded) {
-    const absl::StatusOr<std::string> stands = store_->PutOutcome(key, EncodeOutcome(mine));
-    if (!stands.ok()) return EndWithStoreError(key, stands.status());
-    run->recorded = DecodeOutcome(*stands);
+    const auto stands =
+        UnlessOutOfMemory([&] { return store_->PutOutcome(key, EncodeOutcome(mine)); });
+    if (!stands) return EndWithAnswer(*run, OutOfMemoryError(key));
+    if (!stands->ok()) return EndWithStoreError(key, stands->status());
+    run->recorded = DecodeOutcome(**stands);
     if (!run->recorded) {
       return EndWithAnswer(*run, UnknownOutcomeError(key, options_.planner_version));
     }
@@ -301,7 +325,10 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
       recorded.fitted_costs->SerializeAsString() !=
           run->whole.request->cost_model().SerializeAsString()) {
     // The planner may still hold the request that it was given.
-    run->whole.request = std::make_shared<v1::PlanBatchRequest>(*run->whole.request);
+    const auto copied = UnlessOutOfMemory(
+        [&] { return std::make_shared<v1::PlanBatchRequest>(*run->whole.request); });
+    if (!copied) return EndWithAnswer(*run, OutOfMemoryError(key));
+    run->whole.request = *copied;
     *run->whole.request->mutable_cost_model() = *recorded.fitted_costs;
     return StartPlan(run);
   }

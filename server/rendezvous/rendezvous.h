@@ -122,7 +122,8 @@ class Rendezvous {
   //                        whole request can't be planned
   //   AlreadyExists        the worker's part is in already, with other content or terms
   //   DeadlineExceeded     naming the workers that are missing
-  //   ResourceExhausted    too many joins wait, the store is full, or the planner is
+  //   ResourceExhausted    too many joins wait, the store is full, or the planner is, or memory ran
+  //                        out in a call of the store or for the whole request
   //   Unavailable          the store can't be reached, this server shuts down, or it is of another
   //                        version than the one that planned the step. Retry
   //   Cancelled            by Cancel

@@ -106,13 +106,17 @@ void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& 
     if (!status.ok()) return status;
     return response;
   };
-  const absl::StatusOr<uint64_t> ticket = pool_->Submit({
-      .job = request->job_id(),
-      .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
-      .run = [plan, planned] { planned(plan()); },
-      .refuse = [planned](const absl::Status& refusal) { planned(refusal); },
+  const absl::Status submitted = CatchExceptions([&] {
+    return pool_
+        ->Submit({
+            .job = request->job_id(),
+            .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
+            .run = [plan, planned] { planned(plan()); },
+            .refuse = [planned](const absl::Status& refusal) { planned(refusal); },
+        })
+        .status();
   });
-  if (!ticket.ok()) planned(ticket.status());
+  if (!submitted.ok()) planned(submitted);
 }
 
 }  // namespace batchplan

@@ -21,6 +21,7 @@ class ListenerSlot {
   // Null: nobody. Not from within the listener that is replaced.
   void Set(StepStore::Listener listener);
 
+  // What the listener throws goes on to the caller.
   void Call(const StepKey& key);
 
  private:

@@ -5,7 +5,8 @@
 // A step costs its parts, its terms and its outcome, and a little for the maps around them. Past
 // max_bytes a part or an outcome is refused with ResourceExhausted, after steps whose time is over
 // have been forgotten; nothing is forgotten early to make room. A call takes O(log steps + log
-// parts) and a copy of what it returns, and never blocks but on other calls' bookkeeping.
+// parts) and a copy of what it returns, and never blocks but on other calls' bookkeeping. One that
+// throws std::bad_alloc has left everything as it was, or has done what it was to do.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
@@ -73,14 +74,17 @@ class MemoryStepStore : public StepStore {
   // All under mutex_.
   Steps::iterator FindLive(const StepKey& key);
   void ForgetExpired();
-  void SetExpiry(const StepKey& key, Step& step, absl::Duration lifetime);
-  absl::Status Reserve(const StepKey& key, const std::string& what, uint64_t bytes);
+  // Means nothing until MoveExpiry makes it the step's: what comes between may still fail.
+  Instant AddExpiry(const StepKey& key, absl::Duration lifetime);
+  void MoveExpiry(const StepKey& key, Step& step, Instant expiry);
+  absl::Status CheckRoom(const StepKey& key, const std::string& what, uint64_t bytes) const;
 
   const MemoryStepStoreOptions options_;
   const Clock clock_;
 
   std::mutex mutex_;
   Steps steps_;
+  // Those of all steps; any others mean nothing.
   std::set<std::pair<Instant, StepKey>> expiries_;
   uint64_t parts_ = 0;
   uint64_t bytes_ = 0;

@@ -58,6 +58,12 @@ TEST(RendezvousModelTest, WhicheverCallOfTheStoreFailsAllAreAnswered) {
                1000);
 }
 
+TEST(RendezvousModelTest, WhereverMemoryRunsOutAllAreAnswered) {
+  ExploreWorld({.workers = 2, .fitted = true, .memory_failures = 2, .pauses = 1}, 1000);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .memory_failures = 1, .retries = 1},
+               500);
+}
+
 TEST(RendezvousModelTest, WheneverTheStoreForgetsAllGetThePlan) {
   ExploreWorld({.workers = 2, .flushes = 1, .pauses = 1}, 10'000);
   ExploreWorld({.workers = 1, .flushes = 2, .pauses = 1}, 100);
@@ -98,6 +104,7 @@ TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
                             .fitted = seed % 2 == 0,
                             .lost_hints = 2,
                             .store_failures = 3,
+                            .memory_failures = 2,
                             .cancels = 1,
                             .deaths = 1,
                             .retries = 4,

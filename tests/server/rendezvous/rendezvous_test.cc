@@ -7,6 +7,7 @@
 
 #include "server/rendezvous/outcome.h"
 #include "tests/server/rendezvous/world.h"
+#include "tests/support/scarce_memory.h"
 
 namespace batchplan::testing {
 namespace {
@@ -259,6 +260,42 @@ TEST(RendezvousTest, AStoreThatDoesNotComeBackIsNamedAtTheDeadline) {
   ExpectRefused(world.call(0), absl::StatusCode::kUnavailable,
                 AllOf(HasSubstr("step 7 of job \"job\""), HasSubstr("the store is down")));
   world.SetStoreDown(false);
+  world.Finish();
+}
+
+TEST(RendezvousTest, MemoryThatRunsOutInTheStoreIsToldAtOnceAndARetryGoesOn) {
+  for (const char* call : {"PutPart", "Progress", "Parts", "PutOutcome"}) {
+    World world({.workers = 1, .fitted = true}, nullptr);
+    world.SetMemoryFailsIn(call);
+    world.Join(0, 0);
+    world.Settle();
+    ExpectRefused(world.call(0), absl::StatusCode::kResourceExhausted,
+                  AllOf(HasSubstr("step 7 of job \"job\""), HasSubstr("out of memory")));
+    world.SetMemoryFailsIn("");
+    world.Join(0, 0);
+    world.Settle();
+    EXPECT_TRUE(world.call(1).answer.ok()) << call << ": " << world.call(1).answer.status();
+    world.Finish();
+  }
+}
+
+TEST(RendezvousTest, MemoryThatRunsOutForTheWholeRequestIsToldAtOnceAndARetryGoesOn) {
+  constexpr uint32_t kWorkers = 60;
+  World world({.workers = kWorkers}, nullptr);
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) world.Join(worker, 0);
+  {
+    // Less than the 1770 lengths take, and more than anything else.
+    const ScarceMemory scarce({.largest = 5000});
+    world.Settle();
+  }
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 0);
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    ExpectRefused(world.call(worker), absl::StatusCode::kResourceExhausted,
+                  HasSubstr("out of memory"));
+  }
+  world.Join(0, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(kWorkers).answer.ok()) << world.call(kWorkers).answer.status();
   world.Finish();
 }
 

@@ -90,7 +90,8 @@ absl::Status UnaryCall::QueueForStore() {
     if (!room.ok()) return room;
     held_bytes_ = outline_.message_bytes;
   }
-  return environment_.store_threads->TrySubmit([call = self()] { call->RunQueued(); });
+  StoreThreads* const threads = environment_.*method_.store_threads;
+  return threads->TrySubmit([call = self()] { call->RunQueued(); });
 }
 
 void UnaryCall::OnCancel() {

@@ -47,22 +47,26 @@
 
 namespace batchplan {
 
-// A method's name in logs, and how to outline its requests.
-struct Method {
-  const char* name;
-  RequestOutline (*outline)(const grpc::ByteBuffer& request);
-};
-
 // What all calls of a server work with. Outlives them.
 struct CallEnvironment {
   PlanningPool* pool = nullptr;
   StoreThreads* store_threads = nullptr;
+  // For reports, which wait for each other and for which no training step waits: they shall not
+  // hold up the calls for which one does.
+  StoreThreads* report_threads = nullptr;
   // Of calls that wait for the store or for other workers.
   ByteBudget* waiting_bytes = nullptr;
   Metrics* metrics = nullptr;
   // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
   const Tokens* tokens = nullptr;
   RequestLimits limits;
+};
+
+// A method's name in logs, how to outline its requests, and where its calls wait for the store.
+struct Method {
+  const char* name;
+  RequestOutline (*outline)(const grpc::ByteBuffer& request);
+  StoreThreads* CallEnvironment::*store_threads = &CallEnvironment::store_threads;
 };
 
 // What gRPC hands to a method's handler, and keeps until the call is done.
@@ -98,7 +102,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   virtual absl::Status Queue() { return QueueToPlan(); }
   // On a planning thread, in the job's turn.
   absl::Status QueueToPlan();
-  // On a thread that may wait for the store.
+  // On one of the method's threads that may wait for the store.
   absl::Status QueueForStore();
 
   // What the call was queued for. Not called once it was answered or cancelled.

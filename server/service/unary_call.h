@@ -16,8 +16,8 @@
 // answer and give it later, holding no thread meanwhile; who answers later keeps the call alive by
 // self(). A cancelled call, and one whose deadline passes, has a stop requested of stop(), from one
 // of gRPC's threads: a std::stop_callback on it is how a call that waits for something lets go of
-// it. One that still waits for its turn to plan leaves the queue and is answered there and then.
-// What Run throws is an answer too.
+// it. One that still waits for its turn to plan, or for a thread of the store's, leaves the queue
+// and is answered there and then. What Run throws is an answer too.
 //
 // An answer is counted, logged in one line with everything that the call goes by, and sent.
 // Answer, self, stop and the like are thread-safe.
@@ -127,6 +127,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
 
   void Begin();
   void RunQueued();
+  // Answers the call if it waits in a queue, and nothing else will.
+  void LeaveQueue();
 
   const Method method_;
   const CallEnvironment& environment_;
@@ -141,8 +143,9 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // Of the budget for messages that wait, until the call is gone.
   uint64_t held_bytes_ = 0;
   std::stop_source stop_;
-  // In the pool; 0: not there (yet).
-  std::atomic<uint64_t> ticket_ = 0;
+  // In the pool and with the store's threads; 0: not there (yet).
+  std::atomic<uint64_t> planning_ticket_ = 0;
+  std::atomic<uint64_t> store_ticket_ = 0;
   // kAnswered also orders the work of whoever answered before OnDone on a gRPC thread. Finish does
   // so too, but inside gRPC, where ThreadSanitizer does not see it.
   std::atomic<State> state_ = State::kOpen;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -91,13 +92,25 @@ class StoreWaitsTest : public testing::Test {
 
   // Of the only worker of its step.
   grpc::Status Join(std::chrono::system_clock::time_point deadline = GenerousDeadline()) {
-    v1::JoinBatchRequest part;
-    *part.mutable_request() = ValidRequest();
-    part.set_world_size(1);
     grpc::ClientContext context;
     context.set_deadline(deadline);
     v1::JoinBatchResponse response;
-    return stub_->JoinBatch(&context, part, &response);
+    return stub_->JoinBatch(&context, Part(), &response);
+  }
+
+  static v1::JoinBatchRequest Part() {
+    v1::JoinBatchRequest part;
+    *part.mutable_request() = ValidRequest();
+    part.set_world_size(1);
+    return part;
+  }
+
+  // Returns once the metrics have `line`.
+  void WaitForMetric(const std::string& line) {
+    const auto text = [this] {
+      return prometheus::TextSerializer().Serialize(metrics_.registry()->Collect());
+    };
+    while (text().find(line) == std::string::npos) std::this_thread::yield();
   }
 
   HeldFitStore* const fit_store_ = new HeldFitStore;
@@ -133,6 +146,28 @@ TEST_F(StoreWaitsTest, ReportsThatWaitForTheStoreDelayNoJoins) {
   const grpc::Status joined = Join();
   EXPECT_TRUE(joined.ok()) << joined.error_message();
   fit_store_->Release();
+}
+
+TEST_F(StoreWaitsTest, ACallThatIsGivenUpIsAnsweredWhileOthersHoldTheStoresThreads) {
+  std::latch release(1);
+  store_threads_.Submit([&release] { release.wait(); });
+  {
+    grpc::ClientContext context;
+    std::jthread caller([&] {
+      v1::JoinBatchResponse response;
+      EXPECT_EQ(stub_->JoinBatch(&context, Part(), &response).error_code(), grpc::CANCELLED);
+    });
+    while (waiting_bytes_.held() == 0) std::this_thread::yield();
+    context.TryCancel();
+  }
+  WaitForMetric("batchplan_errors_total{code=\"CANCELLED\"} 1\n");
+  EXPECT_EQ(Join(std::chrono::system_clock::now() + std::chrono::milliseconds(100)).error_code(),
+            grpc::DEADLINE_EXCEEDED);
+  WaitForMetric("batchplan_errors_total{code=\"DEADLINE_EXCEEDED\"} 1\n");
+  // And its message is let go of.
+  while (waiting_bytes_.held() != 0) std::this_thread::yield();
+  release.count_down();
+  EXPECT_TRUE(Join().ok());
 }
 
 }  // namespace

@@ -108,6 +108,11 @@ TEST(MetricsTest, JobsHaveSeriesOfTheirOwnWithinTheLimit) {
   metrics.RecordJobPlan("dpo", 9, start + absl::Hours(1));
   text = Text(metrics);
   EXPECT_THAT(text, HasSubstr("batchplan_job_sequences_total{job=\"dpo\"} 9\n"));
+  EXPECT_THAT(text, Not(HasSubstr("grpo")));
+
+  for (int i = 0; i < 10; ++i) metrics.RecordJobPlan("busy", 1, start + absl::Hours(1));
+  text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("batchplan_job_plans_total{job=\"busy\"}"));
   EXPECT_THAT(text, Not(HasSubstr("sft")));
 }
 

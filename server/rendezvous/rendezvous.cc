@@ -122,7 +122,12 @@ void Rendezvous::Tick() {
     Reply(ticket, std::move(status), effects);
   }
   for (auto& [key, step] : steps_) {
-    if (!step.busy && step.next_look <= now) Hint(key, effects);
+    if (step.ask_again && *step.ask_again <= now) {
+      step.ask_again = std::nullopt;
+      effects.Execute([this, run = step.run] { StartPlan(run); });
+    } else if (!step.busy && step.next_look <= now) {
+      Hint(key, effects);
+    }
   }
 }
 
@@ -284,11 +289,24 @@ void Rendezvous::StartPlan(const std::shared_ptr<Run>& run) {
   });
 }
 
+void Rendezvous::PlanLater(const std::shared_ptr<Run>& run, const absl::Status& refusal,
+                           absl::Duration delay) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto found = steps_.find(run->key);
+  if (found->second.waiters.empty()) return EndLook(found, effects);
+  found->second.ask_again = clock_() + absl::ToChronoNanoseconds(delay);
+  found->second.refusal = refusal;
+}
+
 void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
   const StepKey& key = run->key;
   if (!result.ok() && !absl::IsInvalidArgument(result.status())) {
     // Those who came after the planner was told to stop have not been planned for.
     if (run->stop.stop_requested()) return EndWithStoreError(key, absl::OkStatus());
+    const std::optional<absl::Duration> delay =
+        hooks_.retry_after ? hooks_.retry_after(result.status()) : std::nullopt;
+    if (delay) return PlanLater(run, result.status(), *delay);
     return EndWithAnswer(*run, result.status());
   }
   Outcome mine = {.planner_version = options_.planner_version,
@@ -394,6 +412,7 @@ void Rendezvous::EndLook(Steps::iterator step, Effects& effects) {
   LocalStep& local = step->second;
   local.busy = false;
   local.run = nullptr;
+  local.refusal = absl::OkStatus();
   if (local.waiters.empty()) {
     steps_.erase(step);
     return;
@@ -426,10 +445,11 @@ void Rendezvous::Reply(Ticket ticket, Answer answer, Effects& effects) {
   const auto found = waiters_.find(ticket);
   Waiter& waiter = found->second;
   const auto step = steps_.find(waiter.key);
-  step->second.waiters.erase(ticket);
-  if (step->second.waiters.empty()) {
-    if (step->second.run) effects.Stop(step->second.run->stop);
-    if (!step->second.busy) steps_.erase(step);
+  LocalStep& local = step->second;
+  local.waiters.erase(ticket);
+  if (local.waiters.empty()) {
+    if (local.run) effects.Stop(local.run->stop);
+    if (!local.busy || local.ask_again) steps_.erase(step);
   }
   deadlines_.erase({waiter.deadline, ticket});
   effects.Reply(std::move(waiter.done), std::move(answer));
@@ -444,6 +464,7 @@ absl::Status Rendezvous::TimeoutError(const Waiter& waiter) const {
     return TooSlowError(waiter.key, "before its part was stored");
   }
   if (!step.progress) return TooSlowError(waiter.key, "before the other workers were looked for");
+  if (!step.refusal.ok()) return step.refusal;
   if (step.progress->complete) {
     return TooSlowError(waiter.key, "before the plan was made; all parts are in");
   }

@@ -87,6 +87,12 @@ TEST(RendezvousModelTest, APlannerThatIsBusySplitsNoStep) {
   ExploreWorld({.workers = 2, .replicas = 2, .fitted = true, .busy_planners = 1}, 35'000);
 }
 
+TEST(RendezvousModelTest, APlannerThatHasNoRoomForNowIsAskedAgain) {
+  ExploreWorld({.workers = 2, .refusals = 2, .pauses = 2}, 1000);
+  ExploreWorld({.workers = 2, .cancels = 2, .retries = 1, .refusals = 1, .pauses = 1}, 1000);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .refusals = 2}, 500);
+}
+
 TEST(RendezvousModelTest, HoweverTimePassesAllGetThePlan) {
   ExploreWorld({.workers = 2, .pauses = 4}, 15'000);
 }
@@ -109,6 +115,7 @@ TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
                             .deaths = 1,
                             .retries = 4,
                             .busy_planners = 1,
+                            .refusals = 2,
                             .pauses = 6,
                             .overlaps = 4};
     // What is planned anew after a loss may be planned with another fit, and by another version.

@@ -194,6 +194,47 @@ TEST(RendezvousTest, OtherErrorsOfThePlannerAreTheCallsOwnAndARetryMayDoBetter) 
   world.Finish();
 }
 
+TEST(RendezvousTest, APlannerWithoutRoomIsAskedAgainAndOnlyWhoseTimeIsOverAreTold) {
+  World world({.workers = 2}, nullptr);
+  world.SetPlanAnswer(NoRoomForNow());
+  world.Join(0, 0, absl::Seconds(1));
+  world.Join(1, 0, absl::Seconds(10));
+  world.Settle();
+  const int store_calls = world.store_calls();
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_TRUE(world.call(0).waits());
+    world.Pause(absl::Milliseconds(100));
+    world.Settle();
+  }
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 10);
+  world.Pause(absl::Milliseconds(100));
+  ExpectRefused(world.call(0), absl::StatusCode::kResourceExhausted, HasSubstr("no room for now"));
+  EXPECT_TRUE(world.call(1).waits());
+  // The request was there all the time.
+  EXPECT_EQ(world.store_calls(), store_calls);
+  world.SetPlanAnswer(absl::OkStatus());
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok()) << world.call(1).answer.status();
+  world.Finish();
+}
+
+TEST(RendezvousTest, APlannerWithoutRoomIsNotAskedAgainForNobody) {
+  World world({.workers = 1}, nullptr);
+  world.SetPlanAnswer(NoRoomForNow());
+  world.Join(0, 0);
+  world.Settle();
+  world.Cancel(0);
+  EXPECT_EQ(world.rendezvous(0).counts().steps, 0);
+  world.SetPlanAnswer(absl::OkStatus());
+  world.Pause(absl::Milliseconds(100));
+  world.Settle();
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 1);
+  world.Join(0, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok());
+  world.Finish();
+}
+
 TEST(RendezvousTest, AReplicaOfAnotherVersionGivesOutNoOtherPlan) {
   World world({.workers = 1, .replicas = 2, .versions = true}, nullptr);
   world.Join(0, 0);

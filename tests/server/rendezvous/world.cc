@@ -101,6 +101,10 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
     costs.set_per_token(++fits_);
     return costs;
   };
+  hooks.retry_after = [](const absl::Status& status) -> std::optional<absl::Duration> {
+    if (status != NoRoomForNow()) return std::nullopt;
+    return absl::Milliseconds(100);
+  };
   RendezvousOptions options;
   options.max_waiting = options_.max_waiting;
   options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
@@ -329,6 +333,14 @@ void World::AddOptionalEvents(std::vector<Event>& events) {
         const HeldPlan held = std::move(replica->plans.back());
         replica->plans.pop_back();
         held.planned(absl::ResourceExhaustedError("the planner is busy"));
+      });
+    }
+    if (left_.refusals > 0 && !replica->plans.empty()) {
+      events.push_back([this, replica] {
+        --left_.refusals;
+        const HeldPlan held = std::move(replica->plans.back());
+        replica->plans.pop_back();
+        held.planned(NoRoomForNow());
       });
     }
   }

@@ -51,11 +51,16 @@ struct WorldOptions {
   int deaths = 0;
   int retries = 0;
   int busy_planners = 0;
+  // A planner has no room, and says when it will have some.
+  int refusals = 0;
   // Half a second passes, and all replicas tick.
   int pauses = 0;
   // Something else happens while a call of the store is under way, after it took effect or before.
   int overlaps = 0;
 };
+
+// What a planner says that is to be asked again after 100 ms.
+inline absl::Status NoRoomForNow() { return absl::ResourceExhaustedError("no room for now"); }
 
 class World {
  public:

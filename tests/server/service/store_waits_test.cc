@@ -163,8 +163,7 @@ TEST_F(StoreWaitsTest, ACallThatIsGivenUpIsAnsweredWhileOthersHoldTheStoresThrea
   WaitForMetric("batchplan_errors_total{code=\"CANCELLED\"} 1\n");
   EXPECT_EQ(Join(std::chrono::system_clock::now() + std::chrono::milliseconds(100)).error_code(),
             grpc::DEADLINE_EXCEEDED);
-  WaitForMetric("batchplan_errors_total{code=\"DEADLINE_EXCEEDED\"} 1\n");
-  // And its message is let go of.
+  // Whichever end noticed first; and its message is let go of.
   while (waiting_bytes_.held() != 0) std::this_thread::yield();
   release.count_down();
   EXPECT_TRUE(Join().ok());

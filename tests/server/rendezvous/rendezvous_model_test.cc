@@ -89,7 +89,8 @@ TEST(RendezvousModelTest, APlannerThatIsBusySplitsNoStep) {
 
 TEST(RendezvousModelTest, APlannerThatHasNoRoomForNowIsAskedAgain) {
   ExploreWorld({.workers = 2, .refusals = 2, .pauses = 2}, 1000);
-  ExploreWorld({.workers = 2, .cancels = 2, .retries = 1, .refusals = 1, .pauses = 1}, 1000);
+  ExploreWorld({.workers = 2, .cancels = 1, .refusals = 1, .pauses = 1}, 1000);
+  ExploreWorld({.workers = 1, .cancels = 1, .retries = 2, .refusals = 1, .pauses = 1}, 500);
   ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .refusals = 2}, 500);
 }
 

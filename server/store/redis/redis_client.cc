@@ -31,7 +31,7 @@ std::string Sha1Hex(const std::string& text) {
   return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), size));
 }
 
-Instant::duration TransferTime(const RedisCommand& command) {
+Instant::duration TransferTimeOf(const RedisCommand& command) {
   size_t bytes = 0;
   for (const std::string_view argument : command) bytes += argument.size();
   return TransferTime(bytes);
@@ -100,14 +100,14 @@ absl::StatusOr<RedisReply> RedisClient::Exchange(const RedisCommand& command) {
   };
   absl::StatusOr<RedisReply> reply =
       Attempt(command, start + ToDuration(options_.connect_timeout + options_.command_timeout) +
-                           TransferTime(command));
+                           TransferTimeOf(command));
   outcome = reply.status();
   return reply;
 }
 
 absl::StatusOr<RedisReply> RedisClient::Attempt(const RedisCommand& command, Instant deadline) {
   const Instant::duration silence = ToDuration(options_.command_timeout);
-  const Instant::duration command_timeout = silence + TransferTime(command);
+  const Instant::duration command_timeout = silence + TransferTimeOf(command);
   std::unique_ptr<RedisConnection> connection = TakeIdle();
   const bool kept = connection != nullptr;
   absl::StatusOr<RedisReply> reply = absl::UnavailableError("");

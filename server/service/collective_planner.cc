@@ -37,8 +37,8 @@ absl::Duration TimeFor(const v1::JoinBatchRequest& request, system_clock::time_p
   return wait;
 }
 
-// A plan in the pool's queue, which leaves it when nobody waits for the plan any more. Shared by
-// the pool's task and nobody else.
+// A plan in the pool's queue, which leaves it when nobody waits for the plan any more. Owned by the
+// pool's task.
 class QueuedPlan : public std::enable_shared_from_this<QueuedPlan> {
  public:
   QueuedPlan(PlanningPool* pool, RendezvousHooks::Planned planned)

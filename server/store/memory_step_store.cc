@@ -11,10 +11,6 @@ namespace {
 constexpr uint64_t kStepOverhead = 384;
 constexpr uint64_t kPartOverhead = 128;
 
-std::string Name(const StepKey& key) {
-  return absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
-}
-
 }  // namespace
 
 MemoryStepStore::MemoryStepStore(const MemoryStepStoreOptions& options, Clock clock)
@@ -97,7 +93,7 @@ absl::StatusOr<std::vector<std::string>> MemoryStepStore::Parts(const StepKey& k
     std::lock_guard lock(mutex_);
     const auto found = FindLive(key);
     if (found == steps_.end() || !found->second.complete()) {
-      return absl::NotFoundError(absl::StrCat(Name(key), " is not complete"));
+      return NotCompleteError(key);
     }
     shared.reserve(found->second.parts.size());
     for (const auto& [worker, content] : found->second.parts) shared.push_back(content);
@@ -114,7 +110,7 @@ absl::StatusOr<std::string> MemoryStepStore::PutOutcome(const StepKey& key,
     std::lock_guard lock(mutex_);
     const auto found = FindLive(key);
     if (found == steps_.end() || !found->second.complete()) {
-      return absl::NotFoundError(absl::StrCat(Name(key), " is not complete"));
+      return NotCompleteError(key);
     }
     Step& step = found->second;
     if (step.outcome) return *step.outcome;
@@ -169,11 +165,11 @@ void MemoryStepStore::MoveExpiry(const StepKey& key, Step& step, Instant expiry)
 absl::Status MemoryStepStore::CheckRoom(const StepKey& key, const std::string& what,
                                         uint64_t bytes) const {
   if (bytes_ + bytes > static_cast<uint64_t>(options_.max_bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(what, " of ", Name(key), " takes ", bytes, " bytes, but ", steps_.size(),
-                     " steps hold ", bytes_, " of --rendezvous_memory_bytes=", options_.max_bytes,
-                     "; raise it, or retry once steps are forgotten, ",
-                     absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, " of ", DescribeStep(key), " takes ", bytes, " bytes, but ", steps_.size(),
+        " steps hold ", bytes_, " of --rendezvous_memory_bytes=", options_.max_bytes,
+        "; raise it, or retry once steps are forgotten, ",
+        absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
   }
   return absl::OkStatus();
 }

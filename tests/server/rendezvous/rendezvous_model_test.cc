@@ -88,9 +88,8 @@ TEST(RendezvousModelTest, APlannerThatIsBusySplitsNoStep) {
 }
 
 TEST(RendezvousModelTest, APlannerThatHasNoRoomForNowIsAskedAgain) {
-  ExploreWorld({.workers = 2, .refusals = 2, .pauses = 2}, 1000);
-  ExploreWorld({.workers = 2, .cancels = 1, .refusals = 1, .pauses = 1}, 1000);
-  ExploreWorld({.workers = 1, .cancels = 1, .retries = 2, .refusals = 1, .pauses = 1}, 500);
+  ExploreWorld({.workers = 2, .refusals = 2, .pauses = 1}, 250);
+  ExploreWorld({.workers = 1, .cancels = 1, .retries = 1, .refusals = 1, .pauses = 1}, 100);
   ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .refusals = 2}, 500);
 }
 

@@ -332,13 +332,8 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
   if (!recorded.is_plan()) {
     return EndWithAnswer(*run, absl::InvalidArgumentError(recorded.invalid_argument));
   }
-  if (result.ok() && recorded.fingerprint == mine.fingerprint) {
-    auto joined = std::make_shared<JoinedPlan>();
-    joined->plan = *std::move(result);
-    joined->worker_offsets = run->whole.worker_offsets;
-    return EndWithAnswer(*run, Answer(std::move(joined)));
-  }
-  // Another replica was first, with other coefficients: the plan is the one made with those.
+  // Another replica was first, with other coefficients: the plan is the one made with those, also
+  // where it only names them and is the same otherwise.
   if (run->fitted && recorded.fitted_costs &&
       recorded.fitted_costs->SerializeAsString() !=
           run->whole.request->cost_model().SerializeAsString()) {
@@ -349,6 +344,12 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     run->whole.request = *copied;
     *run->whole.request->mutable_cost_model() = *recorded.fitted_costs;
     return StartPlan(run);
+  }
+  if (result.ok() && recorded.fingerprint == mine.fingerprint) {
+    auto joined = std::make_shared<JoinedPlan>();
+    joined->plan = *std::move(result);
+    joined->worker_offsets = run->whole.worker_offsets;
+    return EndWithAnswer(*run, Answer(std::move(joined)));
   }
   EndWithAnswer(*run, OtherPlannerError(key, recorded, mine));
 }

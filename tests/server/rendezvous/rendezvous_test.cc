@@ -68,6 +68,23 @@ TEST(RendezvousTest, ARetryWithinRetentionGetsTheSamePlanFromAnyReplica) {
   world.Finish();
 }
 
+TEST(RendezvousTest, ReplicasThatPlanTheSameWithOtherCoefficientsNameTheRecordedOnes) {
+  World world({.workers = 1, .replicas = 2, .fitted = true}, nullptr);
+  world.SetCostsChangeNothing(true);
+  world.SetPlannersHeld(true);
+  world.Join(0, 0);
+  world.Join(0, 1);
+  world.Settle();
+  ASSERT_EQ(world.plans_with_planners(), 2);
+  world.SetPlannersHeld(false);
+  world.Settle();
+  ASSERT_TRUE(world.call(0).answer.ok());
+  ASSERT_TRUE(world.call(1).answer.ok());
+  EXPECT_EQ((*world.call(0).answer)->plan.cost_model_used().per_token(),
+            (*world.call(1).answer)->plan.cost_model_used().per_token());
+  world.Finish();
+}
+
 TEST(RendezvousTest, TimeIsOverForTheMissingByName) {
   World world({.workers = 4}, nullptr);
   world.Join(1, 0, absl::Seconds(5));

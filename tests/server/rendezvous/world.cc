@@ -135,9 +135,11 @@ absl::StatusOr<v1::PlanBatchResponse> World::MakePlan(size_t replica,
   if (options_.invalid) return absl::InvalidArgumentError("no such plan");
   v1::PlanBatchResponse response;
   response.set_planner_version(options_.versions ? absl::StrCat("v", replica) : "v");
-  response.set_fingerprint(absl::StrCat(response.planner_version(), ":", request.preset(), ":",
-                                        absl::StrJoin(request.manifest().lengths(), ","), ":",
-                                        request.cost_model().per_token()));
+  response.set_fingerprint(
+      absl::StrCat(response.planner_version(), ":", request.preset(), ":",
+                   absl::StrJoin(request.manifest().lengths(), ","), ":",
+                   costs_change_nothing_ ? 0 : request.cost_model().per_token()));
+  *response.mutable_cost_model_used() = request.cost_model();
   return response;
 }
 

@@ -108,6 +108,8 @@ class World {
   // Plans stay with the planners, while set.
   void SetPlannersHeld(bool held) { planners_held_ = held; }
   void SetPlanAnswer(absl::Status status) { plan_answer_ = std::move(status); }
+  // Plans are the same whatever the coefficients, while set, and name them nevertheless.
+  void SetCostsChangeNothing(bool same) { costs_change_nothing_ = same; }
   void SetLoseHints(bool lose) { lose_hints_ = lose; }
 
   v1::JoinBatchRequest Request(uint32_t worker) const;
@@ -175,6 +177,7 @@ class World {
   std::string memory_fails_in_;
   bool planners_held_ = false;
   bool lose_hints_ = false;
+  bool costs_change_nothing_ = false;
   absl::Status plan_answer_;
 };
 

@@ -158,7 +158,7 @@ TEST(JoinBatch, OtherContentForTheSamePlaceIsRefused) {
 
 TEST(JoinBatch, DisagreementNamesTheFieldAndBothWorkers) {
   TestServer server;
-  std::jthread first([&] { JoinAll(server); });
+  std::jthread first([&] { Join(server, PartOf(0)); });
   WaitForMetric(server, "batchplan_rendezvous_memory_steps", 1);
   v1::JoinBatchRequest other = PartOf(3);
   other.mutable_request()->mutable_passes(0)->set_max_tokens_per_microbatch(2000);
@@ -167,6 +167,7 @@ TEST(JoinBatch, DisagreementNamesTheFieldAndBothWorkers) {
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("request.passes[0].max_tokens_per_microbatch"), HasSubstr("1000"),
                     HasSubstr("2000"), HasSubstr("worker 3")));
+  server.server().Shutdown();
 }
 
 TEST(JoinBatch, TheMissingAreNamedBeforeTheCallsOwnDeadline) {

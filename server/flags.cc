@@ -119,7 +119,7 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
   flags->Add("log_level", log_level, "info|warning|error", "Write lines of this severity and above",
              {"info", "warning", "error"});
   flags->Add("max_job_labels", &options->max_job_labels, "N",
-             "Jobs with time series of their own; more are counted as \"other\"");
+             "Jobs with time series of their own, the busiest; others are counted as \"other\"");
 
   flags->Group("Stopping");
   flags->Add("drain_delay", &options->drain_delay,

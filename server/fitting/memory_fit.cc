@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "server/fitting/median.h"
+
 namespace batchplan {
 namespace {
 
@@ -29,9 +31,7 @@ double MedianSlope(const std::vector<PeakClass>& classes) {
     }
   }
   if (slopes.empty()) return 0;
-  const auto middle = slopes.begin() + static_cast<std::ptrdiff_t>(slopes.size() / 2);
-  std::nth_element(slopes.begin(), middle, slopes.end());
-  return std::max(0.0, *middle);
+  return std::max(0.0, Median(std::move(slopes)));
 }
 
 // bytes = at_zero + slope * tokens.

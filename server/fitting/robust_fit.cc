@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/fitting/identified_fit.h"
+#include "server/fitting/median.h"
 #include "server/fitting/non_negative.h"
 
 namespace batchplan {
@@ -22,13 +23,6 @@ constexpr double kDeviationOfMedian = 1.4826;
 constexpr double kJitterShare = 0.05;
 // Closer to the fit than this, all samples weigh the same.
 constexpr double kLeastResidual = 1e-3;
-
-// Not empty.
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Time in proportion to tokens: what no two stragglers can distort.
 RobustFit MedianRate(std::span<const TimingSample> samples) {

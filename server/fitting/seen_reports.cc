@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "server/fitting/fnv_hash.h"
+#include "server/hash/fnv_hash.h"
 
 namespace batchplan {
 

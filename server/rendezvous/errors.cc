@@ -10,10 +10,6 @@
 namespace batchplan {
 namespace {
 
-std::string Name(const StepKey& key) {
-  return absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
-}
-
 std::string Describe(const Outcome& outcome) {
   if (!outcome.is_plan()) return absl::StrCat("refuses it: ", outcome.invalid_argument);
   return absl::StrCat("makes plan ", outcome.fingerprint.substr(0, 16));
@@ -25,19 +21,19 @@ absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const Par
   const TermsDifference difference = FirstDifference(receipt.terms, part.terms);
   if (receipt.terms_worker == part.worker) {
     return absl::AlreadyExistsError(
-        absl::StrCat(Name(key), ": worker ", part.worker, " joined it before with ",
+        absl::StrCat(DescribeStep(key), ": worker ", part.worker, " joined it before with ",
                      difference.field, " ", difference.first, ", now it says ", difference.second,
                      "; a retry must repeat the request, another request must use another step"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(Name(key), ": ", difference.field, " is ", difference.second, " at worker ",
-                   part.worker, " but ", difference.first, " at worker ", receipt.terms_worker,
-                   ", whose part came first; all workers of a step must agree on it"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      DescribeStep(key), ": ", difference.field, " is ", difference.second, " at worker ",
+      part.worker, " but ", difference.first, " at worker ", receipt.terms_worker,
+      ", whose part came first; all workers of a step must agree on it"));
 }
 
 absl::Status OtherContentError(const StepKey& key, const StepPart& part) {
   return absl::AlreadyExistsError(absl::StrCat(
-      Name(key), ": worker ", part.worker,
+      DescribeStep(key), ": worker ", part.worker,
       " joined it before with other lengths or group_ids; a retry must repeat the request, "
       "another request must use another step"));
 }
@@ -46,7 +42,7 @@ absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
                                  const std::vector<uint32_t>& missing) {
   constexpr size_t kNamed = 32;
   const auto named = absl::MakeConstSpan(missing).subspan(0, std::min(missing.size(), kNamed));
-  std::string message = absl::StrCat(Name(key), ": ", missing.size(), " of ", world_size,
+  std::string message = absl::StrCat(DescribeStep(key), ": ", missing.size(), " of ", world_size,
                                      " workers did not join in time: ", absl::StrJoin(named, ", "));
   if (missing.size() > kNamed) {
     absl::StrAppend(&message, " ... and ", missing.size() - kNamed, " more");
@@ -55,13 +51,13 @@ absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
 }
 
 absl::Status TooSlowError(const StepKey& key, const std::string& stage) {
-  return absl::DeadlineExceededError(
-      absl::StrCat(Name(key), ": the time was over ", stage, "; a retry continues the step"));
+  return absl::DeadlineExceededError(absl::StrCat(DescribeStep(key), ": the time was over ", stage,
+                                                  "; a retry continues the step"));
 }
 
 absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error) {
   return absl::UnavailableError(
-      absl::StrCat(Name(key),
+      absl::StrCat(DescribeStep(key),
                    ": the time was over while the store that its workers meet in could "
                    "not be used: ",
                    std::string(store_error.message())));
@@ -70,20 +66,25 @@ absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error)
 absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, const Outcome& mine) {
   if (recorded.planner_version == mine.planner_version) {
     return absl::AlreadyExistsError(absl::StrCat(
-        Name(key), ": planner version ", recorded.planner_version, " ", Describe(recorded),
+        DescribeStep(key), ": planner version ", recorded.planner_version, " ", Describe(recorded),
         " for the parts that were there when it was planned, but ", Describe(mine),
         " for those that are there now; another request must use another step"));
   }
   return absl::UnavailableError(absl::StrCat(
-      Name(key), ": the step was planned by planner version ", recorded.planner_version, ", which ",
-      Describe(recorded), "; version ", mine.planner_version, " of this replica ", Describe(mine),
-      "; retry, a replica of version ", recorded.planner_version, " answers"));
+      DescribeStep(key), ": the step was planned by planner version ", recorded.planner_version,
+      ", which ", Describe(recorded), "; version ", mine.planner_version, " of this replica ",
+      Describe(mine), "; retry, a replica of version ", recorded.planner_version, " answers"));
 }
 
 absl::Status UnknownOutcomeError(const StepKey& key, const std::string& planner_version) {
   return absl::UnavailableError(absl::StrCat(
-      Name(key), ": the step's outcome was recorded in a form that planner version ",
+      DescribeStep(key), ": the step's outcome was recorded in a form that planner version ",
       planner_version, " of this replica does not know; retry, a newer replica answers"));
+}
+
+absl::Status OutOfMemoryError(const StepKey& key) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      DescribeStep(key), ": this server ran out of memory for it; a retry continues the step"));
 }
 
 absl::Status TooManyJoinsError(size_t limit) {
@@ -97,8 +98,8 @@ absl::Status ShuttingDownError() {
 }
 
 absl::Status CancelledJoinError(const StepKey& key, uint32_t worker) {
-  return absl::CancelledError(
-      absl::StrCat(Name(key), ": the call was cancelled; worker ", worker, "'s part stays"));
+  return absl::CancelledError(absl::StrCat(DescribeStep(key), ": the call was cancelled; worker ",
+                                           worker, "'s part stays"));
 }
 
 }  // namespace batchplan

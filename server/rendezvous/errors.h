@@ -40,6 +40,9 @@ absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, cons
 absl::Status UnknownOutcomeError(const StepKey& key, const std::string& planner_version);
 
 // ResourceExhausted.
+absl::Status OutOfMemoryError(const StepKey& key);
+
+// ResourceExhausted.
 absl::Status TooManyJoinsError(size_t limit);
 
 // Unavailable.

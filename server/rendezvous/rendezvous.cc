@@ -1,12 +1,27 @@
 #include "server/rendezvous/rendezvous.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "server/rendezvous/errors.h"
 #include "server/rendezvous/part.h"
 
 namespace batchplan {
+namespace {
+
+// What `work` returns; nothing if memory ran out. What is large in a step is its parts, and they
+// are let go of when its joins are told so.
+template <typename Work>
+auto UnlessOutOfMemory(const Work& work) -> std::optional<decltype(work())> {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 // What is decided under the lock and done without it. Declared before the lock, so that it is done
 // when the lock has been released.
@@ -107,7 +122,12 @@ void Rendezvous::Tick() {
     Reply(ticket, std::move(status), effects);
   }
   for (auto& [key, step] : steps_) {
-    if (!step.busy && step.next_look <= now) Hint(key, effects);
+    if (step.ask_again && *step.ask_again <= now) {
+      step.ask_again = std::nullopt;
+      effects.Execute([this, run = step.run] { StartPlan(run); });
+    } else if (!step.busy && step.next_look <= now) {
+      Hint(key, effects);
+    }
   }
 }
 
@@ -124,15 +144,17 @@ Rendezvous::Counts Rendezvous::counts() const {
 }
 
 void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, bool first) {
-  const absl::StatusOr<PartReceipt> receipt = store_->PutPart(key, part);
+  const auto offered = UnlessOutOfMemory([&] { return store_->PutPart(key, part); });
 
   Effects effects(this);
   std::lock_guard lock(mutex_);
   const auto step = steps_.find(key);
   // The store tells every replica, but hints may be lost.
-  if (receipt.ok() && receipt->complete) Hint(key, effects);
+  if (offered && offered->ok() && (*offered)->complete) Hint(key, effects);
   const auto found = waiters_.find(ticket);
   if (found == waiters_.end()) return;
+  if (!offered) return Reply(ticket, OutOfMemoryError(key), effects);
+  const absl::StatusOr<PartReceipt>& receipt = *offered;
   Waiter& waiter = found->second;
   if (!receipt.ok()) {
     if (first) {
@@ -171,7 +193,9 @@ void Rendezvous::Hint(const StepKey& key, Effects& effects) {
 }
 
 void Rendezvous::Look(const StepKey& key) {
-  absl::StatusOr<StepProgress> progress = store_->Progress(key);
+  auto looked = UnlessOutOfMemory([&] { return store_->Progress(key); });
+  if (!looked) return EndWithError(key, OutOfMemoryError(key));
+  absl::StatusOr<StepProgress>& progress = *looked;
   if (!progress.ok()) return EndWithStoreError(key, progress.status());
   std::optional<std::string> outcome = progress->outcome;
   {
@@ -211,9 +235,10 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
       return EndWithError(key, absl::InvalidArgumentError(run->recorded->invalid_argument));
     }
   }
-  absl::StatusOr<std::vector<std::string>> parts = store_->Parts(key);
-  if (!parts.ok()) return EndWithStoreError(key, parts.status());
-  run->parts = *std::move(parts);
+  auto parts = UnlessOutOfMemory([&] { return store_->Parts(key); });
+  if (!parts) return EndWithError(key, OutOfMemoryError(key));
+  if (!parts->ok()) return EndWithStoreError(key, parts->status());
+  run->parts = **std::move(parts);
   {
     Effects effects(this);
     std::lock_guard lock(mutex_);
@@ -226,14 +251,16 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
     if (run->terms.empty()) return EndLook(found, effects);
     found->second.run = run;
   }
-  absl::StatusOr<WholeRequest> whole =
-      AssembleRequest(key, run->terms, run->parts, options_.max_sequences);
-  if (absl::IsAborted(whole.status())) return EndWithLoss(key);
-  if (!whole.ok()) return Conclude(run, whole.status());
-  run->whole = *std::move(whole);
+  auto whole = UnlessOutOfMemory(
+      [&] { return AssembleRequest(key, run->terms, run->parts, options_.max_sequences); });
+  if (!whole) return EndWithAnswer(*run, OutOfMemoryError(key));
+  if (absl::IsAborted(whole->status())) return EndWithLoss(key);
+  if (!whole->ok()) return Conclude(run, whole->status());
+  run->whole = **std::move(whole);
   run->fitted = run->whole.request->cost_model().fitted();
-  const absl::Status costs = SetCosts(*run);
-  if (!costs.ok()) return EndWithAnswer(*run, costs);
+  const auto costs = UnlessOutOfMemory([&] { return SetCosts(*run); });
+  if (!costs) return EndWithAnswer(*run, OutOfMemoryError(key));
+  if (!costs->ok()) return EndWithAnswer(*run, *costs);
   StartPlan(run);
 }
 
@@ -262,11 +289,24 @@ void Rendezvous::StartPlan(const std::shared_ptr<Run>& run) {
   });
 }
 
+void Rendezvous::PlanLater(const std::shared_ptr<Run>& run, const absl::Status& refusal,
+                           absl::Duration delay) {
+  Effects effects(this);
+  std::lock_guard lock(mutex_);
+  const auto found = steps_.find(run->key);
+  if (found->second.waiters.empty()) return EndLook(found, effects);
+  found->second.ask_again = clock_() + absl::ToChronoNanoseconds(delay);
+  found->second.refusal = refusal;
+}
+
 void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
   const StepKey& key = run->key;
   if (!result.ok() && !absl::IsInvalidArgument(result.status())) {
     // Those who came after the planner was told to stop have not been planned for.
     if (run->stop.stop_requested()) return EndWithStoreError(key, absl::OkStatus());
+    const std::optional<absl::Duration> delay =
+        hooks_.retry_after ? hooks_.retry_after(result.status()) : std::nullopt;
+    if (delay) return PlanLater(run, result.status(), *delay);
     return EndWithAnswer(*run, result.status());
   }
   Outcome mine = {.planner_version = options_.planner_version,
@@ -279,9 +319,11 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     if (run->fitted) mine.fitted_costs = run->whole.request->cost_model();
   }
   if (!run->recorded) {
-    const absl::StatusOr<std::string> stands = store_->PutOutcome(key, EncodeOutcome(mine));
-    if (!stands.ok()) return EndWithStoreError(key, stands.status());
-    run->recorded = DecodeOutcome(*stands);
+    const auto stands =
+        UnlessOutOfMemory([&] { return store_->PutOutcome(key, EncodeOutcome(mine)); });
+    if (!stands) return EndWithAnswer(*run, OutOfMemoryError(key));
+    if (!stands->ok()) return EndWithStoreError(key, stands->status());
+    run->recorded = DecodeOutcome(**stands);
     if (!run->recorded) {
       return EndWithAnswer(*run, UnknownOutcomeError(key, options_.planner_version));
     }
@@ -290,20 +332,24 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
   if (!recorded.is_plan()) {
     return EndWithAnswer(*run, absl::InvalidArgumentError(recorded.invalid_argument));
   }
+  // Another replica was first, with other coefficients: the plan is the one made with those, also
+  // where it only names them and is the same otherwise.
+  if (run->fitted && recorded.fitted_costs &&
+      recorded.fitted_costs->SerializeAsString() !=
+          run->whole.request->cost_model().SerializeAsString()) {
+    // The planner may still hold the request that it was given.
+    const auto copied = UnlessOutOfMemory(
+        [&] { return std::make_shared<v1::PlanBatchRequest>(*run->whole.request); });
+    if (!copied) return EndWithAnswer(*run, OutOfMemoryError(key));
+    run->whole.request = *copied;
+    *run->whole.request->mutable_cost_model() = *recorded.fitted_costs;
+    return StartPlan(run);
+  }
   if (result.ok() && recorded.fingerprint == mine.fingerprint) {
     auto joined = std::make_shared<JoinedPlan>();
     joined->plan = *std::move(result);
     joined->worker_offsets = run->whole.worker_offsets;
     return EndWithAnswer(*run, Answer(std::move(joined)));
-  }
-  // Another replica was first, with other coefficients: the plan is the one made with those.
-  if (run->fitted && recorded.fitted_costs &&
-      recorded.fitted_costs->SerializeAsString() !=
-          run->whole.request->cost_model().SerializeAsString()) {
-    // The planner may still hold the request that it was given.
-    run->whole.request = std::make_shared<v1::PlanBatchRequest>(*run->whole.request);
-    *run->whole.request->mutable_cost_model() = *recorded.fitted_costs;
-    return StartPlan(run);
   }
   EndWithAnswer(*run, OtherPlannerError(key, recorded, mine));
 }
@@ -367,6 +413,7 @@ void Rendezvous::EndLook(Steps::iterator step, Effects& effects) {
   LocalStep& local = step->second;
   local.busy = false;
   local.run = nullptr;
+  local.refusal = absl::OkStatus();
   if (local.waiters.empty()) {
     steps_.erase(step);
     return;
@@ -399,10 +446,11 @@ void Rendezvous::Reply(Ticket ticket, Answer answer, Effects& effects) {
   const auto found = waiters_.find(ticket);
   Waiter& waiter = found->second;
   const auto step = steps_.find(waiter.key);
-  step->second.waiters.erase(ticket);
-  if (step->second.waiters.empty()) {
-    if (step->second.run) effects.Stop(step->second.run->stop);
-    if (!step->second.busy) steps_.erase(step);
+  LocalStep& local = step->second;
+  local.waiters.erase(ticket);
+  if (local.waiters.empty()) {
+    if (local.run) effects.Stop(local.run->stop);
+    if (!local.busy || local.ask_again) steps_.erase(step);
   }
   deadlines_.erase({waiter.deadline, ticket});
   effects.Reply(std::move(waiter.done), std::move(answer));
@@ -417,6 +465,7 @@ absl::Status Rendezvous::TimeoutError(const Waiter& waiter) const {
     return TooSlowError(waiter.key, "before its part was stored");
   }
   if (!step.progress) return TooSlowError(waiter.key, "before the other workers were looked for");
+  if (!step.refusal.ok()) return step.refusal;
   if (step.progress->complete) {
     return TooSlowError(waiter.key, "before the plan was made; all parts are in");
   }

@@ -24,6 +24,9 @@
 // that the store turns out not to have (it was restarted, or the step's time to live was over) is
 // offered again, as long as its worker waits.
 //
+// A planner that has no room is asked again, for the request that is there already, when it says
+// that it will have some: only joins whose time is over meanwhile are told that it had none.
+//
 // Threads. Thread-safe; no function but the constructor and the destructor blocks. `done` is called
 // on any thread, also from within Join, Cancel, Tick and Shutdown, and with no lock held. Before
 // this is destroyed, Shutdown must have returned, and what was given to the executor and to the
@@ -83,9 +86,13 @@ struct RendezvousHooks {
   // Plans a whole request and then calls back, exactly once and on any thread; should give up once
   // a stop is requested, when nobody waits for the plan any more. InvalidArgument says that the
   // request can't be planned, and becomes the step's outcome; every other error is told to the
-  // joins that wait here, who may retry.
+  // joins that wait here, who may retry, unless retry_after says otherwise.
   using Planned = std::function<void(absl::StatusOr<v1::PlanBatchResponse>)>;
   std::function<void(std::shared_ptr<const v1::PlanBatchRequest>, std::stop_token, Planned)> plan;
+
+  // After how long a plan that ended with this error is to be asked for again. None, also without
+  // the hook: not at all.
+  std::function<std::optional<absl::Duration>(const absl::Status&)> retry_after;
 
   // The coefficients that now stand for CostModel.fitted of a job. Called by the executor's
   // functions; may block. An error is told to the joins that wait here.
@@ -122,7 +129,8 @@ class Rendezvous {
   //                        whole request can't be planned
   //   AlreadyExists        the worker's part is in already, with other content or terms
   //   DeadlineExceeded     naming the workers that are missing
-  //   ResourceExhausted    too many joins wait, the store is full, or the planner is
+  //   ResourceExhausted    too many joins wait, the store is full, or the planner is, or memory ran
+  //                        out in a call of the store or for the whole request
   //   Unavailable          the store can't be reached, this server shuts down, or it is of another
   //                        version than the one that planned the step. Retry
   //   Cancelled            by Cancel
@@ -173,6 +181,10 @@ class Rendezvous {
     // Look again when it ends.
     bool again = false;
     std::shared_ptr<Run> run;
+    // The planner has no room for the run: when it is asked again, and what it said. The step is
+    // busy meanwhile, but nobody is at it.
+    std::optional<Instant> ask_again;
+    absl::Status refusal;
     // By Ticks.
     Instant next_look;
     // Look by the next Tick once this look ends: not at once, so that a store that keeps losing the
@@ -194,6 +206,8 @@ class Rendezvous {
   void Look(const StepKey& key);
   void Gather(const StepKey& key, const std::optional<std::string>& outcome);
   void StartPlan(const std::shared_ptr<Run>& run);
+  void PlanLater(const std::shared_ptr<Run>& run, const absl::Status& refusal,
+                 absl::Duration delay);
   void Conclude(const std::shared_ptr<Run>& run, PlanResult result);
   absl::Status SetCosts(Run& run);
   // Ends a look: with an answer for those whose parts `run` has, with one for all whose parts are

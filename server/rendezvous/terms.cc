@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/hash/fnv_hash.h"
 
 namespace batchplan {
 namespace {
@@ -115,11 +116,9 @@ std::string SerializeTerms(v1::JoinBatchRequest request) {
 }
 
 uint64_t TermsDigest(const std::string& terms) {
-  uint64_t digest = 0xcbf29ce484222325;
-  for (const char byte : terms) {
-    digest = (digest ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  }
-  return digest;
+  FnvHash hash;
+  hash.Add(terms);
+  return hash.value();
 }
 
 TermsDifference FirstDifference(const std::string& first, const std::string& second) {

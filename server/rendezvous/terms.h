@@ -22,7 +22,7 @@ namespace batchplan {
 // taken out before.
 std::string SerializeTerms(v1::JoinBatchRequest request);
 
-// FNV-1a in 64 bits: the same on every replica.
+// An FnvHash: the same on every replica.
 uint64_t TermsDigest(const std::string& terms);
 
 struct TermsDifference {

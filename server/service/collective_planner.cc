@@ -37,6 +37,48 @@ absl::Duration TimeFor(const v1::JoinBatchRequest& request, system_clock::time_p
   return wait;
 }
 
+// A plan in the pool's queue, which leaves it when nobody waits for the plan any more. Owned by the
+// pool's task.
+class QueuedPlan : public std::enable_shared_from_this<QueuedPlan> {
+ public:
+  QueuedPlan(PlanningPool* pool, RendezvousHooks::Planned planned)
+      : pool_(pool), planned_(std::move(planned)) {}
+
+  // Calls back with Cancelled, once, unless the pool has begun the task or ended it otherwise.
+  void LeaveOn(const std::stop_token& stop, uint64_t ticket) {
+    ticket_ = ticket;
+    leave_.emplace(stop, Leave{this});
+  }
+
+  void Planned(absl::StatusOr<v1::PlanBatchResponse> result) const { planned_(std::move(result)); }
+
+ private:
+  struct Leave {
+    QueuedPlan* plan;
+    void operator()() const { plan->LeaveQueue(); }
+  };
+
+  void LeaveQueue() {
+    // The pool's share goes with the task.
+    const std::shared_ptr<QueuedPlan> self = weak_from_this().lock();
+    if (self == nullptr || !pool_->Remove(ticket_)) return;
+    Planned(absl::CancelledError("nobody waits for the plan any more"));
+  }
+
+  PlanningPool* const pool_;
+  const RendezvousHooks::Planned planned_;
+  uint64_t ticket_ = 0;
+  // Last: ends before what it uses.
+  std::optional<std::stop_callback<Leave>> leave_;
+};
+
+// When the pool will have room for what it refused, if it was for want of room.
+std::optional<absl::Duration> RoomAfter(const absl::Status& status) {
+  const std::optional<absl::Duration> delay =
+      absl::IsResourceExhausted(status) ? RetryAfter(status) : std::nullopt;
+  return delay && *delay >= absl::ZeroDuration() ? delay : std::nullopt;
+}
+
 }  // namespace
 
 CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, Stores* stores,
@@ -87,6 +129,7 @@ RendezvousHooks CollectivePlanner::Hooks() {
       .plan = [this](const std::shared_ptr<const v1::PlanBatchRequest>& request,
                      const std::stop_token& stop,
                      const RendezvousHooks::Planned& planned) { Plan(request, stop, planned); },
+      .retry_after = RoomAfter,
       .costs =
           [this](const std::string& job_id) {
             v1::PlanBatchRequest request;
@@ -106,13 +149,20 @@ void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& 
     if (!status.ok()) return status;
     return response;
   };
-  const absl::StatusOr<uint64_t> ticket = pool_->Submit({
-      .job = request->job_id(),
-      .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
-      .run = [plan, planned] { planned(plan()); },
-      .refuse = [planned](const absl::Status& refusal) { planned(refusal); },
+  std::shared_ptr<QueuedPlan> queued;
+  absl::StatusOr<uint64_t> ticket = absl::UnknownError("");
+  const absl::Status submitted = CatchExceptions([&] {
+    queued = std::make_shared<QueuedPlan>(pool_, planned);
+    ticket = pool_->Submit({
+        .job = request->job_id(),
+        .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
+        .run = [plan, queued] { queued->Planned(plan()); },
+        .refuse = [queued](const absl::Status& refusal) { queued->Planned(refusal); },
+    });
+    return ticket.status();
   });
-  if (!ticket.ok()) planned(ticket.status());
+  if (!submitted.ok()) return planned(submitted);
+  queued->LeaveOn(stop, *ticket);
 }
 
 }  // namespace batchplan

@@ -5,7 +5,9 @@
 //   Rendezvous::Ticket ticket = planner.Join(std::move(request), caller_deadline, done);
 //   planner.Shutdown();
 //
-// A plan of a step waits for its turn and is planned as any other of its job. Thread-safe.
+// A plan of a step waits for its turn and is planned as any other of its job; it leaves the queue
+// when nobody waits for it any more, and is offered again, as long as somebody does, when the queue
+// is full. Thread-safe.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_COLLECTIVE_PLANNER_H_
 #define BATCHPLAN_SERVER_SERVICE_COLLECTIVE_PLANNER_H_

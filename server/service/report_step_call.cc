@@ -8,7 +8,10 @@ namespace batchplan {
 
 ReportStepCall::ReportStepCall(const CallEnvironment& environment, JobFits* fits,
                                const RawCall& raw)
-    : UnaryCall({.name = "ReportStep", .outline = OutlineReportStep}, environment, raw),
+    : UnaryCall({.name = "ReportStep",
+                 .outline = OutlineReportStep,
+                 .store_threads = &CallEnvironment::report_threads},
+                environment, raw),
       fits_(fits) {}
 
 void ReportStepCall::Run() { Answer(Report()); }

@@ -1,4 +1,4 @@
-// One ReportStep call in flight, run by a thread of the store's.
+// One ReportStep call in flight, run by a thread of the reports'.
 //
 //   return UnaryCall::Start(std::make_shared<ReportStepCall>(environment, &fits, raw));
 

@@ -44,6 +44,8 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
 
 // Calls of the store at the same time. Redis serves one at a time; these are for its way there.
 constexpr size_t kStoreThreads = 8;
+// Beside these, for reports.
+constexpr size_t kReportThreads = 4;
 
 size_t PlanningThreads(const ServerOptions& options) {
   if (options.planning_threads > 0) return static_cast<size_t>(options.planning_threads);
@@ -59,10 +61,11 @@ PlanningPoolOptions PoolOptions(const ServerOptions& options) {
 }
 
 CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
-                               StoreThreads* store_threads, ByteBudget* waiting_bytes,
-                               Metrics* metrics, const Tokens* tokens) {
+                               StoreThreads* store_threads, StoreThreads* report_threads,
+                               ByteBudget* waiting_bytes, Metrics* metrics, const Tokens* tokens) {
   return {.pool = pool,
           .store_threads = store_threads,
+          .report_threads = report_threads,
           .waiting_bytes = waiting_bytes,
           .metrics = metrics,
           .tokens = tokens,
@@ -104,9 +107,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     server.reset(new Server(options, std::move(plan), std::move(tokens), *std::move(stores)));
     status = server->Listen();
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("can't start ", PlanningThreads(options), " planning threads, ", kStoreThreads,
-                     " for the store and those beside them: ", error.what()));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "can't start ", PlanningThreads(options), " planning threads, ",
+        kStoreThreads + kReportThreads, " for the store and those beside them: ", error.what()));
   }
   if (!status.ok()) return status;
   return server;
@@ -123,14 +126,15 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
       fits_(stores_.fits.get()),
       pool_(PoolOptions(options), &metrics_),
       store_threads_(kStoreThreads, static_cast<size_t>(options.max_waiting_joins)),
+      report_threads_(kReportThreads, static_cast<size_t>(options.max_waiting_joins)),
       waiting_bytes_("max_waiting_bytes", static_cast<uint64_t>(options.max_waiting_bytes)),
       config_(ConfigFor(options, std::move(plan), &cache_, &metrics_)),
       collective_({.max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
                    .max_sequences = static_cast<uint64_t>(options.max_sequences),
                    .longest_wait = options.step_time_to_live},
                   &stores_, &fits_, &store_threads_, &pool_, config_),
-      service_(EnvironmentFor(options, &pool_, &store_threads_, &waiting_bytes_, &metrics_,
-                              tokens_.get()),
+      service_(EnvironmentFor(options, &pool_, &store_threads_, &report_threads_, &waiting_bytes_,
+                              &metrics_, tokens_.get()),
                config_, &collective_, &fits_) {}
 
 Server::~Server() { Shutdown(); }
@@ -242,6 +246,7 @@ void Server::Shutdown() {
   }
   pool_.Stop();
   store_threads_.Stop();
+  report_threads_.Stop();
 }
 
 }  // namespace batchplan

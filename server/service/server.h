@@ -94,6 +94,7 @@ class Server {
   JobFits fits_;
   PlanningPool pool_;
   StoreThreads store_threads_;
+  StoreThreads report_threads_;
   ByteBudget waiting_bytes_;
   const PlanBatchConfig config_;
   CollectivePlanner collective_;

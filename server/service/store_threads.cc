@@ -18,7 +18,8 @@ StoreThreads::StoreThreads(size_t threads, size_t max_queued_calls)
 
 StoreThreads::~StoreThreads() { Stop(); }
 
-absl::Status StoreThreads::TrySubmit(Function call) {
+absl::StatusOr<uint64_t> StoreThreads::TrySubmit(Function call) {
+  uint64_t ticket = 0;
   {
     std::lock_guard lock(mutex_);
     if (stopping_) return absl::UnavailableError("the server is shutting down; retry");
@@ -27,18 +28,27 @@ absl::Status StoreThreads::TrySubmit(Function call) {
           absl::StrCat("max_waiting_joins=", max_queued_calls_,
                        " calls wait for the rendezvous store; retry with back-off"));
     }
-    queue_.push_back(std::move(call));
+    ticket = ++last_ticket_;
+    queue_.emplace(ticket, std::move(call));
   }
   wake_.notify_one();
-  return absl::OkStatus();
+  return ticket;
 }
 
 void StoreThreads::Submit(Function function) {
   {
     std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(function));
+    queue_.emplace(++last_ticket_, std::move(function));
   }
   wake_.notify_one();
+}
+
+bool StoreThreads::Remove(uint64_t ticket) {
+  // What the call holds is destroyed outside the lock.
+  std::map<uint64_t, Function>::node_type removed;
+  std::lock_guard lock(mutex_);
+  removed = queue_.extract(ticket);
+  return !removed.empty();
 }
 
 void StoreThreads::Stop() {
@@ -52,7 +62,7 @@ void StoreThreads::Stop() {
     if (thread.joinable()) thread.join();
   }
   // What came after the last look of the last thread.
-  std::deque<Function> dropped;
+  std::map<uint64_t, Function> dropped;
   std::lock_guard lock(mutex_);
   dropped.swap(queue_);
 }
@@ -61,11 +71,10 @@ void StoreThreads::Work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   // A stop ends the wait but not the work: the loop ends when the queue is empty.
   while (wake_.wait(lock, stop, [this] { return !queue_.empty(); })) {
-    Function function = std::move(queue_.front());
-    queue_.pop_front();
+    auto next = queue_.extract(queue_.begin());
     lock.unlock();
-    function();
-    function = nullptr;  // what it holds is destroyed outside the lock
+    next.mapped()();
+    next = {};  // what it holds is destroyed outside the lock
     lock.lock();
   }
 }

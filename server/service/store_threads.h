@@ -1,26 +1,29 @@
 // The threads that wait for the store, so that neither gRPC's threads nor those that plan do.
 //
 //   StoreThreads threads(/*threads=*/4, /*max_queued_calls=*/65536);
-//   absl::Status status = threads.TrySubmit([] { ... });  // a call; refused if there is no room
-//   threads.Submit([] { ... });                           // what calls that were taken lead to
-//   threads.Stop();                                       // runs what is queued, then joins
+//   absl::StatusOr<uint64_t> ticket = threads.TrySubmit([] { ... });  // a call; or there is no
+//   room threads.Remove(*ticket);          // true: it had not begun, and never will
+//   threads.Submit([] { ... });       // what calls that were taken lead to
+//   threads.Stop();                   // runs what is queued, then joins
 //
 // A store that hangs holds these threads and nobody else. Functions run in the order of submission,
-// exactly once also when the threads stop, and must not throw. Thread-safe.
+// exactly once also when the threads stop, unless they are removed, and must not throw.
+// Thread-safe: submitting and removing take a short lock and the logarithm of what is queued.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_STORE_THREADS_H_
 #define BATCHPLAN_SERVER_SERVICE_STORE_THREADS_H_
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <stop_token>
 #include <thread>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace batchplan {
 
@@ -38,13 +41,18 @@ class StoreThreads {
   StoreThreads(const StoreThreads&) = delete;
   StoreThreads& operator=(const StoreThreads&) = delete;
 
-  // Takes `call` over, to be run on one of the threads. ResourceExhausted, naming the limit, if too
-  // many wait; Unavailable once the threads stop; `call` is then not run. May throw std::bad_alloc.
-  absl::Status TrySubmit(Function call);
+  // Takes `call` over, to be run on one of the threads, and returns its ticket, never 0; it may
+  // have been run by then. ResourceExhausted, naming the limit, if too many wait; Unavailable once
+  // the threads stop; `call` is then not run. May throw std::bad_alloc.
+  absl::StatusOr<uint64_t> TrySubmit(Function call);
 
   // The same without a limit, for work of which there is no more than there are calls. Dropped once
   // the threads have stopped.
   void Submit(Function function);
+
+  // Takes a call that has not begun out of the queue: true, and it is not run. False if it has
+  // begun or ended.
+  bool Remove(uint64_t ticket);
 
   // Runs what is queued, and what that submits, and joins the threads. Not from a function. A
   // second call does nothing.
@@ -58,7 +66,9 @@ class StoreThreads {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   // Guarded by mutex_.
-  std::deque<Function> queue_;
+  // By ticket, and so in the order of submission.
+  std::map<uint64_t, Function> queue_;
+  uint64_t last_ticket_ = 0;
   bool stopping_ = false;
 
   // Last: destroyed, and so stopped and joined, before what the threads use, also where starting

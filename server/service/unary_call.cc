@@ -75,8 +75,11 @@ absl::Status UnaryCall::QueueToPlan() {
       .run = [call = self()] { call->RunQueued(); },
       .refuse = [call = self()](const absl::Status& refusal) { call->Answer(refusal); },
   });
-  if (ticket.ok()) ticket_.store(*ticket);
-  return ticket.status();
+  if (!ticket.ok()) return ticket.status();
+  planning_ticket_.store(*ticket);
+  // Whoever cancelled it before did not know where it would wait.
+  if (stop_.stop_requested()) LeaveQueue();
+  return absl::OkStatus();
 }
 
 absl::Status UnaryCall::CheckOutlined(const std::string& job_id) const {
@@ -90,13 +93,28 @@ absl::Status UnaryCall::QueueForStore() {
     if (!room.ok()) return room;
     held_bytes_ = outline_.message_bytes;
   }
-  return environment_.store_threads->TrySubmit([call = self()] { call->RunQueued(); });
+  StoreThreads* const threads = environment_.*method_.store_threads;
+  const absl::StatusOr<uint64_t> ticket =
+      threads->TrySubmit([call = self()] { call->RunQueued(); });
+  if (!ticket.ok()) return ticket.status();
+  store_ticket_.store(*ticket);
+  if (stop_.stop_requested()) LeaveQueue();
+  return absl::OkStatus();
 }
 
 void UnaryCall::OnCancel() {
   stop_.request_stop();
-  const uint64_t ticket = ticket_.load();
-  if (ticket != 0 && environment_.pool->Remove(ticket)) Answer(caller().StillWaiting());
+  LeaveQueue();
+}
+
+void UnaryCall::LeaveQueue() {
+  const uint64_t planning = planning_ticket_.load();
+  const uint64_t waiting = store_ticket_.load();
+  StoreThreads* const threads = environment_.*method_.store_threads;
+  if ((planning != 0 && environment_.pool->Remove(planning)) ||
+      (waiting != 0 && threads->Remove(waiting))) {
+    Answer(caller().StillWaiting());
+  }
 }
 
 void UnaryCall::RunQueued() {

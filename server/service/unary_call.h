@@ -16,8 +16,8 @@
 // answer and give it later, holding no thread meanwhile; who answers later keeps the call alive by
 // self(). A cancelled call, and one whose deadline passes, has a stop requested of stop(), from one
 // of gRPC's threads: a std::stop_callback on it is how a call that waits for something lets go of
-// it. One that still waits for its turn to plan leaves the queue and is answered there and then.
-// What Run throws is an answer too.
+// it. One that still waits for its turn to plan, or for a thread of the store's, leaves the queue
+// and is answered there and then. What Run throws is an answer too.
 //
 // An answer is counted, logged in one line with everything that the call goes by, and sent.
 // Answer, self, stop and the like are thread-safe.
@@ -47,22 +47,26 @@
 
 namespace batchplan {
 
-// A method's name in logs, and how to outline its requests.
-struct Method {
-  const char* name;
-  RequestOutline (*outline)(const grpc::ByteBuffer& request);
-};
-
 // What all calls of a server work with. Outlives them.
 struct CallEnvironment {
   PlanningPool* pool = nullptr;
   StoreThreads* store_threads = nullptr;
+  // For reports, which wait for each other and for which no training step waits: they shall not
+  // hold up the calls for which one does.
+  StoreThreads* report_threads = nullptr;
   // Of calls that wait for the store or for other workers.
   ByteBudget* waiting_bytes = nullptr;
   Metrics* metrics = nullptr;
   // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
   const Tokens* tokens = nullptr;
   RequestLimits limits;
+};
+
+// A method's name in logs, how to outline its requests, and where its calls wait for the store.
+struct Method {
+  const char* name;
+  RequestOutline (*outline)(const grpc::ByteBuffer& request);
+  StoreThreads* CallEnvironment::*store_threads = &CallEnvironment::store_threads;
 };
 
 // What gRPC hands to a method's handler, and keeps until the call is done.
@@ -98,7 +102,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   virtual absl::Status Queue() { return QueueToPlan(); }
   // On a planning thread, in the job's turn.
   absl::Status QueueToPlan();
-  // On a thread that may wait for the store.
+  // On one of the method's threads that may wait for the store.
   absl::Status QueueForStore();
 
   // What the call was queued for. Not called once it was answered or cancelled.
@@ -123,6 +127,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
 
   void Begin();
   void RunQueued();
+  // Answers the call if it waits in a queue, and nothing else will.
+  void LeaveQueue();
 
   const Method method_;
   const CallEnvironment& environment_;
@@ -137,8 +143,9 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // Of the budget for messages that wait, until the call is gone.
   uint64_t held_bytes_ = 0;
   std::stop_source stop_;
-  // In the pool; 0: not there (yet).
-  std::atomic<uint64_t> ticket_ = 0;
+  // In the pool and with the store's threads; 0: not there (yet).
+  std::atomic<uint64_t> planning_ticket_ = 0;
+  std::atomic<uint64_t> store_ticket_ = 0;
   // kAnswered also orders the work of whoever answered before OnDone on a gRPC thread. Finish does
   // so too, but inside gRPC, where ThreadSanitizer does not see it.
   std::atomic<State> state_ = State::kOpen;

@@ -11,38 +11,10 @@ namespace {
 constexpr uint64_t kStepOverhead = 384;
 constexpr uint64_t kPartOverhead = 128;
 
-std::string Name(const StepKey& key) {
-  return absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
-}
-
 }  // namespace
 
 MemoryStepStore::MemoryStepStore(const MemoryStepStoreOptions& options, Clock clock)
     : options_(options), clock_(std::move(clock)) {}
-
-void MemoryStepStore::SetListener(Listener listener) {
-  std::shared_ptr<CountedListener> next;
-  if (listener) {
-    next = std::make_shared<CountedListener>();
-    next->call = std::move(listener);
-  }
-  std::unique_lock lock(listener_mutex_);
-  const std::shared_ptr<CountedListener> last = std::exchange(listener_, std::move(next));
-  if (last) listener_idle_.wait(lock, [&last] { return last->calls == 0; });
-}
-
-void MemoryStepStore::Notify(const StepKey& key) {
-  std::shared_ptr<CountedListener> listener;
-  {
-    std::lock_guard lock(listener_mutex_);
-    if (!listener_) return;
-    listener = listener_;
-    ++listener->calls;
-  }
-  listener->call(key);
-  std::lock_guard lock(listener_mutex_);
-  if (--listener->calls == 0) listener_idle_.notify_all();
-}
 
 absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const StepPart& part) {
   PartReceipt receipt;
@@ -64,28 +36,41 @@ absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const S
         return receipt;
       }
     }
-    if (first || !found->second.parts.contains(part.worker)) {
-      const uint64_t step_bytes = first ? kStepOverhead + key.job_id.size() + part.terms.size() : 0;
-      const uint64_t bytes = step_bytes + kPartOverhead + part.content.size();
-      absl::Status room = Reserve(key, absl::StrCat("the part of worker ", part.worker), bytes);
+    const bool is_new = first || !found->second.parts.contains(part.worker);
+    const uint64_t step_bytes = first ? kStepOverhead + key.job_id.size() + part.terms.size() : 0;
+    const uint64_t bytes = step_bytes + kPartOverhead + part.content.size();
+    if (is_new) {
+      absl::Status room = CheckRoom(key, absl::StrCat("the part of worker ", part.worker), bytes);
       if (!room.ok()) return room;
+    }
+    // What may fail for want of memory comes first, so that it changes nothing.
+    const bool planned = !first && found->second.outcome.has_value();
+    const Instant expiry =
+        planned ? found->second.expiry : AddExpiry(key, options_.lifetimes.time_to_live);
+    if (is_new) {
+      auto content = std::make_shared<const std::string>(part.content);
       if (first) {
-        found = steps_.emplace(key, Step()).first;
-        found->second.terms = part.terms;
-        found->second.terms_worker = part.worker;
-        found->second.world_size = part.world_size;
+        Step begun;
+        begun.terms = part.terms;
+        begun.terms_worker = part.worker;
+        begun.world_size = part.world_size;
+        begun.expiry = expiry;
+        begun.parts.emplace(part.worker, std::move(content));
+        found = steps_.emplace(key, std::move(begun)).first;
+      } else {
+        found->second.parts.emplace(part.worker, std::move(content));
       }
-      found->second.parts.emplace(part.worker, std::make_shared<const std::string>(part.content));
       found->second.bytes += bytes;
+      bytes_ += bytes;
       ++parts_;
       became_complete = found->second.complete();
     }
     Step& step = found->second;
-    if (!step.outcome) SetExpiry(key, step, options_.lifetimes.time_to_live);
+    MoveExpiry(key, step, expiry);
     receipt.complete = step.complete();
     receipt.outcome = step.outcome;
   }
-  if (became_complete) Notify(key);
+  if (became_complete) listener_.Call(key);
   return receipt;
 }
 
@@ -108,7 +93,7 @@ absl::StatusOr<std::vector<std::string>> MemoryStepStore::Parts(const StepKey& k
     std::lock_guard lock(mutex_);
     const auto found = FindLive(key);
     if (found == steps_.end() || !found->second.complete()) {
-      return absl::NotFoundError(absl::StrCat(Name(key), " is not complete"));
+      return NotCompleteError(key);
     }
     shared.reserve(found->second.parts.size());
     for (const auto& [worker, content] : found->second.parts) shared.push_back(content);
@@ -125,17 +110,19 @@ absl::StatusOr<std::string> MemoryStepStore::PutOutcome(const StepKey& key,
     std::lock_guard lock(mutex_);
     const auto found = FindLive(key);
     if (found == steps_.end() || !found->second.complete()) {
-      return absl::NotFoundError(absl::StrCat(Name(key), " is not complete"));
+      return NotCompleteError(key);
     }
     Step& step = found->second;
     if (step.outcome) return *step.outcome;
-    absl::Status room = Reserve(key, "the outcome", outcome.size());
+    absl::Status room = CheckRoom(key, "the outcome", outcome.size());
     if (!room.ok()) return room;
+    const Instant expiry = AddExpiry(key, options_.lifetimes.retention);
     step.outcome = outcome;
     step.bytes += outcome.size();
-    SetExpiry(key, step, options_.lifetimes.retention);
+    bytes_ += outcome.size();
+    MoveExpiry(key, step, expiry);
   }
-  Notify(key);
+  listener_.Call(key);
   return outcome;
 }
 
@@ -154,29 +141,36 @@ void MemoryStepStore::ForgetExpired() {
   const Instant now = clock_();
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     const auto found = steps_.find(expiries_.begin()->second);
-    parts_ -= found->second.parts.size();
-    bytes_ -= found->second.bytes;
-    steps_.erase(found);
+    if (found != steps_.end() && found->second.expiry == expiries_.begin()->first) {
+      parts_ -= found->second.parts.size();
+      bytes_ -= found->second.bytes;
+      steps_.erase(found);
+    }
     expiries_.erase(expiries_.begin());
   }
 }
 
-void MemoryStepStore::SetExpiry(const StepKey& key, Step& step, absl::Duration lifetime) {
-  expiries_.erase({step.expiry, key});
-  step.expiry = clock_() + absl::ToChronoNanoseconds(lifetime);
-  expiries_.emplace(step.expiry, key);
+Instant MemoryStepStore::AddExpiry(const StepKey& key, absl::Duration lifetime) {
+  const Instant expiry = clock_() + absl::ToChronoNanoseconds(lifetime);
+  expiries_.emplace(expiry, key);
+  return expiry;
+}
+
+void MemoryStepStore::MoveExpiry(const StepKey& key, Step& step, Instant expiry) {
+  const Instant last = std::exchange(step.expiry, expiry);
+  if (last != expiry) expiries_.erase({last, key});
 }
 
 // Expired steps are gone already: FindLive came first.
-absl::Status MemoryStepStore::Reserve(const StepKey& key, const std::string& what, uint64_t bytes) {
+absl::Status MemoryStepStore::CheckRoom(const StepKey& key, const std::string& what,
+                                        uint64_t bytes) const {
   if (bytes_ + bytes > static_cast<uint64_t>(options_.max_bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(what, " of ", Name(key), " takes ", bytes, " bytes, but ", steps_.size(),
-                     " steps hold ", bytes_, " of --rendezvous_memory_bytes=", options_.max_bytes,
-                     "; raise it, or retry once steps are forgotten, ",
-                     absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        what, " of ", DescribeStep(key), " takes ", bytes, " bytes, but ", steps_.size(),
+        " steps hold ", bytes_, " of --rendezvous_memory_bytes=", options_.max_bytes,
+        "; raise it, or retry once steps are forgotten, ",
+        absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
   }
-  bytes_ += bytes;
   return absl::OkStatus();
 }
 

@@ -5,12 +5,12 @@
 // A step costs its parts, its terms and its outcome, and a little for the maps around them. Past
 // max_bytes a part or an outcome is refused with ResourceExhausted, after steps whose time is over
 // have been forgotten; nothing is forgotten early to make room. A call takes O(log steps + log
-// parts) and a copy of what it returns, and never blocks but on other calls' bookkeeping.
+// parts) and a copy of what it returns, and never blocks but on other calls' bookkeeping. One that
+// throws std::bad_alloc has left everything as it was, or has done what it was to do.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/store/clock.h"
+#include "server/store/listener_slot.h"
 #include "server/store/step_store.h"
 
 namespace batchplan {
@@ -47,7 +48,7 @@ class MemoryStepStore : public StepStore {
   MemoryStepStore(const MemoryStepStore&) = delete;
   MemoryStepStore& operator=(const MemoryStepStore&) = delete;
 
-  void SetListener(Listener listener) override;
+  void SetListener(Listener listener) override { listener_.Set(std::move(listener)); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override;
   absl::StatusOr<StepProgress> Progress(const StepKey& key) override;
   absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override;
@@ -70,34 +71,25 @@ class MemoryStepStore : public StepStore {
   };
   using Steps = std::map<StepKey, Step>;
 
-  struct CountedListener {
-    Listener call;
-    // Calls under way, for SetListener to wait for.
-    int calls = 0;
-  };
-
   // All under mutex_.
   Steps::iterator FindLive(const StepKey& key);
   void ForgetExpired();
-  void SetExpiry(const StepKey& key, Step& step, absl::Duration lifetime);
-  absl::Status Reserve(const StepKey& key, const std::string& what, uint64_t bytes);
-
-  // Without mutex_.
-  void Notify(const StepKey& key);
+  // Means nothing until MoveExpiry makes it the step's: what comes between may still fail.
+  Instant AddExpiry(const StepKey& key, absl::Duration lifetime);
+  void MoveExpiry(const StepKey& key, Step& step, Instant expiry);
+  absl::Status CheckRoom(const StepKey& key, const std::string& what, uint64_t bytes) const;
 
   const MemoryStepStoreOptions options_;
   const Clock clock_;
 
   std::mutex mutex_;
   Steps steps_;
+  // Those of all steps; any others mean nothing.
   std::set<std::pair<Instant, StepKey>> expiries_;
   uint64_t parts_ = 0;
   uint64_t bytes_ = 0;
 
-  // Null: nobody listens.
-  std::mutex listener_mutex_;
-  std::shared_ptr<CountedListener> listener_;
-  std::condition_variable listener_idle_;
+  ListenerSlot listener_;
 };
 
 }  // namespace batchplan

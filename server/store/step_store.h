@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
@@ -37,6 +38,12 @@ struct StepKey {
   friend auto operator<=>(const StepKey&,
                           const StepKey&) = default;  // NOLINT(modernize-use-nullptr)
 };
+
+// For messages: step 7 of job "grpo-7b".
+std::string DescribeStep(const StepKey& key);
+
+// What a store says of a step that is not complete: NotFound.
+absl::Status NotCompleteError(const StepKey& key);
 
 struct StepPart {
   uint32_t worker = 0;

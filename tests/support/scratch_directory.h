@@ -33,11 +33,12 @@ class ScratchDirectory {
 
   std::string Path(std::string_view name = "") const { return (path_ / name).string(); }
 
-  // Writes a file that only its owner may read, in one step for whoever reads it meanwhile, and
-  // returns its path.
+  // Writes a file that only its owner may read, in one step for whoever reads it meanwhile, and the
+  // directories on the way to it; returns its path.
   std::string Write(std::string_view name, std::string_view content) const {
     const std::string path = Path(name);
     const std::string fresh = path + ".new";
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::ofstream(fresh, std::ios::binary) << content;
     chmod(fresh.c_str(), 0600);
     std::filesystem::rename(fresh, path);

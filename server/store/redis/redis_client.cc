@@ -31,6 +31,12 @@ std::string Sha1Hex(const std::string& text) {
   return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), size));
 }
 
+Instant::duration TransferTimeOf(const RedisCommand& command) {
+  size_t bytes = 0;
+  for (const std::string_view argument : command) bytes += argument.size();
+  return TransferTime(bytes);
+}
+
 bool IsError(const RedisReply& reply) { return reply->type == REDIS_REPLY_ERROR; }
 
 // Whether a connection that got `reply` leads where it should: a replica that was the master until
@@ -93,18 +99,20 @@ absl::StatusOr<RedisReply> RedisClient::Exchange(const RedisCommand& command) {
     }
   };
   absl::StatusOr<RedisReply> reply =
-      Attempt(command, start + ToDuration(options_.connect_timeout + options_.command_timeout));
+      Attempt(command, start + ToDuration(options_.connect_timeout + options_.command_timeout) +
+                           TransferTimeOf(command));
   outcome = reply.status();
   return reply;
 }
 
 absl::StatusOr<RedisReply> RedisClient::Attempt(const RedisCommand& command, Instant deadline) {
-  const Instant::duration command_timeout = ToDuration(options_.command_timeout);
+  const Instant::duration silence = ToDuration(options_.command_timeout);
+  const Instant::duration command_timeout = silence + TransferTimeOf(command);
   std::unique_ptr<RedisConnection> connection = TakeIdle();
   const bool kept = connection != nullptr;
   absl::StatusOr<RedisReply> reply = absl::UnavailableError("");
   if (kept) {
-    reply = connection->Call(command, std::min(deadline, Now() + command_timeout));
+    reply = connection->Call(command, std::min(deadline, Now() + command_timeout), silence);
     // What befell this connection befell the others too.
     if (!reply.ok()) CloseIdle();
   }
@@ -112,7 +120,7 @@ absl::StatusOr<RedisReply> RedisClient::Attempt(const RedisCommand& command, Ins
     absl::StatusOr<std::unique_ptr<RedisConnection>> opened = Open(deadline);
     if (!opened.ok()) return opened.status();
     connection = *std::move(opened);
-    reply = connection->Call(command, std::min(deadline, Now() + command_timeout));
+    reply = connection->Call(command, std::min(deadline, Now() + command_timeout), silence);
   }
   if (!reply.ok()) return reply.status();
   if (IsOfUse(*reply)) {

@@ -11,7 +11,9 @@
 // every command given must be one that can be repeated.
 //
 // A call takes at most connect_timeout and command_timeout together, the look-up of a host's name
-// apart. After a failure, calls fail at once for retry_delay, then one at a time tries again: a
+// and the TransferTime of what is sent and received apart: a part of 64 MiB may take 8 seconds more
+// than the second that a small command has. A reply that has begun and stops for command_timeout is
+// given up. After a failure, calls fail at once for retry_delay, then one at a time tries again: a
 // Redis that is away costs one caller the time-outs, and not each of them. Nothing is done before
 // the first call; a Redis that is not there yet is found when it is.
 //
@@ -40,7 +42,8 @@
 namespace batchplan {
 
 struct RedisClientOptions {
-  // For connecting, authentication included, and for a command and its whole reply.
+  // For connecting, authentication included, and for a command and its whole reply, if they are
+  // small.
   absl::Duration connect_timeout = absl::Seconds(1);
   absl::Duration command_timeout = absl::Seconds(1);
   // How long calls fail at once after Redis could not be reached.

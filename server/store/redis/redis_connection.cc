@@ -37,6 +37,11 @@ int PollTimeout(Instant deadline) {
 
 }  // namespace
 
+Instant::duration TransferTime(size_t bytes) {
+  return std::chrono::duration_cast<Instant::duration>(
+      std::chrono::duration<double>(static_cast<double>(bytes) / kSlowestBytesPerSecond));
+}
+
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Open(const RedisAddress& address,
                                                                        Instant deadline, int wake) {
   std::unique_ptr<redisContext, FreeContext> context(
@@ -56,9 +61,10 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Open(const Red
 RedisConnection::RedisConnection(std::unique_ptr<redisContext, FreeContext> context, int wake)
     : context_(std::move(context)), wake_(wake), buffer_(kReadBytes) {}
 
-absl::StatusOr<RedisReply> RedisConnection::Call(const RedisCommand& command, Instant deadline) {
+absl::StatusOr<RedisReply> RedisConnection::Call(const RedisCommand& command, Instant deadline,
+                                                 Instant::duration silence) {
   const absl::Status sent = Send(command, deadline);
-  if (sent.ok()) return Receive(deadline);
+  if (sent.ok()) return Receive(deadline, silence);
   if (!absl::IsUnavailable(sent)) return sent;
   // A Redis that hangs up, as one with too many clients does, says why first.
   absl::StatusOr<RedisReply> last_words = Receive(deadline);
@@ -93,7 +99,9 @@ absl::Status RedisConnection::Send(const RedisCommand& command, Instant deadline
   return absl::OkStatus();
 }
 
-absl::StatusOr<RedisReply> RedisConnection::Receive(Instant deadline) {
+absl::StatusOr<RedisReply> RedisConnection::Receive(Instant deadline, Instant::duration silence) {
+  const bool grows = silence > Instant::duration::zero();
+  Instant give_up = deadline;
   for (;;) {
     void* reply = nullptr;
     if (redisReaderGetReply(context_->reader, &reply) != REDIS_OK) {
@@ -103,10 +111,14 @@ absl::StatusOr<RedisReply> RedisConnection::Receive(Instant deadline) {
     const ssize_t received = recv(context_->fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
     if (received > 0) {
       redisReaderFeed(context_->reader, buffer_.data(), static_cast<size_t>(received));
+      if (grows) {
+        deadline += TransferTime(static_cast<size_t>(received));
+        give_up = std::min(deadline, std::chrono::steady_clock::now() + silence);
+      }
     } else if (received == 0) {
       return absl::UnavailableError("it closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (absl::Status status = WaitFor(POLLIN, deadline); !status.ok()) return status;
+      if (absl::Status status = WaitFor(POLLIN, give_up); !status.ok()) return status;
     } else if (errno != EINTR) {
       return absl::UnavailableError(ErrorText(errno));
     }

@@ -7,7 +7,7 @@
 // hiredis speaks the protocol; the waiting is ours, so that a deadline holds for the whole of a
 // reply and not for each of its packets, so that another thread can end it, and so that a Redis
 // that has gone raises no SIGPIPE. Only the look-up of a host's name waits by the resolver's own
-// limits.
+// limits. Who sends megabytes, or asks for them, allows for their TransferTime.
 //
 // Errors: Unavailable if the connection is refused or lost, DeadlineExceeded, Cancelled by `wake`,
 // Internal for bytes that are no reply; their messages give the reason alone. After any of them the
@@ -16,6 +16,8 @@
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -31,6 +33,13 @@ namespace batchplan {
 // A command and its arguments, of any bytes.
 using RedisCommand = std::vector<std::string_view>;
 
+// The slowest way to a Redis that is not taken for one that has failed: 64 Mb/s, a fifteenth of
+// what a link of 1 Gb/s carries, for what shares it and for what Redis does with the bytes.
+inline constexpr int64_t kSlowestBytesPerSecond = 8'000'000;
+
+// What so many bytes may take on such a way.
+Instant::duration TransferTime(size_t bytes);
+
 class RedisConnection {
  public:
   // Connects, authenticates and selects the database. FailedPrecondition if Redis refuses one of
@@ -43,12 +52,14 @@ class RedisConnection {
   RedisConnection& operator=(const RedisConnection&) = delete;
 
   // Send, then Receive.
-  absl::StatusOr<RedisReply> Call(const RedisCommand& command, Instant deadline);
+  absl::StatusOr<RedisReply> Call(const RedisCommand& command, Instant deadline,
+                                  Instant::duration silence = {});
 
   absl::Status Send(const RedisCommand& command, Instant deadline);
 
-  // The next reply, never null; an error reply is a reply.
-  absl::StatusOr<RedisReply> Receive(Instant deadline);
+  // The next reply, never null; an error reply is a reply. With a `silence`, the deadline moves on
+  // by the TransferTime of what comes, for as long as no silence within the reply is longer.
+  absl::StatusOr<RedisReply> Receive(Instant deadline, Instant::duration silence = {});
 
  private:
   struct FreeContext {

@@ -36,7 +36,7 @@ const RedisScript& ReplaceScript() {
   return script;
 }
 
-std::string RedisKeyOf(const std::string& job_id) { return "batchplan:v1:fit:" + job_id; }
+std::string RedisKeyOfFit(const std::string& job_id) { return "batchplan:v1:fit:" + job_id; }
 
 std::string RandomName() {
   std::random_device random;
@@ -53,7 +53,7 @@ RedisFitStore::RedisFitStore(std::shared_ptr<RedisClient> client, absl::Duration
       writer_(RandomName()) {}
 
 absl::StatusOr<StoredFit> RedisFitStore::Get(const std::string& job_id) {
-  const std::string key = RedisKeyOf(job_id);
+  const std::string key = RedisKeyOfFit(job_id);
   absl::StatusOr<RedisReply> reply = client_->Call({"HMGET", key, "state", "version"});
   if (!reply.ok()) return reply.status();
   const std::span<redisReply* const> elements = RedisElements(**reply);
@@ -72,7 +72,7 @@ absl::StatusOr<bool> RedisFitStore::Replace(const std::string& job_id, uint64_t 
   const std::string read = absl::StrCat(version);
   const std::string writer = absl::StrCat(writer_, ".", calls_++);
   absl::StatusOr<RedisReply> reply =
-      client_->Run(ReplaceScript(), RedisKeyOf(job_id), {read, state, writer, retention_});
+      client_->Run(ReplaceScript(), RedisKeyOfFit(job_id), {read, state, writer, retention_});
   if (!reply.ok()) return reply.status();
   if ((*reply)->type != REDIS_REPLY_INTEGER) return client_->OddReply("Replace");
   return (*reply)->integer == 1;

@@ -80,7 +80,7 @@ const RedisScript& PutOutcomeScript() {
 // JOB/STEP, whatever bytes the job's id has: the step begins after the last slash.
 std::string NameOf(const StepKey& key) { return absl::StrCat(key.job_id, "/", key.step); }
 
-std::string RedisKeyOf(const std::string& name) { return "batchplan:v1:step:" + name; }
+std::string RedisKeyOfStep(const std::string& name) { return "batchplan:v1:step:" + name; }
 
 std::optional<StepKey> KeyOf(std::string_view name) {
   const size_t slash = name.rfind('/');
@@ -103,11 +103,6 @@ std::optional<uint32_t> NumberIn(const redisReply& reply) {
 
 bool IsOne(const redisReply& reply) {
   return reply.type == REDIS_REPLY_INTEGER && reply.integer == 1;
-}
-
-absl::Status NotComplete(const StepKey& key) {
-  return absl::NotFoundError(
-      absl::StrCat("step ", key.step, " of job \"", key.job_id, "\" is not complete"));
 }
 
 // For PEXPIRE, to which 0 is a deletion and which takes no date that is too far off.
@@ -136,7 +131,7 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
   const std::string worker = absl::StrCat(part.worker);
   const std::string world_size = absl::StrCat(part.world_size);
   absl::StatusOr<RedisReply> reply =
-      client_->Run(PutPartScript(), RedisKeyOf(name),
+      client_->Run(PutPartScript(), RedisKeyOfStep(name),
                    {worker, world_size, part.terms, part.content, time_to_live_, kChannel, name});
   if (!reply.ok()) return reply.status();
 
@@ -162,7 +157,8 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
 }
 
 absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key) {
-  absl::StatusOr<RedisReply> reply = client_->Run(ProgressScript(), RedisKeyOf(NameOf(key)), {});
+  absl::StatusOr<RedisReply> reply =
+      client_->Run(ProgressScript(), RedisKeyOfStep(NameOf(key)), {});
   if (!reply.ok()) return reply.status();
   StepProgress progress;
   const std::span<redisReply* const> elements = RedisElements(**reply);
@@ -186,7 +182,7 @@ absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key) {
 
 absl::StatusOr<std::vector<std::string>> RedisStepStore::Parts(const StepKey& key) {
   // One command, and so atomic without a script, which would copy megabytes once more.
-  const std::string redis_key = RedisKeyOf(NameOf(key));
+  const std::string redis_key = RedisKeyOfStep(NameOf(key));
   absl::StatusOr<RedisReply> reply = client_->Call({"HGETALL", redis_key});
   if (!reply.ok()) return reply.status();
   const std::span<redisReply* const> elements = RedisElements(**reply);
@@ -199,7 +195,7 @@ absl::StatusOr<std::vector<std::string>> RedisStepStore::Parts(const StepKey& ke
       world_size = NumberIn(*elements[i + 1]);
     }
   }
-  if (!world_size || parts.size() != *world_size) return NotComplete(key);
+  if (!world_size || parts.size() != *world_size) return NotCompleteError(key);
   std::sort(parts.begin(), parts.end());
   std::vector<std::string> contents;
   contents.reserve(parts.size());
@@ -211,10 +207,10 @@ absl::StatusOr<std::string> RedisStepStore::PutOutcome(const StepKey& key,
                                                        const std::string& outcome) {
   const std::string name = NameOf(key);
   absl::StatusOr<RedisReply> reply =
-      client_->Run(PutOutcomeScript(), RedisKeyOf(name), {outcome, retention_, kChannel, name});
+      client_->Run(PutOutcomeScript(), RedisKeyOfStep(name), {outcome, retention_, kChannel, name});
   if (!reply.ok()) return reply.status();
   const std::span<redisReply* const> elements = RedisElements(**reply);
-  if ((*reply)->type == REDIS_REPLY_ARRAY && elements.empty()) return NotComplete(key);
+  if ((*reply)->type == REDIS_REPLY_ARRAY && elements.empty()) return NotCompleteError(key);
   std::optional<std::string> stands =
       elements.size() == 2 ? RedisString(*elements[0]) : std::nullopt;
   if (!stands) return client_->OddReply("PutOutcome");

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -68,7 +69,7 @@ bool RedisSubscriber::WaitUntilSubscribed(Instant deadline) {
 void RedisSubscriber::Work() {
   absl::Duration wait = kFirstWait;
   for (;;) {
-    const absl::Status ended = Listen();
+    const absl::Status ended = ListenWithinMemory();
     if (absl::IsCancelled(ended)) return;
     bool was_subscribed = false;
     {
@@ -78,6 +79,14 @@ void RedisSubscriber::Work() {
     SetSubscribed(false, ended);
     wait = was_subscribed ? kFirstWait : std::min(2 * wait, kLongestWait);
     if (!Pause(wait)) return;
+  }
+}
+
+absl::Status RedisSubscriber::ListenWithinMemory() {
+  try {
+    return Listen();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("memory ran out");
   }
 }
 

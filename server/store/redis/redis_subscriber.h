@@ -5,7 +5,8 @@
 //
 // A connection that is refused or lost is opened again, after a wait that doubles from 50 ms to
 // 2 s; what is published meanwhile is not heard. A connection over which nothing came for a while
-// is tried with a PING, so that one whose other end has vanished is noticed.
+// is tried with a PING, so that one whose other end has vanished is noticed. One on which memory
+// ran out, in on_message too, counts as lost.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_SUBSCRIBER_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_SUBSCRIBER_H_
@@ -55,6 +56,8 @@ class RedisSubscriber {
  private:
   // Until it is stopped or the connection fails; the reason.
   absl::Status Listen();
+  // The same, where memory that runs out is a failure of the connection.
+  absl::Status ListenWithinMemory();
   void Work();
   // `why` where it is not.
   void SetSubscribed(bool subscribed, const absl::Status& why);

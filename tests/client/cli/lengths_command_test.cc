@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/client/cli/run_cli.h"
+#include "tests/support/scratch_directory.h"
 
 namespace batchplan {
 namespace {
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(LengthsCommand, FileIsOneDocumentRoundedUp) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const CliResult result = RunCli({"lengths", directory.Write("a.txt", std::string(9, 'x'))});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "3\n");
@@ -22,7 +23,7 @@ TEST(LengthsCommand, FileIsOneDocumentRoundedUp) {
 }
 
 TEST(LengthsCommand, LineAndParagraphAreDocumentsWhenAskedFor) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   // Bytes: lines of 4, 8, 4; paragraphs of 5 + 9 and of 5.
   const std::string path = directory.Write("a.txt", "\n1234\n12345678\n \n\n1234");
   EXPECT_EQ(RunCli({"lengths", "--per", "line", path}).out, "1\n2\n1\n");
@@ -36,7 +37,7 @@ TEST(LengthsCommand, StdinIsTextOrWithFieldJsonLines) {
 }
 
 TEST(LengthsCommand, JsonLinesGiveTextTokensOrLengths) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string path = directory.Write("a.jsonl",
                                            "{\"text\": \"12345\", \"a\": {\"b\": 17}}\n"
                                            "{\"text\": [5, 6, 7, 8], \"a\": {\"b\": 3}}\n");
@@ -45,7 +46,7 @@ TEST(LengthsCommand, JsonLinesGiveTextTokensOrLengths) {
 }
 
 TEST(LengthsCommand, WrongJsonLineIsNamed) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string path = directory.Write(
       "a.jsonl", "{\"text\": \"12345\"}\n{\"text\": true, \"n\": 1.5}\n{\"text\"\n");
   const CliResult missing = RunCli({"lengths", "--field", "prompt", path});
@@ -60,7 +61,7 @@ TEST(LengthsCommand, WrongJsonLineIsNamed) {
 }
 
 TEST(LengthsCommand, DirectoryIsReadInOrderAndSkippedFilesAreCounted) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   directory.Write("tree/b.txt", std::string(8, 'x'));
   directory.Write("tree/a/z.txt", std::string(4, 'x'));
   directory.Write("tree/c.jsonl", "{\"text\": \"123456789012\"}\n");
@@ -79,7 +80,7 @@ TEST(LengthsCommand, DirectoryIsReadInOrderAndSkippedFilesAreCounted) {
 }
 
 TEST(LengthsCommand, MissingPathIsAnErrorAndSoIsNothingFound) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const CliResult missing = RunCli({"lengths", directory.Path("missing")});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.err, HasSubstr("batchplan: lengths: " + directory.Path("missing") +

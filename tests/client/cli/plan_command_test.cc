@@ -14,6 +14,7 @@
 #include "server/planner/make_plan.h"
 #include "tests/client/cli/run_cli.h"
 #include "tests/support/certificates.h"
+#include "tests/support/scratch_directory.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan {
@@ -154,7 +155,7 @@ TEST(PlanCommand, PrintedRequestGivesThePlanOfItsFlags) {
   EXPECT_EQ(planned.fingerprint(), again.fingerprint());
   EXPECT_EQ(planned.passes(0).microbatches_per_rank_size(), 3);
 
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string path = directory.Write("request.json", request.out);
   EXPECT_EQ(ParseJson(RunCli({"plan", "--request", path, "--format", "json"})).fingerprint(),
             planned.fingerprint());
@@ -185,7 +186,7 @@ TEST(PlanCommand, ServerGivesTheSamePlan) {
 }
 
 TEST(PlanCommand, ServerMayWantTlsACertificateAndAToken) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const CertificateAuthority authority("authority");
   const PemPair server_pair = authority.Issue("server");
   const PemPair client_pair = authority.Issue("client");

@@ -7,12 +7,12 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <system_error>
 #include <vector>
+
+#include "tests/support/scratch_directory.h"
 
 namespace batchplan {
 namespace {
@@ -24,7 +24,7 @@ std::string ReadFile(const std::string& path) {
 
 // Runs the program with its streams in files of `directory`, which never fill up as pipes do;
 // stdout goes to `out` instead if that is not -1.
-CliResult Run(const TemporaryDirectory& directory, std::vector<std::string> arguments, int out) {
+CliResult Run(const ScratchDirectory& directory, std::vector<std::string> arguments, int out) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   constexpr int kCreate = O_WRONLY | O_CREAT | O_TRUNC;
@@ -68,32 +68,14 @@ CliResult Run(const TemporaryDirectory& directory, std::vector<std::string> argu
 
 }  // namespace
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string path = (std::filesystem::temp_directory_path() / "batchplan_cli_XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) std::abort();
-  path_ = path;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TemporaryDirectory::Write(const std::string& name, const std::string& content) const {
-  const std::filesystem::path path = path_ / name;
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << content;
-  return path.string();
-}
-
 CliResult RunCli(const std::vector<std::string>& arguments, const std::string& input) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   directory.Write("in", input);
   return Run(directory, arguments, -1);
 }
 
 CliResult RunCliIntoClosedPipe(const std::vector<std::string>& arguments) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   directory.Write("in", "");
   int pipe_ends[2];
   if (pipe2(pipe_ends, O_CLOEXEC) != 0) std::abort();

@@ -1,31 +1,12 @@
-// Runs the `batchplan` program as a shell would, and files for it to read.
+// Runs the `batchplan` program as a shell would.
 
 #ifndef BATCHPLAN_TESTS_CLIENT_CLI_RUN_CLI_H_
 #define BATCHPLAN_TESTS_CLIENT_CLI_RUN_CLI_H_
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace batchplan {
-
-// A directory of this test's own, removed with it. Not thread-safe.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  // The path of `name` within the directory.
-  std::string Path(const std::string& name) const { return (path_ / name).string(); }
-
-  // Writes a file, and the directories on the way to it; returns its path.
-  std::string Write(const std::string& name, const std::string& content) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 struct CliResult {
   // -1 if the program was ended by a signal.

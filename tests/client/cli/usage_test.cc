@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/client/cli/run_cli.h"
+#include "tests/support/scratch_directory.h"
 
 namespace batchplan {
 namespace {
@@ -57,7 +58,7 @@ TEST(Usage, VersionNamesPlannerAndLibraries) {
 }
 
 TEST(Usage, WrongCommandLinesAreRefusedByName) {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string lengths = directory.Write("lengths", "1\n2\n");
   struct Case {
     std::vector<std::string> arguments;

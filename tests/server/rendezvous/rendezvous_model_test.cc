@@ -58,6 +58,12 @@ TEST(RendezvousModelTest, WhicheverCallOfTheStoreFailsAllAreAnswered) {
                1000);
 }
 
+TEST(RendezvousModelTest, WhereverMemoryRunsOutAllAreAnswered) {
+  ExploreWorld({.workers = 2, .fitted = true, .memory_failures = 2, .pauses = 1}, 1000);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .memory_failures = 1, .retries = 1},
+               500);
+}
+
 TEST(RendezvousModelTest, WheneverTheStoreForgetsAllGetThePlan) {
   ExploreWorld({.workers = 2, .flushes = 1, .pauses = 1}, 10'000);
   ExploreWorld({.workers = 1, .flushes = 2, .pauses = 1}, 100);
@@ -81,6 +87,12 @@ TEST(RendezvousModelTest, APlannerThatIsBusySplitsNoStep) {
   ExploreWorld({.workers = 2, .replicas = 2, .fitted = true, .busy_planners = 1}, 35'000);
 }
 
+TEST(RendezvousModelTest, APlannerThatHasNoRoomForNowIsAskedAgain) {
+  ExploreWorld({.workers = 2, .refusals = 2, .pauses = 1}, 250);
+  ExploreWorld({.workers = 1, .cancels = 1, .retries = 1, .refusals = 1, .pauses = 1}, 100);
+  ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .refusals = 2}, 500);
+}
+
 TEST(RendezvousModelTest, HoweverTimePassesAllGetThePlan) {
   ExploreWorld({.workers = 2, .pauses = 4}, 15'000);
 }
@@ -98,10 +110,12 @@ TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
                             .fitted = seed % 2 == 0,
                             .lost_hints = 2,
                             .store_failures = 3,
+                            .memory_failures = 2,
                             .cancels = 1,
                             .deaths = 1,
                             .retries = 4,
                             .busy_planners = 1,
+                            .refusals = 2,
                             .pauses = 6,
                             .overlaps = 4};
     // What is planned anew after a loss may be planned with another fit, and by another version.

@@ -7,6 +7,7 @@
 
 #include "server/rendezvous/outcome.h"
 #include "tests/server/rendezvous/world.h"
+#include "tests/support/scarce_memory.h"
 
 namespace batchplan::testing {
 namespace {
@@ -64,6 +65,23 @@ TEST(RendezvousTest, ARetryWithinRetentionGetsTheSamePlanFromAnyReplica) {
   // The world sees to it that it is the same, though the fitted coefficients have moved.
   EXPECT_TRUE(world.call(2).answer.ok());
   EXPECT_EQ(world.rendezvous(1).counts().plans, 1);
+  world.Finish();
+}
+
+TEST(RendezvousTest, ReplicasThatPlanTheSameWithOtherCoefficientsNameTheRecordedOnes) {
+  World world({.workers = 1, .replicas = 2, .fitted = true}, nullptr);
+  world.SetCostsChangeNothing(true);
+  world.SetPlannersHeld(true);
+  world.Join(0, 0);
+  world.Join(0, 1);
+  world.Settle();
+  ASSERT_EQ(world.plans_with_planners(), 2);
+  world.SetPlannersHeld(false);
+  world.Settle();
+  ASSERT_TRUE(world.call(0).answer.ok());
+  ASSERT_TRUE(world.call(1).answer.ok());
+  EXPECT_EQ((*world.call(0).answer)->plan.cost_model_used().per_token(),
+            (*world.call(1).answer)->plan.cost_model_used().per_token());
   world.Finish();
 }
 
@@ -193,6 +211,47 @@ TEST(RendezvousTest, OtherErrorsOfThePlannerAreTheCallsOwnAndARetryMayDoBetter) 
   world.Finish();
 }
 
+TEST(RendezvousTest, APlannerWithoutRoomIsAskedAgainAndOnlyWhoseTimeIsOverAreTold) {
+  World world({.workers = 2}, nullptr);
+  world.SetPlanAnswer(NoRoomForNow());
+  world.Join(0, 0, absl::Seconds(1));
+  world.Join(1, 0, absl::Seconds(10));
+  world.Settle();
+  const int store_calls = world.store_calls();
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_TRUE(world.call(0).waits());
+    world.Pause(absl::Milliseconds(100));
+    world.Settle();
+  }
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 10);
+  world.Pause(absl::Milliseconds(100));
+  ExpectRefused(world.call(0), absl::StatusCode::kResourceExhausted, HasSubstr("no room for now"));
+  EXPECT_TRUE(world.call(1).waits());
+  // The request was there all the time.
+  EXPECT_EQ(world.store_calls(), store_calls);
+  world.SetPlanAnswer(absl::OkStatus());
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok()) << world.call(1).answer.status();
+  world.Finish();
+}
+
+TEST(RendezvousTest, APlannerWithoutRoomIsNotAskedAgainForNobody) {
+  World world({.workers = 1}, nullptr);
+  world.SetPlanAnswer(NoRoomForNow());
+  world.Join(0, 0);
+  world.Settle();
+  world.Cancel(0);
+  EXPECT_EQ(world.rendezvous(0).counts().steps, 0);
+  world.SetPlanAnswer(absl::OkStatus());
+  world.Pause(absl::Milliseconds(100));
+  world.Settle();
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 1);
+  world.Join(0, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok());
+  world.Finish();
+}
+
 TEST(RendezvousTest, AReplicaOfAnotherVersionGivesOutNoOtherPlan) {
   World world({.workers = 1, .replicas = 2, .versions = true}, nullptr);
   world.Join(0, 0);
@@ -259,6 +318,42 @@ TEST(RendezvousTest, AStoreThatDoesNotComeBackIsNamedAtTheDeadline) {
   ExpectRefused(world.call(0), absl::StatusCode::kUnavailable,
                 AllOf(HasSubstr("step 7 of job \"job\""), HasSubstr("the store is down")));
   world.SetStoreDown(false);
+  world.Finish();
+}
+
+TEST(RendezvousTest, MemoryThatRunsOutInTheStoreIsToldAtOnceAndARetryGoesOn) {
+  for (const char* call : {"PutPart", "Progress", "Parts", "PutOutcome"}) {
+    World world({.workers = 1, .fitted = true}, nullptr);
+    world.SetMemoryFailsIn(call);
+    world.Join(0, 0);
+    world.Settle();
+    ExpectRefused(world.call(0), absl::StatusCode::kResourceExhausted,
+                  AllOf(HasSubstr("step 7 of job \"job\""), HasSubstr("out of memory")));
+    world.SetMemoryFailsIn("");
+    world.Join(0, 0);
+    world.Settle();
+    EXPECT_TRUE(world.call(1).answer.ok()) << call << ": " << world.call(1).answer.status();
+    world.Finish();
+  }
+}
+
+TEST(RendezvousTest, MemoryThatRunsOutForTheWholeRequestIsToldAtOnceAndARetryGoesOn) {
+  constexpr uint32_t kWorkers = 60;
+  World world({.workers = kWorkers}, nullptr);
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) world.Join(worker, 0);
+  {
+    // Less than the 1770 lengths take, and more than anything else.
+    const ScarceMemory scarce({.largest = 5000});
+    world.Settle();
+  }
+  EXPECT_EQ(world.rendezvous(0).counts().plans, 0);
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    ExpectRefused(world.call(worker), absl::StatusCode::kResourceExhausted,
+                  HasSubstr("out of memory"));
+  }
+  world.Join(0, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(kWorkers).answer.ok()) << world.call(kWorkers).answer.status();
   world.Finish();
 }
 

@@ -132,6 +132,12 @@ TEST(TermsTest, TheFirstDifferenceHasItsPathAndBothValues) {
   }
 }
 
+// Replicas of all versions compare them.
+TEST(TermsTest, TheDigestIsTheSameForEver) {
+  EXPECT_EQ(TermsDigest(""), 0xcbf29ce484222325);
+  EXPECT_EQ(TermsDigest("foobar"), 0x85944171f73967e8);
+}
+
 TEST(TermsTest, LongValuesAreShortened) {
   v1::JoinBatchRequest other = Request();
   other.mutable_request()->set_preset(std::string(5000, 'x'));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,16 +24,16 @@ class World::ReplicaStore : public StepStore {
 
   void SetListener(Listener listener) override { listener_ = std::move(listener); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
-    return Call([&](StepStore& store) { return store.PutPart(key, part); });
+    return Call("PutPart", [&](StepStore& store) { return store.PutPart(key, part); });
   }
   absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
-    return Call([&](StepStore& store) { return store.Progress(key); });
+    return Call("Progress", [&](StepStore& store) { return store.Progress(key); });
   }
   absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
-    return Call([&](StepStore& store) { return store.Parts(key); });
+    return Call("Parts", [&](StepStore& store) { return store.Parts(key); });
   }
   absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
-    return Call([&](StepStore& store) {
+    return Call("PutOutcome", [&](StepStore& store) {
       absl::StatusOr<std::string> stands = store.PutOutcome(key, outcome);
       if (stands.ok()) {
         world_->recorded_.insert(DecodeOutcome(*stands).value_or(Outcome()).fingerprint);
@@ -47,13 +48,15 @@ class World::ReplicaStore : public StepStore {
 
  private:
   template <typename F>
-  auto Call(const F& call) -> decltype(call(std::declval<StepStore&>())) {
+  auto Call(const char* name, const F& call) -> decltype(call(std::declval<StepStore&>())) {
     ++world_->store_calls_;
     if (world_->Fails()) return absl::UnavailableError("the store is down");
+    if (world_->memory_fails_in_ == name || world_->MemoryFails()) throw std::bad_alloc();
     world_->Overlap();
     auto answer = call(*world_->store_);
     world_->Overlap();
     if (world_->Fails()) return absl::UnavailableError("the store is gone");
+    if (world_->MemoryFails()) throw std::bad_alloc();
     return answer;
   }
 
@@ -98,6 +101,10 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
     costs.set_per_token(++fits_);
     return costs;
   };
+  hooks.retry_after = [](const absl::Status& status) -> std::optional<absl::Duration> {
+    if (status != NoRoomForNow()) return std::nullopt;
+    return absl::Milliseconds(100);
+  };
   RendezvousOptions options;
   options.max_waiting = options_.max_waiting;
   options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
@@ -128,9 +135,11 @@ absl::StatusOr<v1::PlanBatchResponse> World::MakePlan(size_t replica,
   if (options_.invalid) return absl::InvalidArgumentError("no such plan");
   v1::PlanBatchResponse response;
   response.set_planner_version(options_.versions ? absl::StrCat("v", replica) : "v");
-  response.set_fingerprint(absl::StrCat(response.planner_version(), ":", request.preset(), ":",
-                                        absl::StrJoin(request.manifest().lengths(), ","), ":",
-                                        request.cost_model().per_token()));
+  response.set_fingerprint(
+      absl::StrCat(response.planner_version(), ":", request.preset(), ":",
+                   absl::StrJoin(request.manifest().lengths(), ","), ":",
+                   costs_change_nothing_ ? 0 : request.cost_model().per_token()));
+  *response.mutable_cost_model_used() = request.cost_model();
   return response;
 }
 
@@ -181,10 +190,11 @@ bool World::IsAccountedFor(const Call& call) const {
     case absl::StatusCode::kUnavailable:
       return options_.versions || options_.store_failures > 0;
     case absl::StatusCode::kResourceExhausted:
-      return options_.busy_planners > 0;
+      return options_.busy_planners > 0 || options_.memory_failures > 0;
     case absl::StatusCode::kDeadlineExceeded:
       // A part was never stored, or lost when its worker did not wait any more.
-      return options_.deaths > 0 || options_.store_failures > 0 || options_.flushes > 0;
+      return options_.deaths > 0 || options_.store_failures > 0 || options_.memory_failures > 0 ||
+             options_.flushes > 0;
     default:
       return false;
   }
@@ -234,6 +244,12 @@ bool World::Fails() {
   if (store_down_) return true;
   if (left_.store_failures == 0 || choices_->Choose(2) == 0) return false;
   --left_.store_failures;
+  return true;
+}
+
+bool World::MemoryFails() {
+  if (left_.memory_failures == 0 || choices_->Choose(2) == 0) return false;
+  --left_.memory_failures;
   return true;
 }
 
@@ -319,6 +335,14 @@ void World::AddOptionalEvents(std::vector<Event>& events) {
         const HeldPlan held = std::move(replica->plans.back());
         replica->plans.pop_back();
         held.planned(absl::ResourceExhaustedError("the planner is busy"));
+      });
+    }
+    if (left_.refusals > 0 && !replica->plans.empty()) {
+      events.push_back([this, replica] {
+        --left_.refusals;
+        const HeldPlan held = std::move(replica->plans.back());
+        replica->plans.pop_back();
+        held.planned(NoRoomForNow());
       });
     }
   }

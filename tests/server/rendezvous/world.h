@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,16 +44,23 @@ struct WorldOptions {
   // How often each may happen. A store's call fails before or after it took effect.
   int lost_hints = 0;
   int store_failures = 0;
+  // Memory runs out in a call of the store, before or after it took effect.
+  int memory_failures = 0;
   int flushes = 0;
   int cancels = 0;
   int deaths = 0;
   int retries = 0;
   int busy_planners = 0;
+  // A planner has no room, and says when it will have some.
+  int refusals = 0;
   // Half a second passes, and all replicas tick.
   int pauses = 0;
   // Something else happens while a call of the store is under way, after it took effect or before.
   int overlaps = 0;
 };
+
+// What a planner says that is to be asked again after 100 ms.
+inline absl::Status NoRoomForNow() { return absl::ResourceExhaustedError("no room for now"); }
 
 class World {
  public:
@@ -95,9 +103,13 @@ class World {
   void Flush();
   // All calls of the store fail, while set.
   void SetStoreDown(bool down) { store_down_ = down; }
+  // Memory runs out in the store's calls of this name, while set.
+  void SetMemoryFailsIn(std::string call) { memory_fails_in_ = std::move(call); }
   // Plans stay with the planners, while set.
   void SetPlannersHeld(bool held) { planners_held_ = held; }
   void SetPlanAnswer(absl::Status status) { plan_answer_ = std::move(status); }
+  // Plans are the same whatever the coefficients, while set, and name them nevertheless.
+  void SetCostsChangeNothing(bool same) { costs_change_nothing_ = same; }
   void SetLoseHints(bool lose) { lose_hints_ = lose; }
 
   v1::JoinBatchRequest Request(uint32_t worker) const;
@@ -143,6 +155,7 @@ class World {
   // Within a call of the store: perhaps something else, perhaps a failure.
   void Overlap();
   bool Fails();
+  bool MemoryFails();
 
   const WorldOptions options_;
   WorldOptions left_;
@@ -161,8 +174,10 @@ class World {
   int store_calls_ = 0;
   bool flushed_ = false;
   bool store_down_ = false;
+  std::string memory_fails_in_;
   bool planners_held_ = false;
   bool lose_hints_ = false;
+  bool costs_change_nothing_ = false;
   absl::Status plan_answer_;
 };
 

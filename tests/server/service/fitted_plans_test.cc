@@ -17,27 +17,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Four micro-batches of a device that takes 0.01 ms a token, 2e-6 a token squared and 3 more.
-v1::ReportStepRequest ReportOf(uint64_t step) {
-  v1::ReportStepRequest report;
-  report.set_job_id("fitted");
-  report.set_step(step);
-  for (uint64_t i = 0; i < 4; ++i) {
-    const uint64_t length = 100 + (step * 977 + i * 389) % 3000;
-    const uint64_t sequences = 1 + (step * 31 + i * 7) % 9;
-    v1::MicrobatchTiming* timing = report.add_microbatches();
-    timing->set_tokens(length * sequences);
-    timing->set_tokens_squared(length * length * sequences);
-    timing->set_milliseconds(0.01 * static_cast<double>(timing->tokens()) +
-                             2e-6 * static_cast<double>(timing->tokens_squared()) + 3);
-  }
-  return report;
-}
-
 grpc::Status Report(const TestServer& server, uint64_t step, v1::ReportStepResponse* response) {
   grpc::ClientContext context;
   context.set_deadline(GenerousDeadline());
-  return server.NewStub()->ReportStep(&context, ReportOf(step), response);
+  return server.NewStub()->ReportStep(&context, ReportOf("fitted", step), response);
 }
 
 v1::PlanBatchRequest FittedRequest() {
@@ -110,7 +93,7 @@ TEST(FittedPlans, AreOneForAllWorkersOfAStep) {
 
 TEST(FittedPlans, WrongReportIsRefusedByField) {
   const TestServer server;
-  v1::ReportStepRequest report = ReportOf(1);
+  v1::ReportStepRequest report = ReportOf("fitted", 1);
   report.mutable_microbatches(2)->set_milliseconds(-1);
   grpc::ClientContext context;
   v1::ReportStepResponse response;

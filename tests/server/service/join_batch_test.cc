@@ -86,6 +86,11 @@ void WaitForMetric(TestServer& server, const std::string& name, double value) {
   while (MetricOf(server, name) != value) std::this_thread::yield();
 }
 
+// The same for one that rises, perhaps past it.
+void WaitForAtLeast(TestServer& server, const std::string& name, double value) {
+  while (MetricOf(server, name) < value) std::this_thread::yield();
+}
+
 TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
   const TestServer server;
   v1::PlanBatchRequest whole = PartOf(0).request();
@@ -153,7 +158,7 @@ TEST(JoinBatch, OtherContentForTheSamePlaceIsRefused) {
 
 TEST(JoinBatch, DisagreementNamesTheFieldAndBothWorkers) {
   TestServer server;
-  std::jthread first([&] { JoinAll(server); });
+  std::jthread first([&] { Join(server, PartOf(0)); });
   WaitForMetric(server, "batchplan_rendezvous_memory_steps", 1);
   v1::JoinBatchRequest other = PartOf(3);
   other.mutable_request()->mutable_passes(0)->set_max_tokens_per_microbatch(2000);
@@ -162,6 +167,7 @@ TEST(JoinBatch, DisagreementNamesTheFieldAndBothWorkers) {
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("request.passes[0].max_tokens_per_microbatch"), HasSubstr("1000"),
                     HasSubstr("2000"), HasSubstr("worker 3")));
+  server.server().Shutdown();
 }
 
 TEST(JoinBatch, TheMissingAreNamedBeforeTheCallsOwnDeadline) {
@@ -243,6 +249,56 @@ TEST(JoinBatch, TooManyWaitingWorkersAreRefused) {
   EXPECT_EQ(status.error_code(), grpc::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("max_waiting_joins"));
   server.server().Shutdown();
+}
+
+TEST(JoinBatch, AFullPlanningQueueDelaysAStepAndRefusesNobody) {
+  HeldPlanner planner(/*hold=*/1);
+  ServerOptions options = TestServer::Options();
+  options.planning_threads = 1;
+  options.max_queued_plans = 0;
+  TestServer server(options, planner.function());
+  std::jthread busy([&] { EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok()); });
+  planner.WaitUntilHeld();
+  std::vector<Answer> answers;
+  std::jthread workers([&] { answers = JoinAll(server); });
+  // Offered again.
+  WaitForAtLeast(server, "batchplan_refusals_total{reason=\"queue_full\"}", 2);
+  v1::JoinBatchRequest hasty = PartOf(0);
+  hasty.mutable_timeout()->set_nanos(200'000'000);
+  const grpc::Status refused = Join(server, hasty).status;
+  EXPECT_EQ(refused.error_code(), grpc::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("max_queued_plans=0"));
+  planner.Release();
+  workers.join();
+  for (const Answer& answer : answers) {
+    EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
+  }
+}
+
+TEST(JoinBatch, AStepThatNobodyWaitsForLeavesThePlanningQueue) {
+  HeldPlanner planner(/*hold=*/1);
+  ServerOptions options = TestServer::Options();
+  options.planning_threads = 1;
+  options.max_queued_plans = 1;
+  TestServer server(options, planner.function());
+  std::jthread busy([&] { EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok()); });
+  planner.WaitUntilHeld();
+  v1::JoinBatchRequest part = PartOf(0);
+  part.set_world_size(1);
+  {
+    grpc::ClientContext context;
+    std::jthread worker([&] {
+      v1::JoinBatchResponse response;
+      server.NewStub()->JoinBatch(&context, part, &response).IgnoreError();
+    });
+    WaitForMetric(server, "batchplan_queue_depth", 1);
+    context.TryCancel();
+  }
+  // While the only thread is still held.
+  WaitForMetric(server, "batchplan_queue_depth", 0);
+  planner.Release();
+  EXPECT_TRUE(Join(server, part).status.ok());
+  EXPECT_EQ(planner.calls(), 2);
 }
 
 TEST(JoinBatch, NothingIsLeftOfAThousandSteps) {

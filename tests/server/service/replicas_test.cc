@@ -28,6 +28,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/client.h"
+#include "tests/server/service/requests.h"
 #include "tests/server/service/server_process.h"
 #include "tests/support/redis_server.h"
 
@@ -303,22 +304,9 @@ TEST(Replicas, AStepHasOnePlanWhateverDies) {
   answers.ExpectAllAnswered(steps, steps + 5);
 }
 
-// Micro-batches of a device that gets slower from step to step, so that the fit never stands still.
-v1::ReportStepRequest ReportOf(uint64_t step) {
-  v1::ReportStepRequest report;
-  report.set_job_id("replicas");
-  report.set_step(step);
-  for (uint64_t i = 0; i < 4; ++i) {
-    const uint64_t length = 100 + (step * 977 + i * 389) % 3000;
-    const uint64_t sequences = 1 + (step * 31 + i * 7) % 9;
-    v1::MicrobatchTiming* timing = report.add_microbatches();
-    timing->set_tokens(length * sequences);
-    timing->set_tokens_squared(length * length * sequences);
-    timing->set_milliseconds((0.01 * static_cast<double>(timing->tokens()) +
-                              2e-6 * static_cast<double>(timing->tokens_squared()) + 3) *
-                             (1 + 0.001 * static_cast<double>(step)));
-  }
-  return report;
+// Of a device that gets slower from step to step, so that the fit never stands still.
+v1::ReportStepRequest ReportOfSlowing(uint64_t step) {
+  return ReportOf("replicas", step, 1 + 0.001 * static_cast<double>(step));
 }
 
 // The costs that a step is planned with change under the replicas that plan it, and these die: the
@@ -329,7 +317,7 @@ TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
   const Client client = NewClient(replicas.target());
   uint64_t reports = 0;
   for (; reports < 50; ++reports) {
-    const auto fit = client.ReportStep(ReportOf(reports));
+    const auto fit = client.ReportStep(ReportOfSlowing(reports));
     ASSERT_TRUE(fit.ok()) << fit.status();
   }
   Answers answers;
@@ -338,7 +326,7 @@ TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
     const Workers workers(replicas.target(), 0, steps, absl::Minutes(1), &answers, Costs::kFitted);
     for (size_t death = 0; !workers.ended(); ++death) {
       for (const uint64_t end = reports + 10; reports < end; ++reports) {
-        static_cast<void>(client.ReportStep(ReportOf(reports)));
+        static_cast<void>(client.ReportStep(ReportOfSlowing(reports)));
       }
       Replica& replica = replicas[death % kReplicas];
       replica.Kill();

@@ -38,6 +38,25 @@ inline v1::PlanBatchRequest ValidRequest(int sequences = 256, uint32_t data_para
   return request;
 }
 
+// Four micro-batches of a device that takes 0.01 ms a token, 2e-6 a token squared and 3 more, all
+// that times `slowness`.
+inline v1::ReportStepRequest ReportOf(const std::string& job, uint64_t step, double slowness = 1) {
+  v1::ReportStepRequest report;
+  report.set_job_id(job);
+  report.set_step(step);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const uint64_t length = 100 + (step * 977 + i * 389) % 3000;
+    const uint64_t sequences = 1 + (step * 31 + i * 7) % 9;
+    v1::MicrobatchTiming* timing = report.add_microbatches();
+    timing->set_tokens(length * sequences);
+    timing->set_tokens_squared(length * length * sequences);
+    timing->set_milliseconds((0.01 * static_cast<double>(timing->tokens()) +
+                              2e-6 * static_cast<double>(timing->tokens_squared()) + 3) *
+                             slowness);
+  }
+  return report;
+}
+
 inline grpc::Status PlanBatch(v1::BatchPlanner::Stub& stub, const v1::PlanBatchRequest& request,
                               v1::PlanBatchResponse* response) {
   grpc::ClientContext context;

@@ -7,11 +7,13 @@
 #include <chrono>
 #include <latch>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 
 #include "tests/server/store/manual_clock.h"
 #include "tests/server/store/step_store_contract.h"
+#include "tests/support/scarce_memory.h"
 
 namespace batchplan::testing {
 namespace {
@@ -123,6 +125,44 @@ TEST(MemoryStepStoreTest, SetListenerReturnsOnlyOnceTheLastOneIsNotRunning) {
   std::jthread releaser([&] { release.count_down(); });
   store.SetListener(nullptr);
   EXPECT_TRUE(left);
+}
+
+// Whichever allocation of a call fails, nothing is counted that is not held, and the call can be
+// made again.
+TEST(MemoryStepStoreTest, MemoryThatRunsOutLeavesNothingBehind) {
+  uint64_t failures = 0;
+  bool failed = true;
+  for (uint64_t after = 0; failed; ++after) {
+    failed = false;
+    ManualClock clock;
+    MemoryStepStore store(
+        {.lifetimes = {.time_to_live = kTimeToLive, .retention = kRetention}, .max_bytes = 1 << 20},
+        clock.clock());
+    const StepKey key = {.job_id = "a job whose name is no short string", .step = 1};
+    const auto within_memory = [&](const auto& call) {
+      try {
+        const ScarceMemory scarce({.after = after});
+        return call();
+      } catch (const std::bad_alloc&) {
+        failed = true;
+        ++failures;
+      }
+      return call();
+    };
+    EXPECT_FALSE(within_memory([&] { return store.PutPart(key, Part(0, 2, 1000)); })->complete);
+    EXPECT_TRUE(within_memory([&] { return store.PutPart(key, Part(1, 2, 500)); })->complete);
+    const std::string outcome(200, 'o');
+    EXPECT_EQ(within_memory([&] { return store.PutOutcome(key, outcome); }).value(), outcome);
+    EXPECT_EQ(store.counts().steps, 1);
+    EXPECT_EQ(store.counts().parts, 2);
+    EXPECT_GE(store.counts().bytes, 1700);
+    EXPECT_LE(store.counts().bytes, 2700);
+    clock.Advance(kTimeToLive + kRetention);
+    EXPECT_EQ(store.counts().steps, 0);
+    EXPECT_EQ(store.counts().parts, 0);
+    EXPECT_EQ(store.counts().bytes, 0);
+  }
+  EXPECT_GE(failures, 10);
 }
 
 }  // namespace

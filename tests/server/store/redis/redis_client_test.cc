@@ -139,6 +139,42 @@ TEST(RedisClientTest, ACommandThatTimesOutIsNotSentTwiceAndItsLateReplyIsNobodys
   EXPECT_EQ(RedisBytes(**client.Call({"third"})), "third");
 }
 
+// 32 MiB have four seconds more than a small command.
+TEST(RedisClientTest, ALargeCommandHasTheTimeThatItsBytesTake) {
+  ScriptedRedis redis({[](RedisPeer& peer) {
+    peer.ReadUntil("SET");
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    peer.ReadUntil("the end");
+    peer.Write("+OK\r\n");
+    peer.AwaitClose();
+  }});
+  RedisClientOptions options = kPatient;
+  options.command_timeout = absl::Milliseconds(100);
+  RedisClient client(AddressOf(redis), options);
+  const std::string large = std::string(32 << 20, 'x') + "the end";
+  const absl::Status status = client.Call({"SET", "key", large}).status();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(RedisClientTest, ALargeReplyHasTheTimeThatItsBytesTake) {
+  ScriptedRedis redis({[](RedisPeer& peer) {
+    const std::string third(16 << 20, 'x');
+    peer.ReadUntil("GET");
+    peer.Write("$" + std::to_string(3 * third.size()) + "\r\n" + third);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    peer.Write(third);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    peer.Write(third + "\r\n");
+    peer.AwaitClose();
+  }});
+  RedisClientOptions options = kPatient;
+  options.command_timeout = absl::Seconds(2);
+  RedisClient client(AddressOf(redis), options);
+  const absl::StatusOr<RedisReply> reply = client.Call({"GET", "key"});
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(RedisBytes(**reply).size(), size_t{48} << 20);
+}
+
 TEST(RedisClientTest, AReplicaThatWasTheMasterIsLeft) {
   ScriptedRedis redis({[](RedisPeer& peer) {
                          peer.ReadUntil("SET");

@@ -80,6 +80,30 @@ TEST(RedisConnectionTest, ADeadlineHoldsForTheWholeReplyAndNotForEachOfItsBytes)
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(100));
 }
 
+TEST(RedisConnectionTest, AReplyThatHasBegunIsGivenUpWhenItStops) {
+  ScriptedRedis redis({[](RedisPeer& peer) {
+    peer.ReadUntil("PING");
+    peer.Write("$100\r\nsome of it");
+    peer.AwaitClose();
+  }});
+  const absl::Status status =
+      Connect(redis)->Call({"PING"}, In(std::chrono::hours(1)), milliseconds(50)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(RedisConnectionTest, AReplyThatTricklesIsGivenUpThoughItNeverStops) {
+  std::atomic<bool> done = false;
+  ScriptedRedis redis({[&done](RedisPeer& peer) {
+    peer.ReadUntil("PING");
+    peer.Write("$1000000000\r\n");
+    while (!done && peer.Write("x")) std::this_thread::sleep_for(milliseconds(1));
+  }});
+  const absl::Status status =
+      Connect(redis)->Call({"PING"}, In(milliseconds(100)), std::chrono::hours(1)).status();
+  done = true;
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+}
+
 TEST(RedisConnectionTest, ARedisThatDoesNotReadCostsTheDeadline) {
   std::latch done(1);
   ScriptedRedis redis({[&done](RedisPeer&) { done.wait(); }});

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -145,6 +146,24 @@ TEST(RedisSubscriberTest, TellsWhenItHearsNothingAndWhenItHearsAgain) {
   EXPECT_EQ(changes[0].code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(changes[0].message()).find(redis.url()), std::string::npos);
   EXPECT_EQ(changes[1], absl::OkStatus());
+}
+
+TEST(RedisSubscriberTest, MemoryThatRunsOutCostsTheConnectionAndNoMore) {
+  RedisServer redis;
+  Heard heard;
+  RedisSubscriber subscriber(AddressOf(redis), "news", {}, [&heard](std::string_view message) {
+    heard.Add(message);
+    if (message == "large") throw std::bad_alloc();
+  });
+  ASSERT_TRUE(subscriber.WaitUntilSubscribed(InAMinute()));
+  redis.Command({"PUBLISH", "news", "large"});
+  ASSERT_TRUE(heard.Await("large"));
+  // Into the connection that is lost, perhaps: until one is heard.
+  const Instant deadline = InAMinute();
+  while (heard.messages().back() != "small" && std::chrono::steady_clock::now() < deadline) {
+    redis.Command({"PUBLISH", "news", "small"});
+  }
+  EXPECT_TRUE(heard.Await("small"));
 }
 
 TEST(RedisSubscriberTest, EndsAtOnceWhateverItWaitsFor) {

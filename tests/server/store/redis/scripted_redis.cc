@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -13,7 +14,8 @@ namespace batchplan::testing {
 bool RedisPeer::ReadUntil(const std::string& text) {
   std::string received;
   std::array<char, 65536> buffer;
-  while (received.find(text) == std::string::npos) {
+  for (size_t searched = 0; received.find(text, searched) == std::string::npos;) {
+    searched = received.size() - std::min(received.size(), text.size());
     const ssize_t count = recv(descriptor_, buffer.data(), buffer.size(), 0);
     if (count <= 0) return false;
     received.append(buffer.data(), static_cast<size_t>(count));

@@ -1,6 +1,8 @@
-#include "server/store/redis/listener_slot.h"
+#include "server/store/listener_slot.h"
 
 #include <utility>
+
+#include "absl/cleanup/cleanup.h"
 
 namespace batchplan {
 
@@ -20,9 +22,12 @@ void ListenerSlot::Call(const StepKey& key) {
     counted = current_;
     ++counted->calls;
   }
+  // Also where the listener throws: Set waits for it.
+  const absl::Cleanup ended = [this, &counted] {
+    std::lock_guard lock(mutex_);
+    if (--counted->calls == 0) idle_.notify_all();
+  };
   counted->listener(key);
-  std::lock_guard lock(mutex_);
-  if (--counted->calls == 0) idle_.notify_all();
 }
 
 }  // namespace batchplan

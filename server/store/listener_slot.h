@@ -5,8 +5,8 @@
 //
 // Thread-safe. No lock is held while the listener runs, and any number of threads may run it.
 
-#ifndef BATCHPLAN_SERVER_STORE_REDIS_LISTENER_SLOT_H_
-#define BATCHPLAN_SERVER_STORE_REDIS_LISTENER_SLOT_H_
+#ifndef BATCHPLAN_SERVER_STORE_LISTENER_SLOT_H_
+#define BATCHPLAN_SERVER_STORE_LISTENER_SLOT_H_
 
 #include <condition_variable>
 #include <memory>
@@ -21,6 +21,7 @@ class ListenerSlot {
   // Null: nobody. Not from within the listener that is replaced.
   void Set(StepStore::Listener listener);
 
+  // What the listener throws goes on to the caller.
   void Call(const StepKey& key);
 
  private:
@@ -38,4 +39,4 @@ class ListenerSlot {
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_STORE_REDIS_LISTENER_SLOT_H_
+#endif  // BATCHPLAN_SERVER_STORE_LISTENER_SLOT_H_

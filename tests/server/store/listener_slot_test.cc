@@ -1,9 +1,10 @@
-#include "server/store/redis/listener_slot.h"
+#include "server/store/listener_slot.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <latch>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -43,6 +44,13 @@ TEST(ListenerSlotTest, SetReturnsOnlyOnceTheLastListenerIsNotRunning) {
   std::jthread releaser([&] { release.count_down(); });
   slot.Set(nullptr);
   EXPECT_TRUE(left);
+}
+
+TEST(ListenerSlotTest, AListenerThatThrewIsNotWaitedFor) {
+  ListenerSlot slot;
+  slot.Set([](const StepKey&) { throw std::bad_alloc(); });
+  EXPECT_THROW(slot.Call(kKey), std::bad_alloc);
+  slot.Set(nullptr);
 }
 
 TEST(ListenerSlotTest, NoListenerRunsAfterItIsReplacedUnderLoad) {

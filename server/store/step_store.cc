@@ -1,0 +1,15 @@
+#include "server/store/step_store.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+
+std::string DescribeStep(const StepKey& key) {
+  return absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
+}
+
+absl::Status NotCompleteError(const StepKey& key) {
+  return absl::NotFoundError(absl::StrCat(DescribeStep(key), " is not complete"));
+}
+
+}  // namespace batchplan

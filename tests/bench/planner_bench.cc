@@ -72,7 +72,7 @@ void PlanPreset(benchmark::State& state, const char* preset) {
   Plan(state, preset, Effort::kDefault, 16);
 }
 
-constexpr int64_t kSizes[] = {1024, 16384, 131072, 1 << 20};
+constexpr int64_t kSizes[] = {256, 1024, 16384, 131072, 1 << 20};
 
 void Sizes(benchmark::internal::Benchmark* bench) {
   for (const int64_t size : kSizes) bench->Arg(size);
@@ -81,7 +81,7 @@ void Sizes(benchmark::internal::Benchmark* bench) {
 
 // Sequences and data-parallel ranks.
 void SizesAndRanks(benchmark::internal::Benchmark* bench) {
-  bench->Args({1024, 16})->Args({131072, 256})->Args({1 << 20, 16});
+  bench->Args({256, 8})->Args({1024, 16})->Args({131072, 256})->Args({1 << 20, 16});
   bench->Unit(benchmark::kMillisecond);
 }
 

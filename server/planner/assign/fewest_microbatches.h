@@ -4,6 +4,7 @@
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_FEWEST_MICROBATCHES_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "server/planner/index.h"
@@ -13,9 +14,11 @@ namespace batchplan {
 
 // For each rank, equally many and as the pass's count rule allows: from the lower bounds of bin
 // packing in the packed layout; in the padded layout from the fewest runs of the sorted order,
-// which nothing beats. O(n log n).
-uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
-                                   std::span<const SequenceIndex> mini_batch);
+// which nothing beats. `possible`: a number that is known to suffice, above which no bound is looked
+// for. O(n log n).
+uint64_t FewestMicrobatchesPerRank(
+    const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+    uint64_t possible = std::numeric_limits<uint64_t>::max());
 
 }  // namespace batchplan
 

@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kCoarsePrices = 16;
 // The classes of highest values that are looked at closely.
 constexpr size_t kCloseLooks = 1024;
+// The part of the values that is found sooner by a heap.
+constexpr size_t kFewOf = 8;
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
@@ -160,6 +162,10 @@ void WasteBound::SortTop() {
   }
   const auto top =
       values_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(bins, values_.size()));
+  if (bins < values_.size() / kFewOf) {
+    std::partial_sort(values_.begin(), top, values_.end(), Higher);
+    return;
+  }
   if (top != values_.end()) std::nth_element(values_.begin(), top, values_.end(), Higher);
   std::sort(values_.begin(), top, Higher);
 }

@@ -44,12 +44,11 @@ bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
 constexpr size_t kMostToPackFirst = 4096;
 
 // The slots that every plan has at least. Most often a greedy packing has no more.
-uint64_t FewestSlots(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                     const PackItems& items) {
-  if (items.size() > kMostToPackFirst) return FewestMicrobatchesPerRank(pass, mini_batch);
+uint64_t FewestSlots(const PassInstance& pass, const PackItems& items) {
+  if (items.size() > kMostToPackFirst) return FewestPackedPerRank(pass, items);
   const uint64_t bins = PackFirstFitDecreasing(items, pass.bin_limits()).size();
   const uint64_t possible = pass.counts().RoundUp((bins + pass.ranks() - 1) / pass.ranks());
-  return FewestMicrobatchesPerRank(pass, mini_batch, possible);
+  return FewestPackedPerRank(pass, items, possible);
 }
 
 class Solver {
@@ -63,7 +62,7 @@ class Solver {
         objective_(ObjectiveOf(pass, items_)),
         packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
         tokens_(std::accumulate(items_.lengths.begin(), items_.lengths.end(), uint64_t{0})),
-        slots_(FewestSlots(pass, mini_batch, packing_)),
+        slots_(FewestSlots(pass, packing_)),
         most_slots_(items_.size() / pass.ranks()) {}
 
   std::optional<Dealt> Run() {

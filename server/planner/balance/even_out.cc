@@ -206,8 +206,15 @@ class Search {
     for (uint32_t out : gives) {
       if (Cost(out) < wanted_ - best_.error) break;  // and so do all that follow
       if (gives.size() > 1) TryMove(giver, receiver, out);
+      UseStep();
       while (middle != takes.end() && Cost(out) - Cost(*middle) < wanted_) ++middle;
-      TryOneFor(giver, receiver, {out, kNone}, kNone, takes, middle);
+      const auto is_better = [&](uint32_t in) {
+        return std::abs(Cost(out) - Cost(in) - wanted_) < best_.error;
+      };
+      if ((middle != takes.end() && is_better(*middle)) ||
+          (middle != takes.begin() && is_better(*(middle - 1)))) {
+        TryOneFor(giver, receiver, {out, kNone}, kNone, takes, middle);
+      }
       if (steps_ == 0 || best_.error <= tolerance_) return best_;
     }
     if (best_.out[0] != kNone || !pairs_) return best_;
@@ -219,6 +226,7 @@ class Search {
       });
       for (size_t i = first - takes.begin(); i + 1 < takes.size(); ++i) {
         const auto second = takes.subspan(i + 1);
+        UseStep();
         TryOneFor(giver, receiver, {out, kNone}, takes[i], second,
                   Middle(second, Cost(out) - Cost(takes[i])));
         if (steps_ == 0 || best_.error <= tolerance_) return best_;
@@ -228,6 +236,7 @@ class Search {
       if (Cost(gives[i]) + Cost(gives[i + 1]) < wanted_ - best_.error) break;
       for (size_t j = i + 1; j < gives.size(); ++j) {
         if (Cost(gives[i]) + Cost(gives[j]) < wanted_ - best_.error) break;
+        UseStep();
         TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, takes,
                   Middle(takes, Cost(gives[i]) + Cost(gives[j])));
         if (steps_ == 0 || best_.error <= tolerance_) return best_;
@@ -237,9 +246,10 @@ class Search {
   }
 
   void TryMove(uint32_t giver, uint32_t receiver, uint32_t out) {
-    if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
     const int64_t error = std::abs(Cost(out) - wanted_);
-    if (error < best_.error) best_ = {.out = {out, kNone}, .error = error};
+    if (error >= best_.error) return;
+    if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
+    best_ = {.out = {out, kNone}, .error = error};
   }
 
   // Of `takes` the first that, for items of this cost, leaves the giver what is wanted, or more.
@@ -252,7 +262,6 @@ class Search {
   // from `middle` on to either side.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
                  std::span<const uint32_t> takes, std::span<const uint32_t>::iterator middle) {
-    UseStep();
     int64_t cost = Cost(out[0]);
     int64_t tokens = problem_.length[out[0]];
     int64_t sequences = problem_.count[out[0]];

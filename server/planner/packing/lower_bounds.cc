@@ -67,8 +67,7 @@ uint64_t CountBound(const PackItems& items, const BinLimits& limits) {
 }
 
 uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits, uint64_t enough) {
-  uint64_t bound =
-      std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits));
+  uint64_t bound = std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits));
   if (bound >= enough) return bound;
   const std::vector<LengthCount> lengths = CountLengths(items.lengths);
   bound = std::max(bound, L2(lengths, limits.capacity));

@@ -31,16 +31,13 @@ Problem::Problem(const PackItems& items, const BinLimits& bin_limits, uint32_t r
 }
 
 size_t Problem::FirstWithin(uint64_t most_cost, uint32_t most_length) const {
-  size_t first = 0;
-  for (size_t left = size(); left > 0;) {
-    const size_t half = left / 2;
-    const size_t middle = first + half;
-    const bool beyond =
-        cost[middle] > most_cost || (lengths_descend && length[middle] > most_length);
-    if (beyond) first = middle + 1;
-    left = beyond ? left - half - 1 : half;
-  }
-  return first;
+  const auto first = std::partition_point(cost.begin(), cost.end(),
+                                          [&](uint64_t value) { return value > most_cost; });
+  const size_t by_cost = first - cost.begin();
+  if (!lengths_descend) return by_cost;
+  return std::partition_point(length.begin() + static_cast<ptrdiff_t>(by_cost), length.end(),
+                              [&](uint32_t value) { return value > most_length; }) -
+         length.begin();
 }
 
 }  // namespace batchplan

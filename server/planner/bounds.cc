@@ -52,9 +52,10 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
 }  // namespace
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Proven& proven) {
+                         Synchronization synchronization, const Assignment& assignment) {
+  const Proven& proven = assignment.proven;
   const uint64_t fewest =
-      std::max(FewestMicrobatchesPerRank(pass, mini_batch),
+      std::max(FewestMicrobatchesPerRank(pass, mini_batch, assignment.slots),
                pass.counts().RoundUp((proven.microbatches + pass.ranks() - 1) / pass.ranks()));
   return {.microbatches = fewest * pass.ranks(),
           .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +

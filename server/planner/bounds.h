@@ -23,9 +23,10 @@ struct MiniBatchBounds {
 };
 
 // Both bounds, of the mini-batch and the pass's constraints alone; what is already proven is not
-// looked for again. O(n log n).
+// looked for again, nor more micro-batches than the assignment, which is one of them, has.
+// O(n log n).
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Proven& proven);
+                         Synchronization synchronization, const Assignment& assignment);
 
 }  // namespace batchplan
 

@@ -10,6 +10,10 @@ uint64_t CountRule::RoundUp(uint64_t needed) const {
   return (count + multiple - 1) / multiple * multiple;
 }
 
+uint64_t CountRule::LeastThatNeeds(uint64_t count) const {
+  return count < minimum + multiple ? 0 : count - multiple + 1;
+}
+
 uint64_t CountRule::RoundDown(uint64_t available) const {
   const uint64_t count = available / multiple * multiple;
   return count >= minimum ? count : 0;

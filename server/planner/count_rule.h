@@ -16,6 +16,8 @@ struct CountRule {
 
   // The least allowed count that is at least `needed`.
   uint64_t RoundUp(uint64_t needed) const;
+  // The least number that RoundUp brings to the allowed `count` or beyond.
+  uint64_t LeastThatNeeds(uint64_t count) const;
   // The greatest allowed count that is at most `available`; 0: there is none.
   uint64_t RoundDown(uint64_t available) const;
 };

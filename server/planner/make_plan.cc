@@ -89,7 +89,7 @@ PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const 
     Assignment& assignment = assignments[k];
     const std::span<const SequenceIndex> sequences =
         pass.options().ignore_mini_batches ? mini_batches.all() : mini_batches[k];
-    bounds.push_back(BoundsOf(pass, sequences, options.synchronization, assignment.proven));
+    bounds.push_back(BoundsOf(pass, sequences, options.synchronization, assignment));
     OrderMicrobatches(pass, pass.options().order, assignment);
     Append(pass, planned, assignment, plan);
     assignment = Assignment();

@@ -51,14 +51,21 @@ void LowerBound(benchmark::State& state) {
 
 // The counters: how far the predicted step time is above its proven bound, and the ideal over it.
 void Plan(benchmark::State& state, const char* preset, Effort effort, uint32_t ranks) {
-  const std::vector<uint32_t> lengths = Lengths(state);
+  // Of small plans several in turn, or the processor learns the branches of one by heart.
+  std::vector<std::vector<uint32_t>> batches;
+  for (uint64_t seed = 1; seed <= (state.range(0) <= 4096 ? 16 : 1); ++seed) {
+    batches.push_back(testing::MathsLengths(static_cast<size_t>(state.range(0)), seed));
+  }
+  size_t next = 0;
   PlanOptions options;
   options.topology.data_parallel = ranks;
   options.effort = effort;
   options.passes.push_back(PresetPass(preset, options.topology).value());
   options.passes[0].max_tokens_per_microbatch = kBudget;
   PlanMetrics metrics;
-  for (auto _ : state) metrics = MakePlan({.lengths = lengths}, options)->passes[0].metrics;
+  for (auto _ : state) {
+    metrics = MakePlan({.lengths = batches[next++ % batches.size()]}, options)->passes[0].metrics;
+  }
   PerSequence(state);
   state.counters["step_efficiency"] = metrics.step_efficiency;
   state.counters["above_bound"] = metrics.predicted_step_time / metrics.lower_bound_step_time - 1;
@@ -72,7 +79,7 @@ void PlanPreset(benchmark::State& state, const char* preset) {
   Plan(state, preset, Effort::kDefault, 16);
 }
 
-constexpr int64_t kSizes[] = {1024, 16384, 131072, 1 << 20};
+constexpr int64_t kSizes[] = {256, 1024, 16384, 131072, 1 << 20};
 
 void Sizes(benchmark::internal::Benchmark* bench) {
   for (const int64_t size : kSizes) bench->Arg(size);
@@ -81,7 +88,7 @@ void Sizes(benchmark::internal::Benchmark* bench) {
 
 // Sequences and data-parallel ranks.
 void SizesAndRanks(benchmark::internal::Benchmark* bench) {
-  bench->Args({1024, 16})->Args({131072, 256})->Args({1 << 20, 16});
+  bench->Args({256, 8})->Args({1024, 16})->Args({131072, 256})->Args({1 << 20, 16});
   bench->Unit(benchmark::kMillisecond);
 }
 

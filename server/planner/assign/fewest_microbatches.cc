@@ -1,21 +1,37 @@
 #include "server/planner/assign/fewest_microbatches.h"
 
+#include <algorithm>
+
 #include "server/planner/assign/padded_fill.h"
 #include "server/planner/packing/lower_bounds.h"
 
 namespace batchplan {
+namespace {
+
+// Of so many micro-batches in all, what each rank has then.
+uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
+  return pass.counts().RoundUp((microbatches + pass.ranks() - 1) / pass.ranks());
+}
+
+}  // namespace
 
 uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
-                                   std::span<const SequenceIndex> mini_batch) {
-  uint64_t fewest = 0;
-  if (pass.options().layout == Layout::kPadded) {
-    // Of sequences alone: with groups that stay together there can only be more.
-    fewest = DraftPadded(pass, SortedItems(pass.ItemsOf(SequenceLists::Singles(mini_batch))));
-  } else {
+                                   std::span<const SequenceIndex> mini_batch, uint64_t possible) {
+  if (pass.options().layout == Layout::kPacked) {
     const Items items = pass.ItemsOf(pass.MicrobatchBlocks(mini_batch));
-    fewest = LowerBoundBins(items.ForPacking(), pass.bin_limits());
+    return FewestPackedPerRank(pass, items.ForPacking(), possible);
   }
-  return pass.counts().RoundUp((fewest + pass.ranks() - 1) / pass.ranks());
+  // Of sequences alone: with groups that stay together there can only be more.
+  const SortedItems items(pass.ItemsOf(SequenceLists::Singles(mini_batch)));
+  return PerRank(pass, DraftPadded(pass, items));
+}
+
+uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, uint64_t possible) {
+  // A rank needs `possible` as soon as all together need more than this.
+  const uint64_t below = std::max<uint64_t>(1, pass.counts().LeastThatNeeds(possible)) - 1;
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  const uint64_t enough = below < kMost / pass.ranks() ? below * pass.ranks() + 1 : kMost;
+  return PerRank(pass, LowerBoundBins(items, pass.bin_limits(), enough));
 }
 
 }  // namespace batchplan

@@ -14,6 +14,7 @@
 #include "server/planner/balance/lockstep.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/fewest_bins/fewest_bins.h"
+#include "server/planner/packing/first_fit_decreasing.h"
 
 namespace batchplan {
 namespace {
@@ -39,6 +40,17 @@ bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
          sequences % pass.ranks() == 0;
 }
 
+// As many items are packed sooner than all lower bounds are looked at.
+constexpr size_t kMostToPackFirst = 4096;
+
+// The slots that every plan has at least. Most often a greedy packing has no more.
+uint64_t FewestSlots(const PassInstance& pass, const PackItems& items) {
+  if (items.size() > kMostToPackFirst) return FewestPackedPerRank(pass, items);
+  const uint64_t bins = PackFirstFitDecreasing(items, pass.bin_limits()).size();
+  const uint64_t possible = pass.counts().RoundUp((bins + pass.ranks() - 1) / pass.ranks());
+  return FewestPackedPerRank(pass, items, possible);
+}
+
 class Solver {
  public:
   Solver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
@@ -50,7 +62,7 @@ class Solver {
         objective_(ObjectiveOf(pass, items_)),
         packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
         tokens_(std::accumulate(items_.lengths.begin(), items_.lengths.end(), uint64_t{0})),
-        slots_(pass.counts().RoundUp(FewestMicrobatchesPerRank(pass, mini_batch))),
+        slots_(FewestSlots(pass, packing_)),
         most_slots_(items_.size() / pass.ranks()) {}
 
   std::optional<Dealt> Run() {

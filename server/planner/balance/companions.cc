@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "absl/numeric/int128.h"
-
 namespace batchplan {
 namespace {
 
@@ -31,11 +29,6 @@ Companions::Companions(std::span<const ItemClass> by_length, uint32_t capacity, 
   for (size_t step = 1; step < token_cost_in_step_.size(); ++step) {
     token_cost_in_step_[step] = std::max(token_cost_in_step_[step], token_cost_in_step_[step - 1]);
   }
-}
-
-uint64_t Companions::Times(uint64_t a, uint64_t b) const {
-  const absl::uint128 product = absl::uint128(a) * b;
-  return product > ceiling_ ? ceiling_ : absl::Uint128Low64(product);
 }
 
 uint64_t Companions::TokenCost(uint32_t longest) const {

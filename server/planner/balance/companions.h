@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "server/planner/balance/item_classes.h"
 
 namespace batchplan {
@@ -20,7 +21,10 @@ class Companions {
   Companions(std::span<const ItemClass> by_length, uint32_t capacity, uint64_t ceiling);
 
   // a * b, capped.
-  uint64_t Times(uint64_t a, uint64_t b) const;
+  uint64_t Times(uint64_t a, uint64_t b) const {
+    const absl::uint128 product = absl::uint128(a) * b;
+    return product > ceiling_ ? ceiling_ : absl::Uint128Low64(product);
+  }
 
   // The highest cost of a token, rounded up, among items of at most `longest` tokens.
   uint64_t TokenCost(uint32_t longest) const;

@@ -201,10 +201,20 @@ class Search {
     best_.error = wanted_ - tolerance_ / 2;
     const std::span<const uint32_t> gives = filling_.Members(giver);
     const std::span<const uint32_t> takes = filling_.Members(receiver);
+    // Cheaper ones bring back cheaper ones: the search for each goes on where the last one ended.
+    auto middle = Middle(takes, Cost(gives.front()));
     for (uint32_t out : gives) {
       if (Cost(out) < wanted_ - best_.error) break;  // and so do all that follow
       if (gives.size() > 1) TryMove(giver, receiver, out);
-      TryOneFor(giver, receiver, {out, kNone}, kNone, takes);
+      UseStep();
+      while (middle != takes.end() && Cost(out) - Cost(*middle) < wanted_) ++middle;
+      const auto is_better = [&](uint32_t in) {
+        return std::abs(Cost(out) - Cost(in) - wanted_) < best_.error;
+      };
+      if ((middle != takes.end() && is_better(*middle)) ||
+          (middle != takes.begin() && is_better(*(middle - 1)))) {
+        TryOneFor(giver, receiver, {out, kNone}, kNone, takes, middle);
+      }
       if (steps_ == 0 || best_.error <= tolerance_) return best_;
     }
     if (best_.out[0] != kNone || !pairs_) return best_;
@@ -215,7 +225,10 @@ class Search {
         return Cost(out) - Cost(in) < wanted_ - best_.error;
       });
       for (size_t i = first - takes.begin(); i + 1 < takes.size(); ++i) {
-        TryOneFor(giver, receiver, {out, kNone}, takes[i], takes.subspan(i + 1));
+        const auto second = takes.subspan(i + 1);
+        UseStep();
+        TryOneFor(giver, receiver, {out, kNone}, takes[i], second,
+                  Middle(second, Cost(out) - Cost(takes[i])));
         if (steps_ == 0 || best_.error <= tolerance_) return best_;
       }
     }
@@ -223,7 +236,9 @@ class Search {
       if (Cost(gives[i]) + Cost(gives[i + 1]) < wanted_ - best_.error) break;
       for (size_t j = i + 1; j < gives.size(); ++j) {
         if (Cost(gives[i]) + Cost(gives[j]) < wanted_ - best_.error) break;
-        TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, takes);
+        UseStep();
+        TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, takes,
+                  Middle(takes, Cost(gives[i]) + Cost(gives[j])));
         if (steps_ == 0 || best_.error <= tolerance_) return best_;
       }
     }
@@ -231,15 +246,22 @@ class Search {
   }
 
   void TryMove(uint32_t giver, uint32_t receiver, uint32_t out) {
-    if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
     const int64_t error = std::abs(Cost(out) - wanted_);
-    if (error < best_.error) best_ = {.out = {out, kNone}, .error = error};
+    if (error >= best_.error) return;
+    if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
+    best_ = {.out = {out, kNone}, .error = error};
   }
 
-  // `out` for `first`, if any, and one of `takes`, of which that is looked for which comes closest.
+  // Of `takes` the first that, for items of this cost, leaves the giver what is wanted, or more.
+  std::span<const uint32_t>::iterator Middle(std::span<const uint32_t> takes, int64_t cost) const {
+    return std::partition_point(takes.begin(), takes.end(),
+                                [&](uint32_t in) { return cost - Cost(in) < wanted_; });
+  }
+
+  // `out` for `first`, if any, and one of `takes`, of which that is looked for which comes closest:
+  // from `middle` on to either side.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
-                 std::span<const uint32_t> takes) {
-    UseStep();
+                 std::span<const uint32_t> takes, std::span<const uint32_t>::iterator middle) {
     int64_t cost = Cost(out[0]);
     int64_t tokens = problem_.length[out[0]];
     int64_t sequences = problem_.count[out[0]];
@@ -268,9 +290,6 @@ class Search {
       best_ = {.out = out, .in = {in, first}, .error = error};
       return true;
     };
-    // The first that leaves the giver what is wanted, or more.
-    const auto middle = std::partition_point(
-        takes.begin(), takes.end(), [&](uint32_t in) { return cost - Cost(in) < wanted_; });
     int misses = 0;
     for (auto in = middle; in != takes.end() && misses < kMaxNeighbors; ++in, ++misses) {
       if (try_one(*in)) break;

@@ -13,6 +13,8 @@ namespace {
 constexpr size_t kCoarsePrices = 16;
 // The classes of highest values that are looked at closely.
 constexpr size_t kCloseLooks = 1024;
+// The part of the values that is found sooner by a heap.
+constexpr size_t kFewOf = 8;
 
 uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
@@ -40,10 +42,26 @@ bool Higher(const Value& a, const Value& b) {
 }
 
 std::vector<ItemClass> ByLength(std::span<const ItemClass> classes) {
+  const auto rises = [](const ItemClass& a, const ItemClass& b) { return a.length <= b.length; };
+  if (std::adjacent_find(classes.begin(), classes.end(), rises) == classes.end()) {
+    return {classes.rbegin(), classes.rend()};
+  }
   std::vector<ItemClass> sorted(classes.begin(), classes.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const ItemClass& a, const ItemClass& b) { return a.length < b.length; });
   return sorted;
+}
+
+uint64_t ItemsOf(std::span<const ItemClass> classes) {
+  uint64_t items = 0;
+  for (const ItemClass& c : classes) items += c.items;
+  return items;
+}
+
+uint64_t BinsOf(std::span<const SlotFloor> floors, uint64_t ranks) {
+  uint64_t slots = 0;
+  for (const SlotFloor& floor : floors) slots += floor.slots;
+  return slots * ranks;
 }
 
 class WasteBound {
@@ -54,15 +72,19 @@ class WasteBound {
   // Prices worth trying: those of the tokens of items that can lie beside others, ascending.
   const std::vector<uint64_t>& prices() const { return prices_; }
 
-  // W(price), or 0 if that is negative. A close look takes longer and may find more.
-  absl::uint128 At(uint64_t price, bool close_look);
+  // W(price), or 0 if that is at most `least`. A close look takes longer and may find more.
+  absl::uint128 At(uint64_t price, bool close_look, absl::uint128 least);
 
  private:
   uint64_t Own(const Anchors& a, uint64_t price) const {
     return a.length <= half_ ? std::min(a.cost, companions_.Times(price, a.length)) : a.cost;
   }
   void LookClosely(uint64_t price);
-  void SortTop();
+  // Of all micro-batches with a floor.
+  uint64_t LeastValue() const;
+  // What is wasted if all values are the least.
+  absl::uint128 MostWaste(uint64_t least_value) const;
+  void SortTop(uint64_t least_value);
   absl::uint128 WasteOfSorted() const;
 
   std::span<const SlotFloor> floors_;
@@ -70,6 +92,8 @@ class WasteBound {
   uint32_t half_;
   // The highest floor: no value needs to be higher.
   uint64_t ceiling_;
+  // Whether there are more floors than items.
+  bool has_empty_;
   std::vector<ItemClass> by_length_;
   Companions companions_;
   std::vector<Anchors> anchors_;
@@ -83,6 +107,7 @@ WasteBound::WasteBound(std::span<const ItemClass> classes, std::span<const SlotF
       ranks_(ranks),
       half_(limits.capacity / 2),
       ceiling_(floors.front().cost),
+      has_empty_(BinsOf(floors, ranks) > ItemsOf(classes)),
       by_length_(ByLength(classes)),
       companions_(by_length_, limits.capacity, ceiling_) {
   // The highest cost of a sequence among items that are no longer.
@@ -117,22 +142,24 @@ WasteBound::WasteBound(std::span<const ItemClass> classes, std::span<const SlotF
   }
 }
 
-absl::uint128 WasteBound::At(uint64_t price, bool close_look) {
-  values_.clear();
+absl::uint128 WasteBound::At(uint64_t price, bool close_look, absl::uint128 least) {
+  values_.resize(anchors_.size());
   uint64_t excess = 0;
   for (size_t i = 0; i < anchors_.size(); ++i) {
     const Anchors& a = anchors_[i];
     const uint64_t own = Own(a, price);
     excess += (a.cost - own) * a.items;
     const uint64_t beside = companions_.Times(std::min(price, a.token_cost), a.room);
-    values_.push_back({.value = std::min(ceiling_, own + std::min(a.beside_most, beside)),
-                       .items = a.items,
-                       .anchors = i});
+    values_[i] = {.value = std::min(ceiling_, own + std::min(a.beside_most, beside)),
+                  .items = a.items,
+                  .anchors = i};
   }
   if (close_look) LookClosely(price);
-  SortTop();
+  const uint64_t least_value = LeastValue();
+  if (MostWaste(least_value) <= least + excess) return 0;
+  SortTop(least_value);
   const absl::uint128 waste = WasteOfSorted();
-  return waste > excess ? waste - excess : 0;
+  return waste > least + excess ? waste - excess : 0;
 }
 
 void WasteBound::LookClosely(uint64_t price) {
@@ -148,18 +175,35 @@ void WasteBound::LookClosely(uint64_t price) {
   }
 }
 
+uint64_t WasteBound::LeastValue() const {
+  if (has_empty_) return 0;
+  uint64_t least = ceiling_;
+  for (const Value& v : values_) least = std::min(least, v.value);
+  return least;
+}
+
+absl::uint128 WasteBound::MostWaste(uint64_t least_value) const {
+  absl::uint128 waste = 0;
+  for (const SlotFloor& floor : floors_) {
+    if (floor.cost <= least_value) break;
+    waste += absl::uint128(floor.cost - least_value) * (floor.slots * ranks_);
+  }
+  return waste;
+}
+
 // Those that meet floors above the least value; the order of the others makes no difference.
-void WasteBound::SortTop() {
-  const uint64_t least = std::min_element(values_.begin(), values_.end(), [](auto& a, auto& b) {
-                           return a.value < b.value;
-                         })->value;
+void WasteBound::SortTop(uint64_t least_value) {
   uint64_t bins = 0;
   for (const SlotFloor& floor : floors_) {
-    if (floor.cost <= least) break;
+    if (floor.cost <= least_value) break;
     bins += floor.slots * ranks_;
   }
   const auto top =
       values_.begin() + static_cast<std::ptrdiff_t>(std::min<uint64_t>(bins, values_.size()));
+  if (bins < values_.size() / kFewOf) {
+    std::partial_sort(values_.begin(), top, values_.end(), Higher);
+    return;
+  }
   if (top != values_.end()) std::nth_element(values_.begin(), top, values_.end(), Higher);
   std::sort(values_.begin(), top, Higher);
 }
@@ -197,7 +241,7 @@ absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const Slo
   absl::uint128 most = 0;
   size_t best = prices.size() - 1;
   const auto attempt = [&](size_t index, bool close_look) {
-    const absl::uint128 waste = bound.At(prices[index], close_look);
+    const absl::uint128 waste = bound.At(prices[index], close_look, most);
     if (waste > most) {
       most = waste;
       best = index;

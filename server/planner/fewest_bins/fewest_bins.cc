@@ -160,7 +160,9 @@ FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t 
   incumbent.Offer(Pack(Packer::kBestFitDecreasing, items, limits, 0));
   // Mostly the tokens alone show that there can be no fewer.
   incumbent.RaiseBound(VolumeBound(items.lengths, limits.capacity));
-  if (incumbent.size() > incumbent.bound()) incumbent.RaiseBound(LowerBoundBins(items, limits));
+  if (incumbent.size() > incumbent.bound()) {
+    incumbent.RaiseBound(LowerBoundBins(items, limits, incumbent.size()));
+  }
   if (incumbent.Done()) return std::move(incumbent).Take();
   for (const Packer packer : {Packer::kFirstFitDecreasing, Packer::kModifiedFirstFitDecreasing}) {
     incumbent.Offer(Pack(packer, items, limits, 0));

@@ -80,18 +80,22 @@ std::vector<uint32_t> Thresholds(std::span<const LengthCount> lengths, uint32_t 
 
 }  // namespace
 
-uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity) {
+uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity,
+                           uint64_t enough) {
   if (lengths.empty()) return 0;
   const size_t affordable = std::max(kMinPeriods, kMaxEvaluations / lengths.size());
   uint64_t best = 0;
   const auto try_periods = [&](const Thresholded& items, std::span<const uint32_t> periods) {
     for (uint32_t period : periods) {
+      if (best >= enough) return;
       best = std::max(best, items.Bound(DualFeasible(period, capacity)));
     }
   };
   const Thresholded all(lengths, capacity, 0);
   try_periods(all, Fractions(capacity));
+  if (best >= enough) return best;
   try_periods(all, Periods(lengths, capacity, std::min(affordable, kMaxPeriods)));
+  if (best >= enough) return best;
   size_t crossed = kMaxCrossed;
   while (crossed * crossed > affordable) crossed /= 2;
   const std::vector<uint32_t> periods = Periods(lengths, capacity, crossed);

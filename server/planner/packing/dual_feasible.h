@@ -10,6 +10,7 @@
 #define BATCHPLAN_SERVER_PLANNER_PACKING_DUAL_FEASIBLE_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "server/planner/packing/length_counts.h"
@@ -46,10 +47,12 @@ DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t cap
 // J. Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical
 // Programming 91 (2001). Periods and thresholds are sampled: all of a small instance,
 // and of a large one so few that the bound costs little more than counting the lengths. Exact in
-// integers.
+// integers. Ends with the first bound of `enough` or more, for callers to whom better ones are of
+// no use.
 //
 // `lengths`: longest first, in 1 .. capacity.
-uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity);
+uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity,
+                           uint64_t enough = std::numeric_limits<uint64_t>::max());
 
 }  // namespace batchplan
 

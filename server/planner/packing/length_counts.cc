@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+
+#include "server/planner/packing/decreasing.h"
 
 namespace batchplan {
 namespace {
@@ -20,24 +21,13 @@ std::vector<LengthCount> ByCounting(std::span<const uint32_t> lengths, uint32_t 
   return result;
 }
 
-std::vector<LengthCount> BySorting(std::span<const uint32_t> lengths) {
-  std::vector<uint32_t> sorted(lengths.begin(), lengths.end());
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  std::vector<LengthCount> result;
-  for (uint32_t length : sorted) {
-    if (result.empty() || result.back().length != length) result.push_back({length, 0});
-    ++result.back().count;
-  }
-  return result;
-}
-
 }  // namespace
 
 std::vector<LengthCount> CountLengths(std::span<const uint32_t> lengths) {
   if (lengths.empty()) return {};
   const uint32_t longest = *std::max_element(lengths.begin(), lengths.end());
   return longest / kCountersPerItem <= lengths.size() ? ByCounting(lengths, longest)
-                                                      : BySorting(lengths);
+                                                      : SortDecreasing(lengths).lengths;
 }
 
 }  // namespace batchplan

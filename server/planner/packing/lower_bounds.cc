@@ -66,11 +66,13 @@ uint64_t CountBound(const PackItems& items, const BinLimits& limits) {
                   DualFeasibleBound(counts, limits.max_sequences));
 }
 
-uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits) {
+uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits, uint64_t enough) {
+  uint64_t bound = std::max(VolumeBound(items.lengths, limits.capacity), CountBound(items, limits));
+  if (bound >= enough) return bound;
   const std::vector<LengthCount> lengths = CountLengths(items.lengths);
-  // L2 with K = 0 is the volume bound.
-  return std::max({L2(lengths, limits.capacity), DualFeasibleBound(lengths, limits.capacity),
-                   CountBound(items, limits)});
+  bound = std::max(bound, L2(lengths, limits.capacity));
+  if (bound >= enough) return bound;
+  return std::max(bound, DualFeasibleBound(lengths, limits.capacity, enough));
 }
 
 }  // namespace batchplan

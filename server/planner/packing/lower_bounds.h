@@ -4,6 +4,7 @@
 #define BATCHPLAN_SERVER_PLANNER_PACKING_LOWER_BOUNDS_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "server/planner/packing/bins.h"
@@ -25,8 +26,11 @@ uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 uint64_t CountBound(const PackItems& items, const BinLimits& limits);
 
 // The best of these and DualFeasibleBound: valid for any packing of the items, as tight as is to be
-// had in milliseconds. O(n) for lengths of no extraordinary range (see CountLengths).
-uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits);
+// had in milliseconds. The cheapest come first, and the first of `enough` or more is returned: a
+// caller that knows a packing has no use for better ones. O(n) for lengths of no extraordinary
+// range (see CountLengths).
+uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits,
+                        uint64_t enough = std::numeric_limits<uint64_t>::max());
 
 }  // namespace batchplan
 

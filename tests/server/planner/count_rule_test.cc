@@ -16,6 +16,21 @@ TEST(CountRuleTest, RoundsDownToAnAllowedCountOrNone) {
   EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(3), 0);
 }
 
+TEST(CountRuleTest, TheLeastNumberThatNeedsACountIsTheFirstRoundedUpToIt) {
+  for (uint64_t minimum = 1; minimum <= 7; ++minimum) {
+    for (uint64_t multiple = 1; multiple <= 5; ++multiple) {
+      const CountRule rule = {.minimum = minimum, .multiple = multiple};
+      for (uint64_t count = rule.RoundUp(0); count <= 30; count += multiple) {
+        const uint64_t least = rule.LeastThatNeeds(count);
+        EXPECT_EQ(rule.RoundUp(least), count);
+        if (least > 0) {
+          EXPECT_LT(rule.RoundUp(least - 1), count);
+        }
+      }
+    }
+  }
+}
+
 TEST(CountRuleTest, PipelineStagesMatterOnlyWithVirtualStages) {
   PassOptions pass;
   pass.microbatch_count_multiple = 6;

@@ -96,5 +96,24 @@ TEST(LowerBoundsTest, NeverExceedTheOptimum) {
   }
 }
 
+TEST(LowerBoundsTest, OneThatIsEnoughEndsTheSearchAndOthersAreAsGoodAsWithout) {
+  std::mt19937_64 engine(2);
+  for (uint64_t i = 0; i < testing::Cases(2000); ++i) {
+    const auto capacity = static_cast<uint32_t>(10 + engine() % 1000);
+    std::vector<uint32_t> lengths(1 + engine() % 60);
+    for (uint32_t& length : lengths) {
+      length = static_cast<uint32_t>(1 + capacity / 4 + engine() % (capacity / 3));
+    }
+    const PackItems items{.lengths = lengths};
+    const BinLimits limits{.capacity = capacity};
+    const uint64_t best = LowerBoundBins(items, limits);
+    for (uint64_t enough = 0; enough <= best + 2; ++enough) {
+      const uint64_t bound = LowerBoundBins(items, limits, enough);
+      ASSERT_LE(bound, best);
+      ASSERT_GE(bound, std::min(enough, best)) << "enough " << enough;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace batchplan

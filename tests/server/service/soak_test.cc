@@ -6,10 +6,6 @@
 #include <malloc.h>
 #include <prometheus/text_serializer.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#include <sanitizer/allocator_interface.h>
-#endif
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -25,6 +21,11 @@
 #include "tests/server/service/requests.h"
 #include "tests/support/generators.h"
 #include "tests/support/test_server.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Of the sanitizers' allocator; GCC installs no header that declares it.
+extern "C" size_t __sanitizer_get_current_allocated_bytes();
+#endif
 
 namespace batchplan {
 namespace {

@@ -55,7 +55,7 @@ TEST_P(MutatedPassesTest, AreReportedByName) {
   HandmadePlan handmade = Pairs();
   ASSERT_TRUE(handmade.Check().ok()) << handmade.Check();
   GetParam().apply(handmade);
-  ExpectViolation(handmade, GetParam().violation);
+  ExpectViolation(handmade, "plan check: " + GetParam().violation);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(MutatedPassesTest, AWholeGroupOnAnotherRankOfTheLaterPassIsReported) {
   const HandmadePass moved = {{{{{0, 1, 6}, 20}, {{7}, 5}}, {{{2, 3, 4}, 20}, {{5}, 10}}}};
   ExpectViolation(Pairs(kTrain, moved),
-                  "passes[1] has sequence 4 on rank 1, but passes[0] has it on rank 0");
+                  "plan check: passes[1] has sequence 4 on rank 1, but passes[0] has it on rank 0");
 }
 
 TEST(MutatedPassesTest, TheFirstPassSaysWhetherCountsAreEqual) {
@@ -131,7 +131,8 @@ TEST(MutatedPassesTest, TheFirstPassSaysWhetherCountsAreEqual) {
   uneven.AddPass({{{{{0, 1, 2, 4}, 8}}, {{{3, 5, 6, 7}, 6}}}}, 2);
   uneven.AddPass({{{{{0, 1}, 15}, {{2}, 10}}, {{{3}, 5}, {}}}, {{{{4}, 5}}, {{{6, 7, 5}, 20}}}}, 5);
   uneven.options.allow_empty_microbatches = true;
-  ExpectViolation(uneven, "passes[1] has 1 sequences on rank 1 in mini-batch 0, but 3 on rank 0");
+  ExpectViolation(
+      uneven, "plan check: passes[1] has 1 sequences on rank 1 in mini-batch 0, but 3 on rank 0");
   uneven.options.passes[0].equal_sequence_counts = false;
   uneven.options.passes[1].equal_sequence_counts = true;
   ExpectAccepted(uneven);
@@ -149,7 +150,8 @@ TEST(MutatedPassesTest, EqualCountsAreOfWhatIsLeftAfterDropping) {
   handmade.AddPass({{{{{0, 4}, 2}}, {{{2, 3}, 2}}}}, 1);
   ExpectAccepted(handmade);
   unequal.AddPass({{{{{0}, 1}}, {{{2, 3, 4}, 3}}}}, 1);
-  ExpectViolation(unequal, "passes[0] has 3 sequences on rank 1 in mini-batch 0, but 1 on rank 0");
+  ExpectViolation(
+      unequal, "plan check: passes[0] has 3 sequences on rank 1 in mini-batch 0, but 1 on rank 0");
 }
 
 TEST(MutatedPassesTest, AMiniBatchWithoutSequencesIsNoMiniBatch) {
@@ -161,9 +163,9 @@ TEST(MutatedPassesTest, AMiniBatchWithoutSequencesIsNoMiniBatch) {
   handmade.options.passes = {PackedPass("", 16)};
   handmade.plan.excluded = {{1, 30, ExclusionReason::kDropped}};
   handmade.AddPass({{{{{0}, 9}}}, {{{}}}}, 1);
-  ExpectViolation(handmade, "passes[0] has no sequences in mini-batch 1");
+  ExpectViolation(handmade, "plan check: passes[0] has no sequences in mini-batch 1");
   handmade.options.passes[0].max_tokens_per_microbatch = 8;
-  ExpectViolation(handmade, "every sequence is above the length limit 8 and dropped");
+  ExpectViolation(handmade, "plan check: every sequence is above the length limit 8 and dropped");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace batchplan::testing {
 
 void ExpectAccepted(const HandmadePlan& handmade);
 
-// That the checker's report names the `violation`.
+// That the checker reports a violation, in words that hold these.
 void ExpectViolation(const HandmadePlan& handmade, const std::string& violation);
 
 // One change to a valid plan, and how its report begins.

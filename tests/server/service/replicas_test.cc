@@ -333,7 +333,7 @@ TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
 // forgotten.
 TEST(Replicas, LeaveNothingBehind) {
   const RedisServer redis;
-  Replicas replicas(redis, {"--step_retention=1", "--step_time_to_live=5"});
+  Replicas replicas(redis, {"--step_retention=10", "--step_time_to_live=30"});
   Answers answers;
   const auto run = [&](uint64_t first, uint64_t last) {
     RunWorkers(replicas.target(), first, last, absl::Minutes(1), &answers);

@@ -1,10 +1,10 @@
 // The threads that wait for the store, so that neither gRPC's threads nor those that plan do.
 //
 //   StoreThreads threads(/*threads=*/4, /*max_queued_calls=*/65536);
-//   absl::StatusOr<uint64_t> ticket = threads.TrySubmit([] { ... });  // a call; or there is no
-//   room threads.Remove(*ticket);          // true: it had not begun, and never will
-//   threads.Submit([] { ... });       // what calls that were taken lead to
-//   threads.Stop();                   // runs what is queued, then joins
+//   absl::StatusOr<uint64_t> ticket = threads.TrySubmit([] { ... });  // a call, if there is room
+//   threads.Remove(*ticket);     // true: it had not begun, and never will
+//   threads.Submit([] { ... });  // what calls that were taken lead to
+//   threads.Stop();              // runs what is queued, then joins
 //
 // A store that hangs holds these threads and nobody else. Functions run in the order of submission,
 // exactly once also when the threads stop, unless they are removed, and must not throw.

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that batchplan needs and that are missing; nothing if none is.
 #
-#   deploy/install_packages.sh build    what the programs are built with
+#   deploy/install_packages.sh run      what the programs need once they are built (Debian 12)
+#   deploy/install_packages.sh build    what they are built with
 #   deploy/install_packages.sh test     that, and what the tests and checks need
+#   deploy/install_packages.sh cluster  what images are built and a cluster is brought up with
 set -euo pipefail
 
+run=(
+  libgrpc++1.51 libprotobuf32 libabsl20220623 libssl3 libprometheus-cpp-core1.0 libcivetweb1
+  libhiredis0.14 ca-certificates
+)
 build=(
   g++ cmake ninja-build pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
@@ -14,13 +20,18 @@ build=(
 )
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy
-  redis-server
+  redis-server prometheus python3 python3-venv chromium fonts-dejavu-core
+)
+cluster=(
+  podman buildah runc netavark aardvark-dns iptables debootstrap python3 python3-venv
 )
 
 case "${1:-}" in
+  run) wanted=("${run[@]}") ;;
   build) wanted=("${build[@]}") ;;
+  cluster) wanted=("${cluster[@]}") ;;
   test) wanted=("${build[@]}" "${test[@]}") ;;
-  *) echo "usage: $0 build|test" >&2; exit 2 ;;
+  *) echo "usage: $0 run|build|test|cluster" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -43,8 +43,8 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
   flags->Add("listen", &options->listen, "HOST:PORT",
              "Serve gRPC here, or at unix:PATH; port 0 takes a free one");
   flags->Add("metrics_listen", &options->metrics_listen, "HOST:PORT",
-             "Serve HTTP here: /metrics for Prometheus, /healthz and /readyz for probes; off: "
-             "nowhere");
+             "Serve HTTP here: /metrics for Prometheus, /healthz and /readyz for probes, /plans "
+             "for people; off: nowhere");
   flags->Add("reflection", &options->reflection, "Serve reflection, for grpcurl and the like");
 
   flags->Group("Planning");
@@ -120,6 +120,8 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              {"info", "warning", "error"});
   flags->Add("max_job_labels", &options->max_job_labels, "N",
              "Jobs with time series of their own, the busiest; others are counted as \"other\"");
+  flags->Add("recent_plans", &options->recent_plans, "N",
+             "Plans of each job that GET /plans of metrics_listen shows; 0: no such page");
 
   flags->Group("Stopping");
   flags->Add("drain_delay", &options->drain_delay,

@@ -3,6 +3,8 @@
 #
 #   tests/run.sh [--preset release|debug|asan|tsan|clang] [--only SUITE] [--full]
 #   tests/run.sh --fuzz [SECONDS [plan_batch|rpc]]
+#   tests/run.sh --cluster
+#   tests/run.sh --python
 #   tests/run.sh --gpu
 #
 #   --preset   the build to test; release by default. All of it: the format is checked first. asan, whose
@@ -12,6 +14,9 @@
 #   --full     twenty times as many random cases: the tier for before a release.
 #   --fuzz     instead, random bytes as requests, to the planner and then to every RPC of a server, or
 #              to one of the two, for so many seconds each; 60 by default.
+#   --cluster  instead, the images of deploy/ built, and compose.yaml brought up under podman, which
+#              is installed if it is missing: as root.
+#   --python   instead, the Python package, built and installed into build/python: its tests and types.
 #   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
 #              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
 #              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
@@ -26,6 +31,8 @@ full=
 fuzz=
 fuzzers=(plan_batch rpc)
 gpu=
+cluster=
+python=
 while [ $# -gt 0 ]; do
   case "$1" in
     --preset) preset=${2:?--preset needs a name}; shift 2 ;;
@@ -37,8 +44,10 @@ while [ $# -gt 0 ]; do
       fuzz=60; shift
       if [[ ${1:-} =~ ^[0-9]+$ ]]; then fuzz=$1; shift; fi
       if [[ ${1:-} =~ ^(plan_batch|rpc)$ ]]; then fuzzers=("$1"); shift; fi ;;
+    --cluster) cluster=1; shift ;;
+    --python) python=1; shift ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -91,12 +100,33 @@ test_on_gpu() {
   echo "The kernels pass on the device, and under memcheck, racecheck and initcheck."
 }
 
+no_python_packages=
 jobs=$(nproc)
 if [ -n "$gpu" ]; then
   test_on_gpu
   exit
 fi
+# What tests in Python import.
+install_python_packages() {
+  python3 -m venv build/python
+  build/python/bin/pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
+}
+
+if [ -n "$cluster" ]; then
+  deploy/install_packages.sh cluster
+  install_python_packages
+  PATH=$PWD/build/python/bin:$PATH tests/deploy/cluster_test.py --project .
+  exit
+fi
 deploy/install_packages.sh test
+if [ -n "$python" ]; then
+  install_python_packages
+  build/python/bin/pip install --quiet --disable-pip-version-check -C build-dir="$PWD/build/wheel" './client/python[test]'
+  build/python/bin/python3 -m pytest tests/client/python
+  cd client/python
+  ../../build/python/bin/mypy
+  exit
+fi
 if command -v ccache >/dev/null; then
   # Every clone of the project finds what another one has compiled.
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
@@ -116,6 +146,9 @@ if [ -n "$fuzz" ]; then
 fi
 
 if [ -z "$only" ]; then tests/check_style.sh format; fi
+if [ -z "$only" ] || [[ ,$only, = *,deploy,* ]]; then
+  install_python_packages || no_python_packages=1
+fi
 benchmarks=OFF
 if [ "$preset" = release ]; then benchmarks=ON; fi
 cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS="$benchmarks" >/dev/null
@@ -126,7 +159,10 @@ if [ "$preset" = asan ] && [ -z "$only" ]; then tests/check_style.sh tidy build/
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=halt_on_error=1:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
+export TSAN_OPTIONS=halt_on_error=1:history_size=7:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
 export BATCHPLAN_TEST_SCALE=${full:+20}
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \
   ${only:+--label-regex "^(${only//,/|})\$"}
+if [ -n "$no_python_packages" ]; then
+  echo "$0: SKIPPED what needs tests/requirements.txt, which could not be installed: deploy.kubernetes, deploy.plans_page" >&2
+fi

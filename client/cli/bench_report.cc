@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "client/cli/json.h"
 #include "client/cli/table.h"
+#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {

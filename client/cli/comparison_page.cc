@@ -7,13 +7,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/comparison_report.h"
-#include "client/cli/json.h"
 #include "client/cli/microbatches.h"
-#include "client/cli/page.h"
 #include "client/cli/pages/pages.h"
 #include "client/cli/report.h"
-#include "client/cli/shown_request.h"
 #include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/json.h"
+#include "server/pages/page.h"
+#include "server/pages/plan_data.h"
 
 namespace batchplan::cli {
 namespace {

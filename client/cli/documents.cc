@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/json.h"
+#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {

@@ -10,11 +10,11 @@
 #include "batchplan/client.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/cli/exit_code.h"
-#include "client/cli/json.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_output.h"
 #include "client/cli/request_input.h"
 #include "client/cli/server_flags.h"
+#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {

@@ -6,12 +6,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "client/cli/json.h"
 #include "client/cli/output.h"
 #include "client/cli/plan_csv.h"
 #include "client/cli/plan_page.h"
 #include "client/cli/plan_table.h"
 #include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/json.h"
 #include "server/checker/check_plan.h"
 #include "server/planner/fingerprint.h"
 

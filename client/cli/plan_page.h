@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "batchplan/v1/batch_planner.pb.h"
-#include "client/cli/plan_table.h"
+#include "server/pages/plan_data.h"
 #include "server/planner/options.h"
 
 namespace batchplan::cli {

@@ -9,16 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/pages/plan_data.h"
 #include "server/planner/options.h"
 
 namespace batchplan::cli {
-
-struct PlanOrigin {
-  // "in process", or the server's address.
-  std::string where;
-  // The plan checker has proved it.
-  bool verified = false;
-};
 
 // `options` are the request's, complete. InvalidArgument if the response is not a plan for them.
 absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/exit_code.h"
 #include "client/cli/footnotes.h"
-#include "client/cli/json.h"
+#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {

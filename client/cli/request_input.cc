@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/input.h"
-#include "client/cli/json.h"
 #include "client/cli/lengths_file.h"
 #include "client/cli/request_flags.h"
+#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {

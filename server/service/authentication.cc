@@ -51,7 +51,7 @@ grpc::Status TokenProcessor::Process(const InputMetadata& metadata,
   if (path.starts_with(kHealthService)) return grpc::Status::OK;
   const absl::Status status = JobPrefixOf(*tokens_, metadata).status();
   if (status.ok()) return grpc::Status::OK;
-  metrics_->RecordError(status.code());
+  metrics_->RecordTurnedAway(path.substr(path.rfind('/') + 1), status.code());
   Log(Severity::kInfo, "refused",
       {{"method", path},
        {"code", absl::StatusCodeToString(status.code())},

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/planner/make_plan.h"
 #include "server/service/fitted_costs.h"
+#include "server/service/plan_observers.h"
 #include "server/service/rpc_status.h"
 
 namespace batchplan {
@@ -103,8 +104,24 @@ Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
                                            system_clock::time_point deadline,
                                            Rendezvous::Done done) {
   const absl::Duration wait = TimeFor(request, deadline, options_.longest_wait);
-  const Instant answer_by = steady_clock::now() + absl::ToChronoNanoseconds(wait);
-  return rendezvous_.Join(std::move(request), answer_by, std::move(done));
+  const Instant start = steady_clock::now();
+  // Whatever replicas plan the step, the one that has its first worker counts it.
+  std::shared_ptr<const v1::PlanBatchRequest> counted_request;
+  if (request.worker() == 0) {
+    counted_request =
+        std::make_shared<const v1::PlanBatchRequest>(WithoutManifest(request.mutable_request()));
+  }
+  Rendezvous::Done counted = [observers = config_.observers, start, done = std::move(done),
+                              counted_request](const Rendezvous::Answer& answer) {
+    const std::chrono::duration<double> seconds = steady_clock::now() - start;
+    observers.metrics->RecordJoin(answer.status(), seconds.count());
+    if (answer.ok() && counted_request != nullptr) {
+      RecordJoinedPlan(observers, counted_request, *answer);
+    }
+    done(answer);
+  };
+  return rendezvous_.Join(std::move(request), start + absl::ToChronoNanoseconds(wait),
+                          std::move(counted));
 }
 
 void CollectivePlanner::Shutdown() {
@@ -115,10 +132,11 @@ void CollectivePlanner::Shutdown() {
 void CollectivePlanner::Tick() {
   rendezvous_.Tick();
   const Rendezvous::Counts here = rendezvous_.counts();
-  config_.metrics->RecordJoins({.waiting = here.waiting, .steps = here.steps});
+  config_.observers.metrics->RecordJoins({.waiting = here.waiting, .steps = here.steps});
   if (stores_->memory != nullptr) {
     const MemoryStepStore::Counts held = stores_->memory->counts();
-    config_.metrics->RecordStore({.steps = held.steps, .parts = held.parts, .bytes = held.bytes});
+    config_.observers.metrics->RecordStore(
+        {.steps = held.steps, .parts = held.parts, .bytes = held.bytes});
   }
 }
 

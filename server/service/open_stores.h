@@ -16,7 +16,7 @@ namespace batchplan {
 struct Stores {
   std::unique_ptr<StepStore> steps;
   std::unique_ptr<FitStore> fits;
-  // `steps`, if it is one in memory; else null.
+  // The one in memory that is, or is behind, `steps`; else null.
   MemoryStepStore* memory = nullptr;
 };
 

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/checker/check_plan.h"
-#include "server/service/plan_summary.h"
+#include "server/service/plan_observers.h"
 #include "server/service/rpc_status.h"
 #include "server/telemetry/log.h"
 
@@ -53,7 +53,7 @@ absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest
   if (!waiting.ok()) return waiting;
   if (!plan.ok()) return plan.status();
   if (config.verify_plans) {
-    absl::Status verified = Verify(request, *parsed, *plan, config.metrics);
+    absl::Status verified = Verify(request, *parsed, *plan, config.observers.metrics);
     if (!verified.ok()) return verified;
   }
 
@@ -66,7 +66,6 @@ absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest
     SetRetryAfter(-absl::InfiniteDuration(), &status);
     return status;
   }
-  RecordPlan(request, Summarize(*response), planning_time, config.metrics);
   return absl::OkStatus();
 }
 
@@ -82,7 +81,7 @@ absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
   if (planned.plan != nullptr) {
     planned.recalled = true;
     planned.planning_time = absl::FromChrono(std::chrono::steady_clock::now() - start);
-    RecordPlan(*request, planned.plan->summary, planned.planning_time, config.metrics);
+    RecordPlan(config.observers, request, planned.plan, planned.planning_time);
     return planned;
   }
   v1::PlanBatchResponse response;
@@ -94,6 +93,7 @@ absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
   if (!made.ok()) return made.status();
   planned.plan = *std::move(made);
   if (config.cache != nullptr) config.cache->Insert(key, planned.plan);
+  RecordPlan(config.observers, request, planned.plan, planned.planning_time);
   return planned;
 }
 

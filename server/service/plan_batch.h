@@ -3,9 +3,9 @@
 //   absl::StatusOr<PlannedBatch> planned = PlanOrRecall(config, &request, caller);
 //   absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
 //
-// Pure but for the cache, the metrics it records and for what the plan checker's failures log; any
-// number of calls may run at once. Takes the time and memory of MakePlan, and a copy of the plan's
-// arrays; a plan that is recalled, those of reading and hashing the request.
+// Pure but for the cache, what it records and what the plan checker's failures log; any number of
+// calls may run at once. Takes the time and memory of MakePlan, and a copy of the plan's arrays; a
+// plan that is recalled, those of reading and hashing the request.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLAN_BATCH_H_
 #define BATCHPLAN_SERVER_SERVICE_PLAN_BATCH_H_
@@ -24,7 +24,7 @@
 #include "server/planner/plan.h"
 #include "server/service/caller.h"
 #include "server/service/plan_cache.h"
-#include "server/telemetry/metrics.h"
+#include "server/service/plan_observers.h"
 
 namespace batchplan {
 
@@ -39,7 +39,7 @@ struct PlanBatchConfig {
   bool verify_plans = false;
   // The largest response that may be sent.
   size_t max_message_bytes = 0;
-  Metrics* metrics = nullptr;
+  PlanObservers observers = {};
   // Null: every plan is made.
   PlanCache* cache = nullptr;
 };
@@ -58,8 +58,8 @@ struct PlannedBatch {
   bool recalled = false;
 };
 
-// The same by way of the cache: finds the plan there, or plans and leaves it there. Changes nothing
-// in `request`.
+// The same by way of the cache: finds the plan there, or plans and leaves it there. It counts in
+// the metrics. Changes nothing in `request`.
 absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
                                           v1::PlanBatchRequest* request, const Caller& caller);
 

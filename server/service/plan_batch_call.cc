@@ -47,7 +47,8 @@ absl::StatusOr<CallAnswer> PlanBatchCall::Plan() {
   if (!planned.ok()) return planned.status();
   const absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
   if (!response.ok()) return response.status();
-  CallAnswer answer = {.response = *response, .microbatches = planned->plan->summary.microbatches};
+  CallAnswer answer = {.response = *response,
+                       .microbatches = planned->plan->summary.microbatches()};
   if (config_.cache != nullptr) answer.recalled = planned->recalled;
   return answer;
 }

@@ -18,8 +18,8 @@
 namespace batchplan {
 namespace {
 
-// What the list, the map and the summary's vector take for a plan of a pass or two.
-constexpr size_t kEntryBytes = 512;
+// What the list and the map take for a plan.
+constexpr size_t kEntryBytes = 384;
 
 }  // namespace
 
@@ -76,7 +76,9 @@ absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
-size_t CachedPlan::bytes() const { return body.Length() + kEntryBytes; }
+size_t CachedPlan::bytes() const {
+  return body.Length() + kEntryBytes + summary.passes.capacity() * sizeof(PassRecord);
+}
 
 PlanCache::PlanCache(size_t max_bytes, Metrics* metrics)
     : max_bytes_(max_bytes), metrics_(metrics) {}

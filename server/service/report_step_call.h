@@ -23,6 +23,7 @@ class ReportStepCall final : public UnaryCall {
   absl::StatusOr<CallAnswer> Report();
 
   JobFits* const fits_;
+  Metrics* const metrics_;
 };
 
 }  // namespace batchplan

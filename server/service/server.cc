@@ -16,8 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/planner/make_plan.h"
+#include "server/recent/recent_page.h"
 #include "server/service/authentication.h"
 #include "server/service/connection_limits.h"
+#include "server/service/measured_stores.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -73,12 +75,33 @@ CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
 }
 
 PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, PlanCache* cache,
-                          Metrics* metrics) {
+                          const PlanObservers& observers) {
   return {.plan = std::move(plan),
           .verify_plans = options.verify_plans,
           .max_message_bytes = static_cast<size_t>(options.max_message_bytes),
-          .metrics = metrics,
+          .observers = observers,
           .cache = cache->enabled() ? cache : nullptr};
+}
+
+// Null if nobody could look at them.
+std::unique_ptr<RecentPlans> MakeRecentPlans(const ServerOptions& options) {
+  if (options.recent_plans == 0 || options.metrics_listen.empty()) return nullptr;
+  return std::make_unique<RecentPlans>(
+      RecentPlansOptions{.plans_a_job = static_cast<size_t>(options.recent_plans)});
+}
+
+HttpContent ContentOf(const Metrics& metrics, const std::atomic<bool>* ready,
+                      const RecentPlans* recent) {
+  HttpContent content = {.metrics = metrics.collectable(),
+                         .ready = [ready] { return ready->load(); }};
+  if (recent != nullptr) {
+    content.pages.push_back({.path = "/plans",
+                             .parameter = "job_id",
+                             .render = [recent](const std::optional<std::string>& job_id) {
+                               return FormatRecentPage(*recent, job_id, absl::Now());
+                             }});
+  }
+  return content;
 }
 
 }  // namespace
@@ -121,14 +144,16 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
       metrics_(std::string(PlannerVersion()),
                {.max_labels = static_cast<size_t>(options.max_job_labels)}),
       tokens_(std::move(tokens)),
+      recent_(MakeRecentPlans(options)),
       cache_(static_cast<size_t>(options.plan_cache_bytes), &metrics_),
-      stores_(std::move(stores)),
+      stores_(Measured(std::move(stores), &metrics_)),
       fits_(stores_.fits.get()),
       pool_(PoolOptions(options), &metrics_),
       store_threads_(kStoreThreads, static_cast<size_t>(options.max_waiting_joins)),
       report_threads_(kReportThreads, static_cast<size_t>(options.max_waiting_joins)),
       waiting_bytes_("max_waiting_bytes", static_cast<uint64_t>(options.max_waiting_bytes)),
-      config_(ConfigFor(options, std::move(plan), &cache_, &metrics_)),
+      config_(ConfigFor(options, std::move(plan), &cache_,
+                        {.metrics = &metrics_, .recent = recent_.get()})),
       collective_({.max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
                    .max_sequences = static_cast<uint64_t>(options.max_sequences),
                    .longest_wait = options.step_time_to_live},
@@ -146,8 +171,8 @@ absl::Status Server::Listen() {
     if (absl::Status usable = NoteCertificate(); !usable.ok()) return usable;
   }
   if (!options_.metrics_listen.empty()) {
-    auto endpoint = HttpEndpoint::Start(options_.metrics_listen, metrics_.registry(),
-                                        [this] { return ready_.load(); });
+    auto endpoint =
+        HttpEndpoint::Start(options_.metrics_listen, ContentOf(metrics_, &ready_, recent_.get()));
     if (!endpoint.ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "--metrics_listen=", options_.metrics_listen, ": ", endpoint.status().message()));

@@ -5,8 +5,8 @@
 //   (*server)->Drain();
 //
 // Serves from Start on, on threads of its own: batchplan.v1.BatchPlanner, grpc.health.v1 for it and
-// for "", reflection, and the HTTP endpoint of metrics and probes. Several servers may live in one
-// process.
+// for "", reflection, and the HTTP endpoint of metrics, probes and recent plans. Several servers
+// may live in one process.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_SERVER_H_
 #define BATCHPLAN_SERVER_SERVICE_SERVER_H_
@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/recent/recent_plans.h"
 #include "server/service/byte_budget.h"
 #include "server/service/collective_planner.h"
 #include "server/service/job_fits.h"
@@ -89,6 +90,8 @@ class Server {
   Metrics metrics_;
   // nullptr: calls need no token.
   const std::unique_ptr<Tokens> tokens_;
+  // Null: none are kept.
+  const std::unique_ptr<RecentPlans> recent_;
   PlanCache cache_;
   Stores stores_;
   JobFits fits_;

@@ -28,6 +28,7 @@ constexpr absl::Duration kMaxWait = absl::Hours(1);
 // What is given in milliseconds to gRPC has to fit an int.
 constexpr absl::Duration kMaxInterval = absl::Hours(24);
 constexpr int64_t kMaxJobLabels = 10'000;
+constexpr int64_t kMaxRecentPlans = 256;
 constexpr int64_t kMaxStreams = 1'000'000;
 constexpr int64_t kMinMetadataBytes = 4 << 10;
 constexpr int64_t kMaxMetadataBytes = 1 << 20;
@@ -115,6 +116,7 @@ absl::Status ServerOptions::Validate() const {
       CheckRange("max_waiting_bytes", max_waiting_bytes, kMinRendezvousBytes, kMaxRendezvousBytes));
   status.Update(CheckRange("max_waiting_joins", max_waiting_joins, 1, kMaxWaitingJoins));
   status.Update(CheckRange("max_job_labels", max_job_labels, 0, kMaxJobLabels));
+  status.Update(CheckRange("recent_plans", recent_plans, 0, kMaxRecentPlans));
   status.Update(CheckNeeds("tls_certificate", tls_certificate, "tls_key", tls_key));
   status.Update(CheckNeeds("tls_key", tls_key, "tls_certificate", tls_certificate));
   status.Update(CheckNeeds("tls_client_ca", tls_client_ca, "tls_certificate", tls_certificate));

@@ -15,7 +15,7 @@ struct ServerOptions {
   // Where gRPC is served, HOST:PORT, or unix:PATH. Port 0 takes a free one. Without tls_certificate
   // plain text and without authentication: an address that only trusted machines reach.
   std::string listen = "127.0.0.1:50051";
-  // Where GET /metrics, /healthz and /readyz are served, HOST:PORT. Empty: nowhere.
+  // Where GET /metrics, /healthz, /readyz and /plans are served, HOST:PORT. Empty: nowhere.
   std::string metrics_listen = "127.0.0.1:9464";
   // The largest request and the largest response, in bytes. A million sequences take some 15 MB of
   // response at most; gRPC's own default of 4 MiB is too little.
@@ -56,6 +56,8 @@ struct ServerOptions {
 
   // Jobs with time series of their own; those beyond are counted together.
   int64_t max_job_labels = 100;
+  // Plans of each job that GET /plans shows. 0: it is not served, and nothing is kept for it.
+  int64_t recent_plans = 32;
 
   // PEM files. With a certificate and its key, gRPC is served over TLS (1.2 or later) only. With
   // the authorities of clients besides, only clients that show a certificate of theirs are served.

@@ -39,7 +39,9 @@ absl::Duration TimeLeft(std::chrono::system_clock::time_point deadline) {
 }  // namespace
 
 UnaryCall::UnaryCall(const Method& method, const CallEnvironment& environment, const RawCall& raw)
-    : method_(method), environment_(environment), raw_(raw), deadline_(raw.context->deadline()) {}
+    : method_(method), environment_(environment), raw_(raw), deadline_(raw.context->deadline()) {
+  environment_.metrics->BeginCall(method_.name);
+}
 
 UnaryCall::~UnaryCall() {
   if (held_bytes_ > 0) environment_.waiting_bytes->Give(held_bytes_);
@@ -48,6 +50,7 @@ UnaryCall::~UnaryCall() {
 grpc::ServerUnaryReactor* UnaryCall::Start(std::shared_ptr<UnaryCall> call) {
   UnaryCall* const reactor = call.get();
   reactor->grpcs_share_ = std::move(call);
+  reactor->state_.store(State::kOpen, std::memory_order_release);
   reactor->Begin();
   return reactor;  // alive, even if answered: gRPC calls OnDone only after it has taken the reactor
 }
@@ -103,6 +106,7 @@ absl::Status UnaryCall::QueueForStore() {
 }
 
 void UnaryCall::OnCancel() {
+  static_cast<void>(state_.load(std::memory_order_acquire));
   stop_.request_stop();
   LeaveQueue();
 }
@@ -135,11 +139,11 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
 
   const absl::Status status = CleanStatus(answer.status());
   if (!status.ok()) {
-    environment_.metrics->RecordError(status.code());
     environment_.metrics->RecordJobError(admitted_ ? outline_.job_id.text : kOtherJobs,
                                          absl::Now());
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - arrival_;
+  environment_.metrics->EndCall(method_.name, status.code(), seconds.count());
   Log(status.code() == absl::StatusCode::kInternal ? Severity::kError : Severity::kInfo,
       method_.name,
       {{"request_id", request_id_},

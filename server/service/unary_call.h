@@ -146,8 +146,9 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // In the pool and with the store's threads; 0: not there (yet).
   std::atomic<uint64_t> planning_ticket_ = 0;
   std::atomic<uint64_t> store_ticket_ = 0;
-  // kAnswered also orders the work of whoever answered before OnDone on a gRPC thread. Finish does
-  // so too, but inside gRPC, where ThreadSanitizer does not see it.
+  // kOpen also orders what Start did before OnCancel, and kAnswered the work of whoever answered
+  // before OnDone, each on a gRPC thread. gRPC orders them too, but where ThreadSanitizer does not
+  // see it.
   std::atomic<State> state_ = State::kOpen;
   // Until OnDone: gRPC's share of the call.
   std::shared_ptr<UnaryCall> grpcs_share_;

@@ -6,10 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -22,16 +25,56 @@ constexpr const char* kPlainText = "text/plain; charset=utf-8";
 // The version that Prometheus asks for by name.
 constexpr const char* kMetricsText = "text/plain; version=0.0.4; charset=utf-8";
 
-void Send(mg_connection* connection, std::string_view status, std::string_view type,
-          std::string_view body, bool head_only, std::string_view more_headers = "") {
-  std::string answer;
-  answer.append("HTTP/1.1 ").append(status).append("\r\n");
-  answer.append("Content-Type: ").append(type).append("\r\n");
-  absl::StrAppend(&answer, "Content-Length: ", body.size(), "\r\n");
-  answer.append("Cache-Control: no-store\r\nConnection: close\r\n");
-  answer.append(more_headers).append("\r\n");
-  if (!head_only) answer.append(body);
-  mg_write(connection, answer.data(), answer.size());
+constexpr const char* kHtml = "text/html; charset=utf-8";
+
+}  // namespace
+
+struct HttpAnswer {
+  std::string_view status;
+  std::string_view type;
+  std::string body;
+  std::string_view more_headers = {};
+};
+
+namespace {
+
+void Send(mg_connection* connection, const HttpAnswer& answer, bool head_only) {
+  std::string head;
+  head.append("HTTP/1.1 ").append(answer.status).append("\r\n");
+  head.append("Content-Type: ").append(answer.type).append("\r\n");
+  absl::StrAppend(&head, "Content-Length: ", answer.body.size(), "\r\n");
+  head.append("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+  head.append("Connection: close\r\n").append(answer.more_headers).append("\r\n");
+  mg_write(connection, head.data(), head.size());
+  if (!head_only) mg_write(connection, answer.body.data(), answer.body.size());
+}
+
+// An answer that takes no memory.
+void SendFailure(mg_connection* connection, std::string_view why) {
+  constexpr std::string_view kHead =
+      "HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n";
+  mg_write(connection, kHead.data(), kHead.size());
+  mg_write(connection, why.data(), why.size());
+}
+
+// The value of `parameter` in the request's query.
+std::optional<std::string> QueryValue(const mg_request_info& request,
+                                      const std::string& parameter) {
+  if (request.query_string == nullptr) return std::nullopt;
+  // As long as the request may be.
+  std::string value(kMaxHttpRequestBytes, '\0');
+  const int bytes = mg_get_var(request.query_string, std::strlen(request.query_string),
+                               parameter.c_str(), value.data(), value.size());
+  if (bytes < 0) return std::nullopt;
+  value.resize(static_cast<size_t>(bytes));
+  return value;
+}
+
+HttpAnswer AnswerWith(const HttpPage& page, const mg_request_info& request) {
+  absl::StatusOr<std::string> html = page.render(QueryValue(request, page.parameter));
+  if (html.ok()) return {"200 OK", kHtml, *std::move(html)};
+  return {absl::IsNotFound(html.status()) ? "404 Not Found" : "500 Internal Server Error",
+          kPlainText, absl::StrCat(html.status().message(), "\n")};
 }
 
 // Makes a connection to HOST:PORT, and drops it.
@@ -59,9 +102,8 @@ int DropMessage(const mg_connection* /*connection*/, const char* /*message*/) { 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
-    const std::string& address, std::shared_ptr<prometheus::Registry> registry,
-    std::function<bool()> ready) {
+absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& address,
+                                                                  HttpContent content) {
   static std::once_flag initialized;
   std::call_once(initialized, [] { mg_init_library(0); });
 
@@ -78,14 +120,12 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
                               request_bytes.c_str(),
                               "enable_keep_alive",
                               "no",
-                              "linger_timeout_ms",
-                              "0",
                               static_cast<const char*>(nullptr)};
   mg_callbacks callbacks{};
   // Takes every request: civetweb itself serves nothing.
   callbacks.begin_request = &HttpEndpoint::Handle;
   callbacks.log_message = &DropMessage;
-  std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(registry), std::move(ready)));
+  std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(content)));
   endpoint->context_ =
       mg_start(&callbacks, endpoint.get(), const_cast<const char**>(options.data()));
   mg_server_port listener{};
@@ -98,9 +138,10 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
   return endpoint;
 }
 
-HttpEndpoint::HttpEndpoint(std::shared_ptr<prometheus::Registry> registry,
-                           std::function<bool()> ready)
-    : registry_(std::move(registry)), ready_(std::move(ready)) {}
+HttpEndpoint::HttpEndpoint(HttpContent content)
+    : content_(std::move(content)), paths_("/metrics, /healthz, /readyz") {
+  for (const HttpPage& page : content_.pages) absl::StrAppend(&paths_, ", ", page.path);
+}
 
 HttpEndpoint::~HttpEndpoint() {
   if (context_ == nullptr) return;
@@ -115,29 +156,38 @@ HttpEndpoint::~HttpEndpoint() {
 int HttpEndpoint::Handle(mg_connection* connection) {
   const auto* endpoint =
       static_cast<const HttpEndpoint*>(mg_get_user_data(mg_get_context(connection)));
-  endpoint->Answer(connection);
+  const mg_request_info* request = mg_get_request_info(connection);
+  // civetweb is C: nothing may be thrown through it.
+  try {
+    Send(connection, endpoint->AnswerTo(*request),
+         std::string_view(request->request_method) == "HEAD");
+  } catch (const std::bad_alloc&) {
+    SendFailure(connection, "out of memory\n");
+  } catch (...) {
+    SendFailure(connection, "unexpected exception\n");
+  }
   return 200;  // answered; the number is for an access log, which there is none of
 }
 
-void HttpEndpoint::Answer(mg_connection* connection) const {
-  const mg_request_info* request = mg_get_request_info(connection);
-  const std::string_view method = request->request_method;
-  const std::string_view path = request->local_uri != nullptr ? request->local_uri : "";
-  const bool head_only = method == "HEAD";
-  const bool known = path == "/metrics" || path == "/healthz" || path == "/readyz";
-  if (!known) {
-    Send(connection, "404 Not Found", kPlainText, "try /metrics, /healthz, /readyz\n", head_only);
-  } else if (method != "GET" && !head_only) {
-    Send(connection, "405 Method Not Allowed", kPlainText, "GET or HEAD\n", head_only,
-         "Allow: GET, HEAD\r\n");
-  } else if (path == "/metrics") {
-    Send(connection, "200 OK", kMetricsText,
-         prometheus::TextSerializer().Serialize(registry_->Collect()), head_only);
-  } else if (path == "/healthz" || ready_()) {
-    Send(connection, "200 OK", kPlainText, "ok\n", head_only);
-  } else {
-    Send(connection, "503 Service Unavailable", kPlainText, "not serving\n", head_only);
+HttpAnswer HttpEndpoint::AnswerTo(const mg_request_info& request) const {
+  const std::string_view method = request.request_method;
+  const std::string_view path = request.local_uri != nullptr ? request.local_uri : "";
+  const auto page = std::find_if(content_.pages.begin(), content_.pages.end(),
+                                 [path](const HttpPage& page) { return page.path == path; });
+  const bool is_page = page != content_.pages.end();
+  if (!is_page && path != "/metrics" && path != "/healthz" && path != "/readyz") {
+    return {"404 Not Found", kPlainText, absl::StrCat("try ", paths_, "\n")};
   }
+  if (method != "GET" && method != "HEAD") {
+    return {"405 Method Not Allowed", kPlainText, "GET or HEAD\n", "Allow: GET, HEAD\r\n"};
+  }
+  if (is_page) return AnswerWith(*page, request);
+  if (path == "/metrics") {
+    return {"200 OK", kMetricsText,
+            prometheus::TextSerializer().Serialize(content_.metrics->Collect())};
+  }
+  if (path == "/healthz" || content_.ready()) return {"200 OK", kPlainText, "ok\n"};
+  return {"503 Service Unavailable", kPlainText, "not serving\n"};
 }
 
 }  // namespace batchplan

@@ -1,46 +1,68 @@
 // The HTTP endpoint for whoever watches a server: Prometheus and probes.
 //
-//   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint =
-//       HttpEndpoint::Start("127.0.0.1:9464", metrics.registry(), [&] { return serving.load(); });
+//   absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint = HttpEndpoint::Start(
+//       "127.0.0.1:9464", {.metrics = metrics.collectable(), .ready = [&] { return ready; }});
 //
 //   GET /metrics   all series, in Prometheus' text format
 //   GET /healthz   200 while the process runs
 //   GET /readyz    200 while `ready` is true, else 503
+//   GET /PAGE      a page of the content's, in HTML
 //
 // HEAD too; other paths are 404, other methods 405. Plain text and without authentication: for the
 // inside of a cluster. Serves on a fixed number of threads of its own, one connection each and one
-// request a connection, until it is destroyed, which takes milliseconds. Whoever sends or reads
-// slowly is cut off after kHttpTimeout, and requests are bounded in size, so that no client holds a
-// thread for longer.
+// request a connection, until it is destroyed, which takes milliseconds. Requests are bounded in
+// size; who has not sent all of one within kHttpTimeout, or then reads nothing for so long, is cut
+// off.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
 #define BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
 
-#include <prometheus/registry.h>
+#include <prometheus/collectable.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 struct mg_connection;
 struct mg_context;
+struct mg_request_info;
 
 namespace batchplan {
+
+struct HttpAnswer;
 
 inline constexpr absl::Duration kHttpTimeout = absl::Seconds(2);
 inline constexpr int kHttpThreads = 32;
 inline constexpr int kMaxHttpRequestBytes = 8 << 10;
 
+struct HttpPage {
+  // With its slash.
+  std::string path;
+  // The name of the one parameter that its query may have.
+  std::string parameter;
+  // The page as HTML, for that parameter's value if the query has it; an error's message becomes a
+  // 404 if it is NotFound, else a 500.
+  std::function<absl::StatusOr<std::string>(const std::optional<std::string>& value)> render;
+};
+
+// What is served. The functions are called on the endpoint's threads.
+struct HttpContent {
+  std::shared_ptr<prometheus::Collectable> metrics;
+  std::function<bool()> ready;
+  std::vector<HttpPage> pages = {};
+};
+
 class HttpEndpoint {
  public:
-  // Listens on `address`, HOST:PORT; port 0 takes a free one. `ready` is called on the endpoint's
-  // threads. FailedPrecondition if the address is taken or can't be listened on.
-  static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(
-      const std::string& address, std::shared_ptr<prometheus::Registry> registry,
-      std::function<bool()> ready);
+  // Listens on `address`, HOST:PORT; port 0 takes a free one. FailedPrecondition if the address is
+  // taken or can't be listened on.
+  static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address,
+                                                             HttpContent content);
 
   ~HttpEndpoint();
 
@@ -51,13 +73,14 @@ class HttpEndpoint {
   int port() const { return port_; }
 
  private:
-  HttpEndpoint(std::shared_ptr<prometheus::Registry> registry, std::function<bool()> ready);
+  explicit HttpEndpoint(HttpContent content);
 
   static int Handle(mg_connection* connection);
-  void Answer(mg_connection* connection) const;
+  HttpAnswer AnswerTo(const mg_request_info& request) const;
 
-  const std::shared_ptr<prometheus::Registry> registry_;
-  const std::function<bool()> ready_;
+  const HttpContent content_;
+  // All that are served, for people.
+  std::string paths_;
   mg_context* context_ = nullptr;
   std::string host_;
   int port_ = 0;

@@ -1,219 +1,222 @@
 #include "server/telemetry/metrics.h"
 
-#include <cstddef>
-#include <functional>
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "server/telemetry/metric_catalog.h"
+#include "server/telemetry/metric_families.h"
+#include "server/telemetry/process_metrics.h"
 
 namespace batchplan {
 namespace {
 
-using prometheus::Histogram;
 using prometheus::Registry;
 
-// The label values of `preset`. A name from a request that isn't here is "other".
-constexpr const char* kUnsetPreset = "unset";
-constexpr const char* kOtherPreset = "other";
-constexpr std::array kPresets = {
-    "balanced",     "nemo_rl_packing", "nemo_rl_dynamic",
-    "roll_packing", "roll_dynamic",    "mindspeed_rl",
-    "verl",
+// The values of the labels. A name from outside that isn't here counts as the last one.
+constexpr std::array kMethodNames = {"PlanBatch", "JoinBatch", "ReportStep", "other"};
+constexpr std::array kPresetNames = {"balanced",     "nemo_rl_packing", "nemo_rl_dynamic",
+                                     "roll_packing", "roll_dynamic",    "mindspeed_rl",
+                                     "verl",         "unset",           "other"};
+constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline"};
+constexpr std::array kStoreOperationNames = {"put_part",    "progress", "parts",
+                                             "put_outcome", "get_fit",  "replace_fit"};
+
+// Plans of so many sequences at most; the last has no bound.
+constexpr std::array<uint64_t, 3> kSizeBounds = {256, 4096, 65536};
+constexpr std::array kSizeNames = {"le_256", "le_4096", "le_65536", "larger"};
+
+enum JoinOutcome { kJoined, kExpired, kCancelled, kRefused, kUnavailable, kFailed };
+constexpr std::array kJoinOutcomeNames = {"joined",  "expired",     "cancelled",
+                                          "refused", "unavailable", "failed"};
+
+template <size_t kNames>
+size_t PlaceOf(std::string_view name, const std::array<const char*, kNames>& names) {
+  return static_cast<size_t>(std::find(names.begin(), names.end() - 1, name) - names.begin());
+}
+
+size_t PlaceOf(absl::StatusCode code, size_t codes) {
+  const auto number = static_cast<size_t>(code);
+  return number < codes ? number : static_cast<size_t>(absl::StatusCode::kUnknown);
+}
+
+JoinOutcome OutcomeOf(const absl::Status& answer) {
+  switch (answer.code()) {
+    case absl::StatusCode::kOk:
+      return kJoined;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExpired;
+    case absl::StatusCode::kCancelled:
+      return kCancelled;
+    case absl::StatusCode::kResourceExhausted:
+      return kRefused;
+    case absl::StatusCode::kUnavailable:
+      return kUnavailable;
+    default:
+      return kFailed;
+  }
+}
+
+// The registry's series and the process's.
+class Everything final : public prometheus::Collectable {
+ public:
+  explicit Everything(std::shared_ptr<Registry> registry) : registry_(std::move(registry)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<prometheus::MetricFamily> families = registry_->Collect();
+    std::vector<prometheus::MetricFamily> of_process = process_.Collect();
+    families.insert(families.end(), std::move_iterator(of_process.begin()),
+                    std::move_iterator(of_process.end()));
+    return families;
+  }
+
+ private:
+  const std::shared_ptr<Registry> registry_;
+  const ProcessMetrics process_;
 };
-
-// By Refusal.
-constexpr std::array kRefusals = {"queue_full", "pushed_out", "deadline"};
-
-prometheus::Counter* AddCounter(Registry& registry, const char* name, const char* help) {
-  return &prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
-}
-
-prometheus::Gauge* AddGauge(Registry& registry, const char* name, const char* help) {
-  return &prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
-}
-
-Histogram* AddHistogram(Registry& registry, const char* name, const char* help,
-                        const Histogram::BucketBoundaries& buckets) {
-  return &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
-}
 
 }  // namespace
 
 Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
     : registry_(std::make_shared<Registry>()),
-      job_labels_(job_labels, [this](const std::string& job) { RemoveSeries(job); }) {
-  Registry& registry = *registry_;
-  prometheus::BuildGauge()
-      .Name("batchplan_build_info")
-      .Help("Always 1; the label tells the version.")
-      .Register(registry)
-      .Add({{"version", version}})
-      .Set(1);
+      queue_depth_(AddGauge(metric::kQueueDepth, *registry_)),
+      queue_sequences_(AddGauge(metric::kQueueSequences, *registry_)),
+      queue_seconds_(AddHistogram(metric::kQueueSeconds, *registry_)),
+      planning_seconds_(HistogramFamily(metric::kPlanningSeconds, *registry_)),
+      sequences_(AddHistogram(metric::kSequences, *registry_)),
+      microbatches_(AddCounter(metric::kMicrobatches, *registry_)),
+      lower_bound_microbatches_(AddCounter(metric::kLowerBoundMicrobatches, *registry_)),
+      true_tokens_(AddCounter(metric::kTrueTokens, *registry_)),
+      scheduled_tokens_(AddCounter(metric::kScheduledTokens, *registry_)),
+      naive_tokens_(AddCounter(metric::kNaiveTokens, *registry_)),
+      budget_tokens_(AddCounter(metric::kBudgetTokens, *registry_)),
+      bin_utilization_(AddHistogram(metric::kBinUtilization, *registry_)),
+      bin_spread_(AddHistogram(metric::kBinSpread, *registry_)),
+      packing_efficiency_(AddHistogram(metric::kPackingEfficiency, *registry_)),
+      padding_removed_(AddHistogram(metric::kPaddingRemoved, *registry_)),
+      rank_cost_imbalance_(AddHistogram(metric::kRankCostImbalance, *registry_)),
+      step_efficiency_(AddHistogram(metric::kStepEfficiency, *registry_)),
+      step_time_over_bound_(AddHistogram(metric::kStepTimeOverBound, *registry_)),
+      check_failures_(AddCounter(metric::kCheckFailures, *registry_)),
+      cache_hits_(AddCounter(metric::kCacheHits, *registry_)),
+      cache_misses_(AddCounter(metric::kCacheMisses, *registry_)),
+      cache_plans_(AddGauge(metric::kCachePlans, *registry_)),
+      cache_bytes_(AddGauge(metric::kCacheBytes, *registry_)),
+      jobs_(job_labels, *registry_),
+      joins_waiting_(AddGauge(metric::kJoinsWaiting, *registry_)),
+      joined_steps_(AddGauge(metric::kJoinedSteps, *registry_)),
+      join_seconds_(AddHistogram(metric::kJoinSeconds, *registry_)),
+      store_up_(AddGauge(metric::kStoreUp, *registry_)),
+      memory_steps_(AddGauge(metric::kMemorySteps, *registry_)),
+      memory_parts_(AddGauge(metric::kMemoryParts, *registry_)),
+      memory_bytes_(AddGauge(metric::kMemoryBytes, *registry_)) {
+  static_assert(kMethodNames.size() == kMethods && kPresetNames.size() == kPresets &&
+                kSizeNames.size() == kSizes && kRefusalNames.size() == kRefusals &&
+                kJoinOutcomeNames.size() == kJoinOutcomes &&
+                kStoreOperationNames.size() == kStoreOperations);
+  GaugeFamily(metric::kBuildInfo, *registry_)->Add({{"version", version}}).Set(1);
+  store_up_->Set(1);
 
-  auto& plans = prometheus::BuildCounter()
-                    .Name("batchplan_plans_total")
-                    .Help("Plans made and answered, by preset.")
-                    .Register(registry);
-  for (const char* preset : kPresets) plans_[preset] = &plans.Add({{"preset", preset}});
-  for (const char* preset : {kUnsetPreset, kOtherPreset}) {
-    plans_[preset] = &plans.Add({{"preset", preset}});
+  // All of them from the start, at 0: an alert on a rate must not miss the first error.
+  auto* requests = CounterFamily(metric::kRequests, *registry_);
+  auto* seconds = HistogramFamily(metric::kRequestSeconds, *registry_);
+  auto* in_flight = GaugeFamily(metric::kRequestsInFlight, *registry_);
+  for (size_t method = 0; method < kMethods; ++method) {
+    const std::string name = kMethodNames[method];
+    MethodSeries& series = methods_[method];
+    for (size_t code = 0; code < kCodes; ++code) {
+      series.requests[code] =
+          &requests->Add({{"method", name},
+                          {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
+    }
+    series.seconds = &seconds->Add({{"method", name}}, BucketsOf(metric::kRequestSeconds));
+    series.in_flight = &in_flight->Add({{"method", name}});
   }
-
-  // Every code from the start, at 0: an alert on a rate must not miss the first error.
-  auto& errors = prometheus::BuildCounter()
-                     .Name("batchplan_errors_total")
-                     .Help("Calls answered with an error, by gRPC status code.")
-                     .Register(registry);
-  for (size_t code = 1; code < errors_.size(); ++code) {
-    const std::string name = absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
-    errors_[code] = &errors.Add({{"code", name}});
+  auto* plans = CounterFamily(metric::kPlans, *registry_);
+  for (size_t preset = 0; preset < kPresets; ++preset) {
+    plans_[preset] = &plans->Add({{"preset", kPresetNames[preset]}});
   }
-
-  microbatches_ = AddCounter(registry, "batchplan_microbatches_total", "Micro-batches planned.");
-  true_tokens_ = AddCounter(registry, "batchplan_true_tokens_total",
-                            "Tokens planned, as the callers' sequences have them.");
-  scheduled_tokens_ =
-      AddCounter(registry, "batchplan_scheduled_tokens_total", "Tokens planned, with all padding.");
-  naive_tokens_ = AddCounter(registry, "batchplan_naive_tokens_total",
-                             "Tokens that padding each batch to its longest would have taken.");
-  check_failures_ = AddCounter(registry, "batchplan_plan_check_failures_total",
-                               "Plans that the plan checker refused (--verify_plans).");
-  joins_waiting_ = AddGauge(registry, "batchplan_joins_waiting",
-                            "JoinBatch calls that wait here for other workers.");
-  joined_steps_ =
-      AddGauge(registry, "batchplan_joined_steps", "Steps that JoinBatch calls here wait for.");
-  store_steps_ = AddGauge(registry, "batchplan_rendezvous_memory_steps",
-                          "Steps held by --rendezvous_store=memory.");
-  store_parts_ = AddGauge(registry, "batchplan_rendezvous_memory_parts",
-                          "Workers' parts held by --rendezvous_store=memory.");
-  store_bytes_ = AddGauge(registry, "batchplan_rendezvous_memory_bytes",
-                          "What the steps held by --rendezvous_store=memory take.");
-  queue_depth_ =
-      AddGauge(registry, "batchplan_queue_depth", "Requests waiting for a planning thread.");
-  queue_sequences_ = AddGauge(registry, "batchplan_queue_sequences",
-                              "Sequences of the requests that wait or are planned.");
-  queue_seconds_ =
-      AddHistogram(registry, "batchplan_queue_seconds", "Time spent waiting for a planning thread.",
-                   {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
-                    0.5, 1, 2.5, 5, 10});
-  cache_hits_ = AddCounter(registry, "batchplan_plan_cache_hits_total",
-                           "Plans answered from the plan cache; plans_total counts them too.");
-  cache_misses_ = AddCounter(registry, "batchplan_plan_cache_misses_total",
-                             "Requests whose plan the plan cache did not have.");
-  cache_plans_ = AddGauge(registry, "batchplan_plan_cache_plans", "Plans in the plan cache.");
-  cache_bytes_ = AddGauge(registry, "batchplan_plan_cache_bytes", "Bytes of the plan cache.");
-  auto& refusals = prometheus::BuildCounter()
-                       .Name("batchplan_refusals_total")
-                       .Help("Calls that were not admitted, by reason; errors too.")
-                       .Register(registry);
-  for (size_t reason = 0; reason < kRefusals.size(); ++reason) {
-    refusals_[reason] = &refusals.Add({{"reason", kRefusals[reason]}});
+  auto* refusals = CounterFamily(metric::kRefusals, *registry_);
+  for (size_t reason = 0; reason < Metrics::kRefusals; ++reason) {
+    refusals_[reason] = &refusals->Add({{"reason", kRefusalNames[reason]}});
   }
-  planning_seconds_ = AddHistogram(registry, "batchplan_planning_seconds",
-                                   "Time spent planning, without queue and transfer.",
-                                   {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                    0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10});
-  sequences_ = AddHistogram(registry, "batchplan_sequences_per_plan", "Sequences of a plan.",
-                            {16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304});
-  bin_utilization_ =
-      AddHistogram(registry, "batchplan_bin_utilization",
-                   "True tokens over the token budget of all micro-batches, of each pass.",
-                   {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 1});
-  rank_cost_imbalance_ = AddHistogram(
-      registry, "batchplan_rank_cost_imbalance",
-      "Predicted cost of the most loaded data-parallel rank over the mean, of each pass.",
-      {1, 1.001, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 4});
-  step_efficiency_ =
-      AddHistogram(registry, "batchplan_step_efficiency",
-                   "Ideal step time over the predicted one, of each pass.",
-                   {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 1});
-
-  const auto job_family = [&registry](const char* name, const char* help) {
-    return &prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-  };
-  job_plans_ = job_family("batchplan_job_plans_total", "Plans made and answered, by job.");
-  job_sequences_ = job_family("batchplan_job_sequences_total", "Sequences planned, by job.");
-  job_errors_ = job_family("batchplan_job_errors_total", "Calls answered with an error, by job.");
+  auto* joins = CounterFamily(metric::kJoins, *registry_);
+  for (size_t outcome = 0; outcome < kJoinOutcomes; ++outcome) {
+    joins_[outcome] = &joins->Add({{"outcome", kJoinOutcomeNames[outcome]}});
+  }
+  auto* store_seconds = HistogramFamily(metric::kStoreSeconds, *registry_);
+  auto* store_errors = CounterFamily(metric::kStoreErrors, *registry_);
+  for (size_t operation = 0; operation < kStoreOperations; ++operation) {
+    const std::string name = kStoreOperationNames[operation];
+    store_calls_[operation] = {
+        .seconds = &store_seconds->Add({{"operation", name}}, BucketsOf(metric::kStoreSeconds)),
+        .errors = &store_errors->Add({{"operation", name}})};
+  }
 }
 
-void Metrics::RecordPlan(const PlanRecord& plan) {
-  auto counter = plans_.find(plan.preset.empty() ? kUnsetPreset : plan.preset);
-  if (counter == plans_.end()) counter = plans_.find(kOtherPreset);
-  counter->second->Increment();
+void Metrics::BeginCall(std::string_view method) {
+  methods_[PlaceOf(method, kMethodNames)].in_flight->Increment();
+}
+
+void Metrics::EndCall(std::string_view method, absl::StatusCode code, double seconds) {
+  const MethodSeries& series = methods_[PlaceOf(method, kMethodNames)];
+  series.requests[PlaceOf(code, kCodes)]->Increment();
+  series.seconds->Observe(seconds);
+  series.in_flight->Decrement();
+}
+
+void Metrics::RecordTurnedAway(std::string_view method, absl::StatusCode code) {
+  methods_[PlaceOf(method, kMethodNames)].requests[PlaceOf(code, kCodes)]->Increment();
+}
+
+prometheus::Histogram& Metrics::PlanningSeconds(size_t preset, uint64_t sequences) {
+  const size_t size = static_cast<size_t>(
+      std::lower_bound(kSizeBounds.begin(), kSizeBounds.end(), sequences) - kSizeBounds.begin());
+  std::atomic<prometheus::Histogram*>& place = planning_seconds_of_[preset][size];
+  prometheus::Histogram* histogram = place.load(std::memory_order_acquire);
+  if (histogram == nullptr) {
+    // The same one for whoever else adds it now.
+    histogram =
+        &planning_seconds_->Add({{"preset", kPresetNames[preset]}, {"size", kSizeNames[size]}},
+                                BucketsOf(metric::kPlanningSeconds));
+    place.store(histogram, std::memory_order_release);
+  }
+  return *histogram;
+}
+
+void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
+  const size_t preset = PlaceOf(plan.preset.empty() ? "unset" : plan.preset, kPresetNames);
+  plans_[preset]->Increment();
   sequences_->Observe(static_cast<double>(plan.sequences));
-  planning_seconds_->Observe(plan.planning_seconds);
-  microbatches_->Increment(static_cast<double>(plan.microbatches));
-  true_tokens_->Increment(static_cast<double>(plan.true_tokens));
-  scheduled_tokens_->Increment(static_cast<double>(plan.scheduled_tokens));
-  naive_tokens_->Increment(static_cast<double>(plan.naive_tokens));
-}
-
-void Metrics::RecordPass(const PassRecord& pass) {
-  bin_utilization_->Observe(pass.bin_utilization);
-  rank_cost_imbalance_->Observe(pass.rank_cost_imbalance);
-  step_efficiency_->Observe(pass.step_efficiency);
-}
-
-void Metrics::RecordError(absl::StatusCode code) {
-  auto index = static_cast<size_t>(code);
-  if (index == 0 || index >= errors_.size())
-    index = static_cast<size_t>(absl::StatusCode::kUnknown);
-  errors_[index]->Increment();
-}
-
-Metrics::JobSeries& Metrics::SeriesOf(std::string_view job_id, absl::Time now) {
-  const std::string_view label = job_labels_.LabelOf(job_id, now);
-  auto found = jobs_.find(label);
-  if (found == jobs_.end()) {
-    const std::string job(label);
-    const JobSeries series = {.plans = &job_plans_->Add({{"job", job}}),
-                              .sequences = &job_sequences_->Add({{"job", job}}),
-                              .errors = &job_errors_->Add({{"job", job}})};
-    found = jobs_.emplace(job, series).first;
+  PlanningSeconds(preset, plan.sequences).Observe(plan.planning_seconds);
+  for (const PassRecord& pass : plan.passes) {
+    microbatches_->Increment(static_cast<double>(pass.microbatches));
+    lower_bound_microbatches_->Increment(static_cast<double>(pass.lower_bound_microbatches));
+    true_tokens_->Increment(static_cast<double>(pass.true_tokens));
+    scheduled_tokens_->Increment(static_cast<double>(pass.scheduled_tokens));
+    naive_tokens_->Increment(static_cast<double>(pass.naive_tokens));
+    budget_tokens_->Increment(static_cast<double>(pass.budget_tokens));
+    bin_utilization_->Observe(pass.bin_utilization);
+    bin_spread_->Observe(pass.bin_spread);
+    packing_efficiency_->Observe(pass.packing_efficiency);
+    padding_removed_->Observe(pass.padding_removed);
+    rank_cost_imbalance_->Observe(pass.rank_cost_imbalance);
+    step_efficiency_->Observe(pass.step_efficiency);
+    step_time_over_bound_->Observe(pass.step_time_over_bound);
   }
-  return found->second;
-}
-
-void Metrics::RemoveSeries(const std::string& job) {
-  const auto found = jobs_.find(job);
-  if (found == jobs_.end()) return;
-  job_plans_->Remove(found->second.plans);
-  job_sequences_->Remove(found->second.sequences);
-  job_errors_->Remove(found->second.errors);
-  jobs_.erase(found);
-}
-
-void Metrics::RecordJobPlan(std::string_view job_id, uint64_t sequences, absl::Time now) {
-  std::lock_guard lock(jobs_mutex_);
-  JobSeries& series = SeriesOf(job_id, now);
-  series.plans->Increment();
-  series.sequences->Increment(static_cast<double>(sequences));
+  jobs_.RecordPlan(plan, now);
 }
 
 void Metrics::RecordJobError(std::string_view job_id, absl::Time now) {
-  std::lock_guard lock(jobs_mutex_);
-  SeriesOf(job_id, now).errors->Increment();
+  jobs_.RecordError(job_id, now);
+}
+
+void Metrics::RecordJobFit(std::string_view job_id, const FitRecord& fit, absl::Time now) {
+  jobs_.RecordFit(job_id, fit, now);
 }
 
 void Metrics::RecordCheckFailure() { check_failures_->Increment(); }
-
-void Metrics::RecordJoins(const JoinsRecord& joins) {
-  joins_waiting_->Set(static_cast<double>(joins.waiting));
-  joined_steps_->Set(static_cast<double>(joins.steps));
-}
-
-void Metrics::RecordStore(const StoreRecord& store) {
-  store_steps_->Set(static_cast<double>(store.steps));
-  store_parts_->Set(static_cast<double>(store.parts));
-  store_bytes_->Set(static_cast<double>(store.bytes));
-}
-
-void Metrics::SetCertificateExpiry(absl::Time time) {
-  // Registering again finds the one that is there.
-  prometheus::BuildGauge()
-      .Name("batchplan_tls_certificate_expiry_timestamp_seconds")
-      .Help("When the certificate of --tls_certificate ends.")
-      .Register(*registry_)
-      .Add({})
-      .Set(static_cast<double>(absl::ToUnixSeconds(time)));
-}
 
 void Metrics::RecordQueue(uint64_t waiting, uint64_t sequences) {
   queue_depth_->Set(static_cast<double>(waiting));
@@ -229,6 +232,41 @@ void Metrics::RecordCacheLookup(bool hit) { (hit ? cache_hits_ : cache_misses_)-
 void Metrics::RecordCacheSize(size_t plans, size_t bytes) {
   cache_plans_->Set(static_cast<double>(plans));
   cache_bytes_->Set(static_cast<double>(bytes));
+}
+
+void Metrics::RecordJoins(const JoinsRecord& joins) {
+  joins_waiting_->Set(static_cast<double>(joins.waiting));
+  joined_steps_->Set(static_cast<double>(joins.steps));
+}
+
+void Metrics::RecordJoin(const absl::Status& answer, double seconds) {
+  joins_[OutcomeOf(answer)]->Increment();
+  if (answer.ok()) join_seconds_->Observe(seconds);
+}
+
+void Metrics::RecordStore(const StoreRecord& store) {
+  memory_steps_->Set(static_cast<double>(store.steps));
+  memory_parts_->Set(static_cast<double>(store.parts));
+  memory_bytes_->Set(static_cast<double>(store.bytes));
+}
+
+void Metrics::RecordStoreCall(StoreOperation operation, absl::StatusCode code, double seconds) {
+  const StoreSeries& series = store_calls_[static_cast<size_t>(operation)];
+  series.seconds->Observe(seconds);
+  if (code != absl::StatusCode::kOk && code != absl::StatusCode::kNotFound) {
+    series.errors->Increment();
+  }
+  store_up_->Set(code == absl::StatusCode::kUnavailable ? 0 : 1);
+}
+
+void Metrics::SetCertificateExpiry(absl::Time time) {
+  // Registering again finds the one that is there.
+  AddGauge(metric::kCertificateExpiry, *registry_)
+      ->Set(static_cast<double>(absl::ToUnixSeconds(time)));
+}
+
+std::shared_ptr<prometheus::Collectable> Metrics::collectable() const {
+  return std::make_shared<Everything>(registry_);
 }
 
 }  // namespace batchplan

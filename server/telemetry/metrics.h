@@ -1,17 +1,19 @@
-// Every metric that the server exports: names, labels, buckets, in this one place.
+// What the server counts and measures, for Prometheus.
 //
 //   Metrics metrics("0.1.0");
-//   metrics.RecordPlan({.preset = request.preset(), .sequences = 4096, ...});
-//   metrics.registry();  // for an HttpEndpoint
+//   metrics.RecordPlan({.job_id = request.job_id(), .preset = request.preset(), ...}, absl::Now());
+//   metrics.collectable();  // for an HttpEndpoint
 //
-// All label values but `job` come from fixed sets, so that no client can grow the number of time
-// series; a preset this version does not know is counted as "other". Jobs are bounded by JobLabels.
-// Thread-safe; a record is a few atomic additions and short locks inside the histograms, and
-// allocates nothing; what is recorded of a job takes a lock of its own, and allocates for new jobs.
+// Names and meanings are the catalog's (metric_catalog.h). A method, preset or code that this
+// version does not know is counted as "other" or UNKNOWN, so that no client can grow the number of
+// time series. Thread-safe; a record is a few atomic additions and short locks inside the
+// histograms; what is recorded of a job takes a lock of its own. Allocates for what is new: a job,
+// or a preset with a size of batch.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_METRICS_H_
 #define BATCHPLAN_SERVER_TELEMETRY_METRICS_H_
 
+#include <prometheus/collectable.h>
 #include <prometheus/counter.h>
 #include <prometheus/family.h>
 #include <prometheus/gauge.h>
@@ -19,37 +21,20 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/telemetry/job_labels.h"
+#include "server/telemetry/job_metrics.h"
+#include "server/telemetry/plan_record.h"
 
 namespace batchplan {
-
-// What is recorded of one plan; of several passes, the token counts and micro-batches are sums.
-struct PlanRecord {
-  std::string_view preset;
-  uint64_t sequences = 0;
-  double planning_seconds = 0;
-  uint64_t microbatches = 0;
-  uint64_t true_tokens = 0;
-  uint64_t scheduled_tokens = 0;
-  uint64_t naive_tokens = 0;
-};
-
-// What is recorded of each pass of a plan.
-struct PassRecord {
-  double bin_utilization = 0;
-  double rank_cost_imbalance = 0;
-  double step_efficiency = 0;
-};
 
 // Why admission refused a call.
 enum class Refusal {
@@ -74,6 +59,9 @@ struct StoreRecord {
   uint64_t bytes = 0;
 };
 
+// The calls of the rendezvous store.
+enum class StoreOperation { kPutPart, kProgress, kParts, kPutOutcome, kGetFit, kReplaceFit };
+
 class Metrics {
  public:
   // `version` is the label of batchplan_build_info.
@@ -82,17 +70,18 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // A plan that was made and answered.
-  void RecordPlan(const PlanRecord& plan);
-  void RecordPass(const PassRecord& pass);
+  // A call of an RPC ("PlanBatch") that begins, and its answer after so long.
+  void BeginCall(std::string_view method);
+  void EndCall(std::string_view method, absl::StatusCode code, double seconds);
+  // One that was refused before it could begin.
+  void RecordTurnedAway(std::string_view method, absl::StatusCode code);
 
-  // A call that was answered with `code`, which is not OK.
-  void RecordError(absl::StatusCode code);
+  // A plan that was made and answered at `now`.
+  void RecordPlan(const PlanRecord& plan, absl::Time now);
 
-  // The same by job, for a client's job id: a plan of so many sequences that was answered at `now`,
-  // and a call that was answered with an error.
-  void RecordJobPlan(std::string_view job_id, uint64_t sequences, absl::Time now);
+  // A job's call that was answered with an error at `now`, and what is fitted to its reports.
   void RecordJobError(std::string_view job_id, absl::Time now);
+  void RecordJobFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
 
   // A plan that the plan checker refused.
   void RecordCheckFailure();
@@ -104,73 +93,88 @@ class Metrics {
   // A request that waited so long for its planning thread.
   void RecordQueueSeconds(double seconds);
 
-  // A call that was not admitted; RecordError counts it too.
+  // A call that was not admitted; EndCall counts it too.
   void RecordRefusal(Refusal reason);
 
   // A look-up in the plan cache; and what it holds, as it is now.
   void RecordCacheLookup(bool hit);
   void RecordCacheSize(size_t plans, size_t bytes);
 
-  // Collective plans, as they are now.
+  // Collective plans, as they are now; and a worker's part, answered so after so long.
   void RecordJoins(const JoinsRecord& joins);
+  void RecordJoin(const absl::Status& answer, double seconds);
   void RecordStore(const StoreRecord& store);
+  // A call of the store, which took so long. NotFound is an answer, no failure.
+  void RecordStoreCall(StoreOperation operation, absl::StatusCode code, double seconds);
 
   // When the server's certificate ends. Without a certificate there is no such series.
   void SetCertificateExpiry(absl::Time time);
 
-  // What an endpoint serves. The series live as long as the registry.
-  std::shared_ptr<prometheus::Registry> registry() const { return registry_; }
+  // What an endpoint serves; may outlive this.
+  std::shared_ptr<prometheus::Collectable> collectable() const;
 
  private:
-  // The series of one value of the label `job`.
-  struct JobSeries {
-    prometheus::Counter* plans;
-    prometheus::Counter* sequences;
-    prometheus::Counter* errors;
+  static constexpr size_t kMethods = 4;
+  static constexpr size_t kCodes = 17;
+  static constexpr size_t kPresets = 9;
+  static constexpr size_t kSizes = 4;
+  static constexpr size_t kRefusals = 3;
+  static constexpr size_t kJoinOutcomes = 6;
+  static constexpr size_t kStoreOperations = 6;
+
+  struct MethodSeries {
+    // By the code's number.
+    std::array<prometheus::Counter*, kCodes> requests{};
+    prometheus::Histogram* seconds = nullptr;
+    prometheus::Gauge* in_flight = nullptr;
+  };
+  struct StoreSeries {
+    prometheus::Histogram* seconds = nullptr;
+    prometheus::Counter* errors = nullptr;
   };
 
-  // Those of `job_id`, made if they are new. Under jobs_mutex_, as is their use: another job may
-  // take their place.
-  JobSeries& SeriesOf(std::string_view job_id, absl::Time now);
-  void RemoveSeries(const std::string& job);
+  prometheus::Histogram& PlanningSeconds(size_t preset, uint64_t sequences);
 
-  std::shared_ptr<prometheus::Registry> registry_;
-  // By preset name, and "unset" and "other"; fixed after construction.
-  std::map<std::string, prometheus::Counter*, std::less<>> plans_;
-  // By the code's number, 0 (OK) unused.
-  std::array<prometheus::Counter*, 17> errors_{};
-  prometheus::Counter* microbatches_;
-  prometheus::Counter* true_tokens_;
-  prometheus::Counter* scheduled_tokens_;
-  prometheus::Counter* naive_tokens_;
-  prometheus::Counter* check_failures_;
-  prometheus::Counter* cache_hits_;
-  prometheus::Counter* cache_misses_;
-  prometheus::Gauge* cache_plans_;
-  prometheus::Gauge* cache_bytes_;
-  // By Refusal.
-  std::array<prometheus::Counter*, 3> refusals_{};
-  prometheus::Gauge* joins_waiting_;
-  prometheus::Gauge* joined_steps_;
-  prometheus::Gauge* store_steps_;
-  prometheus::Gauge* store_parts_;
-  prometheus::Gauge* store_bytes_;
-  prometheus::Gauge* queue_depth_;
-  prometheus::Gauge* queue_sequences_;
-  prometheus::Histogram* queue_seconds_;
-  prometheus::Histogram* planning_seconds_;
-  prometheus::Histogram* sequences_;
-  prometheus::Histogram* bin_utilization_;
-  prometheus::Histogram* rank_cost_imbalance_;
-  prometheus::Histogram* step_efficiency_;
-
-  prometheus::Family<prometheus::Counter>* job_plans_;
-  prometheus::Family<prometheus::Counter>* job_sequences_;
-  prometheus::Family<prometheus::Counter>* job_errors_;
-  std::mutex jobs_mutex_;
-  // Guarded by jobs_mutex_.
-  JobLabels job_labels_;
-  std::map<std::string, JobSeries, std::less<>> jobs_;
+  const std::shared_ptr<prometheus::Registry> registry_;
+  std::array<MethodSeries, kMethods> methods_;
+  std::array<prometheus::Counter*, kRefusals> refusals_{};
+  prometheus::Gauge* const queue_depth_;
+  prometheus::Gauge* const queue_sequences_;
+  prometheus::Histogram* const queue_seconds_;
+  std::array<prometheus::Counter*, kPresets> plans_{};
+  // Made as they are needed: most are not.
+  prometheus::Family<prometheus::Histogram>* const planning_seconds_;
+  std::array<std::array<std::atomic<prometheus::Histogram*>, kSizes>, kPresets>
+      planning_seconds_of_{};
+  prometheus::Histogram* const sequences_;
+  prometheus::Counter* const microbatches_;
+  prometheus::Counter* const lower_bound_microbatches_;
+  prometheus::Counter* const true_tokens_;
+  prometheus::Counter* const scheduled_tokens_;
+  prometheus::Counter* const naive_tokens_;
+  prometheus::Counter* const budget_tokens_;
+  prometheus::Histogram* const bin_utilization_;
+  prometheus::Histogram* const bin_spread_;
+  prometheus::Histogram* const packing_efficiency_;
+  prometheus::Histogram* const padding_removed_;
+  prometheus::Histogram* const rank_cost_imbalance_;
+  prometheus::Histogram* const step_efficiency_;
+  prometheus::Histogram* const step_time_over_bound_;
+  prometheus::Counter* const check_failures_;
+  prometheus::Counter* const cache_hits_;
+  prometheus::Counter* const cache_misses_;
+  prometheus::Gauge* const cache_plans_;
+  prometheus::Gauge* const cache_bytes_;
+  JobMetrics jobs_;
+  prometheus::Gauge* const joins_waiting_;
+  prometheus::Gauge* const joined_steps_;
+  std::array<prometheus::Counter*, kJoinOutcomes> joins_{};
+  prometheus::Histogram* const join_seconds_;
+  std::array<StoreSeries, kStoreOperations> store_calls_{};
+  prometheus::Gauge* const store_up_;
+  prometheus::Gauge* const memory_steps_;
+  prometheus::Gauge* const memory_parts_;
+  prometheus::Gauge* const memory_bytes_;
 };
 
 }  // namespace batchplan

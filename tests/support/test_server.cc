@@ -1,5 +1,7 @@
 #include "tests/support/test_server.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -46,6 +48,16 @@ std::shared_ptr<grpc::Channel> TestServer::NewChannel() const {
 
 std::unique_ptr<v1::BatchPlanner::Stub> TestServer::NewStub() const {
   return v1::BatchPlanner::NewStub(NewChannel());
+}
+
+std::string TestServer::MetricsText() const {
+  return prometheus::TextSerializer().Serialize(server_->metrics().collectable()->Collect());
+}
+
+double TestServer::Metric(const std::string& series) const {
+  const std::string text = MetricsText();
+  const size_t at = text.find("\n" + series + " ");
+  return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 2));
 }
 
 }  // namespace batchplan

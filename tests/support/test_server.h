@@ -37,6 +37,11 @@ class TestServer {
 
   Server& server() { return *server_; }
 
+  // What Prometheus would find now, in its text format; and one series of it, by name and labels,
+  // -1 if there is none.
+  std::string MetricsText() const;
+  double Metric(const std::string& series) const;
+
  private:
   std::unique_ptr<Server> server_;
 };

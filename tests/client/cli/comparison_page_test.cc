@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "client/cli/comparison.h"
 #include "tests/client/cli/canned_planner.h"
-#include "tests/client/cli/page_data.h"
 #include "tests/client/cli/run_cli.h"
+#include "tests/support/page_data.h"
 
 namespace batchplan::cli {
 namespace {

@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/json.h"
-#include "client/cli/page.h"
 #include "client/cli/pages/pages.h"
-#include "tests/client/cli/page_data.h"
+#include "proto/batchplan/v1/json.h"
+#include "server/pages/page.h"
 #include "tests/client/cli/run_cli.h"
+#include "tests/support/page_data.h"
 
 namespace batchplan::cli {
 namespace {

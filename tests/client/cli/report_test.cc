@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "client/cli/footnotes.h"
-#include "client/cli/json.h"
+#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {

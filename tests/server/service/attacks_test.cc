@@ -237,11 +237,7 @@ size_t RaiseDescriptorLimit() {
 
 TEST(AttacksTest, ThousandsOfIdleConnectionsDoNotKeepOthersOut) {
   // The server is a program of its own, with a limit as large as this one's.
-#ifdef __SANITIZE_ADDRESS__
-  constexpr size_t kMost = 300;  // each is some twenty times the work
-#else
   constexpr size_t kMost = 3000;
-#endif
   const size_t connections = std::min<size_t>(kMost, RaiseDescriptorLimit() / 2);
   ServerProcess server(
       {kAnyPort, kNoMetrics, "--drain_delay=0", "--shutdown_grace=1", "--handshake_timeout=600"});

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <memory>
 #include <string>
@@ -95,8 +94,8 @@ TEST_F(AuthenticationTest, WithoutARightTokenACallIsNotAuthenticated) {
     EXPECT_THAT(status.error_message(), Not(HasSubstr("grpo-jobs")));
   }
   EXPECT_THAT(
-      prometheus::TextSerializer().Serialize(server_->server().metrics().registry()->Collect()),
-      HasSubstr("batchplan_errors_total{code=\"UNAUTHENTICATED\"} 9\n"));
+      server_->MetricsText(),
+      HasSubstr("batchplan_requests_total{code=\"UNAUTHENTICATED\",method=\"PlanBatch\"} 9\n"));
 }
 
 TEST_F(AuthenticationTest, CallsOfOneConnectionKeepTheirOwnTokens) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <atomic>
 #include <chrono>
@@ -31,10 +30,6 @@ ServerOptions OneThread(int64_t max_queued_plans) {
   options.planning_threads = 1;
   options.max_queued_plans = max_queued_plans;
   return options;
-}
-
-std::string MetricsText(TestServer& server) {
-  return prometheus::TextSerializer().Serialize(server.server().metrics().registry()->Collect());
 }
 
 // Calls made side by side, each from a thread of its own.
@@ -84,13 +79,14 @@ TEST(CallInFlightTest, AFullQueueRefusesWithResourceExhausted) {
   const grpc::Status refused = calls.Next();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error_message(), HasSubstr("max_queued_plans=1"));
-  EXPECT_THAT(MetricsText(server), HasSubstr("batchplan_queue_depth 1\n"));
+  EXPECT_THAT(server.MetricsText(), HasSubstr("batchplan_queue_depth 1\n"));
   planner.Release();
   EXPECT_TRUE(calls.Next().ok());
   EXPECT_TRUE(calls.Next().ok());
-  EXPECT_THAT(MetricsText(server), HasSubstr("batchplan_queue_depth 0\n"));
-  EXPECT_THAT(MetricsText(server),
-              HasSubstr("batchplan_errors_total{code=\"RESOURCE_EXHAUSTED\"} 1\n"));
+  EXPECT_THAT(server.MetricsText(), HasSubstr("batchplan_queue_depth 0\n"));
+  EXPECT_THAT(
+      server.MetricsText(),
+      HasSubstr("batchplan_requests_total{code=\"RESOURCE_EXHAUSTED\",method=\"PlanBatch\"} 1\n"));
 }
 
 TEST(CallInFlightTest, ACancelledCallStopsItsPlanning) {
@@ -112,7 +108,8 @@ TEST(CallInFlightTest, ACancelledCallStopsItsPlanning) {
   EXPECT_TRUE(PlanBatch(*stub, ValidRequest()).ok());
   EXPECT_EQ(planner.stopped(), 1);
   server.server().Shutdown();
-  EXPECT_THAT(MetricsText(server), HasSubstr("batchplan_errors_total{code=\"CANCELLED\"} 1\n"));
+  EXPECT_THAT(server.MetricsText(),
+              HasSubstr("batchplan_requests_total{code=\"CANCELLED\",method=\"PlanBatch\"} 1\n"));
 }
 
 TEST(CallInFlightTest, ADeadlineStopsThePlanning) {
@@ -143,7 +140,7 @@ TEST(CallInFlightTest, ADeadlineThatPassesInTheQueueIsNotPlanned) {
 
 // Returns once the server's metrics have `line`.
 void WaitForMetric(TestServer& server, const std::string& line) {
-  while (MetricsText(server).find(line) == std::string::npos) std::this_thread::yield();
+  while (server.MetricsText().find(line) == std::string::npos) std::this_thread::yield();
 }
 
 TEST(CallInFlightTest, ACallThatIsGivenUpInTheQueueLeavesItsPlaceAtOnce) {

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/server/service/requests.h"
@@ -38,6 +39,19 @@ TEST(FittedPlans, AreMadeWithTheJobsOwnCostsAndSayWhich) {
   EXPECT_NEAR(fit.fitted().per_token(), 0.01, 0.0002);
   EXPECT_NEAR(fit.fitted().per_token_squared(), 2e-6, 4e-8);
   EXPECT_NEAR(fit.fitted().per_microbatch(), 3, 0.06);
+  // Milliseconds there, seconds here; so many digits are shown.
+  for (const auto& [series, value] : std::vector<std::pair<std::string, double>>{
+           {"batchplan_job_fitted_cost_seconds{coefficient=\"per_token\",job_id=\"fitted\"}",
+            fit.fitted().per_token() / 1000},
+           {"batchplan_job_fitted_cost_seconds{coefficient=\"per_token_squared\",job_id="
+            "\"fitted\"}",
+            fit.fitted().per_token_squared() / 1000},
+           {"batchplan_job_fitted_cost_seconds{coefficient=\"per_microbatch\",job_id=\"fitted\"}",
+            fit.fitted().per_microbatch() / 1000},
+           {"batchplan_job_fit_error_ratio{job_id=\"fitted\"}", fit.fit_error()},
+           {"batchplan_job_fit_samples{job_id=\"fitted\"}", 200}}) {
+    EXPECT_NEAR(server.Metric(series), value, 1e-5 * value) << series;
+  }
 
   grpc::ClientContext context;
   v1::PlanBatchResponse plan;

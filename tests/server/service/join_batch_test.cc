@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <chrono>
 #include <cstdint>
@@ -74,21 +73,35 @@ std::vector<Answer> JoinAll(const TestServer& server,
   return answers;
 }
 
-double MetricOf(TestServer& server, const std::string& name) {
-  const std::string text =
-      prometheus::TextSerializer().Serialize(server.server().metrics().registry()->Collect());
-  const size_t at = text.find(absl::StrCat("\n", name, " "));
-  return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
-}
-
 // Returns once the metric is `value`; ctest ends a test that waits for ever.
 void WaitForMetric(TestServer& server, const std::string& name, double value) {
-  while (MetricOf(server, name) != value) std::this_thread::yield();
+  while (server.Metric(name) != value) std::this_thread::yield();
 }
 
 // The same for one that rises, perhaps past it.
 void WaitForAtLeast(TestServer& server, const std::string& name, double value) {
-  while (MetricOf(server, name) < value) std::this_thread::yield();
+  while (server.Metric(name) < value) std::this_thread::yield();
+}
+
+TEST(JoinBatch, AStepIsCountedOnceAndItsPartsEach) {
+  TestServer server;
+  const std::vector<Answer> answers = JoinAll(server);
+  for (const Answer& answer : answers) ASSERT_TRUE(answer.status.ok());
+  const v1::PassPlan& pass = answers.front().response.plan().passes(0);
+  for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{
+           {"batchplan_joins_total{outcome=\"joined\"}", kWorkers},
+           {"batchplan_join_seconds_count", kWorkers},
+           {"batchplan_requests_total{code=\"OK\",method=\"JoinBatch\"}", kWorkers},
+           {"batchplan_store_seconds_count{operation=\"put_part\"}", kWorkers},
+           {"batchplan_store_seconds_count{operation=\"put_outcome\"}", 1},
+           {"batchplan_store_seconds_count{operation=\"parts\"}", 1},
+           {"batchplan_sequences_per_plan_count", 1},
+           {"batchplan_sequences_per_plan_sum", pass.sequence_lengths_size()},
+           {"batchplan_true_tokens_total", static_cast<double>(pass.metrics().true_tokens())},
+           {"batchplan_step_time_over_bound_sum",
+            pass.metrics().predicted_step_time() / pass.metrics().lower_bound_step_time()}}) {
+    EXPECT_NEAR(server.Metric(name), value, 1e-5 * value) << name;
+  }
 }
 
 TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
@@ -322,8 +335,8 @@ TEST(JoinBatch, NothingIsLeftOfAThousandSteps) {
   WaitForMetric(server, "batchplan_joins_waiting", 0);
   WaitForMetric(server, "batchplan_joined_steps", 0);
   WaitForMetric(server, "batchplan_rendezvous_memory_steps", 0);
-  EXPECT_EQ(MetricOf(server, "batchplan_rendezvous_memory_parts"), 0);
-  EXPECT_EQ(MetricOf(server, "batchplan_rendezvous_memory_bytes"), 0);
+  EXPECT_EQ(server.Metric("batchplan_rendezvous_memory_parts"), 0);
+  EXPECT_EQ(server.Metric("batchplan_rendezvous_memory_bytes"), 0);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class PlanBatchTest : public ::testing::Test {
  protected:
   PlanBatchTest() {
-    config_.metrics = &metrics_;
+    config_.observers.metrics = &metrics_;
     config_.max_message_bytes = 1 << 20;
     config_.verify_plans = true;
     config_.plan = [this](const Manifest& manifest, const PlanOptions& options,
@@ -29,7 +29,13 @@ class PlanBatchTest : public ::testing::Test {
   }
 
   std::string MetricsText() const {
-    return prometheus::TextSerializer().Serialize(metrics_.registry()->Collect());
+    return prometheus::TextSerializer().Serialize(metrics_.collectable()->Collect());
+  }
+
+  // As a call does, which counts what it answers.
+  absl::Status PlanAndCount(const Caller& caller = {}) {
+    v1::PlanBatchRequest request = ValidRequest();
+    return PlanOrRecall(config_, &request, caller).status();
   }
 
   Metrics metrics_{"1"};
@@ -54,6 +60,8 @@ TEST_F(PlanBatchTest, TheResponseCarriesThePlan) {
 
 TEST_F(PlanBatchTest, APlanIsRecorded) {
   ASSERT_TRUE(PlanBatch(config_, ValidRequest(), {}, &response_).ok());
+  EXPECT_THAT(MetricsText(), HasSubstr("batchplan_microbatches_total 0\n"));
+  ASSERT_TRUE(PlanAndCount().ok());
   const v1::PlanMetrics& pass = response_.passes(0).metrics();
   const std::string text = MetricsText();
   EXPECT_THAT(text, HasSubstr("batchplan_plans_total{preset=\"nemo_rl_packing\"} 1\n"));
@@ -63,6 +71,10 @@ TEST_F(PlanBatchTest, APlanIsRecorded) {
   EXPECT_THAT(text, HasSubstr("batchplan_true_tokens_total " + std::to_string(pass.true_tokens())));
   EXPECT_THAT(text,
               HasSubstr("batchplan_naive_tokens_total " + std::to_string(pass.naive_tokens())));
+  EXPECT_THAT(text, HasSubstr("batchplan_budget_tokens_total " +
+                              std::to_string(uint64_t{pass.microbatches()} *
+                                             ValidRequest().passes(0).max_tokens_per_microbatch()) +
+                              "\n"));
   EXPECT_THAT(text, HasSubstr("batchplan_bin_utilization_count 1\n"));
 }
 
@@ -91,8 +103,7 @@ TEST_F(PlanBatchTest, ACallCancelledWhilePlanningIsCancelledWhateverThePlannerSa
     stop.request_stop();
     return done;
   };
-  EXPECT_EQ(PlanBatch(config_, ValidRequest(), {.stop = stop.get_token()}, &response_).code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(PlanAndCount({.stop = stop.get_token()}).code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(MetricsText(), HasSubstr("batchplan_microbatches_total 0\n"));
 }
 
@@ -121,7 +132,7 @@ class BrokenPlanTest : public PlanBatchTest {
 
 TEST_F(BrokenPlanTest, IsNotSentWhenPlansAreVerified) {
   testing::internal::CaptureStderr();
-  const absl::Status status = PlanBatch(config_, ValidRequest(), {}, &response_);
+  const absl::Status status = PlanAndCount();
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(log, HasSubstr("ERROR event=plan_check_failed request_id=r-1 job=test"));

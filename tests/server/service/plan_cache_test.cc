@@ -38,9 +38,9 @@ PlanKey Key(uint64_t number) {
 // A plan that takes `bytes` in a cache.
 std::shared_ptr<const CachedPlan> PlanOf(size_t bytes, uint64_t microbatches = 0) {
   auto plan = std::make_shared<CachedPlan>();
-  const grpc::Slice slice(std::string(bytes - CachedPlan().bytes(), 'x'));
+  plan->summary.passes = {{.microbatches = microbatches}};
+  const grpc::Slice slice(std::string(bytes - plan->bytes(), 'x'));
   plan->body = grpc::ByteBuffer(&slice, 1);
-  plan->summary.microbatches = microbatches;
   return plan;
 }
 
@@ -111,7 +111,7 @@ TEST(PlanCacheTest, APlanOfMoreThanAQuarterIsNotKept) {
   EXPECT_EQ(cache.Find(Key(1)), nullptr);
   cache.Insert(Key(1), PlanOf(2500));
   EXPECT_NE(cache.Find(Key(1)), nullptr);
-  EXPECT_THAT(prometheus::TextSerializer().Serialize(metrics.registry()->Collect()),
+  EXPECT_THAT(prometheus::TextSerializer().Serialize(metrics.collectable()->Collect()),
               AllOf(HasSubstr("batchplan_plan_cache_hits_total 1\n"),
                     HasSubstr("batchplan_plan_cache_misses_total 1\n"),
                     HasSubstr("batchplan_plan_cache_bytes 2500\n"),
@@ -129,7 +129,7 @@ TEST(PlanCacheTest, ManyThreadsMayUseIt) {
         for (int i = 0; i < 2000; ++i) {
           const uint64_t key = random.Between(0, 20);
           if (const auto plan = cache.Find(Key(key))) {
-            EXPECT_EQ(plan->summary.microbatches, key);
+            EXPECT_EQ(plan->summary.microbatches(), key);
           }
           cache.Insert(Key(key), PlanOf(1000, key));
         }
@@ -185,7 +185,7 @@ TEST(CachedPlanTest, AnAnswerIsTheResponseWithItsOwnTime) {
   const PlanBatchConfig config = {.plan = MakePlan,
                                   .verify_plans = true,
                                   .max_message_bytes = 1 << 20,
-                                  .metrics = &metrics,
+                                  .observers = {.metrics = &metrics},
                                   .cache = nullptr};
   v1::PlanBatchResponse made;
   ASSERT_TRUE(PlanBatch(config, ValidRequest(), {}, &made).ok());
@@ -215,7 +215,7 @@ TEST(PlanOrRecallTest, WhatWasPlannedIsRecalledAndRecordedAgain) {
           },
       .verify_plans = true,
       .max_message_bytes = 1 << 20,
-      .metrics = &metrics,
+      .observers = {.metrics = &metrics},
       .cache = &cache};
   v1::PlanBatchRequest request = ValidRequest();
   const auto first = PlanOrRecall(config, &request, {});
@@ -227,7 +227,7 @@ TEST(PlanOrRecallTest, WhatWasPlannedIsRecalledAndRecordedAgain) {
   EXPECT_TRUE(second->recalled);
   EXPECT_EQ(second->plan, first->plan);
   EXPECT_EQ(planned, 1);
-  const std::string text = prometheus::TextSerializer().Serialize(metrics.registry()->Collect());
+  const std::string text = prometheus::TextSerializer().Serialize(metrics.collectable()->Collect());
   EXPECT_THAT(text, AllOf(HasSubstr("batchplan_plans_total{preset=\"nemo_rl_packing\"} 2\n"),
                           HasSubstr("batchplan_sequences_per_plan_sum 512\n"),
                           HasSubstr("batchplan_step_efficiency_count 2\n"),
@@ -236,7 +236,7 @@ TEST(PlanOrRecallTest, WhatWasPlannedIsRecalledAndRecordedAgain) {
   // An error is not kept.
   request.clear_passes();
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(PlanOrRecall(config, &request, {}).ok());
-  EXPECT_THAT(prometheus::TextSerializer().Serialize(metrics.registry()->Collect()),
+  EXPECT_THAT(prometheus::TextSerializer().Serialize(metrics.collectable()->Collect()),
               HasSubstr("batchplan_plan_cache_plans 1\n"));
 }
 

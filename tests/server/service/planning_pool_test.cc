@@ -86,7 +86,7 @@ class PlanningPoolTest : public ::testing::Test {
   }
 
   std::string MetricsText() {
-    return prometheus::TextSerializer().Serialize(metrics_.registry()->Collect());
+    return prometheus::TextSerializer().Serialize(metrics_.collectable()->Collect());
   }
 
   FakeTime time_;

@@ -7,12 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,11 @@ using testing::RedisServer;
 
 constexpr int kReplicas = 3;
 constexpr uint32_t kWorkers = 6;
+
+// How long a worker waits for the others in one call, and what even a call that meets one dying
+// replica after another never takes: the server's word comes first, unless it hangs.
+constexpr absl::Duration kWait = absl::Seconds(2);
+constexpr absl::Duration kHangs = absl::Seconds(60);
 
 // A port that nobody listens on now.
 int FreePort() {
@@ -131,11 +137,12 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step, Costs costs = Costs:
   v1::JoinBatchRequest part;
   part.set_worker(worker);
   part.set_world_size(kWorkers);
+  part.mutable_timeout()->set_seconds(absl::ToInt64Seconds(kWait));
   v1::PlanBatchRequest* request = part.mutable_request();
   request->set_job_id("replicas");
   request->set_step(step);
   request->mutable_topology()->set_data_parallel(4);
-  request->set_effort(v1::EFFORT_FAST);  // for builds with sanitizers on busy machines
+  request->set_effort(v1::EFFORT_FAST);  // well within kWait, also under ThreadSanitizer
   request->add_passes()->set_max_tokens_per_microbatch(4096);
   if (costs == Costs::kFitted) request->mutable_cost_model()->set_fitted(true);
   for (uint32_t i = 0; i < 20; ++i) {
@@ -200,27 +207,34 @@ class Answers {
   std::map<uint64_t, absl::Status> last_error_;
 };
 
-// Joins until there is a plan, or until `patience` is over. A call never outlives its deadline.
-void JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Duration patience,
+// Joins until there is a plan, or until `patience` is over: true with the plan.
+bool JoinStep(const Client& client, const v1::JoinBatchRequest& part, absl::Duration patience,
               Answers* answers) {
   const absl::Time give_up = absl::Now() + patience;
   for (;;) {
-    const auto answer = client.JoinBatch(part, {.timeout = absl::Seconds(5)});
+    const absl::Time start = absl::Now();
+    const auto answer = client.JoinBatch(part, {.timeout = kHangs});
+    EXPECT_LT(absl::Now() - start, kHangs) << "the server hangs: " << answer.status();
     answers->Add(part.request().step(), answer);
-    if (answer.ok() || absl::Now() > give_up) return;
+    if (answer.ok()) return true;
+    if (absl::Now() > give_up) return false;
   }
 }
 
-// Workers that go through steps, each at its own pace and over its own connections.
+// Workers that go through steps, each at its own pace and over its own connections. One that gives
+// a step up goes on with the furthest that any of them has come to, as trainers do that restart:
+// workers who are one step apart and equally patient would miss each other again and again.
 class Workers {
  public:
   Workers(const std::string& target, uint64_t first, uint64_t last, absl::Duration patience,
-          Answers* answers, Costs costs = Costs::kDefault) {
+          Answers* answers, Costs costs = Costs::kDefault)
+      : furthest_(first), last_(last) {
     for (uint32_t worker = 0; worker < kWorkers; ++worker) {
       threads_.emplace_back([=, this] {
         const Client client = NewClient(target);
-        for (uint64_t step = first; step < last; ++step) {
-          JoinStep(client, PartOf(worker, step, costs), patience, answers);
+        for (uint64_t step = first; step < last_;) {
+          const bool joined = JoinStep(client, PartOf(worker, step, costs), patience, answers);
+          step = ComeTo(step + 1, joined);
         }
         ++ended_;
       });
@@ -229,7 +243,24 @@ class Workers {
 
   bool ended() const { return ended_ == kWorkers; }
 
+  // Makes the step that is next for the first of them the last one: returns that.
+  uint64_t End() {
+    std::lock_guard lock(mutex_);
+    return last_ = furthest_ + 1;
+  }
+
  private:
+  // The step that a worker goes on with, whose next one would be this.
+  uint64_t ComeTo(uint64_t next, bool joined) {
+    std::lock_guard lock(mutex_);
+    furthest_ = std::max(furthest_, next);
+    return joined ? next : furthest_;
+  }
+
+  std::mutex mutex_;
+  uint64_t furthest_;
+  // Those before it are gone through.
+  std::atomic<uint64_t> last_;
   std::atomic<uint32_t> ended_ = 0;
   std::vector<std::jthread> threads_;
 };
@@ -261,15 +292,14 @@ TEST(Replicas, AStepHasOnePlanWhateverDies) {
   RedisServer redis;
   Replicas replicas(redis);
   Answers answers;
-  const uint64_t steps = 500 * Scale();
-  int deaths = 0;
+  uint64_t steps = std::numeric_limits<uint64_t>::max();
   {
-    const Workers workers(replicas.target(), 0, steps, absl::Seconds(3), &answers);
+    Workers workers(replicas.target(), 0, steps, absl::Seconds(3), &answers);
     std::mt19937 random(7);
     const auto pause = [&](int64_t least) {
       absl::SleepFor(absl::Milliseconds(least + static_cast<int64_t>(random() % 300)));
     };
-    for (; !workers.ended(); ++deaths) {
+    for (int death = 0; death < 20 * Scale(); ++death) {
       if (random() % 4 == 0) {
         redis.Kill();
         pause(0);
@@ -282,15 +312,16 @@ TEST(Replicas, AStepHasOnePlanWhateverDies) {
       }
       pause(200);
     }
+    steps = workers.End();
   }
   RunWorkers(replicas.target(), steps, steps + 5, absl::Minutes(1), &answers);
 
   answers.ExpectOnePlanAStep();
+  EXPECT_GT(steps, 20U);
   uint64_t complete = 0;
   for (uint64_t step = 0; step < steps; ++step) complete += answers.answered(step) == kWorkers;
   EXPECT_GT(complete, steps / 2) << "of " << steps;
-  EXPECT_GT(deaths, 5);
-  RecordProperty("deaths", deaths);
+  RecordProperty("steps", static_cast<int>(steps));
   RecordProperty("complete", static_cast<int>(complete));
   answers.ExpectAllAnswered(steps, steps + 5);
 }
@@ -366,7 +397,7 @@ TEST(Replicas, PlanWithoutTheStoreAndFindItAgain) {
   redis.Kill();
   v1::PlanBatchRequest alone = PartOf(0, 0).request();
   EXPECT_TRUE(client.PlanBatch(alone).ok());
-  const auto refused = client.JoinBatch(PartOf(0, 0), {.timeout = absl::Seconds(5)});
+  const auto refused = client.JoinBatch(PartOf(0, 0), {.timeout = kHangs});
   EXPECT_TRUE(absl::IsUnavailable(refused.status())) << refused.status();
   EXPECT_THAT(std::string(refused.status().message()),
               ::testing::AllOf(::testing::HasSubstr("--rendezvous_store"),

@@ -4,7 +4,6 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/server/service/requests.h"
 #include "tests/support/generators.h"
@@ -145,19 +143,17 @@ void Round(TestServer& server, std::vector<Caller>& callers, uint64_t round) {
   }
   threads.clear();
   // ctest ends a test that waits for ever.
-  const auto steps_held = [&server] {
-    return !absl::StrContains(
-        prometheus::TextSerializer().Serialize(server.server().metrics().registry()->Collect()),
-        "\nbatchplan_rendezvous_memory_steps 0\n");
-  };
-  while (steps_held()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (server.Metric("batchplan_rendezvous_memory_steps") != 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 TEST(Soak, MemoryIsFlat) {
   ServerOptions options = TestServer::Options();
   options.plan_cache_bytes = 256 << 10;
   options.max_job_labels = 8;
-  options.step_time_to_live = absl::Seconds(1);
+  // The second worker of a step may come late on a busy machine.
+  options.step_time_to_live = absl::Minutes(1);
   options.step_retention = absl::Seconds(1);
   TestServer server(options);
   const char* scale = std::getenv("BATCHPLAN_TEST_SCALE");

@@ -108,7 +108,7 @@ class StoreWaitsTest : public testing::Test {
   // Returns once the metrics have `line`.
   void WaitForMetric(const std::string& line) {
     const auto text = [this] {
-      return prometheus::TextSerializer().Serialize(metrics_.registry()->Collect());
+      return prometheus::TextSerializer().Serialize(metrics_.collectable()->Collect());
     };
     while (text().find(line) == std::string::npos) std::this_thread::yield();
   }
@@ -124,7 +124,7 @@ class StoreWaitsTest : public testing::Test {
   ByteBudget waiting_bytes_{"max_waiting_bytes", 1 << 20};
   JobFits fits_{stores_.fits.get()};
   const PlanBatchConfig config_{
-      .plan = MakePlan, .max_message_bytes = 1 << 20, .metrics = &metrics_};
+      .plan = MakePlan, .max_message_bytes = 1 << 20, .observers = {.metrics = &metrics_}};
   CollectivePlanner collective_{{}, &stores_, &fits_, &store_threads_, &pool_, config_};
   PlannerService service_{{.pool = &pool_,
                            .store_threads = &store_threads_,
@@ -160,7 +160,7 @@ TEST_F(StoreWaitsTest, ACallThatIsGivenUpIsAnsweredWhileOthersHoldTheStoresThrea
     while (waiting_bytes_.held() == 0) std::this_thread::yield();
     context.TryCancel();
   }
-  WaitForMetric("batchplan_errors_total{code=\"CANCELLED\"} 1\n");
+  WaitForMetric("batchplan_requests_total{code=\"CANCELLED\",method=\"JoinBatch\"} 1\n");
   EXPECT_EQ(Join(std::chrono::system_clock::now() + std::chrono::milliseconds(100)).error_code(),
             grpc::DEADLINE_EXCEEDED);
   // Whichever end noticed first; and its message is let go of.

@@ -79,7 +79,7 @@ class ScriptedServer
   v1::BatchPlanner::Stub& stub() { return *stub_; }
 
   std::string MetricsText() {
-    return prometheus::TextSerializer().Serialize(metrics_.registry()->Collect());
+    return prometheus::TextSerializer().Serialize(metrics_.collectable()->Collect());
   }
 
  private:
@@ -112,7 +112,8 @@ TEST(UnaryCallTest, TheFirstAnswerCounts) {
     throw std::bad_alloc();
   });
   EXPECT_EQ(FingerprintOrError(server), "of 1");
-  EXPECT_THAT(server.MetricsText(), HasSubstr("batchplan_errors_total{code=\"INTERNAL\"} 0\n"));
+  EXPECT_THAT(server.MetricsText(),
+              HasSubstr("batchplan_requests_total{code=\"INTERNAL\",method=\"other\"} 0\n"));
 }
 
 TEST(UnaryCallTest, OfAnswersFromManyThreadsOneIsSent) {
@@ -178,7 +179,8 @@ TEST(UnaryCallTest, ACallThatWaitsIsAnsweredWhenItIsCancelled) {
 TEST(UnaryCallTest, WhatRunThrowsIsAnAnswer) {
   ScriptedServer server([](ScriptedCall&) { throw std::runtime_error("broken"); });
   EXPECT_EQ(FingerprintOrError(server), "unexpected exception: broken");
-  EXPECT_THAT(server.MetricsText(), HasSubstr("batchplan_errors_total{code=\"INTERNAL\"} 1\n"));
+  EXPECT_THAT(server.MetricsText(),
+              HasSubstr("batchplan_requests_total{code=\"INTERNAL\",method=\"other\"} 1\n"));
 }
 
 TEST(UnaryCallTest, ALineSaysEverythingThatTheCallGoesBy) {

@@ -4,10 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/telemetry/metrics.h"
 #include "tests/server/telemetry/local_socket.h"
@@ -15,16 +21,30 @@
 namespace batchplan {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
+constexpr size_t kLargePage = 1 << 20;
+
 class HttpEndpointTest : public testing::Test {
  protected:
   HttpEndpointTest() {
-    auto endpoint =
-        HttpEndpoint::Start("127.0.0.1:0", metrics_.registry(), [this] { return ready_.load(); });
+    HttpPage page = {
+        .path = "/page",
+        .parameter = "name",
+        .render = [](const std::optional<std::string>& name) -> absl::StatusOr<std::string> {
+          if (name == "nobody") return absl::NotFoundError("there is nobody");
+          if (name == "everybody") throw std::bad_alloc();
+          if (name == "somebody") throw std::runtime_error("nobody expects it");
+          if (name == "large") return std::string(kLargePage, 'x');
+          return absl::StrCat("<p>", name.value_or("no name"), "</p>\n");
+        }};
+    auto endpoint = HttpEndpoint::Start("127.0.0.1:0", {.metrics = metrics_.collectable(),
+                                                        .ready = [this] { return ready_.load(); },
+                                                        .pages = {std::move(page)}});
     EXPECT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
   }
@@ -60,6 +80,42 @@ TEST_F(HttpEndpointTest, HeadHasTheHeadersAlone) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, HasSubstr("\r\nContent-Length: 3\r\n"));
   EXPECT_THAT(answer, EndsWith("\r\n\r\n"));
+  const std::string page = HttpRequest(port(), "HEAD /page?name=large HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_THAT(page, HasSubstr(absl::StrCat("\r\nContent-Length: ", kLargePage, "\r\n")));
+  EXPECT_THAT(page, EndsWith("\r\n\r\n"));
+}
+
+TEST_F(HttpEndpointTest, APageGetsItsParameter) {
+  const std::string answer = HttpGet(port(), "/page");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Type: text/html; charset=utf-8\r\n"));
+  EXPECT_THAT(answer, EndsWith("\r\n\r\n<p>no name</p>\n"));
+  for (const auto& [query, name] : std::map<std::string, std::string>{{"other=1", "no name"},
+                                                                      {"name=", ""},
+                                                                      {"name=a%2Fb+c&x", "a/b c"},
+                                                                      {"x=%&name=%C3%A9", "é"}}) {
+    EXPECT_THAT(HttpGet(port(), "/page?" + query), EndsWith("\n<p>" + name + "</p>\n")) << query;
+  }
+}
+
+TEST_F(HttpEndpointTest, APageThatIsNotThereSaysWhy) {
+  EXPECT_THAT(HttpGet(port(), "/page?name=nobody"),
+              AllOf(StartsWith("HTTP/1.1 404 "), EndsWith("\r\n\r\nthere is nobody\n")));
+  EXPECT_THAT(HttpGet(port(), "/page?name=everybody"),
+              AllOf(StartsWith("HTTP/1.1 500 "), EndsWith("\r\n\r\nout of memory\n")));
+  EXPECT_THAT(HttpGet(port(), "/page?name=somebody"),
+              AllOf(StartsWith("HTTP/1.1 500 "), EndsWith("\r\n\r\nunexpected exception\n")));
+  EXPECT_THAT(HttpRequest(port(), "POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
+              StartsWith("HTTP/1.1 405 "));
+}
+
+TEST_F(HttpEndpointTest, APageArrivesWholeHoweverLateItIsRead) {
+  LocalSocket reader(port(), /*receive_bytes=*/16 << 10);
+  reader.SendAll("GET /page?name=large HTTP/1.1\r\nHost: a\r\n\r\n");
+  absl::SleepFor(absl::Milliseconds(200));
+  const std::string answer = reader.ReceiveAll();
+  EXPECT_THAT(answer, HasSubstr(absl::StrCat("\r\nContent-Length: ", kLargePage, "\r\n")));
+  EXPECT_EQ(answer.size() - (answer.find("\r\n\r\n") + 4), kLargePage);
 }
 
 TEST_F(HttpEndpointTest, OtherPathsAreNotFound) {
@@ -69,7 +125,8 @@ TEST_F(HttpEndpointTest, OtherPathsAreNotFound) {
     EXPECT_THAT(answer, Not(StartsWith("HTTP/1.1 2"))) << path;
     EXPECT_THAT(answer, Not(HasSubstr("root:"))) << path;
   }
-  EXPECT_THAT(HttpGet(port(), "/"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(HttpGet(port(), "/"),
+              AllOf(StartsWith("HTTP/1.1 404 "), EndsWith("/metrics, /healthz, /readyz, /page\n")));
 }
 
 TEST_F(HttpEndpointTest, OtherMethodsAreNotAllowed) {
@@ -137,19 +194,19 @@ TEST_F(HttpEndpointTest, ManyClientsAtOnceAreAllAnswered) {
 
 TEST(HttpEndpointStartTest, ATakenPortIsAnErrorThatNamesIt) {
   Metrics metrics("1");
-  const auto ready = [] { return true; };
-  auto first = HttpEndpoint::Start("127.0.0.1:0", metrics.registry(), ready);
+  const HttpContent content = {.metrics = metrics.collectable(), .ready = [] { return true; }};
+  auto first = HttpEndpoint::Start("127.0.0.1:0", content);
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string address = "127.0.0.1:" + std::to_string((*first)->port());
-  auto second = HttpEndpoint::Start(address, metrics.registry(), ready);
+  auto second = HttpEndpoint::Start(address, content);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(address));
 }
 
 TEST(HttpEndpointStartTest, AnAddressThatIsNoneIsAnError) {
   Metrics metrics("1");
-  const auto endpoint =
-      HttpEndpoint::Start("nonsense:port", metrics.registry(), [] { return true; });
+  const auto endpoint = HttpEndpoint::Start(
+      "nonsense:port", {.metrics = metrics.collectable(), .ready = [] { return true; }});
   EXPECT_EQ(endpoint.status().code(), absl::StatusCode::kFailedPrecondition);
 }
 

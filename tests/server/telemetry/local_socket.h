@@ -20,7 +20,12 @@ namespace batchplan {
 
 class LocalSocket {
  public:
-  explicit LocalSocket(int port) : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // With `receive_bytes`, no more than about so much is on its way to it at a time.
+  explicit LocalSocket(int port, int receive_bytes = 0)
+      : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (receive_bytes > 0) {
+      setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    }
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(port));

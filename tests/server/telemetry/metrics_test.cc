@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "server/telemetry/metric_catalog.h"
 
 namespace batchplan {
 namespace {
@@ -15,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string Text(const Metrics& metrics) {
-  return prometheus::TextSerializer().Serialize(metrics.registry()->Collect());
+  return prometheus::TextSerializer().Serialize(metrics.collectable()->Collect());
 }
 
 TEST(MetricsTest, AllSeriesExistBeforeTheFirstCall) {
@@ -25,14 +30,26 @@ TEST(MetricsTest, AllSeriesExistBeforeTheFirstCall) {
        {"batchplan_build_info{version=\"1.2.3\"} 1\n",
         "batchplan_plans_total{preset=\"nemo_rl_packing\"} 0\n",
         "batchplan_plans_total{preset=\"other\"} 0\n",
-        "batchplan_errors_total{code=\"INVALID_ARGUMENT\"} 0\n",
-        "batchplan_errors_total{code=\"UNAUTHENTICATED\"} 0\n", "batchplan_microbatches_total 0\n",
-        "batchplan_true_tokens_total 0\n", "batchplan_scheduled_tokens_total 0\n",
-        "batchplan_naive_tokens_total 0\n", "batchplan_plan_check_failures_total 0\n",
-        "batchplan_queue_depth 0\n", "batchplan_queue_sequences 0\n",
-        "batchplan_queue_seconds_count 0\n", "batchplan_refusals_total{reason=\"pushed_out\"} 0\n",
-        "batchplan_planning_seconds_count 0\n", "batchplan_sequences_per_plan_count 0\n",
-        "batchplan_bin_utilization_count 0\n", "batchplan_rank_cost_imbalance_count 0\n",
+        "batchplan_requests_total{code=\"OK\",method=\"PlanBatch\"} 0\n",
+        "batchplan_requests_total{code=\"UNAUTHENTICATED\",method=\"other\"} 0\n",
+        "batchplan_requests_in_flight{method=\"JoinBatch\"} 0\n",
+        "batchplan_request_seconds_count{method=\"ReportStep\"} 0\n",
+        "batchplan_joins_total{outcome=\"expired\"} 0\n",
+        "batchplan_store_up 1\n",
+        "batchplan_store_errors_total{operation=\"put_part\"} 0\n",
+        "batchplan_budget_tokens_total 0\n",
+        "batchplan_microbatches_total 0\n",
+        "batchplan_true_tokens_total 0\n",
+        "batchplan_scheduled_tokens_total 0\n",
+        "batchplan_naive_tokens_total 0\n",
+        "batchplan_plan_check_failures_total 0\n",
+        "batchplan_queue_depth 0\n",
+        "batchplan_queue_sequences 0\n",
+        "batchplan_queue_seconds_count 0\n",
+        "batchplan_refusals_total{reason=\"pushed_out\"} 0\n",
+        "batchplan_sequences_per_plan_count 0\n",
+        "batchplan_bin_utilization_count 0\n",
+        "batchplan_rank_cost_imbalance_count 0\n",
         "batchplan_step_efficiency_count 0\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
@@ -40,79 +57,248 @@ TEST(MetricsTest, AllSeriesExistBeforeTheFirstCall) {
 
 TEST(MetricsTest, APlanIsReadFromTheCounters) {
   Metrics metrics("1");
-  metrics.RecordPlan({.preset = "nemo_rl_packing",
+  const PassRecord passes[] = {{.microbatches = 8,
+                                .lower_bound_microbatches = 7,
+                                .true_tokens = 900,
+                                .scheduled_tokens = 1000,
+                                .naive_tokens = 4000,
+                                .budget_tokens = 1024,
+                                .bin_utilization = 0.875,
+                                .bin_spread = 0.75,
+                                .packing_efficiency = 0.625,
+                                .padding_removed = 0.75,
+                                .rank_cost_imbalance = 1.25,
+                                .step_efficiency = 0.5,
+                                .step_time_over_bound = 1.125},
+                               {.microbatches = 2, .true_tokens = 100, .bin_utilization = 0.125}};
+  metrics.RecordPlan({.job_id = "grpo",
+                      .preset = "nemo_rl_packing",
                       .sequences = 100,
                       .planning_seconds = 0.003,
-                      .microbatches = 8,
-                      .true_tokens = 900,
-                      .scheduled_tokens = 1000,
-                      .naive_tokens = 4000});
-  metrics.RecordPass(
-      {.bin_utilization = 0.875, .rank_cost_imbalance = 1.25, .step_efficiency = 0.5});
+                      .passes = passes},
+                     absl::UnixEpoch());
   const std::string text = Text(metrics);
-  for (const char* line :
-       {"batchplan_plans_total{preset=\"nemo_rl_packing\"} 1\n", "batchplan_microbatches_total 8\n",
-        "batchplan_true_tokens_total 900\n", "batchplan_scheduled_tokens_total 1000\n",
-        "batchplan_naive_tokens_total 4000\n", "batchplan_sequences_per_plan_sum 100\n",
-        "batchplan_sequences_per_plan_bucket{le=\"64\"} 0\n",
-        "batchplan_sequences_per_plan_bucket{le=\"256\"} 1\n",
-        "batchplan_planning_seconds_bucket{le=\"0.0025\"} 0\n",
-        "batchplan_planning_seconds_bucket{le=\"0.005\"} 1\n",
-        "batchplan_bin_utilization_sum 0.875\n", "batchplan_rank_cost_imbalance_sum 1.25\n",
-        "batchplan_step_efficiency_sum 0.5\n"}) {
+  const std::string planning =
+      "batchplan_planning_seconds_bucket{preset=\"nemo_rl_packing\",size=\"le_256\",";
+  for (const std::string& line :
+       {std::string("batchplan_plans_total{preset=\"nemo_rl_packing\"} 1\n"),
+        std::string("batchplan_microbatches_total 10\n"),
+        std::string("batchplan_lower_bound_microbatches_total 7\n"),
+        std::string("batchplan_true_tokens_total 1000\n"),
+        std::string("batchplan_scheduled_tokens_total 1000\n"),
+        std::string("batchplan_naive_tokens_total 4000\n"),
+        std::string("batchplan_budget_tokens_total 1024\n"),
+        std::string("batchplan_sequences_per_plan_sum 100\n"),
+        std::string("batchplan_sequences_per_plan_bucket{le=\"64\"} 0\n"),
+        std::string("batchplan_sequences_per_plan_bucket{le=\"256\"} 1\n"),
+        planning + "le=\"0.0025\"} 0\n",
+        planning + "le=\"0.005\"} 1\n",
+        std::string("batchplan_bin_utilization_sum 1\n"),
+        std::string("batchplan_bin_spread_sum 0.75\n"),
+        std::string("batchplan_packing_efficiency_sum 0.625\n"),
+        std::string("batchplan_padding_removed_sum 0.75\n"),
+        std::string("batchplan_rank_cost_imbalance_sum 1.25\n"),
+        std::string("batchplan_step_efficiency_sum 0.5\n"),
+        std::string("batchplan_step_time_over_bound_sum 1.125\n"),
+        std::string("batchplan_job_plans_total{job_id=\"grpo\"} 1\n"),
+        std::string("batchplan_job_sequences_total{job_id=\"grpo\"} 100\n"),
+        std::string("batchplan_job_true_tokens_total{job_id=\"grpo\"} 1000\n"),
+        std::string("batchplan_job_scheduled_tokens_total{job_id=\"grpo\"} 1000\n"),
+        std::string("batchplan_job_naive_tokens_total{job_id=\"grpo\"} 4000\n"),
+        std::string("batchplan_job_budget_tokens_total{job_id=\"grpo\"} 1024\n"),
+        std::string("batchplan_job_microbatches_total{job_id=\"grpo\"} 10\n"),
+        std::string("batchplan_job_lower_bound_microbatches_total{job_id=\"grpo\"} 7\n"),
+        std::string("batchplan_job_bin_spread_sum{job_id=\"grpo\"} 0.75\n"),
+        std::string("batchplan_job_packing_efficiency_sum{job_id=\"grpo\"} 0.625\n"),
+        std::string("batchplan_job_rank_cost_imbalance_sum{job_id=\"grpo\"} 1.25\n"),
+        std::string("batchplan_job_step_efficiency_sum{job_id=\"grpo\"} 0.5\n"),
+        std::string("batchplan_job_step_efficiency_count{job_id=\"grpo\"} 2\n"),
+        std::string("batchplan_job_step_time_over_bound_sum{job_id=\"grpo\"} 1.125\n")}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+TEST(MetricsTest, PlanningIsTimedByPresetAndSize) {
+  Metrics metrics("1");
+  for (const uint64_t sequences : {1, 256, 257, 4097, 65537}) {
+    metrics.RecordPlan({.preset = "verl", .sequences = sequences}, absl::UnixEpoch());
+  }
+  metrics.RecordPlan({.preset = "made_up", .sequences = 1}, absl::UnixEpoch());
+  const std::string text = Text(metrics);
+  const std::string verl = "batchplan_planning_seconds_count{preset=\"verl\",size=";
+  for (const char* end :
+       {"\"le_256\"} 2\n", "\"le_4096\"} 1\n", "\"le_65536\"} 1\n", "\"larger\"} 1\n"}) {
+    EXPECT_THAT(text, HasSubstr(verl + end));
+  }
+  EXPECT_THAT(text, HasSubstr("batchplan_planning_seconds_count{preset=\"other\","));
 }
 
 TEST(MetricsTest, ClientsCannotAddSeries) {
   Metrics metrics("1");
   for (int i = 0; i < 100; ++i) {
     const std::string preset = "made_up_" + std::to_string(i);
-    metrics.RecordPlan({.preset = preset});
+    metrics.RecordPlan({.preset = preset}, absl::UnixEpoch());
   }
-  metrics.RecordPlan({.preset = ""});
+  metrics.RecordPlan({.preset = ""}, absl::UnixEpoch());
   const std::string text = Text(metrics);
   EXPECT_THAT(text, Not(HasSubstr("made_up")));
   EXPECT_THAT(text, HasSubstr("batchplan_plans_total{preset=\"other\"} 100\n"));
   EXPECT_THAT(text, HasSubstr("batchplan_plans_total{preset=\"unset\"} 1\n"));
 }
 
-TEST(MetricsTest, ErrorsAreCountedByCode) {
+TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   Metrics metrics("1");
-  metrics.RecordError(absl::StatusCode::kResourceExhausted);
-  metrics.RecordError(absl::StatusCode::kResourceExhausted);
-  metrics.RecordError(static_cast<absl::StatusCode>(99));
+  metrics.BeginCall("PlanBatch");
+  metrics.BeginCall("PlanBatch");
+  metrics.EndCall("PlanBatch", absl::StatusCode::kResourceExhausted, 0.25);
+  metrics.BeginCall("Unheard");
+  metrics.EndCall("Unheard", static_cast<absl::StatusCode>(99), 0);
+  metrics.RecordTurnedAway("JoinBatch", absl::StatusCode::kUnauthenticated);
   const std::string text = Text(metrics);
-  EXPECT_THAT(text, HasSubstr("batchplan_errors_total{code=\"RESOURCE_EXHAUSTED\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("batchplan_errors_total{code=\"UNKNOWN\"} 1\n"));
+  for (const char* line :
+       {"batchplan_requests_total{code=\"RESOURCE_EXHAUSTED\",method=\"PlanBatch\"} 1\n",
+        "batchplan_requests_in_flight{method=\"PlanBatch\"} 1\n",
+        "batchplan_request_seconds_sum{method=\"PlanBatch\"} 0.25\n",
+        "batchplan_requests_total{code=\"UNKNOWN\",method=\"other\"} 1\n",
+        "batchplan_requests_in_flight{method=\"other\"} 0\n",
+        "batchplan_requests_total{code=\"UNAUTHENTICATED\",method=\"JoinBatch\"} 1\n",
+        "batchplan_requests_in_flight{method=\"JoinBatch\"} 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(MetricsTest, JoinsAreCountedByWhatCameOfThem) {
+  Metrics metrics("1");
+  metrics.RecordJoin(absl::OkStatus(), 1.5);
+  metrics.RecordJoin(absl::DeadlineExceededError(""), 9);
+  metrics.RecordJoin(absl::CancelledError(""), 9);
+  metrics.RecordJoin(absl::ResourceExhaustedError(""), 9);
+  metrics.RecordJoin(absl::UnavailableError(""), 9);
+  metrics.RecordJoin(absl::InvalidArgumentError(""), 9);
+  const std::string text = Text(metrics);
+  for (const char* outcome :
+       {"joined", "expired", "cancelled", "refused", "unavailable", "failed"}) {
+    EXPECT_THAT(text,
+                HasSubstr("batchplan_joins_total{outcome=\"" + std::string(outcome) + "\"} 1\n"));
+  }
+  EXPECT_THAT(text, HasSubstr("batchplan_join_seconds_sum 1.5\n"));
+}
+
+TEST(MetricsTest, AStoreIsUpIfItWasReached) {
+  Metrics metrics("1");
+  metrics.RecordStoreCall(StoreOperation::kPutPart, absl::StatusCode::kUnavailable, 0.5);
+  std::string text = Text(metrics);
+  for (const char* line :
+       {"batchplan_store_up 0\n", "batchplan_store_errors_total{operation=\"put_part\"} 1\n",
+        "batchplan_store_seconds_sum{operation=\"put_part\"} 0.5\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  metrics.RecordStoreCall(StoreOperation::kParts, absl::StatusCode::kNotFound, 0.5);
+  text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("batchplan_store_up 1\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_store_errors_total{operation=\"parts\"} 0\n"));
+}
+
+TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
+  Metrics metrics("1", {.max_labels = 1});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  metrics.RecordJobFit("grpo",
+                       {.seconds_per_token = 0.5,
+                        .seconds_per_token_squared = 0.25,
+                        .seconds_per_microbatch = 2,
+                        .error_ratio = 0.125,
+                        .samples = 77},
+                       start);
+  metrics.RecordJobFit("sft", {.samples = 55}, start);
+  std::string text = Text(metrics);
+  const std::string cost = "batchplan_job_fitted_cost_seconds{coefficient=";
+  for (const std::string& line :
+       {cost + "\"per_token\",job_id=\"grpo\"} 0.5\n",
+        cost + "\"per_token_squared\",job_id=\"grpo\"} 0.25\n",
+        cost + "\"per_microbatch\",job_id=\"grpo\"} 2\n",
+        std::string("batchplan_job_fit_error_ratio{job_id=\"grpo\"} 0.125\n"),
+        std::string("batchplan_job_fit_samples{job_id=\"grpo\"} 77\n")}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("batchplan_job_fit_samples{job_id=\"other\"}")));
+
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
+}
+
+TEST(MetricsTest, TheProcessIsMeasured) {
+  const Metrics metrics("1");
+  const std::string text = Text(metrics);
+  for (const char* name :
+       {"\nprocess_cpu_seconds_total ", "\nprocess_resident_memory_bytes ",
+        "\nprocess_virtual_memory_bytes ", "\nprocess_open_fds ", "\nprocess_max_fds ",
+        "\nprocess_threads ", "\nprocess_start_time_seconds "}) {
+    const size_t at = text.find(name);
+    ASSERT_NE(at, std::string::npos) << name;
+    const double value = std::stod(text.substr(at + std::string(name).size()));
+    // Clock ticks may not have passed yet.
+    EXPECT_TRUE(value > 0 || std::string(name) == "\nprocess_cpu_seconds_total ") << name;
+  }
+  const double start = std::stod(text.substr(text.find("\nprocess_start_time_seconds ") + 28));
+  EXPECT_NEAR(start, absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()), 3600);
+}
+
+// As many series as there can be, each name in the catalog, and each of the catalog's names.
+TEST(MetricsTest, TheCatalogIsWhatIsExported) {
+  Metrics metrics("1");
+  const PassRecord pass;
+  metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}}, absl::UnixEpoch());
+  metrics.RecordJobFit("grpo", {}, absl::UnixEpoch());
+  metrics.SetCertificateExpiry(absl::UnixEpoch());
+  std::map<std::string, const MetricDefinition*> catalog;
+  for (const MetricDefinition* definition : MetricCatalog()) {
+    EXPECT_TRUE(catalog.emplace(definition->name, definition).second) << definition->name;
+  }
+  for (const prometheus::MetricFamily& family : metrics.collectable()->Collect()) {
+    const auto found = catalog.find(family.name);
+    ASSERT_NE(found, catalog.end()) << family.name;
+    EXPECT_EQ(family.help, found->second->help);
+    ASSERT_FALSE(family.metric.empty()) << family.name;
+    std::vector<std::string> labels;
+    for (const auto& label : family.metric.front().label) labels.push_back(label.name);
+    const std::vector<std::string> wanted =
+        absl::StrSplit(found->second->labels, ", ", absl::SkipEmpty());
+    EXPECT_THAT(labels, ::testing::UnorderedElementsAreArray(wanted)) << family.name;
+    catalog.erase(found);
+  }
+  EXPECT_THAT(catalog, ::testing::IsEmpty());
 }
 
 TEST(MetricsTest, JobsHaveSeriesOfTheirOwnWithinTheLimit) {
   Metrics metrics("1", {.max_labels = 2});
   const absl::Time start = absl::FromUnixSeconds(1'000'000);
-  metrics.RecordJobPlan("grpo", 100, start);
-  metrics.RecordJobPlan("grpo", 50, start);
+  metrics.RecordPlan({.job_id = "grpo", .sequences = 100}, start);
+  metrics.RecordPlan({.job_id = "grpo", .sequences = 50}, start);
   metrics.RecordJobError("sft", start);
-  for (int i = 0; i < 100; ++i) metrics.RecordJobPlan("job-" + std::to_string(i), 1, start);
-  metrics.RecordJobPlan("", 7, start);
+  for (int i = 0; i < 100; ++i) {
+    const std::string job = "job-" + std::to_string(i);
+    metrics.RecordPlan({.job_id = job, .sequences = 1}, start);
+  }
+  metrics.RecordPlan({.job_id = "", .sequences = 7}, start);
   std::string text = Text(metrics);
-  for (const char* line : {"batchplan_job_plans_total{job=\"grpo\"} 2\n",
-                           "batchplan_job_sequences_total{job=\"grpo\"} 150\n",
-                           "batchplan_job_errors_total{job=\"sft\"} 1\n",
-                           "batchplan_job_plans_total{job=\"other\"} 100\n",
-                           "batchplan_job_sequences_total{job=\"unset\"} 7\n"}) {
+  for (const char* line : {"batchplan_job_plans_total{job_id=\"grpo\"} 2\n",
+                           "batchplan_job_sequences_total{job_id=\"grpo\"} 150\n",
+                           "batchplan_job_errors_total{job_id=\"sft\"} 1\n",
+                           "batchplan_job_plans_total{job_id=\"other\"} 100\n",
+                           "batchplan_job_sequences_total{job_id=\"unset\"} 7\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, Not(HasSubstr("job-")));
 
-  metrics.RecordJobPlan("dpo", 9, start + absl::Hours(1));
+  metrics.RecordPlan({.job_id = "dpo", .sequences = 9}, start + absl::Hours(1));
   text = Text(metrics);
-  EXPECT_THAT(text, HasSubstr("batchplan_job_sequences_total{job=\"dpo\"} 9\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_job_sequences_total{job_id=\"dpo\"} 9\n"));
   EXPECT_THAT(text, Not(HasSubstr("grpo")));
 
-  for (int i = 0; i < 10; ++i) metrics.RecordJobPlan("busy", 1, start + absl::Hours(1));
+  for (int i = 0; i < 10; ++i)
+    metrics.RecordPlan({.job_id = "busy", .sequences = 1}, start + absl::Hours(1));
   text = Text(metrics);
-  EXPECT_THAT(text, HasSubstr("batchplan_job_plans_total{job=\"busy\"}"));
+  EXPECT_THAT(text, HasSubstr("batchplan_job_plans_total{job_id=\"busy\"}"));
   EXPECT_THAT(text, Not(HasSubstr("sft")));
 }
 
@@ -126,7 +312,7 @@ TEST(MetricsTest, JobsMayComeAndGoOnManyThreads) {
         // Others every hour and a half or so.
         const std::string job = "job-" + std::to_string(3 * (j / 100) + i % 3);
         const absl::Time now = absl::UnixEpoch() + absl::Minutes(j);
-        metrics.RecordJobPlan(job, 1, now);
+        metrics.RecordPlan({.job_id = job, .sequences = 1}, now);
         metrics.RecordJobError(job, now);
       }
     });
@@ -150,7 +336,8 @@ TEST(MetricsTest, ManyThreadsMayRecord) {
     threads.emplace_back([&metrics] {
       for (int j = 0; j < 1000; ++j) {
         metrics.RecordQueue(1, 300);
-        metrics.RecordPlan({.preset = "verl", .microbatches = 2});
+        const PassRecord pass = {.microbatches = 2};
+        metrics.RecordPlan({.preset = "verl", .passes = {&pass, 1}}, absl::UnixEpoch());
         metrics.RecordCheckFailure();
         metrics.RecordQueue(0, 0);
       }

@@ -1,0 +1,138 @@
+#include "client/cpp/examples/trainers/job.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+
+namespace batchplan::examples {
+namespace {
+
+// The same whenever a worker comes to a step: one that was joined once may be joined again with the
+// same part only.
+std::mt19937_64 RandomOf(const Job& job, uint32_t worker, uint64_t step) {
+  std::seed_seq seed = {std::hash<std::string>{}(job.name), uint64_t{worker}, step};
+  return std::mt19937_64(seed);
+}
+
+v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, bool fitted) {
+  v1::PlanBatchRequest request;
+  request.set_job_id(job.name);
+  request.set_step(step);
+  request.set_preset(job.preset);
+  request.mutable_topology()->set_data_parallel(job.data_parallel);
+  if (fitted) request.mutable_cost_model()->set_fitted(true);
+  v1::Pass& pass = *request.add_passes();
+  pass.set_max_tokens_per_microbatch(job.budget);
+  pass.set_max_sequences_per_microbatch(job.max_sequences_per_microbatch);
+  std::mt19937_64 random = RandomOf(job, worker, step);
+  std::lognormal_distribution<double> length(std::log(job.median), job.sigma);
+  for (uint32_t i = 0; i < job.sequences / job.workers; ++i) {
+    request.mutable_manifest()->add_lengths(
+        static_cast<uint32_t>(std::clamp<double>(length(random), 16, job.longest)));
+  }
+  if (job.overlong_every > 0 && step % job.overlong_every == 0) {
+    request.mutable_manifest()->add_lengths(job.budget + 1);
+  }
+  return request;
+}
+
+// Of a device whose costs are its own, with a straggler now and then.
+v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatchResponse& plan) {
+  constexpr double kPerToken = 2e-2;
+  constexpr double kPerTokenSquared = 8e-7;
+  constexpr double kPerMicrobatch = 4;
+  constexpr uint64_t kBytesPerToken = 2 << 20;
+  constexpr uint64_t kBytesBeside = uint64_t{20} << 30;
+  v1::ReportStepRequest report;
+  report.set_job_id(job.name);
+  report.set_step(step);
+  report.set_memory_limit_bytes(uint64_t{80} << 30);
+  std::mt19937_64 random = RandomOf(job, job.workers, step);
+  std::normal_distribution<double> noise(1, 0.02);
+  std::bernoulli_distribution straggles(0.02);
+  const v1::PassPlan& pass = plan.passes(0);
+  for (int m = 0; m + 1 < pass.microbatch_offsets_size(); ++m) {
+    v1::MicrobatchTiming timing;
+    for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
+      const uint64_t length = pass.sequence_lengths(static_cast<int>(i));
+      timing.set_tokens(timing.tokens() + length);
+      timing.set_tokens_squared(timing.tokens_squared() + length * length);
+    }
+    if (timing.tokens() == 0) continue;
+    const double cost = kPerToken * static_cast<double>(timing.tokens()) +
+                        kPerTokenSquared * static_cast<double>(timing.tokens_squared()) +
+                        kPerMicrobatch;
+    timing.set_milliseconds(cost * std::max(noise(random), 0.5) * (straggles(random) ? 3 : 1));
+    timing.set_peak_bytes(kBytesBeside + kBytesPerToken * timing.tokens());
+    *report.add_microbatches() = timing;
+  }
+  return report;
+}
+
+absl::StatusOr<v1::PlanBatchResponse> Plan(const Client& client, const Job& job, uint32_t worker,
+                                           uint64_t step, bool fitted) {
+  v1::PlanBatchRequest request = RequestOf(job, worker, step, fitted);
+  if (job.workers == 1) return client.PlanBatch(request);
+  v1::JoinBatchRequest part;
+  *part.mutable_request() = std::move(request);
+  part.set_worker(worker);
+  part.set_world_size(job.workers);
+  absl::StatusOr<v1::JoinBatchResponse> joined = client.JoinBatch(part);
+  if (!joined.ok()) return joined.status();
+  return std::move(*joined->mutable_plan());
+}
+
+}  // namespace
+
+std::vector<Job> DemoJobs() {
+  return {
+      {.name = "grpo-7b", .preset = "balanced", .sequences = 512, .workers = 4, .reports = true},
+      {.name = "sft-documents",
+       .preset = "balanced",
+       .budget = 8192,
+       .sequences = 2048,
+       .median = 400,
+       .sigma = 1.2,
+       .longest = 8000},
+      {.name = "dpo-pairs", .preset = "nemo_rl_packing", .sequences = 256, .median = 600},
+      // Padded, few sequences at a time, and now and then one that does not fit.
+      {.name = "sft-misconfigured",
+       .preset = "nemo_rl_dynamic",
+       .budget = 32768,
+       .sequences = 256,
+       .median = 500,
+       .sigma = 1.2,
+       .longest = 12000,
+       .max_sequences_per_microbatch = 4,
+       .overlong_every = 5},
+  };
+}
+
+absl::Status RunStep(const Client& client, const Job& job, uint32_t worker, uint64_t step,
+                     bool fitted) {
+  const absl::StatusOr<v1::PlanBatchResponse> plan = Plan(client, job, worker, step, fitted);
+  if (!plan.ok() || !job.reports || worker != 0) return plan.status();
+  return client.ReportStep(ReportOf(job, step, *plan)).status();
+}
+
+void RunWorker(const Client& client, const Job& job, uint32_t worker, uint64_t first,
+               absl::Duration interval, const std::function<bool()>& stop,
+               const std::function<void(const absl::Status&)>& failed) {
+  // A step's workers must agree on it: the first step's report comes before all of them have joined
+  // the second, and where there is no fit (any more) all of them are told so.
+  bool fitted = false;
+  for (uint64_t step = first; !stop(); ++step) {
+    const absl::Time next = absl::Now() + interval;
+    const absl::Status status = RunStep(client, job, worker, step, fitted);
+    fitted = job.reports && !absl::IsFailedPrecondition(status);
+    if (!status.ok()) failed(status);
+    while (absl::Now() < next && !stop()) absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
+}  // namespace batchplan::examples

@@ -1,0 +1,115 @@
+// The plans that a server made lately: the figures of a few of each job, and of each job one plan
+// as a whole.
+//
+//   RecentPlans recent({.plans_a_job = 32});
+//   recent.Record(record, step, absl::Now(), [&] { return WholePlan{...}; });
+//   for (const RecentPlans::Job& job : recent.Jobs()) ...
+//
+// Bounded whatever clients send: in plans, jobs and bytes. Thread-safe; Record takes a short lock,
+// and a second one where it keeps the plan as a whole, and waits while somebody copies the figures.
+
+#ifndef BATCHPLAN_SERVER_RECENT_RECENT_PLANS_H_
+#define BATCHPLAN_SERVER_RECENT_RECENT_PLANS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/telemetry/plan_record.h"
+
+namespace batchplan {
+
+struct RecentPlansOptions {
+  // Of each job. At least one.
+  size_t plans_a_job = 32;
+  // The job that has not been planned for longest gives way to a new one.
+  size_t max_jobs = 128;
+  // What the whole plans may take together, the oldest of which give way; and each of them, some
+  // 100,000 sequences: larger ones are not kept.
+  size_t max_bytes = 32 << 20;
+  size_t max_plan_bytes = 1 << 20;
+  // A job's whole plan is at least so old when another takes its place, so that keeping them costs
+  // a busy server next to nothing.
+  absl::Duration renewal = absl::Seconds(1);
+};
+
+// The figures of a plan, all of its passes together.
+struct RecentPlan {
+  absl::Time time;
+  uint64_t step = 0;
+  std::string preset;
+  uint64_t sequences = 0;
+  double planning_seconds = 0;
+  uint64_t microbatches = 0;
+  uint64_t lower_bound_microbatches = 0;
+  double bin_utilization = 0;
+  // Of the pass that has the least.
+  double step_efficiency = 0;
+  double padding_removed = 0;
+};
+
+struct WholePlan {
+  // Without its manifest.
+  std::shared_ptr<const v1::PlanBatchRequest> request;
+  // What was answered; null if it can't be had. Called when somebody looks, from any thread.
+  std::function<std::shared_ptr<const v1::PlanBatchResponse>()> response;
+  size_t bytes = 0;
+};
+
+class RecentPlans {
+ public:
+  struct Job {
+    std::string id;
+    // The oldest first.
+    std::vector<RecentPlan> plans;
+  };
+
+  explicit RecentPlans(const RecentPlansOptions& options) : options_(options) {}
+
+  RecentPlans(const RecentPlans&) = delete;
+  RecentPlans& operator=(const RecentPlans&) = delete;
+
+  // Notes `plan`, of `step`, made at `now`. Calls `whole`, without a lock, if the job's whole plan
+  // is to be renewed. A bad_alloc leaves everything as it was, or the figures alone noted.
+  void Record(const PlanRecord& plan, uint64_t step, absl::Time now,
+              absl::FunctionRef<WholePlan()> whole);
+
+  // The job planned last first.
+  std::vector<Job> Jobs() const;
+
+  std::optional<WholePlan> Whole(std::string_view job_id) const;
+
+ private:
+  struct Kept {
+    std::deque<RecentPlan> plans;
+    absl::Time renewed = absl::InfinitePast();
+    std::optional<WholePlan> whole;
+
+    absl::Time last() const { return plans.back().time; }
+  };
+
+  // Both under mutex_; what they take out is destroyed by the caller, after it.
+  std::optional<WholePlan> MakeRoomForJob();
+  std::vector<WholePlan> Keep(std::string_view job_id, WholePlan whole, absl::Time now);
+
+  const RecentPlansOptions options_;
+  mutable std::mutex mutex_;
+  // None without plans.
+  std::map<std::string, Kept, std::less<>> jobs_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_RECENT_RECENT_PLANS_H_

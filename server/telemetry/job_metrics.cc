@@ -1,0 +1,112 @@
+#include "server/telemetry/job_metrics.h"
+
+#include <utility>
+
+#include "server/telemetry/metric_catalog.h"
+#include "server/telemetry/metric_families.h"
+
+namespace batchplan {
+
+JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& registry)
+    : counters_{CounterFamily(metric::kJobPlans, registry),
+                CounterFamily(metric::kJobErrors, registry),
+                CounterFamily(metric::kJobSequences, registry),
+                CounterFamily(metric::kJobTrueTokens, registry),
+                CounterFamily(metric::kJobScheduledTokens, registry),
+                CounterFamily(metric::kJobNaiveTokens, registry),
+                CounterFamily(metric::kJobBudgetTokens, registry),
+                CounterFamily(metric::kJobMicrobatches, registry),
+                CounterFamily(metric::kJobLowerBoundMicrobatches, registry)},
+      means_{HistogramFamily(metric::kJobBinSpread, registry),
+             HistogramFamily(metric::kJobPackingEfficiency, registry),
+             HistogramFamily(metric::kJobRankCostImbalance, registry),
+             HistogramFamily(metric::kJobStepEfficiency, registry),
+             HistogramFamily(metric::kJobStepTimeOverBound, registry)},
+      fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
+      fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
+      fit_samples_(GaugeFamily(metric::kJobFitSamples, registry)),
+      labels_(labels, [this](const std::string& job) { RemoveSeries(job); }) {}
+
+std::pair<const std::string, JobMetrics::Series>& JobMetrics::SeriesOf(std::string_view job_id,
+                                                                       absl::Time now) {
+  const std::string_view label = labels_.LabelOf(job_id, now);
+  const auto found = jobs_.find(label);
+  if (found != jobs_.end()) return *found;
+  const std::string job(label);
+  Series series;
+  for (size_t i = 0; i < kCounters; ++i) series.counters[i] = &counters_[i]->Add({{"job_id", job}});
+  for (size_t i = 0; i < kMeans; ++i) {
+    series.means[i] = &means_[i]->Add({{"job_id", job}}, prometheus::Histogram::BucketBoundaries{});
+  }
+  return *jobs_.emplace(job, series).first;
+}
+
+void JobMetrics::RemoveSeries(const std::string& job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  const Series& series = found->second;
+  for (size_t i = 0; i < kCounters; ++i) counters_[i]->Remove(series.counters[i]);
+  for (size_t i = 0; i < kMeans; ++i) means_[i]->Remove(series.means[i]);
+  if (series.fit.has_value()) {
+    fitted_costs_->Remove(series.fit->per_token);
+    fitted_costs_->Remove(series.fit->per_token_squared);
+    fitted_costs_->Remove(series.fit->per_microbatch);
+    fit_errors_->Remove(series.fit->error);
+    fit_samples_->Remove(series.fit->samples);
+  }
+  jobs_.erase(found);
+}
+
+void JobMetrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
+  std::lock_guard lock(mutex_);
+  const Series& series = SeriesOf(plan.job_id, now).second;
+  const auto count = [&](CounterPlace place, uint64_t number) {
+    series.counters[place]->Increment(static_cast<double>(number));
+  };
+  count(kPlans, 1);
+  count(kSequences, plan.sequences);
+  for (const PassRecord& pass : plan.passes) {
+    count(kTrueTokens, pass.true_tokens);
+    count(kScheduledTokens, pass.scheduled_tokens);
+    count(kNaiveTokens, pass.naive_tokens);
+    count(kBudgetTokens, pass.budget_tokens);
+    count(kMicrobatches, pass.microbatches);
+    count(kLowerBoundMicrobatches, pass.lower_bound_microbatches);
+    series.means[kBinSpread]->Observe(pass.bin_spread);
+    series.means[kPackingEfficiency]->Observe(pass.packing_efficiency);
+    series.means[kRankCostImbalance]->Observe(pass.rank_cost_imbalance);
+    series.means[kStepEfficiency]->Observe(pass.step_efficiency);
+    series.means[kStepTimeOverBound]->Observe(pass.step_time_over_bound);
+  }
+}
+
+void JobMetrics::RecordError(std::string_view job_id, absl::Time now) {
+  std::lock_guard lock(mutex_);
+  SeriesOf(job_id, now).second.counters[kErrors]->Increment();
+}
+
+void JobMetrics::RecordFit(std::string_view job_id, const FitRecord& fit, absl::Time now) {
+  std::lock_guard lock(mutex_);
+  auto& labelled = SeriesOf(job_id, now);
+  const std::string& job = labelled.first;
+  Series& series = labelled.second;
+  // One label stands for many jobs, whose fits have nothing in common.
+  if (job == kOtherJobs) return;
+  if (!series.fit.has_value()) {
+    const auto cost = [&](const char* coefficient) {
+      return &fitted_costs_->Add({{"job_id", job}, {"coefficient", coefficient}});
+    };
+    series.fit = {.per_token = cost("per_token"),
+                  .per_token_squared = cost("per_token_squared"),
+                  .per_microbatch = cost("per_microbatch"),
+                  .error = &fit_errors_->Add({{"job_id", job}}),
+                  .samples = &fit_samples_->Add({{"job_id", job}})};
+  }
+  series.fit->per_token->Set(fit.seconds_per_token);
+  series.fit->per_token_squared->Set(fit.seconds_per_token_squared);
+  series.fit->per_microbatch->Set(fit.seconds_per_microbatch);
+  series.fit->error->Set(fit.error_ratio);
+  series.fit->samples->Set(static_cast<double>(fit.samples));
+}
+
+}  // namespace batchplan

@@ -1,0 +1,103 @@
+// The metrics by job: as many series as there are labels for jobs (job_labels.h), whatever names
+// clients make up.
+//
+//   JobMetrics jobs({.max_labels = 100}, registry);
+//   jobs.RecordPlan({.job_id = "grpo-7b", ...}, absl::Now());
+//
+// Thread-safe: all is done under one lock, since a job may lose its series to another's. Allocates
+// for new jobs alone.
+
+#ifndef BATCHPLAN_SERVER_TELEMETRY_JOB_METRICS_H_
+#define BATCHPLAN_SERVER_TELEMETRY_JOB_METRICS_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "server/telemetry/job_labels.h"
+#include "server/telemetry/plan_record.h"
+
+namespace batchplan {
+
+class JobMetrics {
+ public:
+  // `registry` outlives this.
+  JobMetrics(const JobLabelOptions& labels, prometheus::Registry& registry);
+
+  JobMetrics(const JobMetrics&) = delete;
+  JobMetrics& operator=(const JobMetrics&) = delete;
+
+  // A plan that was answered, an error that was, and what is fitted to the job now.
+  void RecordPlan(const PlanRecord& plan, absl::Time now);
+  void RecordError(std::string_view job_id, absl::Time now);
+  void RecordFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
+
+ private:
+  // The places of a job's series in the arrays below.
+  enum CounterPlace {
+    kPlans,
+    kErrors,
+    kSequences,
+    kTrueTokens,
+    kScheduledTokens,
+    kNaiveTokens,
+    kBudgetTokens,
+    kMicrobatches,
+    kLowerBoundMicrobatches,
+    kCounters
+  };
+  enum MeanPlace {
+    kBinSpread,
+    kPackingEfficiency,
+    kRankCostImbalance,
+    kStepEfficiency,
+    kStepTimeOverBound,
+    kMeans
+  };
+  struct FitSeries {
+    prometheus::Gauge* per_token;
+    prometheus::Gauge* per_token_squared;
+    prometheus::Gauge* per_microbatch;
+    prometheus::Gauge* error;
+    prometheus::Gauge* samples;
+  };
+  // Of one value of the label `job_id`.
+  struct Series {
+    std::array<prometheus::Counter*, kCounters> counters{};
+    std::array<prometheus::Histogram*, kMeans> means{};
+    // Once something was fitted.
+    std::optional<FitSeries> fit;
+  };
+
+  // Those of `job_id`, made if they are new. Under mutex_, as is their use: another job may take
+  // their place.
+  std::pair<const std::string, Series>& SeriesOf(std::string_view job_id, absl::Time now);
+  void RemoveSeries(const std::string& job);
+
+  std::array<prometheus::Family<prometheus::Counter>*, kCounters> counters_;
+  std::array<prometheus::Family<prometheus::Histogram>*, kMeans> means_;
+  prometheus::Family<prometheus::Gauge>* const fitted_costs_;
+  prometheus::Family<prometheus::Gauge>* const fit_errors_;
+  prometheus::Family<prometheus::Gauge>* const fit_samples_;
+
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  JobLabels labels_;
+  std::map<std::string, Series, std::less<>> jobs_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_TELEMETRY_JOB_METRICS_H_

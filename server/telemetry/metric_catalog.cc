@@ -1,0 +1,100 @@
+#include "server/telemetry/metric_catalog.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+namespace {
+
+constexpr const MetricDefinition* kCatalog[] = {
+    &metric::kBuildInfo,
+    &metric::kRequests,
+    &metric::kRequestSeconds,
+    &metric::kRequestsInFlight,
+    &metric::kRefusals,
+    &metric::kQueueDepth,
+    &metric::kQueueSequences,
+    &metric::kQueueSeconds,
+    &metric::kPlans,
+    &metric::kPlanningSeconds,
+    &metric::kSequences,
+    &metric::kMicrobatches,
+    &metric::kLowerBoundMicrobatches,
+    &metric::kTrueTokens,
+    &metric::kScheduledTokens,
+    &metric::kNaiveTokens,
+    &metric::kBudgetTokens,
+    &metric::kBinUtilization,
+    &metric::kBinSpread,
+    &metric::kPackingEfficiency,
+    &metric::kPaddingRemoved,
+    &metric::kRankCostImbalance,
+    &metric::kStepEfficiency,
+    &metric::kStepTimeOverBound,
+    &metric::kCheckFailures,
+    &metric::kCacheHits,
+    &metric::kCacheMisses,
+    &metric::kCachePlans,
+    &metric::kCacheBytes,
+    &metric::kJobPlans,
+    &metric::kJobErrors,
+    &metric::kJobSequences,
+    &metric::kJobTrueTokens,
+    &metric::kJobScheduledTokens,
+    &metric::kJobNaiveTokens,
+    &metric::kJobBudgetTokens,
+    &metric::kJobMicrobatches,
+    &metric::kJobLowerBoundMicrobatches,
+    &metric::kJobBinSpread,
+    &metric::kJobPackingEfficiency,
+    &metric::kJobRankCostImbalance,
+    &metric::kJobStepEfficiency,
+    &metric::kJobStepTimeOverBound,
+    &metric::kJobFittedCost,
+    &metric::kJobFitError,
+    &metric::kJobFitSamples,
+    &metric::kJoinsWaiting,
+    &metric::kJoinedSteps,
+    &metric::kJoins,
+    &metric::kJoinSeconds,
+    &metric::kStoreSeconds,
+    &metric::kStoreErrors,
+    &metric::kStoreUp,
+    &metric::kMemorySteps,
+    &metric::kMemoryParts,
+    &metric::kMemoryBytes,
+    &metric::kCertificateExpiry,
+    &metric::kCpuSeconds,
+    &metric::kResidentMemory,
+    &metric::kVirtualMemory,
+    &metric::kOpenDescriptors,
+    &metric::kMaxDescriptors,
+    &metric::kThreads,
+    &metric::kStartTime,
+};
+
+const char* Name(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return "counter";
+    case MetricType::kGauge:
+      return "gauge";
+    case MetricType::kHistogram:
+      return "histogram";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::span<const MetricDefinition* const> MetricCatalog() { return kCatalog; }
+
+std::string MetricTable() {
+  std::string table = "| metric | type | labels | what it is |\n| --- | --- | --- | --- |\n";
+  for (const MetricDefinition* definition : kCatalog) {
+    absl::StrAppend(&table, "| `", definition->name, "` | ", Name(definition->type), " | ",
+                    definition->labels, " | ", definition->help, " |\n");
+  }
+  return table;
+}
+
+}  // namespace batchplan

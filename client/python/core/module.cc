@@ -1,0 +1,133 @@
+// batchplan._core: the planner and the wire, for the package's own Python. Python's lock is
+// released wherever messages are planned, read or written.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/python/core/planned.h"
+#include "client/python/core/requests.h"
+#include "client/python/core/responses.h"
+#include "client/python/core/status_error.h"
+#include "server/planner/make_plan.h"
+
+namespace nb = nanobind;
+
+namespace batchplan::python {
+namespace {
+
+using Array = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_contig>;
+using SharedPlan = std::shared_ptr<Planned>;
+
+ManifestArrays View(const Array& lengths, const Array& group_ids) {
+  return {.lengths = {lengths.data(), lengths.size()},
+          .group_ids = {group_ids.data(), group_ids.size()}};
+}
+
+// `values` without a copy: the array keeps their owner.
+template <typename Owner>
+NumpyArray Viewing(const std::vector<uint32_t>& values, Owner owner) {
+  auto kept = std::make_unique<Owner>(std::move(owner));
+  nb::capsule capsule(kept.get(), [](void* share) noexcept { delete static_cast<Owner*>(share); });
+  kept.release();
+  return NumpyArray(values.data(), {values.size()}, capsule);
+}
+
+// A getter of one of the arrays of a pass.
+template <std::vector<uint32_t> PassPlan::*kArray>
+NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
+  if (pass >= plan->passes().size()) throw nb::index_error("there is no such pass");
+  return Viewing(plan->passes()[pass].*kArray, plan);
+}
+
+template <auto kFunction>
+auto Unlocked(const std::string& request_json, const Array& lengths, const Array& group_ids) {
+  const nb::gil_scoped_release unlocked;
+  return kFunction(request_json, View(lengths, group_ids));
+}
+
+template <auto kEncode>
+nb::bytes ToBytes(const std::string& request_json, const Array& lengths, const Array& group_ids) {
+  const std::string bytes = Unlocked<kEncode>(request_json, lengths, group_ids);
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+absl::string_view View(const nb::bytes& bytes) {
+  return {static_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+SharedPlan ReadPlanBatch(const nb::bytes& bytes, uint32_t ranks) {
+  const absl::string_view view = View(bytes);
+  const nb::gil_scoped_release unlocked;
+  return DecodePlanBatch(view, ranks);
+}
+
+nb::tuple ReadJoinBatch(const nb::bytes& bytes, uint32_t ranks) {
+  auto offsets = std::make_shared<std::vector<uint32_t>>();
+  SharedPlan plan;
+  const absl::string_view view = View(bytes);
+  {
+    const nb::gil_scoped_release unlocked;
+    Joined joined = DecodeJoinBatch(view, ranks);
+    plan = std::move(joined.plan);
+    *offsets = std::move(joined.worker_offsets);
+  }
+  return nb::make_tuple(plan, Viewing(*offsets, offsets));
+}
+
+nb::bytes WriteReportStep(const std::string& request_json) {
+  const std::string bytes = EncodeReportStep(request_json);
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(View(bytes)); }
+
+void RaiseStatus(const std::exception_ptr& thrown, void* /*payload*/) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const StatusError& error) {
+    const nb::object made = nb::module_::import_("batchplan._errors")
+                                .attr("from_status")(static_cast<int>(error.status.code()),
+                                                     std::string(error.status.message()));
+    PyErr_SetObject(made.type().ptr(), made.ptr());
+  }
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  nb::register_exception_translator(&RaiseStatus);
+
+  nb::class_<Planned>(module, "Planned")
+      .def("head_json", &Planned::head_json)
+      .def("ranks", &Planned::ranks)
+      .def("sequence_index", &ArrayOf<&PassPlan::sequence_index>)
+      .def("microbatch_offsets", &ArrayOf<&PassPlan::microbatch_offsets>)
+      .def("microbatches_per_rank", &ArrayOf<&PassPlan::microbatches_per_rank>)
+      .def("row_widths", &ArrayOf<&PassPlan::row_widths>)
+      .def("sequence_lengths", &ArrayOf<&PassPlan::sequence_lengths>);
+
+  const auto add = [&module](const char* name, auto function) {
+    module.def(name, function, nb::arg("request_json"), nb::arg("lengths").noconvert(),
+               nb::arg("group_ids").noconvert());
+  };
+  add("plan_batch", &Unlocked<&MakePlanned>);
+  add("encode_plan_batch", &ToBytes<&EncodePlanBatch>);
+  add("encode_join_batch", &ToBytes<&EncodeJoinBatch>);
+  module.def("encode_report_step", &WriteReportStep);
+  module.def("decode_plan_batch", &ReadPlanBatch);
+  module.def("decode_join_batch", &ReadJoinBatch);
+  module.def("decode_report_step", &ReadReportStep);
+  module.def("version", [] { return std::string(PlannerVersion()); });
+}
+
+}  // namespace batchplan::python

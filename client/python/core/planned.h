@@ -1,0 +1,40 @@
+// A plan as Python reads it: arrays that NumPy views without a copy, and the rest as JSON.
+
+#ifndef BATCHPLAN_CLIENT_PYTHON_CORE_PLANNED_H_
+#define BATCHPLAN_CLIENT_PYTHON_CORE_PLANNED_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/planner/plan.h"
+
+namespace batchplan::python {
+
+// Shared by the arrays that view it.
+class Planned {
+ public:
+  // `head` is the response without the arrays of its passes, which `plan` has. Throws StatusError.
+  Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head);
+
+  const std::vector<PassPlan>& passes() const { return plan_.passes; }
+  // Data-parallel.
+  uint32_t ranks() const { return ranks_; }
+  // As protobuf's JSON.
+  const std::string& head_json() const { return head_json_; }
+
+ private:
+  Plan plan_;
+  uint32_t ranks_;
+  std::string head_json_;
+};
+
+// The plan that a response carries, for `ranks` ranks. Throws StatusError.
+std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ranks);
+
+}  // namespace batchplan::python
+
+#endif  // BATCHPLAN_CLIENT_PYTHON_CORE_PLANNED_H_

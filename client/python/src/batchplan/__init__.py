@@ -1,0 +1,53 @@
+"""Plans the batches of LLM training: within the token budget always, balanced by what they cost.
+
+    import batchplan
+
+    plan = batchplan.plan(lengths, dp=8, max_tokens=16384)
+    for microbatch in plan.rank(0):
+        train(tokens[microbatch.indices], microbatch.cu_seqlens)
+
+A plan is a pure function of what is asked: the same arguments give the same plan, bit for bit, here
+and from every batchplan server.
+"""
+
+from batchplan import _core
+from batchplan._async_client import AsyncClient
+from batchplan._calls import Fit, MicroBatchTiming
+from batchplan._channel import Tls
+from batchplan._client import Client
+from batchplan._errors import (
+    AccessDenied,
+    DeadlineExceeded,
+    Error,
+    InvalidRequest,
+    Overloaded,
+    Unavailable,
+)
+from batchplan._local import plan
+from batchplan._options import CostModel, Pass, PlanOptions
+from batchplan._plan import ExcludedSequence, MicroBatch, PassPlan, Plan, PlanMetrics
+
+__version__: str = _core.version()
+
+__all__ = [
+    "AccessDenied",
+    "AsyncClient",
+    "Client",
+    "CostModel",
+    "DeadlineExceeded",
+    "Error",
+    "ExcludedSequence",
+    "Fit",
+    "InvalidRequest",
+    "MicroBatch",
+    "MicroBatchTiming",
+    "Overloaded",
+    "Pass",
+    "PassPlan",
+    "Plan",
+    "PlanMetrics",
+    "PlanOptions",
+    "Tls",
+    "Unavailable",
+    "plan",
+]

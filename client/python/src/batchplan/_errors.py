@@ -1,0 +1,67 @@
+"""What goes wrong, as exceptions that say with which field."""
+
+from __future__ import annotations
+
+import re
+
+# "manifest.lengths[3] is 0; ...", "preset is "x", ...", "mini_batches.size has ...".
+_FIELD = re.compile(r'([a-z_]\w*(?:\[\d+\])?(?:\.\w+(?:\[\d+\])?)*) (?:is (?:("[^"]*")|([-+.\w]+))|has )')
+# protobuf's words for a value that doesn't fit its field.
+_UNFIT = re.compile(r"\((.+)\): invalid value (.+) for type (?:type\.googleapis\.com/)?(.+)", re.DOTALL)
+
+
+class Error(Exception):
+    """Whatever batchplan refuses or fails at; the classes below are the kinds to tell apart.
+
+    Attributes:
+        field: the field that is wrong, such as "passes[0].max_tokens_per_microbatch", or None.
+        value: what stands in it, as the message has it, or None.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        found = _FIELD.match(message)
+        self.field: str | None = found[1] if found else None
+        self.value: str | None = (found[2] or found[3] or "").strip('"') or None if found else None
+
+
+class InvalidRequest(Error, ValueError):
+    """No plan can be made of this: the same request fails everywhere, and again."""
+
+
+class AccessDenied(Error, PermissionError):
+    """The token is none of the server's, or not for this job."""
+
+
+class Overloaded(Error):
+    """The server, or the memory, has no room now; the same request may work later."""
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """The time was over before there was an answer."""
+
+
+class Unavailable(Error, ConnectionError):
+    """No server can be reached, or it can't reach what it needs."""
+
+
+# The numbers are those of gRPC's and Abseil's status codes.
+_CLASSES: dict[int, type[Error]] = {
+    3: InvalidRequest,
+    4: DeadlineExceeded,
+    7: AccessDenied,
+    8: Overloaded,
+    9: InvalidRequest,
+    11: InvalidRequest,
+    12: InvalidRequest,
+    14: Unavailable,
+    16: AccessDenied,
+}
+
+
+def from_status(code: int, message: str) -> Error:
+    """The exception for a status that is not OK."""
+    unfit = _UNFIT.fullmatch(message)
+    if unfit:
+        message = f"{unfit[1]} is {unfit[2]}, which is no {unfit[3].removeprefix('TYPE_').lower()}"
+    return _CLASSES.get(code, Error)(message)

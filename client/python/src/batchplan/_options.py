@@ -1,0 +1,167 @@
+"""What may be asked of a plan. proto/batchplan/v1/options.proto says in full what each option does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from batchplan._errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+# By argument: what the names of the wire contract's values begin with, and how they go on.
+ENUMS = {
+    "packer": (
+        "PACKER",
+        (
+            "balanced",
+            "concatenative",
+            "first_fit_decreasing",
+            "first_fit_shuffle",
+            "modified_first_fit_decreasing",
+            "best_fit_decreasing",
+            "karmarkar_karp",
+        ),
+    ),
+    "rows": ("ROW_PADDING", ("none", "longest", "capacity", "buckets")),
+    "scan": ("SCAN", ("sorted", "optimal")),
+    "sharding": (
+        "SHARDING",
+        ("balanced", "deal_bins", "stride_sorted", "karmarkar_karp", "lpt", "contiguous"),
+    ),
+    "order": ("MICROBATCH_ORDER", ("as_assigned", "largest_first", "small_at_both_ends")),
+    "balance_on": ("BALANCE_ON", ("tokens", "cost")),
+    "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
+    "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
+    "effort": ("EFFORT", ("fast", "default", "thorough")),
+    "overlong": ("OVERLONG_POLICY", ("reject", "truncate", "drop")),
+}
+
+
+class PlanOptions(TypedDict, total=False):
+    """Everything beside the lengths. What is left out, or None, takes its default."""
+
+    # The budget of a micro-batch on one rank in tokens, padding included; or `passes`, where the
+    # batch is used more than once or a pass has more to say.
+    max_tokens: int
+    passes: Sequence[Pass]
+    # "balanced", the default, or a system to reproduce: "nemo_rl_packing", "nemo_rl_dynamic",
+    # "roll_packing", "roll_dynamic", "mindspeed_rl", "verl".
+    preset: str
+    # The parallel sizes, 1 each: data, context, tensor, pipeline, and virtual stages of the latter.
+    # Lengths are rounded up to what cp, and tp with sequence_parallel, divide.
+    dp: int
+    cp: int
+    tp: int
+    pp: int
+    vpp: int
+    sequence_parallel: bool
+    # One a sequence, for sequences that belong together; groups says where: "same_mini_batch",
+    # "same_rank" or "same_microbatch".
+    group_ids: ArrayLike
+    groups: str
+    # Sequences of a mini-batch over all ranks; 0, the default: one mini-batch. They are drawn in the
+    # batch's order, or a random one.
+    mini_batch_size: int
+    shuffle: bool
+    # Of every random choice: the same seed gives the same plan.
+    seed: int
+    # What balance is measured by: that of a model of 7B parameters, one of your own, or "fitted", the
+    # one that a server fitted to what the job reported.
+    cost: CostModel | Literal["fitted"]
+    # "lockstep", the default, where ranks wait for each other at every micro-batch; "accumulated"
+    # where they do at the end.
+    synchronization: str
+    # "fast", "default" or "thorough".
+    effort: str
+    # What to do with sequences beyond the budget: "reject", the default, "truncate" or "drop".
+    overlong: str
+    # A rank with too few sequences runs empty micro-batches.
+    allow_empty_microbatches: bool
+    # The width that metrics compare with; 0, the default: the longest sequence.
+    pad_to: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CostModel:
+    """A sequence of L tokens costs per_token * L + per_token_squared * L**2, and a micro-batch
+    per_microbatch more. In any unit; at least one is positive."""
+
+    per_token: float = 1.0
+    per_token_squared: float = 0.0
+    per_microbatch: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """One use of the batch in a training step, such as the training or the log-probabilities.
+
+    What is None takes the preset's value. Words are those of the wire contract's enums:
+    packer="first_fit_decreasing", sharding="karmarkar_karp", rows="buckets".
+    """
+
+    # Of a micro-batch on one rank, padding included.
+    max_tokens: int
+    name: str = ""
+    _: dataclasses.KW_ONLY
+    # Lengths are rounded up to a multiple of it, besides what cp and tp need.
+    length_multiple: int | None = None
+    # Both of a rank and mini-batch.
+    min_microbatches: int | None = None
+    microbatch_count_multiple: int | None = None
+    max_sequences: int | None = None
+    balance_on: str | None = None
+    # Of packed rows.
+    packer: str | None = None
+    rows: str | None = None
+    buckets: Sequence[int] = ()
+    # Padded rows in place of packed ones, split so: "sorted" or "optimal".
+    scan: str | None = None
+    sharding: str | None = None
+    equal_sequence_counts: bool | None = None
+    order: str | None = None
+    ignore_mini_batches: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pass as the wire contract has it."""
+        packed = without_none(
+            packer=enum("packer", self.packer),
+            rows=enum("rows", self.rows),
+            buckets=list(self.buckets) or None,
+        )
+        if packed and self.scan is not None:
+            raise InvalidRequest(
+                f'scan is "{self.scan}", of padded rows; packer, rows and buckets are of packed ones'
+            )
+        padded = None if self.scan is None else {"scan": enum("scan", self.scan)}
+        return without_none(
+            name=self.name,
+            max_tokens_per_microbatch=self.max_tokens,
+            length_multiple=self.length_multiple,
+            min_microbatches=self.min_microbatches,
+            microbatch_count_multiple=self.microbatch_count_multiple,
+            max_sequences_per_microbatch=self.max_sequences,
+            balance_on=enum("balance_on", self.balance_on),
+            packed=packed or None,
+            padded=padded,
+            sharding=enum("sharding", self.sharding),
+            equal_sequence_counts=self.equal_sequence_counts,
+            order=enum("order", self.order),
+            ignore_mini_batches=self.ignore_mini_batches,
+        )
+
+
+def without_none(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def enum(field: str, word: str | None) -> str | None:
+    """ "fast" of effort as EFFORT_FAST, the name on the wire."""
+    if word is None:
+        return None
+    prefix, words = ENUMS[field]
+    if word not in words:
+        raise InvalidRequest(f'{field} is "{word}", which is none of {", ".join(words)}')
+    return f"{prefix}_{word.upper()}"

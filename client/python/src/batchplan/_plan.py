@@ -1,0 +1,284 @@
+"""A plan: arrays that are read where the planner wrote them, and views of ranks and micro-batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy
+from numpy.typing import NDArray
+
+from batchplan import _core
+
+Uint32s = NDArray[numpy.uint32]
+Int32s = NDArray[numpy.int32]
+Output = TypeVar("Output")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanMetrics:
+    """How good a pass's plan is; proto/batchplan/v1/plan.proto has each definition."""
+
+    microbatches: int
+    # No plan within the constraints has fewer.
+    lower_bound_microbatches: int
+    certified_optimal: bool
+    true_tokens: int
+    aligned_tokens: int
+    # After all padding.
+    scheduled_tokens: int
+    # If every sequence were padded to the longest, or to pad_to.
+    naive_tokens: int
+    bin_utilization: float
+    aligned_bin_utilization: float
+    waste_ratio: float
+    bin_balance: float
+    packing_efficiency: float
+    padding_removed: float
+    rank_token_imbalance: float
+    rank_cost_imbalance: float
+    # In the cost model's unit.
+    ideal_step_time: float
+    lower_bound_step_time: float
+    predicted_step_time: float
+    step_efficiency: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ExcludedSequence:
+    """A sequence that was cut or left out for its length."""
+
+    index: int
+    # Its true length in tokens.
+    length: int
+    # "truncated" or "dropped".
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MicroBatch:
+    """What one rank computes at once."""
+
+    mini_batch: int
+    rank: int
+    slot: int
+    # Positions in the batch, in the order of the row. Shape [n].
+    indices: Uint32s
+    # Planned true lengths in tokens. Shape [n].
+    lengths: Uint32s
+    # Tokens of the packed row; of padded rows, the width.
+    width: int
+    # What lengths are rounded up to a multiple of.
+    length_multiple: int
+
+    @functools.cached_property
+    def cu_seqlens(self) -> Int32s:
+        """Sums of true lengths, from 0: int32, shape [n + 1], as flash_attn_varlen_func takes it."""
+        return _sums(self.lengths)
+
+    @functools.cached_property
+    def cu_seqlens_padded(self) -> Int32s:
+        """Where each sequence begins in the packed row, and where the last one's padding ends: int32,
+        shape [n + 1]. Equal to cu_seqlens where the multiple is 1."""
+        multiple = self.length_multiple
+        return _sums(-(-self.lengths.astype(numpy.int64) // multiple) * multiple)
+
+    @property
+    def max_seqlen(self) -> int:
+        """The longest sequence in tokens; 0 without sequences."""
+        return int(self.lengths.max(initial=0))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def _sums(lengths: NDArray[Any]) -> Int32s:
+    sums = numpy.zeros(len(lengths) + 1, numpy.int32)
+    numpy.cumsum(lengths, out=sums[1:], dtype=numpy.int32)
+    return sums
+
+
+class PassPlan:
+    """One use of the batch. Its arrays are read-only views of the plan.
+
+    Attributes:
+        name: the pass's, maybe "".
+        sequence_index: the sequences in execution order, as positions in the batch. Shape [sequences].
+        sequence_lengths: planned true lengths, parallel to it.
+        microbatch_offsets: where each micro-batch begins in the two. Shape [micro-batches + 1].
+        row_widths: tokens of each packed row, or the padded width. Shape [micro-batches].
+        microbatches_per_rank: of each mini-batch, the same for every rank. Shape [mini-batches].
+        length_multiple: what lengths are rounded up to a multiple of.
+        metrics: how good it is.
+    """
+
+    def __init__(self, planned: _core.Planned, number: int, head: dict[str, Any], ranks: range) -> None:
+        self.name: str = head["name"]
+        self.sequence_index = planned.sequence_index(number)
+        self.sequence_lengths = planned.sequence_lengths(number)
+        self.microbatch_offsets = planned.microbatch_offsets(number)
+        self.row_widths = planned.row_widths(number)
+        self.microbatches_per_rank = planned.microbatches_per_rank(number)
+        self.length_multiple: int = head["lengthMultiple"]
+        self.metrics = PlanMetrics(
+            **{
+                field.name: _number(head["metrics"][_camel(field.name)])
+                for field in dataclasses.fields(PlanMetrics)
+            }
+        )
+        self._ranks = ranks
+
+    def rank(self, rank: int) -> Iterator[MicroBatch]:
+        """The micro-batches of a data-parallel rank, in the order in which it runs them.
+
+        Raises:
+            IndexError: there is no such rank.
+        """
+        if rank not in self._ranks:
+            raise IndexError(f"rank is {rank}; must be {self._ranks.start} to {self._ranks[-1]}")
+        return self._microbatches(rank)
+
+    def _microbatches(self, rank: int) -> Iterator[MicroBatch]:
+        first = 0
+        for mini_batch, slots in enumerate(self.microbatches_per_rank.tolist()):
+            for slot in range(slots):
+                ordinal = first + (rank - self._ranks.start) * slots + slot
+                begin, end = self.microbatch_offsets[ordinal : ordinal + 2].tolist()
+                yield MicroBatch(
+                    mini_batch=mini_batch,
+                    rank=rank,
+                    slot=slot,
+                    indices=self.sequence_index[begin:end],
+                    lengths=self.sequence_lengths[begin:end],
+                    width=int(self.row_widths[ordinal]),
+                    length_multiple=self.length_multiple,
+                )
+            first += slots * len(self._ranks)
+
+    def __repr__(self) -> str:
+        metrics = self.metrics
+        name = f" {self.name!r}:" if self.name else ":"
+        return (
+            f"<PassPlan{name} {len(self.sequence_index)} sequences on {_ranks(self._ranks)} x "
+            f"{int(self.microbatches_per_rank.sum())} micro-batches, bin utilization "
+            f"{metrics.bin_utilization:.1%}, step efficiency {metrics.step_efficiency:.1%}>"
+        )
+
+
+def _ranks(ranks: range) -> str:
+    """ "8 ranks", or of a slice "rank 3 alone"."""
+    if len(ranks) == 1 and ranks.start > 0:
+        return f"rank {ranks.start} alone"
+    return f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
+
+
+class Plan:
+    """The plan of a global batch. What a pass has, stands here too, for the first one.
+
+    Attributes:
+        passes: one for each pass that was asked for.
+        excluded: sequences that were cut or left out, by index.
+        fingerprint: 64 hexadecimal digits, equal exactly when plans are.
+        planner_version: of the planner that made it.
+        planning_seconds: what that took.
+        worker_offsets: of a plan that workers joined, where each one's part begins in the batch. Shape
+            [workers + 1]. Else None.
+    """
+
+    def __init__(
+        self,
+        planned: _core.Planned,
+        *,
+        ranks: range | None = None,
+        worker_offsets: Uint32s | None = None,
+    ) -> None:
+        ranks = range(planned.ranks()) if ranks is None else ranks
+        head: dict[str, Any] = json.loads(planned.head_json())
+        self.passes = tuple(
+            PassPlan(planned, number, one, ranks) for number, one in enumerate(head["passes"])
+        )
+        self.excluded = tuple(
+            ExcludedSequence(one["index"], one["length"], one["reason"].rpartition("_")[2].lower())
+            for one in head["excluded"]
+        )
+        self.fingerprint: str = head["fingerprint"]
+        self.planner_version: str = head["plannerVersion"]
+        self.planning_seconds = float(head["planningTime"].removesuffix("s"))
+        self.worker_offsets = worker_offsets
+        self._head = head
+
+    @property
+    def metrics(self) -> PlanMetrics:
+        """How good the first pass's plan is."""
+        return self.passes[0].metrics
+
+    def rank(self, rank: int) -> Iterator[MicroBatch]:
+        """The micro-batches of a data-parallel rank in the first pass."""
+        return self.passes[0].rank(rank)
+
+    @overload
+    def restore(self, outputs: NDArray[Any]) -> NDArray[Any]: ...
+    @overload
+    def restore(self, outputs: Sequence[Output]) -> list[Output | None]: ...
+    def restore(
+        self, outputs: NDArray[Any] | Sequence[Output]
+    ) -> NDArray[Any] | list[Output | None]:
+        """Brings what was computed for each sequence back to the batch's order.
+
+        Args:
+            outputs: one for each sequence of the first pass, in the order of its sequence_index: the
+                ranks' outputs one after the other, mini-batch by mini-batch. An array's first
+                dimension is that of the sequences.
+
+        Returns:
+            outputs by position in the batch: an array of the same dtype for an array, with zeros for
+            dropped sequences; else a list, with None for them.
+
+        Raises:
+            ValueError: there are not as many outputs as planned sequences.
+        """
+        index = self.passes[0].sequence_index
+        if len(outputs) != len(index):
+            raise ValueError(f"outputs has {len(outputs)} entries; the plan has {len(index)} sequences")
+        size = len(index) + sum(one.reason == "dropped" for one in self.excluded)
+        if isinstance(outputs, numpy.ndarray):
+            restored = numpy.zeros((size, *outputs.shape[1:]), outputs.dtype)
+            restored[index] = outputs
+            return restored
+        listed: list[Output | None] = [None] * size
+        for position, output in zip(index.tolist(), outputs):
+            listed[position] = output
+        return listed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as protobuf's JSON of a PlanBatchResponse has it, for json.dump."""
+        passes = [
+            head
+            | {
+                "sequenceIndex": one.sequence_index.tolist(),
+                "microbatchOffsets": one.microbatch_offsets.tolist(),
+                "microbatchesPerRank": one.microbatches_per_rank.tolist(),
+                "rowWidths": one.row_widths.tolist(),
+                "sequenceLengths": one.sequence_lengths.tolist(),
+            }
+            for head, one in zip(self._head["passes"], self.passes)
+        ]
+        return self._head | {"passes": passes}
+
+    def __repr__(self) -> str:
+        if len(self.passes) == 1:
+            return repr(self.passes[0]).replace("<PassPlan", "<Plan", 1)
+        return f"<Plan: {', '.join(map(repr, self.passes))}>"
+
+
+def _camel(name: str) -> str:
+    return re.sub("_(.)", lambda letter: letter[1].upper(), name)
+
+
+def _number(value: Any) -> Any:
+    """64-bit integers are strings in protobuf's JSON."""
+    return int(value) if isinstance(value, str) else value

@@ -1,0 +1,168 @@
+"""batchplan.Client, against a server."""
+
+import concurrent.futures
+import subprocess
+
+import batchplan
+import numpy
+import pytest
+from processes import free_port
+
+OPTIONS = {"dp": 4, "max_tokens": 8192, "preset": "balanced"}
+
+
+def long_tailed(count, seed=1):
+    lengths = numpy.random.default_rng(seed).lognormal(6, 1, count)
+    return numpy.clip(lengths, 1, 8192).astype(numpy.uint32)
+
+
+@pytest.fixture
+def client(server):
+    with batchplan.Client(server) as client:
+        yield client
+
+
+def test_a_server_makes_the_plan_that_is_made_here(client):
+    lengths = long_tailed(2000)
+    remote = client.plan(lengths, job_id="a", step=2**63, **OPTIONS)
+    here = batchplan.plan(lengths, **OPTIONS)
+    assert remote.fingerprint == here.fingerprint
+    assert remote.metrics == here.metrics
+    for of_server, of_ours in zip(remote.rank(3), here.rank(3)):
+        assert (of_server.indices == of_ours.indices).all()
+
+
+def test_what_the_server_refuses_is_named(client):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        client.plan([1, 9000], **OPTIONS)
+    assert caught.value.field == "manifest.lengths[1]"
+    assert caught.value.value == "9000"
+    with pytest.raises(batchplan.InvalidRequest, match="job_id"):
+        client.plan([1], job_id="x" * 200, **OPTIONS)
+
+
+@pytest.mark.parametrize("arguments, field, value", [
+    ({"worker": -1}, "worker", "-1"),
+    ({"rank": -3}, "data_parallel_rank", "-3"),
+    ({"step": -1}, "request.step", "-1"),
+    ({"wait": float("inf")}, "wait", "inf"),
+    ({"wait": -1.0}, "wait", "-1.0"),
+    ({"wait": float("nan")}, "wait", "nan"),
+])
+def test_wrong_joins_are_named(client, arguments, field, value):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        client.join([1], **{"job_id": "a", "step": 1, "worker": 0, "world_size": 2, **OPTIONS, **arguments})
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
+def test_a_time_that_is_no_number_is_named(client):
+    timing = batchplan.MicroBatchTiming(numpy.int64(1), 1, float("nan"))
+    with pytest.raises(batchplan.InvalidRequest, match="milliseconds"):
+        client.report_step([timing], job_id="nan", step=1)
+
+
+def test_any_number_of_threads_may_call(client):
+    batches = [long_tailed(200, seed) for seed in range(20)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        plans = list(pool.map(lambda lengths: client.plan(lengths, **OPTIONS), batches))
+    assert [plan.fingerprint for plan in plans] == [
+        batchplan.plan(lengths, **OPTIONS).fingerprint for lengths in batches]
+
+
+def test_workers_join_their_lengths(client):
+    parts = [long_tailed(100, seed) for seed in range(4)]
+
+    def join(worker):
+        return client.join(parts[worker], job_id="joined", step=1, worker=worker, world_size=4, **OPTIONS)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        plans = list(pool.map(join, range(4)))
+    whole = batchplan.plan(numpy.concatenate(parts), **OPTIONS)
+    assert {plan.fingerprint for plan in plans} == {whole.fingerprint}
+    assert plans[2].worker_offsets.tolist() == [0, 100, 200, 300, 400]
+    assert join(1).fingerprint == whole.fingerprint
+
+
+def test_a_worker_may_take_its_own_rank_alone(client):
+    lengths = long_tailed(400)
+    own = client.join(lengths, job_id="slice", step=1, worker=0, world_size=1, rank=3, **OPTIONS)
+    whole = batchplan.plan(lengths, **OPTIONS)
+    assert [one.indices.tolist() for one in own.rank(3)] == [one.indices.tolist() for one in whole.rank(3)]
+    assert own.fingerprint == whole.fingerprint
+    with pytest.raises(IndexError, match="rank is 0; must be 3 to 3"):
+        own.rank(0)
+    assert "rank 3 alone" in repr(own)
+
+
+def test_who_does_not_join_is_named(client):
+    with pytest.raises(batchplan.DeadlineExceeded, match="1, 2"):
+        client.join([1], job_id="lonely", step=1, worker=0, world_size=3, wait=0.2, **OPTIONS)
+    assert issubclass(batchplan.DeadlineExceeded, TimeoutError)
+
+
+def test_workers_must_want_the_same(client):
+    with pytest.raises(batchplan.DeadlineExceeded):
+        client.join([1], job_id="differ", step=1, worker=0, world_size=2, wait=0.1, **OPTIONS)
+    with pytest.raises(batchplan.Error, match="max_tokens_per_microbatch"):
+        client.join([1], job_id="differ", step=1, worker=1, world_size=2, **{**OPTIONS, "max_tokens": 4096})
+
+
+def test_costs_are_fitted_to_reports(client):
+    def report(step):
+        tokens = [1000 + 37 * (step * 8 + i) % 7000 for i in range(8)]
+        return client.report_step(
+            [batchplan.MicroBatchTiming(tokens=n, tokens_squared=n * n,
+                                        milliseconds=0.01 * n + 2e-6 * n * n + 3, peak_bytes=10**9 + 10**5 * n)
+             for n in tokens], job_id="fit", step=step, memory_limit_bytes=2 * 10**9)
+
+    assert report(0).cost is None
+    with pytest.raises(batchplan.InvalidRequest, match="fitted"):
+        client.plan([1, 2], job_id="fit", cost="fitted", **OPTIONS)
+    for step in range(1, 20):
+        fit = report(step)
+    assert fit.samples == 160
+    assert fit.cost.per_token == pytest.approx(0.01, rel=0.02)
+    assert fit.cost.per_token_squared == pytest.approx(2e-6, rel=0.02)
+    assert fit.suggested_max_tokens > 5000
+    assert report(19).already_counted
+    lengths = long_tailed(100)
+    fitted = client.plan(lengths, job_id="fit", cost="fitted", **OPTIONS)
+    assert fitted.fingerprint == client.plan(lengths, cost=fit.cost, **OPTIONS).fingerprint
+    with pytest.raises(batchplan.InvalidRequest, match="fitted"):
+        batchplan.plan(lengths, cost="fitted", **OPTIONS)
+
+
+def test_without_a_server_the_plan_is_made_here_if_asked(caplog):
+    nobody = f"127.0.0.1:{free_port()}"
+    lengths = long_tailed(50)
+    with batchplan.Client(nobody, timeout=10) as client, pytest.raises(batchplan.Unavailable):
+        client.plan(lengths, **OPTIONS)
+    with batchplan.Client(nobody, timeout=10, fallback=True) as client:
+        assert client.plan(lengths, **OPTIONS).fingerprint == batchplan.plan(lengths, **OPTIONS).fingerprint
+        assert "no server can be reached" in caplog.text
+        with pytest.raises(batchplan.InvalidRequest):
+            client.plan([], **OPTIONS)
+        with pytest.raises(batchplan.Unavailable):
+            client.join([1], job_id="a", step=1, worker=0, world_size=1, **OPTIONS)
+
+
+def test_tokens_go_over_tls_alone(start, tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-days", "2", "-keyout", tmp_path / "key.pem",
+                    "-out", tmp_path / "certificate.pem"], check=True, capture_output=True)
+    token = "t" * 32
+    (tmp_path / "tokens").write_text(f"{token} grpo-\n")
+    (tmp_path / "tokens").chmod(0o600)
+    target = start(f"--tls_certificate={tmp_path}/certificate.pem", f"--tls_key={tmp_path}/key.pem",
+                   f"--auth_tokens={tmp_path}/tokens").replace("127.0.0.1", "localhost")
+    tls = batchplan.Tls(authorities=tmp_path / "certificate.pem")
+    with batchplan.Client(target, tls=tls, token=token) as client:
+        assert client.plan([5] * 8, job_id="grpo-7b", **OPTIONS).metrics.true_tokens == 40
+        with pytest.raises(batchplan.AccessDenied, match="sft"):
+            client.plan([5] * 8, job_id="sft", **OPTIONS)
+    with batchplan.Client(target, tls=tls) as client, pytest.raises(batchplan.AccessDenied):
+        client.plan([5] * 8, job_id="grpo-7b", **OPTIONS)
+    with pytest.raises(batchplan.InvalidRequest, match="token is set without tls"):
+        batchplan.Client(target, token=token)
+    with pytest.raises(batchplan.InvalidRequest, match="tls.key"):
+        batchplan.Client(target, tls=batchplan.Tls(certificate=tmp_path / "certificate.pem"))

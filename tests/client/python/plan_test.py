@@ -1,0 +1,198 @@
+"""batchplan.plan: plans from Python, without a server."""
+
+import json
+import threading
+import time
+
+import batchplan
+import numpy
+import pytest
+from batchplan import _options
+
+BUDGET = 8192
+
+
+def long_tailed(count, seed=1):
+    lengths = numpy.random.default_rng(seed).lognormal(6, 1, count)
+    return numpy.clip(lengths, 1, BUDGET).astype(numpy.uint32)
+
+
+def microbatches(plan, ranks):
+    return [microbatch for rank in range(ranks) for microbatch in plan.rank(rank)]
+
+
+def test_every_sequence_is_planned_once_within_the_budget():
+    lengths = long_tailed(1000)
+    plan = batchplan.plan(lengths, dp=4, max_tokens=BUDGET)
+    planned = microbatches(plan, 4)
+    assert sorted(index for one in planned for index in one.indices.tolist()) == list(range(1000))
+    for one in planned:
+        assert one.lengths.sum() <= one.width <= BUDGET
+        assert (one.lengths == lengths[one.indices]).all()
+    assert plan.metrics.microbatches == len(planned) == len(plan.passes[0].row_widths)
+    assert plan.metrics.true_tokens == lengths.sum()
+
+
+def test_ranks_run_as_many_microbatches():
+    plan = batchplan.plan(long_tailed(300), dp=4, max_tokens=BUDGET, mini_batch_size=100)
+    of_ranks = [[(one.mini_batch, one.slot) for one in plan.rank(rank)] for rank in range(4)]
+    assert of_ranks[0] == of_ranks[1] == of_ranks[2] == of_ranks[3]
+    assert {mini_batch for mini_batch, _ in of_ranks[0]} == {0, 1, 2}
+
+
+def test_offsets_are_those_of_packed_rows():
+    plan = batchplan.plan([5, 3, 9], passes=[batchplan.Pass(max_tokens=32, length_multiple=4)])
+    (one,) = plan.rank(0)
+    assert one.cu_seqlens.dtype == one.cu_seqlens_padded.dtype == numpy.int32
+    assert numpy.diff(one.cu_seqlens).tolist() == one.lengths.tolist()
+    assert numpy.diff(one.cu_seqlens_padded).tolist() == [-(-n // 4) * 4 for n in one.lengths.tolist()]
+    assert one.cu_seqlens_padded[-1] == one.width == 24
+    assert one.max_seqlen == 9
+    assert len(one) == 3
+
+
+def test_arrays_are_views_that_outlive_the_plan():
+    plan = batchplan.plan(long_tailed(1000), max_tokens=BUDGET)
+    index = plan.passes[0].sequence_index
+    assert not index.flags.writeable
+    assert not index.flags.owndata
+    assert all(numpy.shares_memory(one.indices, index) for one in plan.rank(0))
+    expected = index.tolist()
+    del plan
+    assert index.tolist() == expected
+
+
+@pytest.mark.parametrize("made", [
+    lambda lengths: lengths.tolist(),
+    lambda lengths: tuple(lengths.tolist()),
+    lambda lengths: lengths.astype(numpy.int64),
+    lambda lengths: lengths.astype(numpy.uint16),
+    lambda lengths: numpy.repeat(lengths, 2)[::2],
+])
+def test_lengths_come_in_any_shape_of_whole_numbers(made):
+    lengths = long_tailed(200)
+    expected = batchplan.plan(lengths, dp=2, max_tokens=BUDGET)
+    assert batchplan.plan(made(lengths), dp=2, max_tokens=BUDGET).fingerprint == expected.fingerprint
+
+
+@pytest.mark.parametrize("lengths, field, value", [
+    ([], "manifest.lengths", "empty"),
+    ([3, 0], "manifest.lengths[1]", "0"),
+    ([3, -2], "manifest.lengths[1]", "-2"),
+    ([2**32], "manifest.lengths[0]", "4294967296"),
+    ([1.5], "manifest.lengths", None),
+    (["3"], "manifest.lengths", None),
+    ([[1, 2]], "manifest.lengths", None),
+    ([BUDGET + 1], "manifest.lengths[0]", "8193"),
+])
+def test_wrong_lengths_are_named(lengths, field, value):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        batchplan.plan(lengths, max_tokens=BUDGET)
+    assert (caught.value.field, caught.value.value) == (field, value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("arguments, field, value", [
+    ({"dp": 70000}, "topology.data_parallel", "70000"),
+    ({"dp": -1}, "topology.data_parallel", "-1"),
+    ({"dp": 2**40}, "topology.data_parallel", str(2**40)),
+    ({"preset": "best"}, "preset", "best"),
+    ({"effort": "most"}, "effort", "most"),
+    ({"max_tokens": -5}, "passes[0].max_tokens_per_microbatch", "-5"),
+    ({"max_tokens": 0}, "passes[0].max_tokens_per_microbatch", "0"),
+    ({"cost": batchplan.CostModel(per_token=-1)}, "cost_model.per_token", "-1"),
+    ({"cost": batchplan.CostModel(per_token=float("nan"))}, "cost_model.per_token", "nan"),
+    ({"cost": batchplan.CostModel(per_token_squared=float("-inf"))}, "cost_model.per_token_squared", "-inf"),
+    ({"groups": "same_rank"}, "manifest.group_ids", "empty"),
+])
+def test_wrong_arguments_are_named(arguments, field, value):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        batchplan.plan([1, 2, 3], **{"max_tokens": BUDGET, **arguments})
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
+def test_the_budget_stands_in_one_place():
+    for arguments in ({}, {"max_tokens": 8, "passes": [batchplan.Pass(max_tokens=8)]}):
+        with pytest.raises(batchplan.InvalidRequest, match="max_tokens or passes is needed"):
+            batchplan.plan([1], **arguments)
+
+
+PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on"}
+
+
+@pytest.mark.parametrize("field, word", [
+    (field, word) for field, (_, words) in _options.ENUMS.items() for word in words])
+def test_every_word_is_one_of_the_planners(field, word):
+    arguments = {"groups": {"group_ids": [0] * 40}}.get(field, {})
+    buckets = [512, BUDGET] if word == "buckets" else ()
+    passes = [batchplan.Pass(max_tokens=BUDGET, buckets=buckets,
+                             **({field: word} if field in PASS_FIELDS else {}))]
+    if field not in PASS_FIELDS:
+        arguments[field] = word
+    lengths = [7] * 40
+    assert len(batchplan.plan(lengths, passes=passes, **arguments).passes[0].sequence_index) == 40
+
+
+def test_passes_share_their_sequences_ranks():
+    plan = batchplan.plan(long_tailed(400), dp=4, passes=[
+        batchplan.Pass(name="train", max_tokens=BUDGET),
+        batchplan.Pass(name="logprobs", max_tokens=2 * BUDGET),
+    ])
+    train, logprobs = plan.passes
+    assert (train.name, logprobs.name) == ("train", "logprobs")
+    for rank in range(4):
+        in_train, in_logprobs = (
+            {index for one in part.rank(rank) for index in one.indices.tolist()} for part in plan.passes)
+        assert in_train == in_logprobs
+    assert logprobs.metrics.microbatches < train.metrics.microbatches
+    assert repr(plan).startswith("<Plan: <PassPlan 'train': 400 sequences on 4 ranks x ")
+
+
+def test_long_sequences_are_cut_or_left_out_and_listed():
+    lengths = [10, 100, 20]
+    cut = batchplan.plan(lengths, max_tokens=50, overlong="truncate")
+    assert cut.excluded == (batchplan.ExcludedSequence(index=1, length=100, reason="truncated"),)
+    assert sorted(cut.passes[0].sequence_lengths.tolist()) == [10, 20, 50]
+    left_out = batchplan.plan(lengths, max_tokens=50, overlong="drop")
+    assert [one.reason for one in left_out.excluded] == ["dropped"]
+    assert left_out.restore([index * 2 for index in left_out.passes[0].sequence_index.tolist()]) == [0, None, 4]
+
+
+def test_outputs_come_back_in_the_batchs_order():
+    lengths = long_tailed(300)
+    plan = batchplan.plan(lengths, dp=3, max_tokens=BUDGET, shuffle=True, seed=7, mini_batch_size=100)
+    index = plan.passes[0].sequence_index
+    assert (plan.restore(lengths[index]) == lengths).all()
+    rows = numpy.stack([lengths[index]] * 2, axis=1)
+    assert plan.restore(rows).shape == (300, 2)
+    with pytest.raises(ValueError, match="outputs has 2 entries; the plan has 300 sequences"):
+        plan.restore([1, 2])
+
+
+def test_a_rank_that_is_not_there_is_an_error_at_once():
+    plan = batchplan.plan([1, 2], dp=2, max_tokens=8)
+    for rank in (-1, 2):
+        with pytest.raises(IndexError, match=f"rank is {rank}; must be 0 to 1"):
+            plan.rank(rank)
+    assert len(list(batchplan.plan([1], dp=0, max_tokens=8).rank(0))) == 1
+
+
+def test_a_plan_is_json():
+    plan = batchplan.plan(long_tailed(50), dp=2, max_tokens=BUDGET)
+    read = json.loads(json.dumps(plan.to_dict()))
+    assert read["fingerprint"] == plan.fingerprint
+    assert read["passes"][0]["sequenceIndex"] == plan.passes[0].sequence_index.tolist()
+    assert read["passes"][0]["metrics"]["microbatches"] == plan.metrics.microbatches
+
+
+def test_other_threads_run_while_a_plan_is_made():
+    lengths = long_tailed(500_000)
+    planned = []
+    thread = threading.Thread(target=lambda: planned.append(batchplan.plan(lengths, dp=64, max_tokens=BUDGET)))
+    thread.start()
+    longest_pause, last = 0.0, time.perf_counter()
+    while thread.is_alive():
+        now = time.perf_counter()
+        longest_pause, last = max(longest_pause, now - last), now
+    thread.join()
+    assert longest_pause < planned[0].planning_seconds / 2

@@ -121,7 +121,7 @@ fi
 deploy/install_packages.sh test
 if [ -n "$python" ]; then
   install_python_packages
-  build/python/bin/pip install --quiet --disable-pip-version-check -C build-dir="$PWD/build/wheel" './client/python[test]'
+  build/python/bin/pip install --quiet --disable-pip-version-check --config-settings=build-dir="$PWD/build/wheel" './client/python[test]'
   build/python/bin/python3 -m pytest tests/client/python
   cd client/python
   ../../build/python/bin/mypy

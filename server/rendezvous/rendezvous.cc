@@ -178,6 +178,8 @@ void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, 
   waiter.place = Waiter::Place::kIn;
   const Instant last_look = waiter.deadline - absl::ToChronoNanoseconds(options_.last_look);
   step->second.next_look = std::min(step->second.next_look, std::max(clock_(), last_look));
+  // The last part may have come, and the others have been answered, while this one was on its way.
+  if (step->second.progress && step->second.progress->complete) Hint(key, effects);
 }
 
 // Has the step looked at, if joins wait for it here.

@@ -99,6 +99,7 @@ TEST(RendezvousModelTest, HoweverTimePassesAllGetThePlan) {
 
 TEST(RendezvousModelTest, HoweverCallsOfTheStoreOverlapAllGetThePlan) {
   ExploreWorld({.workers = 2, .retries = 1, .overlaps = 3}, 3000);
+  ExploreWorld({.workers = 2, .overlaps = 6}, 500);
   ExploreWorld({.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .overlaps = 2}, 500);
 }
 

@@ -55,7 +55,8 @@ struct WorldOptions {
   int refusals = 0;
   // Half a second passes, and all replicas tick.
   int pauses = 0;
-  // Something else happens while a call of the store is under way, after it took effect or before.
+  // Something else happens while a call of the store is under way, after it took effect or before;
+  // all of them in one call, or in several.
   int overlaps = 0;
 };
 
@@ -146,6 +147,9 @@ class World {
   void Answered(Call& call, Rendezvous::Answer answer);
   // Whether the failures that may happen here account for the answer.
   bool IsAccountedFor(const Call& call) const;
+  // Whether something may happen that only a later look makes good.
+  bool NeedsTime() const;
+  void ExpectNobodyWaitsForACompleteStep() const;
   void Die(size_t replica);
   void Retry(size_t call);
 

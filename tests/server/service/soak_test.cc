@@ -154,7 +154,7 @@ TEST(Soak, MemoryIsFlat) {
   options.max_job_labels = 8;
   // The second worker of a step may come late on a busy machine.
   options.step_time_to_live = absl::Minutes(1);
-  options.step_retention = absl::Seconds(1);
+  options.step_retention = absl::Seconds(2);
   TestServer server(options);
   const char* scale = std::getenv("BATCHPLAN_TEST_SCALE");
   const size_t rounds = 12 * (scale != nullptr && *scale != '\0' ? std::atoi(scale) : 1);

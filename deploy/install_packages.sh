@@ -3,7 +3,8 @@
 #
 #   deploy/install_packages.sh run      what the programs need once they are built (Debian 12)
 #   deploy/install_packages.sh build    what they are built with
-#   deploy/install_packages.sh test     that, and what the tests and checks need
+#   deploy/install_packages.sh python   that, and what client/python is built with
+#   deploy/install_packages.sh test     all that, and what the tests and checks need
 #   deploy/install_packages.sh cluster  what images are built and a cluster is brought up with
 set -euo pipefail
 
@@ -18,9 +19,12 @@ build=(
   libhiredis-dev
   curl ca-certificates
 )
+python=(
+  python3 python3-dev python3-venv
+)
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy
-  redis-server prometheus python3 python3-venv chromium fonts-dejavu-core
+  redis-server prometheus chromium fonts-dejavu-core python3-torch
 )
 cluster=(
   podman buildah runc netavark aardvark-dns iptables debootstrap python3 python3-venv
@@ -30,8 +34,9 @@ case "${1:-}" in
   run) wanted=("${run[@]}") ;;
   build) wanted=("${build[@]}") ;;
   cluster) wanted=("${cluster[@]}") ;;
-  test) wanted=("${build[@]}" "${test[@]}") ;;
-  *) echo "usage: $0 run|build|test|cluster" >&2; exit 2 ;;
+  python) wanted=("${build[@]}" "${python[@]}") ;;
+  test) wanted=("${build[@]}" "${python[@]}" "${test[@]}") ;;
+  *) echo "usage: $0 run|build|python|test|cluster" >&2; exit 2 ;;
 esac
 
 missing=()

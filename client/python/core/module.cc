@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/python/core/kernels.h"
 #include "client/python/core/planned.h"
 #include "client/python/core/requests.h"
 #include "client/python/core/responses.h"
@@ -105,6 +106,8 @@ void RaiseStatus(const std::exception_ptr& thrown, void* /*payload*/) {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  // A plan in a global variable when Python ends is no mistake.
+  nb::set_leak_warnings(false);
   nb::register_exception_translator(&RaiseStatus);
 
   nb::class_<Planned>(module, "Planned")
@@ -127,6 +130,7 @@ NB_MODULE(_core, module) {
   module.def("decode_plan_batch", &ReadPlanBatch);
   module.def("decode_join_batch", &ReadJoinBatch);
   module.def("decode_report_step", &ReadReportStep);
+  BindKernels(module);
   module.def("version", [] { return std::string(PlannerVersion()); });
 }
 

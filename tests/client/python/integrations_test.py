@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from batchplan.integrations import nemo_rl, verl
+from batchplan.integrations import mindspeed_rl, nemo_rl, roll, trl, verl
 
 
 def long_tailed(count, seed, longest=4096):
@@ -92,3 +92,133 @@ def test_verl_numbers_of_micro_batches():
     groups = verl.get_micro_batches(lengths, 4096, force_group_size=4)
     part_of = {index: number for number, part in enumerate(groups) for index in part}
     assert all(len({part_of[first + i] for i in range(4)}) == 1 for first in range(0, 64, 4))
+
+
+ROLL_LENGTHS = [7, 6, 8, 5, 1, 3, 8, 6]
+
+
+def test_roll_dynamic_batching_keeps_its_rule():
+    """The example of ROLL's documentation, with what its rule makes of it."""
+    sharded = roll.dynamic_batching_shard(ROLL_LENGTHS, 2, 10, 2)
+    assert [sorted(ROLL_LENGTHS[i] for i in sharded.order[rank * 4 :][:4]) for rank in range(2)] == [
+        [1, 5, 6, 8], [3, 6, 7, 8]]
+    assert sharded.micro_batch_lengths == [4, 6, 8, 8]
+    assert sharded.micro_batch_indices == [[0, 1], [1, 2], [2, 3], [3, 4]]
+    wider = roll.dynamic_batching_shard(ROLL_LENGTHS, 2, 12, 2)
+    padded = [(end - begin) * width for (begin, end), width in zip(
+        wider.micro_batch_indices, wider.micro_batch_lengths)]
+    assert 2 * sum(padded) == 56 and max(padded) <= 12
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_roll_shards_are_cut_alike_within_the_budget(seed):
+    lengths = long_tailed(240, seed)
+    sharded = roll.dynamic_batching_shard(lengths, 8, 8192, 64)
+    assert_each_once([sharded.order], 240)
+    for rank in range(8):
+        shard = sharded.order[rank * 30 : rank * 30 + 30]
+        for (begin, end), width in zip(sharded.micro_batch_indices, sharded.micro_batch_lengths):
+            assert max(lengths[i] for i in shard[begin:end]) <= width
+            assert width % 64 == 0 and (end - begin) * width <= 8192
+    assert sharded.micro_batch_indices[0][0] == 0 and sharded.micro_batch_indices[-1][1] == 30
+    assert sharded.meta_info()["num_micro_batchs"] == len(sharded.micro_batch_lengths)
+
+
+def test_roll_virtual_pipelines_have_as_many_microbatches_as_stages_divide():
+    sharded = roll.dynamic_batching_shard(long_tailed(96, 3), 2, 16384, 64, 4, 2)
+    assert len(sharded.micro_batch_indices) % 4 == 0
+    with pytest.raises(ValueError, match="7"):
+        roll.dynamic_batching_shard(ROLL_LENGTHS[:7], 2, 10, 2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_roll_load_balance_keeps_the_capacity_after_alignment(seed):
+    lengths = long_tailed(200, seed)
+    rows = roll.load_balance(lengths, 4096, cp_size=2, tp_size=2, num_batches_divided_by=4, agree=lambda n: n + 4)
+    assert_each_once(rows, 200)
+    assert max(sum(-(-lengths[i] // 8) * 8 for i in row) for row in rows) <= 4096
+    assert len(rows) % 4 == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mindspeed_rl_keeps_the_budget_and_the_largest_batch(seed):
+    lengths = long_tailed(200, seed)
+    alone = mindspeed_rl.rearrange_micro_batches(lengths, 4096)
+    parts = mindspeed_rl.rearrange_micro_batches(lengths, 4096, 16, agree=lambda number: number + 3)
+    assert_each_once(parts, 200)
+    assert max(sum(lengths[i] for i in part) for part in parts) <= 4096
+    assert max(map(len, parts)) <= 16 and len(parts) > len(alone)
+    ranks = mindspeed_rl.get_seqlen_balanced_partitions(lengths, 8, True)
+    assert_each_once(ranks, 200)
+    assert {len(rank) for rank in ranks} == {25}
+
+
+def test_ranks_agree_by_torch_distributed(tmp_path):
+    distributed = pytest.importorskip("torch.distributed")
+    distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        assert verl.by_all_reduce()(7) == 7
+    finally:
+        distributed.destroy_process_group()
+
+
+class Rows:
+    """What pack_dataset needs of a datasets.Dataset."""
+
+    def __init__(self, columns):
+        self.columns = columns
+        self.column_names = list(columns)
+        self.kwargs = None
+
+    def __len__(self):
+        return len(next(iter(self.columns.values())))
+
+    def map(self, function, *, batched, batch_size, fn_kwargs, remove_columns, **kwargs):
+        assert batched and set(remove_columns) == set(self.column_names)
+        made = {}
+        for begin in range(0, len(self), batch_size):
+            batch = {name: column[begin : begin + batch_size] for name, column in self.columns.items()}
+            for name, column in function(batch, **fn_kwargs).items():
+                made.setdefault(name, []).extend(column)
+        packed = Rows(made)
+        packed.kwargs = kwargs
+        return packed
+
+
+def dataset_of(count, seed=0):
+    ids = [[index * 10_000 + place for place in range(length)] for index, length in enumerate(
+        long_tailed(count, seed, longest=900))]
+    return Rows({"input_ids": ids, "labels": [[-token for token in row] for row in ids]})
+
+
+def test_trl_datasets_come_back_packed():
+    dataset = dataset_of(500)
+    packed = trl.pack_dataset(dataset, 1024, {"batch_size": 200, "num_proc": 2})
+    assert packed.kwargs == {"desc": "Packing", "num_proc": 2}
+    assert packed.column_names == ["input_ids", "labels", "position_ids", "seq_lengths"]
+    whole = []
+    for ids, labels, positions, lengths in zip(*packed.columns.values()):
+        assert len(ids) == len(positions) == sum(lengths) <= 1024
+        assert labels == [-token for token in ids]
+        begin = 0
+        for length in lengths:
+            assert positions[begin : begin + length] == list(range(length))
+            whole.append(ids[begin : begin + length])
+            begin += length
+    assert sorted(whole) == sorted(dataset.columns["input_ids"])
+    tokens = sum(map(len, whole))
+    assert len(packed) <= -(-tokens // 1024) + 3
+
+
+def test_trl_overlong_sequences_and_wrong_columns():
+    rows = {"input_ids": [[1] * 5, [], [2] * 12], "text": ["a", "b", "c"]}
+    packed = trl.pack_examples(rows, 8, ["input_ids"])
+    assert sorted(packed["seq_lengths"]) == [[5], [8]]
+    assert trl.pack_examples(rows, 8, ["input_ids"], "drop")["input_ids"] == [[1] * 5]
+    assert trl.pack_examples({"input_ids": []}, 8)["seq_lengths"] == []
+    with pytest.raises(ValueError, match="12"):
+        trl.pack_examples(rows, 8, ["input_ids"], "reject")
+    with pytest.raises(ValueError, match=r"text\[0\] has not one entry for each of 5 tokens"):
+        trl.pack_examples(rows, 8)
+    with pytest.raises(ValueError, match="input_ids must be among them"):
+        trl.pack_examples(rows, 8, ["text"])

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import numpy
 from numpy.typing import NDArray
 
@@ -12,6 +14,62 @@ class Planned:
     def row_widths(self, number: int) -> _Uint32s: ...
     def sequence_lengths(self, number: int) -> _Uint32s: ...
 
+# Tensors are DLPack's capsules.
+class Field:
+    def __init__(
+        self,
+        content: int,
+        source: object | None,
+        destination: object,
+        elements_per_token: int,
+        width: int,
+        token_shift: int,
+        pad_value: bytes,
+    ) -> None: ...
+
+class Row:
+    def __init__(
+        self,
+        cu_seqlens: object,
+        cu_seqlens_padded: object,
+        sequence_index: object,
+        error_word: object | None,
+        *,
+        length_multiple: int,
+        row_width: int,
+        sequence_width: int,
+        context_parallel: int,
+        context_parallel_rank: int | None,
+        zigzag: bool,
+    ) -> None: ...
+    def pack(
+        self,
+        fields: Sequence[Field],
+        indexed: bool,
+        offsets: object | None,
+        num_rows: int,
+        num_tokens: int,
+        stream: int,
+    ) -> None: ...
+    def unpack(
+        self,
+        fields: Sequence[Field],
+        indexed: bool,
+        offsets: object | None,
+        num_rows: int,
+        num_tokens: int,
+        stream: int,
+    ) -> None: ...
+    def sum(
+        self,
+        values: object,
+        weights: object | None,
+        sums: object,
+        weight_sums: object,
+        stream: int,
+    ) -> None: ...
+
+def status_string(status: int) -> str: ...
 def plan_batch(request_json: str, lengths: _Uint32s, group_ids: _Uint32s) -> Planned: ...
 def encode_plan_batch(request_json: str, lengths: _Uint32s, group_ids: _Uint32s) -> bytes: ...
 def encode_join_batch(request_json: str, lengths: _Uint32s, group_ids: _Uint32s) -> bytes: ...

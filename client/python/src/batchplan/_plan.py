@@ -70,7 +70,7 @@ class MicroBatch:
     indices: Uint32s
     # Planned true lengths in tokens. Shape [n].
     lengths: Uint32s
-    # Tokens of the packed row; of padded rows, the width.
+    # Tokens of the packed row; of padded rows, the width of each.
     width: int
     # What lengths are rounded up to a multiple of.
     length_multiple: int
@@ -82,10 +82,22 @@ class MicroBatch:
 
     @functools.cached_property
     def cu_seqlens_padded(self) -> Int32s:
-        """Where each sequence begins in the packed row, and where the last one's padding ends: int32,
-        shape [n + 1]. Equal to cu_seqlens where the multiple is 1."""
+        """Where each sequence begins in the row, and where the last one's padding ends: int32, shape
+        [n + 1]. In a packed row, equal to cu_seqlens where the multiple is 1."""
+        if self.padded:
+            return numpy.arange(len(self) + 1, dtype=numpy.int32) * numpy.int32(self.width)
+        return _sums(self._aligned)
+
+    @property
+    def padded(self) -> bool:
+        """Whether it is rows of one width, [n, width], in place of one packed row. A single sequence
+        is the same either way, and counts as packed."""
+        return int(self._aligned.sum()) > self.width
+
+    @functools.cached_property
+    def _aligned(self) -> NDArray[numpy.int64]:
         multiple = self.length_multiple
-        return _sums(-(-self.lengths.astype(numpy.int64) // multiple) * multiple)
+        return -(-self.lengths.astype(numpy.int64) // multiple) * multiple
 
     @property
     def max_seqlen(self) -> int:

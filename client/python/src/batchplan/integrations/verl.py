@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy
 from numpy.typing import ArrayLike
 
 import batchplan
+from batchplan.integrations._partitions import Agree, balanced_partitions, by_all_reduce, divide
+
+__all__ = ["by_all_reduce", "get_micro_batches", "get_seqlen_balanced_partitions"]
 
 
 def get_seqlen_balanced_partitions(
@@ -30,19 +31,7 @@ def get_seqlen_balanced_partitions(
     Raises:
         ValueError: there are fewer sequences than parts, or equal parts can't be had.
     """
-    tokens = int(numpy.sum(seqlen_list, dtype=numpy.int64))
-    plan = batchplan.plan(
-        seqlen_list,
-        dp=k_partitions,
-        synchronization="accumulated",
-        passes=[
-            batchplan.Pass(min(max(tokens, 1), 2**32 - 1), equal_sequence_counts=equal_size or None)
-        ],
-    )
-    return [
-        sorted(index for one in plan.rank(rank) for index in one.indices.tolist())
-        for rank in range(k_partitions)
-    ]
+    return balanced_partitions(seqlen_list, k_partitions, equal_size)
 
 
 def get_micro_batches(
@@ -52,7 +41,7 @@ def get_micro_batches(
     min_num_micro_batch: int | None = None,
     num_batches_divided_by: int | None = None,
     force_group_size: int = 1,
-    agree: Callable[[int], int] | None = None,
+    agree: Agree | None = None,
 ) -> list[list[int]]:
     """What rearrange_micro_batches divides one rank's batch into, within the budget always.
 
@@ -62,8 +51,8 @@ def get_micro_batches(
         min_num_micro_batch: micro-batches, at least.
         num_batches_divided_by: their number is a multiple of it.
         force_group_size: so many sequences in a row stay in one micro-batch.
-        agree: makes the largest of all ranks' numbers of this rank's, such as an all-reduce with MAX,
-            so that all have as many micro-batches. Called once. A plan for all ranks at once
+        agree: makes the largest of all ranks' numbers of this rank's, so that all have as many
+            micro-batches: by_all_reduce(dp_group). Called once. A plan for all ranks at once
             (batchplan.plan with dp) needs none, and is better balanced.
 
     Returns:
@@ -72,26 +61,16 @@ def get_micro_batches(
     Raises:
         ValueError: a sequence, or a group, is longer than max_token_len, or there are too few.
     """
-
-    def divide(at_least: int | None) -> list[list[int]]:
-        options: batchplan.PlanOptions = {
-            "preset": "verl",
-            "passes": [
-                batchplan.Pass(
-                    max_token_len,
-                    min_microbatches=at_least,
-                    microbatch_count_multiple=num_batches_divided_by,
-                )
-            ],
-        }
-        if force_group_size > 1:
-            options["group_ids"] = numpy.arange(len(lengths)) // force_group_size
-            options["groups"] = "same_microbatch"
-        return [one.indices.tolist() for one in batchplan.plan(lengths, **options).rank(0)]
-
     lengths = numpy.asarray(seqlen_list)
-    own = divide(min_num_micro_batch)
-    if agree is None:
-        return own
-    number = agree(len(own))
-    return own if number == len(own) else divide(number)
+    options: batchplan.PlanOptions = {"preset": "verl"}
+    if force_group_size > 1:
+        options["group_ids"] = numpy.arange(len(lengths)) // force_group_size
+        options["groups"] = "same_microbatch"
+    return divide(
+        lengths,
+        max_token_len,
+        options,
+        at_least=min_num_micro_batch,
+        multiple=num_batches_divided_by,
+        agree=agree,
+    )

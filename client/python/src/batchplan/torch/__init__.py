@@ -1,0 +1,29 @@
+"""Micro-batches of a plan as PyTorch tensors: packed in one launch, and back, with their gradients.
+
+    from batchplan.torch import PackedBatch, PackedLoss
+
+    for microbatch in plan.rank(rank):
+        packed = PackedBatch(microbatch, {"input_ids": input_ids, "mask": mask})
+        logits = model(packed["input_ids"], packed.position_ids, **packed.flash_attention())
+        PackedLoss(loss)(packed, logits, global_tokens=plan.metrics.true_tokens).backward()
+
+Tensors in host memory and on CUDA devices, of any dtype, are read and written where they are, by the
+kernels that come with the package; on CUDA the work is enqueued on the current stream.
+"""
+
+from batchplan.torch._batch_sampler import BatchSampler
+from batchplan.torch._moves import pack, sums, unpack
+from batchplan.torch._packed_batch import PackedBatch
+from batchplan.torch._packed_loss import PackedLoss
+from batchplan.torch._row import PackedRow, check
+
+__all__ = [
+    "BatchSampler",
+    "PackedBatch",
+    "PackedLoss",
+    "PackedRow",
+    "check",
+    "pack",
+    "sums",
+    "unpack",
+]

@@ -1,0 +1,167 @@
+"""All fields of a micro-batch in one packed row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+import torch
+
+from batchplan._plan import MicroBatch
+from batchplan.torch._moves import Filling, Sequences, _Batch, ids, pack_all, spread, sums, unpack
+from batchplan.torch._row import PackedRow
+
+
+class PackedBatch(Mapping[str, torch.Tensor]):
+    """A micro-batch as a model takes it: its fields by name, [row.width, ...] each.
+
+        packed = PackedBatch(microbatch, {"input_ids": input_ids, "labels": labels},
+                             pad_values={"labels": -100}, shifts={"labels": 1})
+        hidden = model(packed["input_ids"], packed.position_ids, **packed.flash_attention())
+
+    Attributes:
+        row: where its sequences lie.
+        position_ids: from 0 in every sequence, going on through its padding; the tail's from 0. int64,
+            [row.width].
+        pad_values: as given.
+        sequence_ids: each token's sequence, by its place in the micro-batch; -1 in the tail. int64.
+    """
+
+    def __init__(
+        self,
+        microbatch: MicroBatch | PackedRow,
+        fields: Mapping[str, Sequences],
+        *,
+        per_sequence: Mapping[str, torch.Tensor] | None = None,
+        pad_values: Mapping[str, float] | None = None,
+        shifts: Mapping[str, int] | None = None,
+        gathered: bool = False,
+        device: torch.device | str | None = None,
+        cp: int = 1,
+        cp_rank: int | None = 0,
+    ) -> None:
+        """
+        Args:
+            microbatch: or its row, which then has device, cp and cp_rank.
+            fields: one entry a token: [rows, tokens, ...] padded, nested tensors, or lists of
+                [tokens, ...]; gradients flow back to them. Padded ones move together in one launch.
+            per_sequence: one entry a sequence, [rows], which each of its tokens gets: advantages.
+                No gradient.
+            pad_values: by name, what padding gets; 0.
+            shifts: by name, see pack; 0.
+            gathered: the fields hold the micro-batch's sequences alone, in its order.
+            device: where the fields are; None: the first one's.
+            cp, cp_rank: see PackedRow.
+
+        Raises:
+            ValueError: a planned sequence is not there, or has fewer tokens than planned.
+        """
+        per_sequence = per_sequence or {}
+        pad_values = pad_values or {}
+        shifts = shifts or {}
+        for given in (pad_values, shifts):
+            unknown = sorted(given.keys() - fields.keys() - per_sequence.keys())
+            if unknown:
+                raise ValueError(f"{unknown[0]!r} is none of the fields")
+        batches = {name: _Batch.of(sequences) for name, sequences in fields.items()}
+        if isinstance(microbatch, PackedRow):
+            self.row = microbatch
+        else:
+            tensors = [batch.values for batch in batches.values()] + list(per_sequence.values())
+            if device is None:
+                device = tensors[0].device if tensors else "cpu"
+            self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank)
+        for name, batch in batches.items():
+            batch.check(self.row, gathered, name)
+        fillings = [Filling(pad_values.get(name, 0), shifts.get(name, 0)) for name in batches]
+        packed = pack_all(self.row, list(batches.values()), fillings, gathered)
+        self._fields = dict(zip(batches, packed))
+        for name, values in per_sequence.items():
+            _check_per_sequence(self.row, name, values, gathered)
+            self._fields[name] = spread(self.row, values, pad_values.get(name, 0), not gathered)
+        self.pad_values = dict(pad_values)
+        self.position_ids, self.sequence_ids = ids(self.row, torch.int64)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        """Fields; len(packed.row) is that of sequences."""
+        return len(self._fields)
+
+    def flash_attention(self) -> dict[str, Any]:
+        """Arguments of flash_attn_varlen_func. What is left of the row is one sequence more, so that
+        every token attends to something, and nothing to what was never written.
+
+        Raises:
+            ValueError: of a share under context parallelism, which attention needs more than.
+        """
+        if self.row.cp > 1:
+            raise ValueError(
+                f"cp is {self.row.cp}: attention goes over the ranks, by packed_seq_params()"
+            )
+        offsets, longest = self._filled(as_sequence=True)
+        return {
+            "cu_seqlens_q": offsets,
+            "cu_seqlens_k": offsets,
+            "max_seqlen_q": longest,
+            "max_seqlen_k": longest,
+        }
+
+    def packed_seq_params(self) -> dict[str, Any]:
+        """Arguments of Megatron-Core's PackedSeqParams, for TransformerEngine's attention, with and
+        without context parallelism. The last sequence's padding takes in what is left of the row."""
+        true = self.row.cu_seqlens
+        if not len(self.row):
+            true = true.new_zeros(2)
+        padded, longest = self._filled(as_sequence=False)
+        return {
+            "qkv_format": "thd",
+            "cu_seqlens_q": true,
+            "cu_seqlens_kv": true,
+            "cu_seqlens_q_padded": padded,
+            "cu_seqlens_kv_padded": padded,
+            "max_seqlen_q": longest,
+            "max_seqlen_kv": longest,
+        }
+
+    def unpack(self, packed: torch.Tensor, **options: Any) -> torch.Tensor:
+        """unpack() of this row."""
+        return unpack(self.row, packed, **options)
+
+    def sums(
+        self, values: torch.Tensor, weights: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """sums() of this row."""
+        return sums(self.row, values, weights)
+
+    def _filled(self, as_sequence: bool) -> tuple[torch.Tensor, int]:
+        """cu_seqlens_padded up to the row's end, and the longest sequence by it."""
+        offsets = self.row.microbatch.cu_seqlens_padded
+        whole = self.row.width * (self.row.cp if self.row.cp_rank is not None else 1)
+        if offsets[-1] < whole:
+            if as_sequence or len(offsets) == 1:
+                offsets = numpy.append(offsets, numpy.int32(whole))
+            else:
+                offsets = numpy.append(offsets[:-1], numpy.int32(whole))
+        longest = int(numpy.diff(offsets).max(initial=0))
+        return torch.from_numpy(offsets).to(self.row.device), longest
+
+    def __repr__(self) -> str:
+        return f"<PackedBatch: {', '.join(self)} of {len(self.row)} sequences in {self.row.width} tokens>"
+
+
+def _check_per_sequence(row: PackedRow, name: str, values: torch.Tensor, gathered: bool) -> None:
+    if values.ndim != 1:
+        raise ValueError(f"{name} has shape {tuple(values.shape)}; must be (rows,)")
+    if values.requires_grad:
+        raise ValueError(f"{name} needs a gradient, which one entry a sequence does not get")
+    if values.device != row.device:
+        raise ValueError(f"{name} is on {values.device}; the row is on {row.device}")
+    needed = len(row) if gathered else int(row.microbatch.indices.max(initial=0)) + 1
+    if (len(values) != needed) if gathered else (len(values) < needed and len(row) > 0):
+        raise ValueError(f"{name} has {len(values)} rows; the micro-batch needs {needed}")

@@ -1,0 +1,107 @@
+"""A loss that knows nothing of packing, over a packed row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from batchplan.torch._packed_batch import PackedBatch
+
+Fields = Mapping[str, torch.Tensor]
+
+
+class PackedLoss:
+    """Runs a loss that was written for padded sequences on a packed row's.
+
+        def loss(logits, fields, global_tokens):            # logits [1, L, V], fields[...] [1, L]
+            ...
+            return (per_token * fields["mask"]).sum() / global_tokens
+
+        total = PackedLoss(loss)(packed, logits, global_tokens=plan.metrics.true_tokens)
+
+    It is called for each sequence alone, or once for all of them padded, [n, longest, ...], which is
+    faster for many short ones and takes the memory that packing saved. The losses are added up, so that
+    each must be divided by counts of the whole global batch, as it must be for gradients that are
+    accumulated to come out as without packing.
+    """
+
+    def __init__(self, loss: Callable[..., Any], *, vectorized: bool = False) -> None:
+        """
+        Args:
+            loss: takes the model's output, the fields, and what else it is called with; returns a
+                scalar, or a scalar and a dictionary of numbers, which are added up, too.
+            vectorized: call it once with all sequences. Padding is each field's pad value, and 0 in
+                the output: the loss leaves it out by a mask.
+        """
+        self._loss = loss
+        self._vectorized = vectorized
+
+    def __call__(self, packed: PackedBatch, output: torch.Tensor, **arguments: Any) -> Any:
+        """
+        Args:
+            packed: what the model was given.
+            output: [row.width, ...], or [1, row.width, ...] as models give it.
+
+        Returns:
+            what the loss returns, added up; 0 for a micro-batch without sequences.
+
+        Raises:
+            ValueError: under context parallelism, of one rank's share: gather the ranks' outputs, and
+                give a batch that was packed with cp_rank=None.
+        """
+        row = packed.row
+        if row.cp > 1 and row.cp_rank is not None:
+            raise ValueError(
+                f"cp_rank is {row.cp_rank} of cp={row.cp}: the loss needs whole sequences; gather the "
+                "outputs of all ranks, and pack with cp_rank=None"
+            )
+        if output.shape[:2] == (1, row.width):
+            output = output[0]
+        if output.ndim < 1 or len(output) != row.width:
+            raise ValueError(f"output has shape {tuple(output.shape)}; must be ({row.width}, ...)")
+        # Of no tokens: what is added to it stays in the graph, also if nothing is.
+        total = output[:0].sum()
+        metrics: dict[str, Any] = {}
+        calls = self._padded(packed, output) if self._vectorized else self._alone(packed, output)
+        returns_metrics = False
+        for one_output, fields in calls:
+            returned = self._loss(one_output, fields, **arguments)
+            if isinstance(returned, tuple):
+                returns_metrics = True
+                returned, more = returned
+                for name, value in more.items():
+                    metrics[name] = metrics.get(name, 0) + value
+            total = total + returned
+        return (total, metrics) if returns_metrics else total
+
+    @staticmethod
+    def _padded(packed: PackedBatch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, Fields]]:
+        if len(packed.row):
+            fields = {
+                name: packed.unpack(tensor, pad_value=packed.pad_values.get(name, 0))
+                for name, tensor in packed.items()
+            }
+            yield packed.unpack(output), fields
+
+    @classmethod
+    def _alone(
+        cls, packed: PackedBatch, output: torch.Tensor
+    ) -> Iterator[tuple[torch.Tensor, Fields]]:
+        planned = packed.row.microbatch
+        if packed.row.cp > 1:
+            # Each sequence's shares are brought together first.
+            for whole, fields in cls._padded(packed, output):
+                for place, length in enumerate(planned.lengths.tolist()):
+                    yield (
+                        whole[place : place + 1, :length],
+                        {name: tensor[place : place + 1, :length] for name, tensor in fields.items()},
+                    )
+            return
+        for begin, length in zip(planned.cu_seqlens_padded.tolist(), planned.lengths.tolist()):
+            tokens = slice(begin, begin + length)
+            yield (
+                output[tokens].unsqueeze(0),
+                {name: tensor[tokens].unsqueeze(0) for name, tensor in packed.items()},
+            )

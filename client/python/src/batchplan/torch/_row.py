@@ -1,0 +1,140 @@
+"""Where the sequences of a micro-batch lie in its packed row, as tensors."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy
+import torch
+
+from batchplan import _core
+from batchplan._plan import MicroBatch
+
+_INT32_MOST = 2**31 - 1
+
+
+class PackedRow:
+    """The layout of a micro-batch on a device.
+
+        |a a a p|b b b b b p p p|c p p p|. . . .|     length_multiple 4; p: padding, .: tail
+
+    Under context parallelism a rank holds of every padded sequence the same share: zig-zag, chunks
+    cp_rank and 2 * cp - 1 - cp_rank of 2 * cp, as TransformerEngine, Megatron and NeMo-RL expect it,
+    or contiguous, chunk cp_rank of cp.
+
+    Attributes:
+        microbatch: what is laid out.
+        cp, cp_rank: the context parallel size, and the rank whose share it is; None: the shares of
+            all ranks, one after the other, as an all-gather of them has it.
+        width: tokens of the share.
+        max_seqlen, max_seqlen_padded: the longest sequence's tokens, without and with padding.
+        cu_seqlens: sums of true lengths, from 0. int32, shape [n + 1].
+        cu_seqlens_padded: where each sequence begins in the row before it is divided by cp, and where
+            the last one's padding ends. int32, shape [n + 1].
+        sequence_index: positions in the batch. int32, shape [n].
+    """
+
+    def __init__(
+        self,
+        microbatch: MicroBatch,
+        *,
+        device: torch.device | str = "cpu",
+        cp: int = 1,
+        cp_rank: int | None = 0,
+        zigzag: bool = True,
+    ) -> None:
+        """
+        Raises:
+            ValueError: the plan's length multiple is not one of what cp needs, which it is if the plan
+                was made with cp; or the row has 2^31 tokens or more.
+        """
+        count = len(microbatch)
+        if cp < 1:
+            raise ValueError(f"cp is {cp}; must be at least 1")
+        if cp_rank is not None and not 0 <= cp_rank < cp:
+            raise ValueError(f"cp_rank is {cp_rank}; must be 0 to {cp - 1}")
+        needed = 1 if cp == 1 else 2 * cp if zigzag else cp
+        if microbatch.length_multiple % needed:
+            raise ValueError(
+                f"length_multiple is {microbatch.length_multiple}; cp={cp} needs a multiple of {needed}: "
+                f"give the plan cp={cp}"
+            )
+        whole = microbatch.width * (count if microbatch.padded else 1)
+        if whole > _INT32_MOST:
+            raise ValueError(f"the row has {whole} tokens; must be at most {_INT32_MOST}")
+        self.microbatch = microbatch
+        self.cp, self.cp_rank, self.zigzag = cp, cp_rank, zigzag
+        self.width = whole if cp_rank is None else whole // cp
+        self.max_seqlen = microbatch.max_seqlen
+        self.max_seqlen_padded = int(numpy.diff(microbatch.cu_seqlens_padded).max(initial=0))
+        arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices]
+        joined = torch.from_numpy(numpy.concatenate(arrays, dtype=numpy.int32, casting="same_kind"))
+        # One copy for the three.
+        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index = joined.to(device).split(
+            [count + 1, count + 1, count]
+        )
+        self._error_word = error_word(self.device)
+        self.core = _core.Row(
+            exported(self.cu_seqlens),
+            exported(self.cu_seqlens_padded),
+            exported(self.sequence_index),
+            None if self._error_word is None else exported(self._error_word),
+            length_multiple=microbatch.length_multiple,
+            row_width=whole,
+            sequence_width=microbatch.width if microbatch.padded else 0,
+            context_parallel=cp,
+            context_parallel_rank=cp_rank,
+            zigzag=zigzag,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self.cu_seqlens.device
+
+    def __len__(self) -> int:
+        """Sequences."""
+        return len(self.microbatch)
+
+    def __repr__(self) -> str:
+        share = "" if self.cp == 1 else f", rank {self.cp_rank} of cp={self.cp}"
+        return f"<PackedRow: {len(self)} sequences in {self.width} tokens on {self.device}{share}>"
+
+
+@functools.cache
+def error_word(device: torch.device) -> torch.Tensor | None:
+    """Where the kernels leave what they find wrong on a device; the host raises it at once."""
+    return None if device.type == "cpu" else torch.zeros(1, dtype=torch.int32, device=device)
+
+
+def check(device: torch.device | str) -> None:
+    """Waits for a CUDA device, and raises what the kernels found wrong there since the last check.
+    What the host sees is raised by the call itself, so this is only for offsets of ragged tensors that
+    were made on the device. Until it is checked, nothing more is packed or unpacked.
+
+    Raises:
+        ValueError: with what was found.
+    """
+    word = error_word(torch.empty(0, device=device).device)
+    found = 0 if word is None else int(word.item())
+    if word is not None and found:
+        word.zero_()
+        raise ValueError(_core.status_string(found))
+
+
+def exported(tensor: torch.Tensor) -> object:
+    """As DLPack, for work on the current stream: nothing waits."""
+    tensor = tensor.detach()
+    if tensor.dtype in _AS_BYTES:
+        tensor = tensor.view(torch.uint8)
+    return tensor.__dlpack__(stream=-1)
+
+
+# Of one byte, and unknown to DLPack or to this torch's.
+_AS_BYTES = {
+    getattr(torch, name) for name in ("bool", "float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)
+}
+
+
+def current_stream(device: torch.device) -> int:
+    """A cudaStream_t; 0 on the host."""
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0

@@ -1,0 +1,289 @@
+"""pack, unpack, sums and PackedBatch against loops, on the host and, where there is one, on a GPU."""
+
+import itertools
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import batchplan
+from batchplan.torch import PackedBatch, PackedRow, check, pack, sums, unpack
+
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def lengths_of(count, longest=40, seed=0):
+    return numpy.random.default_rng(seed).integers(1, longest + 1, count)
+
+
+def microbatches(lengths, **options):
+    plan = batchplan.plan(lengths, **{"max_tokens": 128, "dp": 2, **options})
+    return [microbatch for rank in range(2) for microbatch in plan.rank(rank)]
+
+
+def padded(lengths, dtype=torch.float32, shape=(), width=None, device="cpu"):
+    """Whatever, with what is beyond a sequence's end as anything but its tokens."""
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randint(0, 100, (len(lengths), width or max(lengths), *shape), generator=generator)
+    return values.to(dtype).to(device)
+
+
+def packed_by_loop(microbatch, values, pad_value=0, shift=0):
+    row = torch.full((microbatch.width, *values.shape[2:]), pad_value, dtype=values.dtype)
+    for index, length, start in zip(
+        microbatch.indices, microbatch.lengths, microbatch.cu_seqlens_padded
+    ):
+        for place in range(length):
+            if 0 <= place + shift < length:
+                row[start + place] = values[int(index), place + shift]
+    return row
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5)])
+def test_packs_any_dtype_and_shape(device, dtype, shape):
+    lengths = lengths_of(30)
+    values = padded(lengths, dtype, shape, width=50)
+    for microbatch in microbatches(lengths):
+        row = pack(microbatch, values.to(device))
+        assert row.dtype == dtype and row.device.type == device
+        assert torch.equal(row.cpu(), packed_by_loop(microbatch, values))
+
+
+@pytest.mark.parametrize("shift", [-1, 0, 1, 2, 1000])
+@pytest.mark.parametrize("cp", [1, 2])
+def test_shifts_and_pads(device, shift, cp):
+    lengths = lengths_of(30)
+    values = padded(lengths, torch.int64, device=device)
+    for microbatch in microbatches(lengths, cp=cp):
+        row = pack(microbatch, values, pad_value=-100, shift=shift)
+        assert torch.equal(row.cpu(), packed_by_loop(microbatch, values.cpu(), -100, shift))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_unpacks_what_it_packed(device, shift):
+    lengths = lengths_of(30)
+    values = padded(lengths, shape=(2,), device=device)
+    seen = torch.zeros(len(lengths), values.shape[1], 2, device=device)
+    for microbatch in microbatches(lengths):
+        row = pack(microbatch, values, shift=shift)
+        alone = unpack(microbatch, row, shift=shift)
+        assert alone.shape == (len(microbatch), microbatch.max_seqlen, 2)
+        whole = unpack(microbatch, row, shift=shift, width=values.shape[1], num_rows=len(lengths))
+        for place, (index, length) in enumerate(zip(microbatch.indices, microbatch.lengths)):
+            assert torch.equal(alone[place, shift:length], values[int(index), shift:length])
+            assert not alone[place, length:].any() and not alone[place, :shift].any()
+        seen += whole
+    for index, length in enumerate(lengths):
+        assert torch.equal(seen[index, shift:length], values[index, shift:length])
+
+
+def test_takes_ragged_sequences(device):
+    lengths = lengths_of(20)
+    values = padded(lengths, device=device, shape=(3,))
+    rows = [values[index, :length] for index, length in enumerate(lengths)]
+    ragged = [rows, torch.nested.nested_tensor(rows)]
+    if hasattr(torch, "jagged"):
+        ragged.append(torch.nested.nested_tensor(rows, layout=torch.jagged))
+    for microbatch, sequences in itertools.product(microbatches(lengths), ragged):
+        assert torch.equal(pack(microbatch, sequences), pack(microbatch, values))
+
+
+def test_takes_what_was_gathered(device):
+    lengths = lengths_of(20)
+    values = padded(lengths, device=device)
+    for microbatch in microbatches(lengths):
+        index = torch.from_numpy(microbatch.indices.astype(numpy.int64)).to(device)
+        assert torch.equal(pack(microbatch, values[index], gathered=True), pack(microbatch, values))
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("shift", [0, 1])
+def test_gradient_of_packing(device, ragged, shift):
+    lengths = lengths_of(12)
+    values = padded(lengths, torch.float64, (2,), device=device)
+    rows = [values[index, :length].clone() for index, length in enumerate(lengths)]
+    inputs = [one.requires_grad_() for one in (rows if ragged else [values])]
+    for microbatch in microbatches(lengths):
+
+        def packed(*given, planned=microbatch):
+            return pack(planned, list(given) if ragged else given[0], shift=shift)
+
+        assert torch.autograd.gradcheck(packed, inputs)
+
+
+@pytest.mark.parametrize("cp_rank", [None, 0, 1])
+def test_gradient_of_unpacking(device, cp_rank):
+    lengths = lengths_of(12)
+    for microbatch in microbatches(lengths, cp=2):
+        row = PackedRow(microbatch, device=device, cp=2, cp_rank=cp_rank)
+        values = torch.rand(row.width, 2, dtype=torch.float64, device=device, requires_grad=True)
+        for num_rows in (None, len(lengths)):
+            assert torch.autograd.gradcheck(
+                lambda packed, row=row, rows=num_rows: unpack(row, packed, shift=1, num_rows=rows), [values]
+            )
+
+
+def test_fields_share_a_launch_and_keep_their_gradients(device):
+    lengths = lengths_of(12)
+    first = padded(lengths, device=device).requires_grad_()
+    second = padded(lengths, shape=(4,), device=device).requires_grad_()
+    tokens = padded(lengths, torch.int64, device=device)
+    for microbatch in microbatches(lengths):
+        batch = PackedBatch(microbatch, {"first": first, "tokens": tokens, "second": second})
+        (batch["first"].sum() + 2 * batch["second"].sum()).backward()
+    for index, length in enumerate(lengths):
+        assert torch.all(first.grad[index, :length] == 1) and not first.grad[index, length:].any()
+        assert torch.all(second.grad[index, :length] == 2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_are_those_of_the_sequences(device, weighted):
+    lengths = lengths_of(30)
+    values = padded(lengths, device=device).requires_grad_()
+    mask = padded(lengths, torch.int64, device=device) % 2 == 0
+    for microbatch in microbatches(lengths, cp=2):
+        batch = PackedBatch(microbatch, {"values": values, "mask": mask})
+        found, weights = batch.sums(batch["values"], batch["mask"] if weighted else None)
+        for place, (index, length) in enumerate(zip(microbatch.indices, microbatch.lengths)):
+            weight = mask[int(index), :length] if weighted else torch.ones(length, device=device)
+            assert found[place] == (values[int(index), :length] * weight).sum()
+            assert weights[place] == weight.sum()
+        (found * torch.arange(1, len(found) + 1, device=device)).sum().backward()
+        for place, (index, length) in enumerate(zip(microbatch.indices, microbatch.lengths)):
+            weight = mask[int(index), :length] if weighted else torch.ones(length, device=device)
+            assert torch.equal(values.grad[int(index), :length], (place + 1) * weight.float())
+            assert not values.grad[int(index), length:].any()
+
+
+def test_not_a_number_outside_of_the_mask_does_no_harm(device):
+    lengths = [3, 2]
+    (microbatch,) = batchplan.plan(lengths, max_tokens=8, cp=2).rank(0)
+    row = PackedRow(microbatch, device=device)
+    values = torch.full((row.width,), float("nan"), device=device)
+    values[0] = 1
+    weights = torch.zeros(row.width, device=device)
+    weights[0] = 2
+    values.requires_grad_()
+    found, _ = sums(row, values, weights)
+    found.sum().backward()
+    assert found.tolist() == [2, 0]
+    assert values.grad.tolist() == [2] + [0] * (row.width - 1)
+
+
+def test_ids_and_what_attention_takes(device):
+    lengths = [3, 5, 2]
+    (microbatch,) = batchplan.plan(
+        lengths, passes=[batchplan.Pass(64, length_multiple=4, rows="capacity")]
+    ).rank(0)
+    tokens = torch.arange(30).reshape(3, 10).to(device)
+    batch = PackedBatch(microbatch, {"tokens": tokens})
+    order = microbatch.indices.tolist()
+    starts = microbatch.cu_seqlens_padded.tolist()
+    assert batch.row.width == 64 and starts[-1] == 16
+    for place, index in enumerate(order):
+        span = slice(starts[place], starts[place + 1])
+        assert batch.position_ids[span].tolist() == list(range(starts[place + 1] - starts[place]))
+        assert batch.sequence_ids[span].tolist() == [place] * (starts[place + 1] - starts[place])
+        assert batch["tokens"][span][: lengths[index]].tolist() == tokens[index, : lengths[index]].tolist()
+    assert batch.sequence_ids[16:].tolist() == [-1] * 48
+    flash = batch.flash_attention()
+    assert flash["cu_seqlens_q"].tolist() == starts + [64] and flash["max_seqlen_q"] == 48
+    assert flash["cu_seqlens_q"].dtype == torch.int32 and flash["cu_seqlens_q"].device.type == device
+    megatron = batch.packed_seq_params()
+    assert megatron["qkv_format"] == "thd"
+    assert megatron["cu_seqlens_q"].tolist() == microbatch.cu_seqlens.tolist()
+    assert megatron["cu_seqlens_q_padded"].tolist() == starts[:-1] + [64]
+    assert megatron["max_seqlen_q"] == 64 - starts[-2]
+
+
+def test_context_parallel_shares_make_the_whole(device):
+    lengths = lengths_of(10)
+    values = padded(lengths, torch.int64, device=device)
+    for microbatch in microbatches(lengths, cp=2):
+        shares = [
+            PackedBatch(microbatch, {"values": values}, cp=2, cp_rank=rank) for rank in range(2)
+        ]
+        gathered = PackedBatch(microbatch, {"values": values}, cp=2, cp_rank=None)
+        assert torch.equal(torch.cat([share["values"] for share in shares]), gathered["values"])
+        whole = unpack(gathered.row, gathered["values"])
+        assert torch.equal(whole, shares[0].unpack(shares[0]["values"]) + shares[1].unpack(shares[1]["values"]))
+        assert torch.equal(whole, unpack(microbatch, pack(microbatch, values)))
+        with pytest.raises(ValueError, match="cp is 2"):
+            shares[0].flash_attention()
+
+
+def test_padded_rows(device):
+    lengths = [3, 5, 2, 4]
+    plan = batchplan.plan(lengths, passes=[batchplan.Pass(10, scan="sorted")])
+    values = padded(lengths, torch.int64, device=device)
+    for microbatch in plan.rank(0):
+        row = pack(microbatch, values)
+        if len(microbatch) > 1:
+            assert microbatch.padded and len(row) == len(microbatch) * microbatch.width
+        for place, (index, length) in enumerate(zip(microbatch.indices, microbatch.lengths)):
+            start = place * microbatch.width
+            assert row[start : start + length].tolist() == values[int(index), :length].tolist()
+
+
+def test_microbatch_without_sequences(device):
+    plan = batchplan.plan([7], dp=2, max_tokens=8, allow_empty_microbatches=True)
+    (empty,) = [one for rank in range(2) for one in plan.rank(rank) if not len(one)]
+    values = padded([7], device=device).requires_grad_()
+    batch = PackedBatch(empty, {"values": values}, per_sequence={"one": torch.ones(1, device=device)})
+    assert batch["values"].shape == (0,) and batch["one"].shape == (0,)
+    assert batch.unpack(batch["values"]).shape == (0, 0)
+    batch["values"].sum().backward()
+    assert not values.grad.any()
+    assert batch.packed_seq_params()["cu_seqlens_q"].tolist() == [0, 0]
+    assert batch.sums(batch["values"])[0].shape == (0,)
+
+
+def test_refuses_what_does_not_fit(device):
+    lengths = [3, 5]
+    (microbatch,) = batchplan.plan(lengths, max_tokens=16).rank(0)
+    good = padded(lengths, device=device)
+    for sequences, message in [
+        (good[:1], r"sequences have 1 rows; the micro-batch has sequence 1"),
+        (good[:, :4], r"sequences\[1\] has 4 tokens; 5 are planned"),
+        ([good[0, :3], good[1, :4]], r"sequences\[1\] has 4 tokens; 5 are planned"),
+        (good[0], r"must be \(rows, tokens, \.\.\.\)"),
+        ([], "empty list"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            pack(microbatch, sequences)
+    with pytest.raises(ValueError, match="3 rows; the micro-batch has 2 sequences"):
+        pack(microbatch, padded([3, 5, 5], device=device), gathered=True)
+    row = pack(microbatch, good)
+    with pytest.raises(ValueError, match="its first dimension must be 8 tokens"):
+        unpack(microbatch, row[1:])
+    with pytest.raises(ValueError, match="width is 4; the longest sequence has 5 tokens"):
+        unpack(microbatch, row, width=4)
+    with pytest.raises(ValueError, match="num_rows is 1; the micro-batch has sequence 1"):
+        unpack(microbatch, row, num_rows=1)
+    with pytest.raises(ValueError, match="length_multiple is 1; cp=2 needs a multiple of 4"):
+        PackedRow(microbatch, cp=2)
+    with pytest.raises(ValueError, match="cp_rank is 1; must be 0 to 0"):
+        PackedRow(microbatch, cp_rank=1)
+    with pytest.raises(ValueError, match="'labels' is none of the fields"):
+        PackedBatch(microbatch, {"ids": good}, pad_values={"labels": -100})
+    with pytest.raises(ValueError, match="advantages has 1 rows; the micro-batch needs 2"):
+        PackedBatch(microbatch, {}, per_sequence={"advantages": torch.ones(1)}, device="cpu")
+    with pytest.raises(ValueError, match="type that the kernels do not sum"):
+        sums(microbatch, row.to(torch.int16))
+    check(device)
+
+
+def test_tensors_that_are_not_contiguous(device):
+    lengths = lengths_of(10)
+    values = padded(lengths, shape=(4,), device=device)
+    turned = values.transpose(0, 1).contiguous().transpose(0, 1)
+    for microbatch in microbatches(lengths):
+        assert torch.equal(pack(microbatch, turned[..., ::2]), pack(microbatch, values[..., ::2].contiguous()))

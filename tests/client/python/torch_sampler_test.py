@@ -1,0 +1,112 @@
+"""BatchSampler: planned micro-batches of a dataset, the same on every rank, resumable."""
+
+import itertools
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import batchplan
+from batchplan.torch import BatchSampler
+
+COUNT, BATCH, BUDGET = 230, 50, 512
+
+
+def lengths_of(count=COUNT, seed=0):
+    return numpy.clip(numpy.random.default_rng(seed).lognormal(4, 1, count), 1, BUDGET).astype(int)
+
+
+def sampler_of(rank=0, **options):
+    return BatchSampler(lengths_of(), BATCH, rank=rank, **{"dp": 2, "max_tokens": BUDGET, **options})
+
+
+def test_ranks_share_an_epoch_and_have_as_many_microbatches():
+    samplers = [sampler_of(rank) for rank in range(2)]
+    lengths = lengths_of()
+    for epoch in range(3):
+        assert [sampler.epoch for sampler in samplers] == [epoch] * 2
+        of_ranks = [list(sampler) for sampler in samplers]
+        assert len(of_ranks[0]) == len(of_ranks[1])
+        every = [index for rank in of_ranks for batch in rank for index in batch]
+        assert sorted(every) == list(range(COUNT))
+        assert all(lengths[batch].sum() <= BUDGET for rank in of_ranks for batch in rank)
+
+
+def test_a_global_batch_is_planned_alone():
+    sampler = sampler_of()
+    assert sampler.steps == 5
+    plan, batch = sampler.plan(0)
+    first = [batch[one.indices].tolist() for one in plan.rank(0)]
+    assert list(itertools.islice(sampler, len(first))) == first
+    with pytest.raises(IndexError, match="step is 5; must be 0 to 4"):
+        sampler.plan(5)
+
+
+def test_orders_differ_by_epoch_and_seed_and_are_always_the_same():
+    first, second = list(sampler_of(seed=1)), list(sampler_of(seed=1))
+    assert first == second != list(sampler_of(seed=2))
+    sampler = sampler_of(seed=1)
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    unshuffled = sampler_of(shuffle=False)
+    _, batch = unshuffled.plan(1)
+    assert batch.tolist() == list(range(BATCH, 2 * BATCH))
+
+
+@pytest.mark.parametrize("taken", [0, 1, 7, 20])
+def test_resumes_where_it_was(taken):
+    whole = sampler_of(seed=4)
+    expected = list(whole) + list(whole)
+    sampler = sampler_of(seed=4)
+    begun = list(itertools.islice(sampler, taken))
+    resumed = sampler_of(seed=4)
+    resumed.load_state_dict(sampler.state_dict())
+    resumed.set_epoch(sampler.epoch)
+    assert begun + list(resumed) + list(resumed) == expected
+
+
+def test_what_a_data_loader_fetched_ahead_is_not_lost():
+    expected = list(sampler_of())
+    sampler = sampler_of()
+    list(itertools.islice(sampler, 12))
+    resumed = sampler_of()
+    resumed.load_state_dict(sampler.state_dict(behind=9))
+    assert list(resumed) == expected[3:]
+    with pytest.raises(ValueError, match="behind is 13; not as many micro-batches were yielded"):
+        sampler.state_dict(behind=13)
+
+
+def test_a_state_of_another_sampler_is_refused():
+    state = sampler_of(seed=1).state_dict()
+    with pytest.raises(ValueError, match="seed is 2; it was 1 when the state was saved"):
+        sampler_of(seed=2).load_state_dict(state)
+
+
+def test_its_length_is_that_of_the_epoch():
+    sampler = sampler_of(drop_last=True)
+    assert sampler.steps == 4
+    assert len(sampler) == len(list(sampler))
+
+
+def test_a_data_loader_takes_it():
+    lengths = lengths_of()
+    dataset = [torch.full((int(length),), index) for index, length in enumerate(lengths)]
+    for workers in (0, 2):
+        sampler = sampler_of(seed=5)
+        loader = torch.utils.data.DataLoader(
+            dataset, batch_sampler=sampler, collate_fn=torch.cat, num_workers=workers
+        )
+        expected = [torch.cat([dataset[index] for index in batch]) for batch in sampler_of(seed=5)]
+        found = list(loader)
+        assert len(found) == len(expected)
+        assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+def test_refuses_what_cannot_be():
+    with pytest.raises(ValueError, match="batch_size is 0; must be at least 1"):
+        BatchSampler([1], 0, max_tokens=8)
+    with pytest.raises(ValueError, match="rank is 2; must be 0 to 1"):
+        sampler_of(rank=2)
+    with pytest.raises(batchplan.InvalidRequest, match="max_tokens or passes is needed"):
+        next(iter(BatchSampler([1], 1)))

@@ -56,9 +56,9 @@ batchplan_data_type DataTypeOf(const nb::dlpack::dtype& type) {
     batchplan_data_type type;
   };
   static constexpr Known kKnown[] = {
-      {dtype_code::Float, 32, BATCHPLAN_FLOAT32},   {dtype_code::Float, 64, BATCHPLAN_FLOAT64},
-      {dtype_code::Float, 16, BATCHPLAN_FLOAT16},   {dtype_code::Bfloat, 16, BATCHPLAN_BFLOAT16},
-      {dtype_code::UInt, 8, BATCHPLAN_UINT8},       {dtype_code::Int, 32, BATCHPLAN_INT32},
+      {dtype_code::Float, 32, BATCHPLAN_FLOAT32}, {dtype_code::Float, 64, BATCHPLAN_FLOAT64},
+      {dtype_code::Float, 16, BATCHPLAN_FLOAT16}, {dtype_code::Bfloat, 16, BATCHPLAN_BFLOAT16},
+      {dtype_code::UInt, 8, BATCHPLAN_UINT8},     {dtype_code::Int, 32, BATCHPLAN_INT32},
       {dtype_code::Int, 64, BATCHPLAN_INT64},
   };
   for (const Known& known : kKnown) {
@@ -94,8 +94,9 @@ struct Field {
 Field MakeField(batchplan_content content, std::optional<Source> source, Tensor destination,
                 uint64_t elements_per_token, uint64_t width, int32_t token_shift,
                 const nb::bytes& pad_value) {
-  Field field = {content, std::move(source), std::move(destination), elements_per_token, width,
-                 token_shift, {}};
+  Field field = {
+      content, std::move(source), std::move(destination), elements_per_token, width, token_shift,
+      {}};
   if (pad_value.size() > field.pad_value.size()) Refuse("pad_value is longer than 16 bytes");
   std::copy_n(pad_value.c_str(), pad_value.size(), field.pad_value.begin());
   return field;
@@ -183,21 +184,20 @@ void BindKernels(nb::module_& module) {
            nb::arg("destination"), nb::arg("elements_per_token"), nb::arg("width"),
            nb::arg("token_shift"), nb::arg("pad_value"));
 
-  const auto make_row = [](Vector<const int32_t> cu_seqlens,
-                           Vector<const int32_t> cu_seqlens_padded,
-                           Vector<const int32_t> sequence_index,
-                           std::optional<Vector<int32_t>> error_word, uint32_t length_multiple,
-                           uint32_t row_width, uint32_t sequence_width, uint32_t context_parallel,
-                           std::optional<uint32_t> context_parallel_rank, bool zigzag) {
-    const batchplan_layout_options options = {
-        .length_multiple = length_multiple,
-        .context_parallel = context_parallel,
-        .row_width = row_width,
-        .sequence_width = sequence_width,
-        .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS};
-    return Row(std::move(cu_seqlens), std::move(cu_seqlens_padded), std::move(sequence_index),
-               std::move(error_word), options, context_parallel_rank);
-  };
+  const auto make_row =
+      [](Vector<const int32_t> cu_seqlens, Vector<const int32_t> cu_seqlens_padded,
+         Vector<const int32_t> sequence_index, std::optional<Vector<int32_t>> error_word,
+         uint32_t length_multiple, uint32_t row_width, uint32_t sequence_width,
+         uint32_t context_parallel, std::optional<uint32_t> context_parallel_rank, bool zigzag) {
+        const batchplan_layout_options options = {
+            .length_multiple = length_multiple,
+            .context_parallel = context_parallel,
+            .row_width = row_width,
+            .sequence_width = sequence_width,
+            .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS};
+        return Row(std::move(cu_seqlens), std::move(cu_seqlens_padded), std::move(sequence_index),
+                   std::move(error_word), options, context_parallel_rank);
+      };
   const auto add_move = [](nb::class_<Row>& row, const char* name, auto method) {
     row.def(name, method, nb::arg("fields"), nb::arg("indexed"), nb::arg("offsets").none(),
             nb::arg("num_rows"), nb::arg("num_tokens"), nb::arg("stream"));

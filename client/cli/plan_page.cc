@@ -1,15 +1,10 @@
 #include "client/cli/plan_page.h"
 
-#include <string>
-#include <vector>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/microbatches.h"
-#include "client/cli/pages/pages.h"
-#include "server/pages/page.h"
-#include "server/pages/plan_data.h"
+#include "server/pages/plan_page.h"
 
 namespace batchplan::cli {
 namespace {
@@ -36,9 +31,7 @@ absl::StatusOr<std::string> FormatPlanPage(const v1::PlanBatchRequest& request,
                                            const v1::PlanBatchResponse& response,
                                            const PlanOrigin& origin) {
   if (absl::Status checked = CheckArrays(options, response); !checked.ok()) return checked;
-  const absl::StatusOr<std::vector<PageData>> data = PlanData(request, options, response, origin);
-  if (!data.ok()) return data.status();
-  return FillPage(PlanPage(), *data);
+  return PlanPage(request, options, response, origin);
 }
 
 }  // namespace batchplan::cli

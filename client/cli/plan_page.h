@@ -1,4 +1,4 @@
-// A plan as a page for the browser: the picture of ranks over time, and the figures beside it.
+// A plan, maybe from elsewhere, as a page for the browser.
 
 #ifndef BATCHPLAN_CLIENT_CLI_PLAN_PAGE_H_
 #define BATCHPLAN_CLIENT_CLI_PLAN_PAGE_H_

@@ -1,7 +1,5 @@
 #include "server/pages/plan_data.h"
 
-#include <google/protobuf/struct.pb.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,11 +49,9 @@ absl::StatusOr<std::string> ResponseJson(const v1::PlanBatchResponse& response) 
   return whole;
 }
 
-google::protobuf::Struct OriginStruct(const PlanOrigin& origin) {
-  google::protobuf::Struct shown;
-  (*shown.mutable_fields())["where"].set_string_value(origin.where);
-  (*shown.mutable_fields())["verified"].set_bool_value(origin.verified);
-  return shown;
+std::string OriginJson(const PlanOrigin& origin) {
+  return absl::StrCat("{\"where\":", JsonString(origin.where),
+                      ",\"verified\":", origin.verified ? "true" : "false", "}");
 }
 
 }  // namespace
@@ -92,11 +88,9 @@ absl::StatusOr<std::vector<PageData>> PlanData(const v1::PlanBatchRequest& reque
   if (!request_json.ok()) return request_json.status();
   absl::StatusOr<std::string> response_json = ResponseJson(response);
   if (!response_json.ok()) return response_json.status();
-  absl::StatusOr<std::string> origin_json = ToCompleteJson(OriginStruct(origin));
-  if (!origin_json.ok()) return origin_json.status();
   return std::vector<PageData>{{"request", *std::move(request_json)},
                                {"response", *std::move(response_json)},
-                               {"origin", *std::move(origin_json)}};
+                               {"origin", OriginJson(origin)}};
 }
 
 }  // namespace batchplan

@@ -1,4 +1,4 @@
-// The HTML pages built into the program, each complete but for its data: see page.h.
+// The HTML page built into the program, complete but for its data: see server/pages/page.h.
 
 #ifndef BATCHPLAN_CLIENT_CLI_PAGES_PAGES_H_
 #define BATCHPLAN_CLIENT_CLI_PAGES_PAGES_H_
@@ -6,9 +6,6 @@
 #include "absl/strings/string_view.h"
 
 namespace batchplan::cli {
-
-// Wants "request", "response" and "origin": see plan_page.cc.
-absl::string_view PlanPage();
 
 // Wants "rows", "request" and "response": see comparison_page.cc.
 absl::string_view ComparisonPage();

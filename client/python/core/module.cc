@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client/python/core/kernels.h"
+#include "client/python/core/page.h"
 #include "client/python/core/planned.h"
 #include "client/python/core/requests.h"
 #include "client/python/core/responses.h"
@@ -92,6 +93,12 @@ nb::bytes WriteReportStep(const std::string& request_json) {
 
 std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(View(bytes)); }
 
+std::string PageOf(const std::string& request_json, const std::string& response_json,
+                   const std::string& where) {
+  const nb::gil_scoped_release unlocked;
+  return FormatPlanPage(request_json, response_json, where);
+}
+
 void RaiseStatus(const std::exception_ptr& thrown, void* /*payload*/) {
   try {
     std::rethrow_exception(thrown);
@@ -130,6 +137,7 @@ NB_MODULE(_core, module) {
   module.def("decode_plan_batch", &ReadPlanBatch);
   module.def("decode_join_batch", &ReadJoinBatch);
   module.def("decode_report_step", &ReadReportStep);
+  module.def("plan_page", &PageOf);
   BindKernels(module);
   module.def("version", [] { return std::string(PlannerVersion()); });
 }

@@ -1,16 +1,46 @@
 #include "client/python/core/planned.h"
 
+#include "absl/strings/str_cat.h"
+#include "batchplan/kernels.h"
 #include "client/python/core/status_error.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 
 namespace batchplan::python {
+namespace {
+
+// What is viewed later without another look.
+absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
+  const size_t microbatches = pass.row_widths.size();
+  const batchplan_plan plan = {
+      .sequence_index = pass.sequence_index.data(),
+      .sequence_lengths = pass.sequence_lengths.data(),
+      .microbatch_offsets = pass.microbatch_offsets.data(),
+      .row_widths = pass.row_widths.data(),
+      .microbatches_per_rank = pass.microbatches_per_rank.data(),
+      .num_sequences = static_cast<uint32_t>(pass.sequence_index.size()),
+      .num_microbatches = static_cast<uint32_t>(microbatches),
+      .num_mini_batches = static_cast<uint32_t>(pass.microbatches_per_rank.size()),
+      .data_parallel = ranks};
+  batchplan_microbatch_iterator iterator;
+  if (pass.sequence_lengths.size() != pass.sequence_index.size() ||
+      pass.microbatch_offsets.size() != microbatches + 1 || pass.length_multiple == 0 ||
+      batchplan_rank_microbatches(&plan, 0, &iterator) != BATCHPLAN_OK) {
+    return absl::InternalError(absl::StrCat("the answer is no plan for ", ranks,
+                                            " ranks: its arrays do not fit each other"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 Planned::Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head)
     : plan_(std::move(plan)), ranks_(ranks), head_json_(Get(ToCompleteJson(head))) {}
 
 std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ranks) {
   Plan plan = Get(ParseResponse(response));
+  if (plan.passes.empty()) throw StatusError(absl::InternalError("the answer has no pass"));
+  for (const PassPlan& pass : plan.passes) Check(CheckArrays(pass, ranks));
   for (v1::PassPlan& pass : *response.mutable_passes()) {
     pass.clear_sequence_index();
     pass.clear_microbatch_offsets();

@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/pages/pages.h"
 #include "proto/batchplan/v1/json.h"
 #include "server/pages/page.h"
+#include "server/pages/plan_page.h"
 #include "tests/client/cli/run_cli.h"
 #include "tests/support/page_data.h"
 
@@ -147,7 +147,7 @@ TEST(Page, DataGoesToItsPlaceAndCannotLeaveIt) {
   EXPECT_EQ(FillPage("<p>\n<!-- DATA -->\n</p>\n", {{"a", "\"<>\""}, {"b", "1"}}),
             "<p>\n<script type=\"application/json\" id=\"a\">\"\\u003c\\u003e\"</script>\n"
             "<script type=\"application/json\" id=\"b\">1</script>\n</p>\n");
-  EXPECT_EQ(Occurrences(PlanPage(), "<!-- DATA -->\n"), 1U);
+  EXPECT_EQ(Occurrences(PlanPageTemplate(), "<!-- DATA -->\n"), 1U);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ import subprocess
 import batchplan
 import numpy
 import pytest
+from batchplan import _calls
 from processes import free_port
 
 OPTIONS = {"dp": 4, "max_tokens": 8192, "preset": "balanced"}
@@ -166,3 +167,24 @@ def test_tokens_go_over_tls_alone(start, tmp_path):
         batchplan.Client(target, token=token)
     with pytest.raises(batchplan.InvalidRequest, match="tls.key"):
         batchplan.Client(target, tls=batchplan.Tls(certificate=tmp_path / "certificate.pem"))
+
+
+def test_an_answer_whose_arrays_do_not_fit_is_an_error():
+    """As of a server that is none of ours, or a line that lies."""
+    lengths = numpy.array([5, 6, 7], numpy.uint32)
+    call = _calls.plan_call(lengths, "", 0, dp=2, max_tokens=16)
+
+    def answer(**changes):
+        # Packed fields 2 to 6 of the first PassPlan, and its length multiple.
+        arrays = {2: [0, 1, 2], 3: [0, 1, 3], 4: [1], 5: [8, 16], 6: [5, 6, 7], **{int(k[1:]): v for k, v in changes.items()}}
+        one = b"".join(bytes([number << 3 | 2, len(values), *values]) for number, values in arrays.items())
+        one += bytes([7 << 3, 1, 8 << 3 | 2, 0])
+        return bytes([1 << 3 | 2, len(one)]) + one
+
+    assert [len(one) for one in call.read(answer()).rank(1)] == [2]
+    for changes in ({"f2": [0, 1]}, {"f3": [0, 1, 4]}, {"f3": [0, 3, 1]}, {"f3": [0, 3]}, {"f4": [2]}, {"f5": [8]}, {"f6": [5]}):
+        with pytest.raises(batchplan.Error, match="its arrays do not fit each other"):
+            call.read(answer(**changes))
+    for wrong in (b"", b"\xff\xff", bytes([1 << 3 | 2, 100])):
+        with pytest.raises(batchplan.Error, match="the answer "):
+            call.read(wrong)

@@ -1,6 +1,11 @@
 """batchplan.plan: plans from Python, without a server."""
 
+import copy
+import html
+import importlib.metadata
 import json
+import pickle
+import re
 import threading
 import time
 
@@ -185,8 +190,8 @@ def test_a_plan_is_json():
     assert read["passes"][0]["metrics"]["microbatches"] == plan.metrics.microbatches
 
 
-def test_other_threads_run_while_a_plan_is_made():
-    lengths = long_tailed(500_000)
+def longest_pause_while_planning(lengths):
+    """Of this thread, in planning times."""
     planned = []
     thread = threading.Thread(target=lambda: planned.append(batchplan.plan(lengths, dp=64, max_tokens=BUDGET)))
     thread.start()
@@ -195,4 +200,44 @@ def test_other_threads_run_while_a_plan_is_made():
         now = time.perf_counter()
         longest_pause, last = max(longest_pause, now - last), now
     thread.join()
-    assert longest_pause < planned[0].planning_seconds / 2
+    return longest_pause / planned[0].planning_seconds
+
+
+def test_other_threads_run_while_a_plan_is_made():
+    # A busy machine may pause it now and then; Python's lock, if it were held, always.
+    lengths = long_tailed(500_000)
+    assert any(longest_pause_while_planning(lengths) < 0.5 for _ in range(20))
+
+
+def embedded(page, name):
+    return json.loads(re.search(f'id="{name}">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_a_notebook_shows_the_picture():
+    lengths = long_tailed(50)
+    plan = batchplan.plan(lengths, dp=2, max_tokens=BUDGET)
+    page = plan.to_html()
+    assert embedded(page, "response") == plan.to_dict()
+    assert embedded(page, "request")["topology"]["dataParallel"] == 2
+    assert embedded(page, "origin")["where"] == "in process"
+    shown = plan._repr_html_()
+    assert shown.startswith('<iframe srcdoc="') and html.unescape(shown).count(page) == 1
+    assert shown.count('"') == 4
+    assert batchplan.plan(long_tailed(40_000), max_tokens=BUDGET)._repr_html_() is None
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda plan: pickle.loads(pickle.dumps(plan))])
+def test_a_plan_goes_to_other_processes(copied):
+    plan = batchplan.plan(
+        [5, 9000, 7, 3], dp=2, max_tokens=BUDGET, overlong="drop", allow_empty_microbatches=True
+    )
+    other = copied(plan)
+    assert other.to_dict() == plan.to_dict() and repr(other) == repr(plan)
+    assert other.excluded == plan.excluded and other.to_html() == plan.to_html()
+    for one, same in zip(microbatches(plan, 2), microbatches(other, 2)):
+        assert one.cu_seqlens.tolist() == same.cu_seqlens.tolist()
+
+
+def test_the_package_is_as_new_as_its_planner():
+    assert importlib.metadata.version("batchplan") == batchplan.__version__
+    assert batchplan.plan([1], max_tokens=8).planner_version == batchplan.__version__

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Answer = TypeVar("Answer")
+_BY_SERVER = "by a server"
 # A year.
 _LONGEST_WAIT = 365 * 86400
 
@@ -67,11 +68,12 @@ def plan_call(
 ) -> Call[Plan]:
     request = Request(lengths, **options)
     fields = {**request.fields, "job_id": job_id, "step": str(step)}
+    request_json = to_json(fields)
     ranks = max(1, options.get("dp") or 1)
     return Call(
         "PlanBatch",
-        _core.encode_plan_batch(to_json(fields), request.lengths, request.group_ids),
-        lambda answer: Plan(_core.decode_plan_batch(answer, ranks)),
+        _core.encode_plan_batch(request_json, request.lengths, request.group_ids),
+        lambda answer: Plan(_core.decode_plan_batch(answer, ranks), request_json, _BY_SERVER),
     )
 
 
@@ -88,19 +90,21 @@ def join_call(
     if wait is not None and not 0 <= wait <= _LONGEST_WAIT:
         raise InvalidRequest(f"wait is {wait}; must be 0 to {_LONGEST_WAIT} seconds")
     request = Request(lengths, **options)
+    whole = {**request.fields, "job_id": job_id, "step": str(step)}
     fields = without_none(
-        request={**request.fields, "job_id": job_id, "step": str(step)},
+        request=whole,
         worker=worker,
         world_size=world_size,
         data_parallel_rank=rank,
         own_slice_only=rank is not None,
         timeout=None if wait is None else f"{wait:.9f}s",
     )
-    ranks = range(max(1, options.get("dp") or 1)) if rank is None else range(rank, rank + 1)
+    ranks = max(1, options.get("dp") or 1) if rank is None else 1
+    own = None if rank is None else range(rank, rank + 1)
 
     def read(answer: bytes) -> Plan:
-        planned, worker_offsets = _core.decode_join_batch(answer, len(ranks))
-        return Plan(planned, ranks=ranks, worker_offsets=worker_offsets)
+        planned, worker_offsets = _core.decode_join_batch(answer, ranks)
+        return Plan(planned, to_json(whole), _BY_SERVER, ranks=own, worker_offsets=worker_offsets)
 
     return Call(
         "JoinBatch",

@@ -29,4 +29,6 @@ def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
         InvalidRequest: no plan can be made; with the field, its value and its limit.
     """
     request = Request(lengths, **options)
-    return Plan(_core.plan_batch(request.to_json(), request.lengths, request.group_ids))
+    request_json = request.to_json()
+    planned = _core.plan_batch(request_json, request.lengths, request.group_ids)
+    return Plan(planned, request_json, "in process")

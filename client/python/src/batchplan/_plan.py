@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import html
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,8 @@ from batchplan import _core
 Uint32s = NDArray[numpy.uint32]
 Int32s = NDArray[numpy.int32]
 Output = TypeVar("Output")
+# Sequences of a plan that a notebook shows as a picture: a page of half a megabyte.
+_MOST_DRAWN = 32_768
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,10 +207,13 @@ class Plan:
     def __init__(
         self,
         planned: _core.Planned,
+        request_json: str,
+        where: str,
         *,
         ranks: range | None = None,
         worker_offsets: Uint32s | None = None,
     ) -> None:
+        self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())
         self.passes = tuple(
@@ -219,9 +225,11 @@ class Plan:
         )
         self.fingerprint: str = head["fingerprint"]
         self.planner_version: str = head["plannerVersion"]
-        self.planning_seconds = float(head["planningTime"].removesuffix("s"))
+        self.planning_seconds = float(head.get("planningTime", "0s").removesuffix("s"))
         self.worker_offsets = worker_offsets
         self._head = head
+        self._request_json = request_json
+        self._where = where
 
     @property
     def metrics(self) -> PlanMetrics:
@@ -280,6 +288,24 @@ class Plan:
             for head, one in zip(self._head["passes"], self.passes)
         ]
         return self._head | {"passes": passes}
+
+    def to_html(self) -> str:
+        """The plan as a page for the browser, of one file that needs no other: the picture of ranks over
+        time, what stands in each micro-batch, and the metrics. Some 12 bytes a sequence.
+
+        Raises:
+            ValueError: of one rank's part of a plan.
+        """
+        if self._is_slice:
+            raise ValueError("it is one rank's part of a plan; the picture needs all ranks")
+        return _core.plan_page(self._request_json, json.dumps(self.to_dict()), self._where)
+
+    def _repr_html_(self) -> str | None:
+        """The page, for notebooks; None, so that they show the text, where there is none or it is large."""
+        if self._is_slice or len(self.passes[0].sequence_index) > _MOST_DRAWN:
+            return None
+        page = html.escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 700px; border: 0"></iframe>'
 
     def __repr__(self) -> str:
         if len(self.passes) == 1:

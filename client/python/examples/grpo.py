@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Trains a toy policy by GRPO on data-parallel workers whose batches a batchplan server plans.
+
+    batchplan-server &
+    python grpo.py --server localhost:50051 --workers 2 --steps 20
+
+Each step, every worker samples groups of answers of very different lengths, joins their lengths to the
+step's plan, takes the sequences that the plan gives it, packs its micro-batches, runs the policy loss on
+them, and reports what each one took; as soon as the server has fitted costs to that, plans use them.
+Every fifth step the same batch is also run padded, to show what the plan saves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import socket
+import statistics
+import time
+
+import batchplan
+import numpy
+import torch
+import torch.distributed as distributed
+import torch.multiprocessing
+from batchplan.torch import PackedBatch, PackedLoss
+from transformer import TINY, Transformer
+
+LONGEST = 512
+GROUP = 4
+
+
+@dataclasses.dataclass
+class Answers:
+    """Some sequences: [count, longest] and their lengths."""
+
+    tokens: torch.Tensor
+    lengths: numpy.ndarray
+    advantages: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+def sample(prompts: int, generator: numpy.random.Generator) -> Answers:
+    """In place of a rollout: groups of answers, which a reward prefers that counts low tokens."""
+    count = prompts * GROUP
+    lengths = numpy.clip(generator.lognormal(4.2, 1.0, count), 8, LONGEST).astype(numpy.uint32)
+    tokens = torch.from_numpy(generator.integers(0, TINY.vocabulary, (count, LONGEST)))
+    inside = torch.arange(LONGEST) < torch.from_numpy(lengths.astype(numpy.int64))[:, None]
+    rewards = (((tokens < 64) & inside).sum(1) / inside.sum(1)).view(prompts, GROUP)
+    spread = rewards.std(dim=1, keepdim=True) + 1e-4
+    advantages = ((rewards - rewards.mean(dim=1, keepdim=True)) / spread).view(-1)
+    return Answers(tokens, lengths, advantages)
+
+
+def gather(value):
+    """Of all workers, the value each gives."""
+    every = [None] * distributed.get_world_size()
+    distributed.all_gather_object(every, value)
+    return every
+
+
+def exchange(own: Answers) -> Answers:
+    """The global batch, by worker. A trainer sends each worker only what the plan gives it."""
+    every = gather(own)
+    return Answers(
+        torch.cat([one.tokens for one in every]),
+        numpy.concatenate([one.lengths for one in every]),
+        torch.cat([one.advantages for one in every]),
+    )
+
+
+def policy_loss(logits, fields, global_tokens):
+    """Written for padded sequences, and for one at a time: what PackedLoss calls."""
+    log_probs = torch.log_softmax(logits[:, :-1], dim=-1)
+    chosen = log_probs.gather(-1, fields["tokens"][:, 1:, None]).squeeze(-1)
+    # On-policy: the ratio to the policy that sampled is 1, and its gradient is the log-probability's.
+    ratio = torch.exp(chosen - chosen.detach())
+    return -(ratio * fields["advantages"][:, 1:]).sum() / global_tokens
+
+
+def run(model, microbatch, batch: Answers, global_tokens: int) -> float:
+    """Forward and backward of one micro-batch; returns its milliseconds."""
+    begin = time.perf_counter()
+    packed = PackedBatch(microbatch, {"tokens": batch.tokens}, per_sequence={"advantages": batch.advantages})
+    logits = model(packed["tokens"], packed.position_ids, **packed.flash_attention())
+    PackedLoss(policy_loss)(packed, logits, global_tokens=global_tokens).backward()
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def average_gradients(model) -> None:
+    for parameter in model.parameters():
+        # A worker without sequences has no gradient of its own.
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        # Losses are divided by the global batch's tokens already: the sum is the mean.
+        distributed.all_reduce(parameter.grad)
+
+
+def lockstep(milliseconds: list[float]) -> float:
+    """What a step takes on ranks that wait for each other at every micro-batch."""
+    return sum(max(slot) for slot in zip(*gather(milliseconds)))
+
+
+def padded_step(model, batch: Answers, budget: int, global_tokens: int) -> float:
+    """The same batch as without a planner: as it comes, padded to the longest, in equal parts."""
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    longest = int(batch.lengths.max())
+    at_once = max(1, budget // longest)
+    own = numpy.arange(len(batch))[rank::ranks]
+    milliseconds = []
+    for begin in range(0, len(own), at_once):
+        index = own[begin : begin + at_once].astype(numpy.uint32)
+        # Padding is computed like any token: every sequence is as long as the longest.
+        lengths = numpy.full(len(index), longest, numpy.uint32)
+        microbatch = batchplan.MicroBatch(0, rank, len(milliseconds), index, lengths, longest * len(index), 1)
+        milliseconds.append(run(model, microbatch, batch, global_tokens))
+    model.zero_grad()
+    return lockstep(milliseconds)
+
+
+def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    distributed.init_process_group("gloo", rank=rank, world_size=arguments.workers)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = Transformer(TINY)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    generator = numpy.random.default_rng(rank)
+    saved = []
+    fitted = False
+    with batchplan.Client(arguments.server) as client:
+        for step in range(arguments.steps):
+            own = sample(arguments.prompts, generator)
+            plan = client.join(
+                own.lengths,
+                job_id=arguments.job,
+                step=step,
+                worker=rank,
+                world_size=arguments.workers,
+                dp=arguments.workers,
+                max_tokens=arguments.budget,
+                cost="fitted" if fitted else None,
+            )
+            batch = exchange(own)
+            tokens = plan.metrics.true_tokens
+            padded = padded_step(model, batch, arguments.budget, tokens) if step % 5 == 0 else None
+            timings = []
+            for microbatch in plan.rank(rank):
+                taken = run(model, microbatch, batch, tokens)
+                aligned = numpy.diff(microbatch.cu_seqlens_padded).astype(numpy.int64)
+                timings.append(
+                    batchplan.MicroBatchTiming(int(aligned.sum()), int((aligned**2).sum()), taken)
+                )
+            average_gradients(model)
+            optimizer.step()
+            model.zero_grad()
+            fit = client.report_step(timings, job_id=arguments.job, step=step)
+            took = lockstep([one.milliseconds for one in timings])
+            if padded is not None:
+                saved.append(1 - took / padded)
+            if rank == 0:
+                against = "" if padded is None else f", padded {padded:.0f} ms: {saved[-1]:.0%} saved"
+                costs = "fitted" if fitted else "default"
+                print(
+                    f"step {step}: {tokens:,} tokens in {plan.metrics.microbatches} micro-batches, "
+                    f"{took:.0f} ms ({costs} costs, {fit.samples} samples){against}",
+                    flush=True,
+                )
+            # All must ask for the same plan.
+            fitted = all(gather(fit.cost is not None))
+    if rank == 0:
+        print(f"saved {statistics.mean(saved):.0%} of the step time, on average")
+    distributed.destroy_process_group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", default="localhost:50051", help="host:port")
+    parser.add_argument("--job", default=f"grpo-example-{os.getpid()}", help="job id")
+    parser.add_argument("--workers", type=int, default=2, help="data-parallel workers")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--prompts", type=int, default=4, help=f"of each worker and step, {GROUP} answers each")
+    parser.add_argument("--budget", type=int, default=1024, help="tokens of a micro-batch")
+    arguments = parser.parse_args()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(work, (arguments, port), arguments.workers)
+
+
+if __name__ == "__main__":
+    main()

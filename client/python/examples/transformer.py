@@ -1,0 +1,123 @@
+"""A decoder as they are trained today (rotary positions, RMSNorm, SwiGLU), over packed rows: attention
+stays within each sequence, and its cost is that of the sequences, not of the row."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+try:
+    # PyTorch's own flash attention over packed rows, in those that have it.
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:
+    varlen_attn = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+
+
+# About 1.0 B parameters, and what a CPU trains in no time.
+ONE_BILLION = Shape(layers=16, width=2048, heads=16, vocabulary=32_000)
+TINY = Shape(layers=2, width=64, heads=4, vocabulary=256)
+
+
+class Transformer(nn.Module):
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.layers = nn.ModuleList(Layer(shape.width, shape.heads) for _ in range(shape.layers))
+        self.norm = RmsNorm(shape.width)
+        self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
+
+    def forward(self, input_ids, position_ids, *, cu_seqlens_q, max_seqlen_q, **_):
+        """Logits [tokens, vocabulary] of a packed row [tokens]; the rest as PackedBatch.flash_attention()
+        gives it."""
+        hidden = self.embedding(input_ids)
+        frequencies = rotary(position_ids, self.layers[0].head_width)
+        for layer in self.layers:
+            hidden = layer(hidden, frequencies, cu_seqlens_q, max_seqlen_q)
+        return self.head(self.norm(hidden))
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.head_width = heads, width // heads
+        inner = 8 * width // 3 // 64 * 64
+        self.attention_norm, self.mlp_norm = RmsNorm(width), RmsNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate_up = nn.Linear(width, 2 * inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, hidden, frequencies, cu_seqlens, max_seqlen):
+        made = self.query_key_value(self.attention_norm(hidden))
+        query, key, value = made.view(len(hidden), 3, self.heads, self.head_width).unbind(1)
+        mixed = attention(turn(query, frequencies), turn(key, frequencies), value, cu_seqlens, max_seqlen)
+        hidden = hidden + self.out(mixed.reshape(len(hidden), -1))
+        gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
+        return hidden + self.down(functional.silu(gate) * up)
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, hidden):
+        mean_square = hidden.float().pow(2).mean(dim=-1, keepdim=True)
+        return (hidden.float() * torch.rsqrt(mean_square + 1e-6)).to(hidden.dtype) * self.scale
+
+
+def rotary(position_ids, head_width):
+    """Cosines and sines, [tokens, 1, head_width / 2]."""
+    places = torch.arange(0, head_width, 2, device=position_ids.device)
+    angles = position_ids[:, None, None] * 10_000 ** (-places / head_width)
+    return angles.cos(), angles.sin()
+
+
+def turn(heads, frequencies):
+    cosine, sine = (one.to(heads.dtype) for one in frequencies)
+    first, second = heads.chunk(2, dim=-1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)
+
+
+def attention(query, key, value, cu_seqlens, max_seqlen):
+    """Causal, within each sequence: [tokens, heads, head_width]."""
+    if query.device.type == "cuda":
+        if varlen_attn is not None:
+            return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, is_causal=True)
+        return jagged_attention(query, key, value, cu_seqlens, max_seqlen)
+    bounds = cu_seqlens.tolist()
+    parts = [
+        dense_attention(query[begin:end], key[begin:end], value[begin:end])
+        for begin, end in zip(bounds, bounds[1:])
+    ]
+    return torch.cat(parts) if parts else query
+
+
+def jagged_attention(query, key, value, cu_seqlens, max_seqlen):
+    """Flash attention over a nested tensor, for PyTorch from 2.4 on."""
+    query, key, value = (
+        torch.nested.nested_tensor_from_jagged(one.contiguous(), cu_seqlens.long(), max_seqlen=max_seqlen)
+        .transpose(1, 2)
+        for one in (query, key, value)
+    )
+    mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    return mixed.transpose(1, 2).values()
+
+
+def dense_attention(query, key, value):
+    """One sequence, on the host."""
+    query, key, value = (one.transpose(0, 1) for one in (query, key, value))
+    scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    return (scores.masked_fill(later, float("-inf")).softmax(dim=-1) @ value).transpose(0, 1)

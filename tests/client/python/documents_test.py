@@ -1,0 +1,49 @@
+"""The README's program and the examples run, and print what they say."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+PACKAGE = pathlib.Path(__file__).parents[3] / "client/python"
+
+
+def run_example(name, *arguments):
+    made = subprocess.run(
+        [sys.executable, PACKAGE / "examples" / name, *arguments], capture_output=True, text=True, timeout=600
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def test_the_readme_is_a_program(server, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(PACKAGE / "examples")
+    text = (PACKAGE / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == len(re.findall("```python", text)) > 8
+    program = "\n".join(blocks).replace("dns:///planner:50051", server)
+    exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+    printed = capsys.readouterr().out
+    for comment in re.findall(r"^\s*print\([a-z]+\) +# (.+)$", program, re.MULTILINE):
+        assert comment in printed
+
+
+def test_grpo_trains_against_a_server(server):
+    pytest.importorskip("torch")
+    printed = run_example("grpo.py", "--server", server, "--steps", "6", "--prompts", "4", "--budget", "512")
+    assert re.search(r"step 0: [\d,]+ tokens in \d+ micro-batches, \d+ ms .* padded \d+ ms: \d+% saved", printed)
+    assert "default costs" in printed and "fitted costs" in printed and "step 5:" in printed
+    assert re.fullmatch(r"saved \d+% of the step time, on average", printed.splitlines()[-1])
+
+
+def test_the_speed_up_is_measured_and_fitted(server):
+    pytest.importorskip("torch")
+    printed = run_example("train_speedup.py", "--tiny", "--repeats", "1", "--server", server)
+    lines = printed.splitlines()
+    assert [line[:20].strip() for line in lines[2:6]] == [
+        "pad to longest", "dynamic batching", "NeMo-RL packing", "balanced"]
+    assert re.search(r"balanced +\d+ +[\d,.]+ +[\d.]+x +[\d,]+ +- +[\d,.]+ +[\d.]+%", printed)
+    assert lines[-1].startswith("fitted: ")

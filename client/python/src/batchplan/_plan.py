@@ -160,17 +160,18 @@ class PassPlan:
     def _microbatches(self, rank: int) -> Iterator[MicroBatch]:
         first = 0
         for mini_batch, slots in enumerate(self.microbatches_per_rank.tolist()):
-            for slot in range(slots):
-                ordinal = first + (rank - self._ranks.start) * slots + slot
-                begin, end = self.microbatch_offsets[ordinal : ordinal + 2].tolist()
+            own = first + (rank - self._ranks.start) * slots
+            bounds = self.microbatch_offsets[own : own + slots + 1].tolist()
+            widths = self.row_widths[own : own + slots].tolist()
+            for slot, (begin, end, width) in enumerate(zip(bounds, bounds[1:], widths)):
                 yield MicroBatch(
-                    mini_batch=mini_batch,
-                    rank=rank,
-                    slot=slot,
-                    indices=self.sequence_index[begin:end],
-                    lengths=self.sequence_lengths[begin:end],
-                    width=int(self.row_widths[ordinal]),
-                    length_multiple=self.length_multiple,
+                    mini_batch,
+                    rank,
+                    slot,
+                    self.sequence_index[begin:end],
+                    self.sequence_lengths[begin:end],
+                    width,
+                    self.length_multiple,
                 )
             first += slots * len(self._ranks)
 

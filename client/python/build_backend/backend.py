@@ -9,7 +9,7 @@ from scikit_build_core import build as scikit
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    if sources.CARRIED.exists():
+    if sources.root() == sources.CARRIED:
         return scikit.build_sdist(sdist_directory, config_settings)
     try:
         sources.gather()

@@ -11,12 +11,14 @@ NEEDED = ("CMakeLists.txt", "client/python/core", "kernels", "proto", "server/pa
 
 def root() -> pathlib.Path:
     """Of the project, or of what a source distribution carries of it."""
-    return CARRIED if CARRIED.exists() else PACKAGE.parents[1]
+    # Which has this file, and nothing else does.
+    return CARRIED if (PACKAGE / "PKG-INFO").exists() else PACKAGE.parents[1]
 
 
 def gather() -> None:
     """Copies what is needed to CARRIED."""
     project = root()
+    shutil.rmtree(CARRIED, ignore_errors=True)
     for name in NEEDED:
         source, target = project / name, CARRIED / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <exception>
@@ -137,6 +138,7 @@ NB_MODULE(_core, module) {
   module.def("decode_plan_batch", &ReadPlanBatch);
   module.def("decode_join_batch", &ReadJoinBatch);
   module.def("decode_report_step", &ReadReportStep);
+  module.def("padded_passes", &PaddedPasses);
   module.def("plan_page", &PageOf);
   BindKernels(module);
   module.def("version", [] { return std::string(PlannerVersion()); });

@@ -59,6 +59,16 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json,
   return std::make_shared<Planned>(std::move(plan), parsed.options.topology.data_parallel, head);
 }
 
+std::vector<bool> PaddedPasses(const std::string& request_json) {
+  const ParsedRequest parsed =
+      Get(ParseRequestWithoutCosts(Read<v1::PlanBatchRequest>(request_json)));
+  std::vector<bool> padded;
+  for (const PassOptions& pass : parsed.options.passes) {
+    padded.push_back(pass.layout == Layout::kPadded);
+  }
+  return padded;
+}
+
 std::string EncodePlanBatch(const std::string& request_json, const ManifestArrays& arrays) {
   auto request = Read<v1::PlanBatchRequest>(request_json);
   Add(arrays, request.mutable_manifest());

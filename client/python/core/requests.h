@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "client/python/core/planned.h"
 
@@ -22,6 +23,9 @@ struct ManifestArrays {
 // Plans as a server does, without one. `request_json` is a PlanBatchRequest without the arrays of
 // its manifest. Throws StatusError, as all here do.
 std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays);
+
+// Of each pass, whether it is laid out as padded rows in place of packed ones.
+std::vector<bool> PaddedPasses(const std::string& request_json);
 
 // The request in bytes, for a server.
 std::string EncodePlanBatch(const std::string& request_json, const ManifestArrays& arrays);

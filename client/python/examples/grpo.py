@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import os
 import socket
 import statistics
@@ -101,7 +102,7 @@ def average_gradients(model) -> None:
 
 def lockstep(milliseconds: list[float]) -> float:
     """What a step takes on ranks that wait for each other at every micro-batch."""
-    return sum(max(slot) for slot in zip(*gather(milliseconds)))
+    return sum(max(slot) for slot in itertools.zip_longest(*gather(milliseconds), fillvalue=0.0))
 
 
 def padded_step(model, batch: Answers, budget: int, global_tokens: int) -> float:

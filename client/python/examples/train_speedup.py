@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ class Measured:
 
     @property
     def step_milliseconds(self) -> float:
-        return sum(max(slot) for slot in zip(*self.milliseconds))
+        return lockstep(self.milliseconds)
 
     def predicted_milliseconds(self, cost: batchplan.CostModel) -> float:
         of_ranks = [
@@ -51,7 +52,7 @@ class Measured:
             ]
             for rank in zip(self.tokens, self.squares)
         ]
-        return sum(max(slot) for slot in zip(*of_ranks))
+        return lockstep(of_ranks)
 
     def timings(self) -> list[batchplan.MicroBatchTiming]:
         return [
@@ -59,6 +60,11 @@ class Measured:
             for rank in zip(self.tokens, self.squares, self.milliseconds, self.peak_bytes)
             for one in zip(*rank)
         ]
+
+
+def lockstep(of_ranks: Sequence[Sequence[float]]) -> float:
+    """What ranks take that wait for each other at every slot; one that has run out of work waits too."""
+    return sum(max(slot) for slot in itertools.zip_longest(*of_ranks, fillvalue=0.0))
 
 
 def planned(plan: batchplan.Plan, ranks: int) -> Step:
@@ -75,7 +81,7 @@ def padded_to_longest(lengths: numpy.ndarray, ranks: int, budget: int) -> Step:
         chunks = [own[begin : begin + at_once] for begin in range(0, len(own), at_once)]
         step.append(
             [
-                batchplan.MicroBatch(0, rank, slot, index, lengths[index], longest, 1)
+                batchplan.MicroBatch(0, rank, slot, index, lengths[index], longest, 1, padded=True)
                 for slot, index in enumerate(chunks)
             ]
         )
@@ -84,7 +90,7 @@ def padded_to_longest(lengths: numpy.ndarray, ranks: int, budget: int) -> Step:
 
 def as_computed(microbatch: batchplan.MicroBatch) -> batchplan.MicroBatch:
     """Padding is computed like any token: rows that are padded to a width are sequences of it."""
-    if not microbatch.padded and len(microbatch) != 1:
+    if not microbatch.padded:
         return microbatch
     width = microbatch.width
     return dataclasses.replace(
@@ -92,6 +98,7 @@ def as_computed(microbatch: batchplan.MicroBatch) -> batchplan.MicroBatch:
         lengths=numpy.full(len(microbatch), width, numpy.uint32),
         width=width * len(microbatch),
         length_multiple=1,
+        padded=False,
     )
 
 
@@ -178,7 +185,6 @@ def main() -> None:
     torch.manual_seed(1)
     shape = TINY if tiny else ONE_BILLION
     model = Transformer(shape).to(device, torch.float32 if tiny else torch.bfloat16)
-    tokens = torch.randint(0, shape.vocabulary, (sequences, int(lengths.max())), device=device)
     parameters = sum(one.numel() for one in model.parameters())
     print(f"{parameters / 1e6:,.1f} M parameters on {torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, "
           f"{sequences} sequences, {int(lengths.sum()):,} tokens, the longest {int(lengths.max()):,}, {ranks} ranks, "
@@ -188,6 +194,9 @@ def main() -> None:
     for name, preset in (("dynamic batching", "nemo_rl_dynamic"), ("NeMo-RL packing", "nemo_rl_packing"),
                          ("balanced", "balanced")):
         steps[name] = planned(batchplan.plan(lengths, dp=ranks, max_tokens=budget, preset=preset), ranks)
+    # Padded rows may be wider than the longest sequence.
+    widest = max(one.width for step in steps.values() for rank in step for one in rank if one.padded)
+    tokens = torch.randint(0, shape.vocabulary, (sequences, widest), device=device)
     measured = []
     for name, step in steps.items():
         runs = [measure(name, step, model, tokens, lengths) for _ in range(arguments.repeats)]

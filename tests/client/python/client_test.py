@@ -93,6 +93,8 @@ def test_a_worker_may_take_its_own_rank_alone(client):
     with pytest.raises(IndexError, match="rank is 0; must be 3 to 3"):
         own.rank(0)
     assert "rank 3 alone" in repr(own)
+    with pytest.raises(ValueError, match="one rank's part of a plan"):
+        own.restore(lengths)
 
 
 def test_who_does_not_join_is_named(client):

@@ -1,5 +1,6 @@
 """batchplan.integrations: the interfaces that trainers know, and what they may rely on."""
 
+import batchplan
 import numpy
 import pytest
 from batchplan.integrations import mindspeed_rl, nemo_rl, roll, trl, verl
@@ -71,6 +72,13 @@ def test_verl_parts_that_can_not_be_had_are_errors():
         verl.get_seqlen_balanced_partitions([1, 2, 3], 2, True)
 
 
+def test_numbers_of_parts_and_ranks_are_named():
+    with pytest.raises(ValueError, match="k_partitions is 0; must be at least 1"):
+        verl.get_seqlen_balanced_partitions([1, 2, 3], 0, False)
+    with pytest.raises(ValueError, match="dp_size is 0"):
+        roll.dynamic_batching_shard(ROLL_LENGTHS, 0, 10, 2)
+
+
 def test_verl_micro_batches_keep_the_budget():
     # Of its own, verl makes a micro-batch of 14 here, and one over the budget of most long-tailed batches.
     assert len(verl.get_micro_batches([7] * 8, 8)) == 8
@@ -124,6 +132,14 @@ def test_roll_shards_are_cut_alike_within_the_budget(seed):
     assert sharded.meta_info()["num_micro_batchs"] == len(sharded.micro_batch_lengths)
 
 
+def test_roll_rows_are_padded_on_every_rank():
+    """Also those of ranks whose sequences are all as long as the row."""
+    plan = batchplan.plan([8, 8, 4, 5, 8, 8, 3, 4], dp=2, max_tokens=16, preset="roll_dynamic")
+    for rank in range(2):
+        for one in plan.rank(rank):
+            assert one.padded and one.cu_seqlens_padded.tolist() == [one.width * n for n in range(len(one) + 1)]
+
+
 def test_roll_virtual_pipelines_have_as_many_microbatches_as_stages_divide():
     sharded = roll.dynamic_batching_shard(long_tailed(96, 3), 2, 16384, 64, 4, 2)
     assert len(sharded.micro_batch_indices) % 4 == 0
@@ -173,6 +189,9 @@ class Rows:
     def __len__(self):
         return len(next(iter(self.columns.values())))
 
+    def select_columns(self, names):
+        return Rows({name: self.columns[name] for name in names})
+
     def map(self, function, *, batched, batch_size, fn_kwargs, remove_columns, **kwargs):
         assert batched and set(remove_columns) == set(self.column_names)
         made = {}
@@ -193,7 +212,7 @@ def dataset_of(count, seed=0):
 
 def test_trl_datasets_come_back_packed():
     dataset = dataset_of(500)
-    packed = trl.pack_dataset(dataset, 1024, {"batch_size": 200, "num_proc": 2})
+    packed = trl.pack_dataset(dataset, 1024, map_kwargs={"batch_size": 200, "num_proc": 2})
     assert packed.kwargs == {"desc": "Packing", "num_proc": 2}
     assert packed.column_names == ["input_ids", "labels", "position_ids", "seq_lengths"]
     whole = []
@@ -210,12 +229,26 @@ def test_trl_datasets_come_back_packed():
     assert len(packed) <= -(-tokens // 1024) + 3
 
 
+def test_trl_packs_the_columns_that_are_named():
+    dataset = dataset_of(50)
+    dataset.columns["text"] = ["?"] * 50
+    dataset.column_names.append("text")
+    packed = trl.pack_dataset(dataset, 1024, columns=["input_ids"])
+    assert packed.column_names == ["input_ids", "position_ids", "seq_lengths"]
+    with pytest.raises(ValueError, match='strategy is "wrapped"; must be "bfd"'):
+        trl.pack_dataset(dataset, 1024, "wrapped")
+    dataset.column_names = None
+    with pytest.raises(ValueError, match="columns is not set"):
+        trl.pack_dataset(dataset, 1024)
+
+
 def test_trl_overlong_sequences_and_wrong_columns():
     rows = {"input_ids": [[1] * 5, [], [2] * 12], "text": ["a", "b", "c"]}
     packed = trl.pack_examples(rows, 8, ["input_ids"])
     assert sorted(packed["seq_lengths"]) == [[5], [8]]
     assert trl.pack_examples(rows, 8, ["input_ids"], "drop")["input_ids"] == [[1] * 5]
     assert trl.pack_examples({"input_ids": []}, 8)["seq_lengths"] == []
+    assert trl.pack_examples({"input_ids": [[1] * 9]}, 8, None, "drop")["input_ids"] == []
     with pytest.raises(ValueError, match="12"):
         trl.pack_examples(rows, 8, ["input_ids"], "reject")
     with pytest.raises(ValueError, match=r"text\[0\] has not one entry for each of 5 tokens"):

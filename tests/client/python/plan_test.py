@@ -56,6 +56,12 @@ def test_offsets_are_those_of_packed_rows():
     assert len(one) == 3
 
 
+def test_offsets_of_rows_that_int32_does_not_count_are_an_error():
+    (one,) = batchplan.plan([2**31 - 1, 2], passes=[batchplan.Pass(max_tokens=2**32 - 1)]).rank(0)
+    with pytest.raises(ValueError, match="2147483649 tokens; its offsets, of int32, reach 2147483647"):
+        one.cu_seqlens
+
+
 def test_arrays_are_views_that_outlive_the_plan():
     plan = batchplan.plan(long_tailed(1000), max_tokens=BUDGET)
     index = plan.passes[0].sequence_index
@@ -114,6 +120,12 @@ def test_wrong_arguments_are_named(arguments, field, value):
     with pytest.raises(batchplan.InvalidRequest) as caught:
         batchplan.plan([1, 2, 3], **{"max_tokens": BUDGET, **arguments})
     assert (caught.value.field, caught.value.value) == (field, value)
+
+
+@pytest.mark.parametrize("arguments", [{"cost": 3}, {"cost": "measured"}, {"passes": [{"max_tokens": 8}]}])
+def test_arguments_of_another_type_are_refused(arguments):
+    with pytest.raises((TypeError, batchplan.InvalidRequest)):
+        batchplan.plan([1, 2, 3], **{"max_tokens": None if "passes" in arguments else BUDGET, **arguments})
 
 
 def test_the_budget_stands_in_one_place():

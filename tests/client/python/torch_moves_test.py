@@ -119,6 +119,15 @@ def test_gradient_of_packing(device, ragged, shift):
         assert torch.autograd.gradcheck(packed, inputs)
 
 
+def test_complex_numbers_and_their_conjugates(device):
+    lengths = lengths_of(6)
+    values = torch.randn(6, max(lengths), dtype=torch.complex128, device=device, requires_grad=True)
+    for microbatch in microbatches(lengths):
+        conjugated = pack(microbatch, values.conj())
+        assert torch.equal(conjugated, pack(microbatch, values).conj().resolve_conj())
+        assert torch.autograd.gradcheck(lambda given, planned=microbatch: pack(planned, given.conj()), [values])
+
+
 @pytest.mark.parametrize("cp_rank", [None, 0, 1])
 def test_gradient_of_unpacking(device, cp_rank):
     lengths = lengths_of(12)
@@ -142,6 +151,52 @@ def test_fields_share_a_launch_and_keep_their_gradients(device):
     for index, length in enumerate(lengths):
         assert torch.all(first.grad[index, :length] == 1) and not first.grad[index, length:].any()
         assert torch.all(second.grad[index, :length] == 2)
+
+
+def test_ragged_fields_of_other_lengths_do_not_share_a_launch(device):
+    lengths = lengths_of(8)
+    rows = [torch.arange(length, device=device) for length in lengths]
+    longer = [torch.arange(length + 3, device=device) for length in lengths]
+    for microbatch in microbatches(lengths):
+        batch = PackedBatch(microbatch, {"rows": rows, "longer": longer})
+        assert torch.equal(batch["rows"], batch.position_ids)
+        assert torch.equal(batch["longer"], batch.position_ids)
+
+
+def test_more_fields_than_a_launch_takes(device):
+    lengths = lengths_of(8)
+    values = padded(lengths, torch.int64, device=device)
+    for microbatch in microbatches(lengths):
+        batch = PackedBatch(microbatch, {f"field {number}": values + number for number in range(40)})
+        for number in range(40):
+            assert torch.equal(batch[f"field {number}"], pack(microbatch, values + number))
+
+
+def test_the_default_dtype_does_not_matter(device):
+    (microbatch,) = batchplan.plan([3, 5], max_tokens=16).rank(0)
+    values = padded([3, 5], device=device)
+    expected = pack(microbatch, values)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(pack(microbatch, values), expected)
+        assert [found.dtype for found in sums(microbatch, expected)] == [torch.float32] * 2
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_gradient_of_weights(device):
+    lengths = [3, 2]
+    (microbatch,) = batchplan.plan(lengths, max_tokens=8, cp=2).rank(0)
+    row = PackedRow(microbatch, device=device)
+    values = torch.rand(row.width, device=device)
+    weights = torch.rand(row.width, device=device, requires_grad=True)
+    found, _ = sums(row, values, weights)
+    (2 * found[0] + 3 * found[1]).backward()
+    expected = torch.zeros(row.width, device=device)
+    for place, begin in enumerate(microbatch.cu_seqlens_padded[:-1].tolist()):
+        tokens = slice(begin, begin + int(microbatch.lengths[place]))
+        expected[tokens] = (2 + place) * values[tokens]
+    torch.testing.assert_close(weights.grad, expected)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -220,14 +275,28 @@ def test_context_parallel_shares_make_the_whole(device):
             shares[0].flash_attention()
 
 
+def test_attention_under_context_parallelism_has_the_tail_as_a_sequence_of_its_own(device):
+    """Each rank divides every sequence by the ranks: a tail in the last one's padding would move its tokens."""
+    (microbatch,) = batchplan.plan(
+        [3, 5, 2], cp=2, passes=[batchplan.Pass(64, length_multiple=4, rows="capacity")]
+    ).rank(0)
+    for rank in (0, 1, None):
+        batch = PackedBatch(microbatch, {"ids": torch.ones(3, 8, device=device)}, cp=2, cp_rank=rank)
+        arguments = batch.packed_seq_params()
+        true, starts = microbatch.cu_seqlens.tolist(), microbatch.cu_seqlens_padded.tolist()
+        assert arguments["cu_seqlens_q"].tolist() == [*true, true[-1]]
+        assert arguments["cu_seqlens_q_padded"].tolist() == [*starts, 64]
+        assert all(span % 4 == 0 for span in numpy.diff(arguments["cu_seqlens_q_padded"].tolist()))
+        assert arguments["max_seqlen_q"] == 48
+
+
 def test_padded_rows(device):
     lengths = [3, 5, 2, 4]
     plan = batchplan.plan(lengths, passes=[batchplan.Pass(10, scan="sorted")])
     values = padded(lengths, torch.int64, device=device)
     for microbatch in plan.rank(0):
         row = pack(microbatch, values)
-        if len(microbatch) > 1:
-            assert microbatch.padded and len(row) == len(microbatch) * microbatch.width
+        assert microbatch.padded and len(row) == len(microbatch) * microbatch.width
         for place, (index, length) in enumerate(zip(microbatch.indices, microbatch.lengths)):
             start = place * microbatch.width
             assert row[start : start + length].tolist() == values[int(index), :length].tolist()
@@ -242,7 +311,7 @@ def test_microbatch_without_sequences(device):
     assert batch.unpack(batch["values"]).shape == (0, 0)
     batch["values"].sum().backward()
     assert not values.grad.any()
-    assert batch.packed_seq_params()["cu_seqlens_q"].tolist() == [0, 0]
+    assert batch.packed_seq_params()["cu_seqlens_q"].tolist() == [0]
     assert batch.sums(batch["values"])[0].shape == (0,)
 
 
@@ -251,11 +320,11 @@ def test_refuses_what_does_not_fit(device):
     (microbatch,) = batchplan.plan(lengths, max_tokens=16).rank(0)
     good = padded(lengths, device=device)
     for sequences, message in [
-        (good[:1], r"sequences have 1 rows; the micro-batch has sequence 1"),
+        (good[:1], r"sequences has 1 rows; the micro-batch has sequence 1"),
         (good[:, :4], r"sequences\[1\] has 4 tokens; 5 are planned"),
         ([good[0, :3], good[1, :4]], r"sequences\[1\] has 4 tokens; 5 are planned"),
         (good[0], r"must be \(rows, tokens, \.\.\.\)"),
-        ([], "empty list"),
+        ([], "sequences is an empty list"),
     ]:
         with pytest.raises(ValueError, match=message):
             pack(microbatch, sequences)
@@ -275,8 +344,15 @@ def test_refuses_what_does_not_fit(device):
     with pytest.raises(ValueError, match="'labels' is none of the fields"):
         PackedBatch(microbatch, {"ids": good}, pad_values={"labels": -100})
     with pytest.raises(ValueError, match="advantages has 1 rows; the micro-batch needs 2"):
-        PackedBatch(microbatch, {}, per_sequence={"advantages": torch.ones(1)}, device="cpu")
-    with pytest.raises(ValueError, match="type that the kernels do not sum"):
+        PackedBatch(microbatch, {}, per_sequence={"advantages": torch.ones(1)})
+    with pytest.raises(ValueError, match="'ids' is none of the fields, or one of both kinds"):
+        PackedBatch(microbatch, {"ids": good}, per_sequence={"ids": torch.ones(2)})
+    with pytest.raises(ValueError, match="cp, cp_rank and zigzag are those of the row"):
+        PackedBatch(PackedRow(microbatch, device=device), {"ids": good}, cp=2)
+    for shift in (0.5, 2**31):
+        with pytest.raises(ValueError, match=f"shift of sequences is {shift}; must be a whole number"):
+            pack(microbatch, good, shift=shift)
+    with pytest.raises(ValueError, match="values has dtype torch.int16; must be one of float32"):
         sums(microbatch, row.to(torch.int16))
     check(device)
 

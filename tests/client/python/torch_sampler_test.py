@@ -17,6 +17,12 @@ def lengths_of(count=COUNT, seed=0):
     return numpy.clip(numpy.random.default_rng(seed).lognormal(4, 1, count), 1, BUDGET).astype(int)
 
 
+def sampler_of_epoch(epoch):
+    sampler = sampler_of()
+    sampler.set_epoch(epoch)
+    return sampler
+
+
 def sampler_of(rank=0, **options):
     return BatchSampler(lengths_of(), BATCH, rank=rank, **{"dp": 2, "max_tokens": BUDGET, **options})
 
@@ -77,10 +83,49 @@ def test_what_a_data_loader_fetched_ahead_is_not_lost():
         sampler.state_dict(behind=13)
 
 
-def test_a_state_of_another_sampler_is_refused():
+def test_what_was_fetched_ahead_at_an_epochs_end_is_of_that_epoch():
+    sampler = sampler_of()
+    expected, following = list(sampler), list(sampler_of_epoch(1))
+    resumed = sampler_of()
+    sampler = sampler_of()
+    list(sampler)
+    resumed.load_state_dict(sampler.state_dict(behind=2))
+    assert list(resumed) == expected[-2:] and list(resumed) == following
+    # A sampler that loaded a state has yielded what came since.
+    late = sampler_of()
+    late.load_state_dict(sampler.state_dict(behind=2))
+    list(itertools.islice(late, 1))
+    with pytest.raises(ValueError, match="behind is 2; not as many"):
+        late.state_dict(behind=2)
+
+
+def test_another_iterator_goes_on_where_the_last_one_stopped():
+    expected = list(sampler_of())
+    sampler = sampler_of()
+    assert list(itertools.islice(sampler, 3)) + list(sampler) == expected
+    assert sampler.epoch == 1
+
+
+@pytest.mark.parametrize("option, value, named", [
+    ("seed", 2, "seed is 2; it was 1"),
+    ("shuffle", False, "shuffle is False; it was True"),
+    ("dp", 3, "dp is 3; it was 2"),
+    ("max_tokens", 2 * BUDGET, "planned_as is "),
+    ("preset", "nemo_rl_packing", "planned_as is "),
+    ("group_ids", [0] * COUNT, "planned_as is "),
+])
+def test_a_state_of_another_sampler_is_refused(option, value, named):
     state = sampler_of(seed=1).state_dict()
-    with pytest.raises(ValueError, match="seed is 2; it was 1 when the state was saved"):
-        sampler_of(seed=2).load_state_dict(state)
+    sampler_of(seed=1).load_state_dict(state)
+    with pytest.raises(ValueError, match=named):
+        sampler_of(**{"seed": 1, option: value}).load_state_dict(state)
+
+
+def test_groups_stay_together():
+    groups = numpy.arange(COUNT) // 5
+    of_ranks = [list(sampler_of(rank, group_ids=groups, groups="same_rank", shuffle=False)) for rank in range(2)]
+    rank_of = {index: rank for rank, batches in enumerate(of_ranks) for batch in batches for index in batch}
+    assert all(len({rank_of[5 * group + place] for place in range(5)}) == 1 for group in range(COUNT // 5))
 
 
 def test_its_length_is_that_of_the_epoch():
@@ -109,4 +154,8 @@ def test_refuses_what_cannot_be():
     with pytest.raises(ValueError, match="rank is 2; must be 0 to 1"):
         sampler_of(rank=2)
     with pytest.raises(batchplan.InvalidRequest, match="max_tokens or passes is needed"):
-        next(iter(BatchSampler([1], 1)))
+        BatchSampler([1], 1)
+    with pytest.raises(ValueError, match='overlong is "truncate"'):
+        sampler_of(overlong="truncate")
+    with pytest.raises(ValueError, match="group_ids has 3 entries; lengths has 230"):
+        sampler_of(group_ids=[1, 2, 3])

@@ -79,7 +79,7 @@ def test_a_loss_written_for_padded_sequences(device, vectorized):
     batch = Batch(device)
     torch.manual_seed(0)
     model = ToyTransformer().to(device)
-    loss = PackedLoss(loss_of, vectorized=vectorized)
+    loss = PackedLoss(loss_of, vectorized=vectorized, metrics=True)
     total, tokens = 0.0, 0
     for microbatch in plan_of(batch):
         packed = PackedBatch(
@@ -130,7 +130,7 @@ def test_a_loss_over_the_gathered_shares(device):
     batch = Batch(device)
     torch.manual_seed(0)
     model = ToyTransformer().to(device)
-    loss = PackedLoss(loss_of)
+    loss = PackedLoss(loss_of, metrics=True)
     total = 0.0
     for microbatch in plan_of(batch, cp=2):
         fields = {"ids": batch.ids, "mask": batch.mask}
@@ -178,9 +178,22 @@ def test_a_microbatch_without_sequences_has_a_loss_to_go_back_from(device):
     packed = PackedBatch(empty, {"ids": torch.zeros(1, 7, dtype=torch.int64, device=device)})
     weight = torch.ones(0, 3, device=device, requires_grad=True)
     for vectorized in (False, True):
-        loss = PackedLoss(loss_of, vectorized=vectorized)(packed, weight, global_tokens=1)
+        loss, metrics = PackedLoss(loss_of, vectorized=vectorized, metrics=True)(
+            packed, weight, global_tokens=1
+        )
         loss.backward()
-        assert loss.item() == 0
+        assert loss.item() == 0 and metrics == {}
+        assert not PackedLoss(loss_of, vectorized=vectorized)(packed, weight, global_tokens=1).item()
+
+
+def test_a_loss_without_metrics_is_added_up_in_single_precision(device):
+    (microbatch,) = batchplan.plan([1, 1], max_tokens=8).rank(0)
+    packed = PackedBatch(microbatch, {"ids": torch.zeros(2, 1, device=device)})
+    logits = torch.tensor([[256.0], [1.0]], dtype=torch.bfloat16, device=device, requires_grad=True)
+    loss = PackedLoss(lambda output, fields: output.sum())(packed, logits)
+    assert loss.dtype == torch.float32 and loss.item() == 257
+    loss.backward()
+    assert logits.grad.tolist() == [[1], [1]]
 
 
 def test_unpack_gives_the_loss_of_the_padded_batch(device):

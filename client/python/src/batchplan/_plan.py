@@ -18,7 +18,8 @@ from batchplan import _core
 Uint32s = NDArray[numpy.uint32]
 Int32s = NDArray[numpy.int32]
 Output = TypeVar("Output")
-# Sequences of a plan that a notebook shows as a picture: a page of half a megabyte.
+_INT32_MOST = 2**31 - 1
+# Sequences of all passes that a notebook shows as a picture: a page of half a megabyte.
 _MOST_DRAWN = 32_768
 
 
@@ -77,6 +78,8 @@ class MicroBatch:
     width: int
     # What lengths are rounded up to a multiple of.
     length_multiple: int
+    # Rows of one width, [n, width], in place of one packed row.
+    padded: bool = False
 
     @functools.cached_property
     def cu_seqlens(self) -> Int32s:
@@ -88,19 +91,9 @@ class MicroBatch:
         """Where each sequence begins in the row, and where the last one's padding ends: int32, shape
         [n + 1]. In a packed row, equal to cu_seqlens where the multiple is 1."""
         if self.padded:
-            return numpy.arange(len(self) + 1, dtype=numpy.int32) * numpy.int32(self.width)
-        return _sums(self._aligned)
-
-    @property
-    def padded(self) -> bool:
-        """Whether it is rows of one width, [n, width], in place of one packed row. A single sequence
-        is the same either way, and counts as packed."""
-        return int(self._aligned.sum()) > self.width
-
-    @functools.cached_property
-    def _aligned(self) -> NDArray[numpy.int64]:
+            return _sums(numpy.full(len(self), self.width))
         multiple = self.length_multiple
-        return -(-self.lengths.astype(numpy.int64) // multiple) * multiple
+        return _sums(-(-self.lengths.astype(numpy.int64) // multiple) * multiple)
 
     @property
     def max_seqlen(self) -> int:
@@ -112,13 +105,17 @@ class MicroBatch:
 
 
 def _sums(lengths: NDArray[Any]) -> Int32s:
+    total = int(lengths.sum(dtype=numpy.int64))
+    if total > _INT32_MOST:
+        raise ValueError(f"the row has {total} tokens; its offsets, of int32, reach {_INT32_MOST}")
     sums = numpy.zeros(len(lengths) + 1, numpy.int32)
     numpy.cumsum(lengths, out=sums[1:], dtype=numpy.int32)
+    sums.flags.writeable = False
     return sums
 
 
 class PassPlan:
-    """One use of the batch. Its arrays are read-only views of the plan.
+    """One use of the batch. Its arrays are read-only: views of the plan, or copies in another process.
 
     Attributes:
         name: the pass's, maybe "".
@@ -128,10 +125,19 @@ class PassPlan:
         row_widths: tokens of each packed row, or the padded width. Shape [micro-batches].
         microbatches_per_rank: of each mini-batch, the same for every rank. Shape [mini-batches].
         length_multiple: what lengths are rounded up to a multiple of.
+        padded: whether micro-batches are rows of one width, in place of one packed row.
         metrics: how good it is.
     """
 
-    def __init__(self, planned: _core.Planned, number: int, head: dict[str, Any], ranks: range) -> None:
+    def __init__(
+        self,
+        planned: _core.Planned,
+        number: int,
+        head: dict[str, Any],
+        padded: bool,
+        ranks: range,
+        is_slice: bool,
+    ) -> None:
         self.name: str = head["name"]
         self.sequence_index = planned.sequence_index(number)
         self.sequence_lengths = planned.sequence_lengths(number)
@@ -139,6 +145,7 @@ class PassPlan:
         self.row_widths = planned.row_widths(number)
         self.microbatches_per_rank = planned.microbatches_per_rank(number)
         self.length_multiple: int = head["lengthMultiple"]
+        self.padded = padded
         self.metrics = PlanMetrics(
             **{
                 field.name: _number(head["metrics"][_camel(field.name)])
@@ -146,6 +153,13 @@ class PassPlan:
             }
         )
         self._ranks = ranks
+        self._is_slice = is_slice
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for value in state.values():
+            if isinstance(value, numpy.ndarray):
+                value.flags.writeable = False
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a data-parallel rank, in the order in which it runs them.
@@ -172,24 +186,22 @@ class PassPlan:
                     self.sequence_lengths[begin:end],
                     width,
                     self.length_multiple,
+                    self.padded,
                 )
             first += slots * len(self._ranks)
 
     def __repr__(self) -> str:
         metrics = self.metrics
         name = f" {self.name!r}:" if self.name else ":"
+        count = len(self._ranks)
+        ranks = f"{count} rank{'s' if count > 1 else ''}"
+        if self._is_slice:
+            ranks = f"rank {self._ranks.start} alone"
         return (
-            f"<PassPlan{name} {len(self.sequence_index)} sequences on {_ranks(self._ranks)} x "
+            f"<PassPlan{name} {len(self.sequence_index)} sequences on {ranks} x "
             f"{int(self.microbatches_per_rank.sum())} micro-batches, bin utilization "
             f"{metrics.bin_utilization:.1%}, step efficiency {metrics.step_efficiency:.1%}>"
         )
-
-
-def _ranks(ranks: range) -> str:
-    """ "8 ranks", or of a slice "rank 3 alone"."""
-    if len(ranks) == 1 and ranks.start > 0:
-        return f"rank {ranks.start} alone"
-    return f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
 
 
 class Plan:
@@ -217,8 +229,10 @@ class Plan:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())
+        padded = _core.padded_passes(request_json)
         self.passes = tuple(
-            PassPlan(planned, number, one, ranks) for number, one in enumerate(head["passes"])
+            PassPlan(planned, number, one, padded[number], ranks, self._is_slice)
+            for number, one in enumerate(head["passes"])
         )
         self.excluded = tuple(
             ExcludedSequence(one["index"], one["length"], one["reason"].rpartition("_")[2].lower())
@@ -260,8 +274,10 @@ class Plan:
             dropped sequences; else a list, with None for them.
 
         Raises:
-            ValueError: there are not as many outputs as planned sequences.
+            ValueError: there are not as many outputs as planned sequences; or it is one rank's part.
         """
+        if self._is_slice:
+            raise ValueError("it is one rank's part of a plan; the batch's order needs all ranks")
         index = self.passes[0].sequence_index
         if len(outputs) != len(index):
             raise ValueError(f"outputs has {len(outputs)} entries; the plan has {len(index)} sequences")
@@ -303,7 +319,8 @@ class Plan:
 
     def _repr_html_(self) -> str | None:
         """The page, for notebooks; None, so that they show the text, where there is none or it is large."""
-        if self._is_slice or len(self.passes[0].sequence_index) > _MOST_DRAWN:
+        drawn = sum(len(one.sequence_index) for one in self.passes) + len(self.excluded)
+        if self._is_slice or drawn > _MOST_DRAWN:
             return None
         page = html.escape(self.to_html(), quote=True)
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 700px; border: 0"></iframe>'

@@ -11,7 +11,7 @@ import numpy
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan._errors import InvalidRequest
-from batchplan._options import Pass, PlanOptions, enum, without_none
+from batchplan._options import CostModel, Pass, PlanOptions, enum, without_none
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,7 +37,12 @@ class Request:
         self.lengths = _uint32("lengths", lengths)
         group_ids = options.get("group_ids")
         self.group_ids = _uint32("group_ids", () if group_ids is None else group_ids)
+        for one in passes:
+            if not isinstance(one, Pass):
+                raise InvalidRequest(f"passes has {one!r}; each must be a batchplan.Pass")
         seed, cost = options.get("seed"), options.get("cost")
+        if not (cost is None or cost == "fitted" or isinstance(cost, CostModel)):
+            raise InvalidRequest(f'cost is {cost!r}; must be a batchplan.CostModel, or "fitted"')
         self.fields = without_none(
             preset=options.get("preset"),
             topology=without_none(

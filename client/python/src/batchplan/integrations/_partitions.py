@@ -64,7 +64,10 @@ def divide(
 
 def balanced_partitions(lengths: Any, count: int, equal_size: bool) -> list[list[int]]:
     """`count` parts of a batch that are alike in cost, each ascending."""
-    tokens = int(numpy.sum(lengths, dtype=numpy.int64))
+    if count < 1:
+        raise batchplan.InvalidRequest(f"k_partitions is {count}; must be at least 1")
+    lengths = numpy.asarray(lengths)
+    tokens = int(lengths.sum(dtype=numpy.int64))
     plan = batchplan.plan(
         lengths,
         dp=count,

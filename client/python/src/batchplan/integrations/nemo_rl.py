@@ -50,6 +50,8 @@ class SequencePacker:
             cost: what "balanced" balances by.
             effort: how hard it tries.
         """
+        # NeMo-RL's enumeration has the names as its values.
+        algorithm = str(getattr(algorithm, "value", algorithm))
         name = algorithm.lower()
         if name not in _ALGORITHMS:
             raise batchplan.InvalidRequest(

@@ -63,6 +63,8 @@ def dynamic_batching_shard(
         ValueError: a sequence is longer than the budget, dp_size does not divide their number, or they
             are too few for the pipeline.
     """
+    if dp_size < 1:
+        raise batchplan.InvalidRequest(f"dp_size is {dp_size}; must be at least 1")
     plan = batchplan.plan(
         seq_lens,
         preset="roll_dynamic",

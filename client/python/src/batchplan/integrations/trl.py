@@ -21,6 +21,7 @@ Columns = Mapping[str, Sequence[Any]]
 def pack_dataset(
     dataset: DatasetType,
     seq_length: int,
+    strategy: str = "bfd",
     map_kwargs: dict[str, Any] | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -31,9 +32,12 @@ def pack_dataset(
     Args:
         dataset: a datasets.Dataset or IterableDataset, whose columns are lists of one entry a token.
         seq_length: tokens of a packed row, at most.
+        strategy: "bfd", which TRL packs by where sequences stay whole; packed is by batchplan's, into as
+            few rows or fewer.
         map_kwargs: to dataset.map, which shows the progress: num_proc, batch_size and others. Rows are
             packed within such a batch; 10,000 unless said otherwise.
-        columns: which to pack, "input_ids" among them; None: all. Others are left out.
+        columns: which to pack, "input_ids" among them; None: all. Others are left out. A stream that
+            does not know its columns needs it.
         overlong: longer sequences: "truncate", "drop", or "reject".
 
     Returns:
@@ -41,19 +45,25 @@ def pack_dataset(
         seq_lengths, as TRL's padding-free collators read them.
 
     Raises:
-        ValueError: a column has not one entry a token, or a sequence is too long and to be rejected.
+        ValueError: a column is not there, or has not one entry a token; a sequence is too long and to be
+            rejected; another strategy.
     """
+    if strategy != "bfd":
+        raise ValueError(f'strategy is "{strategy}"; must be "bfd": sequences are not split')
     source: Any = dataset
-    names = source.column_names
+    if columns is not None:
+        source = source.select_columns(list(columns))
+    names = source.column_names or columns
+    if names is None:
+        raise ValueError("columns is not set, and the dataset does not know its columns yet")
     kwargs = {"batch_size": 10_000, **(map_kwargs or {})}
-    # An iterable dataset has no bar, and maybe no names yet.
+    # An iterable dataset has no bar.
     if hasattr(source, "__len__"):
         kwargs.setdefault("desc", "Packing")
-    if names is not None:
-        kwargs["remove_columns"] = names
     packed: DatasetType = source.map(
         pack_examples,
         batched=True,
+        remove_columns=list(names),
         fn_kwargs={"seq_length": seq_length, "columns": columns, "overlong": overlong},
         **kwargs,
     )
@@ -70,12 +80,18 @@ def pack_examples(
     names = list(examples if columns is None else columns)
     if "input_ids" not in names:
         raise ValueError(f"columns are {', '.join(names)}; input_ids must be among them")
+    for name in names:
+        if name not in examples:
+            raise ValueError(f"columns has {name}, which is none of {', '.join(examples)}")
     lengths = numpy.array([len(tokens) for tokens in examples["input_ids"]], dtype=numpy.int64)
     for name in names:
         for row, (entries, length) in enumerate(zip(examples[name], lengths)):
             if not hasattr(entries, "__len__") or len(entries) != length:
                 raise ValueError(f"{name}[{row}] has not one entry for each of {length} tokens")
     kept = numpy.flatnonzero(lengths)
+    if overlong == "drop":
+        # Maybe all of them, of which no plan can be made.
+        kept = kept[lengths[kept] <= seq_length]
     rows: list[list[tuple[int, int]]] = []
     if len(kept):
         plan = batchplan.plan(lengths[kept], max_tokens=seq_length, overlong=overlong)

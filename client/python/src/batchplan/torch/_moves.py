@@ -13,12 +13,25 @@ import torch
 
 from batchplan import _core
 from batchplan._plan import MicroBatch
-from batchplan.torch._row import PackedRow, current_stream, exported
+from batchplan.torch._row import PackedRow, exported
 
 # [rows, tokens, ...] padded, nested, or one tensor [tokens, ...] a row.
 Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]
 
 _TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS = range(4)
+# Of one launch.
+_MOST_FIELDS = 32
+_MOST_SHIFT = 2**31 - 1
+_SUMMED = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.uint8,
+    torch.bool,
+    torch.int32,
+    torch.int64,
+)
 
 
 def pack(
@@ -46,10 +59,10 @@ def pack(
     Raises:
         ValueError: a planned sequence is not there, or has fewer tokens than planned.
     """
-    batch = _Batch.of(sequences)
-    row = _row(row, batch.values.device)
-    batch.check(row, gathered, "sequences")
-    return pack_all(row, [batch], [Filling(pad_value, shift)], gathered)[0]
+    field = BatchField.of("sequences", sequences)
+    row = _row(row, field.values.device)
+    field.check(row, gathered)
+    return pack_all(row, [field], [Filling.of("sequences", pad_value, shift)], gathered)[0]
 
 
 def unpack(
@@ -86,20 +99,20 @@ def unpack(
         raise ValueError(
             f"num_rows is {num_rows}; the micro-batch has sequence {int(row.microbatch.indices.max())}"
         )
-    filling = Filling(pad_value, shift)
+    filling = Filling.of("packed", pad_value, shift)
     return _Unpack.apply(row, filling, width, num_rows, packed)
 
 
 def sums(
     row: PackedRow | MicroBatch, values: torch.Tensor, weights: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums of each sequence's values times weights, and of its weights. Differentiable in `values`.
+    """Sums of each sequence's values times weights, and of its weights. The first is differentiable.
 
     The same values give the same bits wherever a sequence stands: alone, packed behind others, padded.
     Padding is not read, and tokens of weight 0 add nothing, be they NaN.
 
     Args:
-        values: [row.width], one a token.
+        values: [row.width], one a token: floating, bool, uint8, int32 or int64.
         weights: as values, such as a loss mask; None: 1 for every token.
 
     Returns:
@@ -111,6 +124,9 @@ def sums(
             _check_row(row, tensor, name)
             if tensor.ndim != 1:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}; must be ({row.width},)")
+            if tensor.dtype not in _SUMMED:
+                known = ", ".join(str(one).removeprefix("torch.") for one in _SUMMED)
+                raise ValueError(f"{name} has dtype {tensor.dtype}; must be one of {known}")
     return _Sums.apply(row, values, weights)
 
 
@@ -119,56 +135,66 @@ class Filling:
     pad_value: float = 0
     shift: int = 0
 
+    @classmethod
+    def of(cls, name: str, pad_value: float, shift: int) -> Filling:
+        if not isinstance(shift, (int, numpy.integer)) or abs(shift) > _MOST_SHIFT:
+            raise ValueError(
+                f"shift of {name} is {shift}; must be a whole number of -{_MOST_SHIFT} to {_MOST_SHIFT}"
+            )
+        return cls(pad_value, int(shift))
+
 
 @dataclasses.dataclass(frozen=True)
-class _Batch:
+class BatchField:
     """One field of a batch: padded [rows, tokens, ...], or ragged [tokens, ...] with offsets [rows + 1].
     `lengths` of ragged rows where they are known on the host."""
 
+    name: str
     values: torch.Tensor
     offsets: torch.Tensor | None
     lengths: numpy.ndarray[Any, Any] | None = None
 
     @classmethod
-    def of(cls, sequences: Sequences) -> _Batch:
+    def of(cls, name: str, sequences: Sequences) -> BatchField:
         if isinstance(sequences, torch.Tensor):
             if not sequences.is_nested:
                 if sequences.ndim < 2:
-                    raise ValueError(
-                        f"sequences have shape {tuple(sequences.shape)}; must be (rows, tokens, ...)"
-                    )
-                return cls(sequences, None)
+                    shape = tuple(sequences.shape)
+                    raise ValueError(f"{name} has shape {shape}; must be (rows, tokens, ...)")
+                return cls(name, sequences, None)
             if sequences.layout != torch.strided:
-                return cls(sequences.values(), sequences.offsets())
+                return cls(name, sequences.values(), sequences.offsets())
             sequences = sequences.unbind()
         if not sequences:
-            raise ValueError("sequences are an empty list, which has no dtype; give an empty tensor")
+            raise ValueError(f"{name} is an empty list, which has no dtype; give an empty tensor")
         lengths = numpy.array([len(one) for one in sequences])
         offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
         values = torch.cat(list(sequences))
-        return cls(values, offsets.to(values.device), lengths)
+        return cls(name, values, offsets.to(values.device), lengths)
 
     @property
     def num_rows(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
-    @property
-    def token_shape(self) -> torch.Size:
-        return self.values.shape[2 if self.offsets is None else 1 :]
+    def lies_like(self, other: BatchField) -> bool:
+        """In the same rows, so that one launch moves both."""
+        if self.offsets is None or other.offsets is None:
+            return self.offsets is other.offsets and self.num_rows == other.num_rows
+        return self.offsets is other.offsets and len(self.values) == len(other.values)
 
-    def check(self, row: PackedRow, gathered: bool, name: str) -> None:
+    def check(self, row: PackedRow, gathered: bool) -> None:
         """That the planned sequences are there, as far as the host can see."""
-        planned, count = row.microbatch, len(row)
+        planned, count, name = row.microbatch, len(row), self.name
         if self.values.device != row.device:
-            raise ValueError(f"{name} are on {self.values.device}; the row is on {row.device}")
+            raise ValueError(f"{name} is on {self.values.device}; the row is on {row.device}")
         if gathered and self.num_rows != count:
-            raise ValueError(f"{name} have {self.num_rows} rows; the micro-batch has {count} sequences")
+            raise ValueError(f"{name} has {self.num_rows} rows; the micro-batch has {count} sequences")
         if not count:
             return
         index = numpy.arange(count) if gathered else planned.indices
         if int(index.max()) >= self.num_rows:
             raise ValueError(
-                f"{name} have {self.num_rows} rows; the micro-batch has sequence {int(index.max())}"
+                f"{name} has {self.num_rows} rows; the micro-batch has sequence {int(index.max())}"
             )
         if self.offsets is None:
             there = numpy.full(count, self.values.shape[1])
@@ -186,27 +212,24 @@ class _Batch:
 
 
 def pack_all(
-    row: PackedRow, batches: Sequence[_Batch], fillings: Sequence[Filling], gathered: bool
+    row: PackedRow, fields: Sequence[BatchField], fillings: Sequence[Filling], gathered: bool
 ) -> list[torch.Tensor]:
     """Fields with one launch for all that lie alike."""
     packed: dict[int, torch.Tensor] = {}
-    while len(packed) < len(batches):
-        first = next(batch for place, batch in enumerate(batches) if place not in packed)
-        alike = [
-            place
-            for place, batch in enumerate(batches)
-            if batch.offsets is first.offsets and batch.num_rows == first.num_rows
-        ]
+    while len(packed) < len(fields):
+        left = [place for place in range(len(fields)) if place not in packed]
+        first = fields[left[0]]
+        alike = [place for place in left if fields[place].lies_like(first)][:_MOST_FIELDS]
         outputs = _Pack.apply(
             row,
             [fillings[place] for place in alike],
             first.offsets,
             first.num_rows,
             not gathered,
-            *(batches[place].values for place in alike),
+            *(fields[place].values for place in alike),
         )
         packed.update(zip(alike, outputs))
-    return [packed[place] for place in range(len(batches))]
+    return [packed[place] for place in range(len(fields))]
 
 
 def ids(row: PackedRow, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -216,13 +239,13 @@ def ids(row: PackedRow, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]
         _core.Field(content, None, exported(one), 1, 0, 0, b"")
         for content, one in zip((_POSITION_IDS, _SEQUENCE_IDS), made)
     ]
-    row.core.pack(fields, False, None, len(row), 0, current_stream(row.device))
+    row.run(row.core.pack, fields, False, None, len(row), 0)
     return made[0], made[1]
 
 
 def spread(row: PackedRow, values: torch.Tensor, pad_value: float, indexed: bool) -> torch.Tensor:
     """One value a sequence, [rows], as one a token, [row.width]. Not differentiable."""
-    values = values.contiguous()
+    values = plain(values)
     packed = values.new_empty(row.width)
     field = _core.Field(
         _PER_SEQUENCE,
@@ -233,7 +256,7 @@ def spread(row: PackedRow, values: torch.Tensor, pad_value: float, indexed: bool
         0,
         _bytes(pad_value, values.dtype),
     )
-    row.core.pack([field], indexed, None, len(values), 0, current_stream(row.device))
+    row.run(row.core.pack, [field], indexed, None, len(values), 0)
     return packed
 
 
@@ -254,20 +277,14 @@ class _Pack(torch.autograd.Function):
         lead = 2 if offsets is None else 1
         packed = tuple(one.new_empty(row.width, *one.shape[lead:]) for one in values)
         fields = [
-            _field(one.contiguous(), to, one.shape, lead, filling)
+            _field(one, to, one.shape, lead, filling)
             for one, to, filling in zip(values, packed, fillings)
             if to.numel()
         ]
-        tokens = 0 if offsets is None else len(values[0])
-        row.core.pack(
-            fields,
-            indexed,
-            None if offsets is None else exported(offsets),
-            num_rows,
-            tokens,
-            current_stream(row.device),
-        )
-        ctx.mark_non_differentiable(*(one for one in packed if not one.is_floating_point()))
+        places = None if offsets is None else exported(offsets)
+        row.run(row.core.pack, fields, indexed, places, num_rows, 0 if places is None else len(values[0]))
+        wanted = ctx.needs_input_grad[5:]
+        ctx.mark_non_differentiable(*(one for one, want in zip(packed, wanted) if not want))
         return packed
 
     @staticmethod
@@ -280,19 +297,13 @@ class _Pack(torch.autograd.Function):
             for gradient, shape, want in zip(gradients, ctx.shapes, wanted)
         ]
         fields = [
-            _field(gradient.contiguous(), to, shape, lead, Filling(0, filling.shift))
+            _field(gradient, to, shape, lead, Filling(0, filling.shift))
             for gradient, to, shape, filling in zip(gradients, outputs, ctx.shapes, ctx.fillings)
             if to is not None and to.numel()
         ]
-        tokens = 0 if ctx.offsets is None else ctx.shapes[0][0]
-        ctx.row.core.unpack(
-            fields,
-            ctx.indexed,
-            None if ctx.offsets is None else exported(ctx.offsets),
-            ctx.num_rows,
-            tokens,
-            current_stream(ctx.row.device),
-        )
+        places = None if ctx.offsets is None else exported(ctx.offsets)
+        tokens = 0 if places is None else ctx.shapes[0][0]
+        ctx.row.run(ctx.row.core.unpack, fields, ctx.indexed, places, ctx.num_rows, tokens)
         return (None, None, None, None, None, *outputs)
 
 
@@ -311,8 +322,8 @@ class _Unpack(torch.autograd.Function):
         shape = (rows, width, *packed.shape[1:])
         unpacked = packed.new_full(shape, filling.pad_value)
         if unpacked.numel():
-            field = _field(packed.contiguous(), unpacked, unpacked.shape, 2, filling)
-            row.core.unpack([field], ctx.indexed, None, rows, 0, current_stream(row.device))
+            field = _field(packed, unpacked, unpacked.shape, 2, filling)
+            row.run(row.core.unpack, [field], ctx.indexed, None, rows, 0)
         return unpacked
 
     @staticmethod
@@ -321,9 +332,8 @@ class _Unpack(torch.autograd.Function):
         packed = gradient.new_empty(ctx.row.width, *gradient.shape[2:])
         if packed.numel():
             filling = Filling(0, ctx.filling.shift)
-            field = _field(gradient.contiguous(), packed, gradient.shape, 2, filling)
-            stream = current_stream(ctx.row.device)
-            ctx.row.core.pack([field], ctx.indexed, None, len(gradient), 0, stream)
+            field = _field(gradient, packed, gradient.shape, 2, filling)
+            ctx.row.run(ctx.row.core.pack, [field], ctx.indexed, None, len(gradient), 0)
         return None, None, None, None, packed
 
 
@@ -333,14 +343,14 @@ class _Sums(torch.autograd.Function):
         ctx: Any, row: PackedRow, values: torch.Tensor, weights: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         ctx.row, ctx.dtype = row, values.dtype
-        ctx.save_for_backward(weights)
-        made = [torch.empty(len(row), device=row.device) for _ in range(2)]
-        row.core.sum(
-            exported(values.contiguous()),
-            None if weights is None else exported(weights.contiguous()),
+        ctx.save_for_backward(values if ctx.needs_input_grad[2] else None, weights)
+        made = [torch.empty(len(row), dtype=torch.float32, device=row.device) for _ in range(2)]
+        row.run(
+            row.core.sum,
+            exported(plain(values)),
+            None if weights is None else exported(plain(weights)),
             exported(made[0]),
             exported(made[1]),
-            current_stream(row.device),
         )
         ctx.mark_non_differentiable(made[1])
         return made[0], made[1]
@@ -348,12 +358,18 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (weights,) = ctx.saved_tensors
-        spread_out = spread(ctx.row, gradient, 0, indexed=False)
-        # Padding and the tail belong to no sequence, whatever stands in weights there.
-        if weights is not None:
-            spread_out = torch.where(spread_out == 0, spread_out, spread_out * weights)
-        return None, spread_out.to(ctx.dtype), None
+        values, weights = ctx.saved_tensors
+        # 0 for padding and the tail, which belong to no sequence, whatever stands there.
+        of_tokens = spread(ctx.row, gradient, 0, indexed=False)
+
+        def times(factors: torch.Tensor | None) -> torch.Tensor:
+            if factors is None:
+                return of_tokens
+            return torch.where(of_tokens == 0, of_tokens, of_tokens * factors)
+
+        of_values = times(weights).to(ctx.dtype) if ctx.needs_input_grad[1] else None
+        of_weights = times(values).to(weights.dtype) if ctx.needs_input_grad[2] else None
+        return None, of_values, of_weights
 
 
 def _field(
@@ -365,13 +381,18 @@ def _field(
 ) -> _core.Field:
     return _core.Field(
         _TOKENS,
-        exported(source),
+        exported(plain(source)),
         exported(destination),
         math.prod(unpacked_shape[lead:]),
         unpacked_shape[1] if lead == 2 else 0,
         filling.shift,
         _bytes(filling.pad_value, destination.dtype),
     )
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Contiguous, and its values as its bits have them."""
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ import numpy
 import torch
 
 from batchplan._plan import MicroBatch
-from batchplan.torch._moves import Filling, Sequences, _Batch, ids, pack_all, spread, sums, unpack
+from batchplan.torch._moves import BatchField, Filling, Sequences, ids, pack_all, spread, sums, unpack
 from batchplan.torch._row import PackedRow
 
 
@@ -37,13 +37,13 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         pad_values: Mapping[str, float] | None = None,
         shifts: Mapping[str, int] | None = None,
         gathered: bool = False,
-        device: torch.device | str | None = None,
         cp: int = 1,
         cp_rank: int | None = 0,
+        zigzag: bool = True,
     ) -> None:
         """
         Args:
-            microbatch: or its row, which then has device, cp and cp_rank.
+            microbatch: or its row, which then has the device, cp, cp_rank and zigzag.
             fields: one entry a token: [rows, tokens, ...] padded, nested tensors, or lists of
                 [tokens, ...]; gradients flow back to them. Padded ones move together in one launch.
             per_sequence: one entry a sequence, [rows], which each of its tokens gets: advantages.
@@ -51,32 +51,37 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             pad_values: by name, what padding gets; 0.
             shifts: by name, see pack; 0.
             gathered: the fields hold the micro-batch's sequences alone, in its order.
-            device: where the fields are; None: the first one's.
-            cp, cp_rank: see PackedRow.
+            cp, cp_rank, zigzag: see PackedRow. The device is that of the fields.
 
         Raises:
-            ValueError: a planned sequence is not there, or has fewer tokens than planned.
+            ValueError: a planned sequence is not there, or has fewer tokens than planned; or an argument
+                is of no field, or of a row that has its own.
         """
         per_sequence = per_sequence or {}
         pad_values = pad_values or {}
         shifts = shifts or {}
-        for given in (pad_values, shifts):
-            unknown = sorted(given.keys() - fields.keys() - per_sequence.keys())
+        for given, known in (
+            (pad_values, fields.keys() | per_sequence.keys()),
+            (shifts, fields.keys()),
+            (per_sequence, per_sequence.keys() - fields.keys()),
+        ):
+            unknown = sorted(given.keys() - known)
             if unknown:
-                raise ValueError(f"{unknown[0]!r} is none of the fields")
-        batches = {name: _Batch.of(sequences) for name, sequences in fields.items()}
-        if isinstance(microbatch, PackedRow):
+                raise ValueError(f"{unknown[0]!r} is none of the fields, or one of both kinds")
+        of_batch = [BatchField.of(name, sequences) for name, sequences in fields.items()]
+        if not isinstance(microbatch, PackedRow):
+            tensors = [field.values for field in of_batch] + list(per_sequence.values())
+            device = tensors[0].device if tensors else "cpu"
+            self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank, zigzag=zigzag)
+        elif (cp, cp_rank, zigzag) == (1, 0, True):
             self.row = microbatch
         else:
-            tensors = [batch.values for batch in batches.values()] + list(per_sequence.values())
-            if device is None:
-                device = tensors[0].device if tensors else "cpu"
-            self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank)
-        for name, batch in batches.items():
-            batch.check(self.row, gathered, name)
-        fillings = [Filling(pad_values.get(name, 0), shifts.get(name, 0)) for name in batches]
-        packed = pack_all(self.row, list(batches.values()), fillings, gathered)
-        self._fields = dict(zip(batches, packed))
+            raise ValueError("cp, cp_rank and zigzag are those of the row that is given")
+        for field in of_batch:
+            field.check(self.row, gathered)
+        fillings = [Filling.of(name, pad_values.get(name, 0), shifts.get(name, 0)) for name in fields]
+        packed = pack_all(self.row, of_batch, fillings, gathered)
+        self._fields = dict(zip(fields, packed))
         for name, values in per_sequence.items():
             _check_per_sequence(self.row, name, values, gathered)
             self._fields[name] = spread(self.row, values, pad_values.get(name, 0), not gathered)
@@ -104,7 +109,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             raise ValueError(
                 f"cp is {self.row.cp}: attention goes over the ranks, by packed_seq_params()"
             )
-        offsets, longest = self._filled(as_sequence=True)
+        offsets, longest = self._with_tail(apart=True)
         return {
             "cu_seqlens_q": offsets,
             "cu_seqlens_k": offsets,
@@ -114,11 +119,13 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
     def packed_seq_params(self) -> dict[str, Any]:
         """Arguments of Megatron-Core's PackedSeqParams, for TransformerEngine's attention, with and
-        without context parallelism. The last sequence's padding takes in what is left of the row."""
-        true = self.row.cu_seqlens
-        if not len(self.row):
-            true = true.new_zeros(2)
-        padded, longest = self._filled(as_sequence=False)
+        without context parallelism. What is left of the row is taken in by the last sequence's padding,
+        or under context parallelism, which divides each sequence, by an empty sequence of its own."""
+        apart = self.row.cp > 1 or not len(self.row)
+        padded, longest = self._with_tail(apart)
+        true = self.row.cu_seqlens.clone()
+        if len(padded) > len(true):
+            true = torch.cat([true, true[-1:]])
         return {
             "qkv_format": "thd",
             "cu_seqlens_q": true,
@@ -139,17 +146,15 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         """sums() of this row."""
         return sums(self.row, values, weights)
 
-    def _filled(self, as_sequence: bool) -> tuple[torch.Tensor, int]:
-        """cu_seqlens_padded up to the row's end, and the longest sequence by it."""
+    def _with_tail(self, apart: bool) -> tuple[torch.Tensor, int]:
+        """cu_seqlens_padded up to the row's end, with the tail as a sequence or in the last one's
+        padding; and the longest sequence by it."""
         offsets = self.row.microbatch.cu_seqlens_padded
         whole = self.row.width * (self.row.cp if self.row.cp_rank is not None else 1)
         if offsets[-1] < whole:
-            if as_sequence or len(offsets) == 1:
-                offsets = numpy.append(offsets, numpy.int32(whole))
-            else:
-                offsets = numpy.append(offsets[:-1], numpy.int32(whole))
+            offsets = numpy.append(offsets if apart else offsets[:-1], numpy.int32(whole))
         longest = int(numpy.diff(offsets).max(initial=0))
-        return torch.from_numpy(offsets).to(self.row.device), longest
+        return torch.tensor(offsets, device=self.row.device), longest
 
     def __repr__(self) -> str:
         return f"<PackedBatch: {', '.join(self)} of {len(self.row)} sequences in {self.row.width} tokens>"

@@ -27,15 +27,19 @@ class PackedLoss:
     accumulated to come out as without packing.
     """
 
-    def __init__(self, loss: Callable[..., Any], *, vectorized: bool = False) -> None:
+    def __init__(
+        self, loss: Callable[..., Any], *, vectorized: bool = False, metrics: bool = False
+    ) -> None:
         """
         Args:
             loss: takes the model's output, the fields, and what else it is called with; returns a
-                scalar, or a scalar and a dictionary of numbers, which are added up, too.
+                scalar.
             vectorized: call it once with all sequences. Padding is each field's pad value, and 0 in
                 the output: the loss leaves it out by a mask.
+            metrics: the loss returns a scalar and a dictionary of numbers, which are added up, too.
         """
         self._loss = loss
+        self._metrics = metrics
         self._vectorized = vectorized
 
     def __call__(self, packed: PackedBatch, output: torch.Tensor, **arguments: Any) -> Any:
@@ -45,7 +49,8 @@ class PackedLoss:
             output: [row.width, ...], or [1, row.width, ...] as models give it.
 
         Returns:
-            what the loss returns, added up; 0 for a micro-batch without sequences.
+            what the loss returns, added up in float32 or better; 0, and no metrics, for a micro-batch
+            without sequences.
 
         Raises:
             ValueError: under context parallelism, of one rank's share: gather the ranks' outputs, and
@@ -62,19 +67,17 @@ class PackedLoss:
         if output.ndim < 1 or len(output) != row.width:
             raise ValueError(f"output has shape {tuple(output.shape)}; must be ({row.width}, ...)")
         # Of no tokens: what is added to it stays in the graph, also if nothing is.
-        total = output[:0].sum()
+        total = output[:0].sum(dtype=torch.promote_types(output.dtype, torch.float32))
         metrics: dict[str, Any] = {}
         calls = self._padded(packed, output) if self._vectorized else self._alone(packed, output)
-        returns_metrics = False
         for one_output, fields in calls:
             returned = self._loss(one_output, fields, **arguments)
-            if isinstance(returned, tuple):
-                returns_metrics = True
+            if self._metrics:
                 returned, more = returned
                 for name, value in more.items():
                     metrics[name] = metrics.get(name, 0) + value
             total = total + returned
-        return (total, metrics) if returns_metrics else total
+        return (total, metrics) if self._metrics else total
 
     @staticmethod
     def _padded(packed: PackedBatch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, Fields]]:

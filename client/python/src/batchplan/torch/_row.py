@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy
 import torch
@@ -70,9 +71,8 @@ class PackedRow:
         arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices]
         joined = torch.from_numpy(numpy.concatenate(arrays, dtype=numpy.int32, casting="same_kind"))
         # One copy for the three.
-        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index = joined.to(device).split(
-            [count + 1, count + 1, count]
-        )
+        parts = joined.to(device).split([count + 1, count + 1, count])
+        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index = parts
         self._error_word = error_word(self.device)
         self.core = _core.Row(
             exported(self.cu_seqlens),
@@ -86,6 +86,14 @@ class PackedRow:
             context_parallel_rank=cp_rank,
             zigzag=zigzag,
         )
+
+    def run(self, work: Callable[..., None], *arguments: object) -> None:
+        """A call of the core's, whose last argument is the current stream of the row's device."""
+        if self.device.type != "cuda":
+            work(*arguments, 0)
+            return
+        with torch.cuda.device(self.device):
+            work(*arguments, torch.cuda.current_stream().cuda_stream)
 
     @property
     def device(self) -> torch.device:
@@ -122,7 +130,8 @@ def check(device: torch.device | str) -> None:
 
 
 def exported(tensor: torch.Tensor) -> object:
-    """As DLPack, for work on the current stream: nothing waits."""
+    """As DLPack, for work on the current stream: nothing waits. It lies contiguously, and its bits are
+    its values."""
     tensor = tensor.detach()
     if tensor.dtype in _AS_BYTES:
         tensor = tensor.view(torch.uint8)
@@ -133,8 +142,3 @@ def exported(tensor: torch.Tensor) -> object:
 _AS_BYTES = {
     getattr(torch, name) for name in ("bool", "float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)
 }
-
-
-def current_stream(device: torch.device) -> int:
-    """A cudaStream_t; 0 on the host."""
-    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0

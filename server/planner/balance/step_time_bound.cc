@@ -16,6 +16,13 @@ namespace {
 
 uint64_t CeilDiv(absl::uint128 a, uint64_t b) { return absl::Uint128Low64((a + (b - 1)) / b); }
 
+// What a lone rank takes, which waits for nobody.
+uint64_t TotalCost(const PackItems& items) {
+  uint64_t total = 0;
+  for (const uint64_t load : items.loads) total += load;
+  return total;
+}
+
 uint64_t TotalCost(const std::vector<ItemClass>& classes) {
   uint64_t total = 0;
   for (const ItemClass& c : classes) total += c.cost * c.items;
@@ -34,7 +41,7 @@ uint64_t AccumulatedBound(const std::vector<ItemClass>& classes, uint32_t ranks)
 }  // namespace
 
 uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks) {
-  return AccumulatedBound(ClassesByCost(items), ranks);
+  return ranks == 1 ? TotalCost(items) : AccumulatedBound(ClassesByCost(items), ranks);
 }
 
 // Let the slots of a plan be numbered by descending maximum, M_1 >= M_2 >= ..., and T be their sum.
@@ -45,6 +52,7 @@ uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks) {
 // what the floors and the token budget force. So T >= ceil((total + waste) / D).
 uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks) {
   if (items.size() == 0) return 0;
+  if (ranks == 1) return TotalCost(items);
   std::vector<ItemClass> classes = ClassesByCost(items);
   const uint64_t accumulated = AccumulatedBound(classes, ranks);
   const uint64_t total = TotalCost(classes);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 namespace batchplan {
@@ -39,24 +38,29 @@ struct Thresholded {
 };
 
 // Up to `count` of the values, spread evenly.
-std::vector<uint32_t> Sample(std::vector<uint32_t> values, size_t count) {
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
+std::vector<uint32_t> Sample(const std::vector<uint32_t>& values, size_t count) {
   if (values.size() <= count) return values;
-  for (size_t i = 0; i < count; ++i) values[i] = values[i * values.size() / count];
-  values.resize(count);
-  return values;
+  std::vector<uint32_t> sample(count);
+  for (size_t i = 0; i < count; ++i) sample[i] = values[i * values.size() / count];
+  return sample;
 }
 
-// Where the sum over items changes its slope in the period: at lengths and their complements.
-std::vector<uint32_t> Periods(std::span<const LengthCount> lengths, uint32_t capacity,
-                              size_t count) {
+// Where the sum over items changes its slope in the period: at lengths, which come longest first,
+// and their complements. Ascending.
+std::vector<uint32_t> Periods(std::span<const LengthCount> lengths, uint32_t capacity) {
   std::vector<uint32_t> periods;
-  for (const LengthCount& kind : lengths) {
-    periods.push_back(kind.length);
-    if (kind.length < capacity) periods.push_back(capacity - kind.length);
+  periods.reserve(2 * lengths.size());
+  auto kind = lengths.rbegin();
+  for (const LengthCount& longest : lengths) {
+    const uint32_t complement = capacity - longest.length;
+    if (complement == 0) continue;
+    for (; kind != lengths.rend() && kind->length <= complement; ++kind) {
+      if (kind->length < complement) periods.push_back(kind->length);
+    }
+    periods.push_back(complement);
   }
-  return Sample(std::move(periods), count);
+  for (; kind != lengths.rend(); ++kind) periods.push_back(kind->length);
+  return periods;
 }
 
 // Twelfths of the capacity: uniform lengths in C/4 .. C/2, for one, are bounded best by 5/12 C.
@@ -69,13 +73,14 @@ std::vector<uint32_t> Fractions(uint32_t capacity) {
   return fractions;
 }
 
-std::vector<uint32_t> Thresholds(std::span<const LengthCount> lengths, uint32_t capacity,
-                                 size_t count) {
+// Lengths of up to half the capacity, ascending.
+std::vector<uint32_t> Thresholds(std::span<const LengthCount> lengths, uint32_t capacity) {
   std::vector<uint32_t> thresholds;
-  for (const LengthCount& kind : lengths) {
-    if (kind.length <= capacity / 2) thresholds.push_back(kind.length);
+  for (auto kind = lengths.rbegin(); kind != lengths.rend(); ++kind) {
+    if (kind->length > capacity / 2) break;
+    thresholds.push_back(kind->length);
   }
-  return Sample(std::move(thresholds), count);
+  return thresholds;
 }
 
 }  // namespace
@@ -94,13 +99,14 @@ uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capaci
   const Thresholded all(lengths, capacity, 0);
   try_periods(all, Fractions(capacity));
   if (best >= enough) return best;
-  try_periods(all, Periods(lengths, capacity, std::min(affordable, kMaxPeriods)));
+  const std::vector<uint32_t> periods = Periods(lengths, capacity);
+  try_periods(all, Sample(periods, std::min(affordable, kMaxPeriods)));
   if (best >= enough) return best;
   size_t crossed = kMaxCrossed;
   while (crossed * crossed > affordable) crossed /= 2;
-  const std::vector<uint32_t> periods = Periods(lengths, capacity, crossed);
-  for (uint32_t threshold : Thresholds(lengths, capacity, crossed)) {
-    try_periods(Thresholded(lengths, capacity, threshold), periods);
+  const std::vector<uint32_t> crossed_periods = Sample(periods, crossed);
+  for (uint32_t threshold : Sample(Thresholds(lengths, capacity), crossed)) {
+    try_periods(Thresholded(lengths, capacity, threshold), crossed_periods);
   }
   return best;
 }

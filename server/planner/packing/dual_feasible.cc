@@ -14,27 +14,81 @@ constexpr size_t kMinPeriods = 4;
 constexpr size_t kMaxPeriods = 256;
 constexpr size_t kMaxCrossed = 16;
 
+// Lengths, longest first, with how many items and tokens there are before each.
+class Totals {
+ public:
+  explicit Totals(std::span<const LengthCount> lengths) : lengths_(lengths) {
+    items_.reserve(lengths.size() + 1);
+    tokens_.reserve(lengths.size() + 1);
+    for (const LengthCount& kind : lengths) {
+      items_.push_back(items_.back() + kind.count);
+      tokens_.push_back(tokens_.back() + uint64_t{kind.count} * kind.length);
+    }
+  }
+
+  std::span<const LengthCount> lengths() const { return lengths_; }
+  uint64_t Items(size_t first, size_t last) const { return items_[last] - items_[first]; }
+
+  // The sum of the function over the items in first .. last. Between two multiples of the period it
+  // is flat and then of slope 1, so that only its corners have to be found.
+  uint64_t Sum(const DualFeasible& value, size_t first, size_t last) const {
+    uint64_t sum = 0;
+    while (first < last) {
+      const uint32_t periods = lengths_[first].length / value.period();
+      const uint64_t begin = uint64_t{periods} * value.period();
+      const size_t flat = FirstBelow(begin + value.flat() + 1, first, last);
+      const size_t next = FirstBelow(begin, flat, last);
+      sum += Items(first, next) * periods * (value.period() - value.flat()) + tokens_[flat] -
+             tokens_[first] - Items(first, flat) * (begin + value.flat());
+      first = next;
+    }
+    return sum;
+  }
+
+ private:
+  // Of first .. last. In ever longer steps: it is often near.
+  size_t FirstBelow(uint64_t length, size_t first, size_t last) const {
+    size_t step = 1;
+    while (step < last - first && lengths_[first + step - 1].length >= length) {
+      first += step;
+      step *= 2;
+    }
+    const auto begin = lengths_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(step, last - first));
+    const auto found = std::partition_point(
+        begin, end, [&](const LengthCount& kind) { return kind.length >= length; });
+    return static_cast<size_t>(found - lengths_.begin());
+  }
+
+  std::span<const LengthCount> lengths_;
+  std::vector<uint64_t> items_ = {0};
+  std::vector<uint64_t> tokens_ = {0};
+};
+
 // An instance behind a threshold e <= C/2: items above C - e have bins of their own, those below e
 // are dropped.
-struct Thresholded {
-  Thresholded(std::span<const LengthCount> lengths, uint32_t capacity, uint32_t threshold) {
+class Thresholded {
+ public:
+  Thresholded(const Totals& totals, uint32_t capacity, uint32_t threshold) : totals_(totals) {
+    const std::span<const LengthCount> lengths = totals.lengths();
     const auto first = std::partition_point(
         lengths.begin(), lengths.end(),
         [&](const LengthCount& kind) { return kind.length > capacity - threshold; });
     const auto last = std::partition_point(
         first, lengths.end(), [&](const LengthCount& kind) { return kind.length >= threshold; });
-    for (auto kind = lengths.begin(); kind != first; ++kind) alone += kind->count;
-    rest = {first, last};
+    first_ = static_cast<size_t>(first - lengths.begin());
+    last_ = static_cast<size_t>(last - lengths.begin());
   }
 
   uint64_t Bound(const DualFeasible& value) const {
-    uint64_t sum = 0;
-    for (const LengthCount& kind : rest) sum += kind.count * value(kind.length);
-    return alone + sum / value.most() + (sum % value.most() != 0);
+    const uint64_t sum = totals_.Sum(value, first_, last_);
+    return totals_.Items(0, first_) + sum / value.most() + (sum % value.most() != 0);
   }
 
-  uint64_t alone = 0;
-  std::span<const LengthCount> rest;
+ private:
+  const Totals& totals_;
+  size_t first_ = 0;
+  size_t last_ = 0;
 };
 
 // Up to `count` of the values, spread evenly.
@@ -96,7 +150,8 @@ uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capaci
       best = std::max(best, items.Bound(DualFeasible(period, capacity)));
     }
   };
-  const Thresholded all(lengths, capacity, 0);
+  const Totals totals(lengths);
+  const Thresholded all(totals, capacity, 0);
   try_periods(all, Fractions(capacity));
   if (best >= enough) return best;
   const std::vector<uint32_t> periods = Periods(lengths, capacity);
@@ -106,14 +161,15 @@ uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capaci
   while (crossed * crossed > affordable) crossed /= 2;
   const std::vector<uint32_t> crossed_periods = Sample(periods, crossed);
   for (uint32_t threshold : Sample(Thresholds(lengths, capacity), crossed)) {
-    try_periods(Thresholded(lengths, capacity, threshold), crossed_periods);
+    try_periods(Thresholded(totals, capacity, threshold), crossed_periods);
   }
   return best;
 }
 
 DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity) {
   DualFeasible best(capacity, capacity);
-  const Thresholded all(lengths, capacity, 0);
+  const Totals totals(lengths);
+  const Thresholded all(totals, capacity, 0);
   uint64_t best_bound = all.Bound(best);
   for (uint32_t period : Fractions(capacity)) {
     const DualFeasible other(period, capacity);

@@ -29,6 +29,8 @@ class DualFeasible {
     const uint32_t rest = length % period_;
     return uint64_t{length / period_} * (period_ - flat_) + (rest > flat_ ? rest - flat_ : 0);
   }
+  uint32_t period() const { return period_; }
+  uint32_t flat() const { return flat_; }
   // Of the capacity.
   uint64_t most() const { return most_; }
 

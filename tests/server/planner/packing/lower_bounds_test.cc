@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "server/planner/packing/dual_feasible.h"
+#include "server/planner/packing/length_counts.h"
 #include "tests/support/brute_force.h"
 #include "tests/support/generators.h"
 
@@ -78,6 +81,52 @@ TEST(LowerBoundsTest, DualFeasibleFunctionsAreSuperadditive) {
         }
       }
     }
+  }
+}
+
+// The same bound item by item, of an instance so small that none of its periods is left out.
+uint64_t PlainDualFeasibleBound(const std::vector<uint32_t>& lengths, uint32_t capacity) {
+  std::set<uint32_t> periods(lengths.begin(), lengths.end());
+  for (const uint32_t length : lengths) {
+    if (length < capacity) periods.insert(capacity - length);
+  }
+  std::set<uint32_t> thresholds = {0};
+  for (const uint32_t length : lengths) {
+    if (length <= capacity / 2) thresholds.insert(length);
+  }
+  uint64_t best = 0;
+  for (const uint32_t threshold : thresholds) {
+    std::set<uint32_t> tried = periods;
+    for (uint64_t twelfth = 1; threshold == 0 && twelfth <= 12; ++twelfth) {
+      if (const auto part = static_cast<uint32_t>(capacity * twelfth / 12)) tried.insert(part);
+    }
+    for (const uint32_t period : tried) {
+      const DualFeasible value(period, capacity);
+      uint64_t alone = 0;
+      uint64_t sum = 0;
+      for (const uint32_t length : lengths) {
+        if (length > capacity - threshold) {
+          ++alone;
+        } else if (length >= threshold) {
+          sum += value(length);
+        }
+      }
+      best = std::max(best, alone + (sum + value.most() - 1) / value.most());
+    }
+  }
+  return best;
+}
+
+TEST(LowerBoundsTest, DualFeasibleBoundIsTheBestOfItsFunctions) {
+  for (uint64_t seed = 1; seed <= testing::Cases(3000); ++seed) {
+    testing::RandomStream random(seed);
+    const uint32_t most = seed % 3 == 0 ? ~uint32_t{0} : 60;
+    const auto capacity = static_cast<uint32_t>(random.Between(seed % 3 == 0 ? most - 9 : 1, most));
+    std::vector<uint32_t> lengths(random.Between(1, 8));
+    for (uint32_t& length : lengths) length = static_cast<uint32_t>(random.Between(1, capacity));
+    ASSERT_EQ(DualFeasibleBound(CountLengths(lengths), capacity),
+              PlainDualFeasibleBound(lengths, capacity))
+        << "seed " << seed;
   }
 }
 

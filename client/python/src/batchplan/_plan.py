@@ -229,7 +229,7 @@ class Plan:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())
-        padded = _core.padded_passes(request_json)
+        padded = _padded_passes(request_json)
         self.passes = tuple(
             PassPlan(planned, number, one, padded[number], ranks, self._is_slice)
             for number, one in enumerate(head["passes"])
@@ -331,6 +331,13 @@ class Plan:
         return f"<Plan: {', '.join(map(repr, self.passes))}>"
 
 
+# Steps of a run are asked for alike.
+@functools.lru_cache(maxsize=64)
+def _padded_passes(request_json: str) -> list[bool]:
+    return _core.padded_passes(request_json)
+
+
+@functools.cache
 def _camel(name: str) -> str:
     return re.sub("_(.)", lambda letter: letter[1].upper(), name)
 

@@ -12,10 +12,11 @@ kernels that come with the package; on CUDA the work is enqueued on the current 
 """
 
 from batchplan.torch._batch_sampler import BatchSampler
-from batchplan.torch._moves import pack, sums, unpack
+from batchplan.torch._moves import pack, unpack
 from batchplan.torch._packed_batch import PackedBatch
 from batchplan.torch._packed_loss import PackedLoss
 from batchplan.torch._row import PackedRow, check
+from batchplan.torch._sums import sums
 
 __all__ = [
     "BatchSampler",

@@ -1,37 +1,22 @@
-"""Tensors into a packed row and out of it, and sums over its sequences, with their gradients."""
+"""Tensors into a packed row and out of it, with their gradients."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
-import numpy
 import torch
 
 from batchplan import _core
 from batchplan._plan import MicroBatch
+from batchplan.torch._batch_field import BatchField, Filling, Sequences
 from batchplan.torch._row import PackedRow, exported
-
-# [rows, tokens, ...] padded, nested, or one tensor [tokens, ...] a row.
-Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]
 
 _TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS = range(4)
 # Of one launch.
 _MOST_FIELDS = 32
-_MOST_SHIFT = 2**31 - 1
-_SUMMED = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.uint8,
-    torch.bool,
-    torch.int32,
-    torch.int64,
-)
 
 
 def pack(
@@ -60,7 +45,7 @@ def pack(
         ValueError: a planned sequence is not there, or has fewer tokens than planned.
     """
     field = BatchField.of("sequences", sequences)
-    row = _row(row, field.values.device)
+    row = row_of(row, field.values.device)
     field.check(row, gathered)
     return pack_all(row, [field], [Filling.of("sequences", pad_value, shift)], gathered)[0]
 
@@ -90,8 +75,8 @@ def unpack(
         [rows, width, ...], of the same dtype. Of one rank's row under context parallelism the other
         ranks' tokens are pad_value: with 0, the sum over the ranks is whole.
     """
-    row = _row(row, packed.device)
-    _check_row(row, packed, "packed")
+    row = row_of(row, packed.device)
+    check_row(row, packed, "packed")
     width = row.max_seqlen if width is None else width
     if width < row.max_seqlen:
         raise ValueError(f"width is {width}; the longest sequence has {row.max_seqlen} tokens")
@@ -101,114 +86,6 @@ def unpack(
         )
     filling = Filling.of("packed", pad_value, shift)
     return _Unpack.apply(row, filling, width, num_rows, packed)
-
-
-def sums(
-    row: PackedRow | MicroBatch, values: torch.Tensor, weights: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums of each sequence's values times weights, and of its weights. The first is differentiable.
-
-    The same values give the same bits wherever a sequence stands: alone, packed behind others, padded.
-    Padding is not read, and tokens of weight 0 add nothing, be they NaN.
-
-    Args:
-        values: [row.width], one a token: floating, bool, uint8, int32 or int64.
-        weights: as values, such as a loss mask; None: 1 for every token.
-
-    Returns:
-        two of float32, [n]. Of one rank's row under context parallelism, its part of each.
-    """
-    row = _row(row, values.device)
-    for name, tensor in (("values", values), ("weights", weights)):
-        if tensor is not None:
-            _check_row(row, tensor, name)
-            if tensor.ndim != 1:
-                raise ValueError(f"{name} has shape {tuple(tensor.shape)}; must be ({row.width},)")
-            if tensor.dtype not in _SUMMED:
-                known = ", ".join(str(one).removeprefix("torch.") for one in _SUMMED)
-                raise ValueError(f"{name} has dtype {tensor.dtype}; must be one of {known}")
-    return _Sums.apply(row, values, weights)
-
-
-@dataclasses.dataclass(frozen=True)
-class Filling:
-    pad_value: float = 0
-    shift: int = 0
-
-    @classmethod
-    def of(cls, name: str, pad_value: float, shift: int) -> Filling:
-        if not isinstance(shift, (int, numpy.integer)) or abs(shift) > _MOST_SHIFT:
-            raise ValueError(
-                f"shift of {name} is {shift}; must be a whole number of -{_MOST_SHIFT} to {_MOST_SHIFT}"
-            )
-        return cls(pad_value, int(shift))
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchField:
-    """One field of a batch: padded [rows, tokens, ...], or ragged [tokens, ...] with offsets [rows + 1].
-    `lengths` of ragged rows where they are known on the host."""
-
-    name: str
-    values: torch.Tensor
-    offsets: torch.Tensor | None
-    lengths: numpy.ndarray[Any, Any] | None = None
-
-    @classmethod
-    def of(cls, name: str, sequences: Sequences) -> BatchField:
-        if isinstance(sequences, torch.Tensor):
-            if not sequences.is_nested:
-                if sequences.ndim < 2:
-                    shape = tuple(sequences.shape)
-                    raise ValueError(f"{name} has shape {shape}; must be (rows, tokens, ...)")
-                return cls(name, sequences, None)
-            if sequences.layout != torch.strided:
-                return cls(name, sequences.values(), sequences.offsets())
-            sequences = sequences.unbind()
-        if not sequences:
-            raise ValueError(f"{name} is an empty list, which has no dtype; give an empty tensor")
-        lengths = numpy.array([len(one) for one in sequences])
-        offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
-        values = torch.cat(list(sequences))
-        return cls(name, values, offsets.to(values.device), lengths)
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.values) if self.offsets is None else len(self.offsets) - 1
-
-    def lies_like(self, other: BatchField) -> bool:
-        """In the same rows, so that one launch moves both."""
-        if self.offsets is None or other.offsets is None:
-            return self.offsets is other.offsets and self.num_rows == other.num_rows
-        return self.offsets is other.offsets and len(self.values) == len(other.values)
-
-    def check(self, row: PackedRow, gathered: bool) -> None:
-        """That the planned sequences are there, as far as the host can see."""
-        planned, count, name = row.microbatch, len(row), self.name
-        if self.values.device != row.device:
-            raise ValueError(f"{name} is on {self.values.device}; the row is on {row.device}")
-        if gathered and self.num_rows != count:
-            raise ValueError(f"{name} has {self.num_rows} rows; the micro-batch has {count} sequences")
-        if not count:
-            return
-        index = numpy.arange(count) if gathered else planned.indices
-        if int(index.max()) >= self.num_rows:
-            raise ValueError(
-                f"{name} has {self.num_rows} rows; the micro-batch has sequence {int(index.max())}"
-            )
-        if self.offsets is None:
-            there = numpy.full(count, self.values.shape[1])
-        elif self.lengths is not None:
-            there = self.lengths[index]
-        else:
-            return
-        short = planned.lengths > there
-        if short.any():
-            place = int(short.argmax())
-            raise ValueError(
-                f"{name}[{int(index[place])}] has {int(there[place])} tokens; "
-                f"{int(planned.lengths[place])} are planned"
-            )
 
 
 def pack_all(
@@ -337,41 +214,6 @@ class _Unpack(torch.autograd.Function):
         return None, None, None, None, packed
 
 
-class _Sums(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, row: PackedRow, values: torch.Tensor, weights: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        ctx.row, ctx.dtype = row, values.dtype
-        ctx.save_for_backward(values if ctx.needs_input_grad[2] else None, weights)
-        made = [torch.empty(len(row), dtype=torch.float32, device=row.device) for _ in range(2)]
-        row.run(
-            row.core.sum,
-            exported(plain(values)),
-            None if weights is None else exported(plain(weights)),
-            exported(made[0]),
-            exported(made[1]),
-        )
-        ctx.mark_non_differentiable(made[1])
-        return made[0], made[1]
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        values, weights = ctx.saved_tensors
-        # 0 for padding and the tail, which belong to no sequence, whatever stands there.
-        of_tokens = spread(ctx.row, gradient, 0, indexed=False)
-
-        def times(factors: torch.Tensor | None) -> torch.Tensor:
-            if factors is None:
-                return of_tokens
-            return torch.where(of_tokens == 0, of_tokens, of_tokens * factors)
-
-        of_values = times(weights).to(ctx.dtype) if ctx.needs_input_grad[1] else None
-        of_weights = times(values).to(weights.dtype) if ctx.needs_input_grad[2] else None
-        return None, of_values, of_weights
-
-
 def _field(
     source: torch.Tensor,
     destination: torch.Tensor,
@@ -402,11 +244,11 @@ def _bytes(value: float, dtype: torch.dtype) -> bytes:
     return bytes(one.view(torch.uint8).tolist())
 
 
-def _row(row: PackedRow | MicroBatch, device: torch.device) -> PackedRow:
+def row_of(row: PackedRow | MicroBatch, device: torch.device) -> PackedRow:
     return row if isinstance(row, PackedRow) else PackedRow(row, device=device)
 
 
-def _check_row(row: PackedRow, tensor: torch.Tensor, name: str) -> None:
+def check_row(row: PackedRow, tensor: torch.Tensor, name: str) -> None:
     if tensor.device != row.device:
         raise ValueError(f"{name} is on {tensor.device}; the row is on {row.device}")
     if tensor.ndim < 1 or len(tensor) != row.width:

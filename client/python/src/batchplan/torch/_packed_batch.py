@@ -9,8 +9,10 @@ import numpy
 import torch
 
 from batchplan._plan import MicroBatch
-from batchplan.torch._moves import BatchField, Filling, Sequences, ids, pack_all, spread, sums, unpack
+from batchplan.torch._batch_field import BatchField, Filling, Sequences
+from batchplan.torch._moves import ids, pack_all, spread, unpack
 from batchplan.torch._row import PackedRow
+from batchplan.torch._sums import sums
 
 
 class PackedBatch(Mapping[str, torch.Tensor]):

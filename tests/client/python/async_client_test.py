@@ -65,3 +65,17 @@ def test_a_cancelled_call_is_given_up(server):
             await join
 
     run(server, work)
+
+
+def test_closing_ends_a_call_but_not_its_task(server):
+    async def main():
+        client = batchplan.AsyncClient(server)
+        join = asyncio.create_task(client.join([1], job_id="closed", step=1, worker=0, world_size=2, **OPTIONS))
+        await asyncio.sleep(0.2)
+        await client.close()
+        with pytest.raises(batchplan.Error, match="the client was closed during the call"):
+            await join
+        with pytest.raises(batchplan.Error, match="the client is closed"):
+            await client.plan([1], **OPTIONS)
+
+    asyncio.run(main())

@@ -46,6 +46,12 @@ def test_what_the_server_refuses_is_named(client):
     ({"worker": -1}, "worker", "-1"),
     ({"rank": -3}, "data_parallel_rank", "-3"),
     ({"step": -1}, "request.step", "-1"),
+    ({"rank": 1.0}, "data_parallel_rank", "1.0"),
+    ({"dp": 2.0}, "topology.data_parallel", "2.0"),
+    ({"job_id": b"a"}, "job_id", "b'a'"),
+    ({"timeout": float("nan")}, "timeout", "nan"),
+    ({"timeout": "5"}, "timeout", "5"),
+    ({"timeout": -1}, "timeout", "-1.0"),
     ({"wait": float("inf")}, "wait", "inf"),
     ({"wait": -1.0}, "wait", "-1.0"),
     ({"wait": float("nan")}, "wait", "nan"),
@@ -54,6 +60,39 @@ def test_wrong_joins_are_named(client, arguments, field, value):
     with pytest.raises(batchplan.InvalidRequest) as caught:
         client.join([1], **{"job_id": "a", "step": 1, "worker": 0, "world_size": 2, **OPTIONS, **arguments})
     assert (caught.value.field, caught.value.value) == (field, value)
+
+
+@pytest.mark.parametrize("target, settings, message", [
+    ("", {}, "target is empty"),
+    (None, {}, "target is None"),
+    ("a:1", {"timeout": float("inf")}, "timeout is inf; must be 0 to"),
+    ("a:1", {"tls": "ca.pem"}, 'tls is "ca.pem"; must be a batchplan.Tls'),
+    ("a:1", {"tls": batchplan.Tls(), "token": "two\nlines"}, "token has characters"),
+    ("a:1", {"tls": batchplan.Tls(), "token": "é"}, "token has characters"),
+])
+def test_wrong_settings_are_named(target, settings, message):
+    for kind in (batchplan.Client, batchplan.AsyncClient):
+        with pytest.raises(batchplan.InvalidRequest, match=message):
+            kind(target, **settings)
+
+
+def test_a_closed_client_says_so(server):
+    client = batchplan.Client(server, fallback=True)
+    client.close()
+    with pytest.raises(batchplan.Error, match="the client is closed"):
+        client.plan([1], **OPTIONS)
+
+
+@pytest.mark.parametrize("microbatches, field", [
+    (batchplan.MicroBatchTiming(1, 1, 1.0), "microbatches"),
+    ([{"tokens": 1}], "microbatches[0]"),
+    ([batchplan.MicroBatchTiming(1.5, 1, 1.0)], "microbatches[0].tokens"),
+    ([batchplan.MicroBatchTiming(1, 1, None)], "microbatches[0].milliseconds"),
+])
+def test_wrong_reports_are_named(client, microbatches, field):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        client.report_step(microbatches, job_id="a", step=1)
+    assert caught.value.field == field
 
 
 def test_a_time_that_is_no_number_is_named(client):

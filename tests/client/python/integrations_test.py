@@ -61,8 +61,25 @@ def test_verl_parts_are_alike(equal_size, seed):
     assert all(part == sorted(part) for part in parts)
     if equal_size:
         assert {len(part) for part in parts} == {32}
-    cost = [sum(24576 * lengths[i] + lengths[i] ** 2 for i in part) for part in parts]
-    assert max(cost) / (sum(cost) / 8) < 1.02
+    tokens = [sum(lengths[i] for i in part) for part in parts]
+    assert max(tokens) / (sum(tokens) / 8) < 1.001
+
+
+@pytest.mark.parametrize("longest", [4096, 60_000, 1_000_000])
+@pytest.mark.parametrize("kind", [int, float])
+def test_verl_parts_are_alike_in_what_is_given(longest, kind):
+    """verl's trainers give workloads, which soon are above what lengths may be."""
+    workloads = [kind(24576 * n + n * n) for n in long_tailed(256, 1, longest)]
+    for scale in (1, 1e-9) if kind is float else (1,):
+        given = [scale * one for one in workloads]
+        sums = [sum(given[i] for i in part) for part in verl.get_seqlen_balanced_partitions(given, 8, True)]
+        assert max(sums) / (sum(sums) / 8) < max(1.001, 1.001 * max(given) * 8 / sum(given))
+    few = verl.get_seqlen_balanced_partitions([2**31 + 10] * 3, 2, False)
+    assert sorted(map(len, few)) == [1, 2]
+    assert_each_once(verl.get_seqlen_balanced_partitions([0, 0, 0, 5], 2, True), 4)
+    for wrong in ([1, -1], [1.0, float("nan")]):
+        with pytest.raises(ValueError, match=r"seqlen_list\[1\] is"):
+            verl.get_seqlen_balanced_partitions(wrong, 1, False)
 
 
 def test_verl_parts_that_can_not_be_had_are_errors():
@@ -253,5 +270,8 @@ def test_trl_overlong_sequences_and_wrong_columns():
         trl.pack_examples(rows, 8, ["input_ids"], "reject")
     with pytest.raises(ValueError, match=r"text\[0\] has not one entry for each of 5 tokens"):
         trl.pack_examples(rows, 8)
+    for ids, message in (([None, [1]], r"input_ids\[0\] is None"), ([[1], [1]], "text has 3 rows; input_ids has 2")):
+        with pytest.raises(ValueError, match=message):
+            trl.pack_examples({**rows, "input_ids": ids}, 8)
     with pytest.raises(ValueError, match="input_ids must be among them"):
         trl.pack_examples(rows, 8, ["text"])

@@ -122,10 +122,37 @@ def test_wrong_arguments_are_named(arguments, field, value):
     assert (caught.value.field, caught.value.value) == (field, value)
 
 
-@pytest.mark.parametrize("arguments", [{"cost": 3}, {"cost": "measured"}, {"passes": [{"max_tokens": 8}]}])
-def test_arguments_of_another_type_are_refused(arguments):
-    with pytest.raises((TypeError, batchplan.InvalidRequest)):
+@pytest.mark.parametrize("arguments, field, value", [
+    ({"dp": 2.0}, "topology.data_parallel", "2.0"),
+    ({"dp": "2"}, "topology.data_parallel", "2"),
+    ({"max_tokens": [16]}, "passes[0].max_tokens_per_microbatch", "[16]"),
+    ({"sequence_parallel": "yes"}, "topology.sequence_parallel", "yes"),
+    ({"shuffle": "no"}, "shuffle", "no"),
+    ({"seed": 1.5}, "mini_batches.seed", "1.5"),
+    ({"preset": 3}, "preset", "3"),
+    ({"effort": 3}, "effort", "3"),
+    ({"cost": 3}, "cost", "3"),
+    ({"cost": "measured"}, "cost", "measured"),
+    ({"cost": batchplan.CostModel("1")}, "cost_model.per_token", "1"),
+    ({"passes": 16}, "passes", "16"),
+    ({"passes": [{}]}, "passes[0]", "{}"),
+    ({"passes": [batchplan.Pass(8, equal_sequence_counts=1)]}, "passes[0].equal_sequence_counts", "1"),
+    ({"passes": [batchplan.Pass(8), batchplan.Pass(8.0)]}, "passes[1].max_tokens_per_microbatch", "8.0"),
+    ({"passes": [batchplan.Pass(8, buckets=["8"])]}, "passes[0].packed.buckets", "8"),
+])
+def test_arguments_of_another_type_are_named(arguments, field, value):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
         batchplan.plan([1, 2, 3], **{"max_tokens": None if "passes" in arguments else BUDGET, **arguments})
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
+def test_what_counts_as_a_whole_number():
+    expected = batchplan.plan([1, 2, 3], dp=2, max_tokens=8).fingerprint
+    one = batchplan.Pass(numpy.array(8), buckets=())
+    assert batchplan.plan([1, 2, 3], dp=numpy.int16(2), passes=iter([one])).fingerprint == expected
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        batchplan.plan([1], dp=4, max_tokens=8)
+    assert caught.value.field == "passes[0]"
 
 
 def test_the_budget_stands_in_one_place():
@@ -246,6 +273,8 @@ def test_a_plan_goes_to_other_processes(copied):
     other = copied(plan)
     assert other.to_dict() == plan.to_dict() and repr(other) == repr(plan)
     assert other.excluded == plan.excluded and other.to_html() == plan.to_html()
+    (first, *_) = map(copied, microbatches(plan, 2))
+    assert not (first.indices.flags.writeable or other.passes[0].row_widths.flags.writeable)
     for one, same in zip(microbatches(plan, 2), microbatches(other, 2)):
         assert one.cu_seqlens.tolist() == same.cu_seqlens.tolist()
 

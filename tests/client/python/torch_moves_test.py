@@ -1,6 +1,8 @@
 """pack, unpack, sums and PackedBatch against loops, on the host and, where there is one, on a GPU."""
 
+import copy
 import itertools
+import pickle
 
 import numpy
 import pytest
@@ -355,6 +357,92 @@ def test_refuses_what_does_not_fit(device):
     with pytest.raises(ValueError, match="values has dtype torch.int16; must be one of float32"):
         sums(microbatch, row.to(torch.int16))
     check(device)
+
+
+@pytest.mark.parametrize("sequences, message", [
+    (numpy.ones((2, 5)), "sequences is a ndarray; must be a tensor, or a list of them"),
+    ([numpy.ones(3), numpy.ones(5)], r"sequences\[0\] is no tensor"),
+    (None, "sequences is a NoneType"),
+    ([torch.ones(3), torch.ones(5, 2)], r"sequences\[1\] is torch.float32 of \(5, 2\)"),
+    ([torch.ones(3), torch.ones(5, dtype=torch.int64)], r"sequences\[1\] is torch.int64"),
+])
+def test_refuses_what_is_no_sequences(sequences, message):
+    (microbatch,) = batchplan.plan([3, 5], max_tokens=16).rank(0)
+    with pytest.raises(ValueError, match=message):
+        pack(microbatch, sequences)
+    with pytest.raises(ValueError, match=message.replace("sequences", "ids")):
+        PackedBatch(microbatch, {"ids": sequences})
+
+
+def test_refuses_arguments_of_another_type():
+    plan = batchplan.plan([3, 5], max_tokens=16)
+    (microbatch,) = plan.rank(0)
+    for refused, message in [
+        (lambda: PackedRow(plan), "microbatch is a Plan; must be one of those of plan.rank"),
+        (lambda: PackedRow(microbatch, cp_rank=0.5), "cp_rank is 0.5; must be a whole number"),
+        (lambda: sums(microbatch, numpy.ones(8)), "values is a ndarray; must be a tensor"),
+        (lambda: unpack(microbatch, torch.ones(8), width=6.0), "width is 6.0; must be a whole number"),
+        (lambda: PackedBatch(microbatch, [torch.ones(2, 5)]), "fields is a list; must be tensors by name"),
+        (lambda: PackedBatch(microbatch, {}, per_sequence={"a": [1.0, 2.0]}), "a is a list"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            refused()
+
+
+@pytest.mark.parametrize("dtype, pad_value, fits", [
+    (torch.uint8, -1, False),
+    (torch.uint8, 255, True),
+    (torch.int64, 0.5, False),
+    (torch.int64, float("nan"), False),
+    (torch.int64, -100.0, True),
+    (torch.bool, 2, False),
+    (torch.float16, 1e6, False),
+    (torch.float16, float("-inf"), True),
+    (torch.float32, 1j, False),
+    (torch.complex64, 1j, True),
+    (torch.float32, "0", False),
+    (torch.float32, torch.tensor(3), True),
+])
+def test_padding_is_of_the_fields_dtype(device, dtype, pad_value, fits):
+    (microbatch,) = batchplan.plan([3], passes=[batchplan.Pass(8, length_multiple=4)]).rank(0)
+    values = torch.ones(1, 3, dtype=dtype, device=device)
+    if fits:
+        assert pack(microbatch, values, pad_value=pad_value)[3].item() == pad_value
+        assert unpack(microbatch, values.new_ones(4), width=4, pad_value=pad_value)[0, 3].item() == pad_value
+        return
+    for refused in (
+        lambda: pack(microbatch, values, pad_value=pad_value),
+        lambda: unpack(microbatch, values.new_ones(4), pad_value=pad_value),
+        lambda: PackedBatch(microbatch, {}, per_sequence={"sequences": values[:, 0]},
+                            pad_values={"sequences": pad_value}),
+    ):
+        with pytest.raises(ValueError, match=f"pad_value of (sequences|packed) is .*, which is no {dtype}"):
+            refused()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_rows_and_batches_go_to_other_processes(device, copied):
+    lengths = lengths_of(10)
+    values = padded(lengths, device=device)
+    for microbatch in microbatches(lengths, cp=2):
+        batch = PackedBatch(microbatch, {"values": values}, shifts={"values": 1}, cp=2, cp_rank=1)
+        other = copied(batch)
+        assert other.row.cp_rank == 1 and other.row.device == batch.row.device
+        assert torch.equal(other["values"], batch["values"])
+        assert torch.equal(other.unpack(other["values"], shift=1), batch.unpack(batch["values"], shift=1))
+
+
+def test_a_data_loaders_workers_pack():
+    dataset = [torch.arange(length) for length in (4, 4, 3)]
+    (microbatch,) = batchplan.plan([4, 4, 3], max_tokens=16).rank(0)
+    loader = torch.utils.data.DataLoader(
+        dataset,
+        batch_sampler=[microbatch.indices.tolist()],
+        num_workers=1,
+        collate_fn=lambda rows: PackedBatch(microbatch, {"ids": rows}, gathered=True),
+    )
+    (batch,) = loader
+    assert torch.equal(batch["ids"], batch.position_ids)
 
 
 def test_tensors_that_are_not_contiguous(device):

@@ -1,6 +1,7 @@
 """BatchSampler: planned micro-batches of a dataset, the same on every rank, resumable."""
 
 import itertools
+import json
 
 import numpy
 import pytest
@@ -121,6 +122,48 @@ def test_a_state_of_another_sampler_is_refused(option, value, named):
         sampler_of(**{"seed": 1, option: value}).load_state_dict(state)
 
 
+@pytest.mark.parametrize("moved", [
+    lambda sampler: sampler.set_epoch(1),
+    lambda sampler: sampler.load_state_dict(sampler_of().state_dict()),
+    lambda sampler: next(iter(sampler)),
+])
+def test_an_iterator_ends_where_the_sampler_is_moved(moved):
+    sampler = sampler_of()
+    iterator = iter(sampler)
+    next(iterator)
+    moved(sampler)
+    with pytest.raises(RuntimeError, match="the sampler was moved"):
+        next(iterator)
+
+
+def test_the_last_microbatch_ends_its_epoch():
+    sampler = sampler_of()
+    iterator = iter(sampler)
+    for _ in range(len(sampler)):
+        next(iterator)
+    assert sampler.epoch == 1
+    resumed = sampler_of()
+    resumed.load_state_dict(sampler.state_dict())
+    assert list(resumed) == list(sampler_of_epoch(1))
+
+
+def test_sequences_that_are_too_long_are_no_part_of_the_dataset():
+    lengths = numpy.array([30] * 8 + [90] * 5 + [40] * 3)
+    sampler = BatchSampler(lengths, 4, max_tokens=50, overlong="drop", shuffle=False)
+    assert sampler.steps == 3
+    assert sorted(index for batch in sampler for index in batch) == [*range(8), *range(13, 16)]
+
+
+def test_a_state_is_json():
+    sampler = BatchSampler(lengths_of(), numpy.int64(BATCH), max_tokens=numpy.int32(BUDGET), drop_last=numpy.True_)
+    next(iter(sampler))
+    state = json.loads(json.dumps(sampler.state_dict()))
+    sampler.load_state_dict(state)
+    with pytest.raises(ValueError, match="planner_version is .*; it was 0.0.1 when the state was saved"):
+        sampler.load_state_dict({**state, "planner_version": "0.0.1"})
+    sampler.load_state_dict({**state, "planner_version": "0.0.1", "slot": 0})
+
+
 def test_groups_stay_together():
     groups = numpy.arange(COUNT) // 5
     of_ranks = [list(sampler_of(rank, group_ids=groups, groups="same_rank", shuffle=False)) for rank in range(2)]
@@ -157,5 +200,20 @@ def test_refuses_what_cannot_be():
         BatchSampler([1], 1)
     with pytest.raises(ValueError, match='overlong is "truncate"'):
         sampler_of(overlong="truncate")
+    for wrong, message in [
+        ({"shuffle": 0}, "shuffle is 0; must be True or False"),
+        ({"dp": 2.7}, "topology.data_parallel is 2.7"),
+        ({"preset": "zzz"}, 'preset is "zzz"'),
+        ({"max_tokens": 8}, "manifest.lengths"),
+        ({"dp": 60}, "passes"),
+        ({"cost": "fitted"}, "cost_model"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            sampler_of(**wrong)
+    for lengths, batch_size in (([], 4), ([1, 2], 4)):
+        with pytest.raises(ValueError, match="entries to plan, which make no global batch"):
+            BatchSampler(lengths, batch_size, max_tokens=8, drop_last=True)
+    with pytest.raises(ValueError, match="batch_size is 2.0; must be a whole number"):
+        BatchSampler([1, 2], 2.0, max_tokens=8)
     with pytest.raises(ValueError, match="group_ids has 3 entries; lengths has 230"):
         sampler_of(group_ids=[1, 2, 3])

@@ -186,6 +186,15 @@ def test_a_microbatch_without_sequences_has_a_loss_to_go_back_from(device):
         assert not PackedLoss(loss_of, vectorized=vectorized)(packed, weight, global_tokens=1).item()
 
 
+@pytest.mark.parametrize("returned", [
+    lambda output: output.sum(dim=(0, 2)), lambda output: 1.0, lambda output: (output.sum(), {})])
+def test_a_loss_is_a_scalar(returned):
+    (microbatch,) = batchplan.plan([2], max_tokens=8).rank(0)
+    packed = PackedBatch(microbatch, {"ids": torch.zeros(1, 2)})
+    with pytest.raises(ValueError, match="the loss returned a .*; must be a scalar tensor"):
+        PackedLoss(lambda output, fields: returned(output))(packed, torch.ones(2, 1))
+
+
 def test_a_loss_without_metrics_is_added_up_in_single_precision(device):
     (microbatch,) = batchplan.plan([1, 1], max_tokens=8).rank(0)
     packed = PackedBatch(microbatch, {"ids": torch.zeros(2, 1, device=device)})

@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING
 import grpc
 from numpy.typing import ArrayLike
 
-from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, credentials_for, options_for
-from batchplan._errors import Unavailable, from_status
+from batchplan._calls import (
+    Answer,
+    Call,
+    Fit,
+    MicroBatchTiming,
+    join_call,
+    plan_call,
+    report_call,
+    seconds,
+)
+from batchplan._channel import Tls, check_target, credentials_for, options_for
+from batchplan._errors import Error, Unavailable, from_status
 from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
@@ -42,6 +51,10 @@ class AsyncClient:
         fallback: bool = False,
     ) -> None:
         """As Client's."""
+        self._timeout = seconds("timeout", timeout)
+        self._fallback = fallback
+        self._closed = False
+        check_target(target)
         credentials = credentials_for(tls, token)
         options = options_for(tls)
         self._channel = (
@@ -49,8 +62,6 @@ class AsyncClient:
             if credentials is None
             else grpc.aio.secure_channel(target, credentials, options)
         )
-        self._timeout = timeout
-        self._fallback = fallback
 
     async def plan(
         self,
@@ -103,6 +114,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Ends calls that are under way, too."""
+        self._closed = True
         await self._channel.close()
 
     async def __aenter__(self) -> AsyncClient:
@@ -117,11 +129,20 @@ class AsyncClient:
         await self.close()
 
     async def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
+        if self._closed:
+            raise Error("the client is closed")
+        limit = self._timeout if timeout is None else seconds("timeout", timeout)
         send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
             f"/batchplan.v1.BatchPlanner/{call.method}"
         )
         try:
-            answer = await send(call.request, timeout=self._timeout if timeout is None else timeout)
+            answer = await send(call.request, timeout=limit)
         except grpc.aio.AioRpcError as error:
             raise from_status(error.code().value[0], error.details() or "") from None
+        except asyncio.CancelledError:
+            # So gRPC ends what close() interrupts. A task knows from Python 3.11 on whether it is meant.
+            is_meant = getattr(asyncio.current_task(), "cancelling", int)()
+            if is_meant or not self._closed:
+                raise
+            raise Error("the client was closed during the call") from None
         return call.read(answer)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from numpy.typing import ArrayLike
 
 from batchplan import _core
+from batchplan._checks import members, number, text, whole
 from batchplan._errors import InvalidRequest
 from batchplan._options import CostModel, PlanOptions, without_none
 from batchplan._plan import Plan
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _BY_SERVER = "by a server"
-# A year.
-_LONGEST_WAIT = 365 * 86400
+# A year, in seconds.
+_LONGEST = 365 * 86400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +45,16 @@ class MicroBatchTiming:
     # Peak device memory, the allocator's counter reset before it; 0: not measured.
     peak_bytes: int = 0
 
+    def to_dict(self, place: int = 0) -> dict[str, Any]:
+        """The timing as the wire contract has it; errors name it by its place among others."""
+        own = f"microbatches[{place}]"
+        return {
+            "tokens": whole(f"{own}.tokens", self.tokens),
+            "tokens_squared": whole(f"{own}.tokens_squared", self.tokens_squared),
+            "milliseconds": number(f"{own}.milliseconds", self.milliseconds),
+            "peak_bytes": whole(f"{own}.peak_bytes", self.peak_bytes),
+        }
+
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
@@ -63,17 +74,26 @@ class Fit:
     already_counted: bool
 
 
+def seconds(name: str, value: Any) -> float:
+    given = number(name, value)
+    if not 0 <= given <= _LONGEST:
+        raise InvalidRequest(f"{name} is {given}; must be 0 to {_LONGEST} seconds")
+    return given
+
+
+def _named(request: Request, job_id: str, step: int) -> dict[str, Any]:
+    return {**request.fields, "job_id": text("job_id", job_id), "step": str(whole("step", step))}
+
+
 def plan_call(
     lengths: ArrayLike, job_id: str, step: int, **options: Unpack[PlanOptions]
 ) -> Call[Plan]:
     request = Request(lengths, **options)
-    fields = {**request.fields, "job_id": job_id, "step": str(step)}
-    request_json = to_json(fields)
-    ranks = max(1, options.get("dp") or 1)
+    request_json = to_json(_named(request, job_id, step))
     return Call(
         "PlanBatch",
         _core.encode_plan_batch(request_json, request.lengths, request.group_ids),
-        lambda answer: Plan(_core.decode_plan_batch(answer, ranks), request_json, _BY_SERVER),
+        lambda answer: Plan(_core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER),
     )
 
 
@@ -87,24 +107,25 @@ def join_call(
     wait: float | None,
     **options: Unpack[PlanOptions],
 ) -> Call[Plan]:
-    if wait is not None and not 0 <= wait <= _LONGEST_WAIT:
-        raise InvalidRequest(f"wait is {wait}; must be 0 to {_LONGEST_WAIT} seconds")
     request = Request(lengths, **options)
-    whole = {**request.fields, "job_id": job_id, "step": str(step)}
+    of_batch = _named(request, job_id, step)
+    own = None if rank is None else whole("data_parallel_rank", rank)
     fields = without_none(
-        request=whole,
-        worker=worker,
-        world_size=world_size,
-        data_parallel_rank=rank,
-        own_slice_only=rank is not None,
-        timeout=None if wait is None else f"{wait:.9f}s",
+        request=of_batch,
+        worker=whole("worker", worker),
+        world_size=whole("world_size", world_size),
+        data_parallel_rank=own,
+        own_slice_only=own is not None,
+        timeout=None if wait is None else f"{seconds('wait', wait):.9f}s",
     )
-    ranks = max(1, options.get("dp") or 1) if rank is None else 1
-    own = None if rank is None else range(rank, rank + 1)
+    ranks = request.ranks if own is None else 1
+    slice_of = None if own is None else range(own, own + 1)
 
     def read(answer: bytes) -> Plan:
         planned, worker_offsets = _core.decode_join_batch(answer, ranks)
-        return Plan(planned, to_json(whole), _BY_SERVER, ranks=own, worker_offsets=worker_offsets)
+        return Plan(
+            planned, to_json(of_batch), _BY_SERVER, ranks=slice_of, worker_offsets=worker_offsets
+        )
 
     return Call(
         "JoinBatch",
@@ -116,11 +137,12 @@ def join_call(
 def report_call(
     job_id: str, step: int, microbatches: Sequence[MicroBatchTiming], memory_limit_bytes: int
 ) -> Call[Fit]:
+    timings = members("microbatches", microbatches, MicroBatchTiming)
     fields: dict[str, Any] = {
-        "job_id": job_id,
-        "step": str(step),
-        "microbatches": [dataclasses.asdict(one) for one in microbatches],
-        "memory_limit_bytes": str(memory_limit_bytes),
+        "job_id": text("job_id", job_id),
+        "step": str(whole("step", step)),
+        "microbatches": [one.to_dict(place) for place, one in enumerate(timings)],
+        "memory_limit_bytes": str(whole("memory_limit_bytes", memory_limit_bytes)),
     }
     return Call("ReportStep", _core.encode_report_step(to_json(fields)), _read_fit)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from batchplan._checks import text
 from batchplan._errors import InvalidRequest
 
 # Of a request or an answer: a million sequences take 16 MB at most. gRPC's own 4 MiB is too little.
@@ -26,6 +27,11 @@ class Tls:
     key: str | os.PathLike[str] | None = None
     # The name in the server's certificate, if it is not the target's.
     server_name: str | None = None
+
+
+def check_target(target: str) -> None:
+    if not text("target", target):
+        raise InvalidRequest("target is empty; must be host:port, or another target of gRPC's")
 
 
 def options_for(tls: Tls | None) -> list[tuple[str, Any]]:
@@ -63,6 +69,10 @@ def options_for(tls: Tls | None) -> list[tuple[str, Any]]:
 
 def credentials_for(tls: Tls | None, token: str | None) -> grpc.ChannelCredentials | None:
     """None for plain text."""
+    if tls is not None and not isinstance(tls, Tls):
+        raise InvalidRequest(f'tls is "{tls}"; must be a batchplan.Tls')
+    if token is not None and not (text("token", token).isascii() and token.isprintable()):
+        raise InvalidRequest("token has characters that no header takes; must be of printable ASCII")
     if tls is None:
         if token is not None:
             raise InvalidRequest("token is set without tls, and would be read on its way")

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 import grpc
 from numpy.typing import ArrayLike
 
-from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, credentials_for, options_for
-from batchplan._errors import Unavailable, from_status
+from batchplan._calls import (
+    Answer,
+    Call,
+    Fit,
+    MicroBatchTiming,
+    join_call,
+    plan_call,
+    report_call,
+    seconds,
+)
+from batchplan._channel import Tls, check_target, credentials_for, options_for
+from batchplan._errors import Error, Unavailable, from_status
 from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
@@ -51,6 +60,10 @@ class Client:
             fallback: plan in this process where no server can be reached: the same plan. Joins and
                 fitted costs need a server.
         """
+        self._timeout = seconds("timeout", timeout)
+        self._fallback = fallback
+        self._closed = False
+        check_target(target)
         credentials = credentials_for(tls, token)
         options = options_for(tls)
         self._channel = (
@@ -58,8 +71,6 @@ class Client:
             if credentials is None
             else grpc.secure_channel(target, credentials, options)
         )
-        self._timeout = timeout
-        self._fallback = fallback
 
     def plan(
         self,
@@ -138,6 +149,7 @@ class Client:
 
     def close(self) -> None:
         """Ends calls that are under way, too."""
+        self._closed = True
         self._channel.close()
 
     def __enter__(self) -> Client:
@@ -152,11 +164,14 @@ class Client:
         self.close()
 
     def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
+        if self._closed:
+            raise Error("the client is closed")
+        limit = self._timeout if timeout is None else seconds("timeout", timeout)
         send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
             f"/batchplan.v1.BatchPlanner/{call.method}"
         )
         try:
-            answer = send(call.request, timeout=self._timeout if timeout is None else timeout)
+            answer = send(call.request, timeout=limit)
         except grpc.RpcError as error:
             raise from_status(error.code().value[0], error.details() or "") from None
         return call.read(answer)

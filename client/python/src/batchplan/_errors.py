@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-# "manifest.lengths[3] is 0; ...", "preset is "x", ...", "mini_batches.size has ...".
-_FIELD = re.compile(r'([a-z_]\w*(?:\[\d+\])?(?:\.\w+(?:\[\d+\])?)*) (?:is (?:("[^"]*")|([-+.\w]+))|has )')
+# "manifest.lengths[3] is 0; ...", "preset is "x", ...", "mini_batches.size has ...", "passes[0]: ...".
+_FIELD = re.compile(
+    r'([a-z_]\w*(?:\[\d+\])?(?:\.\w+(?:\[\d+\])?)*)'
+    r'(?: is (?:("[^"]*")|([-+.\w]+)(?=[ ;,]|$)|([^;]+)(?=;))| has |(?<=\]): )'
+)
 # protobuf's words for a value that doesn't fit its field.
 _UNFIT = re.compile(r"\((.+)\): invalid value (.+) for type (?:type\.googleapis\.com/)?(.+)", re.DOTALL)
 
@@ -22,7 +25,8 @@ class Error(Exception):
         super().__init__(message)
         found = _FIELD.match(message)
         self.field: str | None = found[1] if found else None
-        self.value: str | None = (found[2] or found[3] or "").strip('"') or None if found else None
+        value = (found[2] or found[3] or found[4] or "") if found else ""
+        self.value: str | None = value.strip('"') or None
 
 
 class InvalidRequest(Error, ValueError):

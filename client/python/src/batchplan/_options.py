@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from batchplan._checks import flag, number, text, whole
 from batchplan._errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ class CostModel:
     per_token_squared: float = 0.0
     per_microbatch: float = 0.0
 
+    def to_dict(self) -> dict[str, float]:
+        """The costs as the wire contract has them."""
+        return {name: number(f"cost_model.{name}", one) for name, one in vars(self).items()}
+
 
 @dataclasses.dataclass(frozen=True)
 class Pass:
@@ -124,12 +129,25 @@ class Pass:
     order: str | None = None
     ignore_mini_batches: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The pass as the wire contract has it."""
+    def to_dict(self, place: int = 0) -> dict[str, Any]:
+        """The pass as the wire contract has it; errors name it by its place among others."""
+        own = f"passes[{place}]"
+        wholes = {
+            "max_tokens_per_microbatch": self.max_tokens,
+            "length_multiple": self.length_multiple,
+            "min_microbatches": self.min_microbatches,
+            "microbatch_count_multiple": self.microbatch_count_multiple,
+            "max_sequences_per_microbatch": self.max_sequences,
+        }
+        flags = {
+            "equal_sequence_counts": self.equal_sequence_counts,
+            "ignore_mini_batches": self.ignore_mini_batches,
+        }
+        buckets = self.buckets if isinstance(self.buckets, Iterable) else (self.buckets,)
         packed = without_none(
             packer=enum("packer", self.packer),
             rows=enum("rows", self.rows),
-            buckets=list(self.buckets) or None,
+            buckets=[whole(f"{own}.packed.buckets", one) for one in buckets] or None,
         )
         if packed and self.scan is not None:
             raise InvalidRequest(
@@ -137,19 +155,14 @@ class Pass:
             )
         padded = None if self.scan is None else {"scan": enum("scan", self.scan)}
         return without_none(
-            name=self.name,
-            max_tokens_per_microbatch=self.max_tokens,
-            length_multiple=self.length_multiple,
-            min_microbatches=self.min_microbatches,
-            microbatch_count_multiple=self.microbatch_count_multiple,
-            max_sequences_per_microbatch=self.max_sequences,
+            name=text(f"{own}.name", self.name),
+            **{name: whole(f"{own}.{name}", one) for name, one in wholes.items() if one is not None},
+            **{name: flag(f"{own}.{name}", one) for name, one in flags.items() if one is not None},
             balance_on=enum("balance_on", self.balance_on),
             packed=packed or None,
             padded=padded,
             sharding=enum("sharding", self.sharding),
-            equal_sequence_counts=self.equal_sequence_counts,
             order=enum("order", self.order),
-            ignore_mini_batches=self.ignore_mini_batches,
         )
 
 
@@ -162,6 +175,6 @@ def enum(field: str, word: str | None) -> str | None:
     if word is None:
         return None
     prefix, words = ENUMS[field]
-    if word not in words:
+    if text(field, word) not in words:
         raise InvalidRequest(f'{field} is "{word}", which is none of {", ".join(words)}')
     return f"{prefix}_{word.upper()}"

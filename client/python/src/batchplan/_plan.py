@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import html
 import json
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, overload
@@ -63,6 +64,14 @@ class ExcludedSequence:
     reason: str
 
 
+def _set_read_only(self: Any, state: dict[str, Any]) -> None:
+    """Arrays come writable from another process."""
+    self.__dict__.update(state)
+    for value in state.values():
+        if isinstance(value, numpy.ndarray):
+            value.flags.writeable = False
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class MicroBatch:
     """What one rank computes at once."""
@@ -80,6 +89,8 @@ class MicroBatch:
     length_multiple: int
     # Rows of one width, [n, width], in place of one packed row.
     padded: bool = False
+
+    __setstate__ = _set_read_only
 
     @functools.cached_property
     def cu_seqlens(self) -> Int32s:
@@ -155,11 +166,7 @@ class PassPlan:
         self._ranks = ranks
         self._is_slice = is_slice
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for value in state.values():
-            if isinstance(value, numpy.ndarray):
-                value.flags.writeable = False
+    __setstate__ = _set_read_only
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a data-parallel rank, in the order in which it runs them.
@@ -167,9 +174,9 @@ class PassPlan:
         Raises:
             IndexError: there is no such rank.
         """
-        if rank not in self._ranks:
+        if operator.index(rank) not in self._ranks:
             raise IndexError(f"rank is {rank}; must be {self._ranks.start} to {self._ranks[-1]}")
-        return self._microbatches(rank)
+        return self._microbatches(operator.index(rank))
 
     def _microbatches(self, rank: int) -> Iterator[MicroBatch]:
         first = 0

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
+from batchplan._checks import flag, members, text, whole
 from batchplan._errors import InvalidRequest
 from batchplan._options import CostModel, Pass, PlanOptions, enum, without_none
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+Value = TypeVar("Value")
 _MOST = 2**32 - 1
 # Of protobuf's JSON, which has no numbers for these.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -24,6 +26,7 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class Request:
     """Attributes:
     lengths, group_ids: uint32, without a copy where they were that already.
+    ranks: data-parallel.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
 
@@ -31,41 +34,52 @@ class Request:
         unknown = sorted(options.keys() - PlanOptions.__annotations__.keys())
         if unknown:
             raise TypeError(f"{unknown[0]!r} is no option of a plan")
-        max_tokens, passes = options.get("max_tokens"), options.get("passes") or ()
-        if (max_tokens is None) == (not passes):
+        max_tokens, passes = options.get("max_tokens"), options.get("passes")
+        given = [] if passes is None else members("passes", passes, Pass)
+        if (max_tokens is None) == (not given):
             raise InvalidRequest("max_tokens or passes is needed, and not both")
+        if max_tokens is not None:
+            given = [Pass(max_tokens)]
         self.lengths = _uint32("lengths", lengths)
         group_ids = options.get("group_ids")
         self.group_ids = _uint32("group_ids", () if group_ids is None else group_ids)
-        for one in passes:
-            if not isinstance(one, Pass):
-                raise InvalidRequest(f"passes has {one!r}; each must be a batchplan.Pass")
-        seed, cost = options.get("seed"), options.get("cost")
-        if not (cost is None or cost == "fitted" or isinstance(cost, CostModel)):
-            raise InvalidRequest(f'cost is {cost!r}; must be a batchplan.CostModel, or "fitted"')
+        cost = options.get("cost")
+        fitted = isinstance(cost, str) and cost == "fitted"
+        if not (cost is None or fitted or isinstance(cost, CostModel)):
+            raise InvalidRequest(f'cost is "{cost}"; must be a batchplan.CostModel, or "fitted"')
+
+        def optional(check: Callable[[str, Any], Value], name: str, key: str) -> Value | None:
+            value: Any = options.get(key)
+            return None if value is None else check(name, value)
+
+        seed = optional(whole, "mini_batches.seed", "seed")
+        # Data-parallel; 0 counts as 1.
+        self.ranks = max(1, optional(whole, "topology.data_parallel", "dp") or 1)
         self.fields = without_none(
-            preset=options.get("preset"),
+            preset=optional(text, "preset", "preset"),
             topology=without_none(
-                data_parallel=options.get("dp"),
-                context_parallel=options.get("cp"),
-                tensor_parallel=options.get("tp"),
-                pipeline_parallel=options.get("pp"),
-                virtual_pipeline=options.get("vpp"),
-                sequence_parallel=options.get("sequence_parallel"),
+                data_parallel=optional(whole, "topology.data_parallel", "dp"),
+                context_parallel=optional(whole, "topology.context_parallel", "cp"),
+                tensor_parallel=optional(whole, "topology.tensor_parallel", "tp"),
+                pipeline_parallel=optional(whole, "topology.pipeline_parallel", "pp"),
+                virtual_pipeline=optional(whole, "topology.virtual_pipeline", "vpp"),
+                sequence_parallel=optional(flag, "topology.sequence_parallel", "sequence_parallel"),
             ),
             mini_batches=without_none(
-                size=options.get("mini_batch_size"),
-                order="ORDER_SHUFFLED" if options.get("shuffle") else None,
+                size=optional(whole, "mini_batches.size", "mini_batch_size"),
+                order="ORDER_SHUFFLED" if optional(flag, "shuffle", "shuffle") else None,
                 seed=None if seed is None else str(seed),
                 groups=enum("groups", options.get("groups")),
             ),
-            cost_model={"fitted": True} if cost == "fitted" else cost and dataclasses.asdict(cost),
+            cost_model=cost.to_dict() if isinstance(cost, CostModel) else cost and {"fitted": True},
             synchronization=enum("synchronization", options.get("synchronization")),
             effort=enum("effort", options.get("effort")),
             overlong=enum("overlong", options.get("overlong")),
-            allow_empty_microbatches=options.get("allow_empty_microbatches"),
-            manifest=without_none(pad_to=options.get("pad_to")),
-            passes=[one.to_dict() for one in passes or (Pass(max_tokens or 0),)],
+            allow_empty_microbatches=optional(
+                flag, "allow_empty_microbatches", "allow_empty_microbatches"
+            ),
+            manifest=without_none(pad_to=optional(whole, "manifest.pad_to", "pad_to")),
+            passes=[one.to_dict(place) for place, one in enumerate(given)],
         )
 
     def to_json(self) -> str:
@@ -78,13 +92,11 @@ def to_json(fields: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's, and those that are not finite as text."""
+    """Numbers that are not finite as text."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_plain(one) for one in value]
-    if isinstance(value, numpy.generic):
-        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return _NOT_FINITE[str(value)]
     return value

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
 import batchplan
+from batchplan._checks import whole
 
 Agree = Callable[[int], int]
+# Of all sequences; what rounding adds leaves it below 2^32.
+_MOST_UNITS = 2.0**31
 
 
 def by_all_reduce(group: Any = None, device: Any = None) -> Agree:
@@ -62,19 +66,46 @@ def divide(
     return own if number == len(own) else plan(number)
 
 
-def balanced_partitions(lengths: Any, count: int, equal_size: bool) -> list[list[int]]:
-    """`count` parts of a batch that are alike in cost, each ascending."""
-    if count < 1:
+def balanced_partitions(workloads: Any, count: int, equal_size: bool) -> list[list[int]]:
+    """`count` parts that are alike in the sum of what is given, each ascending."""
+    if whole("k_partitions", count) < 1:
         raise batchplan.InvalidRequest(f"k_partitions is {count}; must be at least 1")
-    lengths = numpy.asarray(lengths)
-    tokens = int(lengths.sum(dtype=numpy.int64))
+    units = _in_units(numpy.asarray(workloads))
+    if len(units) < count:
+        raise batchplan.InvalidRequest(
+            f"k_partitions is {count}; there are {len(units)} sequences, one a part at least"
+        )
     plan = batchplan.plan(
-        lengths,
+        units,
         dp=count,
+        cost=batchplan.CostModel(1.0),
         synchronization="accumulated",
-        passes=[batchplan.Pass(min(max(tokens, 1), 2**32 - 1), equal_sequence_counts=equal_size or None)],
+        passes=[
+            batchplan.Pass(
+                max(int(units.sum(dtype=numpy.int64)), 1), equal_sequence_counts=bool(equal_size) or None
+            )
+        ],
     )
     return [
         sorted(index for one in plan.rank(rank) for index in one.indices.tolist())
         for rank in range(count)
     ]
+
+
+def _in_units(workloads: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers from 1 with a sum that lengths may have: the same ones where they are that, else to
+    nine digits."""
+    if workloads.ndim != 1 or workloads.dtype.kind not in "iuf":
+        raise batchplan.InvalidRequest(
+            f"seqlen_list has {workloads.ndim} dimensions of {workloads.dtype}; must be one, of numbers"
+        )
+    wrong = ~(numpy.isfinite(workloads) & (workloads >= 0))
+    if wrong.any():
+        place = int(wrong.argmax())
+        raise batchplan.InvalidRequest(
+            f"seqlen_list[{place}] is {workloads[place]}; must be a number of at least 0"
+        )
+    total = float(workloads.sum(dtype=numpy.float64))
+    if total > _MOST_UNITS or (workloads.dtype.kind == "f" and total > 0):
+        workloads = numpy.rint(workloads * (_MOST_UNITS / total))
+    return numpy.maximum(workloads.astype(numpy.int64), 1)

@@ -16,10 +16,10 @@ __all__ = ["by_all_reduce", "get_seqlen_balanced_partitions", "rearrange_micro_b
 def get_seqlen_balanced_partitions(
     seqlen_list: ArrayLike, k_partitions: int, equal_size: bool
 ) -> list[list[int]]:
-    """Divides sequences among data-parallel ranks, alike in what they cost.
+    """Divides sequences among data-parallel ranks, alike in the sum of what is given of each.
 
     Args:
-        seqlen_list: tokens of each sequence.
+        seqlen_list: of each sequence its tokens, or what it costs. None is below 0.
         k_partitions: how many ranks.
         equal_size: all have the same number of sequences, which k_partitions then divides.
 

@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 import batchplan
+from batchplan._checks import whole
 from batchplan.integrations._partitions import Agree, by_all_reduce, divide
 
 __all__ = ["DynamicBatching", "by_all_reduce", "dynamic_batching_shard", "load_balance"]
@@ -63,7 +64,7 @@ def dynamic_batching_shard(
         ValueError: a sequence is longer than the budget, dp_size does not divide their number, or they
             are too few for the pipeline.
     """
-    if dp_size < 1:
+    if whole("dp_size", dp_size) < 1:
         raise batchplan.InvalidRequest(f"dp_size is {dp_size}; must be at least 1")
     plan = batchplan.plan(
         seq_lens,

@@ -83,8 +83,14 @@ def pack_examples(
     for name in names:
         if name not in examples:
             raise ValueError(f"columns has {name}, which is none of {', '.join(examples)}")
-    lengths = numpy.array([len(tokens) for tokens in examples["input_ids"]], dtype=numpy.int64)
+    tokens = examples["input_ids"]
+    for row, one in enumerate(tokens):
+        if not hasattr(one, "__len__"):
+            raise ValueError(f"input_ids[{row}] is {one!r}; must be a list of tokens")
+    lengths = numpy.array([len(one) for one in tokens], dtype=numpy.int64)
     for name in names:
+        if len(examples[name]) != len(tokens):
+            raise ValueError(f"{name} has {len(examples[name])} rows; input_ids has {len(tokens)}")
         for row, (entries, length) in enumerate(zip(examples[name], lengths)):
             if not hasattr(entries, "__len__") or len(entries) != length:
                 raise ValueError(f"{name}[{row}] has not one entry for each of {length} tokens")

@@ -18,10 +18,11 @@ __all__ = ["by_all_reduce", "get_micro_batches", "get_seqlen_balanced_partitions
 def get_seqlen_balanced_partitions(
     seqlen_list: ArrayLike, k_partitions: int, equal_size: bool
 ) -> list[list[int]]:
-    """Divides sequences into parts that are alike in what they cost.
+    """Divides sequences into parts that are alike in the sum of what is given of each.
 
     Args:
-        seqlen_list: tokens of each sequence.
+        seqlen_list: of each sequence its tokens, or what it costs, as verl's trainers pass it:
+            calculate_workload's 24576 * L + L ** 2. Numbers of any size; none is below 0.
         k_partitions: how many parts.
         equal_size: all parts have the same number of sequences, which k_partitions then divides.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, Union
 
@@ -19,16 +20,34 @@ _MOST_SHIFT = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Filling:
-    pad_value: float = 0
+    pad_value: complex = 0
     shift: int = 0
 
     @classmethod
-    def of(cls, name: str, pad_value: float, shift: int) -> Filling:
+    def of(cls, name: str, pad_value: complex, shift: int, dtype: torch.dtype) -> Filling:
+        """Of a field of that dtype."""
         if not isinstance(shift, (int, numpy.integer)) or abs(shift) > _MOST_SHIFT:
             raise ValueError(
                 f"shift of {name} is {shift}; must be a whole number of -{_MOST_SHIFT} to {_MOST_SHIFT}"
             )
+        if isinstance(pad_value, (torch.Tensor, numpy.generic, numpy.ndarray)):
+            pad_value = pad_value.item()
+        if not isinstance(pad_value, (bool, int, float, complex)) or not _fits(pad_value, dtype):
+            raise ValueError(f"pad_value of {name} is {pad_value!r}, which is no {dtype}")
         return cls(pad_value, int(shift))
+
+
+def _fits(value: complex, dtype: torch.dtype) -> bool:
+    if dtype.is_complex:
+        return True
+    if isinstance(value, complex):
+        return False
+    if dtype.is_floating_point:
+        return not math.isfinite(value) or abs(value) <= torch.finfo(dtype).max
+    if not math.isfinite(value) or value != int(value):
+        return False
+    least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return least <= value <= most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +71,18 @@ class BatchField:
             if sequences.layout != torch.strided:
                 return cls(name, sequences.values(), sequences.offsets())
             sequences = sequences.unbind()
+        if not isinstance(sequences, (list, tuple)):
+            raise ValueError(f"{name} is a {type(sequences).__name__}; must be a tensor, or a list of them")
         if not sequences:
             raise ValueError(f"{name} is an empty list, which has no dtype; give an empty tensor")
+        for place, one in enumerate(sequences):
+            if not isinstance(one, torch.Tensor) or one.ndim < 1:
+                raise ValueError(f"{name}[{place}] is no tensor of (tokens, ...)")
+            if _kind_of(one) != _kind_of(sequences[0]):
+                raise ValueError(
+                    f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; {name}[0] is "
+                    f"{sequences[0].dtype} of {tuple(sequences[0].shape)} on {sequences[0].device}"
+                )
         lengths = numpy.array([len(one) for one in sequences])
         offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
         values = torch.cat(list(sequences))
@@ -96,3 +125,8 @@ class BatchField:
                 f"{name}[{int(index[place])}] has {int(there[place])} tokens; "
                 f"{int(planned.lengths[place])} are planned"
             )
+
+
+def _kind_of(one: torch.Tensor) -> tuple[torch.dtype, torch.device, torch.Size]:
+    """What rows of one field have in common."""
+    return one.dtype, one.device, one.shape[1:]

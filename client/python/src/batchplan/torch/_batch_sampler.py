@@ -10,6 +10,8 @@ import numpy
 import torch
 from numpy.typing import ArrayLike
 
+from batchplan import _core
+from batchplan._checks import flag, whole
 from batchplan._local import plan as make_plan
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
@@ -31,7 +33,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     the same plans, and have as many micro-batches. The next epoch has another order.
 
     An iterator goes on where the last one ended, so that one epoch ends before the next begins, and a
-    sampler that loaded a state goes on from there.
+    sampler that loaded a state goes on from there. Only the latest iterator goes on: one that is used
+    after another one was, or after set_epoch or load_state_dict, raises RuntimeError.
     """
 
     def __init__(
@@ -52,58 +55,71 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 planning a smaller one, which fails if it has too few sequences for the ranks.
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
-                of the dataset's order, another one every epoch. Not overlong="truncate": a position does
-                not say where to cut.
+                of the dataset's order, another one every epoch. overlong="drop" leaves sequences out of
+                the dataset; "truncate" is not possible, as a position does not say where to cut.
 
         Raises:
-            ValueError: batch_size is below 1, there is no such rank, or an option is wrong.
+            ValueError: batch_size is below 1, there is no such rank, no global batch can be had, or the
+                first one can't be planned with these options.
         """
-        self._lengths = numpy.asarray(lengths)
         self._options = options.copy()
         shuffle = self._options.pop("shuffle", None)
-        group_ids = self._options.pop("group_ids", None)
-        self._group_ids = None if group_ids is None else numpy.asarray(group_ids)
-        seed = int(options.get("seed") or 0)
-        ranks = int(options.get("dp") or 1)
-        if batch_size < 1:
+        whole_dataset = Request(lengths, **self._options)
+        self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
+        self._options.pop("group_ids", None)
+        self._batch_size = whole("batch_size", batch_size)
+        self._rank = whole("rank", rank)
+        self._shuffle = shuffle is None or flag("shuffle", shuffle)
+        self._seed = whole("seed", options.get("seed") or 0)
+        self._drop_last = flag("drop_last", drop_last)
+        ranks = whole_dataset.ranks
+        if self._batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; must be at least 1")
-        if not 0 <= rank < ranks:
+        if not 0 <= self._rank < ranks:
             raise ValueError(f"rank is {rank}; must be 0 to {ranks - 1}")
-        if seed < 0:
-            raise ValueError(f"seed is {seed}; must be at least 0")
+        if self._seed < 0:
+            raise ValueError(f"seed is {self._seed}; must be at least 0")
         if options.get("overlong") == "truncate":
             raise ValueError('overlong is "truncate"; a sampler yields whole sequences: cut them before')
-        if self._group_ids is not None and len(self._group_ids) != len(self._lengths):
+        if len(self._group_ids) not in (0, len(self._lengths)):
             raise ValueError(
                 f"group_ids has {len(self._group_ids)} entries; lengths has {len(self._lengths)}"
             )
-        self._batch_size = batch_size
-        self._rank = rank
-        self._shuffle = shuffle is not False
-        self._seed = seed
-        self._drop_last = drop_last
+        self._positions = self._kept()
+        if not self.steps:
+            raise ValueError(
+                f"lengths has {len(self._positions)} entries to plan, which make no global batch; "
+                f"batch_size is {batch_size}"
+            )
         # What a place in an epoch depends on.
         self._identity: dict[str, Any] = {
             "sequences": len(self._lengths),
-            "batch_size": batch_size,
+            "batch_size": self._batch_size,
             "shuffle": self._shuffle,
-            "seed": seed,
-            "drop_last": drop_last,
+            "seed": self._seed,
+            "drop_last": self._drop_last,
             "dp": ranks,
-            "planned_as": self._digest(),
+            "planned_as": _digest(whole_dataset),
         }
+        # Of the iterator that goes on.
+        self._turn = 0
         self._begin(epoch=0)
+        self.plan(0)
 
-    def _digest(self) -> str:
-        """Of the lengths, and of what plans depend on."""
-        request = Request(self._lengths, **self._options)
-        digest = hashlib.sha256(request.to_json().encode())
-        digest.update(request.lengths.tobytes())
-        if self._group_ids is not None:
-            digest.update(self._group_ids.astype(numpy.int64).tobytes())
-        return digest.hexdigest()
+    def _kept(self) -> numpy.ndarray[Any, Any]:
+        """Positions of the sequences that are not dropped for their length."""
+        if self._options.get("overlong") != "drop" or not len(self._lengths):
+            return numpy.arange(len(self._lengths))
+        # By their lengths, and those of their group.
+        deciding = ("preset", "max_tokens", "passes", "cp", "tp", "sequence_parallel", "groups")
+        options: Any = {name: value for name, value in self._options.items() if name in deciding}
+        if len(self._group_ids):
+            options["group_ids"] = self._group_ids
+        plan = make_plan(self._lengths, **options, overlong="drop", effort="fast")
+        return numpy.delete(numpy.arange(len(self._lengths)), [one.index for one in plan.excluded])
 
     def _begin(self, epoch: int, step: int = 0, slot: int = 0) -> None:
+        self._turn += 1
         self._epoch = epoch
         self._order = self._order_of(epoch)
         # The next micro-batch, and where this sampler began.
@@ -114,13 +130,13 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     def _order_of(self, epoch: int) -> numpy.ndarray[Any, Any]:
         if not self._shuffle:
-            return numpy.arange(len(self._lengths))
-        return numpy.random.default_rng([self._seed, epoch]).permutation(len(self._lengths))
+            return self._positions
+        return numpy.random.default_rng([self._seed, epoch]).permutation(self._positions)
 
     def _planned(self, order: numpy.ndarray[Any, Any], step: int) -> tuple[Plan, numpy.ndarray[Any, Any]]:
         batch = order[step * self._batch_size : (step + 1) * self._batch_size]
         options = self._options
-        if self._group_ids is not None:
+        if len(self._group_ids):
             options = {**options, "group_ids": self._group_ids[batch]}
         return make_plan(self._lengths[batch], **options), batch
 
@@ -131,13 +147,13 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     @property
     def _has_ended(self) -> bool:
-        return self._step >= self.steps > 0
+        return self._step >= self.steps
 
     @property
     def steps(self) -> int:
         """Global batches of an epoch."""
-        whole, rest = divmod(len(self._lengths), self._batch_size)
-        return whole + (rest > 0 and not self._drop_last)
+        full, rest = divmod(len(self._positions), self._batch_size)
+        return full + (rest > 0 and not self._drop_last)
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch, or stays where it is in this one."""
@@ -158,15 +174,21 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         if self._has_ended:
             self._begin(self._epoch + 1)
+        self._turn += 1
+        turn = self._turn
         while self._step < self.steps:
             plan, batch = self._planned(self._order, self._step)
             microbatches = list(plan.rank(self._rank))
-            while self._slot < len(microbatches):
+            for slot in range(self._slot, len(microbatches)):
                 # Before it is handed out: what was yielded is not yielded again.
-                self._slot += 1
-                yield batch[microbatches[self._slot - 1].indices].tolist()
-            self._counts.append(len(microbatches))
-            self._step, self._slot = self._step + 1, 0
+                if slot + 1 < len(microbatches):
+                    self._slot = slot + 1
+                else:
+                    self._counts.append(len(microbatches))
+                    self._step, self._slot = self._step + 1, 0
+                yield batch[microbatches[slot].indices].tolist()
+                if turn != self._turn:
+                    raise RuntimeError("the sampler was moved, or another iterator goes on in its place")
 
     def __len__(self) -> int:
         """Micro-batches of this epoch. Plans all of it, which takes as long as to go through it."""
@@ -190,15 +212,36 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             slot += self._counts[step - self._first_step]
         if behind < 0 or slot < (self._first_slot if step == self._first_step else 0):
             raise ValueError(f"behind is {behind}; not as many micro-batches were yielded")
-        return {**self._identity, "epoch": self._epoch, "step": step, "slot": slot}
+        return {
+            **self._identity,
+            "planner_version": _core.version(),
+            "epoch": self._epoch,
+            "step": step,
+            "slot": slot,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes where another sampler was.
 
         Raises:
-            ValueError: that one had another dataset, order, batch size, number of ranks, or options.
+            ValueError: that one had another dataset, order, batch size, number of ranks, or options; or
+                it was amid a global batch that another version of the planner had planned.
         """
         for name, value in self._identity.items():
             if state.get(name) != value:
                 raise ValueError(f"{name} is {value}; it was {state.get(name)} when the state was saved")
+        planner = state.get("planner_version")
+        if state["slot"] > 0 and planner != _core.version():
+            raise ValueError(
+                f"planner_version is {_core.version()}; it was {planner} when the state was saved amid a "
+                "global batch: set_epoch begins the epoch anew"
+            )
         self._begin(state["epoch"], state["step"], state["slot"])
+
+
+def _digest(dataset: Request) -> str:
+    """Of what plans depend on."""
+    digest = hashlib.sha256(dataset.to_json().encode())
+    digest.update(dataset.lengths.tobytes())
+    digest.update(dataset.group_ids.tobytes())
+    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 
 from batchplan import _core
+from batchplan._checks import whole
 from batchplan._plan import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
 from batchplan.torch._row import PackedRow, exported
@@ -45,9 +45,10 @@ def pack(
         ValueError: a planned sequence is not there, or has fewer tokens than planned.
     """
     field = BatchField.of("sequences", sequences)
-    row = row_of(row, field.values.device)
+    if not isinstance(row, PackedRow):
+        row = PackedRow(row, device=field.values.device)
     field.check(row, gathered)
-    return pack_all(row, [field], [Filling.of("sequences", pad_value, shift)], gathered)[0]
+    return pack_all(row, [field], [Filling.of("sequences", pad_value, shift, field.values.dtype)], gathered)[0]
 
 
 def unpack(
@@ -75,16 +76,16 @@ def unpack(
         [rows, width, ...], of the same dtype. Of one rank's row under context parallelism the other
         ranks' tokens are pad_value: with 0, the sum over the ranks is whole.
     """
-    row = row_of(row, packed.device)
-    check_row(row, packed, "packed")
-    width = row.max_seqlen if width is None else width
+    row = row_to(row, packed, "packed")
+    width = row.max_seqlen if width is None else whole("width", width)
     if width < row.max_seqlen:
         raise ValueError(f"width is {width}; the longest sequence has {row.max_seqlen} tokens")
+    num_rows = None if num_rows is None else whole("num_rows", num_rows)
     if num_rows is not None and len(row) and int(row.microbatch.indices.max()) >= num_rows:
         raise ValueError(
             f"num_rows is {num_rows}; the micro-batch has sequence {int(row.microbatch.indices.max())}"
         )
-    filling = Filling.of("packed", pad_value, shift)
+    filling = Filling.of("packed", pad_value, shift, packed.dtype)
     return _Unpack.apply(row, filling, width, num_rows, packed)
 
 
@@ -120,7 +121,7 @@ def ids(row: PackedRow, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]
     return made[0], made[1]
 
 
-def spread(row: PackedRow, values: torch.Tensor, pad_value: float, indexed: bool) -> torch.Tensor:
+def spread(row: PackedRow, values: torch.Tensor, pad_value: complex, indexed: bool) -> torch.Tensor:
     """One value a sequence, [rows], as one a token, [row.width]. Not differentiable."""
     values = plain(values)
     packed = values.new_empty(row.width)
@@ -237,21 +238,21 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.resolve_conj().resolve_neg().contiguous()
 
 
-@functools.lru_cache(maxsize=256)
-def _bytes(value: float, dtype: torch.dtype) -> bytes:
+def _bytes(value: complex, dtype: torch.dtype) -> bytes:
     """One element, as it lies in memory."""
     one = torch.full((1,), value, dtype=dtype)
     return bytes(one.view(torch.uint8).tolist())
 
 
-def row_of(row: PackedRow | MicroBatch, device: torch.device) -> PackedRow:
-    return row if isinstance(row, PackedRow) else PackedRow(row, device=device)
-
-
-def check_row(row: PackedRow, tensor: torch.Tensor, name: str) -> None:
+def row_to(row: PackedRow | MicroBatch, tensor: torch.Tensor, name: str) -> PackedRow:
+    """That of a packed tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{name} is a {type(tensor).__name__}; must be a tensor")
+    row = row if isinstance(row, PackedRow) else PackedRow(row, device=tensor.device)
     if tensor.device != row.device:
         raise ValueError(f"{name} is on {tensor.device}; the row is on {row.device}")
     if tensor.ndim < 1 or len(tensor) != row.width:
         raise ValueError(
             f"{name} has shape {tuple(tensor.shape)}; its first dimension must be {row.width} tokens"
         )
+    return row

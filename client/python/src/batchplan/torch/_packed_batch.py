@@ -59,6 +59,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             ValueError: a planned sequence is not there, or has fewer tokens than planned; or an argument
                 is of no field, or of a row that has its own.
         """
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"fields is a {type(fields).__name__}; must be tensors by name")
         per_sequence = per_sequence or {}
         pad_values = pad_values or {}
         shifts = shifts or {}
@@ -73,7 +75,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         of_batch = [BatchField.of(name, sequences) for name, sequences in fields.items()]
         if not isinstance(microbatch, PackedRow):
             tensors = [field.values for field in of_batch] + list(per_sequence.values())
-            device = tensors[0].device if tensors else "cpu"
+            device = getattr(next(iter(tensors), None), "device", "cpu")
             self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank, zigzag=zigzag)
         elif (cp, cp_rank, zigzag) == (1, 0, True):
             self.row = microbatch
@@ -81,12 +83,16 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             raise ValueError("cp, cp_rank and zigzag are those of the row that is given")
         for field in of_batch:
             field.check(self.row, gathered)
-        fillings = [Filling.of(name, pad_values.get(name, 0), shifts.get(name, 0)) for name in fields]
+        fillings = [
+            Filling.of(field.name, pad_values.get(field.name, 0), shifts.get(field.name, 0), field.values.dtype)
+            for field in of_batch
+        ]
         packed = pack_all(self.row, of_batch, fillings, gathered)
         self._fields = dict(zip(fields, packed))
         for name, values in per_sequence.items():
             _check_per_sequence(self.row, name, values, gathered)
-            self._fields[name] = spread(self.row, values, pad_values.get(name, 0), not gathered)
+            filling = Filling.of(name, pad_values.get(name, 0), 0, values.dtype)
+            self._fields[name] = spread(self.row, values, filling.pad_value, not gathered)
         self.pad_values = dict(pad_values)
         self.position_ids, self.sequence_ids = ids(self.row, torch.int64)
 
@@ -163,6 +169,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
 
 def _check_per_sequence(row: PackedRow, name: str, values: torch.Tensor, gathered: bool) -> None:
+    if not isinstance(values, torch.Tensor):
+        raise ValueError(f"{name} is a {type(values).__name__}; must be a tensor (rows,)")
     if values.ndim != 1:
         raise ValueError(f"{name} has shape {tuple(values.shape)}; must be (rows,)")
     if values.requires_grad:

@@ -76,6 +76,8 @@ class PackedLoss:
                 returned, more = returned
                 for name, value in more.items():
                     metrics[name] = metrics.get(name, 0) + value
+            if not isinstance(returned, torch.Tensor) or returned.ndim:
+                raise ValueError(f"the loss returned {_described(returned)}; must be a scalar tensor")
             total = total + returned
         return (total, metrics) if self._metrics else total
 
@@ -108,3 +110,9 @@ class PackedLoss:
                 output[tokens].unsqueeze(0),
                 {name: tensor[tokens].unsqueeze(0) for name, tensor in packed.items()},
             )
+
+
+def _described(returned: Any) -> str:
+    if isinstance(returned, torch.Tensor):
+        return f"a tensor of shape {tuple(returned.shape)}"
+    return f"a {type(returned).__name__}"

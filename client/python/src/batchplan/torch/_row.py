@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 import torch
 
 from batchplan import _core
+from batchplan._checks import whole
 from batchplan._plan import MicroBatch
 
 _INT32_MOST = 2**31 - 1
@@ -49,7 +51,13 @@ class PackedRow:
             ValueError: the plan's length multiple is not one of what cp needs, which it is if the plan
                 was made with cp; or the row has 2^31 tokens or more.
         """
+        if not isinstance(microbatch, MicroBatch):
+            raise ValueError(
+                f"microbatch is a {type(microbatch).__name__}; must be one of those of plan.rank(rank)"
+            )
         count = len(microbatch)
+        cp = whole("cp", cp)
+        cp_rank = None if cp_rank is None else whole("cp_rank", cp_rank)
         if cp < 1:
             raise ValueError(f"cp is {cp}; must be at least 1")
         if cp_rank is not None and not 0 <= cp_rank < cp:
@@ -60,12 +68,12 @@ class PackedRow:
                 f"length_multiple is {microbatch.length_multiple}; cp={cp} needs a multiple of {needed}: "
                 f"give the plan cp={cp}"
             )
-        whole = microbatch.width * (count if microbatch.padded else 1)
-        if whole > _INT32_MOST:
-            raise ValueError(f"the row has {whole} tokens; must be at most {_INT32_MOST}")
+        tokens = microbatch.width * (count if microbatch.padded else 1)
+        if tokens > _INT32_MOST:
+            raise ValueError(f"the row has {tokens} tokens; must be at most {_INT32_MOST}")
         self.microbatch = microbatch
         self.cp, self.cp_rank, self.zigzag = cp, cp_rank, zigzag
-        self.width = whole if cp_rank is None else whole // cp
+        self.width = tokens if cp_rank is None else tokens // cp
         self.max_seqlen = microbatch.max_seqlen
         self.max_seqlen_padded = int(numpy.diff(microbatch.cu_seqlens_padded).max(initial=0))
         arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices]
@@ -80,12 +88,19 @@ class PackedRow:
             exported(self.sequence_index),
             None if self._error_word is None else exported(self._error_word),
             length_multiple=microbatch.length_multiple,
-            row_width=whole,
+            row_width=tokens,
             sequence_width=microbatch.width if microbatch.padded else 0,
             context_parallel=cp,
             context_parallel_rank=cp_rank,
             zigzag=zigzag,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Laid out anew in another process."""
+        make = functools.partial(
+            PackedRow, device=str(self.device), cp=self.cp, cp_rank=self.cp_rank, zigzag=self.zigzag
+        )
+        return make, (self.microbatch,)
 
     def run(self, work: Callable[..., None], *arguments: object) -> None:
         """A call of the core's, whose last argument is the current stream of the row's device."""

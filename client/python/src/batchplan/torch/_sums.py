@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from batchplan._plan import MicroBatch
-from batchplan.torch._moves import check_row, plain, row_of, spread
+from batchplan.torch._moves import plain, row_to, spread
 from batchplan.torch._row import PackedRow, exported
 
 _SUMMED = (
@@ -37,10 +37,9 @@ def sums(
     Returns:
         two of float32, [n]. Of one rank's row under context parallelism, its part of each.
     """
-    row = row_of(row, values.device)
     for name, tensor in (("values", values), ("weights", weights)):
         if tensor is not None:
-            check_row(row, tensor, name)
+            row = row_to(row, tensor, name)
             if tensor.ndim != 1:
                 raise ValueError(f"{name} has shape {tuple(tensor.shape)}; must be ({row.width},)")
             if tensor.dtype not in _SUMMED:

@@ -1,0 +1,58 @@
+"""What arguments must be, before they become a request: errors name the field as the wire contract does."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy
+
+from batchplan._errors import InvalidRequest
+
+Member = TypeVar("Member")
+
+
+def whole(name: str, value: Any) -> int:
+    """Of Python, NumPy or a tensor of one element; its range is the planner's to check."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidRequest(f"{name} is {_shown(value)}; must be a whole number") from None
+
+
+def number(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{name} is {_shown(value)}; must be a number") from None
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, numpy.bool_)):
+        raise InvalidRequest(f"{name} is {_shown(value)}; must be True or False")
+    return bool(value)
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{name} is {_shown(value)}; must be a string")
+    return value
+
+
+def members(name: str, values: Any, kind: type[Member]) -> list[Member]:
+    """All of a list or another iterable, once."""
+    described = f"a sequence of batchplan.{kind.__name__}"
+    if not isinstance(values, Iterable):
+        raise InvalidRequest(f"{name} is {_shown(values)}; must be {described}")
+    found = list(values)
+    for place, one in enumerate(found):
+        if not isinstance(one, kind):
+            raise InvalidRequest(f"{name}[{place}] is {_shown(one)}; {name} must be {described}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -48,7 +48,8 @@ def pack(
     if not isinstance(row, PackedRow):
         row = PackedRow(row, device=field.values.device)
     field.check(row, gathered)
-    return pack_all(row, [field], [Filling.of("sequences", pad_value, shift, field.values.dtype)], gathered)[0]
+    filling = Filling.of("sequences", pad_value, shift, field.values.dtype)
+    return pack_all(row, [field], [filling], gathered)[0]
 
 
 def unpack(

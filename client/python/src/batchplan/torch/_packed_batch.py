@@ -84,8 +84,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         for field in of_batch:
             field.check(self.row, gathered)
         fillings = [
-            Filling.of(field.name, pad_values.get(field.name, 0), shifts.get(field.name, 0), field.values.dtype)
-            for field in of_batch
+            Filling.of(name, pad_values.get(name, 0), shifts.get(name, 0), field.values.dtype)
+            for name, field in zip(fields, of_batch)
         ]
         packed = pack_all(self.row, of_batch, fillings, gathered)
         self._fields = dict(zip(fields, packed))

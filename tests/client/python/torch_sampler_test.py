@@ -154,6 +154,11 @@ def test_sequences_that_are_too_long_are_no_part_of_the_dataset():
     assert sorted(index for batch in sampler for index in batch) == [*range(8), *range(13, 16)]
 
 
+def test_passes_may_come_one_by_one():
+    one = batchplan.Pass(BUDGET)
+    assert list(sampler_of(max_tokens=None, passes=iter([one]))) == list(sampler_of())
+
+
 def test_a_state_is_json():
     sampler = BatchSampler(lengths_of(), numpy.int64(BATCH), max_tokens=numpy.int32(BUDGET), drop_last=numpy.True_)
     next(iter(sampler))

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import ArrayLike
 
 from batchplan import _core
-from batchplan._checks import flag, whole
+from batchplan._checks import flag, members, whole
 from batchplan._local import plan as make_plan
-from batchplan._options import PlanOptions
+from batchplan._options import Pass, PlanOptions
 from batchplan._plan import Plan
 from batchplan._request import Request
 
@@ -64,6 +64,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         """
         self._options = options.copy()
         shuffle = self._options.pop("shuffle", None)
+        if options.get("passes") is not None:
+            self._options["passes"] = members("passes", options["passes"], Pass)
         whole_dataset = Request(lengths, **self._options)
         self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
         self._options.pop("group_ids", None)

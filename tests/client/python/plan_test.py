@@ -134,6 +134,7 @@ def test_wrong_arguments_are_named(arguments, field, value):
     ({"cost": 3}, "cost", "3"),
     ({"cost": "measured"}, "cost", "measured"),
     ({"cost": batchplan.CostModel("1")}, "cost_model.per_token", "1"),
+    ({"cost": batchplan.CostModel(10**400)}, "cost_model.per_token", str(10**400)),
     ({"passes": 16}, "passes", "16"),
     ({"passes": [{}]}, "passes[0]", "{}"),
     ({"passes": [batchplan.Pass(8, equal_sequence_counts=1)]}, "passes[0].equal_sequence_counts", "1"),

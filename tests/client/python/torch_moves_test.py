@@ -393,6 +393,8 @@ def test_refuses_arguments_of_another_type():
     (torch.uint8, -1, False),
     (torch.uint8, 255, True),
     (torch.int64, 0.5, False),
+    (torch.int64, 10**400, False),
+    (torch.float32, 10**400, False),
     (torch.int64, float("nan"), False),
     (torch.int64, -100.0, True),
     (torch.bool, 2, False),

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 import grpc
 from numpy.typing import ArrayLike
 
-from batchplan._calls import (
-    Answer,
-    Call,
-    Fit,
-    MicroBatchTiming,
-    join_call,
-    plan_call,
-    report_call,
-    seconds,
-)
+from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
 from batchplan._channel import Tls, check_target, credentials_for, options_for
+from batchplan._checks import seconds
 from batchplan._errors import Error, Unavailable, from_status
 from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions

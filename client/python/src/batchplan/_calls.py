@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from numpy.typing import ArrayLike
 
 from batchplan import _core
-from batchplan._checks import members, number, text, whole
-from batchplan._errors import InvalidRequest
+from batchplan._checks import members, number, seconds, text, whole
 from batchplan._options import CostModel, PlanOptions, without_none
 from batchplan._plan import Plan
 from batchplan._request import Request, to_json
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 _BY_SERVER = "by a server"
-# A year, in seconds.
-_LONGEST = 365 * 86400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +69,6 @@ class Fit:
     outlier_share: float
     # Whether this report had been counted before.
     already_counted: bool
-
-
-def seconds(name: str, value: Any) -> float:
-    given = number(name, value)
-    if not 0 <= given <= _LONGEST:
-        raise InvalidRequest(f"{name} is {given}; must be 0 to {_LONGEST} seconds")
-    return given
 
 
 def _named(request: Request, job_id: str, step: int) -> dict[str, Any]:

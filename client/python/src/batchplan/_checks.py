@@ -1,4 +1,4 @@
-"""What arguments must be, before they become a request: errors name the field as the wire contract does."""
+"""What arguments must be, before they become a request. Errors name the field as on the wire."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy
 from batchplan._errors import InvalidRequest
 
 Member = TypeVar("Member")
+_YEAR = 365 * 86400
 
 
 def whole(name: str, value: Any) -> int:
@@ -26,8 +27,15 @@ def number(name: str, value: Any) -> float:
         if isinstance(value, (str, bytes)):
             raise TypeError
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidRequest(f"{name} is {_shown(value)}; must be a number") from None
+
+
+def seconds(name: str, value: Any) -> float:
+    given = number(name, value)
+    if not 0 <= given <= _YEAR:
+        raise InvalidRequest(f"{name} is {given}; must be 0 to {_YEAR} seconds")
+    return given
 
 
 def flag(name: str, value: Any) -> bool:

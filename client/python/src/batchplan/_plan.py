@@ -64,7 +64,7 @@ class ExcludedSequence:
     reason: str
 
 
-def _set_read_only(self: Any, state: dict[str, Any]) -> None:
+def _restore_read_only(self: Any, state: dict[str, Any]) -> None:
     """Arrays come writable from another process."""
     self.__dict__.update(state)
     for value in state.values():
@@ -90,7 +90,7 @@ class MicroBatch:
     # Rows of one width, [n, width], in place of one packed row.
     padded: bool = False
 
-    __setstate__ = _set_read_only
+    __setstate__ = _restore_read_only
 
     @functools.cached_property
     def cu_seqlens(self) -> Int32s:
@@ -166,7 +166,7 @@ class PassPlan:
         self._ranks = ranks
         self._is_slice = is_slice
 
-    __setstate__ = _set_read_only
+    __setstate__ = _restore_read_only
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a data-parallel rank, in the order in which it runs them.

@@ -42,9 +42,10 @@ def _fits(value: complex, dtype: torch.dtype) -> bool:
         return True
     if isinstance(value, complex):
         return False
+    finite = isinstance(value, int) or math.isfinite(value)
     if dtype.is_floating_point:
-        return not math.isfinite(value) or abs(value) <= torch.finfo(dtype).max
-    if not math.isfinite(value) or value != int(value):
+        return not finite or abs(value) <= torch.finfo(dtype).max
+    if not finite or value != int(value):
         return False
     least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
     return least <= value <= most

@@ -453,3 +453,26 @@ def test_tensors_that_are_not_contiguous(device):
     turned = values.transpose(0, 1).contiguous().transpose(0, 1)
     for microbatch in microbatches(lengths):
         assert torch.equal(pack(microbatch, turned[..., ::2]), pack(microbatch, values[..., ::2].contiguous()))
+
+
+def test_of_a_list_the_microbatchs_rows_alone_are_read(device):
+    lengths = lengths_of(20)
+    values = padded(lengths, device=device)
+    for microbatch in microbatches(lengths):
+        own = set(microbatch.indices.tolist())
+        rows = [values[index, :length].clone().requires_grad_() if index in own else None
+                for index, length in enumerate(lengths)]
+        packed = pack(microbatch, rows)
+        assert torch.equal(packed, pack(microbatch, values))
+        packed.sum().backward()
+        assert all(torch.equal(rows[index].grad, torch.ones_like(rows[index])) for index in own)
+
+
+def test_lists_of_a_microbatch_without_sequences(device):
+    plan = batchplan.plan([7], dp=2, max_tokens=8, allow_empty_microbatches=True)
+    (empty,) = [one for rank in range(2) for one in plan.rank(rank) if not len(one)]
+    row = torch.ones(7, 3, device=device, requires_grad=True)
+    packed = pack(empty, [row])
+    assert packed.shape == (0, 3)
+    packed.sum().backward()
+    assert not row.grad.any()

@@ -10,7 +10,7 @@ from typing import Any, Union
 import numpy
 import torch
 
-from batchplan.torch._row import PackedRow
+from batchplan._plan import MicroBatch
 
 # [rows, tokens, ...] padded, nested, or one tensor [tokens, ...] a row.
 Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]
@@ -54,78 +54,89 @@ def _fits(value: complex, dtype: torch.dtype) -> bool:
 @dataclasses.dataclass(frozen=True)
 class BatchField:
     """One field of a batch: padded [rows, tokens, ...], or ragged [tokens, ...] with offsets [rows + 1].
-    `lengths` of ragged rows where they are known on the host."""
+    `gathered`: its rows are the micro-batch's alone, in its order."""
 
     name: str
     values: torch.Tensor
     offsets: torch.Tensor | None
-    lengths: numpy.ndarray[Any, Any] | None = None
+    gathered: bool
 
     @classmethod
-    def of(cls, name: str, sequences: Sequences) -> BatchField:
-        if isinstance(sequences, torch.Tensor):
-            if not sequences.is_nested:
-                if sequences.ndim < 2:
-                    shape = tuple(sequences.shape)
-                    raise ValueError(f"{name} has shape {shape}; must be (rows, tokens, ...)")
-                return cls(name, sequences, None)
+    def of(cls, name: str, sequences: Sequences, microbatch: MicroBatch, gathered: bool) -> BatchField:
+        """Of a list the micro-batch's rows alone are copied, so that a step copies each row once.
+
+        Raises:
+            ValueError: a planned sequence is not there, or has fewer tokens than planned, as far as the
+                host can see.
+        """
+        if isinstance(sequences, torch.Tensor) and sequences.is_nested:
             if sequences.layout != torch.strided:
-                return cls(name, sequences.values(), sequences.offsets())
+                offsets = sequences.offsets()
+                _check_rows(name, len(offsets) - 1, microbatch, gathered)
+                return cls(name, sequences.values(), offsets, gathered)
             sequences = sequences.unbind()
+        if isinstance(sequences, torch.Tensor):
+            if sequences.ndim < 2:
+                shape = tuple(sequences.shape)
+                raise ValueError(f"{name} has shape {shape}; must be (rows, tokens, ...)")
+            _check_rows(name, len(sequences), microbatch, gathered)
+            there = numpy.full(len(microbatch), sequences.shape[1])
+            _check_lengths(name, there, microbatch, gathered)
+            return cls(name, sequences, None, gathered)
         if not isinstance(sequences, (list, tuple)):
             raise ValueError(f"{name} is a {type(sequences).__name__}; must be a tensor, or a list of them")
         if not sequences:
             raise ValueError(f"{name} is an empty list, which has no dtype; give an empty tensor")
-        for place, one in enumerate(sequences):
+        _check_rows(name, len(sequences), microbatch, gathered)
+        places = range(len(sequences)) if gathered else microbatch.indices.tolist()
+        # Of no rows, the first one says what they would be.
+        rows = [sequences[place] for place in places] or [sequences[0]]
+        for place, one in zip(places or [0], rows):
             if not isinstance(one, torch.Tensor) or one.ndim < 1:
                 raise ValueError(f"{name}[{place}] is no tensor of (tokens, ...)")
-            if _kind_of(one) != _kind_of(sequences[0]):
+            if _kind_of(one) != _kind_of(rows[0]):
                 raise ValueError(
-                    f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; {name}[0] is "
-                    f"{sequences[0].dtype} of {tuple(sequences[0].shape)} on {sequences[0].device}"
+                    f"{name}[{place}] is {one.dtype} of {tuple(one.shape)} on {one.device}; "
+                    f"{name}[{places[0]}] is {rows[0].dtype} of {tuple(rows[0].shape)} on {rows[0].device}"
                 )
-        lengths = numpy.array([len(one) for one in sequences])
+        rows = rows if len(microbatch) else [rows[0][:0]]
+        lengths = numpy.array([len(one) for one in rows[: len(microbatch)]], numpy.int64)
+        _check_lengths(name, lengths, microbatch, gathered)
         offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
-        values = torch.cat(list(sequences))
-        return cls(name, values, offsets.to(values.device), lengths)
+        return cls(name, torch.cat(rows), offsets.to(rows[0].device), gathered=True)
 
     @property
     def num_rows(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
     def lies_like(self, other: BatchField) -> bool:
-        """In the same rows, so that one launch moves both."""
+        """In the same rows, so that one launch moves both. Lists have offsets of their own."""
         if self.offsets is None or other.offsets is None:
             return self.offsets is other.offsets and self.num_rows == other.num_rows
         return self.offsets is other.offsets and len(self.values) == len(other.values)
 
-    def check(self, row: PackedRow, gathered: bool) -> None:
-        """That the planned sequences are there, as far as the host can see."""
-        planned, count, name = row.microbatch, len(row), self.name
-        if self.values.device != row.device:
-            raise ValueError(f"{name} is on {self.values.device}; the row is on {row.device}")
-        if gathered and self.num_rows != count:
-            raise ValueError(f"{name} has {self.num_rows} rows; the micro-batch has {count} sequences")
-        if not count:
-            return
-        index = numpy.arange(count) if gathered else planned.indices
-        if int(index.max()) >= self.num_rows:
-            raise ValueError(
-                f"{name} has {self.num_rows} rows; the micro-batch has sequence {int(index.max())}"
-            )
-        if self.offsets is None:
-            there = numpy.full(count, self.values.shape[1])
-        elif self.lengths is not None:
-            there = self.lengths[index]
-        else:
-            return
-        short = planned.lengths > there
-        if short.any():
-            place = int(short.argmax())
-            raise ValueError(
-                f"{name}[{int(index[place])}] has {int(there[place])} tokens; "
-                f"{int(planned.lengths[place])} are planned"
-            )
+
+def _check_rows(name: str, num_rows: int, microbatch: MicroBatch, gathered: bool) -> None:
+    if gathered and num_rows != len(microbatch):
+        raise ValueError(
+            f"{name} has {num_rows} rows; the micro-batch has {len(microbatch)} sequences"
+        )
+    if not gathered and len(microbatch) and int(microbatch.indices.max()) >= num_rows:
+        raise ValueError(
+            f"{name} has {num_rows} rows; the micro-batch has sequence {int(microbatch.indices.max())}"
+        )
+
+
+def _check_lengths(
+    name: str, there: numpy.ndarray[Any, Any], microbatch: MicroBatch, gathered: bool
+) -> None:
+    """`there`: tokens of the micro-batch's sequences."""
+    short = microbatch.lengths > there
+    if short.any():
+        place = int(short.argmax())
+        row = place if gathered else int(microbatch.indices[place])
+        planned = int(microbatch.lengths[place])
+        raise ValueError(f"{name}[{row}] has {int(there[place])} tokens; {planned} are planned")
 
 
 def _kind_of(one: torch.Tensor) -> tuple[torch.dtype, torch.device, torch.Size]:

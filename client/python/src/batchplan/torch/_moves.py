@@ -12,7 +12,7 @@ from batchplan import _core
 from batchplan._checks import whole
 from batchplan._plan import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
-from batchplan.torch._row import PackedRow, exported
+from batchplan.torch._row import PackedRow, exported, microbatch_of
 
 _TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS = range(4)
 # Of one launch.
@@ -32,7 +32,8 @@ def pack(
     Args:
         row: the layout; a micro-batch's own, on the device of `sequences`.
         sequences: of the whole batch: [rows, tokens, ...] padded, or a nested tensor, or a list of
-            [tokens, ...]. Rows may be longer than planned: what is beyond is not read.
+            [tokens, ...], of which the micro-batch's rows alone are read. Rows may be longer than
+            planned: what is beyond is not read.
         pad_value: what padding gets, and the tail.
         shift: the place of token t gets token t + shift, or pad_value if its sequence has none: 1
             packs next-token labels.
@@ -44,12 +45,11 @@ def pack(
     Raises:
         ValueError: a planned sequence is not there, or has fewer tokens than planned.
     """
-    field = BatchField.of("sequences", sequences)
+    field = BatchField.of("sequences", sequences, microbatch_of(row), gathered)
     if not isinstance(row, PackedRow):
         row = PackedRow(row, device=field.values.device)
-    field.check(row, gathered)
     filling = Filling.of("sequences", pad_value, shift, field.values.dtype)
-    return pack_all(row, [field], [filling], gathered)[0]
+    return pack_all(row, [field], [filling])[0]
 
 
 def unpack(
@@ -91,9 +91,16 @@ def unpack(
 
 
 def pack_all(
-    row: PackedRow, fields: Sequence[BatchField], fillings: Sequence[Filling], gathered: bool
+    row: PackedRow, fields: Sequence[BatchField], fillings: Sequence[Filling]
 ) -> list[torch.Tensor]:
-    """Fields with one launch for all that lie alike."""
+    """Fields with one launch for all that lie alike.
+
+    Raises:
+        ValueError: a field is on another device.
+    """
+    for field in fields:
+        if field.values.device != row.device:
+            raise ValueError(f"{field.name} is on {field.values.device}; the row is on {row.device}")
     packed: dict[int, torch.Tensor] = {}
     while len(packed) < len(fields):
         left = [place for place in range(len(fields)) if place not in packed]
@@ -104,7 +111,7 @@ def pack_all(
             [fillings[place] for place in alike],
             first.offsets,
             first.num_rows,
-            not gathered,
+            not first.gathered,
             *(fields[place].values for place in alike),
         )
         packed.update(zip(alike, outputs))

@@ -11,7 +11,7 @@ import torch
 from batchplan._plan import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
 from batchplan.torch._moves import ids, pack_all, spread, unpack
-from batchplan.torch._row import PackedRow
+from batchplan.torch._row import PackedRow, microbatch_of
 from batchplan.torch._sums import sums
 
 
@@ -72,7 +72,10 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             unknown = sorted(given.keys() - known)
             if unknown:
                 raise ValueError(f"{unknown[0]!r} is none of the fields, or one of both kinds")
-        of_batch = [BatchField.of(name, sequences) for name, sequences in fields.items()]
+        planned = microbatch_of(microbatch)
+        of_batch = [
+            BatchField.of(name, sequences, planned, gathered) for name, sequences in fields.items()
+        ]
         if not isinstance(microbatch, PackedRow):
             tensors = [field.values for field in of_batch] + list(per_sequence.values())
             device = getattr(next(iter(tensors), None), "device", "cpu")
@@ -81,13 +84,11 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             self.row = microbatch
         else:
             raise ValueError("cp, cp_rank and zigzag are those of the row that is given")
-        for field in of_batch:
-            field.check(self.row, gathered)
         fillings = [
             Filling.of(name, pad_values.get(name, 0), shifts.get(name, 0), field.values.dtype)
             for name, field in zip(fields, of_batch)
         ]
-        packed = pack_all(self.row, of_batch, fillings, gathered)
+        packed = pack_all(self.row, of_batch, fillings)
         self._fields = dict(zip(fields, packed))
         for name, values in per_sequence.items():
             _check_per_sequence(self.row, name, values, gathered)

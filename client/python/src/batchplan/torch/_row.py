@@ -51,10 +51,7 @@ class PackedRow:
             ValueError: the plan's length multiple is not one of what cp needs, which it is if the plan
                 was made with cp; or the row has 2^31 tokens or more.
         """
-        if not isinstance(microbatch, MicroBatch):
-            raise ValueError(
-                f"microbatch is a {type(microbatch).__name__}; must be one of those of plan.rank(rank)"
-            )
+        microbatch = microbatch_of(microbatch)
         count = len(microbatch)
         cp = whole("cp", cp)
         cp_rank = None if cp_rank is None else whole("cp_rank", cp_rank)
@@ -121,6 +118,19 @@ class PackedRow:
     def __repr__(self) -> str:
         share = "" if self.cp == 1 else f", rank {self.cp_rank} of cp={self.cp}"
         return f"<PackedRow: {len(self)} sequences in {self.width} tokens on {self.device}{share}>"
+
+
+def microbatch_of(row: PackedRow | MicroBatch) -> MicroBatch:
+    """
+    Raises:
+        ValueError: it is neither.
+    """
+    planned = row.microbatch if isinstance(row, PackedRow) else row
+    if not isinstance(planned, MicroBatch):
+        raise ValueError(
+            f"microbatch is a {type(row).__name__}; must be one of those of plan.rank(rank)"
+        )
+    return planned
 
 
 @functools.cache

@@ -7,13 +7,15 @@
 #   tests/run.sh --python
 #   tests/run.sh --gpu
 #
-#   --preset   the build to test; release by default. All of it: the format is checked first. asan, whose
-#              units clang-tidy reads fastest, also checks with that.
+#   --preset   the build to test; release by default. All of it: the format is checked first. asan, which clang
+#              builds, tries a quarter of the random cases, and has clang-tidy read what has changed.
+#              Each preset tries random cases of its own.
 #   --only     one suite, named like the folder it mirrors (planner, checker, proto, ...), or several,
 #              separated by commas.
-#   --full     twenty times as many random cases: the tier for before a release.
+#   --full     twenty times as many random cases, and with asan clang-tidy reads everything: the tier for
+#              before a release.
 #   --fuzz     instead, random bytes as requests, to the planner and then to every RPC of a server, or
-#              to one of the two, for so many seconds each; 60 by default.
+#              to one of the two, for so many seconds each; 60 by default. In the build of asan.
 #   --cluster  instead, the images of deploy/ built, and compose.yaml brought up under podman, which
 #              is installed if it is missing: as root.
 #   --python   instead, the Python package, built and installed into build/python: its tests and types.
@@ -48,7 +50,7 @@ while [ $# -gt 0 ]; do
     --cluster) cluster=1; shift ;;
     --python) python=1; shift ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -137,18 +139,19 @@ if [ -n "$python" ]; then
   exit
 fi
 if command -v ccache >/dev/null; then
-  # Every clone of the project finds what another one has compiled.
+  # Every clone of the project finds what another one has compiled; the rest is what precompiled headers need.
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  export CCACHE_SLOPPINESS=pch_defines,time_macros
 fi
 
 if [ -n "$fuzz" ]; then
-  cmake --preset fuzz -DBATCHPLAN_TESTS=ON >/dev/null
-  cmake --build --preset fuzz --parallel "$jobs" --target write_corpus "${fuzzers[@]/%/_fuzzer}"
+  cmake --preset asan -DBATCHPLAN_TESTS=ON >/dev/null
+  cmake --build --preset asan --parallel "$jobs" --target write_corpus "${fuzzers[@]/%/_fuzzer}"
   for fuzzer in "${fuzzers[@]}"; do
     folder=build/fuzz/$fuzzer
     mkdir -p "$folder/corpus"
-    build/fuzz/bin/write_corpus "$fuzzer" "$folder/seeds" 2000
-    "build/fuzz/bin/${fuzzer}_fuzzer" -max_total_time="$fuzz" -timeout=120 -rss_limit_mb=4096 \
+    build/asan/bin/write_corpus "$fuzzer" "$folder/seeds" 2000
+    "build/asan/bin/${fuzzer}_fuzzer" -max_total_time="$fuzz" -timeout=120 -rss_limit_mb=4096 \
       -max_len=8192 -print_final_stats=1 -artifact_prefix="$folder/" "$folder/corpus" "$folder/seeds"
   done
   exit
@@ -164,12 +167,23 @@ cmake --preset "$preset" -DBATCHPLAN_TESTS=ON -DBATCHPLAN_BENCHMARKS="$benchmark
 targets=()
 for suite in ${only//,/ }; do targets+=("${suite}_tests"); done
 cmake --build --preset "$preset" --parallel "$jobs" ${only:+--target "${targets[@]}"}
-if [ "$preset" = asan ] && [ -z "$only" ]; then tests/check_style.sh tidy build/asan; fi
+if [ "$preset" = asan ] && [ -z "$only" ]; then
+  tests/check_style.sh tidy build/asan ${full:+all}
+fi
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:history_size=7:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
+scale=1
+if [ "$preset" = asan ]; then scale=0.25; fi
 export BATCHPLAN_TEST_SCALE=${full:+20}
+export BATCHPLAN_TEST_SCALE=${BATCHPLAN_TEST_SCALE:-$scale}
+case "$preset" in
+  asan) export BATCHPLAN_TEST_SEED=1 ;;
+  tsan) export BATCHPLAN_TEST_SEED=2 ;;
+  debug) export BATCHPLAN_TEST_SEED=3 ;;
+  clang) export BATCHPLAN_TEST_SEED=4 ;;
+esac
 ctest --test-dir "build/$preset" --parallel "$jobs" --output-on-failure --no-tests=error \
   ${only:+--label-regex "^(${only//,/|})\$"}
 if [ -n "$no_python_packages" ]; then

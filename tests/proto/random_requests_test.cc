@@ -25,7 +25,7 @@ Message Sent(const Message& wire) {
 }
 
 TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const v1::PlanBatchRequest wire = Sent(testing::WireRequest(request));
     const auto parsed = ParseRequest(wire);
@@ -47,7 +47,7 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
 }
 
 TEST(RandomRequestsTest, TheirPlansArriveAsTheyWereMade) {
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) continue;

@@ -50,7 +50,18 @@ std::vector<uint32_t> Repeat(size_t count, uint64_t seed, Make make) {
 
 uint64_t Cases(uint64_t count) {
   const char* const scale = std::getenv("BATCHPLAN_TEST_SCALE");
-  return scale == nullptr ? count : count * std::max(1, std::atoi(scale));
+  if (scale == nullptr || *scale == '\0') return count;
+  return static_cast<uint64_t>(std::max(1.0, static_cast<double>(count) * std::atof(scale)));
+}
+
+uint64_t Seed(uint64_t seed) {
+  constexpr uint64_t kApart = 1'200'000;
+  const char* const lane = std::getenv("BATCHPLAN_TEST_SEED");
+  return lane == nullptr ? seed : seed + kApart * std::strtoull(lane, nullptr, 10);
+}
+
+std::ranges::iota_view<uint64_t, uint64_t> Seeds(uint64_t count) {
+  return {Seed(0), Seed(0) + Cases(count)};
 }
 
 uint64_t RandomStream::Between(uint64_t low, uint64_t high) {

@@ -85,7 +85,7 @@ PlanOptions AnyOptions(RandomStream& random, size_t passes) {
 }
 
 TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
-  for (uint64_t seed = 0; seed < Cases(20000); ++seed) {
+  for (const uint64_t seed : Seeds(20000)) {
     RandomStream random(seed);
     std::vector<uint32_t> lengths = AnyArray(random);
     std::vector<uint32_t> group_ids(random.Chance(50) ? lengths.size() : random.Between(0, 3));
@@ -108,7 +108,7 @@ TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
 }
 
 TEST(GarbagePlanTest, DisturbedPlansNeverCrashTheChecker) {
-  for (uint64_t seed = 0; seed < Cases(20000); ++seed) {
+  for (const uint64_t seed : Seeds(20000)) {
     RandomStream random(seed);
     HandmadePlan handmade = TwoMiniBatches();
     PassPlan& pass = handmade.plan.passes[0];

@@ -63,7 +63,7 @@ TEST(CostFitTest, TwoHundredReportsGiveEachCoefficientWithinTwoPercent) {
   uint64_t cases = 0;
   uint64_t misses = 0;
   for (const TrueCosts& truth : Models()) {
-    for (uint64_t seed = 0; seed < testing::Cases(50); ++seed) {
+    for (const uint64_t seed : testing::Seeds(50)) {
       RandomStream random(seed);
       const Scatter scatter = {.noise = 0.03 + 0.02 * random.Uniform(), .stragglers = 0.05};
       CostFit fit;
@@ -95,7 +95,7 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
   for (const TrueCosts& truth : models) {
     Triple squares{};
     Triple squares_knowing{};
-    for (uint64_t seed = 0; seed < testing::Cases(30); ++seed) {
+    for (const uint64_t seed : testing::Seeds(30)) {
       RandomStream random(seed);
       CostFit fit;
       NormalEquations knowing;
@@ -122,7 +122,7 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
 
 TEST(CostFitTest, TheFitErrorIsThatOfTheRecentSamplesWithoutStragglers) {
   const TrueCosts truth = Models()[1];
-  for (uint64_t seed = 0; seed < testing::Cases(50); ++seed) {
+  for (const uint64_t seed : testing::Seeds(50)) {
     RandomStream random(seed);
     CostFit fit;
     for (int i = 0; i < 400; ++i) {
@@ -150,7 +150,7 @@ TEST(CostFitTest, TheFirstFitIsNotSpoiledByStragglersAmongTheFirstSamples) {
   uint64_t cases = 0;
   uint64_t misses = 0;
   for (const TrueCosts& truth : Models()) {
-    for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+    for (const uint64_t seed : testing::Seeds(200)) {
       RandomStream random(seed);
       CostFit fit;
       // Four of the first seven, as bad as they come, and no other.
@@ -175,7 +175,7 @@ TEST(CostFitTest, ItFollowsAnotherDeviceWithin64Samples) {
   uint64_t cases = 0;
   uint64_t misses = 0;
   for (const double factor : {0.3, 0.5, 1.5, 3.0, 8.0}) {
-    for (uint64_t seed = 0; seed < testing::Cases(40); ++seed) {
+    for (const uint64_t seed : testing::Seeds(40)) {
       RandomStream random(seed);
       const TrueCosts& before = Models()[seed % Models().size()];
       const TrueCosts after = {.per_token = factor * before.per_token,
@@ -203,7 +203,7 @@ TEST(CostFitTest, ItFollowsAChangeThatFewMicrobatchesShow) {
       .per_token = 0.01, .per_token_squared = 0.01 * kSquareShare, .per_microbatch = 30};
   TrueCosts after = before;
   after.per_token_squared *= 3;
-  for (uint64_t seed = 0; seed < testing::Cases(40); ++seed) {
+  for (const uint64_t seed : testing::Seeds(40)) {
     RandomStream random(seed);
     const auto draw = [&](const TrueCosts& truth) {
       const double mean = random.Uniform() < 1.0 / 6 ? 24000 : 500;
@@ -219,7 +219,7 @@ TEST(CostFitTest, ItFollowsAChangeThatFewMicrobatchesShow) {
 // A micro-batch unlike all before it is no straggler, however long it takes.
 TEST(CostFitTest, ItLearnsFromKindsOfMicrobatchesThatCameLate) {
   const TrueCosts truth = Models()[1];
-  for (uint64_t seed = 0; seed < testing::Cases(40); ++seed) {
+  for (const uint64_t seed : testing::Seeds(40)) {
     RandomStream random(seed);
     const Scatter scatter = {.noise = 0.04, .stragglers = 0};
     CostFit fit;
@@ -237,7 +237,7 @@ TEST(CostFitTest, ItLearnsFromKindsOfMicrobatchesThatCameLate) {
 }
 
 TEST(CostFitTest, ASteadyJobNeverStartsOver) {
-  for (uint64_t seed = 0; seed < testing::Cases(20); ++seed) {
+  for (const uint64_t seed : testing::Seeds(20)) {
     RandomStream random(seed);
     CostFit fit;
     const TrueCosts& truth = Models()[seed % Models().size()];
@@ -307,7 +307,7 @@ TEST(CostFitTest, TimesWithoutNoiseAreFittedExactly) {
 
 // Times out of nowhere, of any size: nothing to be fitted, but nothing that breaks either.
 TEST(CostFitTest, WhateverIsReportedCoefficientsAreFiniteAndNotNegative) {
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
     CostFit fit;
     const bool few_kinds = random.Chance(30);

@@ -99,7 +99,7 @@ TEST_P(FittedPlansTest, TakeLessTimeThanPlansByTheDefaultCosts) {
   const Job& job = GetParam();
   double fitted_total = 0;
   double default_total = 0;
-  for (uint64_t seed = 1; seed <= testing::Cases(5); ++seed) {
+  for (const uint64_t seed : testing::Seeds(5)) {
     PlanOptions options = OptionsOf(job);
     const CostModel fitted = FittedTo(job, seed);
     for (uint64_t batch = 0; batch < 5; ++batch) {

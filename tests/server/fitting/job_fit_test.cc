@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(FitStateTest, AFitComesBackAsItWas) {
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
     const JobFit fit = RandomFit(random);
     const std::string state = SerializeFit(fit);
@@ -173,7 +173,7 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
 TEST(FitStateTest, NoBytesAreAnEmptyFit) { EXPECT_EQ(*ParseFit(""), JobFit()); }
 
 TEST(FitStateTest, DamagedBytesAreRefused) {
-  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+  for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
     std::string state = SerializeFit(RandomFit(random));
     switch (random.Between(0, 3)) {
@@ -196,7 +196,7 @@ TEST(FitStateTest, DamagedBytesAreRefused) {
 // Bytes that are hashed as they should be, but that no fit has. What is accepted can be used.
 TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
   uint64_t refused = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+  for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
     JobFit fit = RandomFit(random);
     const std::vector<double> values = {

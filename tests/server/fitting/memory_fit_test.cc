@@ -42,7 +42,7 @@ Memory RandomMemory(RandomStream& random) {
 TEST(MemoryFitTest, NothingIsKnownWithoutAPeak) { EXPECT_EQ(SuggestTokens({}, 80'000'000'000), 0); }
 
 TEST(MemoryFitTest, TheSuggestionIsSafeAndNearlyAllThatFits) {
-  for (uint64_t seed = 0; seed < testing::Cases(150); ++seed) {
+  for (const uint64_t seed : testing::Seeds(150)) {
     RandomStream random(seed);
     const Memory memory = RandomMemory(random);
     MemoryFit fit;
@@ -70,7 +70,7 @@ TEST(MemoryFitTest, TheSuggestionIsSafeAndNearlyAllThatFits) {
 // Whatever the peaks: not above any micro-batch that took too much.
 TEST(MemoryFitTest, NoSampleWithinTheSuggestionTookMoreThanTheLimit) {
   uint64_t suggested_any = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     MemoryFit fit;
     std::vector<std::pair<uint64_t, uint64_t>> peaks;
@@ -105,7 +105,7 @@ TEST(MemoryFitTest, OneKindOfMicrobatchIsExtrapolatedInProportion) {
 
 // A counter that is never reset shows the largest micro-batch so far, as if tokens took no memory.
 TEST(MemoryFitTest, ACounterThatIsNotResetDoesNotPromiseMore) {
-  for (uint64_t seed = 0; seed < testing::Cases(150); ++seed) {
+  for (const uint64_t seed : testing::Seeds(150)) {
     RandomStream random(seed);
     const Memory memory = RandomMemory(random);
     MemoryFit fit;

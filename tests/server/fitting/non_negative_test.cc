@@ -28,7 +28,7 @@ NormalEquations RandomEquations(RandomStream& random, Triple* sizes) {
 }
 
 TEST(NormalEquationsTest, TheSolutionMakesTheGradientVanish) {
-  for (uint64_t seed = 0; seed < testing::Cases(5000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(5000)) {
     RandomStream random(seed);
     Triple sizes;
     const NormalEquations equations = RandomEquations(random, &sizes);
@@ -48,7 +48,7 @@ TEST(NormalEquationsTest, TheSolutionMakesTheGradientVanish) {
 }
 
 TEST(NormalEquationsTest, ColumnsThatDependOnOneAnotherAreRefused) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     NormalEquations equations;
     for (int i = 0; i < 20; ++i) {
@@ -64,7 +64,7 @@ TEST(NormalEquationsTest, ColumnsThatDependOnOneAnotherAreRefused) {
 // Karush, Kuhn and Tucker's conditions, which hold at the optimum and nowhere else.
 TEST(NonNegativeTest, NoCoefficientCanBeMovedForTheBetter) {
   uint64_t held = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(20000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(20000)) {
     RandomStream random(seed);
     Triple sizes;
     const NormalEquations equations = RandomEquations(random, &sizes);
@@ -84,7 +84,7 @@ TEST(NonNegativeTest, NoCoefficientCanBeMovedForTheBetter) {
 }
 
 TEST(NonNegativeTest, OnlyTheColumnsAskedForAreUsed) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     Triple sizes;
     const NormalEquations equations = RandomEquations(random, &sizes);

@@ -105,7 +105,7 @@ TEST_P(BalancedFamilyTest, StepsAreNoLongerThanThoseOfThePresets) {
   for (const Synchronization synchronization : kSynchronizations) {
     for (const Effort effort : {Effort::kDefault, Effort::kThorough}) {
       const uint64_t seeds = effort == Effort::kThorough ? 1 : 3;
-      for (uint64_t seed = 0; seed < testing::Cases(seeds); ++seed) {
+      for (const uint64_t seed : testing::Seeds(seeds)) {
         const std::vector<uint32_t> lengths = Lengths(seed);
         ExpectNoLongerThanPresets({.lengths = lengths}, Options(synchronization, effort),
                                   comparison);
@@ -128,7 +128,7 @@ TEST_P(BalancedFamilyTest, PaddedStepsAreNoLongerThanThoseOfThePresets) {
 }
 
 TEST_P(BalancedFamilyTest, LockstepEndsWithinThreeThousandthsOfTheBound) {
-  for (uint64_t seed = 0; seed < testing::Cases(8); ++seed) {
+  for (const uint64_t seed : testing::Seeds(8)) {
     const auto plan = MakeCheckedPlan(Lengths(seed), Options(Synchronization::kLockstep));
     ASSERT_TRUE(plan.ok()) << plan.status();
     const PlanMetrics& metrics = plan->passes[0].metrics;
@@ -139,7 +139,7 @@ TEST_P(BalancedFamilyTest, LockstepEndsWithinThreeThousandthsOfTheBound) {
 }
 
 TEST_P(BalancedFamilyTest, AccumulatedLosesNoMoreThanAThousandth) {
-  for (uint64_t seed = 0; seed < testing::Cases(8); ++seed) {
+  for (const uint64_t seed : testing::Seeds(8)) {
     const auto plan = MakeCheckedPlan(Lengths(seed), Options(Synchronization::kAccumulated));
     ASSERT_TRUE(plan.ok()) << plan.status();
     EXPECT_GE(plan->passes[0].metrics.step_efficiency, 0.999) << "seed " << seed;
@@ -150,7 +150,7 @@ TEST_P(BalancedFamilyTest, TheFewestMicrobatchesAreFoundAndMoreShortenTheStep) {
   uint64_t certified = 0;
   uint64_t planned = 0;
   for (const Synchronization synchronization : kSynchronizations) {
-    for (uint64_t seed = 0; seed < testing::Cases(20); ++seed) {
+    for (const uint64_t seed : testing::Seeds(20)) {
       const std::vector<uint32_t> lengths = Lengths(seed);
       const auto fewest = MakeCheckedPlan(lengths, Options(synchronization, Effort::kFast));
       const auto plan = MakeCheckedPlan(lengths, Options(synchronization));
@@ -201,7 +201,7 @@ GeneratedRequest Balanced(GeneratedRequest request, uint64_t seed) {
 
 TEST(BalancedTest, RandomStepsAreNoLongerThanThoseOfThePresets) {
   std::vector<GeneratedRequest> requests;
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     requests.push_back(Balanced(testing::GenerateRequest(seed), seed));
   }
   ExpectRandomStepsNoLonger(requests);
@@ -209,7 +209,7 @@ TEST(BalancedTest, RandomStepsAreNoLongerThanThoseOfThePresets) {
 
 TEST(BalancedTest, StepsOfThePresetItselfAreNoLongerThanThoseOfTheOthers) {
   std::vector<GeneratedRequest> requests;
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     requests.push_back(Balanced(testing::GeneratePresetRequest("balanced", seed), seed));
   }
   ExpectRandomStepsNoLonger(requests);
@@ -260,7 +260,7 @@ TEST(BalancedTest, GroupsTooUnevenForTheRanksAreRefused) {
 }
 
 TEST(BalancedTest, EveryStepTakesAtLeastTheBound) {
-  for (uint64_t seed = 0; seed < testing::Cases(150); ++seed) {
+  for (const uint64_t seed : testing::Seeds(150)) {
     const GeneratedRequest request = testing::GeneratePresetRequest("balanced", seed);
     const auto plan = MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) continue;

@@ -6,7 +6,6 @@
 
 #include <ostream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/planner/make_plan.h"
@@ -49,19 +48,6 @@ TEST_P(DeterminismTest, FingerprintIsTheOneWrittenDown) {
   const auto plan = MakeCheckedPlan(Lengths(), Options(GetParam().packer, GetParam().sharding));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->fingerprint, GetParam().fingerprint);
-}
-
-TEST_P(DeterminismTest, ThreadsAtOnceMakeTheSamePlan) {
-  const std::vector<uint32_t> lengths = Lengths();
-  const PlanOptions options = Options(GetParam().packer, GetParam().sharding);
-  std::vector<std::string> fingerprints(8);
-  std::vector<std::thread> threads;
-  for (std::string& fingerprint : fingerprints) {
-    threads.emplace_back(
-        [&] { fingerprint = MakePlan({.lengths = lengths}, options)->fingerprint; });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(fingerprints, ::testing::Each(GetParam().fingerprint));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -112,16 +98,6 @@ TEST_P(BalancedDeterminismTest, FingerprintIsTheOneWrittenDown) {
   const auto plan = MakeCheckedPlan(manifest(), options_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->fingerprint, GetParam().fingerprint);
-}
-
-TEST_P(BalancedDeterminismTest, ThreadsAtOnceMakeTheSamePlan) {
-  std::vector<std::string> fingerprints(4);
-  std::vector<std::thread> threads;
-  for (std::string& fingerprint : fingerprints) {
-    threads.emplace_back([&] { fingerprint = MakePlan(manifest(), options_)->fingerprint; });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(fingerprints, ::testing::Each(GetParam().fingerprint));
 }
 
 INSTANTIATE_TEST_SUITE_P(

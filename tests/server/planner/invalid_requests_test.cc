@@ -25,7 +25,7 @@ class InvalidRequestsTest : public ::testing::TestWithParam<testing::Mistake> {}
 
 TEST_P(InvalidRequestsTest, AreRefusedByTheNameOfTheField) {
   uint64_t tried = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(50); ++seed) {
+  for (const uint64_t seed : testing::Seeds(50)) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
     if (!MakePlan(request.manifest(), request.options).ok()) continue;
     ++tried;

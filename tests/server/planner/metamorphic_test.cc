@@ -47,7 +47,7 @@ std::vector<std::vector<uint32_t>> SortedBins(const Plan& plan) {
 }
 
 TEST(MetamorphicTest, DecreasingPackersDoNotSeeTheOrderOfTheManifest) {
-  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+  for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
     std::vector<uint32_t> lengths = RandomLengths(random);
     for (const Packer packer : {Packer::kFirstFitDecreasing, Packer::kBestFitDecreasing,
@@ -84,7 +84,7 @@ std::vector<PlanOptions> EveryFilling() {
 }
 
 TEST(MetamorphicTest, LengthsAndBudgetScaleTogether) {
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
     const std::vector<uint32_t> lengths = RandomLengths(random);
     const auto factor = static_cast<uint32_t>(random.Between(2, 1000));
@@ -108,7 +108,7 @@ TEST(MetamorphicTest, LengthsAndBudgetScaleTogether) {
 
 TEST(MetamorphicTest, AnotherRankNeverRaisesTheIdealStepTime) {
   uint64_t compared = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(400); ++seed) {
+  for (const uint64_t seed : testing::Seeds(400)) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
     request.options.cost_model.per_microbatch = 0;
     request.options.cost_model.per_token += 1;
@@ -127,7 +127,7 @@ TEST(MetamorphicTest, AnotherRankNeverRaisesTheIdealStepTime) {
 }
 
 TEST(MetamorphicTest, ALargerBudgetNeverRaisesTheLowerBound) {
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
     const std::vector<uint32_t> lengths = RandomLengths(random);
     for (PlanOptions options : EveryFilling()) {
@@ -167,7 +167,7 @@ std::vector<PlanOptions> EveryBalance() {
 template <typename Change, typename Compare>
 void CompareBalanced(uint64_t batches, Change change, Compare compare) {
   uint64_t compared = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(batches); ++seed) {
+  for (const uint64_t seed : testing::Seeds(batches)) {
     RandomStream random(seed);
     const std::vector<uint32_t> lengths = RandomLengths(random);
     for (const PlanOptions& options : EveryBalance()) {

@@ -21,7 +21,7 @@ class PresetRequestsTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   uint64_t refused = 0;
   const uint64_t requests = testing::Cases(1000);
-  for (uint64_t seed = 0; seed < requests; ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     const testing::GeneratedRequest request = testing::GeneratePresetRequest(GetParam(), seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) {

@@ -16,7 +16,7 @@ namespace {
 TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
   uint64_t refused = 0;
   const uint64_t requests = testing::Cases(5000);
-  for (uint64_t seed = 0; seed < requests; ++seed) {
+  for (const uint64_t seed : testing::Seeds(5000)) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) {
@@ -31,7 +31,7 @@ TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
 }
 
 TEST(RandomRequestsTest, ArePlannedAlikeTwice) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     const testing::GeneratedRequest request = testing::GenerateRequest(seed);
     const auto first = MakePlan(request.manifest(), request.options);
     const auto second = MakePlan(request.manifest(), request.options);

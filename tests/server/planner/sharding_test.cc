@@ -61,7 +61,7 @@ std::vector<std::vector<uint32_t>> Shares(const testing::GeneratedRequest& reque
 template <typename Check>
 void ForEachShare(Sharding sharding, Check check) {
   uint64_t shares = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
     PlanOptions& options = request.options;
     if (options.passes[0].sharding != sharding) continue;

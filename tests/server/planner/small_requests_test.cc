@@ -18,7 +18,7 @@ namespace {
 TEST(SmallRequestsTest, ArePlannedExactlyIfAnyPlanExists) {
   uint64_t refused = 0;
   const uint64_t requests = testing::Cases(20000);
-  for (uint64_t seed = 0; seed < requests; ++seed) {
+  for (const uint64_t seed : testing::Seeds(20000)) {
     const testing::GeneratedRequest request = testing::GenerateSmallRequest(seed);
     const bool satisfiable = testing::Satisfiable(request.manifest(), request.options);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);

@@ -17,9 +17,9 @@ namespace {
 
 constexpr uint64_t kAnyNumber = std::numeric_limits<int32_t>::max();
 
-using testing::Cases;
 using ::testing::HasSubstr;
 using testing::RandomStream;
+using testing::Seeds;
 
 v1::JoinBatchRequest Request(uint32_t worker = 0, uint32_t world_size = 4) {
   v1::JoinBatchRequest request;
@@ -82,7 +82,7 @@ TEST(PartTest, TheLargestWorldIsValid) {
 }
 
 TEST(PartTest, PartsAddUpToTheWholeRequest) {
-  for (uint64_t seed = 0; seed < Cases(200); ++seed) {
+  for (const uint64_t seed : Seeds(200)) {
     RandomStream random(seed);
     const auto world_size = static_cast<uint32_t>(random.Between(1, 9));
     const bool grouped = random.Chance(50);

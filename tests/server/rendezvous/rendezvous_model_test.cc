@@ -105,7 +105,8 @@ TEST(RendezvousModelTest, HoweverCallsOfTheStoreOverlapAllGetThePlan) {
 
 // Too many runs to try them all.
 TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
-  for (uint64_t seed = 0; seed < Cases(20'000) && !HasFailure(); ++seed) {
+  for (const uint64_t seed : Seeds(20'000)) {
+    if (HasFailure()) break;
     WorldOptions options = {.workers = 3,
                             .replicas = 3,
                             .fitted = seed % 2 == 0,

@@ -43,7 +43,7 @@ v1::PassPlan Join(const std::vector<v1::PlanBatchResponse>& slices, int pass) {
 
 TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
   uint64_t planned = 0;
-  for (uint64_t seed = 0; seed < Cases(600); ++seed) {
+  for (const uint64_t seed : Seeds(600)) {
     const GeneratedRequest request = GenerateRequest(seed);
     SCOPED_TRACE(request.Describe());
     const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);

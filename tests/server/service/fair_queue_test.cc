@@ -13,8 +13,8 @@
 namespace batchplan {
 namespace {
 
-using testing::Cases;
 using testing::RandomStream;
+using testing::Seeds;
 
 struct ModelCall {
   std::string job;
@@ -116,7 +116,7 @@ std::string RandomJob(RandomStream& random) {
 }
 
 TEST(FairQueueTest, DoesWhatTheModelDoes) {
-  for (uint64_t seed = 0; seed < Cases(50); ++seed) {
+  for (const uint64_t seed : Seeds(50)) {
     SCOPED_TRACE(seed);
     RandomStream random(seed);
     FairQueue queue;
@@ -155,7 +155,7 @@ TEST(FairQueueTest, DoesWhatTheModelDoes) {
 }
 
 TEST(FairQueueTest, JobsThatAlwaysWaitGetTheSameWhateverTheySend) {
-  for (uint64_t seed = 0; seed < Cases(10); ++seed) {
+  for (const uint64_t seed : Seeds(10)) {
     SCOPED_TRACE(seed);
     RandomStream random(seed);
     FairQueue queue;
@@ -217,7 +217,7 @@ TEST(FairQueueTest, ASmallCallPassesAGreedyJobsQueue) {
 TEST(FairQueueTest, RoomIsMadeByTheRules) {
   uint64_t refused = 0;
   uint64_t made = 0;
-  for (uint64_t seed = 0; seed < Cases(800); ++seed) {
+  for (const uint64_t seed : Seeds(800)) {
     SCOPED_TRACE(seed);
     RandomStream random(seed);
     FairQueue queue;

@@ -25,9 +25,9 @@ namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::AllOf;
-using testing::Cases;
 using ::testing::HasSubstr;
 using testing::RandomStream;
+using testing::Seeds;
 
 PlanKey Key(uint64_t number) {
   PlanKey key = {};
@@ -82,7 +82,7 @@ class Model {
 };
 
 TEST(PlanCacheTest, DoesWhatTheModelDoes) {
-  for (uint64_t seed = 0; seed < Cases(100); ++seed) {
+  for (const uint64_t seed : Seeds(100)) {
     SCOPED_TRACE(seed);
     RandomStream random(seed);
     const size_t max_bytes = random.Between(1, 100'000);
@@ -140,7 +140,7 @@ TEST(PlanCacheTest, ManyThreadsMayUseIt) {
 }
 
 TEST(PlanKeyTest, TheIdsDoNotCountAndAreLeftAsTheyWere) {
-  for (uint64_t seed = 0; seed < Cases(50); ++seed) {
+  for (const uint64_t seed : Seeds(50)) {
     v1::PlanBatchRequest request = testing::WireRequest(testing::GenerateRequest(seed));
     const PlanKey bare = KeyOf(&request);
     request.set_job_id("job");

@@ -16,6 +16,7 @@ namespace {
 
 using testing::Cases;
 using testing::RandomStream;
+using testing::Seeds;
 
 // `bytes` in slices cut anywhere, as a network may deliver them.
 grpc::ByteBuffer Sliced(const std::string& bytes, RandomStream& random) {
@@ -107,7 +108,7 @@ TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
   RandomStream random(1);
   uint64_t parsed = 0;
   const uint64_t cases = Cases(1000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : Seeds(1000)) {
     SCOPED_TRACE(seed);
     std::string bytes = RandomRequest(seed, random).SerializeAsString();
     // Concatenated messages are merged.
@@ -130,7 +131,7 @@ TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
   RandomStream random(2);
   uint64_t parsed = 0;
   const uint64_t cases = Cases(500);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : Seeds(500)) {
     SCOPED_TRACE(seed);
     v1::JoinBatchRequest part;
     *part.mutable_request() = RandomRequest(seed, random);
@@ -151,7 +152,7 @@ TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
 
 TEST_F(RequestOutlineTest, OfAReportItIsJobAndStep) {
   RandomStream random(3);
-  for (uint64_t seed = 0; seed < Cases(200); ++seed) {
+  for (const uint64_t seed : Seeds(200)) {
     SCOPED_TRACE(seed);
     v1::ReportStepRequest report;
     report.set_job_id(RandomId(random));

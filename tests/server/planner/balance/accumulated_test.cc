@@ -109,7 +109,7 @@ uint64_t LeastCostliestRank(const Instance& instance) {
 }
 
 TEST(BalanceAccumulatedTest, BinsAreLegalAndTheSameEveryTime) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const Instance instance = RandomInstance(random, 80);
     const auto effort = random.OneOf<Effort>({Effort::kFast, Effort::kDefault});
@@ -129,7 +129,7 @@ TEST(BalanceAccumulatedTest, BinsAreLegalAndTheSameEveryTime) {
 TEST(BalanceAccumulatedTest, TheBestOfTinyInstancesIsHardlyEverMissed) {
   size_t compared = 0;
   size_t missed = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(400); ++seed) {
+  for (const uint64_t seed : testing::Seeds(400)) {
     RandomStream random(seed);
     const Instance instance = RandomInstance(random, 7);
     if (instance.ranks * instance.slots > 5) continue;
@@ -182,7 +182,7 @@ TEST(BalanceAccumulatedTest, BinsOfARankAreAlikeWhereThereIsRoom) {
 TEST(BalanceAccumulatedTest, AStoppedSearchIsLegal) {
   std::stop_source source;
   source.request_stop();
-  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+  for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
     const Instance instance = RandomInstance(random, 80);
     const Bins bins =

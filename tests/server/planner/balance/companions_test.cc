@@ -42,7 +42,7 @@ TEST(CompanionsTest, TheLongestOfThemIsTakenOnce) {
 }
 
 TEST(CompanionsTest, NothingThatFitsCountsMore) {
-  RandomStream random(1);
+  RandomStream random(testing::Seed(1));
   for (uint64_t i = 0; i < Cases(2000); ++i) {
     // Beyond 2048 tokens, lengths are looked at in steps.
     const auto capacity = static_cast<uint32_t>(random.OneOf<uint64_t>({10, 100, 5000}));

@@ -17,7 +17,7 @@ using testing::RandomStream;
 TEST(CountSharesTest, EveryRankHasAsManySequencesAndBinsKeepTheirLimits) {
   uint64_t shared = 0;
   const uint64_t cases = testing::Cases(4000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : testing::Seeds(4000)) {
     RandomStream random(seed);
     const BalanceInstance instance =
         testing::RandomBalance(random, {.counts = false, .equal_shares = true});

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using testing::RandomStream;
 
 TEST(DealBinsTest, EachBinIsDealtOnceAndSlotsAreRunsOfTheSortedOrder) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const auto ranks = static_cast<uint32_t>(random.Between(1, 8));
     const size_t slots = random.Between(1, 10);

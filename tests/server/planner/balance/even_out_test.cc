@@ -23,7 +23,7 @@ uint64_t TimeOf(const BalanceInstance& instance, const Filling& filling, RankRul
 
 TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
   uint64_t shortened = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(6000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(6000)) {
     RandomStream random(seed);
     const auto rule =
         random.OneOf<RankRule>({RankRule::kFree, RankRule::kEqualCounts, RankRule::kFixed});
@@ -64,7 +64,7 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
 }
 
 TEST(EvenOutTest, TheSameIsFoundTwice) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const Problem problem = instance.problem();

@@ -15,7 +15,7 @@ using testing::BalanceInstance;
 using testing::RandomStream;
 
 TEST(FillingTest, LoadsAreThoseOfWhatBinsHold) {
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random, {.most_items = 30});
     const Problem problem = instance.problem();

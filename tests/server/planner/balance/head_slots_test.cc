@@ -21,7 +21,7 @@ IndexSet AllUnused(const Problem& problem) {
 
 TEST(HeadSlotsTest, SlotsAreFilledWithinTheLimitsAndTheRestIsUntouched) {
   uint64_t filled = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(4000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(4000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const Problem problem = instance.problem();

@@ -19,7 +19,7 @@ using testing::RandomStream;
 TEST(LegalizeTest, SuccessMeansThatAllBinsKeepTheirLimitsAndHoldEverything) {
   uint64_t needed = 0;
   uint64_t mended = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(6000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(6000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const Problem problem = instance.problem();
@@ -44,7 +44,7 @@ TEST(LegalizeTest, SuccessMeansThatAllBinsKeepTheirLimitsAndHoldEverything) {
 }
 
 TEST(LegalizeTest, BinsBeyondTheRangeStayAsTheyAre) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     if (instance.bins() < 2) continue;

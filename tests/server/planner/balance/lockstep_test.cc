@@ -53,7 +53,7 @@ void ExpectEqual(const BalancedBins& a, const BalancedBins& b) {
 }
 
 TEST(LockstepTest, APackingToStartFromIsEnoughToFindBinsWithinTheLimits) {
-  for (uint64_t seed = 0; seed < testing::Cases(3000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const Bins tight =
@@ -70,7 +70,7 @@ TEST(LockstepTest, APackingToStartFromIsEnoughToFindBinsWithinTheLimits) {
 TEST(LockstepTest, MostBinsAreFilledWithoutOne) {
   uint64_t found = 0;
   const uint64_t cases = testing::Cases(3000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const std::optional<BalancedBins> balanced =
@@ -87,7 +87,7 @@ TEST(LockstepTest, MostBinsAreFilledWithoutOne) {
 TEST(LockstepTest, EqualCountsAreKept) {
   uint64_t found = 0;
   const uint64_t cases = testing::Cases(3000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const BalanceInstance instance =
         testing::RandomBalance(random, {.counts = false, .equal_shares = true});
@@ -110,7 +110,7 @@ TEST(LockstepTest, EqualCountsAreKept) {
 TEST(LockstepTest, ItemsStayOnTheirRanks) {
   uint64_t found = 0;
   const uint64_t cases = testing::Cases(3000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const std::vector<uint32_t> rank_of = instance.SolutionRanks();
@@ -133,7 +133,7 @@ TEST(LockstepTest, ItemsStayOnTheirRanks) {
 }
 
 TEST(LockstepTest, TheSameIsFoundTwice) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     RandomStream random(seed);
     const BalanceInstance instance =
         testing::RandomBalance(random, {.counts = false, .equal_shares = true});
@@ -182,7 +182,7 @@ TEST(LockstepTest, AStepTimeThatNeedNotBeBeatenEndsTheSearch) {
 TEST(LockstepTest, TheFirstStartIsKeptWhereItNeedNotBeBeaten) {
   uint64_t beaten = 0;
   const uint64_t cases = testing::Cases(1000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     LockstepTask task = TaskOf(instance, Effort::kFast);
@@ -229,7 +229,7 @@ struct Quality {
 TEST(LockstepTest, TinyStepsAreNextToTheBest) {
   for (const Effort effort : kEfforts) {
     Quality quality;
-    for (uint64_t seed = 0; seed < testing::Cases(1500); ++seed) {
+    for (const uint64_t seed : testing::Seeds(1500)) {
       RandomStream random(seed);
       const BalanceInstance instance =
           testing::RandomBalance(random, {.least_items = 2, .most_items = 9});
@@ -254,7 +254,7 @@ TEST(LockstepTest, TinyStepsWithEqualCountsOrGivenRanksAreNextToTheBest) {
   Quality counts;
   Quality ranks;
   uint64_t refused = 0;
-  for (uint64_t seed = 0; seed < testing::Cases(600); ++seed) {
+  for (const uint64_t seed : testing::Seeds(600)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(
         random, {.least_items = 2, .most_items = 7, .counts = false, .equal_shares = true});

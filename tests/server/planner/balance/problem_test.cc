@@ -14,7 +14,7 @@ using testing::BalanceInstance;
 using testing::RandomStream;
 
 TEST(ProblemTest, ItemsStandByDescendingCostThenLengthThenNumber) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const Problem problem = instance.problem();
@@ -42,7 +42,7 @@ TEST(ProblemTest, ItemsStandByDescendingCostThenLengthThenNumber) {
 }
 
 TEST(ProblemTest, FirstWithinIsTheFirstAfterWhichEveryItemIsWithin) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random, {.most_items = 20});
     const Problem problem = instance.problem();

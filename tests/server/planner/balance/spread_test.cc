@@ -22,7 +22,7 @@ std::vector<uint32_t> AllPositions(const Problem& problem) {
 }
 
 TEST(SpreadTest, EachSequenceGoesToTheLeastLoadedBinThatHoldsIt) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random, {.counts = false});
     const Problem problem = instance.problem();
@@ -56,7 +56,7 @@ TEST(SpreadTest, EachSequenceGoesToTheLeastLoadedBinThatHoldsIt) {
 }
 
 TEST(SpreadTest, NoBinIsOverfullAndNoneStaysEmptyWhereThereAreAsManyItems) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
     const Problem problem = instance.problem();

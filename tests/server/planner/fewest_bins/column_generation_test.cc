@@ -18,7 +18,7 @@ namespace {
 using testing::RandomStream;
 
 TEST(ColumnGenerationTest, TheBoundNeverExceedsTheOptimum) {
-  RandomStream random(1);
+  RandomStream random(testing::Seed(1));
   for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
     const auto capacity = static_cast<uint32_t>(random.Between(1, 60));
     std::vector<uint32_t> lengths(random.Between(1, 10));

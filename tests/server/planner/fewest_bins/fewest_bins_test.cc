@@ -31,7 +31,7 @@ std::vector<std::vector<uint32_t>> Lists(const Bins& bins) {
 }
 
 TEST(FewestBinsTest, SmallInstancesAreSolvedAndProven) {
-  RandomStream random(1);
+  RandomStream random(testing::Seed(1));
   for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
     const BinLimits limits{.capacity = static_cast<uint32_t>(random.Between(1, 60))};
     std::vector<uint32_t> lengths(random.Between(1, 10));
@@ -46,7 +46,7 @@ TEST(FewestBinsTest, SmallInstancesAreSolvedAndProven) {
 }
 
 TEST(FewestBinsTest, ItemsOfSeveralSequencesKeepBothLimits) {
-  for (uint64_t seed = 1; seed <= testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     RandomStream random(seed);
     const auto most = static_cast<uint32_t>(random.Between(1, 6));
     const BinLimits limits{.capacity = static_cast<uint32_t>(random.Between(1, 100)),

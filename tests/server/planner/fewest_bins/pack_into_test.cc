@@ -14,7 +14,7 @@ namespace {
 using testing::RandomStream;
 
 TEST(PackIntoTest, IsExactForAFewItems) {
-  RandomStream random(1);
+  RandomStream random(testing::Seed(1));
   for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
     const BinLimits limits{.capacity = static_cast<uint32_t>(random.Between(1, 40)),
                            .max_sequences = static_cast<uint32_t>(random.Between(1, 5))};

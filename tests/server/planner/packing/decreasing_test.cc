@@ -49,7 +49,7 @@ TEST(DecreasingTest, AmongEqualLengthsTheHigherPositionGoesFirst) {
 }
 
 TEST(DecreasingTest, SortsAsStdSortDoesWhateverTheRangeOfLengths) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const uint64_t longest = random.OneOf<uint64_t>({1, 40, 1000, 16384, 1 << 20, kMost});
     std::vector<uint32_t> lengths(random.Between(0, 600));
@@ -99,7 +99,7 @@ TEST(DecreasingTest, APartlyFilledRunIsSplit) {
 }
 
 TEST(DecreasingTest, FirstAndBestFitAreTheNaiveOnesOnRandomLengths) {
-  for (uint64_t seed = 0; seed < testing::Cases(6000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(6000)) {
     RandomStream random(seed);
     BinLimits limits;
     limits.capacity = random.OneOf<uint32_t>(
@@ -120,7 +120,7 @@ TEST(DecreasingTest, FirstAndBestFitAreTheNaiveOnesOnRandomLengths) {
 }
 
 TEST(DecreasingTest, FirstAndBestFitAreTheNaiveOnesOnBatchesOfEveryShape) {
-  for (uint64_t seed = 0; seed < testing::Cases(20); ++seed) {
+  for (const uint64_t seed : testing::Seeds(20)) {
     const std::string where = "seed " + std::to_string(seed);
     const size_t count = 500 + 100 * seed;
     ExpectNaive(testing::MathsLengths(count, seed), {.capacity = 16384}, where);

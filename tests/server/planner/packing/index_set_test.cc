@@ -12,7 +12,7 @@ namespace batchplan {
 namespace {
 
 TEST(IndexSetTest, FindsTheNeighboursThatAnOrderedSetFinds) {
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     testing::RandomStream random(seed);
     const size_t bound = random.OneOf<size_t>({1, 2, 63, 64, 65, 4095, 4096, 4097, 300000});
     IndexSet set(bound);

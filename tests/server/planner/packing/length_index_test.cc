@@ -13,7 +13,7 @@ namespace batchplan {
 namespace {
 
 TEST(LengthIndexTest, FindsTheLongestUpToWithATableOfAnySize) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     testing::RandomStream random(seed);
     const uint64_t longest =
         random.OneOf<uint64_t>({1, 50, 1000, std::numeric_limits<uint32_t>::max()});

@@ -57,7 +57,7 @@ TEST(LowerBoundsTest, GroupsThatCannotShareABinAreCounted) {
 }
 
 TEST(LowerBoundsTest, NeverExceedAPerfectPacking) {
-  for (uint64_t seed = 1; seed <= testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     testing::RandomStream random(seed);
     const auto capacity = static_cast<uint32_t>(random.Between(1, 1'000'000'000));
     const uint64_t bins = random.Between(1, 50);
@@ -118,7 +118,7 @@ uint64_t PlainDualFeasibleBound(const std::vector<uint32_t>& lengths, uint32_t c
 }
 
 TEST(LowerBoundsTest, DualFeasibleBoundIsTheBestOfItsFunctions) {
-  for (uint64_t seed = 1; seed <= testing::Cases(3000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     testing::RandomStream random(seed);
     const uint32_t most = seed % 3 == 0 ? ~uint32_t{0} : 60;
     const auto capacity = static_cast<uint32_t>(random.Between(seed % 3 == 0 ? most - 9 : 1, most));
@@ -131,7 +131,7 @@ TEST(LowerBoundsTest, DualFeasibleBoundIsTheBestOfItsFunctions) {
 }
 
 TEST(LowerBoundsTest, NeverExceedTheOptimum) {
-  std::mt19937_64 engine(1);
+  std::mt19937_64 engine(testing::Seed(1));
   for (uint64_t i = 0; i < testing::Cases(10000); ++i) {
     const auto capacity = static_cast<uint32_t>(1 + engine() % 40);
     std::vector<uint32_t> lengths(1 + engine() % 9);
@@ -146,7 +146,7 @@ TEST(LowerBoundsTest, NeverExceedTheOptimum) {
 }
 
 TEST(LowerBoundsTest, OneThatIsEnoughEndsTheSearchAndOthersAreAsGoodAsWithout) {
-  std::mt19937_64 engine(2);
+  std::mt19937_64 engine(testing::Seed(2));
   for (uint64_t i = 0; i < testing::Cases(2000); ++i) {
     const auto capacity = static_cast<uint32_t>(10 + engine() % 1000);
     std::vector<uint32_t> lengths(1 + engine() % 60);

@@ -121,7 +121,7 @@ TEST(PackerTest, LengthsAtTheLimitOfTheirTypeDoNotOverflow) {
 }
 
 TEST(PackerTest, EveryPackerKeepsTheLimitsOnRandomInstances) {
-  Instances instances(1);
+  Instances instances(testing::Seed(1));
   for (uint64_t i = 0; i < testing::Cases(4000); ++i) {
     const uint32_t capacity = 1 + instances.Below(60);
     const std::vector<uint32_t> lengths = instances.Lengths(40, capacity);
@@ -136,7 +136,7 @@ TEST(PackerTest, EveryPackerKeepsTheLimitsOnRandomInstances) {
 }
 
 TEST(PackerTest, DecreasingPackersAreWithinTheirProvenBoundOfTheOptimum) {
-  Instances instances(2);
+  Instances instances(testing::Seed(2));
   uint64_t optimal = 0;
   for (uint64_t i = 0; i < testing::Cases(10000); ++i) {
     const uint32_t capacity = 4 + instances.Below(40);
@@ -159,7 +159,7 @@ TEST(PackerTest, DecreasingPackersAreWithinTheirProvenBoundOfTheOptimum) {
 }
 
 TEST(PackerTest, FirstAndBestFitInDecreasingOrderEqualTheirNaiveReferences) {
-  Instances instances(3);
+  Instances instances(testing::Seed(3));
   for (uint64_t i = 0; i < testing::Cases(2000); ++i) {
     const uint32_t capacity = 1 + instances.Below(1000);
     const std::vector<uint32_t> lengths = instances.Lengths(200, capacity);
@@ -181,7 +181,7 @@ TEST(PackerTest, FirstAndBestFitInDecreasingOrderEqualTheirNaiveReferences) {
 }
 
 TEST(PackerTest, ModifiedFirstFitIsWithinItsProvenBoundOfTheOptimum) {
-  Instances instances(4);
+  Instances instances(testing::Seed(4));
   for (uint64_t i = 0; i < testing::Cases(3000); ++i) {
     const uint32_t capacity = 6 + instances.Below(60);
     const std::vector<uint32_t> lengths = instances.Lengths(9, capacity);
@@ -194,7 +194,7 @@ TEST(PackerTest, ModifiedFirstFitIsWithinItsProvenBoundOfTheOptimum) {
 }
 
 TEST(PackerTest, FirstFitShuffleDependsOnItsSeedAlone) {
-  Instances instances(5);
+  Instances instances(testing::Seed(5));
   std::vector<uint32_t> lengths(200);
   for (uint32_t& length : lengths) length = 1 + instances.Below(50);
   const BinLimits limits{.capacity = 50};

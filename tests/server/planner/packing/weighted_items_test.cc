@@ -85,7 +85,7 @@ class WeightedItemsTest : public ::testing::TestWithParam<NamedPacker> {
 };
 
 TEST_P(WeightedItemsTest, ArePlacedOnceWithinBothLimits) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     const Instance instance(seed);
     const Bins bins = PackOf(instance);
     std::vector<uint32_t> placed;
@@ -104,7 +104,7 @@ TEST_P(WeightedItemsTest, ArePlacedOnceWithinBothLimits) {
 }
 
 TEST_P(WeightedItemsTest, CountsOfOneAreNoCounts) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     Instance instance(seed);
     instance.counts.clear();
     const Bins without = PackOf(instance);
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(
 class AnyFitTest : public WeightedItemsTest {};
 
 TEST_P(AnyFitTest, WhatOpensABinFitsInNoneBeforeIt) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     const Instance instance(seed);
     const Bins bins = PackOf(instance);
     for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -174,7 +174,7 @@ std::vector<std::vector<uint32_t>> NaiveDecreasing(const Instance& instance, boo
 }
 
 TEST(WeightedDecreasingTest, FirstFitAndBestFitAreTheNaiveOnes) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     const Instance instance(seed);
     for (const bool fullest : {false, true}) {
       const Bins bins = Pack(fullest ? Packer::kBestFitDecreasing : Packer::kFirstFitDecreasing,
@@ -230,7 +230,7 @@ TEST(KarmarkarKarpPackerTest, AnotherBinIsOpenedWhereNoPartHasRoom) {
 }
 
 TEST(KarmarkarKarpPackerTest, BinsOfManyShortItemsDifferByLessThanTheLongest) {
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
     std::vector<uint32_t> lengths(400);
     std::vector<uint64_t> loads;

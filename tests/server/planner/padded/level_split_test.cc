@@ -39,7 +39,7 @@ TEST(LevelSplitTest, NoItemsAndItemsThatCostNothing) {
 }
 
 TEST(LevelSplitTest, TheCostliestRunIsTheCheapestOfAllSplitsIntoAsManyRuns) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const RandomItems items(random, 11);
     const std::vector<uint64_t> costs = testing::CostsOf(items, random.Between(0, 3));

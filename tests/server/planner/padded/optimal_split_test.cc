@@ -40,7 +40,7 @@ TEST(OptimalSplitTest, OneRunEach) {
 }
 
 TEST(OptimalSplitTest, HasTheFewestTokensOfAllSplitsIntoAsManyRuns) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const RandomItems items(random, 11);
     std::vector<uint64_t> least(items.widths.size() + 1, kNever);
@@ -80,7 +80,7 @@ uint64_t LeastTokens(const RandomItems& items, size_t runs) {
 }
 
 TEST(OptimalSplitTest, HasTheFewestTokensOfLargerInstancesToo) {
-  for (uint64_t seed = 0; seed < testing::Cases(100); ++seed) {
+  for (const uint64_t seed : testing::Seeds(100)) {
     RandomStream random(seed);
     const RandomItems items(random, 80);
     const size_t fewest = SortedScan(items.view(), items.limits).size() - 1;

@@ -38,7 +38,7 @@ TEST(SlotsTest, ACutMovesToWhereSlotsCostLess) {
 }
 
 TEST(SlotsTest, LimitsAreKeptAndTheSumNeverRises) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const RandomItems items(random, 100);
     const std::vector<uint64_t> costs = testing::CostsOf(items, random.Between(0, 3));

@@ -56,7 +56,7 @@ TEST(SortedScanTest, WidthsAtTheLimitOfTheirTypeDoNotOverflow) {
 }
 
 TEST(SortedScanTest, NoSplitOfTheSortedOrderHasFewerRuns) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const RandomItems items(random, 10);
     const Cuts cuts = SortedScan(items.view(), items.limits);
@@ -68,7 +68,7 @@ TEST(SortedScanTest, NoSplitOfTheSortedOrderHasFewerRuns) {
 }
 
 TEST(SortedScanTest, OfSingleSequencesNoMicrobatchesAtAllAreFewer) {
-  for (uint64_t seed = 0; seed < testing::Cases(300); ++seed) {
+  for (const uint64_t seed : testing::Seeds(300)) {
     RandomStream random(seed);
     RandomItems items(random, 8);
     items.counts.clear();
@@ -123,7 +123,7 @@ RandomItems Envelope(const std::vector<RandomItems>& ranks) {
 }
 
 TEST(SharedSortedScanTest, IsTheScanOfTheLongestAtEveryPosition) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     std::vector<RandomItems> ranks = RandomRanks(random);
     for (RandomItems& rank : ranks) rank.counts.clear();
@@ -135,7 +135,7 @@ TEST(SharedSortedScanTest, IsTheScanOfTheLongestAtEveryPosition) {
 }
 
 TEST(SharedSortedScanTest, KeepsTheLimitsOnEveryRank) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const std::vector<RandomItems> ranks = RandomRanks(random);
     PaddedLimits limits = Envelope(ranks).limits;
@@ -159,7 +159,7 @@ TEST(HalveRunsTest, TheRunOfMostTokensIsHalvedFirstAndTheSmallerHalfStandsInFron
 }
 
 TEST(HalveRunsTest, EveryNumberOfRunsUpToTheItemsIsReached) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const std::vector<RandomItems> ranks = RandomRanks(random);
     PaddedLimits limits = Envelope(ranks).limits;

@@ -24,7 +24,7 @@ TEST(DescendingTest, EqualLoadsAreInOrderOrInReverse) {
 }
 
 TEST(DescendingTest, LoadsOfAnyMagnitudeAreSortedStably) {
-  for (uint64_t seed = 0; seed < testing::Cases(600); ++seed) {
+  for (const uint64_t seed : testing::Seeds(600)) {
     testing::RandomStream random(seed);
     const uint64_t most = random.OneOf<uint64_t>({0, 1, 1000, 1u << 31, ~uint64_t{0} >> 1});
     std::vector<uint64_t> loads(random.Between(0, random.Chance(10) ? 5000 : 300));

@@ -47,7 +47,7 @@ EvenPartsOptions RandomOptions(RandomStream& random, size_t size, uint32_t parts
 }
 
 TEST(EvenPartsTest, ThoroughFindsTheOptimumOfSmallInstances) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 4));
     const size_t size = random.Chance(50) ? random.Between(1, 7) : parts * random.Between(1, 2);
@@ -63,7 +63,7 @@ TEST(EvenPartsTest, ThoroughFindsTheOptimumOfSmallInstances) {
 }
 
 TEST(EvenPartsTest, EveryPartitionIsLegalAndTheSameEveryTime) {
-  for (uint64_t seed = 0; seed < testing::Cases(1000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 30));
     const size_t size = random.Chance(50) ? random.Between(0, 300) : parts * random.Between(1, 10);
@@ -126,7 +126,7 @@ TEST(EvenPartsTest, MorePartsThanLoadsAndNoLoads) {
 TEST(EvenPartsTest, AStoppedSearchIsLegal) {
   std::stop_source source;
   source.request_stop();
-  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+  for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 10));
     const size_t size = parts * random.Between(1, 20);

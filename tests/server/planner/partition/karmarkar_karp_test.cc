@@ -127,7 +127,7 @@ TEST(KarmarkarKarpTest, NothingAndOnePartAndOnePartEach) {
 TEST(KarmarkarKarpTest, SumsAreThoseOfTheRuleOnRandomLoads) {
   uint64_t compared = 0;
   const uint64_t cases = testing::Cases(3000);
-  for (uint64_t seed = 0; seed < cases; ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 6));
     const std::vector<uint64_t> loads = RandomLoads(random, random.Between(1, 24));
@@ -146,7 +146,7 @@ TEST(KarmarkarKarpTest, SumsAreThoseOfTheRuleOnRandomLoads) {
 }
 
 TEST(KarmarkarKarpTest, PartsFallInSumAndDifferByNoMoreThanTheLargestLoad) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 40));
     const std::vector<uint64_t> loads = RandomLoads(random, parts * random.Between(1, 6));

@@ -81,7 +81,7 @@ TEST(LongestFirstTest, EqualSumsPreferFewerLoadsAndLowerNumbers) {
 }
 
 TEST(LongestFirstTest, FollowsTheRuleOnRandomLoads) {
-  for (uint64_t seed = 0; seed < testing::Cases(3000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 9));
     std::vector<uint64_t> loads(random.Between(0, 60));
@@ -95,7 +95,7 @@ TEST(LongestFirstTest, FollowsTheRuleOnRandomLoads) {
 }
 
 TEST(LongestFirstTest, IsWithinGrahamsBoundOfTheBest) {
-  for (uint64_t seed = 0; seed < testing::Cases(200); ++seed) {
+  for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(2, 3));
     std::vector<uint64_t> loads(random.Between(1, 8));

@@ -23,7 +23,7 @@ TEST(LargestSumBoundTest, TakesTheBestOfItsArguments) {
 }
 
 TEST(LargestSumBoundTest, NoPartitionIsBelow) {
-  for (uint64_t seed = 0; seed < testing::Cases(500); ++seed) {
+  for (const uint64_t seed : testing::Seeds(500)) {
     testing::RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 4));
     std::vector<uint64_t> loads = testing::MixedLoads(random, random.Between(1, 7));

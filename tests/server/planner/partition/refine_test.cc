@@ -57,7 +57,7 @@ TEST(RefinePartsTest, NothingToDoIsNothingDone) {
 }
 
 TEST(RefinePartsTest, RulesAreKeptAndTheLargestSumNeverRises) {
-  for (uint64_t seed = 0; seed < testing::Cases(2000); ++seed) {
+  for (const uint64_t seed : testing::Seeds(2000)) {
     RandomStream random(seed);
     const auto parts = static_cast<uint32_t>(random.Between(1, 9));
     const std::vector<uint64_t> loads = testing::MixedLoads(random, random.Between(1, 120));

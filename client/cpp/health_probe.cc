@@ -28,6 +28,7 @@ std::string Bytes(const grpc::ByteBuffer& buffer) {
 absl::Status ProbeHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context.set_wait_for_ready(true);
   // An empty HealthCheckRequest: the server as a whole.
   const grpc::Slice nothing;
   const grpc::ByteBuffer request(&nothing, 1);
@@ -46,7 +47,9 @@ absl::Status ProbeHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Du
     return absl::UnavailableError("the server says that it does not serve");
   }
   if (!IsNoAnswer(FromGrpcStatus(status).code())) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("no server answers: ", status.error_message()));
+  return absl::UnavailableError(absl::StrCat("no server has answered for a while, nor within ",
+                                             absl::FormatDuration(timeout),
+                                             " now: ", status.error_message()));
 }
 
 }  // namespace batchplan

@@ -14,8 +14,8 @@ namespace batchplan {
 
 // OK if a server answers grpc.health.v1.Health/Check within `timeout`, with SERVING or with an
 // error of its own: one without that service answers too. Unavailable, with why, if it says that it
-// does not serve, which is what it says while it drains, or if nobody answers. Blocks that long at
-// most, and not at all where no connection can be made.
+// does not serve, which is what it says while it drains, or if nobody answers; the channel connects
+// again meanwhile. Blocks that long at most.
 absl::Status ProbeHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout);
 
 }  // namespace batchplan

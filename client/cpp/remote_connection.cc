@@ -20,6 +20,7 @@
 #include "batchplan/v1/batch_planner.grpc.pb.h"
 #include "client/cpp/channel_credentials.h"
 #include "client/cpp/health_probe.h"
+#include "client/cpp/polled_channel.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/tls_mistake.h"
 #include "proto/batchplan/v1/call_rules.h"
@@ -92,8 +93,9 @@ class RemoteConnection final : public Connection {
       invalid_ = credentials.status();
       return;
     }
-    channel_ = grpc::CreateCustomChannel(target, *credentials, ChannelArgumentsFor(options));
-    stub_ = v1::BatchPlanner::NewStub(channel_);
+    channel_ = std::make_unique<PolledChannel>(
+        grpc::CreateCustomChannel(target, *credentials, ChannelArgumentsFor(options)));
+    stub_ = v1::BatchPlanner::NewStub(channel_->get());
   }
 
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
@@ -104,10 +106,10 @@ class RemoteConnection final : public Connection {
       return Call(&v1::BatchPlanner::Stub::PlanBatch, request, CallKind::kPlan, timeout);
     }
     if (silent_) {
-      const absl::Duration start = RealRetryClock().Now();
-      const absl::Status answered = ProbeHealth(channel_, std::min(kProbeTimeout, timeout / 2));
-      if (!answered.ok()) return OrMistake(answered);
-      timeout -= RealRetryClock().Now() - start;
+      const absl::Duration start = clock_.Now();
+      const absl::Status answered = Probe(std::min(kProbeTimeout, timeout / 2));
+      if (!answered.ok()) return answered;
+      timeout -= clock_.Now() - start;
     }
     auto response =
         Call(&v1::BatchPlanner::Stub::PlanBatch, request, CallKind::kPlanWithFallback, timeout);
@@ -139,18 +141,25 @@ class RemoteConnection final : public Connection {
     return options.timeout.value_or(options_.default_timeout);
   }
 
-  // `status`; or where no connection can be made, the mistake in token or TLS that is why.
-  absl::Status OrMistake(const absl::Status& status) {
-    if (!absl::IsUnavailable(status)) return status;
+  // OK if a server answers again; otherwise why none does, a mistake in token or TLS before all.
+  absl::Status Probe(absl::Duration limit) {
+    const absl::Duration start = clock_.Now();
+    if (absl::Status mistake = Mistake(limit / 2); !mistake.ok()) return mistake;
+    LookAgain();
+    return ProbeHealth(channel_->get(), limit - (clock_.Now() - start));
+  }
+
+  // Where no connection can be made, the mistake in token or TLS that is why; OK if there is none.
+  absl::Status Mistake(absl::Duration limit) {
     if (absl::Status token = CheckTokenFile(options_); !token.ok()) return token;
-    if (channel_->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return status;
+    if (channel_->get()->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return absl::OkStatus();
     const std::scoped_lock lock(mistake_mutex_);
-    const absl::Duration now = RealRetryClock().Now();
-    if (now >= look_again_for_mistakes_) {
-      tls_mistake_ = FindTlsMistake(target_, options_.tls, kProbeTimeout);
+    const absl::Duration now = clock_.Now();
+    if (now >= look_again_for_mistakes_ && limit > absl::ZeroDuration()) {
+      tls_mistake_ = FindTlsMistake(target_, options_.tls, limit);
       look_again_for_mistakes_ = now + kMistakesKept;
     }
-    return tls_mistake_.ok() ? status : tls_mistake_;
+    return tls_mistake_;
   }
 
   template <typename Request, typename Response>
@@ -164,31 +173,38 @@ class RemoteConnection final : public Connection {
       if (left != absl::InfiniteDuration()) {
         context.set_deadline(absl::ToChronoTime(absl::Now() + left));
       }
+      const absl::Duration end = clock_.Now() + left;
       const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
-      if (status.error_code() == grpc::StatusCode::UNAVAILABLE) LookAgain();
-      return {.status = OrMistake(FromGrpcStatus(status)), .pushback = Pushback(status, context)};
+      if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+        const absl::Status mistake = Mistake(std::min(kProbeTimeout, end - clock_.Now()));
+        if (!mistake.ok()) return {.status = mistake};
+        LookAgain();
+      }
+      return {.status = FromGrpcStatus(status), .pushback = Pushback(status, context)};
     };
-    const absl::Status status = CallInAttempts(kind, limits_, timeout, RealRetryClock(), attempt);
+    const absl::Status status = CallInAttempts(kind, limits_, timeout, clock_, attempt);
     if (!status.ok()) return status;
     return response;
   }
 
   // gRPC waits longer and longer, up to two minutes, before it looks up a name that it could not
-  // resolve. A call that is made again should find it as soon as it is there.
+  // resolve, and some seconds before it connects again. A call that is made again should find a
+  // server as soon as it is there.
   void LookAgain() {
-    const int64_t now = absl::ToInt64Milliseconds(RealRetryClock().Now());
+    const int64_t now = absl::ToInt64Milliseconds(clock_.Now());
     int64_t last = looked_again_;
     if (now - last < absl::ToInt64Milliseconds(options_.max_backoff)) return;
     if (!looked_again_.compare_exchange_strong(last, now)) return;
-    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+    grpc::experimental::ChannelResetConnectionBackoff(channel_->get().get());
   }
 
   const std::string target_;
   const RemoteOptions options_;
   const CallLimits limits_;
+  RetryClock& clock_ = RealRetryClock();
   // Why there is no channel.
   absl::Status invalid_;
-  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<PolledChannel> channel_;
   std::unique_ptr<v1::BatchPlanner::Stub> stub_;
   // Whether the last call with a fallback found that no server answers.
   std::atomic<bool> silent_ = false;

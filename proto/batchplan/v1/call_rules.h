@@ -31,6 +31,11 @@
 // --max_planning_seconds allows, and joins wait for others. Only a plan's attempt has a limit
 // beyond that, for what answers pings in the server's place.
 //
+// gRPC reads from connections only while a call, or a watch of the channel's state, waits;
+// otherwise every five seconds: too seldom for pings, whose answers then come late, and for
+// connecting again. So a channel is watched all the time (C++: NotifyOnStateChange, Python:
+// Channel.subscribe).
+//
 // Pure: neither clock nor randomness of its own. Not thread-safe; one object for each call.
 
 #ifndef BATCHPLAN_PROTO_V1_CALL_RULES_H_

@@ -29,7 +29,7 @@ absl::Status CheckReadable(const char* field, const std::string& path) {
   std::ifstream file(path);
   // A directory opens, but has no first byte.
   if (file.peek() != std::ifstream::traits_type::eof()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::UnauthenticatedError(
       absl::StrCat("RemoteOptions.", field, " is ", path, ", which can't be read or is empty"));
 }
 
@@ -39,13 +39,13 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   std::getline(file, line);
   std::string token(absl::StripAsciiWhitespace(line));
   if (token.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("RemoteOptions.token_file is ", path,
-                                                      ", which can't be read or has no token"));
+    return absl::UnauthenticatedError(absl::StrCat("RemoteOptions.token_file is ", path,
+                                                   ", which can't be read or has no token"));
   }
   for (const char c : token) {
     // What is not a visible character can't travel in a header; the token stays out of the message.
     if (c <= ' ' || c >= '\x7f') {
-      return absl::FailedPreconditionError(
+      return absl::UnauthenticatedError(
           absl::StrCat("RemoteOptions.token_file is ", path,
                        ", whose first line must be one word of printable ASCII"));
     }
@@ -69,7 +69,7 @@ class TokenFromFile final : public grpc::MetadataCredentialsPlugin {
                            std::multimap<std::string, std::string>* metadata) override {
     const absl::StatusOr<std::string> token = ReadToken(path_);
     if (!token.ok()) {
-      return {grpc::StatusCode::FAILED_PRECONDITION, std::string(token.status().message())};
+      return {grpc::StatusCode::UNAUTHENTICATED, std::string(token.status().message())};
     }
     metadata->emplace("authorization", "Bearer " + *token);
     return grpc::Status::OK;
@@ -91,7 +91,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   absl::Status readable = CheckReadable("tls.root_certificates", files.root_certificates);
   readable.Update(CheckReadable("tls.certificate", files.certificate));
   readable.Update(CheckReadable("tls.key", files.key));
-  if (!options.token_file.empty()) readable.Update(ReadToken(options.token_file).status());
+  readable.Update(CheckTokenFile(options));
   if (!readable.ok()) return readable;
 
   grpc::experimental::TlsChannelCredentialsOptions tls;
@@ -110,6 +110,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   return grpc::CompositeChannelCredentials(
       credentials,
       grpc::MetadataCredentialsFromPlugin(std::make_unique<TokenFromFile>(options.token_file)));
+}
+
+absl::Status CheckTokenFile(const RemoteOptions& options) {
+  return options.token_file.empty() ? absl::OkStatus() : ReadToken(options.token_file).status();
 }
 
 }  // namespace batchplan

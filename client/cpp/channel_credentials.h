@@ -12,11 +12,14 @@
 
 namespace batchplan {
 
-// For valid options. FailedPrecondition, naming the field and the file, if a file can't be read or
+// For valid options. Unauthenticated, naming the field and the file, if a file can't be read or
 // holds no token: gRPC would only say that the server can't be reached. The channel reads the files
 // again when they change.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const RemoteOptions& options);
+
+// The same of the token alone, as the file is now; OK without one.
+absl::Status CheckTokenFile(const RemoteOptions& options);
 
 }  // namespace batchplan
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "proto/batchplan/v1/call_rules.h"
 
 namespace batchplan {
 namespace {
@@ -34,15 +35,18 @@ FallbackConnection::FallbackConnection(std::shared_ptr<Connection> primary,
 
 absl::StatusOr<v1::PlanBatchResponse> FallbackConnection::PlanBatch(
     const v1::PlanBatchRequest& request, const CallOptions& options) {
+  if (request.cost_model().fitted()) return primary_->PlanBatch(request, options);
   const absl::Time start = absl::Now();
-  absl::StatusOr<v1::PlanBatchResponse> response = primary_->PlanBatch(request, options);
-  if (!absl::IsUnavailable(response.status())) return response;
-  if (request.cost_model().fitted()) return response;
+  CallOptions first = options;
+  first.has_fallback = true;
+  absl::StatusOr<v1::PlanBatchResponse> response = primary_->PlanBatch(request, first);
+  if (!FallsBack(response.status().code())) return response;
+  CallOptions rest = options;
+  if (rest.timeout.has_value()) *rest.timeout -= absl::Now() - start;
+  if (rest.timeout.has_value() && *rest.timeout <= absl::ZeroDuration()) return response;
 
   fallback_count_.fetch_add(1, std::memory_order_relaxed);
   options_.on_fallback(request, response.status());
-  CallOptions rest = options;
-  if (rest.timeout.has_value()) *rest.timeout -= absl::Now() - start;
   return secondary_->PlanBatch(request, rest);
 }
 

@@ -3,165 +3,220 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.grpc.pb.h"
 #include "client/cpp/channel_credentials.h"
+#include "client/cpp/health_probe.h"
+#include "client/cpp/polled_channel.h"
+#include "client/cpp/retry.h"
+#include "client/cpp/tls_mistake.h"
+#include "proto/batchplan/v1/call_rules.h"
+#include "proto/batchplan/v1/run_id.h"
 #include "proto/batchplan/v1/status.h"
 
 namespace batchplan {
 namespace {
 
-// gRPC clamps a retry policy to this many attempts.
-constexpr int kMostAttempts = 5;
+// How long what was found of TLS holds.
+constexpr absl::Duration kMistakesKept = absl::Seconds(5);
 
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(
       std::min<int64_t>(absl::ToInt64Milliseconds(duration), std::numeric_limits<int>::max()));
 }
 
-// RESOURCE_EXHAUSTED is a full queue: the server says with it when to try again, which goes before
-// the back-off here. Where another attempt would end in the same way it says that too.
-std::string RetryPolicy(const RemoteOptions& options) {
-  return absl::StrFormat(
-      R"json({"methodConfig": [{
-        "name": [{"service": "batchplan.v1.BatchPlanner"}],
-        "retryPolicy": {
-          "maxAttempts": %d,
-          "initialBackoff": "%d.%03ds",
-          "maxBackoff": "%d.%03ds",
-          "backoffMultiplier": 2,
-          "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"]
-        }}]})json",
-      options.max_attempts, Milliseconds(options.initial_backoff) / 1000,
-      Milliseconds(options.initial_backoff) % 1000, Milliseconds(options.max_backoff) / 1000,
-      Milliseconds(options.max_backoff) % 1000);
-}
-
 grpc::ChannelArguments ChannelArgumentsFor(const RemoteOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
-  // A request larger than this buffer is sent once and never retried; gRPC's own 256 KiB would take
-  // retries from every batch of more than some 50,000 sequences.
-  arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE, options.max_message_bytes);
   // A name of several addresses is several replicas. Any of them serves any call.
   arguments.SetLoadBalancingPolicyName("round_robin");
-  // Otherwise all retries fail on the one refused connection, which gRPC tries again after 1 s.
+  // gRPC makes five attempts at most, over some two seconds, whatever the call's time.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.initial_backoff));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(options.max_backoff));
+  // Of this name, but what it bounds is the making of a connection.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Milliseconds(options.connect_timeout));
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, Milliseconds(kResolveInterval));
   if (options.tls.has_value() && !options.tls->server_name.empty()) {
     arguments.SetSslTargetNameOverride(options.tls->server_name);
   }
-  if (options.max_attempts > 1) {
-    arguments.SetServiceConfigJSON(RetryPolicy(options));
-  } else {
-    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  }
   return arguments;
+}
+
+// What the server says of the next attempt; a value that is no number says never, as in gRPC.
+std::optional<absl::Duration> Pushback(const grpc::Status& status,
+                                       const grpc::ClientContext& context) {
+  if (status.ok()) return std::nullopt;
+  if (IsTooLarge(status.error_message())) return -absl::InfiniteDuration();
+  const auto& trailers = context.GetServerTrailingMetadata();
+  const auto found = trailers.find("grpc-retry-pushback-ms");
+  if (found == trailers.end()) return std::nullopt;
+  int64_t milliseconds = 0;
+  if (!absl::SimpleAtoi(absl::string_view(found->second.data(), found->second.size()),
+                        &milliseconds)) {
+    milliseconds = -1;
+  }
+  return absl::Milliseconds(milliseconds);
 }
 
 class RemoteConnection final : public Connection {
  public:
   RemoteConnection(const std::string& target, const RemoteOptions& options)
-      : options_(options), invalid_(options.Validate()) {
+      : target_(target),
+        options_(options),
+        limits_({.initial_backoff = options.initial_backoff,
+                 .max_backoff = options.max_backoff,
+                 .attempt_timeout = options.attempt_timeout,
+                 .max_attempts = options.max_attempts}),
+        invalid_(options.Validate()) {
     if (!invalid_.ok()) return;
     const auto credentials = MakeChannelCredentials(options);
     if (!credentials.ok()) {
       invalid_ = credentials.status();
       return;
     }
-    stub_ = v1::BatchPlanner::NewStub(
+    channel_ = std::make_unique<PolledChannel>(
         grpc::CreateCustomChannel(target, *credentials, ChannelArgumentsFor(options)));
+    stub_ = v1::BatchPlanner::NewStub(channel_->get());
   }
 
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   const CallOptions& options) override {
-    return Call(&v1::BatchPlanner::Stub::PlanBatch, request, options);
+    if (!invalid_.ok()) return invalid_;
+    absl::Duration timeout = TimeoutOf(options);
+    if (!options.has_fallback) {
+      return Call(&v1::BatchPlanner::Stub::PlanBatch, request, CallKind::kPlan, timeout);
+    }
+    if (silent_) {
+      const absl::Duration start = clock_.Now();
+      const absl::Status answered = Probe(std::min(kProbeTimeout, timeout / 2));
+      if (!answered.ok()) return answered;
+      timeout -= clock_.Now() - start;
+    }
+    auto response =
+        Call(&v1::BatchPlanner::Stub::PlanBatch, request, CallKind::kPlanWithFallback, timeout);
+    silent_ = IsNoAnswer(response.status().code());
+    return response;
   }
 
   absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
                                                   const CallOptions& options) override {
-    return Call(&v1::BatchPlanner::Stub::JoinBatch, request, options);
+    if (!invalid_.ok()) return invalid_;
+    constexpr auto kMethod = &v1::BatchPlanner::Stub::JoinBatch;
+    const std::string run_id =
+        request.run_id().empty() ? DefaultRunId(request.world_size()) : std::string();
+    if (run_id.empty()) return Call(kMethod, request, CallKind::kJoin, TimeoutOf(options));
+    v1::JoinBatchRequest of_run = request;
+    of_run.set_run_id(run_id);
+    return Call(kMethod, of_run, CallKind::kJoin, TimeoutOf(options));
   }
 
   absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
                                                     const CallOptions& options) override {
-    return Call(&v1::BatchPlanner::Stub::ReportStep, request, options);
+    if (!invalid_.ok()) return invalid_;
+    return Call(&v1::BatchPlanner::Stub::ReportStep, request, CallKind::kReport,
+                TimeoutOf(options));
   }
 
  private:
+  absl::Duration TimeoutOf(const CallOptions& options) const {
+    return options.timeout.value_or(options_.default_timeout);
+  }
+
+  // OK if a server answers again; otherwise why none does, a mistake in token or TLS before all.
+  absl::Status Probe(absl::Duration limit) {
+    const absl::Duration start = clock_.Now();
+    if (absl::Status mistake = Mistake(limit / 2); !mistake.ok()) return mistake;
+    LookAgain();
+    return ProbeHealth(channel_->get(), limit - (clock_.Now() - start));
+  }
+
+  // Where no connection can be made, the mistake in token or TLS that is why; OK if there is none.
+  absl::Status Mistake(absl::Duration limit) {
+    if (absl::Status token = CheckTokenFile(options_); !token.ok()) return token;
+    if (channel_->get()->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return absl::OkStatus();
+    const std::scoped_lock lock(mistake_mutex_);
+    const absl::Duration now = clock_.Now();
+    if (now >= look_again_for_mistakes_ && limit > absl::ZeroDuration()) {
+      tls_mistake_ = FindTlsMistake(target_, options_.tls, limit);
+      look_again_for_mistakes_ = now + kMistakesKept;
+    }
+    return tls_mistake_;
+  }
+
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (v1::BatchPlanner::Stub::*method)(grpc::ClientContext*,
                                                                                const Request&,
                                                                                Response*),
-                                const Request& request, const CallOptions& options) {
-    if (!invalid_.ok()) return invalid_;
-    const absl::Duration timeout = options.timeout.value_or(options_.default_timeout);
-    grpc::ClientContext context;
-    if (timeout != absl::InfiniteDuration()) {
-      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    }
+                                const Request& request, CallKind kind, absl::Duration timeout) {
     Response response;
-    const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
-    if (!status.ok()) return FromGrpcStatus(status);
+    const auto attempt = [&](absl::Duration left) -> AttemptEnd {
+      grpc::ClientContext context;
+      if (left != absl::InfiniteDuration()) {
+        context.set_deadline(absl::ToChronoTime(absl::Now() + left));
+      }
+      const absl::Duration end = clock_.Now() + left;
+      const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+      if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+        const absl::Status mistake = Mistake(std::min(kProbeTimeout, end - clock_.Now()));
+        if (!mistake.ok()) return {.status = mistake};
+        LookAgain();
+      }
+      return {.status = FromGrpcStatus(status), .pushback = Pushback(status, context)};
+    };
+    const absl::Status status = CallInAttempts(kind, limits_, timeout, clock_, attempt);
+    if (!status.ok()) return status;
     return response;
   }
 
+  // gRPC waits longer and longer, up to two minutes, before it looks up a name that it could not
+  // resolve, and some seconds before it connects again. A call that is made again should find a
+  // server as soon as it is there.
+  void LookAgain() {
+    const int64_t now = absl::ToInt64Milliseconds(clock_.Now());
+    int64_t last = looked_again_;
+    if (now - last < absl::ToInt64Milliseconds(options_.max_backoff)) return;
+    if (!looked_again_.compare_exchange_strong(last, now)) return;
+    grpc::experimental::ChannelResetConnectionBackoff(channel_->get().get());
+  }
+
+  const std::string target_;
   const RemoteOptions options_;
-  // Why there is no stub.
+  const CallLimits limits_;
+  RetryClock& clock_ = RealRetryClock();
+  // Why there is no channel.
   absl::Status invalid_;
+  std::unique_ptr<PolledChannel> channel_;
   std::unique_ptr<v1::BatchPlanner::Stub> stub_;
+  // Whether the last call with a fallback found that no server answers.
+  std::atomic<bool> silent_ = false;
+  // When names were last looked up early, in milliseconds.
+  std::atomic<int64_t> looked_again_ = 0;
+  // Held while one call looks for mistakes: others wait for what it finds.
+  std::mutex mistake_mutex_;
+  absl::Status tls_mistake_;
+  absl::Duration look_again_for_mistakes_;
 };
 
 }  // namespace
-
-absl::Status RemoteOptions::Validate() const {
-  if (max_message_bytes < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.max_message_bytes is ",
-                                                   max_message_bytes, ", must be at least 1"));
-  }
-  if (default_timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.default_timeout is ",
-                                                   absl::FormatDuration(default_timeout),
-                                                   ", must be more than 0"));
-  }
-  if (max_attempts < 1 || max_attempts > kMostAttempts) {
-    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.max_attempts is ", max_attempts,
-                                                   ", must be 1 to ", kMostAttempts));
-  }
-  if (initial_backoff < absl::Milliseconds(1) || initial_backoff > max_backoff) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "RemoteOptions.initial_backoff is ", absl::FormatDuration(initial_backoff),
-        ", must be at least 1ms and at most max_backoff, ", absl::FormatDuration(max_backoff)));
-  }
-  if (tls.has_value() && tls->root_certificates.empty()) {
-    return absl::InvalidArgumentError(
-        "RemoteOptions.tls.root_certificates is empty, must be a file");
-  }
-  if (tls.has_value() && tls->certificate.empty() != tls->key.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.tls.certificate is \"",
-                                                   tls->certificate, "\" and tls.key is \"",
-                                                   tls->key, "\", must be two files or neither"));
-  }
-  if (!token_file.empty() && !tls.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.token_file is ", token_file,
-                                                   ", must be empty without RemoteOptions.tls"));
-  }
-  return absl::OkStatus();
-}
 
 std::shared_ptr<Connection> MakeRemoteConnection(const std::string& target,
                                                  const RemoteOptions& options) {

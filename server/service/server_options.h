@@ -74,7 +74,7 @@ struct ServerOptions {
   absl::Duration keepalive_interval = absl::Seconds(60);
   absl::Duration keepalive_timeout = absl::Seconds(20);
   // A client that pings more often than this is told to go away.
-  absl::Duration min_client_ping_interval = absl::Seconds(10);
+  absl::Duration min_client_ping_interval = absl::Seconds(4);
   // A connection without calls, and any connection, are closed after so long, 0: never; the second
   // lets calls in flight go on for the grace. Age is what moves clients to replicas that came
   // later.

@@ -13,8 +13,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "batchplan/client.h"
+#include "tests/client/cpp/fake_server.h"
 #include "tests/client/cpp/requests.h"
 
 namespace batchplan {
@@ -97,9 +99,8 @@ TEST(FallbackConnection, UnreachableServerIsReplacedByThisProcess) {
 
 TEST(FallbackConnection, AnswersAndRefusalsOfThePrimaryAreFinal) {
   for (const absl::Status& status :
-       {absl::OkStatus(), absl::InvalidArgumentError("no"), absl::UnimplementedError("no"),
-        absl::DeadlineExceededError("no"), absl::ResourceExhaustedError("no"),
-        absl::InternalError("no")}) {
+       {absl::OkStatus(), absl::InvalidArgumentError("no"), absl::UnauthenticatedError("no"),
+        absl::PermissionDeniedError("no")}) {
     const auto secondary = std::make_shared<FakeConnection>(absl::OkStatus());
     const auto connection =
         MakeFallbackConnection(std::make_shared<FakeConnection>(status), secondary);
@@ -107,6 +108,36 @@ TEST(FallbackConnection, AnswersAndRefusalsOfThePrimaryAreFinal) {
     EXPECT_EQ(secondary->calls, 0);
     EXPECT_EQ(connection->fallback_count(), 0U);
   }
+}
+
+TEST(FallbackConnection, WhatIsTheServersOwnTroubleIsPlannedBySecondary) {
+  for (const absl::Status& status :
+       {absl::CancelledError("no"), absl::DeadlineExceededError("no"),
+        absl::ResourceExhaustedError("no"), absl::UnimplementedError("no"),
+        absl::FailedPreconditionError("no"), absl::InternalError("no"), absl::UnknownError("no")}) {
+    FallbackOptions quiet{[](const v1::PlanBatchRequest&, const absl::Status&) {}};
+    const auto connection = MakeFallbackConnection(std::make_shared<FakeConnection>(status),
+                                                   MakeInProcessConnection(), quiet);
+    const auto plan = Client(connection).PlanBatch(RequestOf(20));
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(connection->fallback_count(), 1U) << status;
+  }
+}
+
+// A server that answers pings and health checks, but no plan, has half of the time.
+TEST(FallbackConnection, ASilentCallLeavesTheFallbackHalfOfTheTime) {
+  absl::Notification end;
+  FakeServer server([&](int, v1::PlanBatchResponse*) {
+    end.WaitForNotification();
+    return grpc::Status::OK;
+  });
+  FallbackOptions quiet{[](const v1::PlanBatchRequest&, const absl::Status&) {}};
+  const auto connection = MakeFallbackConnection(MakeRemoteConnection(server.target()),
+                                                 MakeInProcessConnection(), quiet);
+  const auto plan = Client(connection).PlanBatch(RequestOf(20), {.timeout = absl::Seconds(20)});
+  end.Notify();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(connection->fallback_count(), 1U);
 }
 
 TEST(FallbackConnection, SecondaryGetsTheRestOfTheTimeout) {

@@ -9,8 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/client.h"
+#include "proto/batchplan/v1/call_rules.h"
 #include "tests/client/cpp/fake_server.h"
 #include "tests/client/cpp/requests.h"
 #include "tests/server/service/held_planner.h"
@@ -78,6 +80,57 @@ TEST(RemoteConnection, LargeRequestIsRetriedToo) {
   EXPECT_EQ(server.calls(), 3);
 }
 
+// A server that stops ends calls so.
+TEST(RemoteConnection, CancelledByTheServerIsRetried) {
+  FakeServer server([](int call, v1::PlanBatchResponse*) {
+    return call < 3 ? grpc::Status(grpc::StatusCode::CANCELLED, "stopping") : grpc::Status::OK;
+  });
+  const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(RequestOf(20));
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(server.calls(), 3);
+}
+
+// Another replica may have what one is too old for.
+TEST(RemoteConnection, UnimplementedIsTriedAFewTimes) {
+  FakeServer server([](int, v1::PlanBatchResponse*) {
+    return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "field 99");
+  });
+  const auto plan = Client(MakeRemoteConnection(server.target(), Hasty())).PlanBatch(RequestOf(20));
+  EXPECT_TRUE(absl::IsUnimplemented(plan.status())) << plan.status();
+  EXPECT_EQ(server.calls(), kFewAttempts);
+}
+
+TEST(RemoteConnection, AServerThatComesWithinTheCallsTimeIsMet) {
+  const std::string path = "unix:/tmp/batchplan_client_late_" + std::to_string(getpid());
+  const Client client(MakeRemoteConnection(path));
+  absl::StatusOr<v1::PlanBatchResponse> plan;
+  std::jthread caller(
+      [&] { plan = client.PlanBatch(RequestOf(20), {.timeout = absl::Minutes(2)}); });
+  absl::SleepFor(absl::Seconds(4));
+  FakeServer server([](int, v1::PlanBatchResponse*) { return grpc::Status::OK; }, path);
+  caller.join();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+}
+
+TEST(RemoteConnection, ANameThatDoesNotResolveIsLookedUpUntilTimeIsOver) {
+  const Client client(MakeRemoteConnection("dns:///nowhere.invalid:50051", Hasty()));
+  const absl::Time start = absl::Now();
+  const auto plan = client.PlanBatch(RequestOf(20), {.timeout = absl::Seconds(3)});
+  EXPECT_TRUE(absl::IsUnavailable(plan.status()) || absl::IsDeadlineExceeded(plan.status()))
+      << plan.status();
+  EXPECT_GT(absl::Now() - start, absl::Seconds(2));
+}
+
+TEST(RemoteConnection, DefaultsAreThoseOfTheRules) {
+  const RemoteOptions options;
+  EXPECT_EQ(options.initial_backoff, kInitialBackoff);
+  EXPECT_EQ(options.max_backoff, kMaxBackoff);
+  EXPECT_EQ(options.attempt_timeout, kAttemptTimeout);
+  EXPECT_EQ(options.keepalive_time, kKeepaliveTime);
+  EXPECT_EQ(options.keepalive_timeout, kKeepaliveTimeout);
+  EXPECT_EQ(options.connect_timeout, kConnectTimeout);
+}
+
 TEST(RemoteConnection, AttemptsEndAtTheLimit) {
   FakeServer server([](int, v1::PlanBatchResponse*) { return Unavailable(); });
   for (const int attempts : {1, 3}) {
@@ -121,6 +174,21 @@ TEST(RemoteConnection, AFullQueueIsTriedAgainWhenTheServerSays) {
   planner.Release();
 }
 
+// Its status, and not that time ran out once there was no more to wait for.
+TEST(RemoteConnection, AFullQueueIsToldWhenTimeWouldNotLast) {
+  HeldPlanner planner(/*hold=*/1);
+  ServerOptions options = TestServer::Options();
+  options.planning_threads = 1;
+  options.max_queued_plans = 0;
+  TestServer server(options, planner.function());
+  const Client client(MakeRemoteConnection(server.target()));
+  std::jthread first([&client] { EXPECT_TRUE(client.PlanBatch(RequestOf(20)).ok()); });
+  planner.WaitUntilHeld();
+  const auto plan = client.PlanBatch(RequestOf(20), {.timeout = absl::Seconds(2)});
+  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
+  planner.Release();
+}
+
 TEST(RemoteConnection, APlanTooLargeToSendIsNotMadeAgain) {
   ServerOptions options = TestServer::Options();
   options.max_message_bytes = 1024;
@@ -148,14 +216,11 @@ TEST(RemoteConnection, SilentServerIsDeadlineExceeded) {
 TEST(RemoteConnection, AbsentServerIsUnavailableUntilItAppears) {
   const std::string path = "unix:/tmp/batchplan_client_test_" + std::to_string(getpid());
   const Client client(MakeRemoteConnection(path, Hasty()));
-  const auto absent = client.PlanBatch(RequestOf(20));
+  const auto absent = client.PlanBatch(RequestOf(20), {.timeout = absl::Milliseconds(100)});
   EXPECT_TRUE(absl::IsUnavailable(absent.status())) << absent.status();
 
   FakeServer server([](int, v1::PlanBatchResponse*) { return grpc::Status::OK; }, path);
-  auto present = client.PlanBatch(RequestOf(20));
-  for (int i = 0; i < 1000 && absl::IsUnavailable(present.status()); ++i) {
-    present = client.PlanBatch(RequestOf(20));
-  }
+  const auto present = client.PlanBatch(RequestOf(20));
   EXPECT_TRUE(present.ok()) << present.status();
 }
 
@@ -186,7 +251,13 @@ TEST(RemoteConnection, InvalidOptionsShowInEveryCall) {
   EXPECT_THAT(status(tls), HasSubstr("tls.root_certificates is missing.pem, which can't be read"));
   tls.tls->key = "key.pem";
   EXPECT_THAT(status(tls), HasSubstr("must be two files or neither"));
-  EXPECT_THAT(status({.max_attempts = 6}), HasSubstr("max_attempts is 6, must be 1 to 5"));
+  EXPECT_THAT(status({.max_attempts = 0}), HasSubstr("max_attempts is 0, must be at least 1"));
+  EXPECT_THAT(status({.attempt_timeout = absl::ZeroDuration()}), HasSubstr("attempt_timeout is 0"));
+  EXPECT_THAT(status({.keepalive_time = absl::ZeroDuration()}), HasSubstr("keepalive_time is 0"));
+  EXPECT_THAT(status({.keepalive_timeout = -absl::Seconds(1)}),
+              HasSubstr("keepalive_timeout is -1s, must be at least 1ms"));
+  EXPECT_THAT(status({.connect_timeout = absl::Milliseconds(20)}),
+              HasSubstr("connect_timeout is 20ms, must be at least 100ms"));
   EXPECT_THAT(status({.initial_backoff = absl::Seconds(3)}), HasSubstr("initial_backoff is 3s"));
 }
 

@@ -21,6 +21,7 @@ namespace batchplan {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class TlsTest : public testing::Test {
@@ -49,15 +50,35 @@ class TlsTest : public testing::Test {
   // A client that trusts `authority` and, with a pair, shows that.
   Client NewClient(const TestServer& server, const CertificateAuthority& authority,
                    const PemPair& pair = {}) const {
+    return Client(MakeRemoteConnection(server.target(), Trusting(authority, pair)));
+  }
+
+  RemoteOptions Trusting(const CertificateAuthority& authority, const PemPair& pair = {}) const {
     RemoteOptions options;
-    options.max_attempts = 1;
     options.tls.emplace();
     options.tls->root_certificates = directory_.Write("ca.pem", authority.certificate());
     if (!pair.key.empty()) {
       options.tls->certificate = directory_.Write("client.pem", pair.certificate);
       options.tls->key = directory_.Write("client.key", pair.key);
     }
-    return Client(MakeRemoteConnection(server.target(), options));
+    return options;
+  }
+
+  // What a plan with these options is refused with: never until its time is over, and not by the
+  // fallback in its stead. The server listens on one of the two addresses of localhost.
+  static std::string Mistake(const TestServer& server, const RemoteOptions& options) {
+    const std::string port = server.target().substr(server.target().rfind(':'));
+    std::string message;
+    for (const std::string& target : {server.target(), "localhost" + port}) {
+      const auto connection =
+          MakeFallbackConnection(MakeRemoteConnection(target, options), MakeInProcessConnection());
+      const absl::Status status =
+          Client(connection).PlanBatch(ValidRequest(), {.timeout = absl::Minutes(2)}).status();
+      EXPECT_TRUE(absl::IsUnauthenticated(status)) << target << ": " << status;
+      EXPECT_EQ(connection->fallback_count(), 0U);
+      message = std::string(status.message());
+    }
+    return message;
   }
 
   // What starting a server with these options says.
@@ -82,8 +103,8 @@ TEST_F(TlsTest, AClientThatTrustsTheAuthorityIsServed) {
 TEST_F(TlsTest, AServerOfAnotherAuthorityIsNotTrusted) {
   WriteServer(stranger_.Issue("server"));
   const TestServer server(Options());
-  EXPECT_TRUE(
-      absl::IsUnavailable(NewClient(server, authority_).PlanBatch(ValidRequest()).status()));
+  EXPECT_THAT(Mistake(server, Trusting(authority_)),
+              HasSubstr("the server's certificate is not accepted: unable to get local issuer"));
 }
 
 TEST_F(TlsTest, AServerWhoseCertificateHasEndedOrNotBegunIsNotTrusted) {
@@ -92,8 +113,8 @@ TEST_F(TlsTest, AServerWhoseCertificateHasEndedOrNotBegunIsNotTrusted) {
     WriteServer(authority_.Issue("server", validity));
     testing::internal::CaptureStderr();
     const TestServer server(Options());
-    EXPECT_TRUE(
-        absl::IsUnavailable(NewClient(server, authority_).PlanBatch(ValidRequest()).status()));
+    EXPECT_THAT(Mistake(server, Trusting(authority_)),
+                AnyOf(HasSubstr("certificate has expired"), HasSubstr("not yet valid")));
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("does not hold now"));
   }
 }
@@ -102,24 +123,34 @@ TEST_F(TlsTest, TheNameInTheCertificateMustBeTheServers) {
   WriteServer(authority_.Issue("server"));
   const TestServer server(Options());
   for (const auto& [name, right] : {std::pair("localhost", true), std::pair("elsewhere", false)}) {
-    RemoteOptions options;
-    options.max_attempts = 1;
-    options.tls.emplace();
-    options.tls->root_certificates = directory_.Write("ca.pem", authority_.certificate());
+    RemoteOptions options = Trusting(authority_);
     options.tls->server_name = name;
-    const Client client(MakeRemoteConnection(server.target(), options));
-    EXPECT_EQ(client.PlanBatch(ValidRequest()).ok(), right) << name;
+    if (right) {
+      EXPECT_TRUE(
+          Client(MakeRemoteConnection(server.target(), options)).PlanBatch(ValidRequest()).ok());
+    } else {
+      EXPECT_THAT(Mistake(server, options), HasSubstr("as \"elsewhere\": "));
+    }
   }
 }
 
 TEST_F(TlsTest, PlainTextIsNotServedOverTls) {
   WriteServer(authority_.Issue("server"));
   const TestServer server(Options());
-  RemoteOptions options;
-  options.max_attempts = 1;
-  const Client plain(MakeRemoteConnection(server.target(), options));
-  EXPECT_TRUE(absl::IsUnavailable(plain.PlanBatch(ValidRequest()).status()));
+  EXPECT_THAT(Mistake(server, {}), HasSubstr("speaks TLS, and RemoteOptions.tls is not set"));
   EXPECT_TRUE(NewClient(server, authority_).PlanBatch(ValidRequest()).ok());
+}
+
+TEST_F(TlsTest, AServerOfPlainTextIsNotSpokenTo) {
+  const TestServer server;
+  EXPECT_THAT(Mistake(server, Trusting(authority_)), HasSubstr("the server does not speak TLS"));
+}
+
+TEST_F(TlsTest, AServerThatIsAwayIsNoMistake) {
+  RemoteOptions options = Trusting(authority_);
+  options.max_attempts = 3;
+  const auto plan = Client(MakeRemoteConnection("localhost:1", options)).PlanBatch(ValidRequest());
+  EXPECT_TRUE(absl::IsUnavailable(plan.status())) << plan.status();
 }
 
 TEST_F(TlsTest, MutualTlsServesOnlyClientsOfItsAuthority) {
@@ -129,9 +160,10 @@ TEST_F(TlsTest, MutualTlsServesOnlyClientsOfItsAuthority) {
   EXPECT_TRUE(
       NewClient(server, authority_, clients.Issue("worker")).PlanBatch(ValidRequest()).ok());
   const PemPair expired = clients.Issue("worker", {.from = -absl::Hours(2), .to = -absl::Hours(1)});
-  for (const PemPair& wrong : {PemPair{}, stranger_.Issue("worker"), expired}) {
-    EXPECT_TRUE(absl::IsUnavailable(
-        NewClient(server, authority_, wrong).PlanBatch(ValidRequest()).status()));
+  EXPECT_THAT(Mistake(server, Trusting(authority_)), HasSubstr("asks for a certificate"));
+  for (const PemPair& wrong : {stranger_.Issue("worker"), expired}) {
+    EXPECT_THAT(Mistake(server, Trusting(authority_, wrong)),
+                HasSubstr("the server refuses RemoteOptions.tls.certificate, "));
   }
   EXPECT_TRUE(
       NewClient(server, authority_, clients.Issue("worker")).PlanBatch(ValidRequest()).ok());

@@ -19,7 +19,10 @@ namespace batchplan {
 struct CallOptions {
   // How long the call may take, retries and fallback included; DEADLINE_EXCEEDED afterwards. Unset:
   // the connection's default. absl::InfiniteDuration() waits forever.
-  std::optional<absl::Duration> timeout;
+  std::optional<absl::Duration> timeout = {};
+  // Whether the caller makes the plan elsewhere if this connection does not: it then gives up early
+  // enough. FallbackConnection sets it for its primary.
+  bool has_fallback = false;
 };
 
 class Connection {

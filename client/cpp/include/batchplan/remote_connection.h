@@ -2,10 +2,20 @@
 //
 // One HTTP/2 channel to each address that the target's name stands for, opened by the first call
 // and reopened whenever it is lost; calls go to them in turn, around those that can't be reached.
-// Calls that meet UNAVAILABLE (no server, a draining server, a broken connection) are retried with
-// exponential back-off within their timeout, those that meet RESOURCE_EXHAUSTED (a full queue) when
-// the server says; all other errors are returned at once. Without RemoteOptions.tls the channel is
-// not encrypted: use it within a trusted network.
+// A server that answers no ping is one of these, whether it hangs or the network drops its packets:
+// calls that wait for it are UNAVAILABLE after keepalive_time and keepalive_timeout.
+//
+// Calls that meet UNAVAILABLE (no server, no address for its name, a draining server, a broken
+// connection), or CANCELLED, with which a server ends calls when it stops, are retried with
+// exponential back-off until their own time is over; those that meet RESOURCE_EXHAUSTED (a full
+// queue) when the server says, unless that is after their time; those that meet UNIMPLEMENTED,
+// maybe from a replica of another version, a few times. All other errors are returned at once. With
+// a fallback behind it (fallback_connection.h) a plan is given up after a few attempts, none of
+// which begins after 15 s or half of the call's time; and once it found no server, later ones wait
+// 1 s at most until one answers again.
+//
+// Certificates that one side refuses are UNAUTHENTICATED, with what is wrong, and not retried.
+// Without RemoteOptions.tls the channel is not encrypted: use it within a trusted network.
 
 #ifndef BATCHPLAN_CLIENT_CPP_REMOTE_CONNECTION_H_
 #define BATCHPLAN_CLIENT_CPP_REMOTE_CONNECTION_H_
@@ -38,13 +48,24 @@ struct RemoteOptions {
   int max_message_bytes = 64 << 20;
   // For calls that set no timeout. More than 0.
   absl::Duration default_timeout = absl::Seconds(30);
-  // Attempts for one call, the first included: 1 (no retries) to 5, which is the most gRPC makes.
-  int max_attempts = 5;
+  // Attempts for one call, the first included, at least 1: no retries. Unset: as many as its time
+  // allows.
+  std::optional<int> max_attempts = {};
   // The wait before the n-th retry is random, up to min(initial_backoff * 2^(n-1), max_backoff).
   // A lost connection is tried again no more often than every initial_backoff. Both at least 1 ms,
   // the first no larger than the second.
   absl::Duration initial_backoff = absl::Milliseconds(100);
   absl::Duration max_backoff = absl::Seconds(2);
+  // Of one attempt at a plan, for what answers pings in a server's place; more than the server's
+  // --max_planning_seconds. Joins, which wait for others, have no such limit. At least 1 ms.
+  absl::Duration attempt_timeout = absl::Seconds(40);
+  // A server is pinged so long after its last word, also between calls, and its connection closed
+  // if the answer takes longer than keepalive_timeout. A server that allows fewer pings
+  // (--min_client_ping_interval) makes gRPC ping more seldom. Infinite: never. At least 1 ms.
+  absl::Duration keepalive_time = absl::Seconds(5);
+  absl::Duration keepalive_timeout = absl::Seconds(5);
+  // For a connection to be made, TLS included. At least 100 ms.
+  absl::Duration connect_timeout = absl::Seconds(5);
   // Encrypt the channel and verify who answers. Unset: plain text.
   std::optional<TlsOptions> tls = {};
   // A file whose first line is a bearer token to send with each call; read for each, so that a new
@@ -58,6 +79,10 @@ struct RemoteOptions {
 // Connects to `target`: "host:port", or any gRPC name such as "dns:///planner:50051" or
 // "unix:/run/batchplan.sock". Returns at once; whether a server can be reached, and invalid
 // options, show in the status of each call.
+//
+// A join without a run_id gets Slurm's, "slurm-JOB.STEP.rRESTARTS", if this process is a task of a
+// step with a task for each worker at least, and not torchrun's: a job that is requeued then does
+// not meet the steps that it left behind.
 std::shared_ptr<Connection> MakeRemoteConnection(const std::string& target,
                                                  const RemoteOptions& options = {});
 

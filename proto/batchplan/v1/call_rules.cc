@@ -79,6 +79,11 @@ Verdict CallAttempts::After(absl::StatusCode code, std::optional<absl::Duration>
   return {.action = Action::kRetry, .wait = wait};
 }
 
+bool FallsBack(absl::StatusCode code) {
+  return code != absl::StatusCode::kOk &&
+         RuleFor(code, CallKind::kPlanWithFallback, std::nullopt) != Rule::kFinal;
+}
+
 bool IsNoAnswer(absl::StatusCode code) {
   return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kCancelled ||
          code == absl::StatusCode::kDeadlineExceeded;

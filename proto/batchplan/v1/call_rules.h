@@ -50,6 +50,8 @@ inline constexpr absl::Duration kKeepaliveTime = absl::Seconds(5);
 inline constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(5);
 // For a connection to be made, TLS and HTTP/2 settings included.
 inline constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+// A name is looked up again when a connection is lost or can't be made, but not more often.
+inline constexpr absl::Duration kResolveInterval = absl::Seconds(5);
 
 // Attempts. The wait before the n-th retry is random, up to min(initial * 2^(n-1), max).
 inline constexpr absl::Duration kInitialBackoff = absl::Milliseconds(100);
@@ -108,6 +110,9 @@ class CallAttempts {
   int few_ = 0;
   absl::Duration backoff_;
 };
+
+// Whether a plan is made by the fallback where its call ended so, as the table says.
+bool FallsBack(absl::StatusCode code);
 
 // Whether a status says that no server answered, or that one could not finish answering: where a
 // call with a fallback ends so, later ones probe before they try. Any other status is an answer.

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/python/core/call_rules.h"
 #include "client/python/core/kernels.h"
 #include "client/python/core/page.h"
 #include "client/python/core/planned.h"
@@ -155,6 +156,7 @@ NB_MODULE(_core, module) {
   module.def("decode_report_step", &ReadReportStep);
   module.def("padded_passes", &PaddedPasses);
   module.def("plan_page", &PageOf);
+  BindCallRules(module);
   BindKernels(module);
   module.def("version", [] { return std::string(PlannerVersion()); });
 }

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from numpy.typing import ArrayLike
 
 from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, check_target, credentials_for, options_for
+from batchplan._channel import Tls, check_target, credentials_for, failure_of, options_for
 from batchplan._checks import seconds
-from batchplan._errors import Error, Unavailable, from_status
-from batchplan._local import plan as plan_here
+from batchplan._errors import Error
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
+from batchplan._retry import Attempt, Caller, Failure, Pause, Step
+from batchplan._tls_mistake import TlsMistake
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_log = logging.getLogger("batchplan")
 
 
 class Client:
@@ -53,8 +52,6 @@ class Client:
                 fitted costs need a server.
         """
         self._timeout = seconds("timeout", timeout)
-        self._fallback = fallback
-        self._closed = False
         check_target(target)
         credentials = credentials_for(tls, token)
         options = options_for(tls)
@@ -63,6 +60,8 @@ class Client:
             if credentials is None
             else grpc.secure_channel(target, credentials, options)
         )
+        self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
+        self._closing = threading.Event()
 
     def plan(
         self,
@@ -82,14 +81,7 @@ class Client:
         Raises:
             InvalidRequest, AccessDenied, Overloaded, DeadlineExceeded, Unavailable, Error.
         """
-        call = plan_call(lengths, job_id, step, **options)
-        try:
-            return self._run(call, timeout)
-        except Unavailable as error:
-            if not self._fallback or options.get("cost") == "fitted":
-                raise
-            _log.warning("planning in process, since no server can be reached: %s", error)
-            return plan_here(lengths, **options)
+        return self._run(plan_call(lengths, job_id, step, **options), timeout)
 
     def join(
         self,
@@ -101,6 +93,7 @@ class Client:
         world_size: int,
         rank: int | None = None,
         wait: float | None = None,
+        run_id: str | None = None,
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
@@ -123,7 +116,8 @@ class Client:
             Error: another worker asked for something else; the message says what and which.
         """
         return self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, **options), timeout
+            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            timeout,
         )
 
     def report_step(
@@ -139,9 +133,12 @@ class Client:
         with them. With memory_limit_bytes, and peaks reported, the fit suggests a budget."""
         return self._run(report_call(job_id, step, microbatches, memory_limit_bytes), timeout)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Client can't be pickled; make one in each process")
+
     def close(self) -> None:
         """Ends calls that are under way, too."""
-        self._closed = True
+        self._closing.set()
         self._channel.close()
 
     def __enter__(self) -> Client:
@@ -156,14 +153,41 @@ class Client:
         self.close()
 
     def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
-        if self._closed:
+        if self._closing.is_set():
             raise Error("the client is closed")
         limit = self._timeout if timeout is None else seconds("timeout", timeout)
-        send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
-            f"/batchplan.v1.BatchPlanner/{call.method}"
-        )
+        steps = self._caller.steps(call, limit)
+        done: Any = None
+        while True:
+            try:
+                step = steps.send(done)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            done = self._do(step)
+
+    def _do(self, step: Step) -> Any:
+        if isinstance(step, Attempt):
+            return self._attempt(step)
+        if isinstance(step, Pause):
+            return self._closing.wait(step.seconds)
+        return step.run()
+
+    def _attempt(self, attempt: Attempt) -> bytes | Failure:
         try:
-            answer = send(call.request, timeout=limit)
+            self._check_open()
+            send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+                attempt.method
+            )
+            return send(attempt.request, timeout=attempt.timeout)
         except grpc.RpcError as error:
-            raise from_status(error.code().value[0], error.details() or "") from None
-        return call.read(answer)
+            self._check_open()
+            return failure_of(error)
+        except ValueError:
+            # Of a channel that is closed.
+            self._check_open()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise Error("the client was closed during the call")

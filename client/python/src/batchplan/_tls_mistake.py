@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import socket
 import ssl
@@ -20,8 +19,11 @@ _TOLD = re.compile(
 _CLOSED = re.compile(r"last error.*(Socket closed|Connection reset|Broken pipe|recvmsg)", re.DOTALL)
 _UNREACHED = "last error"
 _HOST = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?:\[([^]]+)\]|([^:/,]+)):(\d+)")
+_REFUSED = "the server does not accept the client's certificate, or wants one"
 _SECONDS = 1.0
 _MOST_ADDRESSES = 4
+# So that a server that goes just then is no mistake.
+_LOOKS = 2
 
 
 class TlsMistake:
@@ -50,17 +52,19 @@ class TlsMistake:
         except (OSError, ValueError):
             return None
         for family, kind, protocol, _, address in addresses[:_MOST_ADDRESSES]:
-            with socket.socket(family, kind, protocol) as plain:
-                plain.settimeout(_SECONDS)
-                try:
-                    plain.connect(address)
-                    told = self._shake_hands(context, plain)
-                except OSError:
-                    # An outage.
-                    continue
-            if told is None:
-                return None
-            mistake = mistake or f"{told} (of {address[0]}:{address[1]})"
+            for _ in range(_LOOKS):
+                with socket.socket(family, kind, protocol) as plain:
+                    plain.settimeout(_SECONDS)
+                    try:
+                        plain.connect(address)
+                        told = self._shake_hands(context, plain)
+                    except OSError:
+                        # An outage.
+                        break
+                if told is None:
+                    return None
+            else:
+                mistake = mistake or f"{told} (of {address[0]}:{address[1]})"
         return mistake
 
     def _shake_hands(self, context: ssl.SSLContext, plain: socket.socket) -> str | None:
@@ -68,10 +72,13 @@ class TlsMistake:
         try:
             with context.wrap_socket(plain, server_hostname=name or self._host) as connection:
                 if self._tls is not None:
-                    with contextlib.suppress(TimeoutError):
-                        # HTTP/2's settings; or that the server refuses, in TLS 1.3.
-                        connection.recv(1)
-                    return None
+                    try:
+                        settings = connection.recv(1)
+                    except TimeoutError:
+                        return None
+                    # In TLS 1.3 the server looks at the client's certificate last; gRPC's then closes
+                    # the connection without a word.
+                    return None if settings else _REFUSED
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             raise
         except ssl.SSLError as error:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
+
 namespace batchplan {
 namespace {
 
@@ -77,6 +79,10 @@ Verdict CallAttempts::After(absl::StatusCode code, std::optional<absl::Duration>
   }
   if (elapsed + wait >= std::min(timeout_, give_up_)) return end;
   return {.action = Action::kRetry, .wait = wait};
+}
+
+bool IsTooLarge(absl::string_view message) {
+  return absl::StrContains(message, "message larger than max");
 }
 
 bool FallsBack(absl::StatusCode code) {

@@ -39,6 +39,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace batchplan {
@@ -110,6 +111,10 @@ class CallAttempts {
   int few_ = 0;
   absl::Duration backoff_;
 };
+
+// Whether a RESOURCE_EXHAUSTED with this message is gRPC's, on either side, for a message beyond
+// the limit: to be taken as told never.
+bool IsTooLarge(absl::string_view message);
 
 // Whether a plan is made by the fallback where its call ended so, as the table says.
 bool FallsBack(absl::StatusCode code);

@@ -56,6 +56,7 @@ void BindCallRules(nb::module_& module) {
            nb::arg("random"));
   module.def("is_no_answer",
              [](int code) { return IsNoAnswer(static_cast<absl::StatusCode>(code)); });
+  module.def("is_too_large", [](const std::string& message) { return IsTooLarge(message); });
   module.def("default_run_id", [](uint32_t world_size) { return DefaultRunId(world_size); });
 
   const auto add = [&module](const char* name, absl::Duration value) {

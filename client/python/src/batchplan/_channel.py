@@ -17,6 +17,7 @@ from batchplan._retry import Failure
 
 # Of a request or an answer: a million sequences take 16 MB at most. gRPC's own 4 MiB is too little.
 _MESSAGE_BYTES = 64 << 20
+_NEVER = -1.0
 _WHOLE = re.compile(r"-?\d{1,9}")
 
 
@@ -47,6 +48,8 @@ def options_for(tls: Tls | None) -> list[tuple[str, Any]]:
         ("grpc.enable_retries", 0),
         ("grpc.keepalive_time_ms", _milliseconds(_core.KEEPALIVE_TIME)),
         ("grpc.keepalive_timeout_ms", _milliseconds(_core.KEEPALIVE_TIMEOUT)),
+        # What newer versions of gRPC go by.
+        ("grpc.http2.ping_timeout_ms", _milliseconds(_core.KEEPALIVE_TIMEOUT)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _milliseconds(_core.INITIAL_BACKOFF)),
@@ -96,5 +99,6 @@ def failure_of(error: Any) -> Failure:
     for name, value in error.trailing_metadata() or ():
         if name == "grpc-retry-pushback-ms":
             # What is no number says never, as in gRPC.
-            pushback = int(value) / 1000 if _WHOLE.fullmatch(str(value)) else -1.0
-    return Failure(error.code().value[0], error.details() or "", pushback)
+            pushback = int(value) / 1000 if _WHOLE.fullmatch(str(value)) else _NEVER
+    message = error.details() or ""
+    return Failure(error.code().value[0], message, _NEVER if _core.is_too_large(message) else pushback)

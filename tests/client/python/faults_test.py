@@ -92,6 +92,29 @@ def test_a_call_that_a_stopping_server_ends_is_made_again(kind, code, server):
         assert fake.calls == 3
 
 
+def test_replicas_that_drain_under_load_end_no_call(servers):
+    replicas = [servers() for _ in range(3)]
+    ends = threading.Event()
+    with batchplan.Client("ipv4:" + ",".join(address for address, _ in replicas)) as client:
+        def work(worker):
+            calls = 0
+            while not ends.is_set():
+                client.plan(LENGTHS, **OPTIONS)
+                client.join(LENGTHS, job_id=f"drain-{worker}", step=calls, worker=0, world_size=1, **OPTIONS)
+                calls += 1
+            return calls
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            workers = [pool.submit(work, worker) for worker in range(8)]
+            for _, process in replicas[:2]:
+                time.sleep(0.7)
+                process.terminate()
+                process.wait(30)
+            time.sleep(0.3)
+            ends.set()
+            assert all(worker.result(120) > 0 for worker in workers)
+
+
 @both
 def test_a_server_that_is_full_says_when(kind, server):
     channel, answer = relay(server)
@@ -252,6 +275,7 @@ class Swallowing:
         self.swallows = False
         host, port = target.split(":")
         self._target = (host, int(port))
+        self._connections = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.target = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -261,6 +285,7 @@ class Swallowing:
             while True:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(self._target)
+                self._connections += (near, far)
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
@@ -272,7 +297,8 @@ class Swallowing:
             sink.close()
 
     def close(self):
-        self._listener.close()
+        for one in (self._listener, *self._connections):
+            one.close()
 
 
 def test_a_network_that_swallows_packets_is_a_hung_server(servers):

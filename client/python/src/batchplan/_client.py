@@ -29,8 +29,9 @@ class Client:
         with batchplan.Client("dns:///planner:50051") as client:
             plan = client.plan(lengths, dp=8, max_tokens=16384, job_id="grpo-7b", step=7)
 
-    Calls are retried where a replica is lost or its queue is full. Any number of threads may call at
-    the same time. It must not be used in a process that was forked after it was made.
+    Calls are made again until their time is over where a replica is lost, drains or hangs, no name
+    resolves, or a queue is full. Any number of threads may call at the same time. It must not be used
+    in a process that was forked after it was made.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Client:
             tls: None: plain text.
             token: sent with every call, for a server with --auth_tokens; needs tls.
             timeout: seconds that a call may take, retries included, unless it says otherwise.
-            fallback: plan in this process where no server can be reached: the same plan. Joins and
-                fitted costs need a server.
+            fallback: plan in this process where no server makes the plan: the same one. Servers get a
+                few attempts, 15 s and half of the timeout at most; once none answered, 1 s until one
+                does. Joins and fitted costs need a server, and what is wrong with the request, the
+                token or the certificates is raised.
         """
         self._timeout = seconds("timeout", timeout)
         check_target(target)
@@ -79,7 +82,8 @@ class Client:
             timeout: in seconds.
 
         Raises:
-            InvalidRequest, AccessDenied, Overloaded, DeadlineExceeded, Unavailable, Error.
+            InvalidRequest, AccessDenied, FailedPrecondition, Overloaded, DeadlineExceeded,
+            Unavailable, TlsError, Error.
         """
         return self._run(plan_call(lengths, job_id, step, **options), timeout)
 
@@ -107,12 +111,16 @@ class Client:
             rank: get only the micro-batches of this data-parallel rank.
             wait: seconds to wait for the others, so that the server can name who is missing; None: as
                 long as the call.
+            run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,
+                step and restart count where they are the same for all workers, else no run;
+                batchplan.torch.run_id() makes one elsewhere. "": none.
 
         Returns:
             the plan, with worker_offsets.
 
         Raises:
             DeadlineExceeded: others did not join in time; the message says who.
+            FailedPrecondition: a later run of the job has superseded this one.
             Error: another worker asked for something else; the message says what and which.
         """
         return self._run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import time
 
 from batchplan._channel import Tls
 from batchplan._retry import Work
@@ -20,8 +21,8 @@ _CLOSED = re.compile(r"last error.*(Socket closed|Connection reset|Broken pipe|r
 _UNREACHED = "last error"
 _HOST = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?:\[([^]]+)\]|([^:/,]+)):(\d+)")
 _REFUSED = "the server does not accept the client's certificate, or wants one"
+# For a look at all addresses, less what it takes to find them.
 _SECONDS = 1.0
-_MOST_ADDRESSES = 4
 # So that a server that goes just then is no mistake.
 _LOOKS = 2
 
@@ -51,10 +52,11 @@ class TlsMistake:
             addresses = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except (OSError, ValueError):
             return None
-        for family, kind, protocol, _, address in addresses[:_MOST_ADDRESSES]:
+        end = time.monotonic() + _SECONDS
+        for family, kind, protocol, _, address in addresses:
             for _ in range(_LOOKS):
                 with socket.socket(family, kind, protocol) as plain:
-                    plain.settimeout(_SECONDS)
+                    plain.settimeout(max(end - time.monotonic(), 0.001))
                     try:
                         plain.connect(address)
                         told = self._shake_hands(context, plain)
@@ -64,7 +66,7 @@ class TlsMistake:
                 if told is None:
                     return None
             else:
-                mistake = mistake or f"{told} (of {address[0]}:{address[1]})"
+                mistake = mistake or f"{told} (of {':'.join(map(str, address[:2]))})"
         return mistake
 
     def _shake_hands(self, context: ssl.SSLContext, plain: socket.socket) -> str | None:

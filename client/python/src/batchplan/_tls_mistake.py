@@ -18,6 +18,8 @@ _TOLD = re.compile(
 # All that it says where the other side closes a connection, such as one without the certificate
 # that it wants, which comes after the handshake in TLS 1.3.
 _CLOSED = re.compile(r"last error.*(Socket closed|Connection reset|Broken pipe|recvmsg)", re.DOTALL)
+# The one alert that says nothing of the client.
+_PASSES = "ALERT_INTERNAL_ERROR"
 _UNREACHED = "last error"
 _HOST = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?:\[([^]]+)\]|([^:/,]+)):(\d+)")
 _REFUSED = "the server does not accept the client's certificate, or wants one"
@@ -37,7 +39,7 @@ class TlsMistake:
         self._port = int(found[3]) if found else 0
 
     def __call__(self, message: str) -> Work | str | None:
-        if self._tls is not None and _TOLD.search(message):
+        if self._tls is not None and _TOLD.search(message) and _PASSES not in message:
             return message
         # Of a name's addresses gRPC tells the last one's failure, which may be an outage.
         suspect = _UNREACHED in message if self._tls else _CLOSED.search(message)
@@ -55,14 +57,14 @@ class TlsMistake:
         end = time.monotonic() + _SECONDS
         for family, kind, protocol, _, address in addresses:
             for _ in range(_LOOKS):
-                with socket.socket(family, kind, protocol) as plain:
-                    plain.settimeout(max(end - time.monotonic(), 0.001))
-                    try:
+                try:
+                    with socket.socket(family, kind, protocol) as plain:
+                        plain.settimeout(max(end - time.monotonic(), 0.001))
                         plain.connect(address)
                         told = self._shake_hands(context, plain)
-                    except OSError:
-                        # An outage.
-                        break
+                except OSError:
+                    # An outage.
+                    break
                 if told is None:
                     return None
             else:
@@ -81,12 +83,13 @@ class TlsMistake:
                     # In TLS 1.3 the server looks at the client's certificate last; gRPC's then closes
                     # the connection without a word.
                     return None if settings else _REFUSED
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            raise
         except ssl.SSLError as error:
+            reason = error.reason or ""
+            if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)) or _PASSES in reason:
+                raise
             if self._tls is not None:
                 return f"the TLS handshake fails: {error}"
-            if "ALERT" not in (error.reason or ""):
+            if "ALERT" not in reason:
                 return None
         return "tls is not set, but the server speaks TLS"
 

@@ -178,6 +178,37 @@ def test_a_name_that_does_not_resolve_is_tried_until_the_time_is_over(kind):
     assert time.monotonic() - begin > 1.5
 
 
+class Names:
+    """A name server that knows no name, and from some moment on 127.0.0.1 for every one."""
+
+    def __init__(self):
+        self.known = False
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            query, asker = self._socket.recvfrom(512)
+            # The question: the name, which a zero ends, its type and its class.
+            question = query[12:query.index(0, 12) + 5]
+            wants_ipv4 = self.known and question[-4:] == bytes([0, 1, 0, 1])
+            head = query[:2] + bytes([0x81, 0x80 if self.known else 0x83, 0, 1, 0, wants_ipv4, 0, 0, 0, 0])
+            record = bytes([0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]) if wants_ipv4 else b""
+            self._socket.sendto(head + question + record, asker)
+
+
+@both
+def test_a_name_that_is_known_late_is_waited_for(kind, server):
+    names = Names()
+    timer = threading.Timer(3, lambda: setattr(names, "known", True))
+    timer.start()
+    target = f"dns://{names.address}/planner.test:{server.rpartition(':')[2]}"
+    assert plan(kind, target, "join").metrics.true_tokens == 600
+    timer.join()
+
+
 @contextlib.contextmanager
 def frozen(process):
     process.send_signal(signal.SIGSTOP)

@@ -155,7 +155,7 @@ class AsyncClient:
             self._check_open()
             return failure_of(error)
         except asyncio.CancelledError:
-            # So gRPC ends what close() interrupts. A task knows from Python 3.11 on whether it is meant.
+            # So gRPC ends what close() interrupts. From Python 3.11 on a task knows whether it is meant.
             if not getattr(asyncio.current_task(), "cancelling", int)():
                 self._check_open()
             raise

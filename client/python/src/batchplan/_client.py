@@ -48,7 +48,8 @@ class Client:
             target: host:port, or any target of gRPC's. Nothing is connected before the first call.
             tls: None: plain text.
             token: sent with every call, for a server with --auth_tokens; needs tls.
-            timeout: seconds that a call may take, retries and fallback included, unless it says otherwise.
+            timeout: seconds that a call may take, retries and the fallback included, unless it says
+                otherwise.
             fallback: plan in this process where no server makes the plan: the same one. Servers get a
                 few attempts, 15 s and half of the timeout at most; once none answered, 1 s until one
                 does. Joins and fitted costs need a server, and what is wrong with the request, the

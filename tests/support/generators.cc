@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 namespace batchplan::testing {
@@ -60,8 +61,10 @@ uint64_t Seed(uint64_t seed) {
   return lane == nullptr ? seed : seed + kApart * std::strtoull(lane, nullptr, 10);
 }
 
-std::ranges::iota_view<uint64_t, uint64_t> Seeds(uint64_t count) {
-  return {Seed(0), Seed(0) + Cases(count)};
+std::vector<uint64_t> Seeds(uint64_t count) {
+  std::vector<uint64_t> seeds(Cases(count));
+  std::iota(seeds.begin(), seeds.end(), Seed(0));
+  return seeds;
 }
 
 uint64_t RandomStream::Between(uint64_t low, uint64_t high) {

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
-#include <ranges>
 #include <vector>
 
 namespace batchplan::testing {
@@ -25,7 +24,7 @@ uint64_t Cases(uint64_t count);
 uint64_t Seed(uint64_t seed);
 
 // The seeds of Cases(count) random cases, from Seed(0) on.
-std::ranges::iota_view<uint64_t, uint64_t> Seeds(uint64_t count);
+std::vector<uint64_t> Seeds(uint64_t count);
 
 // A stream of random numbers with the few shapes that the generators need.
 class RandomStream {

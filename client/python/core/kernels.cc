@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "batchplan/kernels.h"
 #include "client/python/core/status_error.h"
+#include "client/python/core/unlocked.h"
 
 namespace nb = nanobind;
 
@@ -143,7 +144,7 @@ class Row {
       }
       views.push_back(field.view());
     }
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     Check(kMove(backend_, &row_, &sequences, views.data(), static_cast<uint32_t>(views.size()),
                 error_word(), reinterpret_cast<void*>(stream)));
   }
@@ -159,7 +160,7 @@ class Row {
     }
     reduction.sums = sums.data();
     reduction.weight_sums = weight_sums.data();
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     // Workspace is for totals, which are not asked for.
     Check(batchplan_reduce(backend_, &row_, &reduction, error_word(), nullptr, 0,
                            reinterpret_cast<void*>(stream)));

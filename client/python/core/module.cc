@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -10,16 +11,21 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "client/python/core/call_rules.h"
 #include "client/python/core/kernels.h"
 #include "client/python/core/page.h"
 #include "client/python/core/planned.h"
+#include "client/python/core/planning.h"
 #include "client/python/core/requests.h"
 #include "client/python/core/responses.h"
 #include "client/python/core/status_error.h"
+#include "client/python/core/unlocked.h"
 #include "server/planner/make_plan.h"
 
 namespace nb = nanobind;
@@ -30,6 +36,7 @@ namespace {
 using Array = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_contig>;
 using SharedPlan = std::shared_ptr<Planned>;
+using Stop = std::stop_source;
 
 ManifestArrays View(const Array& lengths, const Array& group_ids) {
   return {.lengths = {lengths.data(), lengths.size()},
@@ -52,15 +59,20 @@ NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
   return Viewing(plan->passes()[pass].*kArray, plan);
 }
 
-template <auto kFunction>
-auto Unlocked(const std::string& request_json, const Array& lengths, const Array& group_ids) {
-  const nb::gil_scoped_release unlocked;
-  return kFunction(request_json, View(lengths, group_ids));
+SharedPlan PlanBatch(const std::string& request_json, const Array& lengths, const Array& group_ids,
+                     bool watches_signals, std::optional<double> seconds, const Stop* stop) {
+  PlanningLimits limits = {.seconds = seconds, .watches_signals = watches_signals};
+  if (stop != nullptr) limits.stop = *stop;
+  return PlanHere(request_json, View(lengths, group_ids), limits);
 }
 
 template <auto kEncode>
 nb::bytes ToBytes(const std::string& request_json, const Array& lengths, const Array& group_ids) {
-  const std::string bytes = Unlocked<kEncode>(request_json, lengths, group_ids);
+  std::string bytes;
+  {
+    const Unlocked unlocked;
+    bytes = kEncode(request_json, View(lengths, group_ids));
+  }
   return nb::bytes(bytes.data(), bytes.size());
 }
 
@@ -70,7 +82,7 @@ absl::string_view View(const nb::bytes& bytes) {
 
 SharedPlan ReadPlanBatch(const nb::bytes& bytes, uint32_t ranks) {
   const absl::string_view view = View(bytes);
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return DecodePlanBatch(view, ranks);
 }
 
@@ -79,7 +91,7 @@ nb::tuple ReadJoinBatch(const nb::bytes& bytes, uint32_t ranks) {
   SharedPlan plan;
   const absl::string_view view = View(bytes);
   {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     Joined joined = DecodeJoinBatch(view, ranks);
     plan = std::move(joined.plan);
     *offsets = std::move(joined.worker_offsets);
@@ -96,7 +108,7 @@ std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(Vie
 
 std::string PageOf(const std::string& request_json, const std::string& response_json,
                    const std::string& where) {
-  const nb::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return FormatPlanPage(request_json, response_json, where);
 }
 
@@ -117,6 +129,7 @@ NB_MODULE(_core, module) {
   // A plan in a global variable when Python ends is no mistake.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(&RaiseStatus);
+  WatchPythonsEnd();
 
   nb::class_<Planned>(module, "Planned")
       .def("head_json", &Planned::head_json)
@@ -131,7 +144,10 @@ NB_MODULE(_core, module) {
     module.def(name, function, nb::arg("request_json"), nb::arg("lengths").noconvert(),
                nb::arg("group_ids").noconvert());
   };
-  add("plan_batch", &Unlocked<&MakePlanned>);
+  nb::class_<Stop>(module, "Stop").def(nb::init<>()).def("request", &Stop::request_stop);
+  module.def("plan_batch", &PlanBatch, nb::arg("request_json"), nb::arg("lengths").noconvert(),
+             nb::arg("group_ids").noconvert(), nb::arg("watches_signals") = false,
+             nb::arg("seconds") = nb::none(), nb::arg("stop") = nb::none());
   add("encode_plan_batch", &ToBytes<&EncodePlanBatch>);
   add("encode_join_batch", &ToBytes<&EncodeJoinBatch>);
   module.def("encode_report_step", &WriteReportStep);
@@ -140,6 +156,7 @@ NB_MODULE(_core, module) {
   module.def("decode_report_step", &ReadReportStep);
   module.def("padded_passes", &PaddedPasses);
   module.def("plan_page", &PageOf);
+  BindCallRules(module);
   BindKernels(module);
   module.def("version", [] { return std::string(PlannerVersion()); });
 }

@@ -3,7 +3,6 @@
 #include <google/protobuf/message.h>
 
 #include <chrono>
-#include <stop_token>
 #include <utility>
 
 #include "batchplan/v1/batch_planner.pb.h"
@@ -37,14 +36,14 @@ std::string Bytes(const google::protobuf::Message& message) {
 
 }  // namespace
 
-std::shared_ptr<Planned> MakePlanned(const std::string& request_json,
-                                     const ManifestArrays& arrays) {
+std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
+                                     const std::stop_token& stop) {
   const auto request = Read<v1::PlanBatchRequest>(request_json);
   ParsedRequest parsed = Get(ParseRequest(request));
   parsed.manifest.lengths = arrays.lengths;
   parsed.manifest.group_ids = arrays.group_ids;
   const auto start = std::chrono::steady_clock::now();
-  Plan plan = Get(MakePlan(parsed.manifest, parsed.options, std::stop_token()));
+  Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
   const auto time = absl::FromChrono(std::chrono::steady_clock::now() - start);
 
   Plan without_arrays = {.excluded = plan.excluded,

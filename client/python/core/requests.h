@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct ManifestArrays {
 };
 
 // Plans as a server does, without one. `request_json` is a PlanBatchRequest without the arrays of
-// its manifest. Throws StatusError, as all here do.
-std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays);
+// its manifest. Throws StatusError, as all here do; Cancelled once `stop` is requested.
+std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
+                                     const std::stop_token& stop);
 
 // Of each pass, whether it is laid out as padded rows in place of packed ones.
 std::vector<bool> PaddedPasses(const std::string& request_json);

@@ -25,7 +25,7 @@ import numpy
 import torch
 import torch.distributed as distributed
 import torch.multiprocessing
-from batchplan.torch import PackedBatch, PackedLoss
+from batchplan.torch import PackedBatch, PackedLoss, run_id
 from transformer import TINY, Transformer
 
 LONGEST = 512
@@ -132,12 +132,15 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
     generator = numpy.random.default_rng(rank)
     saved = []
     fitted = False
+    # So that a job that starts again does not meet the steps that it left behind.
+    run_of_job = run_id()
     with batchplan.Client(arguments.server) as client:
         for step in range(arguments.steps):
             own = sample(arguments.prompts, generator)
             plan = client.join(
                 own.lengths,
                 job_id=arguments.job,
+                run_id=run_of_job,
                 step=step,
                 worker=rank,
                 world_size=arguments.workers,

@@ -8,20 +8,22 @@
 //     ... wait verdict.wait ...
 //   }
 //
-//   status                          plan                  with a fallback    join           report
-//   UNAVAILABLE, CANCELLED          retry                 retry, fall back   retry          retry
-//   RESOURCE_EXHAUSTED, when told   retry when it says    retry, fall back   as a plan      as a
-//   plan RESOURCE_EXHAUSTED, told never  final                 fall back          final final
-//   RESOURCE_EXHAUSTED, not told    a few times           retry, fall back   a few times    a few
-//   times UNIMPLEMENTED                   a few times           a few, fall back   a few times    a
-//   few times DEADLINE_EXCEEDED               a few times           fall back          final final
+// clang-format off: the table's lines are lines.
+//   status                          plan                with a fallback    join, report
+//   UNAVAILABLE, CANCELLED          retry               retry, fall back   retry
+//   RESOURCE_EXHAUSTED, told when   retry when it says  retry, fall back   retry when it says
+//   RESOURCE_EXHAUSTED, told never  final               fall back          final
+//   RESOURCE_EXHAUSTED, not told    a few times         retry, fall back   a few times
+//   UNIMPLEMENTED                   a few times         a few, fall back   a few times
+//   DEADLINE_EXCEEDED               a few times         fall back          final
 //   FAILED_PRECONDITION, INTERNAL,
-//   UNKNOWN                         final                 fall back          final          final
-//   all others                      final                 final              final          final
+//   UNKNOWN                         final               fall back          final
+//   all others                      final               final              final
+// clang-format on
 //
 // "Retry" goes on until the call's own time is over, through whatever replica is next; "a few
 // times" ends after kFewAttempts. A call with a fallback tries as often, begins no attempt later
-// than kTimeBeforeFallback or half of its time, and then falls back. "When told" is the server's
+// than kTimeBeforeFallback or half of its time, and then falls back. "Told" is by the server's
 // grpc-retry-pushback-ms. A status whose next attempt would come after the call's time is final, so
 // that the caller learns what was wrong rather than that time ran out. CANCELLED is the server's
 // here, which ends calls so when it stops; a call that its own caller cancels is over. A mistake in

@@ -50,8 +50,8 @@ def test_errors_are_those_of_the_client(server):
         run(server, lambda client: client.plan([1, 9000], **OPTIONS))
     nobody = f"127.0.0.1:{free_port()}"
     with pytest.raises(batchplan.Unavailable):
-        run(nobody, lambda client: client.plan([1, 2], **OPTIONS), timeout=10)
-    plan = run(nobody, lambda client: client.plan([1, 2], **OPTIONS), timeout=10, fallback=True)
+        run(nobody, lambda client: client.plan([1, 2], **OPTIONS), timeout=2)
+    plan = run(nobody, lambda client: client.plan([1, 2], **OPTIONS), timeout=2, fallback=True)
     assert plan.fingerprint == batchplan.plan([1, 2], **OPTIONS).fingerprint
 
 

@@ -20,7 +20,11 @@ def start(tmp_path_factory):
         pytest.skip(f"needs {program}; tests/run.sh builds it")
     with Processes() as processes:
         folder = tmp_path_factory.mktemp("servers")
-        yield lambda *flags: start_server(processes, program.parent, folder, *flags)[0]
+        def start(*flags):
+            return start_server(processes, program.parent, folder, *flags)[0]
+
+        start.binaries = program.parent
+        yield start
 
 
 @pytest.fixture(scope="session")

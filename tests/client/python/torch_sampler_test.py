@@ -211,10 +211,11 @@ def test_refuses_what_cannot_be():
         ({"preset": "zzz"}, 'preset is "zzz"'),
         ({"max_tokens": 8}, "manifest.lengths"),
         ({"dp": 60}, "passes"),
-        ({"cost": "fitted"}, "cost_model"),
     ]:
         with pytest.raises(ValueError, match=message):
             sampler_of(**wrong)
+    with pytest.raises(batchplan.FailedPrecondition, match="cost_model"):
+        sampler_of(cost="fitted")
     for lengths, batch_size in (([], 4), ([1, 2], 4)):
         with pytest.raises(ValueError, match="entries to plan, which make no global batch"):
             BatchSampler(lengths, batch_size, max_tokens=8, drop_last=True)

@@ -19,8 +19,10 @@ from batchplan._errors import (
     AccessDenied,
     DeadlineExceeded,
     Error,
+    FailedPrecondition,
     InvalidRequest,
     Overloaded,
+    TlsError,
     Unavailable,
 )
 from batchplan._local import plan
@@ -37,6 +39,7 @@ __all__ = [
     "DeadlineExceeded",
     "Error",
     "ExcludedSequence",
+    "FailedPrecondition",
     "Fit",
     "InvalidRequest",
     "MicroBatch",
@@ -48,6 +51,7 @@ __all__ = [
     "PlanMetrics",
     "PlanOptions",
     "Tls",
+    "TlsError",
     "Unavailable",
     "plan",
 ]

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from numpy.typing import ArrayLike
 
 from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, check_target, credentials_for, options_for
+from batchplan._channel import Tls, check_target, credentials_for, failure_of, options_for
 from batchplan._checks import seconds
-from batchplan._errors import Error, Unavailable, from_status
-from batchplan._local import plan as plan_here
+from batchplan._errors import Error
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
+from batchplan._retry import Attempt, Caller, Failure, Pause, Step
+from batchplan._tls_mistake import TlsMistake
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_log = logging.getLogger("batchplan")
 
 
 class AsyncClient:
@@ -44,8 +43,6 @@ class AsyncClient:
     ) -> None:
         """As Client's."""
         self._timeout = seconds("timeout", timeout)
-        self._fallback = fallback
-        self._closed = False
         check_target(target)
         credentials = credentials_for(tls, token)
         options = options_for(tls)
@@ -54,6 +51,8 @@ class AsyncClient:
             if credentials is None
             else grpc.aio.secure_channel(target, credentials, options)
         )
+        self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
+        self._closing = asyncio.Event()
 
     async def plan(
         self,
@@ -65,14 +64,7 @@ class AsyncClient:
         **options: Unpack[PlanOptions],
     ) -> Plan:
         """As Client.plan; the fallback plans in another thread."""
-        call = plan_call(lengths, job_id, step, **options)
-        try:
-            return await self._run(call, timeout)
-        except Unavailable as error:
-            if not self._fallback or options.get("cost") == "fitted":
-                raise
-            _log.warning("planning in process, since no server can be reached: %s", error)
-            return await asyncio.to_thread(plan_here, lengths, **options)
+        return await self._run(plan_call(lengths, job_id, step, **options), timeout)
 
     async def join(
         self,
@@ -84,12 +76,14 @@ class AsyncClient:
         world_size: int,
         rank: int | None = None,
         wait: float | None = None,
+        run_id: str | None = None,
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
         """As Client.join."""
         return await self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, **options), timeout
+            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            timeout,
         )
 
     async def report_step(
@@ -104,9 +98,12 @@ class AsyncClient:
         """As Client.report_step."""
         return await self._run(report_call(job_id, step, microbatches, memory_limit_bytes), timeout)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an AsyncClient can't be pickled; make one in each process")
+
     async def close(self) -> None:
         """Ends calls that are under way, too."""
-        self._closed = True
+        self._closing.set()
         await self._channel.close()
 
     async def __aenter__(self) -> AsyncClient:
@@ -121,20 +118,48 @@ class AsyncClient:
         await self.close()
 
     async def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
-        if self._closed:
+        if self._closing.is_set():
             raise Error("the client is closed")
         limit = self._timeout if timeout is None else seconds("timeout", timeout)
-        send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
-            f"/batchplan.v1.BatchPlanner/{call.method}"
-        )
+        steps = self._caller.steps(call, limit)
+        done: Any = None
+        while True:
+            try:
+                step = steps.send(done)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            done = await self._do(step)
+
+    async def _do(self, step: Step) -> Any:
+        if isinstance(step, Attempt):
+            return await self._attempt(step)
+        if isinstance(step, Pause):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), step.seconds)
+            return None
         try:
-            answer = await send(call.request, timeout=limit)
-        except grpc.aio.AioRpcError as error:
-            raise from_status(error.code().value[0], error.details() or "") from None
+            return await asyncio.to_thread(step.run)
         except asyncio.CancelledError:
-            # So gRPC ends what close() interrupts. A task knows from Python 3.11 on whether it is meant.
-            is_meant = getattr(asyncio.current_task(), "cancelling", int)()
-            if is_meant or not self._closed:
-                raise
+            step.stop.request()
+            raise
+
+    async def _attempt(self, attempt: Attempt) -> bytes | Failure:
+        try:
+            self._check_open()
+            send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+                attempt.method
+            )
+            return await send(attempt.request, timeout=attempt.timeout)
+        except grpc.aio.AioRpcError as error:
+            self._check_open()
+            return failure_of(error)
+        except asyncio.CancelledError:
+            # So gRPC ends what close() interrupts. From Python 3.11 on a task knows whether it is meant.
+            if not getattr(asyncio.current_task(), "cancelling", int)():
+                self._check_open()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
             raise Error("the client was closed during the call") from None
-        return call.read(answer)

@@ -1,4 +1,4 @@
-"""The calls of a server: their bytes, and what their answers become. Sent by _client.py."""
+"""The calls of a server: their bytes, and what their answers become. Sent by _retry.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from batchplan import _core
 from batchplan._checks import members, number, seconds, text, whole
+from batchplan._local import plan_request
 from batchplan._options import CostModel, PlanOptions, without_none
 from batchplan._plan import Plan
 from batchplan._request import Request, to_json
@@ -24,10 +25,13 @@ _BY_SERVER = "by a server"
 
 @dataclasses.dataclass(frozen=True)
 class Call(Generic[Answer]):
+    kind: _core.CallKind
     # Of batchplan.v1.BatchPlanner.
     method: str
     request: bytes
     read: Callable[[bytes], Answer]
+    # What a fallback does: the same answer without a server, in so many seconds; None if there is none.
+    here: Callable[[float, _core.Stop], Answer] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +84,19 @@ def plan_call(
 ) -> Call[Plan]:
     request = Request(lengths, **options)
     request_json = to_json(_named(request, job_id, step))
+    needs_server = options.get("cost") == "fitted"
     return Call(
+        _core.CallKind.PLAN,
         "PlanBatch",
         _core.encode_plan_batch(request_json, request.lengths, request.group_ids),
         lambda answer: Plan(_core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER),
+        None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )
+
+
+def _run_id(workers: int) -> str:
+    # What is no number of workers is refused later, by its name.
+    return _core.default_run_id(workers) if 0 <= workers < 2**32 else ""
 
 
 def join_call(
@@ -95,18 +107,21 @@ def join_call(
     world_size: int,
     rank: int | None,
     wait: float | None,
+    run_id: str | None,
     **options: Unpack[PlanOptions],
 ) -> Call[Plan]:
     request = Request(lengths, **options)
     of_batch = _named(request, job_id, step)
     own = None if rank is None else whole("data_parallel_rank", rank)
+    workers = whole("world_size", world_size)
     fields = without_none(
         request=of_batch,
         worker=whole("worker", worker),
-        world_size=whole("world_size", world_size),
+        world_size=workers,
         data_parallel_rank=own,
         own_slice_only=own is not None,
         timeout=None if wait is None else f"{seconds('wait', wait):.9f}s",
+        run_id=_run_id(workers) if run_id is None else text("run_id", run_id),
     )
     ranks = request.ranks if own is None else 1
     slice_of = None if own is None else range(own, own + 1)
@@ -118,6 +133,7 @@ def join_call(
         )
 
     return Call(
+        _core.CallKind.JOIN,
         "JoinBatch",
         _core.encode_join_batch(to_json(fields), request.lengths, request.group_ids),
         read,
@@ -134,7 +150,9 @@ def report_call(
         "microbatches": [one.to_dict(place) for place, one in enumerate(timings)],
         "memory_limit_bytes": str(whole("memory_limit_bytes", memory_limit_bytes)),
     }
-    return Call("ReportStep", _core.encode_report_step(to_json(fields)), _read_fit)
+    return Call(
+        _core.CallKind.REPORT, "ReportStep", _core.encode_report_step(to_json(fields)), _read_fit
+    )
 
 
 def _read_fit(answer: bytes) -> Fit:

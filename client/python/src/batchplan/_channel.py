@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from batchplan import _core
 from batchplan._checks import text
 from batchplan._errors import InvalidRequest
+from batchplan._retry import Failure
 
 # Of a request or an answer: a million sequences take 16 MB at most. gRPC's own 4 MiB is too little.
 _MESSAGE_BYTES = 64 << 20
+_NEVER = -1.0
+_WHOLE = re.compile(r"-?\d{1,9}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,32 +39,24 @@ def check_target(target: str) -> None:
 
 
 def options_for(tls: Tls | None) -> list[tuple[str, Any]]:
-    """Retries, and a turn for each of a name's addresses, which are replicas."""
-    retries = {
-        "methodConfig": [
-            {
-                "name": [{"service": "batchplan.v1.BatchPlanner"}],
-                "retryPolicy": {
-                    "maxAttempts": 5,
-                    "initialBackoff": "0.1s",
-                    "maxBackoff": "2s",
-                    "backoffMultiplier": 2,
-                    # The latter is a full queue: the server says with it when to try again.
-                    "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
-                },
-            }
-        ]
-    }
+    """A turn for each of a name's addresses, which are replicas, and pings that tell those that hang.
+    Retries are _retry.py's: gRPC's end after two seconds, whatever the call's time."""
     options: list[tuple[str, Any]] = [
         ("grpc.max_send_message_length", _MESSAGE_BYTES),
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-        # A larger request is sent once and never retried.
-        ("grpc.per_rpc_retry_buffer_size", _MESSAGE_BYTES),
         ("grpc.lb_policy_name", "round_robin"),
-        ("grpc.service_config", json.dumps(retries)),
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", 2000),
+        ("grpc.enable_retries", 0),
+        ("grpc.keepalive_time_ms", _milliseconds(_core.KEEPALIVE_TIME)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(_core.KEEPALIVE_TIMEOUT)),
+        # What newer versions of gRPC go by.
+        ("grpc.http2.ping_timeout_ms", _milliseconds(_core.KEEPALIVE_TIMEOUT)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", _milliseconds(_core.INITIAL_BACKOFF)),
+        ("grpc.max_reconnect_backoff_ms", _milliseconds(_core.MAX_BACKOFF)),
+        # Of this name, but what it bounds is the making of a connection.
+        ("grpc.min_reconnect_backoff_ms", _milliseconds(_core.CONNECT_TIMEOUT)),
+        ("grpc.dns_min_time_between_resolutions_ms", _milliseconds(_core.RESOLVE_INTERVAL)),
     ]
     if tls is not None and tls.server_name is not None:
         options.append(("grpc.ssl_target_name_override", tls.server_name))
@@ -89,5 +85,20 @@ def credentials_for(tls: Tls | None, token: str | None) -> grpc.ChannelCredentia
     return grpc.composite_channel_credentials(of_channel, grpc.access_token_call_credentials(token))
 
 
+def _milliseconds(seconds: float) -> int:
+    return round(1000 * seconds)
+
+
 def _read(path: str | os.PathLike[str] | None) -> bytes | None:
     return None if path is None else Path(path).read_bytes()
+
+
+def failure_of(error: Any) -> Failure:
+    """Of an error of grpc's or grpc.aio's."""
+    pushback = None
+    for name, value in error.trailing_metadata() or ():
+        if name == "grpc-retry-pushback-ms":
+            # What is no number says never, as in gRPC.
+            pushback = int(value) / 1000 if _WHOLE.fullmatch(str(value)) else _NEVER
+    message = error.details() or ""
+    return Failure(error.code().value[0], message, _NEVER if _core.is_too_large(message) else pushback)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import logging
+import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from numpy.typing import ArrayLike
 
 from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, check_target, credentials_for, options_for
+from batchplan._channel import Tls, check_target, credentials_for, failure_of, options_for
 from batchplan._checks import seconds
-from batchplan._errors import Error, Unavailable, from_status
-from batchplan._local import plan as plan_here
+from batchplan._errors import Error
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
+from batchplan._retry import Attempt, Caller, Failure, Pause, Step
+from batchplan._tls_mistake import TlsMistake
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_log = logging.getLogger("batchplan")
 
 
 class Client:
@@ -30,8 +29,9 @@ class Client:
         with batchplan.Client("dns:///planner:50051") as client:
             plan = client.plan(lengths, dp=8, max_tokens=16384, job_id="grpo-7b", step=7)
 
-    Calls are retried where a replica is lost or its queue is full. Any number of threads may call at
-    the same time. It must not be used in a process that was forked after it was made.
+    Calls are made again until their time is over where a replica is lost, drains or hangs, no name
+    resolves, or a queue is full. Any number of threads may call at the same time. It must not be used
+    in a process that was forked after it was made.
     """
 
     def __init__(
@@ -48,13 +48,14 @@ class Client:
             target: host:port, or any target of gRPC's. Nothing is connected before the first call.
             tls: None: plain text.
             token: sent with every call, for a server with --auth_tokens; needs tls.
-            timeout: seconds that a call may take, retries included, unless it says otherwise.
-            fallback: plan in this process where no server can be reached: the same plan. Joins and
-                fitted costs need a server.
+            timeout: seconds that a call may take, retries and the fallback included, unless it says
+                otherwise.
+            fallback: plan in this process where no server makes the plan: the same one. Servers get a
+                few attempts, 15 s and half of the timeout at most; once none answered, 1 s until one
+                does. Joins and fitted costs need a server, and what is wrong with the request, the
+                token or the certificates is raised.
         """
         self._timeout = seconds("timeout", timeout)
-        self._fallback = fallback
-        self._closed = False
         check_target(target)
         credentials = credentials_for(tls, token)
         options = options_for(tls)
@@ -63,6 +64,8 @@ class Client:
             if credentials is None
             else grpc.secure_channel(target, credentials, options)
         )
+        self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
+        self._closing = threading.Event()
 
     def plan(
         self,
@@ -80,16 +83,10 @@ class Client:
             timeout: in seconds.
 
         Raises:
-            InvalidRequest, AccessDenied, Overloaded, DeadlineExceeded, Unavailable, Error.
+            InvalidRequest, AccessDenied, FailedPrecondition, Overloaded, DeadlineExceeded,
+            Unavailable, TlsError, Error.
         """
-        call = plan_call(lengths, job_id, step, **options)
-        try:
-            return self._run(call, timeout)
-        except Unavailable as error:
-            if not self._fallback or options.get("cost") == "fitted":
-                raise
-            _log.warning("planning in process, since no server can be reached: %s", error)
-            return plan_here(lengths, **options)
+        return self._run(plan_call(lengths, job_id, step, **options), timeout)
 
     def join(
         self,
@@ -101,6 +98,7 @@ class Client:
         world_size: int,
         rank: int | None = None,
         wait: float | None = None,
+        run_id: str | None = None,
         timeout: float | None = None,
         **options: Unpack[PlanOptions],
     ) -> Plan:
@@ -114,16 +112,21 @@ class Client:
             rank: get only the micro-batches of this data-parallel rank.
             wait: seconds to wait for the others, so that the server can name who is missing; None: as
                 long as the call.
+            run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,
+                step and restart count where they are the same for all workers, else no run;
+                batchplan.torch.run_id() makes one elsewhere. "": none.
 
         Returns:
             the plan, with worker_offsets.
 
         Raises:
             DeadlineExceeded: others did not join in time; the message says who.
+            FailedPrecondition: a later run of the job has superseded this one.
             Error: another worker asked for something else; the message says what and which.
         """
         return self._run(
-            join_call(lengths, job_id, step, worker, world_size, rank, wait, **options), timeout
+            join_call(lengths, job_id, step, worker, world_size, rank, wait, run_id, **options),
+            timeout,
         )
 
     def report_step(
@@ -139,9 +142,12 @@ class Client:
         with them. With memory_limit_bytes, and peaks reported, the fit suggests a budget."""
         return self._run(report_call(job_id, step, microbatches, memory_limit_bytes), timeout)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Client can't be pickled; make one in each process")
+
     def close(self) -> None:
         """Ends calls that are under way, too."""
-        self._closed = True
+        self._closing.set()
         self._channel.close()
 
     def __enter__(self) -> Client:
@@ -156,14 +162,41 @@ class Client:
         self.close()
 
     def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
-        if self._closed:
+        if self._closing.is_set():
             raise Error("the client is closed")
         limit = self._timeout if timeout is None else seconds("timeout", timeout)
-        send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
-            f"/batchplan.v1.BatchPlanner/{call.method}"
-        )
+        steps = self._caller.steps(call, limit)
+        done: Any = None
+        while True:
+            try:
+                step = steps.send(done)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            done = self._do(step)
+
+    def _do(self, step: Step) -> Any:
+        if isinstance(step, Attempt):
+            return self._attempt(step)
+        if isinstance(step, Pause):
+            return self._closing.wait(step.seconds)
+        return step.run()
+
+    def _attempt(self, attempt: Attempt) -> bytes | Failure:
         try:
-            answer = send(call.request, timeout=limit)
+            self._check_open()
+            send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+                attempt.method
+            )
+            return send(attempt.request, timeout=attempt.timeout)
         except grpc.RpcError as error:
-            raise from_status(error.code().value[0], error.details() or "") from None
-        return call.read(answer)
+            self._check_open()
+            return failure_of(error)
+        except ValueError:
+            # Of a channel that is closed.
+            self._check_open()
+            raise
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise Error("the client was closed during the call")

@@ -37,6 +37,11 @@ class AccessDenied(Error, PermissionError):
     """The token is none of the server's, or not for this job."""
 
 
+class FailedPrecondition(Error):
+    """The request is valid, but what it builds on is not there: no costs are fitted yet, the worker's
+    run was superseded by a later one, a store or a device is missing."""
+
+
 class Overloaded(Error):
     """The server, or the memory, has no room now; the same request may work later."""
 
@@ -49,13 +54,18 @@ class Unavailable(Error, ConnectionError):
     """No server can be reached, or it can't reach what it needs."""
 
 
+class TlsError(Error):
+    """A certificate, or a connection without any, that one side refuses: no outage, and trying again
+    does not help."""
+
+
 # The numbers are those of gRPC's and Abseil's status codes.
 _CLASSES: dict[int, type[Error]] = {
     3: InvalidRequest,
     4: DeadlineExceeded,
     7: AccessDenied,
     8: Overloaded,
-    9: InvalidRequest,
+    9: FailedPrecondition,
     11: InvalidRequest,
     12: InvalidRequest,
     14: Unavailable,

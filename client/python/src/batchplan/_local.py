@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
-    """Plans a global batch in this process. Other threads of Python run meanwhile.
+    """Plans a global batch in this process. Other threads of Python run meanwhile,
+    Ctrl-C ends it, and so does the end of Python in daemon threads.
 
         plan = batchplan.plan(lengths, dp=16, max_tokens=16384, cp=2)
 
@@ -27,8 +29,22 @@ def plan(lengths: ArrayLike, **options: Unpack[PlanOptions]) -> Plan:
 
     Raises:
         InvalidRequest: no plan can be made; with the field, its value and its limit.
+        FailedPrecondition: cost="fitted"; only a server has fitted costs.
     """
-    request = Request(lengths, **options)
+    return plan_request(Request(lengths, **options))
+
+
+def plan_request(
+    request: Request, seconds: float | None = None, stop: _core.Stop | None = None
+) -> Plan:
+    """The same in so many seconds, and until `stop` is requested. DeadlineExceeded afterwards."""
     request_json = request.to_json()
-    planned = _core.plan_batch(request_json, request.lengths, request.group_ids)
+    planned = _core.plan_batch(
+        request_json,
+        request.lengths,
+        request.group_ids,
+        watches_signals=threading.get_ident() == threading.main_thread().ident,
+        seconds=seconds,
+        stop=stop,
+    )
     return Plan(planned, request_json, "in process")

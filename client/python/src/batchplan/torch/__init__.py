@@ -16,6 +16,7 @@ from batchplan.torch._moves import pack, unpack
 from batchplan.torch._packed_batch import PackedBatch
 from batchplan.torch._packed_loss import PackedLoss
 from batchplan.torch._row import PackedRow, check
+from batchplan.torch._run_id import run_id
 from batchplan.torch._sums import sums
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "PackedRow",
     "check",
     "pack",
+    "run_id",
     "sums",
     "unpack",
 ]

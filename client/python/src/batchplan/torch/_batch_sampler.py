@@ -168,6 +168,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         Raises:
             IndexError: there is no such global batch.
             InvalidRequest: it can't be planned.
+            FailedPrecondition: cost="fitted".
         """
         if not 0 <= step < self.steps:
             raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")

@@ -1,0 +1,96 @@
+#include "client/python/core/planning.h"
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/python/core/status_error.h"
+#include "client/python/core/unlocked.h"
+
+namespace nb = nanobind;
+
+namespace batchplan::python {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSignalInterval(100);
+// Added to a time point it stays within the clock's range.
+constexpr double kLongest = 86400.0 * 365;
+
+// The caller's thread while another one plans. Returns once that is done.
+void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimits& limits) {
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                         std::min(limits.seconds.value_or(kLongest), kLongest)));
+  for (;;) {
+    const Clock::time_point next =
+        limits.watches_signals ? std::min(end, Clock::now() + kSignalInterval) : end;
+    {
+      const Unlocked unlocked(limits.stop);
+      if (plan.wait_until(next) == std::future_status::ready) return;
+    }
+    const bool is_interrupted = limits.watches_signals && PyErr_CheckSignals() != 0;
+    const bool is_late = Clock::now() >= end;
+    if (!is_interrupted && !is_late) continue;
+    limits.stop.request_stop();
+    {
+      const Unlocked unlocked;
+      plan.wait();
+    }
+    if (is_interrupted) throw nb::python_error();
+    throw StatusError(absl::DeadlineExceededError(
+        absl::StrCat("planning in process took longer than the ", *limits.seconds, " s left")));
+  }
+}
+
+std::shared_ptr<Planned> PlanApart(const std::string& request_json, const ManifestArrays& arrays,
+                                   const PlanningLimits& limits) {
+  std::packaged_task<std::shared_ptr<Planned>()> task(
+      [&, token = limits.stop.get_token()] { return MakePlanned(request_json, arrays, token); });
+  std::future<std::shared_ptr<Planned>> plan = task.get_future();
+  std::thread planner(std::move(task));
+  try {
+    Await(plan, limits);
+  } catch (...) {
+    planner.join();
+    throw;
+  }
+  planner.join();
+  return plan.get();
+}
+
+std::shared_ptr<Planned> Plan(const std::string& request_json, const ManifestArrays& arrays,
+                              const PlanningLimits& limits) {
+  if (limits.seconds || limits.watches_signals) {
+    try {
+      return PlanApart(request_json, arrays, limits);
+    } catch (const std::system_error&) {
+      // The machine has no thread to spare. The plan goes before its limits.
+    }
+  }
+  const Unlocked unlocked(limits.stop);
+  return MakePlanned(request_json, arrays, limits.stop.get_token());
+}
+
+}  // namespace
+
+std::shared_ptr<Planned> PlanHere(const std::string& request_json, const ManifestArrays& arrays,
+                                  const PlanningLimits& limits) {
+  try {
+    return Plan(request_json, arrays, limits);
+  } catch (const StatusError& error) {
+    if (!absl::IsCancelled(error.status) || !PythonEnds()) throw;
+    // What a thread ends by without a word.
+    PyErr_SetNone(PyExc_SystemExit);
+    throw nb::python_error();
+  }
+}
+
+}  // namespace batchplan::python

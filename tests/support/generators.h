@@ -14,13 +14,14 @@
 
 namespace batchplan::testing {
 
-// How many random cases a test tries: `count` times BATCHPLAN_TEST_SCALE of the environment, which is
-// 1 where it is not set, and at least one.
+// How many random cases a test tries: `count` times BATCHPLAN_TEST_SCALE of the environment, which
+// is 1 where it is not set, and at least one.
 uint64_t Cases(uint64_t count);
 
-// Another seed for each BATCHPLAN_TEST_SEED of the environment, `seed` itself where that is 0 or not
-// set: tests/run.sh sets another one for each preset, so that each tries cases of its own. Multiples
-// of 12 apart, so that what a test does with every second, third or fourth seed it always does.
+// Another seed for each BATCHPLAN_TEST_SEED of the environment, `seed` itself where that is 0 or
+// not set: tests/run.sh sets another one for each preset, so that each tries cases of its own.
+// Multiples of 12 apart, so that what a test does with every second, third or fourth seed it always
+// does.
 uint64_t Seed(uint64_t seed);
 
 // The seeds of Cases(count) random cases, from Seed(0) on.

@@ -106,6 +106,10 @@ void AddJoinCommand(CLI::App* app, ExitCode* exit_code) {
   CLI::Option* rank = add("--rank", "data_parallel_rank", "The rank for --own_slice [0]");
   CLI::Option* slice = add("--own_slice", "own_slice_only", "Get the micro-batches of --rank only");
   rank->needs(slice);
+  add("--run_id", "run_id",
+      "The run that this worker belongs to; workers of different runs never meet [Slurm's job, "
+      "step "
+      "and restarts, if this is one of a step's tasks]");
   flags->where.AddTo(command, "Where the workers meet")->required();
   flags->output.AddTo(command, "JoinBatchResponse");
 

@@ -28,7 +28,9 @@ CLI::Option* ServerFlags::AddTo(CLI::App* app, const std::string& server_descrip
                            ->group(kGroup);
   app->add_option_function<std::string>(
          "--timeout", [this](const std::string& text) { timeout = ParseTimeout(text); },
-         "Give up after this, such as 10s [30s with --server]")
+         "Give up after this, such as 10s; until then a server that can't be reached is tried "
+         "again "
+         "[30s with --server]")
       ->type_name("DURATION")
       ->group(kGroup);
   CLI::Option* ca = app->add_option("--tls_ca", tls.root_certificates,

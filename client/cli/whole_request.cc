@@ -32,7 +32,17 @@ absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::PlanBatchRequest& ow
   if (answer.worker_offsets_size() == 0) {
     return absl::InvalidArgumentError("the answer has no worker_offsets");
   }
-  lengths->Resize(static_cast<int>(*answer.worker_offsets().rbegin()), 0);
+  // Each sequence stands in the plan, so that the answer's own size bounds their number.
+  const uint64_t sequences = *answer.worker_offsets().rbegin();
+  uint64_t most = static_cast<uint64_t>(answer.plan().excluded_size());
+  for (const v1::PassPlan& pass : answer.plan().passes()) {
+    most += static_cast<uint64_t>(pass.sequence_index_size());
+  }
+  if (sequences > most) {
+    return absl::InvalidArgumentError(absl::StrCat("the workers sent ", sequences,
+                                                   " sequences, but the plan has at most ", most));
+  }
+  lengths->Resize(static_cast<int>(sequences), 0);
 
   absl::Status status;
   for (const v1::PassPlan& pass : answer.plan().passes()) {

@@ -22,8 +22,9 @@ class RealClock final : public RetryClock {
 };
 
 // `status`, and what the attempts before it met where it tells nothing but that time is over.
-absl::Status WithReason(const absl::Status& status, const absl::Status& before) {
+absl::Status WithReason(const absl::Status& status, const absl::Status& before, bool hurried) {
   if (!absl::IsDeadlineExceeded(status) || before.ok()) return status;
+  if (hurried) return before;
   return absl::DeadlineExceededError(absl::StrCat(status.message(), "; before that ",
                                                   absl::StatusCodeToString(before.code()), ": ",
                                                   before.message()));
@@ -43,11 +44,14 @@ absl::Status CallInAttempts(CallKind kind, const CallLimits& limits, absl::Durat
   const absl::Duration start = clock.Now();
   absl::Status before;
   for (;;) {
-    const AttemptEnd end = attempt(attempts.Timeout(clock.Now() - start));
+    const absl::Duration left = attempts.Timeout(clock.Now() - start);
+    const AttemptEnd end = attempt(left);
     if (end.status.ok()) return end.status;
     const Verdict verdict =
         attempts.After(end.status.code(), end.pushback, clock.Now() - start, clock.Random());
-    if (verdict.action != Action::kRetry) return WithReason(end.status, before);
+    if (verdict.action != Action::kRetry) {
+      return WithReason(end.status, before, left < timeout / 10);
+    }
     if (!absl::IsDeadlineExceeded(end.status)) before = end.status;
     clock.Sleep(verdict.wait);
   }

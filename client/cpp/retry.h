@@ -38,8 +38,9 @@ class RetryClock {
 RetryClock& RealRetryClock();
 
 // Makes attempts, each of which is told how long it may take, until one is OK or the rules say that
-// the call is over: the last one's status then. One that only says that time ran out is joined to
-// what was wrong before it. Blocks between attempts.
+// the call is over: the last one's status then. Where it is that time ran out, it is joined to what
+// was wrong before; or gives way to that, if the attempt had less than a tenth of the call's time.
+// Blocks between attempts.
 absl::Status CallInAttempts(CallKind kind, const CallLimits& limits, absl::Duration timeout,
                             RetryClock& clock,
                             const std::function<AttemptEnd(absl::Duration timeout)>& attempt);

@@ -59,7 +59,7 @@ inline constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(5);
 // For a connection to be made, TLS and HTTP/2 settings included.
 inline constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 // A name is looked up again when a connection is lost or can't be made, but not more often.
-inline constexpr absl::Duration kResolveInterval = absl::Seconds(5);
+inline constexpr absl::Duration kResolveInterval = absl::Seconds(2);
 
 // Attempts. The wait before the n-th retry is random, up to min(initial * 2^(n-1), max).
 inline constexpr absl::Duration kInitialBackoff = absl::Milliseconds(100);

@@ -59,6 +59,12 @@ TEST(WholeRequest, PlanThatIsNotOfTheWorkersSequencesIsRefused) {
   answer.mutable_plan()->mutable_passes(0)->set_sequence_index(0, 0);
   EXPECT_THAT(std::string(WholeRequest({}, answer).status().message()),
               HasSubstr("leaves out sequence 3 of 4"));
+  // Nor is memory taken by what the answer says alone.
+  for (const uint32_t sequences : {5U, 0x7fffffffU, 0x80000000U, 0xffffffffU}) {
+    answer.set_worker_offsets(2, sequences);
+    EXPECT_THAT(std::string(WholeRequest({}, answer).status().message()),
+                HasSubstr("sequences, but the plan has at most 4"));
+  }
   answer.clear_worker_offsets();
   EXPECT_TRUE(absl::IsInvalidArgument(WholeRequest({}, answer).status()));
 }

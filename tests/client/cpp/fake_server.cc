@@ -34,4 +34,12 @@ grpc::Status FakeServer::Service::PlanBatch(grpc::ServerContext*, const v1::Plan
   return answer(++calls, response);
 }
 
+grpc::Status FakeServer::Service::JoinBatch(grpc::ServerContext*,
+                                            const v1::JoinBatchRequest* request,
+                                            v1::JoinBatchResponse*) {
+  const std::scoped_lock lock(mutex);
+  joined = *request;
+  return grpc::Status::OK;
+}
+
 }  // namespace batchplan

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "batchplan/v1/batch_planner.grpc.pb.h"
@@ -26,14 +27,23 @@ class FakeServer {
 
   const std::string& target() const { return target_; }
   int calls() const { return service_.calls; }
+  // The last part that came to JoinBatch, which is answered with nothing.
+  v1::JoinBatchRequest joined() const {
+    const std::scoped_lock lock(service_.mutex);
+    return service_.joined;
+  }
 
  private:
   struct Service final : v1::BatchPlanner::Service {
     grpc::Status PlanBatch(grpc::ServerContext* context, const v1::PlanBatchRequest* request,
                            v1::PlanBatchResponse* response) override;
+    grpc::Status JoinBatch(grpc::ServerContext* context, const v1::JoinBatchRequest* request,
+                           v1::JoinBatchResponse* response) override;
 
     Answer answer;
     std::atomic<int> calls = 0;
+    mutable std::mutex mutex;
+    v1::JoinBatchRequest joined;
   };
 
   Service service_;

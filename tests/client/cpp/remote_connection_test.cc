@@ -3,16 +3,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "proto/batchplan/v1/call_rules.h"
+#include "tests/client/cpp/fake_dns.h"
 #include "tests/client/cpp/fake_server.h"
 #include "tests/client/cpp/requests.h"
 #include "tests/server/service/held_planner.h"
@@ -112,13 +115,46 @@ TEST(RemoteConnection, AServerThatComesWithinTheCallsTimeIsMet) {
   EXPECT_TRUE(plan.ok()) << plan.status();
 }
 
-TEST(RemoteConnection, ANameThatDoesNotResolveIsLookedUpUntilTimeIsOver) {
-  const Client client(MakeRemoteConnection("dns:///nowhere.invalid:50051", Hasty()));
-  const absl::Time start = absl::Now();
-  const auto plan = client.PlanBatch(RequestOf(20), {.timeout = absl::Seconds(3)});
-  EXPECT_TRUE(absl::IsUnavailable(plan.status()) || absl::IsDeadlineExceeded(plan.status()))
-      << plan.status();
-  EXPECT_GT(absl::Now() - start, absl::Seconds(2));
+TEST(RemoteConnection, ANameThatIsKnownLateIsFound) {
+  FakeServer server([](int, v1::PlanBatchResponse*) { return grpc::Status::OK; });
+  FakeDns dns;
+  const std::string port = server.target().substr(server.target().rfind(':'));
+  const Client client(
+      MakeRemoteConnection(absl::StrCat("dns://127.0.0.1:", dns.port(), "/planner.test", port)));
+  absl::StatusOr<v1::PlanBatchResponse> plan;
+  std::jthread caller(
+      [&] { plan = client.PlanBatch(RequestOf(20), {.timeout = absl::Minutes(2)}); });
+  absl::SleepFor(absl::Seconds(5));
+  EXPECT_GT(dns.questions(), 0);
+  EXPECT_EQ(server.calls(), 0);
+  dns.Know();
+  caller.join();
+  EXPECT_TRUE(plan.ok()) << plan.status();
+}
+
+TEST(RemoteConnection, JoinsTakeSlurmsRunUnlessTheyHaveTheirOwn) {
+  FakeServer server([](int, v1::PlanBatchResponse*) { return grpc::Status::OK; });
+  const Client client(MakeRemoteConnection(server.target()));
+  const auto run_of = [&](const std::string& own, uint32_t world_size) {
+    v1::JoinBatchRequest part;
+    part.set_world_size(world_size);
+    part.set_run_id(own);
+    EXPECT_TRUE(client.JoinBatch(part).ok());
+    return server.joined().run_id();
+  };
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "SLURM_HET_JOB_ID", "SLURM_RESTART_COUNT"}) {
+    unsetenv(name);
+  }
+  setenv("SLURM_JOB_ID", "4711", 1);
+  setenv("SLURM_STEP_ID", "2", 1);
+  setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+  EXPECT_EQ(run_of("", 8), "slurm-4711.2.r0");
+  EXPECT_EQ(run_of("mine", 8), "mine");
+  EXPECT_EQ(run_of("", 9), "");
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}) {
+    unsetenv(name);
+  }
+  EXPECT_EQ(run_of("", 8), "");
 }
 
 TEST(RemoteConnection, DefaultsAreThoseOfTheRules) {
@@ -232,6 +268,18 @@ TEST(RemoteConnection, MessageBeyondTheLimitIsResourceExhausted) {
       Client(MakeRemoteConnection(server.target(), options)).PlanBatch(RequestOf(2000));
   EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
   EXPECT_EQ(server.calls(), 0);
+}
+
+TEST(RemoteConnection, AnAnswerBeyondTheLimitIsNotAskedForAgain) {
+  FakeServer server([](int, v1::PlanBatchResponse* response) {
+    response->set_fingerprint(std::string(2000, 'f'));
+    return grpc::Status::OK;
+  });
+  RemoteOptions options;
+  options.max_message_bytes = 1000;
+  const auto plan = Client(MakeRemoteConnection(server.target(), options)).PlanBatch(RequestOf(20));
+  EXPECT_TRUE(absl::IsResourceExhausted(plan.status())) << plan.status();
+  EXPECT_EQ(server.calls(), 1);
 }
 
 TEST(RemoteConnection, InvalidOptionsShowInEveryCall) {

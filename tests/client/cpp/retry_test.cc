@@ -86,6 +86,15 @@ TEST_F(RetryTest, AFinalStatusIsReturnedAtOnce) {
   EXPECT_EQ(attempts_, 1);
 }
 
+TEST_F(RetryTest, AnAttemptInTheLastMomentsChangesNothing) {
+  const absl::Status status = Call(CallKind::kPlan, absl::Seconds(30), [&](absl::Duration left) {
+    if (attempts_ == 1) return AttemptEnd{absl::ResourceExhaustedError("full"), absl::Seconds(28)};
+    clock_.now += left;
+    return AttemptEnd{absl::DeadlineExceededError("time is over")};
+  });
+  EXPECT_EQ(status, absl::ResourceExhaustedError("full"));
+}
+
 TEST_F(RetryTest, WhatWasWrongIsToldWhereTimeRanOut) {
   const absl::Status status = Call(CallKind::kJoin, absl::Seconds(30), [&](absl::Duration left) {
     if (attempts_ == 1) return AttemptEnd{absl::UnavailableError("connection refused")};

@@ -113,6 +113,18 @@ class Workers {
     return absl::Now() - start;
   }
 
+  // The first that meets a server that hangs: maybe not the first at all, since each worker goes to
+  // the replicas in turn.
+  void ExpectOneSlowStepAtMost() {
+    int slow = 0;
+    for (int step = 0; step < 7; ++step) {
+      const absl::Duration took = Step();
+      EXPECT_LT(took, kFirst);
+      if (took >= kLater) ++slow;
+    }
+    EXPECT_LE(slow, 1);
+  }
+
  private:
   std::vector<Client> clients_;
   uint64_t step_ = 0;
@@ -127,8 +139,7 @@ TEST(HungServers, OneOfThreeReplicasThatIsFrozenCostsTheFirstStepSecondsAndLater
   Workers workers(TargetOf({frozen.port(), second.port(), third.port()}), {});
   for (int step = 0; step < 3; ++step) workers.Step();
   frozen.Freeze();
-  EXPECT_LT(workers.Step(), kFirst);
-  for (int step = 0; step < 6; ++step) EXPECT_LT(workers.Step(), kLater);
+  workers.ExpectOneSlowStepAtMost();
   frozen.Thaw();
   for (int step = 0; step < 3; ++step) EXPECT_LT(workers.Step(), kLater);
 }
@@ -148,8 +159,7 @@ TEST(HungServers, AReplicaBehindANetworkThatDropsPacketsIsLeftAlone) {
   Workers workers(TargetOf({network.port(), second.port(), third.port()}), options);
   for (int step = 0; step < 3; ++step) workers.Step();
   network.Swallow();
-  EXPECT_LT(workers.Step(), kFirst);
-  for (int step = 0; step < 6; ++step) EXPECT_LT(workers.Step(), kLater);
+  workers.ExpectOneSlowStepAtMost();
 }
 
 TEST(HungServers, TheFallbackPlansBesideAFrozenServerAndTheServerOnceItAnswersAgain) {

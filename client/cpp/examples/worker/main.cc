@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/strings/str_format.h"
 #include "batchplan/client.h"
 #include "client/cpp/examples/worker/batch.h"
@@ -61,8 +62,10 @@ absl::Status Run(const Flags& flags) {
   const Batch batch = MakeBatch(flags.sequences, flags.longest, kVocabulary, flags.seed);
   // Positions go on through the padding of a sequence, which is within the budget.
   const Model model = MakeModel(flags.budget, flags.seed + 1);
-  const Client client(flags.address.empty() ? MakeInProcessConnection()
-                                            : MakeRemoteConnection(flags.address));
+  const Client client(
+      flags.address.empty()
+          ? MakeInProcessConnection()
+          : MakeRemoteConnection(flags.address, {.default_timeout = absl::Seconds(5)}));
 
   const absl::StatusOr<RanksResults> ranks =
       RunRanks(client, RequestOf(flags, batch), batch, model);

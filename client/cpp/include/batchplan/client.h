@@ -15,8 +15,9 @@
 //
 // Errors. No exceptions; absl::Status, with the codes that batch_planner.proto lists.
 // INVALID_ARGUMENT and UNIMPLEMENTED name the field of the request and come out the same wherever
-// it is planned. UNAVAILABLE means that no server could be reached, retries included. A plan is a
-// pure function of its request, so calling again is always safe.
+// it is planned. UNAVAILABLE means that no server could be reached, retries included, until the call's
+// time was over; UNAUTHENTICATED that a certificate or token is refused. A plan is a pure function of
+// its request, so calling again is always safe.
 
 #ifndef BATCHPLAN_CLIENT_CPP_CLIENT_H_
 #define BATCHPLAN_CLIENT_CPP_CLIENT_H_
@@ -49,7 +50,8 @@ class Client {
   // the same plan, with the same fingerprint, or an error that it can retry. Calling again with the
   // same part is always safe, also through another server. DEADLINE_EXCEEDED names the workers that
   // are missing, where request.timeout lets the server answer before the call ends; ALREADY_EXISTS
-  // and INVALID_ARGUMENT say what does not fit what is there. Needs a server.
+  // and INVALID_ARGUMENT say what does not fit what is there. Without a run_id, a task of a Slurm
+  // step gets Slurm's (remote_connection.h). Needs a server.
   absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& request,
                                                   const CallOptions& options = {}) const {
     return connection_->JoinBatch(request, options);

@@ -60,6 +60,9 @@ void UnaryCall::Begin() {
     outline_ = method_.outline(*raw_.request);
     request_id_ = outline_.request_id.bytes > 0 ? outline_.request_id.text : NewRequestId();
     traceparent_ = TraceparentOf(raw_.context->client_metadata());
+    if (environment_.calls != nullptr && !environment_.calls->Begin(this)) {
+      return absl::UnavailableError("the server is shutting down");
+    }
     absl::Status status = CheckLimits(outline_, environment_.limits);
     if (!status.ok()) return status;
     status = CheckJobAllowed(environment_.tokens, *raw_.context, outline_.job_id.text);
@@ -111,6 +114,11 @@ void UnaryCall::OnCancel() {
   LeaveQueue();
 }
 
+void UnaryCall::CutShort() {
+  cut_short_ = true;
+  OnCancel();
+}
+
 void UnaryCall::LeaveQueue() {
   const uint64_t planning = planning_ticket_.load();
   const uint64_t waiting = store_ticket_.load();
@@ -137,7 +145,10 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   State open = State::kOpen;
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
-  const absl::Status status = CleanStatus(answer.status());
+  absl::Status status = CleanStatus(answer.status());
+  if (cut_short_ && absl::IsCancelled(status)) {
+    status = absl::UnavailableError("the server is shutting down, and its shutdown_grace is over");
+  }
   if (!status.ok()) {
     environment_.metrics->RecordJobError(admitted_ ? outline_.job_id.text : kOtherJobs,
                                          absl::Now());
@@ -167,6 +178,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
 
 void UnaryCall::OnDone() {
   static_cast<void>(state_.load(std::memory_order_acquire));
+  if (environment_.calls != nullptr) environment_.calls->End(this);
   // The last thing done to the call, unless somebody else still holds it.
   const std::shared_ptr<UnaryCall> last = std::move(grpcs_share_);
 }

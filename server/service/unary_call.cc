@@ -145,6 +145,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   State open = State::kOpen;
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
+  const std::shared_ptr<UnaryCall> kept = shared_from_this();
   absl::Status status = CleanStatus(answer.status());
   if (cut_short_ && absl::IsCancelled(status)) {
     status = absl::UnavailableError("the server is shutting down, and its shutdown_grace is over");
@@ -155,6 +156,15 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - arrival_;
   environment_.metrics->EndCall(method_.name, status.code(), seconds.count());
+  if (answer.ok()) raw_.response->Swap(&answer->response);
+  if (const std::optional<absl::Duration> delay = RetryAfter(answer.status())) {
+    raw_.context->AddTrailingMetadata("grpc-retry-pushback-ms",
+                                      absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+  }
+  state_.store(State::kAnswered, std::memory_order_release);
+  Finish(ToGrpcStatus(status));
+  // The caller has waited long enough. gRPC may be done with the call by now: what is looked at
+  // here is the call's own, and does not change any more.
   Log(status.code() == absl::StatusCode::kInternal ? Severity::kError : Severity::kInfo,
       method_.name,
       {{"request_id", request_id_},
@@ -167,13 +177,6 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
        {"traceparent", traceparent_},
        {"code", absl::StatusCodeToString(status.code())},
        {"error", std::string(status.message())}});
-  if (answer.ok()) raw_.response->Swap(&answer->response);
-  if (const std::optional<absl::Duration> delay = RetryAfter(answer.status())) {
-    raw_.context->AddTrailingMetadata("grpc-retry-pushback-ms",
-                                      absl::StrCat(absl::ToInt64Milliseconds(*delay)));
-  }
-  state_.store(State::kAnswered, std::memory_order_release);
-  Finish(ToGrpcStatus(status));
 }
 
 void UnaryCall::OnDone() {

@@ -19,7 +19,7 @@
 // it. One that still waits for its turn to plan, or for a thread of the store's, leaves the queue
 // and is answered there and then. What Run throws is an answer too.
 //
-// An answer is counted, logged in one line with everything that the call goes by, and sent.
+// An answer is counted, sent, and logged in one line with everything that the call goes by.
 // Answer, self, stop and the like are thread-safe.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_

@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "tests/support/captured_log.h"
 
 namespace batchplan {
 namespace {
@@ -120,11 +121,11 @@ TEST(LogTest, ALongJsonValueIsCutBetweenCharacters) {
 
 TEST(LogTest, LinesBelowTheLevelAreNotWritten) {
   SetLogOptions({.format = LogFormat::kJson, .lowest = Severity::kWarning});
-  testing::internal::CaptureStderr();
+  CaptureLog();
   Log(Severity::kInfo, "quiet");
   Log(Severity::kWarning, "loud");
   Log(Severity::kError, "louder");
-  const std::string written = testing::internal::GetCapturedStderr();
+  const std::string written = CapturedLog();
   SetLogOptions({});
   EXPECT_THAT(written, Not(HasSubstr("quiet")));
   EXPECT_THAT(written, HasSubstr("\"event\":\"loud\"}\n"));
@@ -132,9 +133,9 @@ TEST(LogTest, LinesBelowTheLevelAreNotWritten) {
 }
 
 TEST(LogTest, LogWritesOneLineToStandardError) {
-  testing::internal::CaptureStderr();
+  CaptureLog();
   Log(Severity::kError, "broken", {{"why", "test"}});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), EndsWith("Z ERROR event=broken why=test\n"));
+  EXPECT_THAT(CapturedLog(), EndsWith("Z ERROR event=broken why=test\n"));
 }
 
 }  // namespace

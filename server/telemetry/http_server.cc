@@ -32,6 +32,8 @@ using Clock = std::chrono::steady_clock;
 // Between two looks at a listener that no descriptor could be found for.
 constexpr std::chrono::milliseconds kWithoutDescriptors{100};
 
+constexpr std::chrono::milliseconds kLongestTurn{20};
+
 // Accepted at a time, so that what came before is looked at in between.
 constexpr size_t kAcceptedAtOnce = 32;
 
@@ -202,15 +204,19 @@ class HttpServer::Loop {
     }
     if (poll(wanted.data(), wanted.size(), timeout) < 0) return;
 
-    const Clock::time_point now = Clock::now();
-    auto ready = wanted.begin() + 2;
-    for (auto it = connections_.begin(); it != connections_.end(); ++ready) {
-      const auto connection = it++;
-      if (ready->revents != 0) {
-        if (!Continue(*connection)) connections_.erase(connection);
-      } else if (connection->deadline <= now) {
-        connections_.erase(connection);
+    // The youngest first, and no longer than a moment: many who ask for much don't hold up those
+    // that come after them.
+    const Clock::time_point start = Clock::now();
+    auto ready = wanted.rbegin();
+    for (auto it = connections_.end(); it != connections_.begin(); ++ready) {
+      const auto connection = std::prev(it);
+      bool goes_on = true;
+      if (ready->revents != 0 && Clock::now() < start + kLongestTurn) {
+        goes_on = Continue(*connection);
+      } else if (connection->deadline <= start) {
+        goes_on = false;
       }
+      it = goes_on ? connection : connections_.erase(connection);
     }
     DropUnread();
     if (wanted[1].revents != 0) AcceptSome();

@@ -154,6 +154,28 @@ TEST_F(AuthenticationTest, TokensAreNotLogged) {
   EXPECT_THAT(log, Not(HasSubstr("wrong-token-of")));
 }
 
+int Occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(AuthenticationTest, RefusalsAreWarningsAndOfManyAFewAreLogged) {
+  constexpr int kCalls = 60;
+  CaptureLog();
+  const absl::Time start = absl::Now();
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_FALSE(Plan("grpo-7b", {Bearer("wrong-token-of-a-good-length")}).ok());
+  }
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  const std::string log = CapturedLog();
+  EXPECT_GE(Occurrences(log, "WARNING event=refused "), 1);
+  EXPECT_LE(Occurrences(log, "event=refused "), 1 + kRefusalsLogged * (1 + seconds));
+  EXPECT_EQ(
+      server_->Metric("batchplan_requests_total{code=\"UNAUTHENTICATED\",method=\"PlanBatch\"}"),
+      kCalls);
+}
+
 TEST_F(AuthenticationTest, OurClientSendsTheTokenOfItsFileAndFollowsIt) {
   RemoteOptions options;
   options.tls.emplace();

@@ -47,7 +47,7 @@ std::optional<std::string> QueryValue(std::string_view query, const std::string&
   return std::nullopt;
 }
 
-HttpAnswer AnswerWith(const HttpPage& page, const HttpRequest& request) {
+HttpAnswer AnswerWith(const HttpPage& page, const ReceivedRequest& request) {
   absl::StatusOr<std::string> html = page.render(QueryValue(request.query, page.parameter));
   if (html.ok()) return {"200 OK", kHtml, *std::move(html)};
   return {absl::IsNotFound(html.status()) ? "404 Not Found" : "500 Internal Server Error",
@@ -59,9 +59,10 @@ HttpAnswer AnswerWith(const HttpPage& page, const HttpRequest& request) {
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::string& address,
                                                                   HttpContent content) {
   std::unique_ptr<HttpEndpoint> endpoint(new HttpEndpoint(std::move(content)));
-  auto server = HttpServer::Start(address, [endpoint = endpoint.get()](const HttpRequest& request) {
-    return endpoint->AnswerTo(request);
-  });
+  auto server =
+      HttpServer::Start(address, [endpoint = endpoint.get()](const ReceivedRequest& request) {
+        return endpoint->AnswerTo(request);
+      });
   if (!server.ok()) return server.status();
   endpoint->server_ = *std::move(server);
   return endpoint;
@@ -72,7 +73,7 @@ HttpEndpoint::HttpEndpoint(HttpContent content)
   for (const HttpPage& page : content_.pages) absl::StrAppend(&paths_, ", ", page.path);
 }
 
-HttpAnswer HttpEndpoint::AnswerTo(const HttpRequest& request) const {
+HttpAnswer HttpEndpoint::AnswerTo(const ReceivedRequest& request) const {
   const std::string_view path = request.path;
   const auto page = std::find_if(content_.pages.begin(), content_.pages.end(),
                                  [path](const HttpPage& page) { return page.path == path; });

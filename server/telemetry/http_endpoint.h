@@ -61,7 +61,7 @@ class HttpEndpoint {
  private:
   explicit HttpEndpoint(HttpContent content);
 
-  HttpAnswer AnswerTo(const HttpRequest& request) const;
+  HttpAnswer AnswerTo(const ReceivedRequest& request) const;
 
   const HttpContent content_;
   // All that are served, for people.

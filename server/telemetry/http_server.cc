@@ -106,7 +106,7 @@ int PortOf(const Descriptor& listener) {
 }
 
 // The request whose first line `text` begins with.
-std::optional<HttpRequest> ParseRequest(std::string_view text) {
+std::optional<ReceivedRequest> ParseRequest(std::string_view text) {
   std::string_view line = text.substr(0, text.find("\r\n"));
   const size_t method_end = line.find(' ');
   const size_t target_end = line.rfind(' ');
@@ -116,9 +116,9 @@ std::optional<HttpRequest> ParseRequest(std::string_view text) {
   }
   const std::string_view target = line.substr(method_end + 1, target_end - method_end - 1);
   const size_t path_end = std::min(target.find('?'), target.size());
-  return HttpRequest{.method = line.substr(0, method_end),
-                     .path = target.substr(0, path_end),
-                     .query = target.substr(std::min(path_end + 1, target.size()))};
+  return ReceivedRequest{.method = line.substr(0, method_end),
+                         .path = target.substr(0, path_end),
+                         .query = target.substr(std::min(path_end + 1, target.size()))};
 }
 
 std::string Serialize(const HttpAnswer& answer, bool head_only) {
@@ -258,7 +258,7 @@ class HttpServer::Loop {
   }
 
   std::string AnswerTo(const std::string& text) {
-    const std::optional<HttpRequest> request = ParseRequest(text);
+    const std::optional<ReceivedRequest> request = ParseRequest(text);
     if (!request.has_value()) return Serialize(Failure("400 Bad Request", "no request\n"), false);
     const bool head_only = request->method == "HEAD";
     constexpr std::string_view kError = "500 Internal Server Error";

@@ -1,7 +1,8 @@
 // A small HTTP server for small GETs, all of it on one thread.
 //
 //   absl::StatusOr<std::unique_ptr<HttpServer>> server =
-//       HttpServer::Start("127.0.0.1:9464", [](const HttpRequest& request) -> HttpAnswer { ... });
+//       HttpServer::Start("127.0.0.1:9464", [](const ReceivedRequest& request) -> HttpAnswer { ...
+//       });
 //
 // A connection is one request, without a body, and one answer. Nobody's slowness holds up anybody
 // else: a connection that has not sent all of its request costs a descriptor and no thread, and
@@ -33,7 +34,7 @@ inline constexpr size_t kMaxUnsentHttpBytes = 32 << 20;
 inline constexpr size_t kReservedDescriptors = 8;
 
 // As it came: nothing is decoded.
-struct HttpRequest {
+struct ReceivedRequest {
   std::string_view method;
   std::string_view path;
   // What follows the path's question mark.
@@ -50,7 +51,7 @@ struct HttpAnswer {
 };
 
 // Called on the server's thread, for every request. What it throws is answered with 500.
-using HttpHandler = std::function<HttpAnswer(const HttpRequest& request)>;
+using HttpHandler = std::function<HttpAnswer(const ReceivedRequest& request)>;
 
 class HttpServer {
  public:

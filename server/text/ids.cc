@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "server/text/utf8.h"
 
@@ -51,7 +52,7 @@ uint32_t CodePoint(std::string_view bytes) {
 absl::Status Refusal(std::string_view field, std::string_view id, const std::string& what,
                      size_t place) {
   return absl::InvalidArgumentError(absl::StrCat(
-      std::string(field), " \"", absl::CHexEscape({id.data(), id.size()}), "\" has ", what,
+      std::string(field), " \"", absl::CEscape({id.data(), id.size()}), "\" has ", what,
       " at byte ", place, ", must be UTF-8 without control, format and separator characters"));
 }
 
@@ -67,7 +68,7 @@ absl::Status CheckId(std::string_view field, std::string_view id) {
     if (bytes == 0) return Refusal(field, id, "no character", place);
     const uint32_t character = CodePoint(id.substr(place, bytes));
     if (IsUnseen(character)) {
-      return Refusal(field, id, absl::StrCat("U+", absl::Hex(character, absl::kZeroPad4)), place);
+      return Refusal(field, id, absl::StrFormat("U+%04X", character), place);
     }
     place += bytes;
   }

@@ -157,7 +157,7 @@ TEST(PlannerServiceTest, BytesThatAreNoRequestAreInvalid) {
   const grpc::Status status = CallBytes(channel, kPlanBatchMethod, not_utf8, &answer);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
-              HasSubstr("job_id \"\\xff\\xfe\" has no character at byte 0"));
+              HasSubstr("job_id \"\\377\\376\" has no character at byte 0"));
   EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok());
 }
 

@@ -9,13 +9,13 @@
 set -euo pipefail
 
 run=(
-  libgrpc++1.51 libprotobuf32 libabsl20220623 libssl3 libprometheus-cpp-core1.0 libcivetweb1
+  libgrpc++1.51 libprotobuf32 libabsl20220623 libssl3 libprometheus-cpp-core1.0
   libhiredis0.14 ca-certificates
 )
 build=(
   g++ cmake ninja-build pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libabsl-dev libssl-dev prometheus-cpp-dev civetweb libcivetweb-dev libcli11-dev libcurl4-openssl-dev
+  libabsl-dev libssl-dev prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
   libhiredis-dev
   curl ca-certificates
 )

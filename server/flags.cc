@@ -98,8 +98,10 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              "Ping a connection on which nothing came in for so long");
   flags->Add("keepalive_timeout", &options->keepalive_timeout,
              "Close it if the answer takes longer");
-  flags->Add("min_client_ping_interval", &options->min_client_ping_interval,
-             "Close the connection of a client that pings more often");
+  flags->Add(
+      "min_client_ping_interval", &options->min_client_ping_interval,
+      "Close the connection of a client that pings more often; clients of ours ping every 5 s "
+      "while they wait");
   flags->Add("max_connection_idle", &options->max_connection_idle,
              "Close a connection without calls after so long; 0: never");
   flags->Add("max_connection_age", &options->max_connection_age,
@@ -125,7 +127,7 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
 
   flags->Group("Stopping");
   flags->Add("drain_delay", &options->drain_delay,
-             "From turning NOT_SERVING to closing the listeners");
+             "From turning NOT_SERVING to closing the listeners and refusing calls");
   flags->Add("shutdown_grace", &options->shutdown_grace,
              "What calls in flight get once the listeners are closed");
 }

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -13,14 +15,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "server/flag_set.h"
 #include "server/flags.h"
 #include "server/planner/make_plan.h"
 #include "server/service/freed_memory.h"
 #include "server/service/grpc_log.h"
+#include "server/service/open_file_limit.h"
 #include "server/service/server.h"
 #include "server/service/server_options.h"
 #include "server/telemetry/log.h"
+#include "server/telemetry/log_writer.h"
 
 namespace {
 
@@ -47,6 +52,7 @@ int Serve(const ServerOptions& options) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
+  const uint64_t open_files = batchplan::RaiseOpenFileLimit();
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) {
     std::cerr << "batchplan-server: " << server.status().message() << "\n";
@@ -58,7 +64,8 @@ int Serve(const ServerOptions& options) {
   Log(Severity::kInfo, "listening",
       {{"grpc", WithPort(options.listen, (*server)->port())},
        {"metrics", metrics},
-       {"version", batchplan::PlannerVersion()}});
+       {"version", batchplan::PlannerVersion()},
+       {"open_files", open_files}});
 
   int signal = 0;
   sigwait(&signals, &signal);
@@ -70,6 +77,11 @@ int Serve(const ServerOptions& options) {
   return EXIT_SUCCESS;
 }
 
+// What was logged is still written if there is somebody who reads it.
+constexpr absl::Duration kLongestFlush = absl::Seconds(1);
+
+void FlushLogBeforeAbort(int /*signal*/) { batchplan::FlushLog(kLongestFlush); }
+
 int Run(int argc, char** argv) {
   batchplan::Flags flags;
   FlagSet::Outcome outcome = FlagSet::Outcome::kDone;
@@ -79,8 +91,12 @@ int Run(int argc, char** argv) {
   }
   if (outcome == FlagSet::Outcome::kDone) return EXIT_SUCCESS;
   batchplan::SetLogOptions(flags.log);
+  // gRPC and the C++ runtime say why before they abort.
+  std::signal(SIGABRT, &FlushLogBeforeAbort);
   batchplan::RouteGrpcLog();
-  return Serve(flags.server);
+  const int status = Serve(flags.server);
+  batchplan::FlushLog(kLongestFlush);
+  return status;
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "server/service/authentication.h"
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/batchplan/v1/status.h"
 #include "server/telemetry/log.h"
 
@@ -52,10 +54,13 @@ grpc::Status TokenProcessor::Process(const InputMetadata& metadata,
   const absl::Status status = JobPrefixOf(*tokens_, metadata).status();
   if (status.ok()) return grpc::Status::OK;
   metrics_->RecordTurnedAway(path.substr(path.rfind('/') + 1), status.code());
-  Log(Severity::kInfo, "refused",
-      {{"method", path},
-       {"code", absl::StatusCodeToString(status.code())},
-       {"error", std::string(status.message())}});
+  if (const std::optional<uint64_t> left_out = log_limit_.Admit(absl::Now())) {
+    if (*left_out > 0) Log(Severity::kWarning, "refused_not_logged", {{"calls", *left_out}});
+    Log(Severity::kWarning, "refused",
+        {{"method", path},
+         {"code", absl::StatusCodeToString(status.code())},
+         {"error", std::string(status.message())}});
+  }
   return ToGrpcStatus(status);
 }
 

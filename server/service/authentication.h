@@ -20,11 +20,16 @@
 
 #include "absl/status/status.h"
 #include "server/service/tokens.h"
+#include "server/telemetry/log_limit.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {
 
-// Refuses calls without a token of the table: UNAUTHENTICATED, counted and logged.
+// Lines a second for calls that are refused: anybody may cause them.
+inline constexpr double kRefusalsLogged = 5;
+
+// Refuses calls without a token of the table: UNAUTHENTICATED, counted, and logged as far as the
+// limit goes; a line says how many others there were.
 class TokenProcessor final : public grpc::AuthMetadataProcessor {
  public:
   // Both must outlive the gRPC server.
@@ -39,6 +44,7 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
  private:
   const Tokens* const tokens_;
   Metrics* const metrics_;
+  LogLimit log_limit_{kRefusalsLogged};
 };
 
 // OK if the call's token may plan for `job_id`, or if there are no tokens (nullptr).

@@ -57,6 +57,9 @@ class CollectivePlanner {
 
   void Cancel(Rendezvous::Ticket ticket) { rendezvous_.Cancel(ticket); }
 
+  // Of an answer, whatever part of the plan it is.
+  size_t max_message_bytes() const { return config_.max_message_bytes; }
+
   // Answers all joins, and those that still come, with Unavailable. A second call does nothing.
   void Shutdown();
 

@@ -9,7 +9,11 @@
 namespace batchplan {
 namespace {
 
+// What gRPC says of a listener that a shutdown has closed before gRPC itself does.
+constexpr std::string_view kStoppedListening = "Failed accept4: Invalid argument";
+
 void WriteLine(gpr_log_func_args* args) {
+  if (args->message == kStoppedListening) return;
   const std::string_view file = args->file;
   // gRPC calls an error what a client did wrong too, such as a failed handshake: ours are errors.
   const Severity severity =

@@ -6,8 +6,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/fitting/fit_state.h"
-#include "server/service/limits.h"
 #include "server/telemetry/log.h"
+#include "server/text/ids.h"
 
 namespace batchplan {
 namespace {
@@ -16,11 +16,7 @@ absl::Status CheckJobId(const std::string& job_id) {
   if (job_id.empty()) {
     return absl::InvalidArgumentError("job_id is empty; a fitted cost model is a job's");
   }
-  if (job_id.size() > kMaxIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job_id has ", job_id.size(), " bytes; the limit is ", kMaxIdBytes));
-  }
-  return absl::OkStatus();
+  return CheckId("job_id", job_id);
 }
 
 absl::StatusOr<JobFit> Parse(const std::string& job_id, const std::string& state) {

@@ -9,6 +9,7 @@
 #include "server/rendezvous/slice.h"
 #include "server/service/message_bytes.h"
 #include "server/service/rpc_status.h"
+#include "server/service/unknown_fields.h"
 
 namespace batchplan {
 namespace {
@@ -43,6 +44,7 @@ void JoinBatchCall::Run() {
   v1::JoinBatchRequest request;
   absl::Status status = ParseBytes(request_bytes(), &request);
   status.Update(CheckOutlined(request.request().job_id()));
+  status.Update(CheckFieldsKnown(request));
   // The rendezvous puts fitted costs in the place of whatever stands there.
   status.Update(CheckFittedStandsAlone(request.request().cost_model()));
   if (!status.ok()) return Answer(status);
@@ -66,17 +68,22 @@ void JoinBatchCall::Run() {
 }
 
 absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
-                                                    const std::optional<Slice>& slice) {
+                                                    const std::optional<Slice>& slice) const {
   if (!slice.has_value()) {
     if (joined->Serialized().empty()) {
       return absl::ResourceExhaustedError("the plan is larger than protobuf's limit of 2 GiB");
     }
+    absl::Status sendable =
+        CheckSendable(joined->Serialized().size(), planner_->max_message_bytes());
+    if (!sendable.ok()) return sendable;
     return CallAnswer{.response = SharedBytes(joined), .microbatches = Microbatches(joined->plan)};
   }
   v1::JoinBatchResponse response;
   SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());
   response.mutable_worker_offsets()->Add(joined->worker_offsets.begin(),
                                          joined->worker_offsets.end());
+  absl::Status sendable = CheckSendable(response.ByteSizeLong(), planner_->max_message_bytes());
+  if (!sendable.ok()) return sendable;
   absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);
   if (!bytes.ok()) return bytes.status();
   return CallAnswer{.response = *bytes, .microbatches = Microbatches(response.plan())};

@@ -34,8 +34,8 @@ class JoinBatchCall final : public UnaryCall {
   absl::Status Queue() override { return QueueForStore(); }
   // Parses and joins.
   void Run() override;
-  static absl::StatusOr<CallAnswer> AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
-                                              const std::optional<Slice>& slice);
+  absl::StatusOr<CallAnswer> AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
+                                       const std::optional<Slice>& slice) const;
 
   CollectivePlanner* const planner_;
   // Leaves the step when the call is cancelled.

@@ -7,17 +7,13 @@
 #ifndef BATCHPLAN_SERVER_SERVICE_LIMITS_H_
 #define BATCHPLAN_SERVER_SERVICE_LIMITS_H_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "server/service/request_outline.h"
+#include "server/text/ids.h"
 
 namespace batchplan {
-
-// Of job_id and of request_id. Both go into log lines, job ids also into labels of metrics and keys
-// of stores: what is short and on one line is welcome everywhere.
-inline constexpr size_t kMaxIdBytes = 128;
 
 struct RequestLimits {
   // Eight times the largest batches of today; a plan of these takes seconds.
@@ -25,7 +21,7 @@ struct RequestLimits {
 };
 
 // InvalidArgument, naming field, value and limit, if there are too many sequences, passes or
-// reported micro-batches, or an id is too long or has control characters.
+// reported micro-batches, or an id is none (text/ids.h).
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits);
 
 }  // namespace batchplan

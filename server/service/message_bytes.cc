@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/service/rpc_status.h"
 
 namespace batchplan {
 
@@ -30,6 +32,15 @@ absl::StatusOr<grpc::ByteBuffer> ToBytes(const google::protobuf::MessageLite& me
   // Filled once, before anybody shares it.
   message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
   return grpc::ByteBuffer(&slice, 1);
+}
+
+absl::Status CheckSendable(size_t bytes, size_t max_message_bytes) {
+  if (bytes <= max_message_bytes) return absl::OkStatus();
+  absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat("the plan takes ", bytes,
+                   " bytes, more than the server's max_message_bytes=", max_message_bytes));
+  SetRetryAfter(-absl::InfiniteDuration(), &status);
+  return status;
 }
 
 }  // namespace batchplan

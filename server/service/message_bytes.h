@@ -6,6 +6,8 @@
 #include <google/protobuf/message_lite.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -17,6 +19,10 @@ absl::Status ParseBytes(const grpc::ByteBuffer& bytes, google::protobuf::Message
 
 // `message` as bytes, in one piece. ResourceExhausted if it is larger than protobuf allows, 2 GiB.
 absl::StatusOr<grpc::ByteBuffer> ToBytes(const google::protobuf::MessageLite& message);
+
+// ResourceExhausted, naming size and limit and never to be tried again, unless `bytes` of response
+// are within the server's max_message_bytes.
+absl::Status CheckSendable(size_t bytes, size_t max_message_bytes);
 
 }  // namespace batchplan
 

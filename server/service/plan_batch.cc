@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/checker/check_plan.h"
+#include "server/service/message_bytes.h"
 #include "server/service/plan_observers.h"
-#include "server/service/rpc_status.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -58,14 +58,6 @@ absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest
   }
 
   FillResponse(*plan, planning_time, response);
-  const size_t bytes = response->ByteSizeLong();
-  if (bytes > config.max_message_bytes) {
-    absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
-        "the plan takes ", bytes,
-        " bytes, more than the server's max_message_bytes=", config.max_message_bytes));
-    SetRetryAfter(-absl::InfiniteDuration(), &status);
-    return status;
-  }
   return absl::OkStatus();
 }
 
@@ -86,6 +78,7 @@ absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
   }
   v1::PlanBatchResponse response;
   absl::Status status = PlanBatch(config, *request, caller, &response);
+  status.Update(CheckSendable(response.ByteSizeLong(), config.max_message_bytes));
   if (!status.ok()) return status;
   planned.planning_time = absl::Nanoseconds(
       google::protobuf::util::TimeUtil::DurationToNanoseconds(response.planning_time()));

@@ -47,8 +47,8 @@ struct PlanBatchConfig {
 // Plans `request` for `caller` into `response`, which on an error is to be thrown away.
 //
 // The planner's errors as they are; DeadlineExceeded or Cancelled if the caller is gone before or
-// after planning; ResourceExhausted, naming size and limit, if the response is too large to send;
-// Internal if the plan checker refuses the plan.
+// after planning; Internal if the plan checker refuses the plan. Of any size: what is sent of it is
+// the caller's to check.
 absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest& request,
                        const Caller& caller, v1::PlanBatchResponse* response);
 
@@ -59,7 +59,7 @@ struct PlannedBatch {
 };
 
 // The same by way of the cache: finds the plan there, or plans and leaves it there. It counts in
-// the metrics. Changes nothing in `request`.
+// the metrics. CheckSendable's error if the response is too large. Changes nothing in `request`.
 absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
                                           v1::PlanBatchRequest* request, const Caller& caller);
 

@@ -2,6 +2,7 @@
 
 #include "server/service/fitted_costs.h"
 #include "server/service/message_bytes.h"
+#include "server/service/unknown_fields.h"
 
 namespace batchplan {
 
@@ -25,6 +26,7 @@ void PlanBatchCall::Run() {
 absl::Status PlanBatchCall::Parse() {
   absl::Status status = ParseBytes(request_bytes(), &request_);
   status.Update(CheckOutlined(request_.job_id()));
+  status.Update(CheckFieldsKnown(request_));
   if (!status.ok()) return status;
   if (request_.cost_model().fitted()) {
     stage_ = Stage::kSetCosts;

@@ -4,6 +4,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/service/message_bytes.h"
 #include "server/service/report_step.h"
+#include "server/service/unknown_fields.h"
 
 namespace batchplan {
 namespace {
@@ -35,6 +36,7 @@ absl::StatusOr<CallAnswer> ReportStepCall::Report() {
   v1::ReportStepRequest request;
   absl::Status status = ParseBytes(request_bytes(), &request);
   status.Update(CheckOutlined(request.job_id()));
+  status.Update(CheckFieldsKnown(request));
   if (!status.ok()) return status;
   v1::ReportStepResponse response;
   status = ReportStep(fits_, request, &response);

@@ -20,6 +20,7 @@
 #include "server/service/authentication.h"
 #include "server/service/connection_limits.h"
 #include "server/service/measured_stores.h"
+#include "server/service/open_connections.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -49,6 +50,11 @@ constexpr size_t kStoreThreads = 8;
 // Beside these, for reports.
 constexpr size_t kReportThreads = 4;
 
+// While the server shuts down: how often it looks for connections to end, and what calls that were
+// stopped, and then gRPC, get to send their last answers.
+constexpr absl::Duration kLook = absl::Milliseconds(20);
+constexpr absl::Duration kLastWords = absl::Seconds(1);
+
 size_t PlanningThreads(const ServerOptions& options) {
   if (options.planning_threads > 0) return static_cast<size_t>(options.planning_threads);
   return std::max(1U, std::thread::hardware_concurrency());
@@ -64,12 +70,14 @@ PlanningPoolOptions PoolOptions(const ServerOptions& options) {
 
 CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
                                StoreThreads* store_threads, StoreThreads* report_threads,
-                               ByteBudget* waiting_bytes, Metrics* metrics, const Tokens* tokens) {
+                               ByteBudget* waiting_bytes, Metrics* metrics, CallsInFlight* calls,
+                               const Tokens* tokens) {
   return {.pool = pool,
           .store_threads = store_threads,
           .report_threads = report_threads,
           .waiting_bytes = waiting_bytes,
           .metrics = metrics,
+          .calls = calls,
           .tokens = tokens,
           .limits = {.max_sequences = static_cast<uint64_t>(options.max_sequences)}};
 }
@@ -159,7 +167,7 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
                    .longest_wait = options.step_time_to_live},
                   &stores_, &fits_, &store_threads_, &pool_, config_),
       service_(EnvironmentFor(options, &pool_, &store_threads_, &report_threads_, &waiting_bytes_,
-                              &metrics_, tokens_.get()),
+                              &metrics_, &calls_, tokens_.get()),
                config_, &collective_, &fits_) {}
 
 Server::~Server() { Shutdown(); }
@@ -259,15 +267,41 @@ void Server::AnnounceDrain() {
   grpc_server_->GetHealthCheckService()->Shutdown();
 }
 
+void Server::EndCallsAndConnections() {
+  using std::chrono::steady_clock;
+  const OpenConnections connections(options_.listen, port_);
+  connections.StopListening();
+  auto deadline = steady_clock::now() + absl::ToChronoNanoseconds(options_.shutdown_grace);
+  bool cut_short = false;
+  do {
+    // With every look: a connection is ended when its last call is, and one that was being made may
+    // have come meanwhile.
+    connections.EndAllBut(calls_.Peers());
+    if (!cut_short && steady_clock::now() >= deadline) {
+      calls_.CutShort();
+      cut_short = true;
+      deadline = steady_clock::now() + absl::ToChronoNanoseconds(kLastWords);
+    }
+  } while (!calls_.WaitUntilNone(
+               std::min(deadline, steady_clock::now() + absl::ToChronoNanoseconds(kLook))) &&
+           !(cut_short && steady_clock::now() >= deadline));
+  connections.EndAllBut({});
+}
+
 void Server::Shutdown() {
   std::lock_guard lock(shutdown_mutex_);
+  if (shut_down_) return;
+  shut_down_ = true;
   ready_ = false;
+  // From here on a call is answered by us, and never by gRPC's own shutdown, which says CANCELLED.
+  calls_.Close();
   // Before the listeners close: who waits for other workers has time to meet them elsewhere.
   collective_.Shutdown();
   // The threads stop last: gRPC waits for the calls that they work on.
   if (grpc_server_ != nullptr) {
+    EndCallsAndConnections();
     grpc_server_->Shutdown(std::chrono::system_clock::now() +
-                           absl::ToChronoMilliseconds(options_.shutdown_grace));
+                           absl::ToChronoMilliseconds(kLastWords));
   }
   pool_.Stop();
   store_threads_.Stop();

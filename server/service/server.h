@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "server/recent/recent_plans.h"
 #include "server/service/byte_budget.h"
+#include "server/service/calls_in_flight.h"
 #include "server/service/collective_planner.h"
 #include "server/service/job_fits.h"
 #include "server/service/open_stores.h"
@@ -73,9 +74,11 @@ class Server {
   // Health becomes NOT_SERVING and /readyz 503, for good. Calls are still taken.
   void AnnounceDrain();
 
-  // Tells workers that wait for others to go elsewhere, closes the listeners, waits for the calls
-  // in flight, cancels what still goes on after options.shutdown_grace, and joins the threads.
-  // Returns once every call is answered. A second call does nothing, and waits for the first.
+  // Tells workers that wait for others to go elsewhere, refuses new connections and calls, ends
+  // every connection as soon as it has no call in flight, stops the calls that still go on after
+  // options.shutdown_grace, and joins the threads. Returns once every call is answered. A call that
+  // is refused or stopped ends with UNAVAILABLE, also where the server's answer no longer reaches
+  // it, never with CANCELLED. A second call does nothing, and waits for the first.
   void Shutdown();
 
  private:
@@ -83,6 +86,8 @@ class Server {
          Stores stores);
 
   absl::Status Listen();
+  // Of gRPC's, until they are answered or stopped.
+  void EndCallsAndConnections();
   // FailedPrecondition as CheckTlsFiles; logs a certificate that is new. Under reload_mutex_.
   absl::Status NoteCertificate();
 
@@ -99,6 +104,7 @@ class Server {
   StoreThreads store_threads_;
   StoreThreads report_threads_;
   ByteBudget waiting_bytes_;
+  CallsInFlight calls_;
   const PlanBatchConfig config_;
   CollectivePlanner collective_;
   PlannerService service_;
@@ -108,6 +114,7 @@ class Server {
   std::unique_ptr<grpc::Server> grpc_server_;
   int port_ = 0;
   std::mutex shutdown_mutex_;
+  bool shut_down_ = false;
   std::mutex reload_mutex_;
   // What was last seen and logged, guarded by reload_mutex_.
   ServerCertificate certificate_;

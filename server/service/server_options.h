@@ -73,7 +73,8 @@ struct ServerOptions {
   // longer than the timeout.
   absl::Duration keepalive_interval = absl::Seconds(60);
   absl::Duration keepalive_timeout = absl::Seconds(20);
-  // A client that pings more often than this is told to go away.
+  // A client that pings more often than this is told to go away. Clients of ours ping every 5 s
+  // while they wait for an answer.
   absl::Duration min_client_ping_interval = absl::Seconds(4);
   // A connection without calls, and any connection, are closed after so long, 0: never; the second
   // lets calls in flight go on for the grace. Age is what moves clients to replicas that came
@@ -91,7 +92,7 @@ struct ServerOptions {
   // How long the server keeps taking calls after it has told the health checks that it stops, so
   // that load balancers can turn away first.
   absl::Duration drain_delay = absl::Seconds(2);
-  // How long calls may go on after that before they are cancelled.
+  // How long calls may go on after that before they are stopped.
   absl::Duration shutdown_grace = absl::Seconds(10);
 
   // InvalidArgument, naming flag, value and limit.

@@ -60,6 +60,9 @@ void UnaryCall::Begin() {
     outline_ = method_.outline(*raw_.request);
     request_id_ = outline_.request_id.bytes > 0 ? outline_.request_id.text : NewRequestId();
     traceparent_ = TraceparentOf(raw_.context->client_metadata());
+    if (environment_.calls != nullptr && !environment_.calls->Begin(this)) {
+      return absl::UnavailableError("the server is shutting down");
+    }
     absl::Status status = CheckLimits(outline_, environment_.limits);
     if (!status.ok()) return status;
     status = CheckJobAllowed(environment_.tokens, *raw_.context, outline_.job_id.text);
@@ -111,6 +114,11 @@ void UnaryCall::OnCancel() {
   LeaveQueue();
 }
 
+void UnaryCall::CutShort() {
+  cut_short_ = true;
+  OnCancel();
+}
+
 void UnaryCall::LeaveQueue() {
   const uint64_t planning = planning_ticket_.load();
   const uint64_t waiting = store_ticket_.load();
@@ -137,13 +145,26 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   State open = State::kOpen;
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
-  const absl::Status status = CleanStatus(answer.status());
+  const std::shared_ptr<UnaryCall> kept = shared_from_this();
+  absl::Status status = CleanStatus(answer.status());
+  if (cut_short_ && absl::IsCancelled(status)) {
+    status = absl::UnavailableError("the server is shutting down, and its shutdown_grace is over");
+  }
   if (!status.ok()) {
     environment_.metrics->RecordJobError(admitted_ ? outline_.job_id.text : kOtherJobs,
                                          absl::Now());
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - arrival_;
   environment_.metrics->EndCall(method_.name, status.code(), seconds.count());
+  if (answer.ok()) raw_.response->Swap(&answer->response);
+  if (const std::optional<absl::Duration> delay = RetryAfter(answer.status())) {
+    raw_.context->AddTrailingMetadata("grpc-retry-pushback-ms",
+                                      absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+  }
+  state_.store(State::kAnswered, std::memory_order_release);
+  Finish(ToGrpcStatus(status));
+  // The caller has waited long enough. gRPC may be done with the call by now: what is looked at
+  // here is the call's own, and does not change any more.
   Log(status.code() == absl::StatusCode::kInternal ? Severity::kError : Severity::kInfo,
       method_.name,
       {{"request_id", request_id_},
@@ -156,17 +177,11 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
        {"traceparent", traceparent_},
        {"code", absl::StatusCodeToString(status.code())},
        {"error", std::string(status.message())}});
-  if (answer.ok()) raw_.response->Swap(&answer->response);
-  if (const std::optional<absl::Duration> delay = RetryAfter(answer.status())) {
-    raw_.context->AddTrailingMetadata("grpc-retry-pushback-ms",
-                                      absl::StrCat(absl::ToInt64Milliseconds(*delay)));
-  }
-  state_.store(State::kAnswered, std::memory_order_release);
-  Finish(ToGrpcStatus(status));
 }
 
 void UnaryCall::OnDone() {
   static_cast<void>(state_.load(std::memory_order_acquire));
+  if (environment_.calls != nullptr) environment_.calls->End(this);
   // The last thing done to the call, unless somebody else still holds it.
   const std::shared_ptr<UnaryCall> last = std::move(grpcs_share_);
 }

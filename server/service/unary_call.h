@@ -19,7 +19,7 @@
 // it. One that still waits for its turn to plan, or for a thread of the store's, leaves the queue
 // and is answered there and then. What Run throws is an answer too.
 //
-// An answer is counted, logged in one line with everything that the call goes by, and sent.
+// An answer is counted, sent, and logged in one line with everything that the call goes by.
 // Answer, self, stop and the like are thread-safe.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_
@@ -38,6 +38,7 @@
 #include "absl/status/statusor.h"
 #include "server/service/byte_budget.h"
 #include "server/service/caller.h"
+#include "server/service/calls_in_flight.h"
 #include "server/service/limits.h"
 #include "server/service/planning_pool.h"
 #include "server/service/request_outline.h"
@@ -57,6 +58,8 @@ struct CallEnvironment {
   // Of calls that wait for the store or for other workers.
   ByteBudget* waiting_bytes = nullptr;
   Metrics* metrics = nullptr;
+  // Where calls are told that the server shuts down; nullptr: they never are.
+  CallsInFlight* calls = nullptr;
   // Whose callers are held to the jobs of their tokens; nullptr: all may plan for all jobs.
   const Tokens* tokens = nullptr;
   RequestLimits limits;
@@ -95,6 +98,12 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
 
   void OnCancel() final;
   void OnDone() final;
+
+  // Stops the call as OnCancel does, but on behalf of the server, which shuts down: it is answered
+  // with UNAVAILABLE, unless it has an answer that is none of a stop's.
+  void CutShort();
+  // gRPC's name of the connection's other end; until OnDone.
+  std::string peer() const { return raw_.context->peer(); }
 
  protected:
   // Has Run called, in its turn, or says why it won't be. First when the call begins, where a
@@ -143,6 +152,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // Of the budget for messages that wait, until the call is gone.
   uint64_t held_bytes_ = 0;
   std::stop_source stop_;
+  std::atomic<bool> cut_short_ = false;
   // In the pool and with the store's threads; 0: not there (yet).
   std::atomic<uint64_t> planning_ticket_ = 0;
   std::atomic<uint64_t> store_ticket_ = 0;

@@ -9,10 +9,8 @@
 //   GET /PAGE      a page of the content's, in HTML
 //
 // HEAD too; other paths are 404, other methods 405. Plain text and without authentication: for the
-// inside of a cluster. Serves on a fixed number of threads of its own, one connection each and one
-// request a connection, until it is destroyed, which takes milliseconds. Requests are bounded in
-// size; who has not sent all of one within kHttpTimeout, or then reads nothing for so long, is cut
-// off.
+// inside of a cluster. Serves on a thread of its own (http_server.h), on which slow clients hold up
+// nobody, until it is destroyed.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
 #define BATCHPLAN_SERVER_TELEMETRY_HTTP_ENDPOINT_H_
@@ -26,19 +24,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-
-struct mg_connection;
-struct mg_context;
-struct mg_request_info;
+#include "server/telemetry/http_server.h"
 
 namespace batchplan {
-
-struct HttpAnswer;
-
-inline constexpr absl::Duration kHttpTimeout = absl::Seconds(2);
-inline constexpr int kHttpThreads = 32;
-inline constexpr int kMaxHttpRequestBytes = 8 << 10;
 
 struct HttpPage {
   // With its slash.
@@ -50,7 +38,7 @@ struct HttpPage {
   std::function<absl::StatusOr<std::string>(const std::optional<std::string>& value)> render;
 };
 
-// What is served. The functions are called on the endpoint's threads.
+// What is served. The functions are called on the endpoint's thread.
 struct HttpContent {
   std::shared_ptr<prometheus::Collectable> metrics;
   std::function<bool()> ready;
@@ -64,26 +52,22 @@ class HttpEndpoint {
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address,
                                                              HttpContent content);
 
-  ~HttpEndpoint();
-
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
 
   // The port that is listened on.
-  int port() const { return port_; }
+  int port() const { return server_->port(); }
 
  private:
   explicit HttpEndpoint(HttpContent content);
 
-  static int Handle(mg_connection* connection);
-  HttpAnswer AnswerTo(const mg_request_info& request) const;
+  HttpAnswer AnswerTo(const ReceivedRequest& request) const;
 
   const HttpContent content_;
   // All that are served, for people.
   std::string paths_;
-  mg_context* context_ = nullptr;
-  std::string host_;
-  int port_ = 0;
+  // Last: ends before what it serves.
+  std::unique_ptr<HttpServer> server_;
 };
 
 }  // namespace batchplan

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "server/telemetry/utf8.h"
+#include "server/text/utf8.h"
 
 namespace batchplan {
 

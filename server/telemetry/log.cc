@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "server/telemetry/utf8.h"
+#include "server/telemetry/log_writer.h"
+#include "server/text/utf8.h"
 
 namespace batchplan {
 namespace {
@@ -108,6 +108,8 @@ void SetLogOptions(const LogOptions& options) {
   lowest_severity = options.lowest;
 }
 
+LogFormat CurrentLogFormat() { return log_format.load(std::memory_order_relaxed); }
+
 std::string FormatLogLine(absl::Time time, Severity severity, std::string_view event,
                           std::initializer_list<LogField> fields, LogFormat format) {
   if (format == LogFormat::kJson) return JsonLine(time, severity, event, fields);
@@ -129,9 +131,7 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
 
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields) {
   if (severity < lowest_severity.load(std::memory_order_relaxed)) return;
-  const std::string line = FormatLogLine(absl::Now(), severity, event, fields,
-                                         log_format.load(std::memory_order_relaxed));
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  WriteLogLine(FormatLogLine(absl::Now(), severity, event, fields, CurrentLogFormat()));
 }
 
 }  // namespace batchplan

@@ -12,7 +12,7 @@
 // A field without a value is left out. Values come from clients: what isn't plain printable ASCII
 // is quoted and escaped (in JSON: what isn't UTF-8 becomes U+FFFD), and a value longer than
 // kMaxLogValueBytes is cut, so that a line stays a line whatever a client sends. Any number of
-// threads may log; a line is written by one call and is never interleaved with another.
+// threads may log, and none ever waits for whoever reads the lines: log_writer.h.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_LOG_H_
 #define BATCHPLAN_SERVER_TELEMETRY_LOG_H_
@@ -43,6 +43,8 @@ struct LogOptions {
 // Holds for all lines from then on, on all threads.
 void SetLogOptions(const LogOptions& options);
 
+LogFormat CurrentLogFormat();
+
 // One key=value of a line. The key is ours: a plain identifier. Text is viewed, not copied: a field
 // lives no longer than the call it is written in.
 struct LogField {
@@ -70,7 +72,7 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
                           std::initializer_list<LogField> fields,
                           LogFormat format = LogFormat::kText);
 
-// Writes one line to standard error, stamped with the present time.
+// Has one line written to standard error, stamped with the present time.
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields = {});
 
 }  // namespace batchplan

@@ -63,6 +63,7 @@ constexpr const MetricDefinition* kCatalog[] = {
     &metric::kMemoryParts,
     &metric::kMemoryBytes,
     &metric::kCertificateExpiry,
+    &metric::kLogLinesDropped,
     &metric::kCpuSeconds,
     &metric::kResidentMemory,
     &metric::kVirtualMemory,

@@ -229,6 +229,9 @@ inline constexpr MetricDefinition kMemoryBytes = {
 inline constexpr MetricDefinition kCertificateExpiry = {
     "batchplan_tls_certificate_expiry_timestamp_seconds", kGauge, "",
     "When the certificate of --tls_certificate ends; absent without one."};
+inline constexpr MetricDefinition kLogLinesDropped = {
+    "batchplan_log_lines_dropped_total", kCounter, "",
+    "Log lines that were not written because nobody read those before them."};
 inline constexpr MetricDefinition kCpuSeconds = {"process_cpu_seconds_total", kCounter, "",
                                                  "User and system time."};
 inline constexpr MetricDefinition kResidentMemory = {"process_resident_memory_bytes", kGauge, "",

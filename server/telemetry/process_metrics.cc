@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "server/telemetry/log_writer.h"
 #include "server/telemetry/metric_catalog.h"
 
 namespace batchplan {
@@ -114,6 +115,7 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   const double second = 1 / static_cast<double>(sysconf(_SC_CLK_TCK));
   const auto page = static_cast<double>(sysconf(_SC_PAGESIZE));
   std::vector<prometheus::MetricFamily> families;
+  Add(metric::kLogLinesDropped, static_cast<double>(DroppedLogLines()), families);
   Add(metric::kCpuSeconds, Times(Sum(stat[kUserTime], stat[kSystemTime]), second), families);
   Add(metric::kResidentMemory, Times(stat[kResidentPages], page), families);
   Add(metric::kVirtualMemory, stat[kVirtualMemory], families);

@@ -1,6 +1,7 @@
 #include "proto/batchplan/v1/json.h"
 
 #include <google/protobuf/message.h>
+#include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/wrappers.pb.h>
 
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/batchplan/v1/strict_json.h"
 
 namespace batchplan {
 namespace {
@@ -46,6 +48,11 @@ absl::StatusOr<std::string> ToCompleteJson(const google::protobuf::Message& mess
 }
 
 absl::Status FromJson(const std::string& json, google::protobuf::Message* message) {
+  // What is in other people's objects is theirs.
+  if (message->GetDescriptor() != google::protobuf::Struct::descriptor()) {
+    absl::Status strict = CheckStrictJson(json);
+    if (!strict.ok()) return strict;
+  }
   const auto status = google::protobuf::util::JsonStringToMessage(json, message);
   if (!status.ok()) return absl::InvalidArgumentError(std::string(status.message()));
   return absl::OkStatus();

@@ -20,7 +20,8 @@ absl::StatusOr<std::string> ToEditableJson(const google::protobuf::Message& mess
 // For a program to read: one line, zero values included. Ends in a newline.
 absl::StatusOr<std::string> ToCompleteJson(const google::protobuf::Message& message);
 
-// InvalidArgument, naming the place, for text that is not such a message; unknown fields included.
+// InvalidArgument, naming the place, for text that is not such a message; unknown fields, fields
+// given twice and nulls in lists included. A google.protobuf.Struct takes any JSON object.
 absl::Status FromJson(const std::string& json, google::protobuf::Message* message);
 
 // `text`, UTF-8, as a JSON string in quotes.

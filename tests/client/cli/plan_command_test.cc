@@ -291,6 +291,10 @@ TEST(PlanCommand, WrongInputsExitWith1AndNameThePlace) {
       HasSubstr("none_such"));
   EXPECT_THAT(error(RunCli({"plan", "--request", "-"}, "{\"foo\": 1}")),
               HasSubstr("stdin: not a PlanBatchRequest in JSON"));
+  EXPECT_THAT(error(RunCli({"plan", "--request", "-"}, R"({"manifest": {"lengths": [5, null]}})")),
+              HasSubstr("in JSON: manifest.lengths[1] is null"));
+  EXPECT_THAT(error(RunCli({"plan", "--request", "-"}, R"({"manifest": {}, "manifest": {}})")),
+              HasSubstr("in JSON: manifest is given twice"));
   EXPECT_THAT(error(RunCli({"plan", "--request", "/nonexistent/request"})),
               HasSubstr("batchplan: plan: /nonexistent/request: No such file or directory"));
   EXPECT_THAT(error(RunCli({"plan", "--lengths", "/", "--budget", "1"})),

@@ -10,6 +10,7 @@
 
 #include "batchplan/client.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/certificates.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/test_server.h"
@@ -131,26 +132,48 @@ TEST_F(AuthenticationTest, ANewFileOfTokensHoldsAfterAReloadAndABadOneDoesNot) {
   EXPECT_TRUE(Plan("grpo-1", {Bearer(fresh)}).ok());
   EXPECT_EQ(Plan("grpo-1", {Bearer(kGrpoToken)}).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   directory_.Write("tokens", "short *\n");
-  testing::internal::CaptureStderr();
+  CaptureLog();
   server_->server().ReloadFiles();
   server_->server().ReloadFiles();
   EXPECT_TRUE(Plan("grpo-1", {Bearer(fresh)}).ok());
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = CapturedLog();
   EXPECT_THAT(log, HasSubstr("ERROR event=tokens"));
   EXPECT_EQ(log.find("event=tokens"), log.rfind("event=tokens"));  // said once
 }
 
 TEST_F(AuthenticationTest, TokensAreNotLogged) {
-  testing::internal::CaptureStderr();
+  CaptureLog();
   EXPECT_TRUE(Plan("grpo-7b", {Bearer(kGrpoToken)}).ok());
   EXPECT_FALSE(Plan("sft", {Bearer(kGrpoToken)}).ok());
   EXPECT_FALSE(Plan("sft", {Bearer("wrong-token-of-a-good-length")}).ok());
   server_.reset();
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = CapturedLog();
   EXPECT_THAT(log, HasSubstr("event=refused method=/batchplan.v1.BatchPlanner/PlanBatch"));
   EXPECT_THAT(log, HasSubstr("code=PERMISSION_DENIED"));
   EXPECT_THAT(log, Not(HasSubstr("token-for-grpo")));
   EXPECT_THAT(log, Not(HasSubstr("wrong-token-of")));
+}
+
+int Occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(AuthenticationTest, RefusalsAreWarningsAndOfManyAFewAreLogged) {
+  constexpr int kCalls = 60;
+  CaptureLog();
+  const absl::Time start = absl::Now();
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_FALSE(Plan("grpo-7b", {Bearer("wrong-token-of-a-good-length")}).ok());
+  }
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  const std::string log = CapturedLog();
+  EXPECT_GE(Occurrences(log, "WARNING event=refused "), 1);
+  EXPECT_LE(Occurrences(log, "event=refused "), 1 + kRefusalsLogged * (1 + seconds));
+  EXPECT_EQ(
+      server_->Metric("batchplan_requests_total{code=\"UNAUTHENTICATED\",method=\"PlanBatch\"}"),
+      kCalls);
 }
 
 TEST_F(AuthenticationTest, OurClientSendsTheTokenOfItsFileAndFollowsIt) {

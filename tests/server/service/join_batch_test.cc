@@ -123,6 +123,36 @@ TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
   }
 }
 
+TEST(JoinBatch, TheLimitOnMessagesIsOnWhatIsSent) {
+  ServerOptions options = TestServer::Options();
+  options.max_message_bytes = 4096;
+  const TestServer server(options);
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    part.mutable_request()->mutable_topology()->set_data_parallel(kWorkers);
+    for (int i = 0; i < 300; ++i) part.mutable_request()->mutable_manifest()->add_lengths(i + 1);
+    part.set_own_slice_only(part.worker() > 0);
+    part.set_data_parallel_rank(part.worker());
+  });
+  for (uint32_t worker = 1; worker < kWorkers; ++worker) {
+    EXPECT_TRUE(answers[worker].status.ok()) << answers[worker].status.error_message();
+  }
+  EXPECT_EQ(answers[0].status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(answers[0].status.error_message(),
+              AllOf(HasSubstr("the plan takes "), HasSubstr("max_message_bytes=4096")));
+}
+
+TEST(JoinBatch, WhatIsNotKnownIsRefusedBeforeItIsStored) {
+  const TestServer server;
+  v1::JoinBatchRequest part = PartOf(0);
+  v1::PlanBatchRequest* request = part.mutable_request();
+  request->GetReflection()->MutableUnknownFields(request)->AddVarint(99, 1);
+  const Answer answer = Join(server, part);
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(answer.status.error_message(),
+            "field 99 of batchplan.v1.PlanBatchRequest is not known to this version");
+  EXPECT_LE(server.Metric("batchplan_store_seconds_count{operation=\"put_part\"}"), 0);
+}
+
 TEST(JoinBatch, SlicesOfAllRanksAreThePlan) {
   const TestServer server;
   std::multiset<uint32_t> sequences;

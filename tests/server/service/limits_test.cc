@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace batchplan {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 OutlinedString Id(const std::string& text) { return {.text = text, .bytes = text.size()}; }
 
@@ -51,6 +54,35 @@ TEST(LimitsTest, AnIdWithControlCharactersIsRefused) {
   }
   const absl::Status nul = CheckLimits(Outline(std::string("a\0b", 3), "b", 1), {});
   EXPECT_THAT(std::string(nul.message()), HasSubstr("at byte 1"));
+}
+
+TEST(LimitsTest, AnIdWithWhatIsNotSeenIsRefusedByPlace) {
+  for (const auto& [character, name] :
+       std::vector<std::pair<std::string, std::string>>{{"\xc2\x85", "U+0085"},
+                                                        {"\xc2\xad", "U+00AD"},
+                                                        {"\xe2\x80\x8b", "U+200B"},
+                                                        {"\xe2\x80\xa8", "U+2028"},
+                                                        {"\xe2\x80\xae", "U+202E"},
+                                                        {"\xe2\x81\xa6", "U+2066"},
+                                                        {"\xef\xbb\xbf", "U+FEFF"},
+                                                        {"\xf3\xa0\x81\x81", "U+E0041"}}) {
+    const absl::Status status = CheckLimits(Outline("ab" + character + "c", "b", 1), {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("has " + name + " at byte 2,"));
+    // Not repeated as it is, where it would do what it does.
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr(character)));
+    EXPECT_FALSE(CheckLimits(Outline("a", character, 1), {}).ok()) << name;
+  }
+  // Letters, marks and signs of any script.
+  for (const char* id :
+       {"h\xc3\xa9", "\xe4\xbd\xa0\xe5\xa5\xbd", "\xf0\x9f\x98\x80", "e\xcc\x81"}) {
+    EXPECT_TRUE(CheckLimits(Outline(id, id, 1), {}).ok()) << id;
+  }
+}
+
+TEST(LimitsTest, AnIdThatIsNotUtf8IsRefused) {
+  EXPECT_THAT(std::string(CheckLimits(Outline("a\xff", "b", 1), {}).message()),
+              HasSubstr("job_id \"a\\377\" has no character at byte 1"));
 }
 
 TEST(LimitsTest, EntriesThatWouldTakeMemoryOnceParsedAreCountedBefore) {

@@ -9,11 +9,13 @@
 #include "proto/batchplan/v1/convert.h"
 #include "server/planner/make_plan.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
 
 namespace batchplan {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 class PlanBatchTest : public ::testing::Test {
  protected:
@@ -109,11 +111,12 @@ TEST_F(PlanBatchTest, ACallCancelledWhilePlanningIsCancelledWhateverThePlannerSa
 
 TEST_F(PlanBatchTest, AResponseOverTheLimitNamesSizeAndLimit) {
   config_.max_message_bytes = 100;
-  const absl::Status status = PlanBatch(config_, ValidRequest(), {}, &response_);
+  v1::PlanBatchRequest request = ValidRequest();
+  const absl::Status status = PlanOrRecall(config_, &request, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(std::string(status.message()),
-            "the plan takes " + std::to_string(response_.ByteSizeLong()) +
-                " bytes, more than the server's max_message_bytes=100");
+  EXPECT_THAT(std::string(status.message()),
+              MatchesRegex("the plan takes [0-9]+ bytes, more than the server's "
+                           "max_message_bytes=100"));
 }
 
 class BrokenPlanTest : public PlanBatchTest {
@@ -131,9 +134,9 @@ class BrokenPlanTest : public PlanBatchTest {
 };
 
 TEST_F(BrokenPlanTest, IsNotSentWhenPlansAreVerified) {
-  testing::internal::CaptureStderr();
+  CaptureLog();
   const absl::Status status = PlanAndCount();
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = CapturedLog();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(log, HasSubstr("ERROR event=plan_check_failed request_id=r-1 job=test"));
   EXPECT_THAT(MetricsText(), HasSubstr("batchplan_plan_check_failures_total 1\n"));

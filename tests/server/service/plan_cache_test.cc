@@ -16,6 +16,7 @@
 #include "server/service/message_bytes.h"
 #include "server/service/plan_batch.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/generators.h"
 #include "tests/support/test_server.h"
 #include "tests/support/wire_request.h"
@@ -241,7 +242,7 @@ TEST(PlanOrRecallTest, WhatWasPlannedIsRecalledAndRecordedAgain) {
 }
 
 TEST(PlanOrRecallTest, OverTheWireARecalledPlanIsThePlan) {
-  ::testing::internal::CaptureStderr();
+  CaptureLog();
   {
     ServerOptions options = TestServer::Options();
     options.plan_cache_bytes = 1 << 20;
@@ -255,8 +256,7 @@ TEST(PlanOrRecallTest, OverTheWireARecalledPlanIsThePlan) {
     second.clear_planning_time();
     EXPECT_TRUE(MessageDifferencer::Equals(first, second));
   }
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr(" cache=miss "), HasSubstr(" cache=hit ")));
+  EXPECT_THAT(CapturedLog(), AllOf(HasSubstr(" cache=miss "), HasSubstr(" cache=hit ")));
 }
 
 }  // namespace

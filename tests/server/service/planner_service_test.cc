@@ -14,6 +14,7 @@
 #include "proto/batchplan/v1/convert.h"
 #include "server/planner/make_plan.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan {
@@ -118,8 +119,14 @@ TEST(PlannerServiceTest, SumsBeyond32BitsAreExact) {
   EXPECT_EQ(response.passes(0).metrics().microbatches(), 4U);
 }
 
+int Occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
-  testing::internal::CaptureStderr();
+  CaptureLog();
   {
     TestServer server;
     v1::PlanBatchRequest request = ValidRequest(100);
@@ -129,8 +136,8 @@ TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
     request.clear_passes();
     EXPECT_FALSE(PlanBatch(*server.NewStub(), request).ok());
   }
-  const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
+  const std::string log = CapturedLog();
+  EXPECT_EQ(Occurrences(log, " event="), 2) << log;
   EXPECT_THAT(log, HasSubstr("INFO event=PlanBatch request_id=r-1 job=\"run \\\"7\\\"\" step=17 "
                              "sequences=100 microbatches="));
   EXPECT_THAT(log, HasSubstr(" code=OK\n"));
@@ -140,15 +147,52 @@ TEST(PlannerServiceTest, EveryCallLeavesOneLineInTheLog) {
 TEST(PlannerServiceTest, BytesThatAreNoRequestAreInvalid) {
   TestServer server;
   auto channel = server.NewChannel();
-  const std::string not_utf8("\x0a\x02\xff\xfe", 4);  // job_id = ff fe
-  for (const std::string& bytes :
-       {std::string("garbage"), std::string("\x2a\xff\xff", 3), not_utf8}) {
-    std::string answer;
+  std::string answer;
+  for (const std::string& bytes : {std::string("garbage"), std::string("\x2a\xff\xff", 3)}) {
     const grpc::Status status = CallBytes(channel, kPlanBatchMethod, bytes, &answer);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_THAT(status.error_message(), HasSubstr("not a batchplan.v1.PlanBatchRequest"));
   }
+  const std::string not_utf8("\x0a\x02\xff\xfe", 4);  // job_id = ff fe
+  const grpc::Status status = CallBytes(channel, kPlanBatchMethod, not_utf8, &answer);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("job_id \"\\377\\376\" has no character at byte 0"));
   EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok());
+}
+
+TEST(PlannerServiceTest, WhatANewerVersionWouldUnderstandIsRefusedByNumber) {
+  TestServer server;
+  const auto stub = server.NewStub();
+  v1::PlanBatchRequest request = ValidRequest();
+  const auto add_field = [](google::protobuf::Message* message) {
+    message->GetReflection()->MutableUnknownFields(message)->AddVarint(99, 1);
+  };
+  const auto expect_refused = [](const grpc::Status& status, const std::string& message) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_EQ(status.error_message(),
+              "field 99 of batchplan.v1." + message + " is not known to this version");
+  };
+  // On top, one below, in an array's entry, and two below.
+  add_field(&request);
+  expect_refused(PlanBatch(*stub, request), "PlanBatchRequest");
+  request = ValidRequest();
+  add_field(request.mutable_topology());
+  expect_refused(PlanBatch(*stub, request), "Topology");
+  request = ValidRequest();
+  add_field(request.mutable_passes(0));
+  expect_refused(PlanBatch(*stub, request), "Pass");
+  request = ValidRequest();
+  add_field(request.mutable_cost_model()->mutable_shape());
+  expect_refused(PlanBatch(*stub, request), "ModelShape");
+
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  v1::ReportStepRequest report = ReportOf("test", 1);
+  add_field(report.mutable_microbatches(2));
+  v1::ReportStepResponse reported;
+  expect_refused(stub->ReportStep(&context, report, &reported), "MicrobatchTiming");
+  EXPECT_TRUE(PlanBatch(*stub, ValidRequest()).ok());
 }
 
 TEST(PlannerServiceTest, ARequestOverTheMessageLimitIsRefused) {

@@ -18,6 +18,7 @@
 #include "tests/server/fitting/random_fit.h"
 #include "tests/server/service/fake_fit_store.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
 
 namespace batchplan {
 namespace {
@@ -228,11 +229,10 @@ TEST_F(ReportStepTest, ReplicasLoseNoReport) {
 
 TEST_F(ReportStepTest, ADamagedStateIsReplacedAndLogged) {
   ASSERT_TRUE(*store_.Replace("job", 0, "rubbish"));
-  ::testing::internal::CaptureStderr();
+  CaptureLog();
   const v1::ReportStepRequest request = RandomRequest(random_, 1);
   EXPECT_EQ(Report(request).samples(), static_cast<uint64_t>(request.microbatches_size()));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("ERROR event=fit_state_damaged job=job"));
+  EXPECT_THAT(CapturedLog(), HasSubstr("ERROR event=fit_state_damaged job=job"));
   EXPECT_TRUE(Report(request).already_counted());
 }
 

@@ -41,6 +41,17 @@ TEST(ServerProcessTest, ServesAndLeavesCleanlyOnSigterm) {
   EXPECT_THAT(rest, HasSubstr("event=stopped"));
 }
 
+TEST(ServerProcessTest, ServesThoughNobodyReadsWhatItLogs) {
+  ServerProcess server({kAnyPort, kNoMetrics, "--drain_delay=0"});
+  const std::string line = server.ReadUntil("event=listening");
+  EXPECT_THAT(line, HasSubstr(" open_files="));
+  const auto stub = StubFor(PortOf(line, "grpc"));
+  // Several times what a pipe holds.
+  for (int i = 0; i < 2000; ++i) ASSERT_TRUE(PlanBatch(*stub, ValidRequest(4)).ok()) << i;
+  server.Signal(SIGTERM);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
 TEST(ServerProcessTest, LeavesCleanlyOnSigint) {
   ServerProcess server({kAnyPort, kNoMetrics, "--drain_delay=0"});
   EXPECT_THAT(server.ReadUntil("event=listening"), HasSubstr(" metrics=off "));

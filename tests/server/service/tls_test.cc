@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "batchplan/client.h"
 #include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/certificates.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/test_server.h"
@@ -111,11 +112,11 @@ TEST_F(TlsTest, AServerWhoseCertificateHasEndedOrNotBegunIsNotTrusted) {
   for (const Validity& validity : {Validity{.from = -absl::Hours(2), .to = -absl::Hours(1)},
                                    Validity{.from = absl::Hours(1), .to = absl::Hours(2)}}) {
     WriteServer(authority_.Issue("server", validity));
-    testing::internal::CaptureStderr();
+    CaptureLog();
     const TestServer server(Options());
     EXPECT_THAT(Mistake(server, Trusting(authority_)),
                 AnyOf(HasSubstr("certificate has expired"), HasSubstr("not yet valid")));
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("does not hold now"));
+    EXPECT_THAT(CapturedLog(), HasSubstr("does not hold now"));
   }
 }
 
@@ -227,20 +228,20 @@ TEST_F(TlsTest, ANewCertificateIsShownWithoutARestartWhileCallsGoOn) {
   stop = true;
   calls.join();
   EXPECT_EQ(failed, 0);
-  testing::internal::CaptureStderr();
+  CaptureLog();
   WriteServer(stranger_.Issue("renewed again"));
   server.server().ReloadFiles();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("\"CN=renewed again\""));
+  EXPECT_THAT(CapturedLog(), HasSubstr("\"CN=renewed again\""));
 }
 
 TEST_F(TlsTest, AKeyOfAnotherCertificateIsLoggedOnceAndMendedByTheNextPair) {
   WriteServer(authority_.Issue("server"));
   TestServer server(Options());
-  testing::internal::CaptureStderr();
+  CaptureLog();
   directory_.Write("server.key", authority_.Issue("other").key);
   server.server().ReloadFiles();
   server.server().ReloadFiles();
-  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string log = CapturedLog();
   EXPECT_THAT(log, HasSubstr("is not the key of --tls_certificate="));
   EXPECT_EQ(log.find("ERROR event=tls_files"), log.rfind("ERROR event=tls_files"));
   WriteServer(authority_.Issue("mended"));

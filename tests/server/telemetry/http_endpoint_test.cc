@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <map>
@@ -10,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -150,23 +153,62 @@ TEST_F(HttpEndpointTest, WhatIsNoRequestOrTooLargeIsTurnedAway) {
   EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpEndpointTest, FewerSlowClientsThanThreadsDelayNobody) {
+// Twice as many clients as are kept, who sent `bytes` and nothing more.
+std::vector<std::unique_ptr<LocalSocket>> SlowClients(int port, std::string_view bytes,
+                                                      size_t clients = 2 * kMaxHttpConnections) {
   std::vector<std::unique_ptr<LocalSocket>> slow;
-  for (int i = 0; i < kHttpThreads / 2; ++i) {
-    slow.push_back(std::make_unique<LocalSocket>(port()));
-    ASSERT_TRUE(slow.back()->Send("GET /metr"));
+  for (size_t i = 0; i < clients; ++i) {
+    slow.push_back(std::make_unique<LocalSocket>(port));
+    EXPECT_TRUE(slow.back()->connected());
+    slow.back()->Send(bytes);
   }
+  return slow;
+}
+
+TEST_F(HttpEndpointTest, ProbesAreAnsweredWhateverSlowClientsHold) {
+  for (const char* bytes :
+       {"", "GET /metr", "POST /metrics HTTP/1.1\r\nContent-Length: 9999\r\n\r\n",
+        "GET /page?name=large HTTP/1.1\r\n\r\n"}) {
+    const auto slow = SlowClients(port(), bytes);
+    // Within its second: long before those have had their time.
+    const absl::Time start = absl::Now();
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 ")) << bytes;
+    }
+    EXPECT_LT(absl::Now() - start, 5 * absl::Seconds(1)) << bytes;
+  }
+}
+
+TEST_F(HttpEndpointTest, ProbesAreAnsweredBesideClientsThatDribble) {
+  const auto slow = SlowClients(port(), "GET /metrics HTTP/1.1\r\n", 200);
+  for (int i = 0; i < 10; ++i) {
+    for (const auto& dribbler : slow) dribbler->Send("X");
+    EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+  }
+}
+
+TEST_F(HttpEndpointTest, TheOldestThatIsNotDoneGivesWay) {
+  const auto slow = SlowClients(port(), "GET /metr", kMaxHttpConnections + 1);
+  EXPECT_EQ(slow.front()->ReceiveAll(), "");
   EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpEndpointTest, MoreSlowClientsThanThreadsAreCutOff) {
-  std::vector<std::unique_ptr<LocalSocket>> slow;
-  for (int i = 0; i < 2 * kHttpThreads; ++i) {
-    slow.push_back(std::make_unique<LocalSocket>(port()));
-    ASSERT_TRUE(slow.back()->Send("GET /metr"));
-  }
-  // Answered once some of them have had their time: it comes, and nobody's patience is asserted.
-  EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
+TEST_F(HttpEndpointTest, ProbesAreAnsweredWhenTheProcessHasNoDescriptorLeft) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The client's is open before there are no more.
+  auto probe = std::make_unique<LocalSocket>();
+  const int next = dup(0);
+  close(next);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_LT(dup(0), 0);
+  EXPECT_TRUE(probe->Connect(port()));
+  probe->SendAll("GET /healthz HTTP/1.1\r\n\r\n");
+  const std::string answer = probe->ReceiveAll();
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpEndpointTest, WhoDribblesIsCutOffToo) {

@@ -20,18 +20,25 @@ namespace batchplan {
 
 class LocalSocket {
  public:
+  // Not connected yet.
+  LocalSocket() : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+
   // With `receive_bytes`, no more than about so much is on its way to it at a time.
-  explicit LocalSocket(int port, int receive_bytes = 0)
-      : descriptor_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit LocalSocket(int port, int receive_bytes = 0) : LocalSocket() {
     if (receive_bytes > 0) {
       setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
     }
+    Connect(port);
+  }
+
+  bool Connect(int port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ =
         connect(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    return connected_;
   }
   ~LocalSocket() { close(descriptor_); }
 

@@ -3,13 +3,23 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/telemetry/log_limit.h"
+#include "server/telemetry/log_writer.h"
+#include "tests/support/captured_log.h"
 
 namespace batchplan {
 namespace {
@@ -120,11 +130,11 @@ TEST(LogTest, ALongJsonValueIsCutBetweenCharacters) {
 
 TEST(LogTest, LinesBelowTheLevelAreNotWritten) {
   SetLogOptions({.format = LogFormat::kJson, .lowest = Severity::kWarning});
-  testing::internal::CaptureStderr();
+  CaptureLog();
   Log(Severity::kInfo, "quiet");
   Log(Severity::kWarning, "loud");
   Log(Severity::kError, "louder");
-  const std::string written = testing::internal::GetCapturedStderr();
+  const std::string written = CapturedLog();
   SetLogOptions({});
   EXPECT_THAT(written, Not(HasSubstr("quiet")));
   EXPECT_THAT(written, HasSubstr("\"event\":\"loud\"}\n"));
@@ -132,9 +142,72 @@ TEST(LogTest, LinesBelowTheLevelAreNotWritten) {
 }
 
 TEST(LogTest, LogWritesOneLineToStandardError) {
-  testing::internal::CaptureStderr();
+  CaptureLog();
   Log(Severity::kError, "broken", {{"why", "test"}});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), EndsWith("Z ERROR event=broken why=test\n"));
+  EXPECT_THAT(CapturedLog(), EndsWith("Z ERROR event=broken why=test\n"));
+}
+
+// Standard error as a pipe whose other end nobody reads, until ReadToEnd.
+class UnreadStandardError {
+ public:
+  UnreadStandardError() : before_(dup(STDERR_FILENO)) {
+    FlushLog(absl::Minutes(1));
+    EXPECT_EQ(pipe(ends_.data()), 0);
+    dup2(ends_[1], STDERR_FILENO);
+    close(ends_[1]);
+  }
+
+  // Reads until all that was logged has been written.
+  std::string ReadToEnd() {
+    std::string text;
+    std::jthread reader([&] {
+      std::array<char, 65536> bytes;
+      for (ssize_t count = 0; (count = read(ends_[0], bytes.data(), bytes.size())) > 0;) {
+        text.append(bytes.data(), static_cast<size_t>(count));
+      }
+    });
+    EXPECT_TRUE(FlushLog(absl::Minutes(1)));
+    dup2(before_, STDERR_FILENO);  // closes the pipe
+    close(before_);
+    reader.join();
+    close(ends_[0]);
+    return text;
+  }
+
+ private:
+  const int before_;
+  std::array<int, 2> ends_{};
+};
+
+TEST(LogTest, WhoLogsDoesNotWaitForWhoReadsAndWhatIsDroppedIsCounted) {
+  const uint64_t before = DroppedLogLines();
+  UnreadStandardError unread;
+  constexpr uint64_t kLines = 100'000;
+  for (uint64_t i = 0; i < kLines; ++i) {
+    Log(Severity::kInfo, "flood", {{"text", std::string(200, 'x')}});
+  }
+  EXPECT_FALSE(FlushLog(absl::Milliseconds(1)));
+  const uint64_t dropped = DroppedLogLines() - before;
+  EXPECT_GT(dropped, 0U);
+  const std::string text = unread.ReadToEnd();
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("WARNING event=log_lines_dropped lines=", dropped)));
+  const auto newlines = static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n'));
+  EXPECT_EQ(newlines, kLines - dropped + 1);
+}
+
+TEST(LogLimitTest, LetsAFewThroughAndCountsTheOthers) {
+  LogLimit limit(2);
+  const absl::Time now = absl::UnixEpoch();
+  EXPECT_EQ(limit.Admit(now), 0U);
+  EXPECT_EQ(limit.Admit(now), 0U);
+  EXPECT_EQ(limit.Admit(now), std::nullopt);
+  EXPECT_EQ(limit.Admit(now + absl::Milliseconds(400)), std::nullopt);
+  EXPECT_EQ(limit.Admit(now + absl::Milliseconds(500)), 2U);
+  EXPECT_EQ(limit.Admit(now + absl::Milliseconds(600)), std::nullopt);
+  // No more after an hour than after a second; a clock set back changes nothing.
+  EXPECT_EQ(limit.Admit(now + absl::Hours(1)), 1U);
+  EXPECT_EQ(limit.Admit(now), 0U);
+  EXPECT_EQ(limit.Admit(now), std::nullopt);
 }
 
 }  // namespace

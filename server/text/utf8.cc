@@ -1,4 +1,4 @@
-#include "server/telemetry/utf8.h"
+#include "server/text/utf8.h"
 
 #include <cstdint>
 

@@ -1,0 +1,117 @@
+#include "server/telemetry/log_writer.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "server/telemetry/log.h"
+
+namespace batchplan {
+namespace {
+
+// Numbers of lines, of the whole process: taken into the queue, written, and dropped.
+std::atomic<uint64_t> taken = 0;
+std::atomic<uint64_t> written = 0;
+std::atomic<uint64_t> dropped = 0;
+
+// All of it, unless standard error is gone.
+void WriteToStandardError(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t bytes = write(STDERR_FILENO, text.data(), text.size());
+    if (bytes >= 0) {
+      text.remove_prefix(static_cast<size_t>(bytes));
+    } else if (errno == EAGAIN) {
+      pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+      poll(&room, 1, -1);
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+class LogWriter {
+ public:
+  LogWriter() {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([this] { WriteForEver(); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void Take(std::string line) {
+    {
+      std::lock_guard lock(mutex_);
+      if (queue_.size() + line.size() > kMaxQueuedLogBytes) {
+        dropped.fetch_add(1);
+        return;
+      }
+      queue_ += line;
+      taken.fetch_add(1);
+      ++lines_;
+    }
+    queued_.notify_one();
+  }
+
+ private:
+  [[noreturn]] void WriteForEver() {
+    std::string text;
+    uint64_t told = 0;
+    for (;;) {
+      uint64_t lines = 0;
+      {
+        std::unique_lock lock(mutex_);
+        queued_.wait(lock, [this] { return lines_ > 0; });
+        std::swap(text, queue_);
+        lines = std::exchange(lines_, 0);
+      }
+      WriteToStandardError(text);
+      text.clear();
+      if (const uint64_t now = dropped.load(); now > told) {
+        WriteToStandardError(FormatLogLine(absl::Now(), Severity::kWarning, "log_lines_dropped",
+                                           {{"lines", now - std::exchange(told, now)}},
+                                           CurrentLogFormat()));
+      }
+      written.fetch_add(lines);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable queued_;
+  // Lines, one after the other.
+  std::string queue_;
+  uint64_t lines_ = 0;
+};
+
+}  // namespace
+
+void WriteLogLine(std::string line) {
+  // Never destroyed: whatever runs last may still log.
+  static LogWriter& writer = *new LogWriter;
+  writer.Take(std::move(line));
+}
+
+bool FlushLog(absl::Duration longest) {
+  const uint64_t wanted = taken.load();
+  constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 1'000'000};
+  for (int64_t looks = absl::ToInt64Milliseconds(longest); written.load() < wanted; --looks) {
+    if (looks <= 0) return false;
+    nanosleep(&kLook, nullptr);
+  }
+  return true;
+}
+
+uint64_t DroppedLogLines() { return dropped.load(); }
+
+}  // namespace batchplan

@@ -1,0 +1,78 @@
+#include "server/text/ids.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "server/text/utf8.h"
+
+namespace batchplan {
+namespace {
+
+struct CodePoints {
+  uint32_t first;
+  uint32_t last;
+};
+
+// Of Unicode 15.1: the categories Cc, Cf, Zl and Zp, in order; with what is not assigned yet
+// between formats, and all of the tags.
+constexpr CodePoints kUnseen[] = {
+    {0x0000, 0x001f},   {0x007f, 0x009f},   {0x00ad, 0x00ad},   {0x0600, 0x0605},
+    {0x061c, 0x061c},   {0x06dd, 0x06dd},   {0x070f, 0x070f},   {0x0890, 0x0891},
+    {0x08e2, 0x08e2},   {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x206f},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},   {0x110bd, 0x110bd},
+    {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+    {0xe0000, 0xe007f},
+};
+
+bool IsUnseen(uint32_t character) {
+  const auto* found =
+      std::lower_bound(std::begin(kUnseen), std::end(kUnseen), character,
+                       [](const CodePoints& range, uint32_t point) { return range.last < point; });
+  return found != std::end(kUnseen) && found->first <= character;
+}
+
+// Of `bytes`, which are one character in UTF-8.
+uint32_t CodePoint(std::string_view bytes) {
+  // The bits that the first byte of so many has for the character.
+  constexpr std::array<uint32_t, 5> kFirstBits = {0, 0x7f, 0x1f, 0x0f, 0x07};
+  uint32_t character = static_cast<uint8_t>(bytes[0]) & kFirstBits[bytes.size()];
+  for (const char byte : bytes.substr(1)) {
+    character = character << 6 | (static_cast<uint8_t>(byte) & 0x3f);
+  }
+  return character;
+}
+
+absl::Status Refusal(std::string_view field, std::string_view id, const std::string& what,
+                     size_t place) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      std::string(field), " \"", absl::CEscape({id.data(), id.size()}), "\" has ", what,
+      " at byte ", place, ", must be UTF-8 without control, format and separator characters"));
+}
+
+}  // namespace
+
+absl::Status CheckId(std::string_view field, std::string_view id) {
+  if (id.size() > kMaxIdBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(std::string(field), " has ", id.size(),
+                                                   " bytes, must have at most ", kMaxIdBytes));
+  }
+  for (size_t place = 0; place < id.size();) {
+    const size_t bytes = Utf8CharacterBytes(id.substr(place));
+    if (bytes == 0) return Refusal(field, id, "no character", place);
+    const uint32_t character = CodePoint(id.substr(place, bytes));
+    if (IsUnseen(character)) {
+      return Refusal(field, id, absl::StrFormat("U+%04X", character), place);
+    }
+    place += bytes;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan

@@ -1,0 +1,28 @@
+// The names that callers give to their jobs, requests and runs.
+//
+//   absl::Status status = CheckId("job_id", request.job_id());
+//
+// They go into log lines, labels of metrics, pages and keys of stores: what is short, on one line
+// and looks like what it is is welcome everywhere.
+
+#ifndef BATCHPLAN_SERVER_TEXT_IDS_H_
+#define BATCHPLAN_SERVER_TEXT_IDS_H_
+
+#include <cstddef>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace batchplan {
+
+inline constexpr size_t kMaxIdBytes = 128;
+
+// InvalidArgument, naming `field`, place and limit, unless `id` is at most kMaxIdBytes of UTF-8
+// without characters that are not seen or change how others are: controls (Unicode's Cc), formats
+// (Cf), such as zero-width spaces and marks of direction, and separators of lines and paragraphs.
+// An empty one is fine.
+absl::Status CheckId(std::string_view field, std::string_view id);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_TEXT_IDS_H_

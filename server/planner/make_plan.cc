@@ -79,11 +79,13 @@ void Append(const PassInstance& pass, const PlannedLengths& planned, const Assig
 class PassPlans : public AssignmentSink {
  public:
   PassPlans(std::span<const PassInstance> passes, const PlannedLengths& planned,
-            const SequenceLists& mini_batches, Synchronization synchronization)
+            const SequenceLists& mini_batches, Synchronization synchronization,
+            const Allowance& allowance)
       : passes_(passes),
         planned_(planned),
         mini_batches_(mini_batches),
-        synchronization_(synchronization) {
+        synchronization_(synchronization),
+        allowance_(allowance) {
     Clear();
   }
 
@@ -92,6 +94,7 @@ class PassPlans : public AssignmentSink {
     const std::span<const SequenceIndex> sequences =
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, assignment));
+    if (allowance_.stop_requested()) return;
     OrderMicrobatches(instance, instance.options().order, assignment);
     Append(instance, planned_, assignment, plans_[pass]);
   }
@@ -116,6 +119,7 @@ class PassPlans : public AssignmentSink {
   const PlannedLengths& planned_;
   const SequenceLists& mini_batches_;
   const Synchronization synchronization_;
+  const Allowance& allowance_;
   std::vector<PassPlan> plans_;
   std::vector<std::vector<MiniBatchBounds>> bounds_;
 };
@@ -159,7 +163,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
-  PassPlans plans(passes, *planned, *mini_batches, options.synchronization);
+  PassPlans plans(passes, *planned, *mini_batches, options.synchronization, allowance);
   absl::Status assigned = AssignAll(passes, options.topology, *mini_batches,
                                     options.mini_batches.seed, allowance, plans);
   if (!assigned.ok()) return assigned;

@@ -91,6 +91,7 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
       add(*std::move(solved));
     }
   }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::Status refused;
   if (candidates.empty()) {
     absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, allowance);

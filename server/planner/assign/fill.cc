@@ -110,6 +110,7 @@ class RankFiller {
   absl::StatusOr<Assignment> Fill(uint64_t slots, size_t poorest) {
     if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
         slots <= shares_[poorest].items.size() && FillBalanced(static_cast<uint32_t>(slots))) {
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
       return Collect(slots);
     }
     for (size_t rank = 0; rank < shares_.size(); ++rank) {

@@ -69,7 +69,7 @@ class Solver {
     if (slots_ > most_slots_) return std::nullopt;
     const std::optional<Bins> bins =
         pass_.synchronization() == Synchronization::kLockstep ? Lockstep() : Accumulated();
-    if (!bins) return std::nullopt;
+    if (!bins || allowance_.stop_requested()) return std::nullopt;
     std::vector<uint32_t> bin_at(bins->size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
     Dealt dealt = DealtAs(pass_, blocks_, items_, *bins, bin_at);

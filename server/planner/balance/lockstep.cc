@@ -85,6 +85,7 @@ class Solver {
 
   std::optional<BalancedBins> Run() {
     if (!task_.start_only) FillAndImprove();
+    if (task_.allowance.stop_requested()) return std::nullopt;
     const bool has_start = task_.start != nullptr && task_.start->size() <= problem_.bins();
     if (!best_ && has_start && task_.rank_of.empty()) {
       std::vector<uint32_t> position_of(problem_.size());
@@ -122,7 +123,8 @@ class Solver {
       rest.push_back(static_cast<uint32_t>(i));
     }
     const std::vector<uint32_t> left_over =
-        Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling);
+        Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling, task_.allowance);
+    if (task_.allowance.stop_requested()) return false;
     return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size(), 1), filling,
                          task_.allowance);
   }
@@ -145,7 +147,9 @@ class Solver {
 
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
                 uint64_t per_token, Filling& filling) const {
-    const std::vector<uint32_t> left_over = Spread(share, begin, end, per_token, filling);
+    const std::vector<uint32_t> left_over =
+        Spread(share, begin, end, per_token, filling, task_.allowance);
+    if (task_.allowance.stop_requested()) return false;
     const uint64_t steps = LegalizeSteps(share.size(), problem_.ranks);
     if (PlaceLeftOver(left_over, begin, end, steps, filling, task_.allowance)) return true;
     std::vector<uint32_t> lengths;
@@ -187,6 +191,7 @@ class Solver {
       filling = *std::move(shared);
     }
     const uint64_t time = Search(Rule(), filling);
+    if (task_.allowance.stop_requested()) return;
     if (best_ && best_->step_time <= time) return;
     best_ = BalancedBins{.bins = Collect(filling), .step_time = time};
   }

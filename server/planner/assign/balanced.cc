@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMostForReferences = 65536;
 
 // Of an allowance: of a placement, and for each sequence.
-constexpr uint64_t kUnitsToPlace = 2000;
+constexpr uint64_t kUnitsToPlace = 4000;
 constexpr uint64_t kUnitsASequence = 100;
 
 struct Candidate {

@@ -30,7 +30,7 @@ struct Share {
 
 // Of an allowance: of a call, for each rank and for each sequence.
 constexpr uint64_t kUnitsToFill = 1000;
-constexpr uint64_t kUnitsARank = 200;
+constexpr uint64_t kUnitsARank = 2500;
 constexpr uint64_t kUnitsASequence = 50;
 
 class RankFiller {

@@ -26,6 +26,7 @@ absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIn
   const RankUnits units(pass, mini_batch);
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, allowance);
   if (!rank_of.ok()) return rank_of.status();
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   SequenceLists shares = SharesOf(units.blocks, *rank_of, pass.ranks());
   absl::StatusOr<Assignment> filled =
       FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, allowance);

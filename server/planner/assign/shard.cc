@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <tuple>
@@ -21,6 +22,8 @@ namespace batchplan {
 namespace {
 
 using RankOf = std::vector<uint32_t>;
+
+constexpr uint64_t kAnyNumber = std::numeric_limits<uint64_t>::max();
 
 // Rank r takes units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
 absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const RankUnits& units,
@@ -91,7 +94,7 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
   } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
     rank_of = KarmarkarKarpEqual(units.loads, ranks, allowance);
   } else {
-    rank_of = LongestFirst(units.loads, ranks, each);
+    rank_of = LongestFirst(units.loads, ranks, each, 0, allowance);
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (!rank_of) return GroupsDontDivide(pass, units.size(), units.sequences, where);
@@ -149,7 +152,7 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
                         .effort = first_pass.effort(),
                         .allowance = allowance});
     default:
-      return LongestFirst(units.loads, first_pass.ranks());
+      return LongestFirst(units.loads, first_pass.ranks(), kAnyNumber, 0, allowance);
   }
 }
 

@@ -169,6 +169,7 @@ class Balancer {
   Bins Run(const Bins& start) {
     const std::optional<Bins> shares = PackShares();
     if (shares && LargestCost(*shares) <= goal_) return *shares;
+    if (allowance_.stop_requested()) return start;
     const size_t count = ranks_ * slots_;
     Bins exchanged = ExchangeItems(HalveLargest(items_, start, count));
     if (start.size() < count && LargestCost(exchanged) > goal_ && !Ended()) {
@@ -186,6 +187,7 @@ class Balancer {
     const std::vector<uint32_t> rank_of = EvenParts(
         items_.loads, ranks_,
         {.least_each = static_cast<uint32_t>(slots_), .effort = effort_, .allowance = allowance_});
+    if (allowance_.stop_requested()) return std::nullopt;
     std::vector<uint32_t> all(items_.size());
     std::iota(all.begin(), all.end(), 0u);
     const Bins shares(all, rank_of, ranks_);

@@ -113,7 +113,9 @@ std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> s
   const auto count = static_cast<uint32_t>(slots);
   const EvenPartsOptions options = {
       .least_each = 1, .effort = Effort::kFast, .allowance = allowance};
-  Bins bins(share, EvenParts(tokens, count, options), count);
+  const std::vector<uint32_t> bin_of = EvenParts(tokens, count, options);
+  if (allowance.stop_requested()) return std::nullopt;
+  Bins bins(share, bin_of, count);
   for (size_t bin = 0; bin < slots; ++bin) {
     if (TokensOf(items, bins[bin]) > limits.capacity) return std::nullopt;
     if (SequencesOf(items, bins[bin]) > limits.max_sequences) return std::nullopt;
@@ -127,6 +129,7 @@ std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> 
   if (share.size() < slots) return std::nullopt;
   if (TokensOf(items, share) > uint64_t{limits.capacity} * slots) return std::nullopt;
   if (std::optional<Bins> even = EvenBins(items, share, limits, slots, allowance)) return even;
+  if (allowance.stop_requested()) return std::nullopt;
   const ShareItems share_items(items, share);
   const std::optional<Bins> packed = PackInto(share_items.view(), limits, slots, effort, allowance);
   if (!packed) return std::nullopt;

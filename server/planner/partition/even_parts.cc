@@ -84,9 +84,9 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
   const uint64_t bound = LargestSumBound(descending, parts, each.least);
   const uint64_t goal = bound + EvenTolerance(bound, options.effort);
 
-  std::vector<uint32_t> best = options.equal_counts
-                                   ? DealLayers(loads, order, parts)
-                                   : LongestFirst(loads, parts, each.most, each.least);
+  std::vector<uint32_t> best =
+      options.equal_counts ? DealLayers(loads, order, parts)
+                           : LongestFirst(loads, parts, each.most, each.least, options.allowance);
   uint64_t largest = LargestSum(loads, best, parts);
   const RefineRules rules = {.equal_counts = options.equal_counts,
                              .least_each = options.least_each};
@@ -98,7 +98,9 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
     largest = sum;
     best = std::move(start);
   };
-  const auto is_over = [&] { return largest <= goal || options.allowance.spent(); };
+  const auto is_over = [&] {
+    return largest <= goal || options.allowance.spent() || options.allowance.stop_requested();
+  };
   if (!is_over()) refine(best);
   if (!is_over() && loads.size() <= kMostForDifferencing) {
     std::vector<uint32_t> start = options.equal_counts

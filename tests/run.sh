@@ -151,7 +151,10 @@ if [ -n "$fuzz" ]; then
     folder=build/fuzz/$fuzzer
     mkdir -p "$folder/corpus"
     build/asan/bin/write_corpus "$fuzzer" "$folder/seeds" 2000
-    "build/asan/bin/${fuzzer}_fuzzer" -max_total_time="$fuzz" -timeout=120 -rss_limit_mb=4096 \
+    # A plan of a small request takes some dozen MiB; a server has many threads.
+    memory=(-rss_limit_mb=4096)
+    if [ "$fuzzer" = plan_batch ]; then memory=(-rss_limit_mb=2048 -malloc_limit_mb=256); fi
+    "build/asan/bin/${fuzzer}_fuzzer" -max_total_time="$fuzz" -timeout=120 "${memory[@]}" \
       -max_len=8192 -print_final_stats=1 -artifact_prefix="$folder/" "$folder/corpus" "$folder/seeds"
   done
   exit

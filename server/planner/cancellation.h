@@ -3,15 +3,15 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_CANCELLATION_H_
 #define BATCHPLAN_SERVER_PLANNER_CANCELLATION_H_
 
-#include <stop_token>
-
 #include "absl/status/status.h"
+#include "server/planner/allowance.h"
 
 namespace batchplan {
 
-// Cancelled if `stop` is requested.
-inline absl::Status CheckStop(const std::stop_token& stop) {
-  return stop.stop_requested() ? absl::CancelledError("planning was cancelled") : absl::OkStatus();
+// Cancelled if a stop is requested.
+inline absl::Status CheckStop(const Allowance& allowance) {
+  return allowance.stop_requested() ? absl::CancelledError("planning was cancelled")
+                                    : absl::OkStatus();
 }
 
 }  // namespace batchplan

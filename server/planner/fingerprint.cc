@@ -2,6 +2,7 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -19,6 +20,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "arrays are hashed as they lie in memory");
 
+// From one look for a stop to the next.
+constexpr size_t kValuesPerLook = size_t{1} << 20;
+
 class Sha256 {
  public:
   Sha256() : context_(EVP_MD_CTX_new()) {
@@ -27,10 +31,14 @@ class Sha256 {
     }
   }
 
-  void Add(std::span<const uint32_t> values) {
+  void Add(std::span<const uint32_t> values, const std::stop_token& stop) {
     const uint64_t count = values.size();
     EVP_DigestUpdate(context_.get(), &count, sizeof(count));
-    EVP_DigestUpdate(context_.get(), values.data(), values.size_bytes());
+    while (!values.empty() && !stop.stop_requested()) {
+      const auto next = values.first(std::min(values.size(), kValuesPerLook));
+      EVP_DigestUpdate(context_.get(), next.data(), next.size_bytes());
+      values = values.subspan(next.size());
+    }
   }
 
   std::string Hex() {
@@ -49,20 +57,20 @@ class Sha256 {
 
 }  // namespace
 
-std::string Fingerprint(const Plan& plan) {
+std::string Fingerprint(const Plan& plan, const std::stop_token& stop) {
   Sha256 hash;
   for (const PassPlan& pass : plan.passes) {
-    hash.Add(pass.sequence_index);
-    hash.Add(pass.microbatch_offsets);
-    hash.Add(pass.microbatches_per_rank);
-    hash.Add(pass.row_widths);
+    hash.Add(pass.sequence_index, stop);
+    hash.Add(pass.microbatch_offsets, stop);
+    hash.Add(pass.microbatches_per_rank, stop);
+    hash.Add(pass.row_widths, stop);
   }
   std::vector<uint32_t> excluded;
   for (const ExcludedSequence& sequence : plan.excluded) {
     excluded.insert(excluded.end(),
                     {sequence.index, sequence.length, static_cast<uint32_t>(sequence.reason)});
   }
-  hash.Add(excluded);
+  hash.Add(excluded, stop);
   return hash.Hex();
 }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/planner/align.h"
+#include "server/planner/allowance.h"
 #include "server/planner/assign/assign.h"
 #include "server/planner/bounds.h"
 #include "server/planner/cancellation.h"
@@ -73,30 +75,54 @@ void Append(const PassInstance& pass, const PlannedLengths& planned, const Assig
   plan.microbatches_per_rank.push_back(assignment.slots);
 }
 
-// Stages 4 and 5 for one pass.
-PassPlan FinishPass(const Manifest& manifest, const PlanOptions& options, const PassInstance& pass,
-                    const PlannedLengths& planned, const SequenceLists& mini_batches,
-                    std::vector<Assignment> assignments) {
-  PassPlan plan;
-  plan.name = pass.options().name;
-  plan.length_multiple = pass.length_multiple();
-  plan.sequence_index.reserve(planned.lengths.size());
-  plan.sequence_lengths.reserve(planned.lengths.size());
-  plan.microbatch_offsets = {0};
-  std::vector<MiniBatchBounds> bounds;
-  bounds.reserve(assignments.size());
-  for (size_t k = 0; k < assignments.size(); ++k) {
-    Assignment& assignment = assignments[k];
-    const std::span<const SequenceIndex> sequences =
-        pass.options().ignore_mini_batches ? mini_batches.all() : mini_batches[k];
-    bounds.push_back(BoundsOf(pass, sequences, options.synchronization, assignment));
-    OrderMicrobatches(pass, pass.options().order, assignment);
-    Append(pass, planned, assignment, plan);
-    assignment = Assignment();
+// What comes of the assignments: stage 4, and the bounds, mini-batch by mini-batch.
+class PassPlans : public AssignmentSink {
+ public:
+  PassPlans(std::span<const PassInstance> passes, const PlannedLengths& planned,
+            const SequenceLists& mini_batches, Synchronization synchronization,
+            const Allowance& allowance)
+      : passes_(passes),
+        planned_(planned),
+        mini_batches_(mini_batches),
+        synchronization_(synchronization),
+        allowance_(allowance) {
+    Clear();
   }
-  plan.metrics = Measure(manifest, options.synchronization, pass, plan, bounds);
-  return plan;
-}
+
+  void Add(size_t pass, size_t mini_batch, Assignment assignment) override {
+    const PassInstance& instance = passes_[pass];
+    const std::span<const SequenceIndex> sequences =
+        instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
+    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, assignment));
+    if (allowance_.stop_requested()) return;
+    OrderMicrobatches(instance, instance.options().order, assignment);
+    Append(instance, planned_, assignment, plans_[pass]);
+  }
+
+  void Clear() override {
+    plans_.assign(passes_.size(), {});
+    bounds_.assign(passes_.size(), {});
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      plans_[i].name = passes_[i].options().name;
+      plans_[i].length_multiple = passes_[i].length_multiple();
+      plans_[i].sequence_index.reserve(mini_batches_.all().size());
+      plans_[i].sequence_lengths.reserve(mini_batches_.all().size());
+      plans_[i].microbatch_offsets = {0};
+    }
+  }
+
+  PassPlan& operator[](size_t pass) { return plans_[pass]; }
+  std::span<const MiniBatchBounds> bounds(size_t pass) const { return bounds_[pass]; }
+
+ private:
+  const std::span<const PassInstance> passes_;
+  const PlannedLengths& planned_;
+  const SequenceLists& mini_batches_;
+  const Synchronization synchronization_;
+  const Allowance& allowance_;
+  std::vector<PassPlan> plans_;
+  std::vector<std::vector<MiniBatchBounds>> bounds_;
+};
 
 }  // namespace
 
@@ -113,36 +139,47 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
     if (!multiple.ok()) return multiple.status();
     multiples.push_back(*multiple);
   }
+  const Allowance allowance(AllowanceOf(options.effort), stop);
   const Groups groups(manifest, options.mini_batches.groups);
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(manifest, options, groups, FindLengthLimit(options, multiples));
   if (!planned.ok()) return planned.status();
   if (absl::Status status = CheckPadTo(manifest, *planned); !status.ok()) return status;
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
 
   const absl::StatusOr<SequenceLists> mini_batches =
       SplitIntoMiniBatches(manifest, planned->lengths, groups, options.mini_batches);
   if (!mini_batches.ok()) return mini_batches.status();
 
+  std::map<uint32_t, AlignedLengths> aligned;  // by length multiple
   std::vector<PassInstance> passes;
   for (size_t i = 0; i < options.passes.size(); ++i) {
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    AlignedLengths& lengths = aligned[multiples[i]];
+    if (!lengths) lengths = AlignAll(planned->lengths, multiples[i]);
     absl::StatusOr<PassInstance> pass = PassInstance::Create(
-        manifest, options, i, multiples[i], *planned, groups, mini_batches->size());
+        manifest, options, i, multiples[i], lengths, *planned, groups, mini_batches->size());
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
-  absl::StatusOr<std::vector<std::vector<Assignment>>> assignments =
-      AssignAll(passes, options.topology, *mini_batches, options.mini_batches.seed, stop);
-  if (!assignments.ok()) return assignments.status();
+  PassPlans plans(passes, *planned, *mini_batches, options.synchronization, allowance);
+  absl::Status assigned = AssignAll(passes, options.topology, *mini_batches,
+                                    options.mini_batches.seed, allowance, plans);
+  if (!assigned.ok()) return assigned;
 
   Plan plan;
   for (size_t i = 0; i < passes.size(); ++i) {
-    if (absl::Status status = CheckStop(stop); !status.ok()) return status;
-    plan.passes.push_back(FinishPass(manifest, options, passes[i], *planned, *mini_batches,
-                                     std::move((*assignments)[i])));
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    plans[i].metrics =
+        Measure(manifest, options.synchronization, passes[i], plans[i], plans.bounds(i));
+    plan.passes.push_back(std::move(plans[i]));
   }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   plan.excluded = std::move(planned->excluded);
   plan.cost_model_used = options.cost_model;
-  plan.fingerprint = Fingerprint(plan);
+  plan.fingerprint = Fingerprint(plan, stop);
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   return plan;
 }
 

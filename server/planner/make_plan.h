@@ -4,8 +4,10 @@
 //
 // A pure function: the same arguments give the same plan on every machine, compiler and thread. It
 // takes no locks, starts no threads and keeps no state, so any number may run at once. One million
-// sequences take half a second to two seconds (Karmarkar-Karp into bins up to four) and some
-// hundred bytes each. A stop is seen between the stages and the ranks, not within one packing.
+// sequences take half a second to two seconds and some hundred bytes each; the searches of a
+// request have an allowance together (allowance.h), however many mini-batches and passes it has. A
+// stop is seen within a tenth of a second up to some millions of sequences, also within a packing
+// and while passes are set up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_
 #define BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_

@@ -18,11 +18,13 @@ struct Microbatch {
   Cost cost = 0;       // as scheduled
 };
 
-std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& plan) {
+// Those of one mini-batch, from `first` on.
+std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& plan, size_t first,
+                                     size_t count) {
   const CostFunction& cost = pass.cost();
-  std::vector<Microbatch> microbatches(plan.row_widths.size());
-  for (size_t m = 0; m < microbatches.size(); ++m) {
-    Microbatch& microbatch = microbatches[m];
+  std::vector<Microbatch> microbatches(count);
+  for (size_t m = first; m < first + count; ++m) {
+    Microbatch& microbatch = microbatches[m - first];
     for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
       const uint32_t tokens = pass.aligned()[plan.sequence_index[i]];
       microbatch.true_tokens += plan.sequence_lengths[i];
@@ -70,19 +72,18 @@ StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ra
   return loads;
 }
 
-// 1 - s/mean, s the sample standard deviation (n - 1), over micro-batches that are not empty; 1 for
-// a single one.
-double BinBalance(std::span<const Microbatch> microbatches) {
-  std::vector<double> filled;
-  for (const Microbatch& microbatch : microbatches) {
-    if (microbatch.true_tokens > 0) filled.push_back(static_cast<double>(microbatch.true_tokens));
-  }
+// 1 - s/mean, s the sample standard deviation (n - 1), of the true tokens of micro-batches that are
+// not empty; 1 for a single one.
+double BinBalance(std::span<const uint64_t> filled) {
   const double count = static_cast<double>(filled.size());
   if (count < 2) return 1;
   double mean = 0;
-  for (double tokens : filled) mean += tokens / count;
+  for (const uint64_t tokens : filled) mean += static_cast<double>(tokens) / count;
   double squares = 0;
-  for (double tokens : filled) squares += (tokens - mean) * (tokens - mean);
+  for (const uint64_t tokens : filled) {
+    const double off = static_cast<double>(tokens) - mean;
+    squares += off * off;
+  }
   return 1 - std::sqrt(squares / (count - 1)) / mean;
 }
 
@@ -93,18 +94,10 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     std::span<const MiniBatchBounds> bounds) {
   const uint32_t ranks = pass.ranks();
   const CostFunction& cost = pass.cost();
-  const std::vector<Microbatch> microbatches = Microbatches(pass, plan);
   PlanMetrics metrics;
 
   Cost sequences_cost = 0;
   Cost total_cost = 0;
-  for (const Microbatch& microbatch : microbatches) {
-    metrics.true_tokens += microbatch.true_tokens;
-    metrics.aligned_tokens += microbatch.aligned_tokens;
-    metrics.scheduled_tokens += microbatch.scheduled_tokens;
-    sequences_cost += microbatch.sequences;
-    total_cost += microbatch.cost;
-  }
   const uint64_t naive_width =
       manifest.pad_to != 0
           ? manifest.pad_to
@@ -112,12 +105,21 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
 
   StepLoads loads;
+  std::vector<uint64_t> filled;
   uint64_t bound = 0;
   size_t begin = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
     const size_t count = size_t{plan.microbatches_per_rank[k]} * ranks;
-    const std::span<const Microbatch> mine = std::span(microbatches).subspan(begin, count);
-    const StepLoads step = LoadsOfMiniBatch(mine, ranks);
+    const std::vector<Microbatch> microbatches = Microbatches(pass, plan, begin, count);
+    for (const Microbatch& microbatch : microbatches) {
+      metrics.true_tokens += microbatch.true_tokens;
+      metrics.aligned_tokens += microbatch.aligned_tokens;
+      metrics.scheduled_tokens += microbatch.scheduled_tokens;
+      sequences_cost += microbatch.sequences;
+      total_cost += microbatch.cost;
+      if (microbatch.true_tokens > 0) filled.push_back(microbatch.true_tokens);
+    }
+    const StepLoads step = LoadsOfMiniBatch(microbatches, ranks);
     loads.lockstep += step.lockstep;
     loads.accumulated += step.accumulated;
     loads.busiest_tokens += step.busiest_tokens;
@@ -126,7 +128,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
     begin += count;
   }
 
-  metrics.microbatches = static_cast<uint32_t>(microbatches.size());
+  metrics.microbatches = static_cast<uint32_t>(plan.row_widths.size());
   metrics.lower_bound_microbatches = static_cast<uint32_t>(bound);
   metrics.certified_optimal = metrics.microbatches == bound;
 
@@ -135,7 +137,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / room;
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
-  metrics.bin_balance = BinBalance(microbatches);
+  metrics.bin_balance = BinBalance(filled);
   const uint64_t fewest_by_volume = (metrics.true_tokens + budget - 1) / budget;
   metrics.packing_efficiency = static_cast<double>(fewest_by_volume) / metrics.microbatches;
   metrics.padding_removed =

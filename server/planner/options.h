@@ -91,6 +91,8 @@ struct PassOptions {
   bool equal_sequence_counts = false;
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
+
+  friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
 
 struct PlanOptions {

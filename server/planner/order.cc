@@ -29,16 +29,17 @@ void PutSmallAtBothEnds(std::span<uint32_t> rank) {
 
 }  // namespace
 
-void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignment& assignment) {
-  if (order == MicrobatchOrder::kAsAssigned) return;
+std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOrder order,
+                                          const Assignment& assignment) {
   const SequenceLists& microbatches = assignment.microbatches;
+  std::vector<uint32_t> position(microbatches.size());
+  std::iota(position.begin(), position.end(), 0u);
+  if (order == MicrobatchOrder::kAsAssigned) return position;
   std::vector<Cost> costs(microbatches.size());
   for (size_t m = 0; m < costs.size(); ++m) {
     costs[m] = pass.CostOf(microbatches[m], assignment.widths[m]);
   }
   if (assignment.shared_widths) CostSlotsAlike(assignment.slots, costs);
-  std::vector<uint32_t> position(microbatches.size());
-  std::iota(position.begin(), position.end(), 0u);
   for (size_t begin = 0; begin < position.size(); begin += assignment.slots) {
     std::span<uint32_t> rank = std::span(position).subspan(begin, assignment.slots);
     rank = rank.first(std::find_if(rank.begin(), rank.end(),
@@ -48,7 +49,13 @@ void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignme
                      [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
     if (order == MicrobatchOrder::kSmallAtBothEnds) PutSmallAtBothEnds(rank);
   }
+  return position;
+}
 
+void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignment& assignment) {
+  if (order == MicrobatchOrder::kAsAssigned) return;
+  const SequenceLists& microbatches = assignment.microbatches;
+  const std::vector<uint32_t> position = MicrobatchesInOrder(pass, order, assignment);
   SequenceLists ordered;
   ordered.Reserve(microbatches.size(), microbatches.all().size());
   std::vector<uint32_t> widths;

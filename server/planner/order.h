@@ -3,10 +3,18 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ORDER_H_
 #define BATCHPLAN_SERVER_PLANNER_ORDER_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "server/planner/assign/assignment.h"
 #include "server/planner/pass_instance.h"
 
 namespace batchplan {
+
+// The places of the micro-batches in OrderMicrobatches' order: the one at place m is to be number
+// order[m].
+std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOrder order,
+                                          const Assignment& assignment);
 
 // Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing,
 // and empty micro-batches stay last. Where ranks share widths all are reordered

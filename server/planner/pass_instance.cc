@@ -10,12 +10,17 @@
 namespace batchplan {
 namespace {
 
+// The empty micro-batches whose costs have room beside those of others: no fewer than there may be.
+// Costs are rounded by it, and plans follow from that, so that it stays as it is.
+constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
+static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
+
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               const std::vector<uint32_t>& aligned,
                                               uint32_t longest) {
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
-      options.allow_empty_microbatches ? sequences + kMaxEmptyMicrobatches : sequences;
+      options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
   if (pass.layout == Layout::kPadded) {
     // A sequence costs what its width does, at most that of the longest.
     const std::vector<uint32_t> widest(sequences, longest);
@@ -45,23 +50,27 @@ bool SharesWidths(const PassOptions& pass, Sharding sharding) {
 
 }  // namespace
 
+AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple) {
+  std::vector<uint32_t> aligned;
+  aligned.reserve(planned_lengths.size());
+  for (uint32_t length : planned_lengths) {
+    aligned.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
+  }
+  return std::make_shared<const std::vector<uint32_t>>(std::move(aligned));
+}
+
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
                                                   const PlanOptions& options, size_t index,
                                                   uint32_t length_multiple,
+                                                  const AlignedLengths& aligned,
                                                   const PlannedLengths& planned,
                                                   const Groups& groups, size_t mini_batches) {
   const PassOptions& pass = options.passes[index];
-  std::vector<uint32_t> aligned;
-  aligned.reserve(planned.lengths.size());
-  for (uint32_t length : planned.lengths) {
-    aligned.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
-  }
-  const uint32_t longest = *std::max_element(aligned.begin(), aligned.end());
-  const absl::StatusOr<CostFunction> cost = MakeCostFunction(options, pass, aligned, longest);
+  const uint32_t longest = *std::max_element(aligned->begin(), aligned->end());
+  const absl::StatusOr<CostFunction> cost = MakeCostFunction(options, pass, *aligned, longest);
   if (!cost.ok()) return cost.status();
 
-  PassInstance instance(options, index, length_multiple, planned, groups, *cost,
-                        std::move(aligned));
+  PassInstance instance(options, index, length_multiple, planned, groups, *cost, aligned);
   if (absl::Status status = CheckBucketsFit(pass, length_multiple, longest, instance.where_);
       !status.ok()) {
     return status;
@@ -78,7 +87,7 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
 
 PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
                            const PlannedLengths& planned, const Groups& groups,
-                           const CostFunction& cost, std::vector<uint32_t> aligned)
+                           const CostFunction& cost, AlignedLengths aligned)
     : options_(&options.passes[index]),
       where_(absl::StrCat("passes[", index, "]")),
       length_multiple_(length_multiple),
@@ -120,12 +129,12 @@ absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
     uint32_t width = 0;
   };
   std::vector<Group> groups(groups_->size());
-  for (uint32_t i = 0; i < aligned_.size(); ++i) {
-    if (aligned_[i] == 0) continue;
+  for (uint32_t i = 0; i < aligned_->size(); ++i) {
+    if ((*aligned_)[i] == 0) continue;
     Group& group = groups[(*groups_)[SequenceIndex(i)]];
     ++group.count;
-    group.tokens += aligned_[i];
-    group.width = std::max(group.width, aligned_[i]);
+    group.tokens += (*aligned_)[i];
+    group.width = std::max(group.width, (*aligned_)[i]);
     const bool padded = options_->layout == Layout::kPadded;
     const uint64_t tokens = padded ? group.count * group.width : group.tokens;
     const uint64_t most_tokens = padded ? padded_limits_.tokens : bin_limits_.capacity;
@@ -162,7 +171,7 @@ Items PassInstance::ItemsOf(const SequenceLists& blocks) const {
     uint32_t length = 0;
     Cost cost = 0;
     for (SequenceIndex sequence : blocks[block]) {
-      const uint32_t aligned = aligned_[sequence.value()];
+      const uint32_t aligned = (*aligned_)[sequence.value()];
       length = options_->layout == Layout::kPadded ? std::max(length, aligned) : length + aligned;
       cost += cost_.OfSequence(aligned);
     }
@@ -183,7 +192,7 @@ std::vector<uint64_t> PassInstance::LoadsOf(const SequenceLists& blocks) const {
   std::vector<uint64_t> loads(blocks.size(), 0);
   for (size_t block = 0; block < blocks.size(); ++block) {
     for (SequenceIndex sequence : blocks[block]) {
-      const uint32_t aligned = aligned_[sequence.value()];
+      const uint32_t aligned = (*aligned_)[sequence.value()];
       loads[block] += tokens ? aligned : cost_.OfSequence(aligned);
     }
   }
@@ -197,8 +206,8 @@ Cost PassInstance::CostOf(std::span<const SequenceIndex> microbatch, uint32_t wi
   Cost cost = cost_.OfMicrobatch();
   uint32_t tokens = 0;
   for (SequenceIndex sequence : microbatch) {
-    tokens += aligned_[sequence.value()];
-    cost += cost_.OfSequence(aligned_[sequence.value()]);
+    tokens += (*aligned_)[sequence.value()];
+    cost += cost_.OfSequence((*aligned_)[sequence.value()]);
   }
   return width > tokens ? cost + cost_.OfTail(width - tokens) : cost;
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,16 +26,23 @@ namespace batchplan {
 
 // The micro-batches of all passes are at most this many beyond one a sequence and pass; only empty
 // ones come near it.
-inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 24;
+inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 18;
+
+using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;
+
+// By manifest position; 0 for a dropped sequence.
+AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple);
 
 // Views what it is created from, which must outlive it.
 class PassInstance {
  public:
-  // Of options.passes[index], whose length multiple is given, in `mini_batches` mini-batches.
+  // Of options.passes[index], whose length multiple is given with the lengths that it makes, in
+  // `mini_batches` mini-batches.
   // InvalidArgument, naming field and limit, if a row bucket or a group that stays in one
   // micro-batch can't be right, if the micro-batches would be too many, or if the cost overflows.
   static absl::StatusOr<PassInstance> Create(const Manifest& manifest, const PlanOptions& options,
                                              size_t index, uint32_t length_multiple,
+                                             const AlignedLengths& aligned,
                                              const PlannedLengths& planned, const Groups& groups,
                                              size_t mini_batches);
 
@@ -60,7 +68,7 @@ class PassInstance {
   // Of a padded micro-batch.
   const PaddedLimits& padded_limits() const { return padded_limits_; }
   // By manifest position; 0 for a dropped sequence.
-  std::span<const uint32_t> aligned() const { return aligned_; }
+  std::span<const uint32_t> aligned() const { return *aligned_; }
 
   // `sequences` in the blocks that share a micro-batch, and in those that share a rank.
   SequenceLists MicrobatchBlocks(std::span<const SequenceIndex> sequences) const;
@@ -81,7 +89,7 @@ class PassInstance {
  private:
   PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
                const PlannedLengths& planned, const Groups& groups, const CostFunction& cost,
-               std::vector<uint32_t> aligned);
+               AlignedLengths aligned);
 
   absl::Status CheckGroupsFit(const Manifest& manifest) const;
 
@@ -101,7 +109,7 @@ class PassInstance {
   BinLimits bin_limits_;
   PaddedLimits padded_limits_;
   std::span<const uint32_t> planned_;
-  std::vector<uint32_t> aligned_;
+  AlignedLengths aligned_;
 };
 
 }  // namespace batchplan

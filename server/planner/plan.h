@@ -57,7 +57,11 @@ struct PassPlan {
 struct Plan {
   std::vector<PassPlan> passes;
   std::vector<ExcludedSequence> excluded;  // ascending by index
-  // SHA-256 of the plan in hexadecimal; equal exactly when the plans are.
+  // SHA-256, in hexadecimal, of every pass's sequence_index, microbatch_offsets,
+  // microbatches_per_rank and row_widths, and of what is excluded. Of plans that one request and
+  // one version of the planner made it is equal exactly when they are. It does not cover the
+  // sequences' lengths, the length multiple, names or metrics: requests that differ in those alone
+  // can have one fingerprint.
   std::string fingerprint;
   CostModel cost_model_used;
 };

@@ -15,6 +15,8 @@
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/assign/shares.h"
+#include "server/planner/cancellation.h"
+#include "server/planner/order.h"
 #include "server/planner/seeds.h"
 
 namespace batchplan {
@@ -50,12 +52,14 @@ constexpr uint64_t kMostForSearches = 32;
 class Assigner {
  public:
   Assigner(std::span<const PassInstance> passes, const Topology& topology,
-           const SequenceLists& mini_batches, uint64_t seed, const std::stop_token& stop)
+           const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+           AssignmentSink& sink)
       : passes_(passes),
         first_(passes.front()),
         sequences_(mini_batches.all().size()),
         seed_(seed),
-        stop_(stop) {
+        allowance_(allowance),
+        sink_(sink) {
     const auto respects = [](const PassInstance& pass) {
       return !pass.options().ignore_mini_batches;
     };
@@ -70,6 +74,8 @@ class Assigner {
     for (const PassInstance& pass : passes) {
       (has_mini_batches_ && !respects(pass) ? over_all_ : within_).push_back(&pass);
     }
+    FindTwins(within_, 1, twin_within_);
+    FindTwins(over_all_, 0, twin_over_all_);
     if (within_.front() != &first_) {
       lead_options_ = within_.front()->options();
       lead_options_.sharding = first_.options().sharding;
@@ -84,24 +90,23 @@ class Assigner {
     }
   }
 
-  absl::StatusOr<std::vector<std::vector<Assignment>>> Run() {
-    std::vector<Placed> placed;
-    placed.reserve(mini_batches_->size());
+  absl::Status Run() {
     for (size_t k = 0; k < mini_batches_->size(); ++k) {
+      // Each pass over each mini-batch may spend as much as the others.
+      const Allowance::Part part(allowance_,
+                                 (mini_batches_->size() - k) * within_.size() + over_all_.size(),
+                                 within_.size());
       absl::StatusOr<Placed> mini_batch = PlaceMiniBatch(k);
       if (!mini_batch.ok()) return mini_batch.status();
-      for (const Assignment& assignment : mini_batch->assignments) {
-        microbatches_ += assignment.microbatches.size();
-      }
-      if (absl::Status status = CheckTotal(microbatches_); !status.ok()) return status;
-      placed.push_back(*std::move(mini_batch));
+      if (absl::Status status = Add(k, *std::move(mini_batch)); !status.ok()) return status;
     }
-    absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(placed);
-    if (absl::IsInvalidArgument(over_all.status())) {
-      over_all = PlaceAllAnew(placed, over_all.status());
-    }
+    absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll();
+    if (absl::IsInvalidArgument(over_all.status())) over_all = PlaceAllAnew(over_all.status());
     if (!over_all.ok()) return over_all.status();
-    return Collect(std::move(placed), *std::move(over_all));
+    for (size_t i = 0; i < over_all_.size(); ++i) {
+      sink_.Add(over_all_[i] - passes_.data(), 0, std::move((*over_all)[i]));
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -110,6 +115,47 @@ class Assigner {
     return absl::StrCat(pass.where(), ": mini-batch ", k);
   }
   uint64_t Seed(size_t k) const { return MiniBatchSeed(seed_, k); }
+
+  // For each of `passes` from `first` on the number of one before it, but not before `first`, that
+  // is filled alike; its own where there is none.
+  static void FindTwins(std::span<const PassInstance* const> passes, size_t first,
+                        std::vector<size_t>& twins) {
+    for (size_t i = 0; i < passes.size(); ++i) {
+      size_t twin = std::min(i, first);
+      while (twin < i && !FilledAlike(passes[i]->options(), passes[twin]->options())) ++twin;
+      twins.push_back(twin);
+    }
+  }
+  static bool FilledAlike(PassOptions a, PassOptions b) {
+    a.name.clear();
+    b.name.clear();
+    return a == b;
+  }
+
+  // Hands a mini-batch's assignments on and keeps what the passes over all of them need.
+  absl::Status Add(size_t k, Placed placed) {
+    for (const Assignment& assignment : placed.assignments) {
+      microbatches_ += assignment.microbatches.size();
+    }
+    if (absl::Status status = CheckTotal(microbatches_); !status.ok()) return status;
+    for (size_t i = 0; i < within_.size(); ++i) {
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+      sink_.Add(within_[i] - passes_.data(), k, std::move(placed.assignments[i]));
+    }
+    if (over_all_.empty()) return absl::OkStatus();
+    for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
+      shares_.Push(placed.shares[rank]);
+      shares_.Close();
+    }
+    return absl::OkStatus();
+  }
+
+  // Forgets the mini-batches that were handed on.
+  void Clear() {
+    sink_.Clear();
+    shares_ = SequenceLists();
+    microbatches_ = 0;
+  }
 
   // That empty micro-batches, of all passes and mini-batches, keep to their limit.
   absl::Status CheckTotal(uint64_t microbatches) const {
@@ -141,9 +187,15 @@ class Assigner {
   }
   absl::StatusOr<Placed> FillRest(size_t k, Placed placed, PackingWork work) const {
     while (placed.assignments.size() < within_.size()) {
-      const PassInstance& pass = *within_[placed.assignments.size()];
+      const size_t i = placed.assignments.size();
+      if (twin_within_[i] < i) {
+        placed.assignments.push_back(placed.assignments[twin_within_[i]]);
+        continue;
+      }
+      const PassInstance& pass = *within_[i];
+      const Allowance::Part part(allowance_, within_.size() - i);
       absl::StatusOr<Assignment> filled =
-          FillRanks(pass, placed.shares, Seed(k), Where(pass, k), work, stop_);
+          FillRanks(pass, placed.shares, Seed(k), Where(pass, k), work, allowance_);
       if (!filled.ok()) return filled.status();
       placed.assignments.push_back(*std::move(filled));
     }
@@ -154,7 +206,10 @@ class Assigner {
   absl::StatusOr<Placed> PlaceAsAsked(size_t k) const {
     const std::string where = Where(*lead_, k);
     if (IsBalanced()) return PlaceBest(k, where);
-    absl::StatusOr<Dealt> dealt = Place(*lead_, (*mini_batches_)[k], Seed(k), where, stop_);
+    absl::StatusOr<Dealt> dealt = [&] {
+      const Allowance::Part part(allowance_, within_.size());
+      return Place(*lead_, (*mini_batches_)[k], Seed(k), where, allowance_);
+    }();
     if (!dealt.ok()) return dealt.status();
     return FillWithin(k, *std::move(dealt));
   }
@@ -162,12 +217,18 @@ class Assigner {
   // The best of the balanced placements that the other passes can use; of those that leave a rank
   // with no more empty micro-batches than the even placement, if there are any.
   absl::StatusOr<Placed> PlaceBest(size_t k, absl::string_view where) const {
-    absl::StatusOr<std::vector<Dealt>> placements =
-        PlaceBalanced(*lead_, references_, (*mini_batches_)[k], Seed(k), where, stop_);
+    // Others are of use where another pass or its empty micro-batches can decide.
+    const bool only_best = within_.size() == 1 && !SpreadsEmpty();
+    absl::StatusOr<std::vector<Dealt>> placements = [&] {
+      const Allowance::Part part(allowance_, within_.size());
+      return PlaceBalanced(*lead_, references_, (*mini_batches_)[k], Seed(k),
+                           only_best ? 1 : references_.size() + 1, where, allowance_);
+    }();
     if (!placements.ok()) return placements.status();
     absl::StatusOr<Placed> best;
     std::optional<absl::StatusOr<Placed>> even;
     for (Dealt& dealt : *placements) {
+      OrderMicrobatches(*lead_, MicrobatchOrder::kLargestFirst, dealt.assignment);
       absl::StatusOr<Placed> placed = FillWithin(k, std::move(dealt));
       if (absl::IsInvalidArgument(placed.status())) {
         if (!best.ok()) best = std::move(placed);
@@ -217,7 +278,7 @@ class Assigner {
 
     if (CanDeal(*lead_) && !Deals(*lead_) && !IsContiguous()) {
       absl::StatusOr<Dealt> dealt =
-          PackAndDeal(*lead_, (*mini_batches_)[k], Seed(k), Where(*lead_, k), stop_);
+          PackAndDeal(*lead_, (*mini_batches_)[k], Seed(k), Where(*lead_, k), allowance_);
       if (dealt.ok()) {
         absl::StatusOr<Placed> placed = FillWithin(k, *std::move(dealt));
         if (!absl::IsInvalidArgument(placed.status())) return placed;
@@ -252,6 +313,7 @@ class Assigner {
 
   RankSearch SearchTerms(std::span<const RankUnits> mini_batches) const {
     RankSearch search;
+    search.allowance = allowance_;
     search.ranks = first_.ranks();
     search.contiguous = IsContiguous();
     search.equal_counts = first_.options().equal_sequence_counts;
@@ -286,55 +348,54 @@ class Assigner {
 
   // The passes that ignore mini-batches, over the shares of all of them.
   absl::StatusOr<std::vector<Assignment>> FillOverAll(
-      const std::vector<Placed>& placed, PackingWork work = PackingWork::kAsAsked) const {
+      PackingWork work = PackingWork::kAsAsked) const {
     std::vector<Assignment> assignments;
     if (over_all_.empty()) return assignments;
     uint64_t microbatches = microbatches_;
     SequenceLists shares;
+    shares.Reserve(first_.ranks(), shares_.all().size());
     for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
-      for (const Placed& mini_batch : placed) shares.Push(mini_batch.shares[rank]);
+      for (size_t list = rank; list < shares_.size(); list += first_.ranks()) {
+        shares.Push(shares_[list]);
+      }
       shares.Close();
     }
-    for (const PassInstance* pass : over_all_) {
-      absl::StatusOr<Assignment> filled =
-          FillRanks(*pass, shares, Seed(0), pass->where(), work, stop_);
-      if (!filled.ok()) return filled.status();
-      microbatches += filled->microbatches.size();
+    for (size_t i = 0; i < over_all_.size(); ++i) {
+      const PassInstance& pass = *over_all_[i];
+      if (twin_over_all_[i] < i) {
+        assignments.push_back(assignments[twin_over_all_[i]]);
+      } else {
+        const Allowance::Part part(allowance_, over_all_.size() - i);
+        absl::StatusOr<Assignment> filled =
+            FillRanks(pass, shares, Seed(0), pass.where(), work, allowance_);
+        if (!filled.ok()) return filled.status();
+        assignments.push_back(*std::move(filled));
+      }
+      microbatches += assignments.back().microbatches.size();
       if (absl::Status status = CheckTotal(microbatches); !status.ok()) return status;
-      assignments.push_back(*std::move(filled));
     }
     return assignments;
   }
 
-  // Other shares for all mini-batches, because a pass over all of them can't use `placed`, for the
-  // reason given.
-  absl::StatusOr<std::vector<Assignment>> PlaceAllAnew(std::vector<Placed>& placed,
-                                                       const absl::Status& reason) const {
+  // Other shares for all mini-batches, because a pass over all of them can't use those they have,
+  // for the reason given.
+  absl::StatusOr<std::vector<Assignment>> PlaceAllAnew(const absl::Status& reason) {
     if (IsFixed()) return reason;
     for (const PassInstance* pass : over_all_) {
       absl::Status possible = CheckPossible(*pass, mini_batches_->all(), pass->where());
       if (!possible.ok()) return possible;
     }
     if (!first_.options().equal_sequence_counts) {
-      std::vector<Placed> even;
-      for (size_t k = 0; k < mini_batches_->size(); ++k) {
-        absl::StatusOr<Placed> mini_batch = PlaceEvenly(k);
-        if (absl::IsInvalidArgument(mini_batch.status())) break;
-        if (!mini_batch.ok()) return mini_batch.status();
-        even.push_back(*std::move(mini_batch));
-      }
-      if (even.size() == mini_batches_->size()) {
-        absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(even);
-        if (!absl::IsInvalidArgument(over_all.status())) {
-          placed = std::move(even);
-          return over_all;
-        }
-      }
+      absl::StatusOr<std::vector<Assignment>> over_all = PlaceAllEvenly();
+      if (!absl::IsInvalidArgument(over_all.status())) return over_all;
     }
 
     std::vector<RankUnits> units;
-    for (size_t k = 0; k < mini_batches_->size(); ++k)
-      units.emplace_back(first_, (*mini_batches_)[k]);
+    uint64_t all_units = 0;
+    for (size_t k = 0; k < mini_batches_->size(); ++k) {
+      all_units += units.emplace_back(first_, (*mini_batches_)[k]).size();
+      if (all_units > kMaxSearchedUnits) return reason;
+    }
     std::vector<Placed> tried(units.size());
     absl::StatusOr<std::vector<Assignment>> found = reason;
     RankSearch search = SearchTerms(units);
@@ -348,9 +409,16 @@ class Assigner {
       }
       tried[k] = *std::move(mini_batch);
       if (k + 1 < units.size()) return true;
-      absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(tried, WorkOfTries());
+      Clear();
+      for (size_t i = 0; i < tried.size(); ++i) {
+        if (absl::Status status = Add(i, tried[i]); !status.ok()) {
+          if (absl::IsInvalidArgument(status)) return false;
+          found = std::move(status);
+          return true;
+        }
+      }
+      absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(WorkOfTries());
       if (absl::IsInvalidArgument(over_all.status())) return false;
-      placed = tried;
       found = std::move(over_all);
       return true;
     };
@@ -358,26 +426,22 @@ class Assigner {
     return found;
   }
 
-  // By pass, then by mini-batch.
-  std::vector<std::vector<Assignment>> Collect(std::vector<Placed> placed,
-                                               std::vector<Assignment> over_all) const {
-    std::vector<std::vector<Assignment>> assignments(passes_.size());
-    for (size_t i = 0; i < within_.size(); ++i) {
-      std::vector<Assignment>& of_pass = assignments[within_[i] - passes_.data()];
-      of_pass.reserve(placed.size());
-      for (Placed& mini_batch : placed) of_pass.push_back(std::move(mini_batch.assignments[i]));
+  absl::StatusOr<std::vector<Assignment>> PlaceAllEvenly() {
+    Clear();
+    for (size_t k = 0; k < mini_batches_->size(); ++k) {
+      absl::StatusOr<Placed> mini_batch = PlaceEvenly(k);
+      if (!mini_batch.ok()) return mini_batch.status();
+      if (absl::Status status = Add(k, *std::move(mini_batch)); !status.ok()) return status;
     }
-    for (size_t i = 0; i < over_all_.size(); ++i) {
-      assignments[over_all_[i] - passes_.data()].push_back(std::move(over_all[i]));
-    }
-    return assignments;
+    return FillOverAll();
   }
 
   const std::span<const PassInstance> passes_;
   const PassInstance& first_;
   const uint64_t sequences_;
   const uint64_t seed_;
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
+  AssignmentSink& sink_;
   // The mini-batches within which ranks are decided; the whole manifest if every pass ignores them.
   const SequenceLists* mini_batches_ = nullptr;
   SequenceLists whole_;
@@ -392,18 +456,21 @@ class Assigner {
   std::vector<PassInstance> references_;
   std::vector<const PassInstance*> within_;
   std::vector<const PassInstance*> over_all_;
+  std::vector<size_t> twin_within_;
+  std::vector<size_t> twin_over_all_;
   // Made so far, within mini-batches.
   uint64_t microbatches_ = 0;
+  // Where passes go over all mini-batches, the share of rank r of mini-batch k as list k * ranks +
+  // r.
+  SequenceLists shares_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const PassInstance> passes,
-                                                               const Topology& topology,
-                                                               const SequenceLists& mini_batches,
-                                                               uint64_t seed,
-                                                               const std::stop_token& stop) {
-  return Assigner(passes, topology, mini_batches, seed, stop).Run();
+absl::Status AssignAll(std::span<const PassInstance> passes, const Topology& topology,
+                       const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+                       AssignmentSink& sink) {
+  return Assigner(passes, topology, mini_batches, seed, allowance, sink).Run();
 }
 
 }  // namespace batchplan

@@ -3,18 +3,30 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stop_token>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
+#include "server/planner/allowance.h"
 #include "server/planner/assign/assignment.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
 namespace batchplan {
+
+// Takes what AssignAll makes, so that no more than one mini-batch's is held.
+class AssignmentSink {
+ public:
+  virtual ~AssignmentSink() = default;
+  // Of the pass of this number; the mini-batches of a pass come in their order. A pass that ignores
+  // mini-batches has number 0 alone.
+  virtual void Add(size_t pass, size_t mini_batch, Assignment assignment) = 0;
+  // Forget all that came: others come in their place.
+  virtual void Clear() = 0;
+};
 
 // Gives every sequence a rank, the same in all passes, and every pass its micro-batches: one
 // Assignment a mini-batch for each pass, or a single one where the pass ignores mini-batches.
@@ -24,13 +36,14 @@ namespace batchplan {
 // sequences on each rank, and at last, for a few sequences, every division there is. A sharding
 // that names the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
 //
+// Mini-batches and passes divide the allowance, what one leaves among those that follow. Passes of
+// equal options after the first are worked out once.
+//
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
-// Cancelled if `stop` is requested.
-absl::StatusOr<std::vector<std::vector<Assignment>>> AssignAll(std::span<const PassInstance> passes,
-                                                               const Topology& topology,
-                                                               const SequenceLists& mini_batches,
-                                                               uint64_t seed,
-                                                               const std::stop_token& stop);
+// Cancelled if a stop is requested. What the sink has then is of no use.
+absl::Status AssignAll(std::span<const PassInstance> passes, const Topology& topology,
+                       const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+                       AssignmentSink& sink);
 
 }  // namespace batchplan
 

@@ -10,7 +10,6 @@
 #include "server/planner/assign/solve_padded.h"
 #include "server/planner/assign/step_time.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/order.h"
 #include "server/planner/presets.h"
 
 namespace batchplan {
@@ -19,6 +18,10 @@ namespace {
 // Larger mini-batches are left to the solver alone, except where the effort is thorough: the
 // references take longer than it there.
 constexpr size_t kMostForReferences = 65536;
+
+// Of an allowance: of a placement, and for each sequence.
+constexpr uint64_t kUnitsToPlace = 4000;
+constexpr uint64_t kUnitsASequence = 100;
 
 struct Candidate {
   Dealt dealt;
@@ -59,45 +62,57 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
 absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
                                                  std::span<const PassInstance> references,
                                                  std::span<const SequenceIndex> mini_batch,
-                                                 uint64_t seed, absl::string_view where,
-                                                 const std::stop_token& stop) {
-  std::vector<Candidate> candidates;
+                                                 uint64_t seed, size_t most,
+                                                 absl::string_view where,
+                                                 const Allowance& allowance) {
+  const bool has_references =
+      pass.effort() == Effort::kThorough ||
+      (pass.effort() == Effort::kDefault && mini_batch.size() <= kMostForReferences);
+  const uint64_t units_to_place = kUnitsToPlace + kUnitsASequence * mini_batch.size();
+  std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   const auto add = [&](Dealt dealt) {
-    OrderMicrobatches(pass, MicrobatchOrder::kLargestFirst, dealt.assignment);
     const Cost time = StepTime(pass, dealt.assignment);
-    candidates.push_back({.dealt = std::move(dealt), .step_time = time});
+    const auto place = std::upper_bound(
+        candidates.begin(), candidates.end(), time,
+        [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });
+    candidates.insert(place, {.dealt = std::move(dealt), .step_time = time});
+    if (candidates.size() > most) candidates.pop_back();
   };
 
-  std::optional<Dealt> solved = pass.options().layout == Layout::kPacked
-                                    ? SolvePacked(pass, mini_batch, stop)
-                                    : SolvePadded(pass, mini_batch, stop);
   Proven proven;
-  if (solved) {
-    proven = solved->assignment.proven;
-    add(*std::move(solved));
+  {
+    const Allowance::Part part(allowance, has_references ? 2 : 1);
+    allowance.Spend(units_to_place);
+    std::optional<Dealt> solved = pass.options().layout == Layout::kPacked
+                                      ? SolvePacked(pass, mini_batch, allowance)
+                                      : SolvePadded(pass, mini_batch, allowance);
+    if (solved) {
+      proven = solved->assignment.proven;
+      add(*std::move(solved));
+    }
   }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::Status refused;
   if (candidates.empty()) {
-    absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, stop);
+    absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, allowance);
     if (divided.ok()) {
       add(*std::move(divided));
     } else {
       refused = divided.status();
     }
   }
-  if (pass.effort() != Effort::kFast &&
-      (pass.effort() == Effort::kThorough || mini_batch.size() <= kMostForReferences)) {
+  if (has_references) {
     for (const PassInstance& reference : references) {
-      if (absl::Status status = CheckStop(stop); !status.ok()) return status;
-      absl::StatusOr<Dealt> dealt = Place(reference, mini_batch, seed, where, stop);
+      if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+      // Without any placement the request may be refused, so that they are made whatever is left.
+      if (allowance.left() < units_to_place && !candidates.empty()) break;
+      allowance.Spend(units_to_place);
+      absl::StatusOr<Dealt> dealt = Place(reference, mini_batch, seed, where, allowance);
       if (dealt.ok()) add(*std::move(dealt));
     }
   }
-  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (candidates.empty()) return refused;
-  std::stable_sort(
-      candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.step_time < b.step_time; });
   std::vector<Dealt> placements;
   for (Candidate& candidate : candidates) {
     candidate.dealt.assignment.proven = proven;

@@ -54,24 +54,27 @@ Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items
 
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
                                   std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                  absl::string_view where, const std::stop_token& stop) {
+                                  absl::string_view where, const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
   const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
   const Items items = pass.ItemsOf(blocks);
-  const Bins draft = DraftPacked(pass, items, seed, PackingWork::kAsAsked, stop);
+  const Bins draft = [&] {
+    const Allowance::Part part(allowance, 2);
+    return DraftPacked(pass, items, seed, PackingWork::kAsAsked, allowance);
+  }();
   const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
   const uint64_t available = items.size() / ranks;
   uint64_t slots = wanted <= available ? wanted : pass.counts().RoundDown(available);
   std::optional<Bins> bins;
   if (slots > 0)
-    bins = SettlePacked(pass, items, draft, slots * ranks, ranks, PackingWork::kAsAsked, stop);
-  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
+    bins = SettlePacked(pass, items, draft, slots * ranks, ranks, PackingWork::kAsAsked, allowance);
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (!bins) {
     if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, where);
     if (wanted > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, wanted, where);
     slots = wanted;
     const size_t filled = std::min<size_t>(slots * ranks, items.size());
-    bins = SettlePacked(pass, items, draft, filled, ranks, PackingWork::kAsAsked, stop);
+    bins = SettlePacked(pass, items, draft, filled, ranks, PackingWork::kAsAsked, allowance);
   }
 
   return DealtAs(pass, blocks, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));

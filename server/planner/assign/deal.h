@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <span>
-#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/allowance.h"
 #include "server/planner/assign/assignment.h"
 #include "server/planner/index.h"
 #include "server/planner/items.h"
@@ -33,10 +33,10 @@ Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items
 // them slot by slot (balance/deal_bins.h) by what the pass is balanced on. For the packed layout.
 //
 // InvalidArgument, beginning with `where`, if there are too few sequences for that many bins;
-// Cancelled if `stop` is requested.
+// Cancelled if a stop is requested.
 absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
                                   std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                  absl::string_view where, const std::stop_token& stop);
+                                  absl::string_view where, const Allowance& allowance);
 
 }  // namespace batchplan
 

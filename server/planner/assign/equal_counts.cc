@@ -14,18 +14,32 @@ namespace {
 
 using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
 
-// Each block to the lightest part with room for it; nothing if there is none.
+// Looks at parts without room: each is one step along a tree.
+constexpr uint64_t kMaxLooks = 1'000'000;
+constexpr uint64_t kUnitsALook = 20;
+constexpr uint64_t kLeastLooksEach = 16;
+// Blocks times their different counts up to which a division into given counts is made even too.
+constexpr uint64_t kMostToEvenOut = 20'000'000;
+
+// Each block to the lightest part with room for it; nothing if there is none, or if those without
+// room are too many to look at.
 std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
                                                       std::span<const uint32_t> counts,
-                                                      uint32_t parts, uint64_t each) {
+                                                      uint32_t parts, uint64_t each,
+                                                      const Allowance& allowance) {
+  SearchSteps search(allowance, kMaxLooks + kLeastLooksEach * loads.size(), kUnitsALook,
+                     kLeastLooksEach * loads.size());
   Lightest lightest;
   for (uint32_t part = 0; part < parts; ++part) lightest.emplace(0, part);
   std::vector<uint64_t> room(parts, each);
   std::vector<uint32_t> part_of(loads.size());
   for (uint32_t block : DescendingOrder(loads)) {
     auto found = lightest.begin();
-    while (found != lightest.end() && room[found->second] < counts[block]) ++found;
-    if (found == lightest.end()) return std::nullopt;
+    for (; found != lightest.end() && room[found->second] < counts[block]; ++found) {
+      if (search.left == 0) return std::nullopt;
+      --search.left;
+    }
+    if (found == lightest.end() || allowance.stop_requested()) return std::nullopt;
     const auto [load, part] = *found;
     lightest.erase(found);
     part_of[block] = part;
@@ -39,17 +53,16 @@ std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> 
 
 std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
                                                        std::span<const uint32_t> counts,
-                                                       uint32_t parts,
-                                                       const std::stop_token& stop) {
+                                                       uint32_t parts, const Allowance& allowance) {
   const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
   const uint64_t each = total / parts;
-  if (auto part_of = LightestWithRoom(loads, counts, parts, each)) return part_of;
+  if (auto part_of = LightestWithRoom(loads, counts, parts, each, allowance)) return part_of;
   if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > each) return std::nullopt;
 
   // With the searches whatever the effort: without a division the request fails.
   const std::optional<Bins> pattern =
       PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
-               Effort::kDefault, stop);
+               Effort::kDefault, allowance);
   if (!pattern) return std::nullopt;
   // Which parts still take a block of some count, and how many such blocks.
   std::map<uint32_t, std::vector<uint32_t>> wanted;
@@ -66,14 +79,21 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
       if (left[part] > 0) takers[count].emplace(0, part);
     }
   }
+  const bool even_out = loads.size() * takers.size() <= kMostToEvenOut;
   std::vector<uint64_t> load_of(parts, 0);
   std::vector<uint32_t> part_of(loads.size());
   for (uint32_t block : DescendingOrder(loads)) {
-    const uint32_t part = takers[counts[block]].begin()->second;
+    if (allowance.stop_requested()) return std::nullopt;
+    Lightest& mine = takers[counts[block]];
+    const uint32_t part = mine.begin()->second;
     part_of[block] = part;
+    const bool last = --wanted[counts[block]][part] == 0;
+    if (!even_out) {
+      if (last) mine.erase(mine.begin());
+      continue;
+    }
     for (auto& [count, lightest] : takers) lightest.erase({load_of[part], part});
     load_of[part] += loads[block];
-    --wanted[counts[block]][part];
     for (const auto& [count, left] : wanted) {
       if (left[part] > 0) takers[count].emplace(load_of[part], part);
     }

@@ -28,19 +28,26 @@ struct Share {
   Bins bins;
 };
 
+// Of an allowance: of a call, for each rank and for each sequence.
+constexpr uint64_t kUnitsToFill = 1000;
+constexpr uint64_t kUnitsARank = 2500;
+constexpr uint64_t kUnitsASequence = 50;
+
 class RankFiller {
  public:
   RankFiller(const PassInstance& pass, const SequenceLists& shards, uint64_t seed,
-             absl::string_view where, PackingWork work, const std::stop_token& stop)
+             absl::string_view where, PackingWork work, const Allowance& allowance)
       : pass_(pass),
         shards_(shards),
         seed_(seed),
         where_(where),
         work_(work),
-        stop_(stop),
+        allowance_(allowance),
         padded_(pass.options().layout == Layout::kPadded) {}
 
   absl::StatusOr<Assignment> Run() {
+    allowance_.Spend(kUnitsToFill + kUnitsARank * shards_.size() +
+                     kUnitsASequence * shards_.all().size());
     if (absl::Status status = DraftShares(); !status.ok()) return status;
     if (pass_.share_widths()) {
       if (std::optional<Assignment> shared = FillShared()) return *std::move(shared);
@@ -59,7 +66,8 @@ class RankFiller {
   absl::Status DraftShares() {
     shares_.reserve(shards_.size());
     for (size_t rank = 0; rank < shards_.size(); ++rank) {
-      if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+      const Allowance::Part part(allowance_, shards_.size() - rank + 1);
       Share& share = shares_.emplace_back();
       share.blocks = pass_.MicrobatchBlocks(shards_[rank]);
       share.items = pass_.ItemsOf(share.blocks);
@@ -68,7 +76,7 @@ class RankFiller {
         share.drafted = DraftPadded(pass_, *share.sorted);
       } else {
         share.draft = DraftPacked(pass_, share.items, RankSeed(seed_, static_cast<uint32_t>(rank)),
-                                  work_, stop_);
+                                  work_, allowance_);
         share.drafted = share.draft.size();
       }
     }
@@ -102,17 +110,19 @@ class RankFiller {
   absl::StatusOr<Assignment> Fill(uint64_t slots, size_t poorest) {
     if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
         slots <= shares_[poorest].items.size() && FillBalanced(static_cast<uint32_t>(slots))) {
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
       return Collect(slots);
     }
     for (size_t rank = 0; rank < shares_.size(); ++rank) {
-      if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+      const Allowance::Part part(allowance_, shares_.size() - rank);
       Share& share = shares_[rank];
       const size_t count = std::min<size_t>(slots, share.items.size());
       std::optional<Bins> settled =
-          padded_ ? SettlePadded(pass_, share.items, *share.sorted, count)
-                  : SettlePacked(pass_, share.items, share.draft, count, 1, work_, stop_);
+          padded_ ? SettlePadded(pass_, share.items, *share.sorted, count, allowance_)
+                  : SettlePacked(pass_, share.items, share.draft, count, 1, work_, allowance_);
       if (!settled) {
-        if (absl::Status status = CheckStop(stop_); !status.ok()) return status;
+        if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
         return TooFewSlots(pass_, rank, share.drafted, poorest, shares_[poorest].items.size(),
                            slots, where_);
       }
@@ -144,7 +154,7 @@ class RankFiller {
                          .rank_of = rank_of,
                          .enough = LockstepBound(packing, pass_.bin_limits(), ranks),
                          .effort = pass_.effort(),
-                         .stop = stop_});
+                         .allowance = allowance_});
     if (!balanced) return false;
     uint32_t offset = 0;
     for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -208,6 +218,7 @@ class RankFiller {
     Assignment assignment;
     assignment.slots = static_cast<uint32_t>(slots);
     assignment.widths.reserve(slots * shares_.size());
+    assignment.microbatches.Reserve(slots * shares_.size(), shards_.all().size());
     for (const Share& share : shares_) {
       for (size_t slot = 0; slot < slots; ++slot) {
         uint32_t width = 0;
@@ -230,7 +241,7 @@ class RankFiller {
   const uint64_t seed_;
   const absl::string_view where_;
   const PackingWork work_;
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
   const bool padded_;
   std::vector<Share> shares_;
 };
@@ -239,8 +250,8 @@ class RankFiller {
 
 absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLists& shards,
                                      uint64_t seed, absl::string_view where, PackingWork work,
-                                     const std::stop_token& stop) {
-  return RankFiller(pass, shards, seed, where, work, stop).Run();
+                                     const Allowance& allowance) {
+  return RankFiller(pass, shards, seed, where, work, allowance).Run();
 }
 
 }  // namespace batchplan

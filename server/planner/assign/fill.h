@@ -4,10 +4,10 @@
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_H_
 
 #include <cstdint>
-#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/allowance.h"
 #include "server/planner/assign/assignment.h"
 #include "server/planner/assign/packed_fill.h"
 #include "server/planner/pass_instance.h"
@@ -21,10 +21,10 @@ namespace batchplan {
 // only where they are allowed and a rank's sequences don't suffice. `seed` is the mini-batch's.
 //
 // InvalidArgument, beginning with `where` and naming the rank and the limits in conflict, if there
-// is no such number of slots. Cancelled if `stop` is requested.
+// is no such number of slots. Cancelled if a stop is requested.
 absl::StatusOr<Assignment> FillRanks(const PassInstance& pass, const SequenceLists& shards,
                                      uint64_t seed, absl::string_view where, PackingWork work,
-                                     const std::stop_token& stop);
+                                     const Allowance& allowance);
 
 }  // namespace batchplan
 

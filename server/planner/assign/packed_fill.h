@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/items.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/pass_instance.h"
@@ -23,15 +23,15 @@ enum class PackingWork {
 
 // As the pass's packer makes them.
 Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
-                 const std::stop_token& stop);
+                 const Allowance& allowance);
 
 // Brings a draft to exactly `count` bins, at most the number of items: packs again and tighter, or
 // divides again into that many (PACKER_KARMARKAR_KARP), or splits, `group` bins of the last being
-// alike (see SplitToCount). Nothing if no packing as tight as that is found before `stop` is
-// requested.
+// alike (see SplitToCount). Nothing if no packing as tight as that is found with the
+// allowance, or a stop is requested.
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group, PackingWork work,
-                                 const std::stop_token& stop);
+                                 const Allowance& allowance);
 
 }  // namespace batchplan
 

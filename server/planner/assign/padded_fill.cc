@@ -41,12 +41,13 @@ size_t DraftPadded(const PassInstance& pass, const SortedItems& items) {
 }
 
 std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
-                                 const SortedItems& sorted, size_t count) {
+                                 const SortedItems& sorted, size_t count,
+                                 const Allowance& allowance) {
   const PaddedItems view = sorted.view();
   const Cuts cuts = SortedScan(view, pass.padded_limits());
   if (cuts.size() - 1 <= count) {
     return sorted.BinsOf(pass.options().scan == Scan::kOptimal
-                             ? OptimalSplit(view, pass.padded_limits(), count)
+                             ? OptimalSplit(view, pass.padded_limits(), count, allowance)
                              : HalveRuns({&view, 1}, cuts, count));
   }
   // Of single sequences no split has fewer.
@@ -54,8 +55,9 @@ std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
   // The widest first: what is left is ever easier to place.
   std::vector<uint32_t> order(sorted.size());
   std::iota(order.rbegin(), order.rend(), 0u);
+  SearchSteps search(allowance, kMaxSearchSteps, kUnitsASearchStep);
   const std::optional<Bins> found =
-      SearchBins(order, count, PaddedRoom(view, pass.padded_limits()), kMaxSearchSteps);
+      SearchBins(order, count, PaddedRoom(view, pass.padded_limits()), search.left);
   if (!found) return std::nullopt;
   return HalveCostliest(sorted.BinsOf(*found), count, items);
 }

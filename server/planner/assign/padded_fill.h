@@ -18,9 +18,10 @@ size_t DraftPadded(const PassInstance& pass, const SortedItems& items);
 
 // Exactly `count` bins, at most the number of items, as the pass's scan makes them. Where `count`
 // is below the draft's, which only groups that stay together can mend, bins that are no runs are
-// searched for; nothing if none are found.
+// searched for; nothing if none are found, and anything once a stop is requested.
 std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
-                                 const SortedItems& sorted, size_t count);
+                                 const SortedItems& sorted, size_t count,
+                                 const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -20,15 +20,16 @@ bool Deals(const PassInstance& pass) {
 }
 
 absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                            uint64_t seed, absl::string_view where, const std::stop_token& stop) {
-  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
-  if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where, stop);
+                            uint64_t seed, absl::string_view where, const Allowance& allowance) {
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where, allowance);
   const RankUnits units(pass, mini_batch);
-  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, stop);
+  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, allowance);
   if (!rank_of.ok()) return rank_of.status();
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   SequenceLists shares = SharesOf(units.blocks, *rank_of, pass.ranks());
   absl::StatusOr<Assignment> filled =
-      FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, stop);
+      FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, allowance);
   if (!filled.ok()) return filled.status();
   return Dealt{.assignment = *std::move(filled), .shares = std::move(shares)};
 }

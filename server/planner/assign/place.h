@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <span>
-#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/allowance.h"
 #include "server/planner/assign/deal.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
@@ -25,9 +25,9 @@ bool Deals(const PassInstance& pass);
 // inside them.
 //
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
-// Cancelled if `stop` is requested.
+// Cancelled if a stop is requested.
 absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                            uint64_t seed, absl::string_view where, const std::stop_token& stop);
+                            uint64_t seed, absl::string_view where, const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -5,9 +5,9 @@
 namespace batchplan {
 namespace {
 
-constexpr size_t kMaxUnits = 32;
 // A unit placed is one step; a division tried, one for each sequence and rank.
 constexpr uint64_t kMaxSteps = uint64_t{1} << 20;
+constexpr uint64_t kUnitsAStep = 10;
 
 class Searcher {
  public:
@@ -43,12 +43,13 @@ class Searcher {
     const uint32_t last = search_.contiguous ? search_.ranks : std::min(used + 1, search_.ranks);
     for (uint32_t rank = first; rank < last; ++rank) {
       ++steps_;
+      search_.allowance.Spend(kUnitsAStep);
       Rank& load = loads_[k][rank];
       load.sequences += units.counts[unit];
       ++load.units;
       rank_of_[k].push_back(rank);
       if (!TooMany(units, load) && Descend(k, unit + 1, std::max(used, rank + 1))) return true;
-      if (steps_ >= kMaxSteps) return false;
+      if (steps_ >= kMaxSteps || search_.allowance.spent()) return false;
       rank_of_.resize(k + 1);
       rank_of_[k].resize(unit);
       loads_.resize(k + 1);
@@ -65,6 +66,7 @@ class Searcher {
       }
     }
     steps_ += mini_batches_[k].sequences + search_.ranks;
+    if (search_.allowance.spent() || search_.allowance.stop_requested()) return false;
     return search_.accept(k, rank_of_[k]) && Descend(k + 1, 0, used);
   }
 
@@ -95,7 +97,7 @@ std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(
     std::span<const RankUnits> mini_batches, const RankSearch& search) {
   size_t units = 0;
   for (const RankUnits& mini_batch : mini_batches) units += mini_batch.size();
-  if (units > kMaxUnits) return std::nullopt;
+  if (units > kMaxSearchedUnits) return std::nullopt;
   return Searcher(mini_batches, search).Run();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <tuple>
@@ -21,6 +22,8 @@ namespace batchplan {
 namespace {
 
 using RankOf = std::vector<uint32_t>;
+
+constexpr uint64_t kAnyNumber = std::numeric_limits<uint64_t>::max();
 
 // Rank r takes units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
 absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const RankUnits& units,
@@ -66,7 +69,7 @@ std::optional<RankOf> ShardIntoEqualRuns(const RankUnits& units, uint64_t each) 
 }
 
 absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& units,
-                                    absl::string_view where, const std::stop_token& stop) {
+                                    absl::string_view where, const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
   if (units.sequences % ranks != 0) {
     return SequencesDontDivide(pass, units.sequences, where);
@@ -76,24 +79,24 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
   if (pass.options().sharding == Sharding::kContiguous) {
     rank_of = ShardIntoEqualRuns(units, each);
   } else if (units.size() != units.sequences) {
-    rank_of = PartsOfEqualCount(units.loads, units.counts, ranks, stop);
+    rank_of = PartsOfEqualCount(units.loads, units.counts, ranks, allowance);
     if (rank_of && pass.options().sharding == Sharding::kBalanced) {
       std::vector<uint64_t> descending = units.loads;
       std::sort(descending.rbegin(), descending.rend());
       const uint64_t goal = LargestSumBound(descending, ranks);
       rank_of = RefineParts(units.loads, *std::move(rank_of), ranks,
                             {.counts = units.counts, .equal_counts = true}, goal,
-                            RefineSteps(units.size(), pass.effort()), stop);
+                            RefineSteps(units.size(), pass.effort()), allowance);
     }
   } else if (pass.options().sharding == Sharding::kBalanced) {
     rank_of = EvenParts(units.loads, ranks,
-                        {.equal_counts = true, .effort = pass.effort(), .stop = stop});
+                        {.equal_counts = true, .effort = pass.effort(), .allowance = allowance});
   } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
-    rank_of = KarmarkarKarpEqual(units.loads, ranks);
+    rank_of = KarmarkarKarpEqual(units.loads, ranks, allowance);
   } else {
-    rank_of = LongestFirst(units.loads, ranks, each);
+    rank_of = LongestFirst(units.loads, ranks, each, 0, allowance);
   }
-  if (absl::Status status = CheckStop(stop); !status.ok()) return status;
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (!rank_of) return GroupsDontDivide(pass, units.size(), units.sequences, where);
   return *std::move(rank_of);
 }
@@ -127,7 +130,7 @@ RankUnits::RankUnits(const PassInstance& first_pass, std::span<const SequenceInd
 
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
                                                  const RankUnits& units, absl::string_view where,
-                                                 const std::stop_token& stop) {
+                                                 const Allowance& allowance) {
   const PassOptions& options = first_pass.options();
   if (options.sharding == Sharding::kStrideSorted) {
     absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, where);
@@ -137,19 +140,19 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
     }
     return rank_of;
   }
-  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, where, stop);
+  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, where, allowance);
   switch (options.sharding) {
     case Sharding::kContiguous:
       return ShardContiguously(first_pass, units);
     case Sharding::kKarmarkarKarp:
-      return KarmarkarKarp(units.loads, first_pass.ranks());
+      return KarmarkarKarp(units.loads, first_pass.ranks(), allowance);
     case Sharding::kBalanced:
       return EvenParts(units.loads, first_pass.ranks(),
                        {.least_each = LeastUnits(first_pass, units),
                         .effort = first_pass.effort(),
-                        .stop = stop});
+                        .allowance = allowance});
     default:
-      return LongestFirst(units.loads, first_pass.ranks());
+      return LongestFirst(units.loads, first_pass.ranks(), kAnyNumber, 0, allowance);
   }
 }
 

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/allowance.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/sequence_lists.h"
 
@@ -33,10 +33,10 @@ struct RankUnits {
 //
 // InvalidArgument, beginning with `where` and naming both numbers, if the sharding or
 // equal_sequence_counts asks for a division that doesn't come out even; Cancelled if none is found
-// before `stop` is requested.
+// before a stop is requested.
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
                                                  const RankUnits& units, absl::string_view where,
-                                                 const std::stop_token& stop);
+                                                 const Allowance& allowance);
 
 // The same number of units for each rank, or one more: contiguous where the pass's sharding is,
 // otherwise the heaviest first, each round's to the lightest rank. A sharding for when ShardUnits'

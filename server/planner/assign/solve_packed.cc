@@ -54,9 +54,9 @@ uint64_t FewestSlots(const PassInstance& pass, const PackItems& items) {
 class Solver {
  public:
   Solver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-         const std::stop_token& stop)
+         const Allowance& allowance)
       : pass_(pass),
-        stop_(stop),
+        allowance_(allowance),
         blocks_(pass.MicrobatchBlocks(mini_batch)),
         items_(pass.ItemsOf(blocks_)),
         objective_(ObjectiveOf(pass, items_)),
@@ -69,7 +69,7 @@ class Solver {
     if (slots_ > most_slots_) return std::nullopt;
     const std::optional<Bins> bins =
         pass_.synchronization() == Synchronization::kLockstep ? Lockstep() : Accumulated();
-    if (!bins) return std::nullopt;
+    if (!bins || allowance_.stop_requested()) return std::nullopt;
     std::vector<uint32_t> bin_at(bins->size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
     Dealt dealt = DealtAs(pass_, blocks_, items_, *bins, bin_at);
@@ -92,16 +92,17 @@ class Solver {
     if (!first) return std::nullopt;
     const uint64_t bound = lockstep_bound_ + slots_ * objective_.per_microbatch;
     if (first->step_time <= bound + bound / kWorthASlot) return std::move(first->bins);
-    return TryMoreSlots(pass_.counts(), slots_, most_slots_, MoreSlots(pass_.effort()),
-                        *std::move(first), [&](uint64_t slots) { return Balance(slots); })
+    return TryMoreSlots(
+               pass_.counts(), slots_, most_slots_, MoreSlots(pass_.effort()), *std::move(first),
+               [&](uint64_t slots) { return allowance_.spent() ? std::nullopt : Balance(slots); })
         .bins;
   }
 
   std::optional<Bins> Accumulated() {
     PackTight();
-    if (slots_ > most_slots_ || stop_.stop_requested()) return std::nullopt;
+    if (slots_ > most_slots_ || allowance_.stop_requested()) return std::nullopt;
     return BalanceAccumulated(packing_, pass_.bin_limits(), pass_.ranks(), slots_, packed_->bins,
-                              pass_.effort(), stop_);
+                              pass_.effort(), allowance_);
   }
 
   // Whether the bins have so little room to spare that only a packer fills them.
@@ -112,8 +113,8 @@ class Solver {
 
   // Packs into the slots' bins, or raises the slots to what that takes.
   void PackTight() {
-    packed_ =
-        PackFewest(packing_, pass_.bin_limits(), slots_ * pass_.ranks(), pass_.effort(), stop_);
+    packed_ = PackFewest(packing_, pass_.bin_limits(), slots_ * pass_.ranks(), pass_.effort(),
+                         allowance_);
     const uint64_t needed = (packed_->bins.size() + pass_.ranks() - 1) / pass_.ranks();
     slots_ = std::max(slots_, pass_.counts().RoundUp(needed));
   }
@@ -121,7 +122,7 @@ class Solver {
   // With fixed costs in the step time.
   std::optional<BalancedBins> Balance(uint64_t slots, const Bins* start = nullptr,
                                       bool start_only = false) const {
-    if (stop_.stop_requested()) return std::nullopt;
+    if (allowance_.stop_requested()) return std::nullopt;
     std::optional<BalancedBins> balanced =
         BalanceLockstep({.items = packing_,
                          .limits = pass_.bin_limits(),
@@ -133,13 +134,13 @@ class Solver {
                          .start_only = start_only,
                          .enough = lockstep_bound_,
                          .effort = pass_.effort(),
-                         .stop = stop_});
+                         .allowance = allowance_});
     if (balanced) balanced->step_time += slots * objective_.per_microbatch;
     return balanced;
   }
 
   const PassInstance& pass_;
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
   const SequenceLists blocks_;
   const Items items_;
   const Objective objective_;
@@ -155,9 +156,9 @@ class Solver {
 
 std::optional<Dealt> SolvePacked(const PassInstance& pass,
                                  std::span<const SequenceIndex> mini_batch,
-                                 const std::stop_token& stop) {
+                                 const Allowance& allowance) {
   if (!MayTakeAnyRank(pass, mini_batch.size())) return std::nullopt;
-  return Solver(pass, mini_batch, stop).Run();
+  return Solver(pass, mini_batch, allowance).Run();
 }
 
 }  // namespace batchplan

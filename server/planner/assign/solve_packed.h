@@ -5,8 +5,8 @@
 
 #include <optional>
 #include <span>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/assign/deal.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
@@ -16,10 +16,10 @@ namespace batchplan {
 // Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
 // constraints allow and are found, or more where that shortens the step (more_slots.h).
 // Nothing where items are bound to ranks by groups or, without lockstep, by equal counts; if there
-// are too few for the micro-batches that are needed; or if `stop` is requested.
+// are too few for the micro-batches that are needed; or if a stop is requested.
 std::optional<Dealt> SolvePacked(const PassInstance& pass,
                                  std::span<const SequenceIndex> mini_batch,
-                                 const std::stop_token& stop);
+                                 const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -43,9 +43,9 @@ struct Division {
 class Solver {
  public:
   Solver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-         const std::stop_token& stop)
+         const Allowance& allowance)
       : pass_(pass),
-        stop_(stop),
+        allowance_(allowance),
         lockstep_(pass.synchronization() == Synchronization::kLockstep),
         blocks_(pass.MicrobatchBlocks(mini_batch)),
         items_(pass.ItemsOf(blocks_)),
@@ -62,9 +62,10 @@ class Solver {
     const uint64_t most = items_.size() / ranks;
     const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
     uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
-    if (slots > most || stop_.stop_requested()) return std::nullopt;
+    if (slots > most || allowance_.stop_requested()) return std::nullopt;
     const auto divide = [&](uint64_t more) {
-      return stop_.stop_requested() ? std::nullopt : std::optional(Divide(more));
+      const bool ended = allowance_.spent() || allowance_.stop_requested();
+      return ended ? std::nullopt : std::optional(Divide(more));
     };
     const Division best =
         TryMoreSlots(pass_.counts(), slots, most, MoreSlots(pass_.effort()), Divide(slots), divide);
@@ -74,9 +75,12 @@ class Solver {
  private:
   Division Divide(uint64_t slots) const {
     const size_t runs = slots * pass_.ranks();
-    Division best = Deal(LevelSplit(sorted_.view(), costs_, pass_.padded_limits(), runs));
-    if (items_.size() <= kMostForOptimalSplit) {
-      Division least_padded = Deal(OptimalSplit(sorted_.view(), pass_.padded_limits(), runs));
+    Division best =
+        Deal(LevelSplit(sorted_.view(), costs_, pass_.padded_limits(), runs, allowance_));
+    if (items_.size() <= kMostForOptimalSplit && !allowance_.spent()) {
+      Cuts cuts = OptimalSplit(sorted_.view(), pass_.padded_limits(), runs, allowance_);
+      if (allowance_.stop_requested()) return best;
+      Division least_padded = Deal(std::move(cuts));
       if (least_padded.step_time < best.step_time) best = std::move(least_padded);
     }
     return best;
@@ -85,7 +89,7 @@ class Solver {
   Division Deal(Cuts cuts) const {
     if (lockstep_) {
       cuts = ImproveSlots(sorted_.view(), costs_, pass_.padded_limits(), pass_.ranks(),
-                          std::move(cuts), RefineSteps(items_.size(), pass_.effort()));
+                          std::move(cuts), RefineSteps(items_.size(), pass_.effort()), allowance_);
     }
     const std::vector<uint64_t> run_costs = RunCosts(sorted_.view(), costs_, cuts);
     const size_t slots = run_costs.size() / pass_.ranks();
@@ -96,7 +100,7 @@ class Solver {
     } else {
       const std::vector<uint32_t> rank_of =
           EvenParts(run_costs, pass_.ranks(),
-                    {.equal_counts = true, .effort = pass_.effort(), .stop = stop_});
+                    {.equal_counts = true, .effort = pass_.effort(), .allowance = allowance_});
       std::vector<uint64_t> sums(pass_.ranks(), 0);
       for (size_t run = 0; run < run_costs.size(); ++run) sums[rank_of[run]] += run_costs[run];
       division.step_time = *std::max_element(sums.begin(), sums.end());
@@ -110,7 +114,7 @@ class Solver {
   }
 
   const PassInstance& pass_;
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
   const bool lockstep_;
   const SequenceLists blocks_;
   const Items items_;
@@ -123,11 +127,11 @@ class Solver {
 
 std::optional<Dealt> SolvePadded(const PassInstance& pass,
                                  std::span<const SequenceIndex> mini_batch,
-                                 const std::stop_token& stop) {
+                                 const Allowance& allowance) {
   const bool bound_to_ranks = pass.options().equal_sequence_counts ||
                               (pass.groups_share_rank() && !pass.groups_share_microbatch());
   if (bound_to_ranks) return std::nullopt;
-  return Solver(pass, mini_batch, stop).Run();
+  return Solver(pass, mini_batch, allowance).Run();
 }
 
 }  // namespace batchplan

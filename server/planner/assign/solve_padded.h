@@ -5,8 +5,8 @@
 
 #include <optional>
 #include <span>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/assign/deal.h"
 #include "server/planner/index.h"
 #include "server/planner/pass_instance.h"
@@ -20,7 +20,7 @@ namespace batchplan {
 // requested before there is a first division.
 std::optional<Dealt> SolvePadded(const PassInstance& pass,
                                  std::span<const SequenceIndex> mini_batch,
-                                 const std::stop_token& stop);
+                                 const Allowance& allowance);
 
 }  // namespace batchplan
 

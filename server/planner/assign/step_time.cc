@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "server/planner/order.h"
 #include "server/planner/rows.h"
 
 namespace batchplan {
@@ -15,12 +16,14 @@ Cost StepTime(const PassInstance& pass, const Assignment& assignment) {
     PadRows(pass.options(), pass.length_multiple(), widths);
   }
   const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
+  const std::vector<uint32_t> order =
+      MicrobatchesInOrder(pass, MicrobatchOrder::kLargestFirst, assignment);
   std::vector<Cost> slots(assignment.slots, 0);
   Cost busiest = 0;
   for (size_t rank = 0; rank < assignment.ranks(); ++rank) {
     Cost sum = 0;
     for (size_t slot = 0; slot < assignment.slots; ++slot) {
-      const size_t m = rank * assignment.slots + slot;
+      const uint32_t m = order[rank * assignment.slots + slot];
       const Cost cost = pass.CostOf(assignment.microbatches[m], widths[m]);
       slots[slot] = std::max(slots[slot], cost);
       sum += cost;

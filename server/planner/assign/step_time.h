@@ -9,8 +9,9 @@
 
 namespace batchplan {
 
-// The predicted step time of one mini-batch, rows padded as the pass asks and slots as they stand:
-// the sum over slots of the costliest rank's micro-batch, or the costliest rank's sum.
+// The predicted step time of one mini-batch, rows padded as the pass asks and the slots of each
+// rank by descending cost: the sum over slots of the costliest rank's micro-batch, or the costliest
+// rank's sum.
 Cost StepTime(const PassInstance& pass, const Assignment& assignment);
 
 }  // namespace batchplan

@@ -152,8 +152,13 @@ int Rounds(Effort effort) { return effort == Effort::kThorough ? 8 : 2; }
 class Balancer {
  public:
   Balancer(const PackItems& items, const BinLimits& limits, uint32_t ranks, size_t slots,
-           Effort effort, const std::stop_token& stop)
-      : items_(items), limits_(limits), ranks_(ranks), slots_(slots), effort_(effort), stop_(stop) {
+           Effort effort, const Allowance& allowance)
+      : items_(items),
+        limits_(limits),
+        ranks_(ranks),
+        slots_(slots),
+        effort_(effort),
+        allowance_(allowance) {
     std::vector<uint64_t> descending(items.size());
     const std::vector<uint32_t> order = DescendingOrder(items.loads);
     for (size_t i = 0; i < order.size(); ++i) descending[i] = items.loads[order[i]];
@@ -164,9 +169,10 @@ class Balancer {
   Bins Run(const Bins& start) {
     const std::optional<Bins> shares = PackShares();
     if (shares && LargestCost(*shares) <= goal_) return *shares;
+    if (allowance_.stop_requested()) return start;
     const size_t count = ranks_ * slots_;
     Bins exchanged = ExchangeItems(HalveLargest(items_, start, count));
-    if (start.size() < count && LargestCost(exchanged) > goal_ && !stop_.stop_requested()) {
+    if (start.size() < count && LargestCost(exchanged) > goal_ && !Ended()) {
       Bins peeled = ExchangeItems(PeelCheapest(items_, start, count));
       if (LargestCost(peeled) < LargestCost(exchanged)) exchanged = std::move(peeled);
     }
@@ -175,18 +181,22 @@ class Balancer {
   }
 
  private:
+  bool Ended() const { return allowance_.spent() || allowance_.stop_requested(); }
+
   std::optional<Bins> PackShares() const {
-    const std::vector<uint32_t> rank_of =
-        EvenParts(items_.loads, ranks_,
-                  {.least_each = static_cast<uint32_t>(slots_), .effort = effort_, .stop = stop_});
+    const std::vector<uint32_t> rank_of = EvenParts(
+        items_.loads, ranks_,
+        {.least_each = static_cast<uint32_t>(slots_), .effort = effort_, .allowance = allowance_});
+    if (allowance_.stop_requested()) return std::nullopt;
     std::vector<uint32_t> all(items_.size());
     std::iota(all.begin(), all.end(), 0u);
     const Bins shares(all, rank_of, ranks_);
     Bins result;
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
-      if (stop_.stop_requested()) return std::nullopt;
+      if (allowance_.stop_requested()) return std::nullopt;
+      const Allowance::Part part(allowance_, ranks_ - rank + 1);
       const std::optional<Bins> share =
-          PackShare(items_, shares[rank], limits_, slots_, effort_, stop_);
+          PackShare(items_, shares[rank], limits_, slots_, effort_, allowance_);
       if (!share) return std::nullopt;
       for (size_t slot = 0; slot < slots_; ++slot) result.Add((*share)[slot]);
     }
@@ -194,21 +204,20 @@ class Balancer {
   }
 
   Bins ExchangeItems(Bins bins) const {
-    std::vector<uint32_t> rank_of_bin =
-        EvenParts(CostsOf(bins), ranks_, {.equal_counts = true, .effort = effort_, .stop = stop_});
+    std::vector<uint32_t> rank_of_bin = EvenParts(
+        CostsOf(bins), ranks_, {.equal_counts = true, .effort = effort_, .allowance = allowance_});
     const uint64_t steps = RefineSteps(items_.size(), effort_);
     uint64_t largest = LargestSum(bins, rank_of_bin);
-    for (int round = 0; largest > goal_ && round < Rounds(effort_) && !stop_.stop_requested();
-         ++round) {
+    for (int round = 0; largest > goal_ && round < Rounds(effort_) && !Ended(); ++round) {
       BinRules rules(items_, limits_, bins, rank_of_bin, ranks_);
       std::vector<uint32_t> rank_of(items_.size());
       for (uint32_t bin = 0; bin < bins.size(); ++bin) {
         for (const uint32_t item : bins[bin]) rank_of[item] = rank_of_bin[bin];
       }
-      ExchangeSearch(items_.loads, ranks_, rank_of, rules).Run(goal_, steps, stop_);
+      ExchangeSearch(items_.loads, ranks_, rank_of, rules).Run(goal_, steps, allowance_);
       bins = rules.TakeBins();
       rank_of_bin = RefineParts(CostsOf(bins), std::move(rank_of_bin), ranks_,
-                                {.equal_counts = true}, goal_, steps, stop_);
+                                {.equal_counts = true}, goal_, steps, allowance_);
       const uint64_t lowered = LargestSum(bins, rank_of_bin);
       if (lowered == largest) break;
       largest = lowered;
@@ -218,7 +227,7 @@ class Balancer {
 
   // Bins of similar size on each rank that has the room.
   Bins EvenOut(const Bins& bins) const {
-    if (stop_.stop_requested()) return bins;
+    if (allowance_.stop_requested()) return bins;
     Bins result;
     std::vector<uint32_t> share;
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -227,7 +236,7 @@ class Balancer {
         const std::span<const uint32_t> bin = bins[rank * slots_ + slot];
         share.insert(share.end(), bin.begin(), bin.end());
       }
-      const std::optional<Bins> even = EvenBins(items_, share, limits_, slots_, stop_);
+      const std::optional<Bins> even = EvenBins(items_, share, limits_, slots_, allowance_);
       for (size_t slot = 0; slot < slots_; ++slot) {
         result.Add(even ? (*even)[slot] : bins[rank * slots_ + slot]);
       }
@@ -275,7 +284,7 @@ class Balancer {
   const uint32_t ranks_;
   const size_t slots_;
   const Effort effort_;
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
   uint64_t goal_ = 0;
 };
 
@@ -283,8 +292,8 @@ class Balancer {
 
 Bins BalanceAccumulated(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                         size_t slots, const Bins& start, Effort effort,
-                        const std::stop_token& stop) {
-  return Balancer(items, limits, ranks, slots, effort, stop).Run(start);
+                        const Allowance& allowance) {
+  return Balancer(items, limits, ranks, slots, effort, allowance).Run(start);
 }
 
 }  // namespace batchplan

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
@@ -21,14 +21,15 @@ namespace batchplan {
 // limits are too tight for that, `start` is split into as many bins as are needed, whole bins are
 // divided among the ranks, and then the costliest rank exchanges items with others, from bin to
 // bin, within the limits (exchange_search.h). Ends within EvenTolerance of the bound (part_bound.h)
-// or with the steps of the effort; once `stop` is requested soon, with what it has by then.
+// or with the steps of the effort; once the allowance is spent or a stop requested soon, with what
+// it has by then.
 //
 // `start` is a packing of all items within the limits, into at most ranks * slots bins;
 // ranks * slots <= items.size(); a total of loads below 2^62. Deterministic. O(n log n) and a
 // bounded number of steps.
 Bins BalanceAccumulated(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                         size_t slots, const Bins& start, Effort effort,
-                        const std::stop_token& stop = {});
+                        const Allowance& allowance = {});
 
 }  // namespace batchplan
 

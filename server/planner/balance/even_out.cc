@@ -22,6 +22,7 @@ constexpr int kMaxIdleRounds = 3;
 constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
+constexpr uint64_t kUnitsAStep = 16;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
@@ -68,7 +69,8 @@ class Search {
         domains_(options.ranks == RankRule::kFixed ? problem_.ranks : 1),
         targets_(filling.bins()),
         refusals_(filling.bins()),
-        steps_(options.steps) {}
+        search_(options.allowance, options.steps, kUnitsAStep, 2 * uint64_t{problem_.size()}),
+        steps_(search_.left) {}
 
   uint64_t Run() {
     std::vector<uint32_t> best_bin_of;
@@ -136,7 +138,7 @@ class Search {
     for (uint32_t bin = domain * size; bin < (domain + 1) * size; ++bin) Open(bin);
     bool changed = false;
     while (steps_ > 0 && !givers_.empty() && !receivers_.empty()) {
-      if (options_.stop.stop_requested()) steps_ = 0;
+      if (options_.allowance.stop_requested()) steps_ = 0;
       const auto [over, giver] = *givers_.rbegin();
       if (over - receivers_.begin()->first <= tolerance_) break;
       if (Give(giver)) {
@@ -303,7 +305,7 @@ class Search {
   // A request to stop uses up all that are left.
   void UseStep() {
     if (steps_ > 0) --steps_;
-    if (steps_ % kStepsToStop == 0 && options_.stop.stop_requested()) steps_ = 0;
+    if (steps_ % kStepsToStop == 0 && options_.allowance.stop_requested()) steps_ = 0;
   }
 
   // Whether as many sequences must come back as are given.
@@ -323,7 +325,8 @@ class Search {
   Exchange best_;
   std::vector<int64_t> targets_;
   std::vector<uint32_t> refusals_;
-  uint64_t steps_;
+  SearchSteps search_;
+  uint64_t& steps_;
   int64_t tolerance_ = 0;
   ByDeviation givers_;
   ByDeviation receivers_;

@@ -4,8 +4,8 @@
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_EVEN_OUT_H_
 
 #include <cstdint>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/balance/filling.h"
 
 namespace batchplan {
@@ -30,8 +30,8 @@ struct EvenOutOptions {
   // Whether one item may be exchanged for two, once nothing simpler helps.
   bool pairs = false;
   RankRule ranks = RankRule::kFree;
-  // Once requested, the search ends early.
-  std::stop_token stop = {};
+  // Once it is spent or a stop requested, the search ends early.
+  Allowance allowance = {};
 };
 
 // Lowers the sum over slots of the costliest bin, bins being sorted by cost, all together or those

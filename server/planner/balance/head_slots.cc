@@ -21,6 +21,7 @@ constexpr int kMaxExchanges = 8;
 // Positions looked at before the slots that are left are filled like all others: far more than
 // slots need that keep most of what was tried for them.
 uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
+constexpr uint64_t kUnitsALook = 20;
 
 struct Bin {
   std::vector<uint32_t> positions;
@@ -90,12 +91,13 @@ struct Slot {
 
 class HeadFiller {
  public:
-  HeadFiller(const std::stop_token& stop, IndexSet& unused, Filling& filling)
-      : stop_(stop),
+  HeadFiller(const Allowance& allowance, IndexSet& unused, Filling& filling)
+      : allowance_(allowance),
         unused_(unused),
         filling_(filling),
         problem_(filling.problem()),
-        looks_(Looks(problem_.size())) {}
+        search_(allowance, Looks(problem_.size()), kUnitsALook, 4 * uint64_t{problem_.size()}),
+        looks_(search_.left) {}
 
   uint32_t Run() {
     const uint32_t ranks = problem_.ranks;
@@ -108,7 +110,7 @@ class HeadFiller {
       if (unused < reserve + ranks) break;
       const uint64_t longest = problem_.cost[unused_.AtLeast(0)];
       if (longest <= left / (slots * ranks)) break;
-      if (looks_ == 0 || stop_.stop_requested()) break;
+      if (looks_ == 0 || allowance_.stop_requested()) break;
       spare_ = unused - reserve;
       const Slot slot = BestSlot(longest);
       for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -268,11 +270,12 @@ class HeadFiller {
     return std::move(slot_);
   }
 
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
   IndexSet& unused_;
   Filling& filling_;
   const Problem& problem_;
-  uint64_t looks_;
+  SearchSteps search_;
+  uint64_t& looks_;
   uint64_t spare_ = 0;  // items that the slot may use
   Slot slot_;
   uint64_t taken_ = 0;
@@ -280,8 +283,8 @@ class HeadFiller {
 
 }  // namespace
 
-uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const std::stop_token& stop) {
-  return HeadFiller(stop, unused, filling).Run();
+uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const Allowance& allowance) {
+  return HeadFiller(allowance, unused, filling).Run();
 }
 
 }  // namespace batchplan

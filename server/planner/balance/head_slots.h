@@ -4,8 +4,8 @@
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_HEAD_SLOTS_H_
 
 #include <cstdint>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/balance/filling.h"
 #include "server/planner/packing/index_set.h"
 
@@ -19,8 +19,8 @@ namespace batchplan {
 // empty.
 //
 // Returns the number of slots filled, the bins [0, ranks * slots filled) of the empty `filling`.
-// O(n log n). Once a stop is requested, no further slot is begun.
-uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const std::stop_token& stop = {});
+// O(n log n). Once the allowance is spent or a stop requested, no further slot is begun.
+uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const Allowance& allowance = {});
 
 }  // namespace batchplan
 

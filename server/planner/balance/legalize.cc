@@ -10,12 +10,15 @@
 namespace batchplan {
 namespace {
 
+constexpr uint64_t kUnitsAStep = 2;
+// For each that is left over, once the allowance is spent.
+constexpr uint64_t kLeastStepsEach = 16;
 // Bins that are tried as receivers of one step.
 constexpr int kMaxReceivers = 400;
 
 class Legalizer {
  public:
-  Legalizer(uint32_t begin, uint32_t end, uint64_t steps, Filling& filling)
+  Legalizer(uint32_t begin, uint32_t end, uint64_t& steps, Filling& filling)
       : problem_(filling.problem()), begin_(begin), end_(end), steps_(steps), filling_(filling) {}
 
   void Place(std::span<const uint32_t> positions) {
@@ -126,7 +129,7 @@ class Legalizer {
   const Problem& problem_;
   const uint32_t begin_;
   const uint32_t end_;
-  uint64_t steps_;
+  uint64_t& steps_;
   Filling& filling_;
   absl::btree_set<std::pair<int64_t, uint32_t>> rooms_;  // (room, bin)
 };
@@ -134,9 +137,10 @@ class Legalizer {
 }  // namespace
 
 bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
-                   uint64_t steps, Filling& filling) {
+                   uint64_t steps, Filling& filling, const Allowance& allowance) {
   if (left_over.empty()) return true;
-  Legalizer legalizer(begin, end, steps, filling);
+  SearchSteps search(allowance, steps, kUnitsAStep, kLeastStepsEach * left_over.size());
+  Legalizer legalizer(begin, end, search.left, filling);
   legalizer.Place(left_over);
   return legalizer.Run();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "server/planner/allowance.h"
 #include "server/planner/balance/filling.h"
 
 namespace batchplan {
@@ -16,7 +17,7 @@ namespace batchplan {
 // cures it, or else the largest, so that the overflow falls with every step. False if it gets stuck
 // or has used `steps` items and bins short of sequences looked at; some bins are then overfull.
 bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
-                   uint64_t steps, Filling& filling);
+                   uint64_t steps, Filling& filling, const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -81,10 +81,11 @@ class Solver {
   explicit Solver(const LockstepTask& task)
       : task_(task),
         problem_(task.items, task.limits, task.ranks, task.slots),
-        budget_(BudgetOf(task.effort, task.items.size())) {}
+        budget_(BudgetOf(Affordable(task.effort, task.allowance), task.items.size())) {}
 
   std::optional<BalancedBins> Run() {
     if (!task_.start_only) FillAndImprove();
+    if (task_.allowance.stop_requested()) return std::nullopt;
     const bool has_start = task_.start != nullptr && task_.start->size() <= problem_.bins();
     if (!best_ && has_start && task_.rank_of.empty()) {
       std::vector<uint32_t> position_of(problem_.size());
@@ -105,7 +106,8 @@ class Solver {
       const bool filled =
           task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
-      if (!budget_.restarts || task_.stop.stop_requested() || (best_ && IsGood())) return;
+      if (task_.allowance.stop_requested() || (best_ && IsGood())) return;
+      if (!budget_.restarts || task_.allowance.spent()) return;
     }
   }
 
@@ -114,15 +116,17 @@ class Solver {
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(problem_.size());
     for (size_t i = 0; i < problem_.size(); ++i) unused.Insert(i);
-    const uint32_t head = FillHeadSlots(unused, filling, task_.stop);
-    if (task_.stop.stop_requested()) return false;
+    const uint32_t head = FillHeadSlots(unused, filling, task_.allowance);
+    if (task_.allowance.stop_requested()) return false;
     std::vector<uint32_t> rest;
     for (size_t i = unused.AtLeast(0); i < problem_.size(); i = unused.AtLeast(i + 1)) {
       rest.push_back(static_cast<uint32_t>(i));
     }
     const std::vector<uint32_t> left_over =
-        Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling);
-    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size(), 1), filling);
+        Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling, task_.allowance);
+    if (task_.allowance.stop_requested()) return false;
+    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size(), 1), filling,
+                         task_.allowance);
   }
 
   bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
@@ -131,7 +135,8 @@ class Solver {
       shares[task_.rank_of[problem_.item[i]]].push_back(i);
     }
     for (uint32_t rank = 0; rank < problem_.ranks; ++rank) {
-      if (task_.stop.stop_requested()) return false;
+      if (task_.allowance.stop_requested()) return false;
+      const Allowance::Part part(task_.allowance, problem_.ranks - rank + 1);
       if (!FillRank(shares[rank], rank * problem_.slots, (rank + 1) * problem_.slots, per_token,
                     filling)) {
         return false;
@@ -142,9 +147,11 @@ class Solver {
 
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
                 uint64_t per_token, Filling& filling) const {
-    const std::vector<uint32_t> left_over = Spread(share, begin, end, per_token, filling);
+    const std::vector<uint32_t> left_over =
+        Spread(share, begin, end, per_token, filling, task_.allowance);
+    if (task_.allowance.stop_requested()) return false;
     const uint64_t steps = LegalizeSteps(share.size(), problem_.ranks);
-    if (PlaceLeftOver(left_over, begin, end, steps, filling)) return true;
+    if (PlaceLeftOver(left_over, begin, end, steps, filling, task_.allowance)) return true;
     std::vector<uint32_t> lengths;
     std::vector<uint32_t> counts;
     for (uint32_t position : share) {
@@ -156,7 +163,7 @@ class Solver {
         .lengths = lengths,
         .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
     const std::optional<Bins> bins =
-        PackInto(items, problem_.limits, end - begin, task_.effort, task_.stop);
+        PackInto(items, problem_.limits, end - begin, task_.effort, task_.allowance);
     if (bins) FillFrom(*bins, share, begin, end, filling);
     return bins.has_value();
   }
@@ -172,7 +179,7 @@ class Solver {
                     .patience = budget_.patience,
                     .pairs = budget_.pairs,
                     .ranks = rule,
-                    .stop = task_.stop},
+                    .allowance = task_.allowance},
                    filling);
   }
 
@@ -184,6 +191,7 @@ class Solver {
       filling = *std::move(shared);
     }
     const uint64_t time = Search(Rule(), filling);
+    if (task_.allowance.stop_requested()) return;
     if (best_ && best_->step_time <= time) return;
     best_ = BalancedBins{.bins = Collect(filling), .step_time = time};
   }

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
@@ -32,8 +32,9 @@ struct LockstepTask {
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;
-  // Once requested, what is found is of no use and comes soon.
-  std::stop_token stop = {};
+  // Once it is spent the searches end, and the first that is found is taken; once a stop is
+  // requested what is found is of no use and comes soon.
+  Allowance allowance = {};
 };
 
 struct BalancedBins {

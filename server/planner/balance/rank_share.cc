@@ -106,13 +106,16 @@ Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target) {
 }
 
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
-                             const BinLimits& limits, size_t slots, const std::stop_token& stop) {
+                             const BinLimits& limits, size_t slots, const Allowance& allowance) {
   std::vector<uint64_t> tokens;
   tokens.reserve(share.size());
   for (const uint32_t item : share) tokens.push_back(items.lengths[item]);
   const auto count = static_cast<uint32_t>(slots);
-  const EvenPartsOptions options = {.least_each = 1, .effort = Effort::kFast, .stop = stop};
-  Bins bins(share, EvenParts(tokens, count, options), count);
+  const EvenPartsOptions options = {
+      .least_each = 1, .effort = Effort::kFast, .allowance = allowance};
+  const std::vector<uint32_t> bin_of = EvenParts(tokens, count, options);
+  if (allowance.stop_requested()) return std::nullopt;
+  Bins bins(share, bin_of, count);
   for (size_t bin = 0; bin < slots; ++bin) {
     if (TokensOf(items, bins[bin]) > limits.capacity) return std::nullopt;
     if (SequencesOf(items, bins[bin]) > limits.max_sequences) return std::nullopt;
@@ -122,12 +125,13 @@ std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> s
 
 std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
                               const BinLimits& limits, size_t slots, Effort effort,
-                              const std::stop_token& stop) {
+                              const Allowance& allowance) {
   if (share.size() < slots) return std::nullopt;
   if (TokensOf(items, share) > uint64_t{limits.capacity} * slots) return std::nullopt;
-  if (std::optional<Bins> even = EvenBins(items, share, limits, slots, stop)) return even;
+  if (std::optional<Bins> even = EvenBins(items, share, limits, slots, allowance)) return even;
+  if (allowance.stop_requested()) return std::nullopt;
   const ShareItems share_items(items, share);
-  const std::optional<Bins> packed = PackInto(share_items.view(), limits, slots, effort, stop);
+  const std::optional<Bins> packed = PackInto(share_items.view(), limits, slots, effort, allowance);
   if (!packed) return std::nullopt;
   const Bins local = HalveLargest(share_items.view(), *packed, slots);
   Bins bins;

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
@@ -27,14 +27,15 @@ Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
 Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
 
 // The items of `share` in exactly `slots` bins of similar numbers of tokens; nothing if such bins
-// break a limit. Less even once `stop` is requested. slots <= share.size(). O(n log n).
+// break a limit. Less even once the allowance is spent or a stop requested. slots <= share.size().
+// O(n log n).
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
-                             const BinLimits& limits, size_t slots, const std::stop_token& stop);
+                             const BinLimits& limits, size_t slots, const Allowance& allowance);
 
 // The same as tight as need be: EvenBins, or else what PackInto finds with the effort, halved.
 std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
                               const BinLimits& limits, size_t slots, Effort effort,
-                              const std::stop_token& stop);
+                              const Allowance& allowance);
 
 }  // namespace batchplan
 

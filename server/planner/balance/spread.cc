@@ -9,6 +9,9 @@
 namespace batchplan {
 namespace {
 
+// Items from one look for a stop to the next.
+constexpr size_t kItemsPerLook = 65536;
+
 // A bin in the order in which bins take items.
 struct Entry {
   uint64_t load = 0;
@@ -23,7 +26,7 @@ struct Entry {
 }  // namespace
 
 std::vector<uint32_t> Spread(std::span<const uint32_t> positions, uint32_t begin, uint32_t end,
-                             uint64_t per_token, Filling& filling) {
+                             uint64_t per_token, Filling& filling, const Allowance& allowance) {
   const Problem& problem = filling.problem();
   LeastHeap<Entry> least;
   // Bins that did not hold an item, the roomiest first: they wait for a shorter one.
@@ -36,7 +39,9 @@ std::vector<uint32_t> Spread(std::span<const uint32_t> positions, uint32_t begin
   for (uint32_t bin = begin; bin < end; ++bin) least.Push(entry_of(bin));
 
   std::vector<uint32_t> left_over;
-  for (uint32_t position : positions) {
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (i % kItemsPerLook == 0 && allowance.stop_requested()) break;
+    const uint32_t position = positions[i];
     while (!waiting.empty() && waiting.top().first >= problem.length[position]) {
       least.Push(entry_of(waiting.top().second));
       waiting.pop();

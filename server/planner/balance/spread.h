@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/balance/filling.h"
 
 namespace batchplan {
@@ -15,9 +16,9 @@ namespace batchplan {
 // L. Graham's rule (1969) with a capacity. Load is cost plus `per_token` for each token. A bin with
 // tokens but not sequences enough for an item gets nothing more. Returns the positions that no bin
 // held. No bin stays empty that starts so, if there are as many positions as bins and none is left
-// over. O(n log n).
+// over. Once a stop is requested it ends soon, with a filling that is of no use. O(n log n).
 std::vector<uint32_t> Spread(std::span<const uint32_t> positions, uint32_t begin, uint32_t end,
-                             uint64_t per_token, Filling& filling);
+                             uint64_t per_token, Filling& filling, const Allowance& allowance = {});
 
 }  // namespace batchplan
 

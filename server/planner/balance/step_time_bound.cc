@@ -58,7 +58,7 @@ uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t
   const uint64_t total = TotalCost(classes);
   if (total == 0) return 0;
   // Prices are whole numbers of cost a token, rounded up: in units this small nothing is lost.
-  const int shift = std::countl_zero(total) - 2;
+  const int shift = std::max(0, std::countl_zero(total) - 2);
   for (ItemClass& c : classes) c.cost <<= shift;
 
   const std::vector<SlotFloor> floors = SlotFloors(classes, limits, ranks);

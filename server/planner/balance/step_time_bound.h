@@ -1,6 +1,6 @@
 // What no assignment of a mini-batch's micro-batches to ranks goes below, in predicted step time.
 //
-// Costs are items.loads, with a total below 2^62; lengths are in 1 .. limits.capacity. The cost of
+// Costs are items.loads, with a total below 2^63; lengths are in 1 .. limits.capacity. The cost of
 // a micro-batch is the sum over its items, at least: what rows pad comes on top, and in the padded
 // layout, where a micro-batch of n sequences is n * width <= capacity, the sum of lengths stays
 // within the capacity too and the costs are higher. So a bound for the packed layout holds for the

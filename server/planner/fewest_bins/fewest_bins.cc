@@ -57,6 +57,12 @@ constexpr Budget kThoroughBudget = {.slack_steps_a_bin = 20'000,
                                     .repack_steps = 500'000'000,
                                     .repacked_items = 150};
 
+// What a step takes of an allowance, and for each item a look at all of them.
+constexpr uint64_t kUnitsASlackStep = 15;
+constexpr uint64_t kUnitsACompletionStep = 12;
+constexpr uint64_t kUnitsAColumnStep = 1;
+constexpr uint64_t kUnitsToPrepare = 100;
+
 // Of all steps of minimum bin slack, whatever the budget.
 constexpr uint64_t kLeastSlackStepsPerItem = 16;
 // A bin, of a search that is made beside those of the budget.
@@ -77,8 +83,8 @@ bool KeepsSequences(const Bins& bins, const PackItems& items, const BinLimits& l
 class Incumbent {
  public:
   Incumbent(const PackItems& items, const BinLimits& limits, uint64_t enough,
-            const std::stop_token& stop)
-      : items_(items), limits_(limits), enough_(enough), stop_(stop) {}
+            const Allowance& allowance)
+      : items_(items), limits_(limits), enough_(enough), allowance_(allowance) {}
 
   void Offer(Bins bins) {
     if (!found_ || bins.size() < best_.size()) best_ = std::move(bins);
@@ -101,16 +107,18 @@ class Incumbent {
   uint64_t bound() const { return bound_; }
   // As few bins as are of use.
   uint64_t target() const { return std::max(enough_, bound_); }
-  const std::stop_token& stop() const { return stop_; }
+  const Allowance& allowance() const { return allowance_; }
   // Whether no better packing is wanted.
-  bool Done() const { return size() <= target() || stop_.stop_requested(); }
+  bool IsOver() const { return size() <= target() || allowance_.stop_requested(); }
+  // Whether none is looked for either.
+  bool Done() const { return IsOver() || allowance_.spent(); }
   FewestBins Take() && { return {.bins = std::move(best_), .bound = bound_}; }
 
  private:
   const PackItems& items_;
   const BinLimits& limits_;
   uint64_t enough_;
-  const std::stop_token& stop_;
+  const Allowance& allowance_;
   bool found_ = false;
   Bins best_;
   std::optional<Bins> bins_of_kinds_;
@@ -118,59 +126,63 @@ class Incumbent {
 };
 
 void Search(const PackItems& items, uint32_t capacity, const Budget& budget, Incumbent& incumbent) {
+  const Allowance& allowance = incumbent.allowance();
+  allowance.Spend(kUnitsToPrepare * items.size());
   const Kinds kinds = KindsOf(items.lengths, capacity);
   const DualFeasible worth = BestDualFeasible(CountLengths(items.lengths), capacity);
   for (const SlackSearch& search :
        {SlackSearch{.steps_a_bin = budget.slack_steps_a_bin, .spare_small = false},
         SlackSearch{.steps_a_bin = budget.slack_steps_a_bin, .spare_small = true},
         SlackSearch{.steps_a_bin = kFewSlackSteps, .spare_small = false}}) {
-    uint64_t steps = std::max(budget.slack_steps, kLeastSlackStepsPerItem * items.size());
+    SearchSteps steps(allowance,
+                      std::max(budget.slack_steps, kLeastSlackStepsPerItem * items.size()),
+                      kUnitsASlackStep);
     incumbent.OfferKinds(
-        MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps, incumbent.stop()));
+        MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps.left, allowance.stop()));
     if (incumbent.Done()) return;
   }
   if (items.size() <= kMostForCompletion) {
-    uint64_t steps = budget.completion_steps;
+    SearchSteps steps(allowance, budget.completion_steps, kUnitsACompletionStep);
     const Completion completion =
-        CompleteBins(kinds, kinds.demand, incumbent.target(), steps, incumbent.stop());
+        CompleteBins(kinds, kinds.demand, incumbent.target(), steps.left, allowance.stop());
     incumbent.OfferKinds(completion.bins);
     if (completion.exhausted) incumbent.RaiseBound(incumbent.target() + 1);
     if (incumbent.Done()) return;
   }
   if (kinds.size() <= budget.max_kinds) {
-    uint64_t steps = budget.column_steps;
+    SearchSteps steps(allowance, budget.column_steps, kUnitsAColumnStep);
     const GeneratedBins generated =
-        GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps, incumbent.stop());
+        GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps.left, allowance.stop());
     incumbent.OfferKinds(generated.bins);
     incumbent.RaiseBound(generated.bound);
     if (incumbent.Done()) return;
   }
   if (items.size() > budget.repacked_items) {
-    uint64_t steps = budget.repack_steps;
+    SearchSteps steps(allowance, budget.repack_steps, kUnitsAColumnStep);
     std::mt19937_64 random(0);
     incumbent.OfferKinds(RepackSome(kinds, worth, incumbent.BestOfKinds(kinds), incumbent.target(),
-                                    budget.repacked_items, random, steps, incumbent.stop()));
+                                    budget.repacked_items, random, steps.left, allowance.stop()));
   }
 }
 
 // Greedy packings, and then one search after the other for what is still wanted.
 FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                      std::initializer_list<Budget> budgets, const std::stop_token& stop) {
-  Incumbent incumbent(items, limits, enough, stop);
+                      std::initializer_list<Budget> budgets, const Allowance& allowance) {
+  Incumbent incumbent(items, limits, enough, allowance);
   incumbent.Offer(Pack(Packer::kBestFitDecreasing, items, limits, 0));
   // Mostly the tokens alone show that there can be no fewer.
   incumbent.RaiseBound(VolumeBound(items.lengths, limits.capacity));
   if (incumbent.size() > incumbent.bound()) {
     incumbent.RaiseBound(LowerBoundBins(items, limits, incumbent.size()));
   }
-  if (incumbent.Done()) return std::move(incumbent).Take();
+  if (incumbent.IsOver()) return std::move(incumbent).Take();
   for (const Packer packer : {Packer::kFirstFitDecreasing, Packer::kModifiedFirstFitDecreasing}) {
     incumbent.Offer(Pack(packer, items, limits, 0));
-    if (incumbent.Done()) return std::move(incumbent).Take();
+    if (incumbent.IsOver()) return std::move(incumbent).Take();
   }
   for (const Budget& budget : budgets) {
-    Search(items, limits.capacity, budget, incumbent);
     if (incumbent.Done()) break;
+    Search(items, limits.capacity, budget, incumbent);
   }
   return std::move(incumbent).Take();
 }
@@ -178,22 +190,22 @@ FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t 
 }  // namespace
 
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                      Effort effort, const std::stop_token& stop) {
+                      Effort effort, const Allowance& allowance) {
   switch (effort) {
     case Effort::kFast:
-      return PackWithin(items, limits, enough, {}, stop);
+      return PackWithin(items, limits, enough, {}, allowance);
     case Effort::kDefault:
-      return PackWithin(items, limits, enough, {kDefaultBudget}, stop);
+      return PackWithin(items, limits, enough, {kDefaultBudget}, allowance);
     case Effort::kThorough:
       // What kDefault does comes first, so that it is never better.
-      return PackWithin(items, limits, enough, {kDefaultBudget, kThoroughBudget}, stop);
+      return PackWithin(items, limits, enough, {kDefaultBudget, kThoroughBudget}, allowance);
   }
   std::abort();  // Not reached.
 }
 
 FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                          const std::stop_token& stop) {
-  return PackWithin(items, limits, enough, {kBriefBudget}, stop);
+                          const Allowance& allowance) {
+  return PackWithin(items, limits, enough, {kBriefBudget}, allowance);
 }
 
 }  // namespace batchplan

@@ -4,8 +4,8 @@
 #define BATCHPLAN_SERVER_PLANNER_FEWEST_BINS_FEWEST_BINS_H_
 
 #include <cstdint>
-#include <stop_token>
 
+#include "server/planner/allowance.h"
 #include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
@@ -38,13 +38,14 @@ struct FewestBins {
 // 1 to 2 s with kThorough, for up to some thousands of items; with more, as much more as three
 // greedy packings and three of minimum bin slack take.
 //
-// Once `stop` is requested it ends soon, with the best packing and the bound found by then.
+// Once the allowance is spent or a stop requested it ends soon, with the best packing and the bound
+// found by then; the greedy packings are made whatever is left.
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                      Effort effort, const std::stop_token& stop = {});
+                      Effort effort, const Allowance& allowance = {});
 
 // The same searches in at most some 10 to 20 ms, for callers that pack again and again.
 FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough,
-                          const std::stop_token& stop = {});
+                          const Allowance& allowance = {});
 
 }  // namespace batchplan
 

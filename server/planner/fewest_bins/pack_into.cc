@@ -25,14 +25,15 @@ class Room {
 }  // namespace
 
 std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins,
-                             Effort effort, const std::stop_token& stop) {
+                             Effort effort, const Allowance& allowance) {
   const bool is_fast = effort == Effort::kFast;
-  FewestBins fewest = is_fast ? PackFewest(items, limits, bins, effort, stop)
-                              : PackFewBriefly(items, limits, bins, stop);
+  FewestBins fewest = is_fast ? PackFewest(items, limits, bins, effort, allowance)
+                              : PackFewBriefly(items, limits, bins, allowance);
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
-  if (is_fast || fewest.bound > bins || stop.stop_requested()) return std::nullopt;
+  if (is_fast || fewest.bound > bins || allowance.stop_requested()) return std::nullopt;
   if (items.size() > kMaxSearchedItems) return std::nullopt;
-  return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), kMaxSearchSteps);
+  SearchSteps search(allowance, kMaxSearchSteps, kUnitsASearchStep);
+  return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), search.left);
 }
 
 }  // namespace batchplan

@@ -56,7 +56,8 @@ bool Repair(const PackItems& items, std::span<const uint64_t> loads,
 
 }  // namespace
 
-Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least) {
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least,
+                       const Allowance& allowance) {
   if (items.size() == 0) return Bins();
   // Where nothing has a load, because a micro-batch costs the same whatever it holds, tokens are
   // what fills bins.
@@ -73,8 +74,10 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
   const uint64_t bound = LowerBoundBins(items, limits);
   uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
   for (uint64_t growth = std::max<uint64_t>(1, parts / 32);; growth *= 2) {
-    std::vector<uint32_t> part_of = KarmarkarKarp(loads, descending, static_cast<uint32_t>(parts));
-    if (Repair(items, loads, descending, limits, static_cast<uint32_t>(parts), part_of)) {
+    std::vector<uint32_t> part_of =
+        KarmarkarKarp(loads, descending, static_cast<uint32_t>(parts), allowance);
+    if (allowance.stop_requested() ||
+        Repair(items, loads, descending, limits, static_cast<uint32_t>(parts), part_of)) {
       return Bins(order, part_of, static_cast<uint32_t>(parts));
     }
     parts = std::min<uint64_t>(most, parts + growth);

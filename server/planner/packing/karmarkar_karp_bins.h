@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {
@@ -13,8 +14,10 @@ namespace batchplan {
 // even load, k the lower bound or `at_least` if that is more, and at most the number of items. The
 // method knows no capacity: the lightest items of an overfull bin move to the least loaded bin with
 // room, and where there is none k grows, by a thirty-second and then by ever more, and the items
-// are divided anew. O(n log n) a division.
-Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1);
+// are divided anew. O(n log n) a division. Once a stop is requested it ends soon, with bins that
+// are of no use.
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1,
+                       const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -12,7 +12,8 @@
 
 namespace batchplan {
 
-Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed) {
+Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed,
+          const Allowance& allowance) {
   switch (packer) {
     case Packer::kConcatenative:
       return PackConcatenative(items, limits);
@@ -25,7 +26,7 @@ Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64
     case Packer::kBestFitDecreasing:
       return PackBestFitDecreasing(items, limits);
     case Packer::kKarmarkarKarp:
-      return PackKarmarkarKarp(items, limits);
+      return PackKarmarkarKarp(items, limits, 1, allowance);
     case Packer::kBalanced:
       break;
   }

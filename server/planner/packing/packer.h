@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {
@@ -24,8 +25,10 @@ enum class Packer {
 };
 
 // Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences by
-// any packer but kBalanced. `seed` is used by kFirstFitShuffle only.
-Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed);
+// any packer but kBalanced. `seed` is used by kFirstFitShuffle only. Once a stop is requested the
+// slowest, kKarmarkarKarp, ends soon, and what it returns is of no use.
+Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed,
+          const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -16,16 +16,19 @@ namespace batchplan {
 // What a search is worth: beyond some dozen items it would rarely come to an end.
 inline constexpr size_t kMaxSearchedItems = 64;
 inline constexpr uint64_t kMaxSearchSteps = uint64_t{1} << 14;
+// Of an allowance.
+inline constexpr uint64_t kUnitsASearchStep = 100;
 
 // Places the items of `order` one by one, depth first, into bins that start as `empty`: each into
 // every bin that holds it, of bins in the same state into the first only. Nothing if there is no
-// packing into at most `bins` bins, or none was found within `steps` placements: exact for some
-// dozen items, of no use for many more. The recursion is as deep as there are items.
+// packing into at most `bins` bins, or none was found within `steps` placements, of which those
+// made are taken off: exact for some dozen items, of no use for many more. The recursion is as deep
+// as there are items.
 //
 // Room has `bool Holds(item) const`, `void Take(item)` and ==.
 template <typename Room>
 std::optional<Bins> SearchBins(std::span<const uint32_t> order, size_t bins, const Room& empty,
-                               uint64_t steps) {
+                               uint64_t& steps) {
   std::vector<Room> rooms;
   std::vector<uint32_t> bin_of(order.size());
   const auto place = [&](const auto& self, size_t next) -> bool {

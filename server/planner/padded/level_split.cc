@@ -8,6 +8,9 @@
 namespace batchplan {
 namespace {
 
+// To find the end of one run.
+constexpr uint64_t kUnitsARun = 10;
+
 class LevelSplitter {
  public:
   LevelSplitter(const PaddedItems& items, std::span<const uint64_t> costs,
@@ -22,11 +25,12 @@ class LevelSplitter {
 
   // The least level at which the items can be split into `runs` runs or fewer, which the limits
   // allow at some level.
-  uint64_t LeastLevel(size_t runs) const {
+  uint64_t LeastLevel(size_t runs, const Allowance& allowance) const {
     uint64_t low = 0;
     uint64_t high = CostOf(0, size_);
-    while (low < high) {
+    while (low < high && !allowance.stop_requested()) {
       const uint64_t middle = low + (high - low) / 2;
+      allowance.Spend(kUnitsARun * runs);
       if (Suffice(runs, middle)) {
         high = middle;
       } else {
@@ -120,10 +124,10 @@ class LevelSplitter {
 }  // namespace
 
 Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
-                const PaddedLimits& limits, size_t runs) {
+                const PaddedLimits& limits, size_t runs, const Allowance& allowance) {
   if (items.size() == 0) return {0};
   const LevelSplitter splitter(items, costs, limits);
-  return splitter.Split(runs, splitter.LeastLevel(runs));
+  return splitter.Split(runs, splitter.LeastLevel(runs, allowance));
 }
 
 std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_t> costs,

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/padded/padded_items.h"
 
 namespace batchplan {
@@ -19,9 +20,10 @@ namespace batchplan {
 
 // Of all splits into exactly `runs` runs within the limits, one whose costliest run is cheapest:
 // the least level at which a scan from the front, as far as limits and level allow, needs no more
-// runs, then runs halved, the costliest first, up to the number. O(n + runs log n log cost).
+// runs, then runs halved, the costliest first, up to the number. O(n + runs log n log cost). Once a
+// stop is requested it ends soon, with some split.
 Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
-                const PaddedLimits& limits, size_t runs);
+                const PaddedLimits& limits, size_t runs, const Allowance& allowance = {});
 
 // The costs of a split's runs.
 std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_t> costs,

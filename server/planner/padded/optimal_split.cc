@@ -8,6 +8,9 @@
 namespace batchplan {
 namespace {
 
+// Of a shortest path, for each item.
+constexpr uint64_t kUnitsAnItem = 60;
+
 // Whether, of splits that cost the same, the one with the fewest or with the most runs is taken.
 enum class Prefer { kFewestRuns, kMostRuns };
 
@@ -123,20 +126,26 @@ Cuts Splice(const Cuts& fewer, const Cuts& more, size_t runs) {
 
 }  // namespace
 
-Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t runs) {
+Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t runs,
+                  const Allowance& allowance) {
   if (items.size() == 0) return {0};
   RunPaths paths(items, limits);
-  const auto fewest = [&](uint64_t price) { return paths.Shortest(price, Prefer::kFewestRuns); };
+  const auto fewest = [&](uint64_t price) {
+    allowance.Spend(kUnitsAnItem * items.size());
+    return paths.Shortest(price, Prefer::kFewestRuns);
+  };
   // The lowest price at which `runs` are enough.
   uint64_t low = 0;
   uint64_t high = 0;
   Cuts cuts = fewest(high);
   while (cuts.size() - 1 > runs) {
+    if (allowance.stop_requested()) return cuts;
     low = high;
     high = std::max<uint64_t>(1, 2 * high);
     cuts = fewest(high);
   }
   while (low + 1 < high) {
+    if (allowance.stop_requested()) return cuts;
     const uint64_t middle = low + (high - low) / 2;
     Cuts tried = fewest(middle);
     if (tried.size() - 1 > runs) {

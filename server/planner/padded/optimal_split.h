@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "server/planner/allowance.h"
 #include "server/planner/padded/padded_items.h"
 
 namespace batchplan {
@@ -16,7 +17,9 @@ namespace batchplan {
 // price per run is searched for which that number is optimal, and each price costs one shortest
 // path over the positions (A. Aggarwal, B. Schieber, T. Tokuyama, "Finding a minimum-weight k-link
 // path in graphs with the concave Monge property", 1994). O(n log n log tokens) time, O(n) memory.
-Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t runs);
+// Once a stop is requested it ends soon, with a split into any number of runs.
+Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t runs,
+                  const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -11,16 +11,20 @@
 namespace batchplan {
 namespace {
 
+// To look at the cost of one run.
+constexpr uint64_t kUnitsAStep = 2;
+
 class CutMover {
  public:
   CutMover(const PaddedItems& items, std::span<const uint64_t> costs, const PaddedLimits& limits,
-           uint32_t ranks, Cuts cuts, uint64_t steps)
+           uint32_t ranks, Cuts cuts, uint64_t& steps, const Allowance& allowance)
       : items_(items),
         costs_(costs),
         limits_(limits),
         ranks_(ranks),
         cuts_(std::move(cuts)),
         steps_(steps),
+        allowance_(allowance),
         counts_(items.size() + 1, 0),
         descending_(RunCosts(items, costs, cuts_)) {
     for (uint32_t i = 0; i < items.size(); ++i) counts_[i + 1] = counts_[i] + items.count(i);
@@ -33,6 +37,7 @@ class CutMover {
       improved = false;
       // The widest runs matter most.
       for (size_t cut = cuts_.size() - 2; cut > 0 && steps_ > 0; --cut) {
+        if (allowance_.stop_requested()) steps_ = 0;
         improved = ImproveCut(cut) || improved;
       }
     }
@@ -111,7 +116,8 @@ class CutMover {
   const PaddedLimits& limits_;
   const uint32_t ranks_;
   Cuts cuts_;
-  uint64_t steps_;
+  uint64_t& steps_;
+  const Allowance& allowance_;
   std::vector<uint64_t> counts_;      // sequences before each position
   std::vector<uint64_t> descending_;  // costs of the runs
   std::vector<uint64_t> changed_;     // the same after the cut that is tried
@@ -129,9 +135,11 @@ uint64_t LockstepCost(std::span<const uint64_t> run_costs, uint32_t ranks) {
 }
 
 Cuts ImproveSlots(const PaddedItems& items, std::span<const uint64_t> costs,
-                  const PaddedLimits& limits, uint32_t ranks, Cuts cuts, uint64_t steps) {
+                  const PaddedLimits& limits, uint32_t ranks, Cuts cuts, uint64_t steps,
+                  const Allowance& allowance) {
   if (cuts.size() <= 2) return cuts;
-  return CutMover(items, costs, limits, ranks, std::move(cuts), steps).Run();
+  SearchSteps search(allowance, steps, kUnitsAStep);
+  return CutMover(items, costs, limits, ranks, std::move(cuts), search.left, allowance).Run();
 }
 
 }  // namespace batchplan

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/padded/padded_items.h"
 
 namespace batchplan {
@@ -19,9 +20,11 @@ uint64_t LockstepCost(std::span<const uint64_t> run_costs, uint32_t ranks);
 // Moves the cuts one at a time, by strides that shrink to one item, while that lowers LockstepCost
 // (level_split.h says what `costs` is); the number of runs stays and the limits are kept.
 // LevelSplit is the better start where slots are few, OptimalSplit often where they are more; the
-// better one of both results is worth the time. At most `steps` runs are looked at. O(n + steps).
+// better one of both results is worth the time. At most `steps` runs are looked at, or what the
+// allowance affords; none once a stop is requested. O(n + steps).
 Cuts ImproveSlots(const PaddedItems& items, std::span<const uint64_t> costs,
-                  const PaddedLimits& limits, uint32_t ranks, Cuts cuts, uint64_t steps);
+                  const PaddedLimits& limits, uint32_t ranks, Cuts cuts, uint64_t steps,
+                  const Allowance& allowance = {});
 
 }  // namespace batchplan
 

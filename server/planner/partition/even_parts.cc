@@ -28,7 +28,7 @@ uint64_t LargestSum(std::span<const uint64_t> loads, std::span<const uint32_t> p
   return *std::max_element(sums.begin(), sums.end());
 }
 
-uint64_t SearchSteps(Effort effort) {
+uint64_t StepsToSearch(Effort effort) {
   switch (effort) {
     case Effort::kFast:
       return 1'000;
@@ -84,29 +84,33 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
   const uint64_t bound = LargestSumBound(descending, parts, each.least);
   const uint64_t goal = bound + EvenTolerance(bound, options.effort);
 
-  std::vector<uint32_t> best = options.equal_counts
-                                   ? DealLayers(loads, order, parts)
-                                   : LongestFirst(loads, parts, each.most, each.least);
+  std::vector<uint32_t> best =
+      options.equal_counts ? DealLayers(loads, order, parts)
+                           : LongestFirst(loads, parts, each.most, each.least, options.allowance);
   uint64_t largest = LargestSum(loads, best, parts);
   const RefineRules rules = {.equal_counts = options.equal_counts,
                              .least_each = options.least_each};
   const auto refine = [&](std::vector<uint32_t> start) {
     start = RefineParts(loads, std::move(start), parts, rules, goal,
-                        RefineSteps(loads.size(), options.effort), options.stop);
+                        RefineSteps(loads.size(), options.effort), options.allowance);
     const uint64_t sum = LargestSum(loads, start, parts);
     if (sum >= largest) return;
     largest = sum;
     best = std::move(start);
   };
-  if (largest > goal) refine(best);
-  if (largest > goal && loads.size() <= kMostForDifferencing) {
-    std::vector<uint32_t> start =
-        options.equal_counts ? KarmarkarKarpEqual(loads, parts) : KarmarkarKarp(loads, parts);
+  const auto is_over = [&] {
+    return largest <= goal || options.allowance.spent() || options.allowance.stop_requested();
+  };
+  if (!is_over()) refine(best);
+  if (!is_over() && loads.size() <= kMostForDifferencing) {
+    std::vector<uint32_t> start = options.equal_counts
+                                      ? KarmarkarKarpEqual(loads, parts, options.allowance)
+                                      : KarmarkarKarp(loads, parts, options.allowance);
     if (HasEnough(start, parts, each.least)) refine(std::move(start));
   }
-  if (largest > goal && loads.size() <= kMostForSearch) {
-    best = SearchParts(loads, std::move(best), parts, each, goal, SearchSteps(options.effort),
-                       options.stop);
+  if (!is_over() && loads.size() <= kMostForSearch) {
+    best = SearchParts(loads, std::move(best), parts, each, goal, StepsToSearch(options.effort),
+                       options.allowance);
   }
   return best;
 }

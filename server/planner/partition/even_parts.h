@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <span>
-#include <stop_token>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/effort.h"
 
 namespace batchplan {
@@ -18,8 +18,8 @@ struct EvenPartsOptions {
   // Loads of every part at least; parts * least_each <= loads.size().
   uint32_t least_each = 0;
   Effort effort = Effort::kDefault;
-  // Once requested, the searches end early.
-  std::stop_token stop = {};
+  // Once it is spent or a stop requested, the searches end early.
+  Allowance allowance = {};
 };
 
 // The part, 0 .. parts - 1, of each load, so that the largest sum is low: a greedy start (longest

@@ -10,11 +10,11 @@
 #include <limits>
 #include <set>
 #include <span>
-#include <stop_token>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/partition/descending.h"
 
 namespace batchplan {
@@ -28,10 +28,11 @@ struct Exchange {
 };
 
 // Lowers the largest sum of a partition until it is at most `goal`, no exchange lowers it, the
-// steps are used up, or a stop is requested. A move is one exchange or two at once between the
-// heaviest part and one other, so up to two items for two. Of the legal ones the move is taken
-// whose transfer of load is nearest to half of the gap between the two sums. The multiset of sums
-// falls with every move, so the search ends. The lightest parts are asked first.
+// steps are used up, or the allowance has none or sees a stop requested. A move is one exchange or
+// two at once between the heaviest part and one other, so up to two items for two. Of the legal
+// ones the move is taken whose transfer of load is nearest to half of the gap between the two sums.
+// The multiset of sums falls with every move, so the search ends. The lightest parts are asked
+// first.
 //
 // `Rules` says which moves are legal and keeps what it needs to know for that:
 //   bool MayMove() const;   whether an exchange with nothing on one side is ever legal
@@ -63,12 +64,14 @@ class ExchangeSearch {
     for (uint32_t part = 0; part < parts; ++part) by_sum_.emplace(sums_[part], part);
   }
 
-  void Run(uint64_t goal, uint64_t steps, const std::stop_token& stop) {
+  void Run(uint64_t goal, uint64_t steps, const Allowance& allowance) {
     goal_ = static_cast<int64_t>(goal);
-    steps_ = steps;
-    stop_ = &stop;
+    SearchSteps search(allowance, steps, kUnitsAStep);
+    steps_ = search.left;
+    allowance_ = &allowance;
     while (steps_ > 0 && by_sum_.rbegin()->first > goal_ && RelieveHeaviest()) {
     }
+    search.left = steps_;
   }
 
  private:
@@ -104,6 +107,7 @@ class ExchangeSearch {
   static constexpr size_t kPairPartners = 4;
   // Items of a part that take part in moves of two exchanges.
   static constexpr size_t kSample = 24;
+  static constexpr uint64_t kUnitsAStep = 8;
   // Items that are copied in the time that it takes to look at one.
   static constexpr size_t kShiftedInAStep = 64;
 
@@ -129,7 +133,7 @@ class ExchangeSearch {
     for (const auto& [sum, part] : by_sum_) {
       // Relief is at most half of the gap, and the gaps only get narrower.
       gap_ = sums_[heavy_] - sum;
-      if (stop_->stop_requested()) steps_ = 0;
+      if (allowance_->stop_requested()) steps_ = 0;
       if (gap_ / 2 <= best_.relief || steps_ == 0 || Cures()) return;
       if (asked++ >= partners && best_.relief > 0) return;
       light_ = part;
@@ -288,7 +292,7 @@ class ExchangeSearch {
   std::set<std::pair<int64_t, uint32_t>> by_sum_;  // (sum, part)
   int64_t goal_ = 0;
   uint64_t steps_ = 0;
-  const std::stop_token* stop_ = nullptr;
+  const Allowance* allowance_ = nullptr;
   size_t moves_ = 0;
 
   // The move that is looked for.

@@ -12,6 +12,9 @@
 namespace batchplan {
 namespace {
 
+// Merges from one look for a stop to the next.
+constexpr uint32_t kMergesPerLook = 4096;
+
 // One part of a partial solution. Its loads are a list from `head`, which also tells parts of equal
 // sum and count apart, to `tail`.
 struct Part {
@@ -138,12 +141,14 @@ std::vector<uint32_t> NumberParts(const std::vector<Part>& parts, const PartList
 
 }  // namespace
 
-std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts) {
-  return KarmarkarKarp(loads, DescendingOrder(loads), parts);
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts,
+                                    const Allowance& allowance) {
+  return KarmarkarKarp(loads, DescendingOrder(loads), parts, allowance);
 }
 
 std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
-                                    std::span<const uint32_t> descending, uint32_t parts) {
+                                    std::span<const uint32_t> descending, uint32_t parts,
+                                    const Allowance& allowance) {
   if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
   PartLists lists(loads.size());
   // A load alone is a solution whose spread is the load; those wait in an array of their own.
@@ -173,6 +178,9 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
     return solution;
   };
   for (uint32_t age = 0;; ++age) {
+    if (age % kMergesPerLook == 0 && allowance.stop_requested()) {
+      return std::vector<uint32_t>(loads.size(), 0);
+    }
     uint32_t large = pop();
     if (!merged && queue.empty() && next == descending.size()) {
       return NumberParts(solutions[large].Sorted(), lists, loads.size());
@@ -189,7 +197,8 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
   }
 }
 
-std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts) {
+std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
+                                         const Allowance& allowance) {
   if (loads.empty()) return {};
   PartLists lists(loads.size());
   // Each solution has `parts` parts of one count, by descending sum.
@@ -218,6 +227,7 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
   };
   for (;;) {
     std::vector<Part> merged = pop();
+    if (allowance.stop_requested()) return std::vector<uint32_t>(loads.size(), 0);
     if (queue.empty()) return NumberParts(merged, lists, loads.size());
     const std::vector<Part> other = pop();
     for (uint32_t i = 0; i < parts; ++i) merged[i] = lists.Join(merged[i], other[parts - 1 - i]);

@@ -10,6 +10,9 @@
 namespace batchplan {
 namespace {
 
+// From one look for a stop to the next.
+constexpr uint64_t kLoadsPerLook = 65536;
+
 // A part in the order in which parts take loads.
 struct Entry {
   uint64_t sum = 0;
@@ -24,13 +27,15 @@ struct Entry {
 }  // namespace
 
 std::vector<uint32_t> LongestFirst(std::span<const uint64_t> loads, uint32_t parts,
-                                   uint64_t most_each, uint64_t least_each) {
+                                   uint64_t most_each, uint64_t least_each,
+                                   const Allowance& allowance) {
   LeastHeap<Entry> lightest;
   for (uint32_t part = 0; part < parts; ++part) lightest.Push({.part = part});
   std::vector<uint32_t> part_of(loads.size());
   uint64_t left = loads.size();
   uint64_t needed = parts * least_each;
   for (uint32_t load : DescendingLaterFirst(loads)) {
+    if (left % kLoadsPerLook == 0 && allowance.stop_requested()) break;
     if (left == needed && most_each != least_each) {
       lightest.EraseIf([=](const Entry& entry) { return entry.count >= least_each; });
       most_each = least_each;

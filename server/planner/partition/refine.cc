@@ -61,10 +61,10 @@ class CountRules {
 
 std::vector<uint32_t> RefineParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, const RefineRules& rules, uint64_t goal,
-                                  uint64_t steps, const std::stop_token& stop) {
+                                  uint64_t steps, const Allowance& allowance) {
   if (parts <= 1 || loads.empty()) return part_of;
   CountRules count_rules(rules, part_of, parts);
-  ExchangeSearch(loads, parts, part_of, count_rules).Run(goal, steps, stop);
+  ExchangeSearch(loads, parts, part_of, count_rules).Run(goal, steps, allowance);
   return part_of;
 }
 

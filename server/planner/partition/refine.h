@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <span>
-#include <stop_token>
 #include <vector>
+
+#include "server/planner/allowance.h"
 
 namespace batchplan {
 
@@ -22,12 +23,12 @@ struct RefineRules {
 
 // Exchanges up to two loads of the heaviest part for up to two of another until the largest sum is
 // at most `goal`, nothing lowers it further, `steps` loads and pairs of loads were looked at, or
-// `stop` is requested (exchange_search.h). The largest sum never rises. Needs a total below 2^62.
+// the allowance ends (exchange_search.h). The largest sum never rises. Needs a total below 2^62.
 // Deterministic. O(n + steps) time and O(log parts) for each part and each move, O(n + parts)
 // memory.
 std::vector<uint32_t> RefineParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, const RefineRules& rules, uint64_t goal,
-                                  uint64_t steps, const std::stop_token& stop = {});
+                                  uint64_t steps, const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -12,17 +12,20 @@ namespace {
 
 // Steps from one look at the stop token to the next; a power of two.
 constexpr uint64_t kStepsPerLook = 1024;
+// Of a step, and for each part.
+constexpr uint64_t kUnitsAStep = 40;
+constexpr uint64_t kUnitsAPart = 12;
 
 class Search {
  public:
   Search(std::span<const uint64_t> loads, std::vector<uint32_t> part_of, uint32_t parts,
-         LoadsEach each, uint64_t bound, uint64_t steps, const std::stop_token& stop)
+         LoadsEach each, uint64_t bound, uint64_t& steps, const Allowance& allowance)
       : loads_(loads),
         order_(DescendingOrder(loads)),
         each_(each),
         bound_(bound),
         steps_(steps),
-        stop_(stop),
+        allowance_(allowance),
         parts_(parts),
         needed_(parts * each.least),
         part_of_(part_of),
@@ -66,7 +69,7 @@ class Search {
       // The best may have got better since.
       if (into.sum + loads_[load] >= least_) return;
       --steps_;
-      if (steps_ % kStepsPerLook == 0 && stop_.stop_requested()) steps_ = 0;
+      if (steps_ % kStepsPerLook == 0 && allowance_.stop_requested()) steps_ = 0;
       const bool needy = into.count < each_.least;
       needed_ -= needy;
       left_ -= loads_[load];
@@ -108,8 +111,8 @@ class Search {
   const std::vector<uint32_t> order_;
   const LoadsEach each_;
   const uint64_t bound_;
-  uint64_t steps_;
-  const std::stop_token& stop_;
+  uint64_t& steps_;
+  const Allowance& allowance_;
   std::vector<Part> parts_;
   uint64_t needed_;    // loads that parts lack
   uint64_t left_ = 0;  // load not placed
@@ -122,8 +125,9 @@ class Search {
 
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
-                                  const std::stop_token& stop) {
-  return Search(loads, std::move(part_of), parts, each, bound, steps, stop).Run();
+                                  const Allowance& allowance) {
+  SearchSteps search(allowance, steps, kUnitsAStep + kUnitsAPart * parts);
+  return Search(loads, std::move(part_of), parts, each, bound, search.left, allowance).Run();
 }
 
 }  // namespace batchplan

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <span>
-#include <stop_token>
 #include <vector>
+
+#include "server/planner/allowance.h"
 
 namespace batchplan {
 
@@ -21,11 +22,11 @@ struct LoadsEach {
 // leaves a branch where the largest sum can't fall below that of `part_of`, the best so far, and
 // ends at `bound` (R. E. Korf, "A complete anytime algorithm for number partitioning", 1998).
 // `part_of` itself where nothing better is found; the best there is if the steps suffice, as they
-// do for a dozen loads. Ends early once `stop` is requested. Needs a total below 2^62.
+// do for a dozen loads. Ends early with the allowance. Needs a total below 2^62.
 // Deterministic; O(steps * parts log parts).
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
-                                  const std::stop_token& stop = {});
+                                  const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -177,11 +177,11 @@ TEST(ConstraintsTest, RanksThatShareWidthsKeepThemInAnyOrder) {
 TEST(ConstraintsTest, EmptyMicrobatchesOfAllPassesTogetherAreLimited) {
   PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 65536);
   options.allow_empty_microbatches = true;
-  options.passes[0].min_microbatches = 200;
+  options.passes[0].min_microbatches = 3;
   options.passes.push_back(options.passes[0]);
   options.passes[1].name = "logprob";
   const auto plan = MakeCheckedPlan(std::vector<uint32_t>{3}, options);
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the plan needs more than 16777216"));
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the plan needs more than 262144"));
 }
 
 TEST(ConstraintsTest, KarmarkarKarpFillsBinsEvenWhereNothingButMicrobatchesCosts) {

@@ -109,7 +109,7 @@ TEST(EvenOutTest, ARequestToStopEndsTheSearch) {
     if (stopped) stop.request_stop();
     Filling filling(problem);
     for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i / 2);
-    EXPECT_EQ(EvenOut({.steps = 1000, .stop = stop.get_token()}, filling), stopped ? 6 : 5);
+    EXPECT_EQ(EvenOut({.steps = 1000, .allowance = stop.get_token()}, filling), stopped ? 6 : 5);
   }
 }
 

@@ -161,6 +161,16 @@ TEST(StepTimeBoundTest, CostsNearTheLimitDoNotOverflow) {
   EXPECT_EQ(AccumulatedBound(items, 2), uint64_t{1} << 61);
 }
 
+TEST(StepTimeBoundTest, TotalsBeyondThatOfCostsDoNotOverflow) {
+  // Tokens are not scaled to stay below 2^62.
+  const std::vector<uint32_t> lengths(7, 1000);
+  const std::vector<uint64_t> tokens(7, uint64_t{1} << 60);
+  const PackItems items = {.lengths = lengths, .loads = tokens};
+  EXPECT_EQ(LockstepBound(items, {.capacity = 1000}, 2), uint64_t{1} << 62);
+  EXPECT_EQ(LockstepBound(items, {.capacity = 8000}, 2), uint64_t{1} << 62);
+  EXPECT_EQ(LockstepBound(items, {.capacity = 1000}, 7), uint64_t{1} << 60);
+}
+
 TEST(StepTimeBoundTest, NeverExceedsTheOptimum) {
   RandomStream random(testing::Seed(1));
   std::map<std::pair<int, int>, std::pair<double, int>> tightness;

@@ -132,7 +132,7 @@ TEST(EvenPartsTest, AStoppedSearchIsLegal) {
     const size_t size = parts * random.Between(1, 20);
     const std::vector<uint64_t> loads = testing::MixedLoads(random, size);
     EvenPartsOptions options = RandomOptions(random, size, parts);
-    options.stop = source.get_token();
+    options.allowance = source.get_token();
     ASSERT_TRUE(IsLegal(EvenParts(loads, parts, options), parts, options)) << "seed " << seed;
   }
 }

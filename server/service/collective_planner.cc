@@ -8,7 +8,9 @@
 #include "absl/status/statusor.h"
 #include "server/planner/make_plan.h"
 #include "server/service/fitted_costs.h"
+#include "server/service/limits.h"
 #include "server/service/plan_observers.h"
+#include "server/service/request_cost.h"
 #include "server/service/rpc_status.h"
 
 namespace batchplan {
@@ -167,13 +169,19 @@ void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& 
     if (!status.ok()) return status;
     return response;
   };
+  const RequestOutline outline = OutlineOf(*request);
+  // Of the parts together, which were each within the limits.
+  const absl::Status within = CheckLimits(outline, {.max_sequences = options_.max_sequences});
+  if (!within.ok()) return planned(within);
   std::shared_ptr<QueuedPlan> queued;
   absl::StatusOr<uint64_t> ticket = absl::UnknownError("");
   const absl::Status submitted = CatchExceptions([&] {
     queued = std::make_shared<QueuedPlan>(pool_, planned);
     ticket = pool_->Submit({
+        .owner = "",
         .job = request->job_id(),
-        .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
+        .effort = outline.effort,
+        .cost = CostOf(outline),
         .run = [plan, queued] { queued->Planned(plan()); },
         .refuse = [queued](const absl::Status& refusal) { queued->Planned(refusal); },
     });

@@ -43,7 +43,7 @@ JoinBatchCall::JoinBatchCall(const CallEnvironment& environment, CollectivePlann
 void JoinBatchCall::Run() {
   v1::JoinBatchRequest request;
   absl::Status status = ParseBytes(request_bytes(), &request);
-  status.Update(CheckOutlined(request.request().job_id()));
+  status.Update(CheckOutlined(request.request()));
   status.Update(CheckFieldsKnown(request));
   // The rendezvous puts fitted costs in the place of whatever stands there.
   status.Update(CheckFittedStandsAlone(request.request().cost_model()));

@@ -3,6 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "server/fitting/step_report.h"
 #include "server/planner/options.h"
+#include "server/planner/pass_instance.h"
+#include "server/service/request_cost.h"
+#include "server/service/rpc_status.h"
 
 namespace batchplan {
 namespace {
@@ -26,14 +29,34 @@ absl::Status CheckCount(const char* field, uint64_t count, uint64_t limit) {
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits) {
   absl::Status status = CheckOutlinedId("job_id", outline.job_id);
   status.Update(CheckOutlinedId("request_id", outline.request_id));
-  if (outline.sequences > limits.max_sequences) {
+  if (const uint64_t planned = SequencesPlanned(outline); planned > limits.max_sequences) {
+    const std::string in_all =
+        outline.passes > 1 ? absl::StrCat(" in ", outline.passes, " passes, ", planned, " in all")
+                           : "";
     status.Update(absl::InvalidArgumentError(
-        absl::StrCat("manifest.lengths has ", outline.sequences,
-                     " sequences, more than the server's max_sequences=", limits.max_sequences)));
+        absl::StrCat("manifest.lengths has ", outline.sequences, " sequences", in_all,
+                     ", more than the server's max_sequences=", limits.max_sequences)));
+  }
+  if (const uint64_t least = LeastMicrobatches(outline); least > kMaxEmptyMicrobatches) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("min_microbatches and microbatch_count_multiple ask for ", least,
+                     " micro-batches over all passes, mini-batches and the ranks of data_parallel ",
+                     outline.data_parallel, ", more than ", kMaxEmptyMicrobatches,
+                     ", the limit where allow_empty_microbatches is set")));
   }
   // Parsed, an empty entry takes a hundred times what it takes on the wire.
   status.Update(CheckCount("passes", outline.passes, kMaxPasses));
   status.Update(CheckCount("microbatches", outline.microbatches, kMaxReportedMicrobatches));
+  return status;
+}
+
+absl::Status CheckAnswerFits(const RequestOutline& outline, uint64_t max_message_bytes) {
+  const uint64_t bytes = LeastAnswerBytes(outline);
+  if (bytes <= max_message_bytes) return absl::OkStatus();
+  absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat("the plan takes at least ", bytes,
+                   " bytes, more than the server's max_message_bytes=", max_message_bytes));
+  SetRetryAfter(-absl::InfiniteDuration(), &status);
   return status;
 }
 

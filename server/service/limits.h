@@ -16,13 +16,18 @@
 namespace batchplan {
 
 struct RequestLimits {
-  // Eight times the largest batches of today; a plan of these takes seconds.
+  // Each counted once a pass. Eight times the largest batches of today; a plan of these takes
+  // seconds.
   uint64_t max_sequences = 8 << 20;
 };
 
-// InvalidArgument, naming field, value and limit, if there are too many sequences, passes or
-// reported micro-batches, or an id is none (text/ids.h).
+// InvalidArgument, naming field, value and limit, if there are too many sequences, passes, empty
+// micro-batches or reported ones, or an id is none (text/ids.h).
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits);
+
+// ResourceExhausted, never to be tried again, naming size and limit, if the whole plan of a request
+// is known to take more than a message may have.
+absl::Status CheckAnswerFits(const RequestOutline& outline, uint64_t max_message_bytes);
 
 }  // namespace batchplan
 

@@ -1,6 +1,7 @@
 #include "server/service/plan_batch_call.h"
 
 #include "server/service/fitted_costs.h"
+#include "server/service/limits.h"
 #include "server/service/message_bytes.h"
 #include "server/service/unknown_fields.h"
 
@@ -11,6 +12,11 @@ PlanBatchCall::PlanBatchCall(const CallEnvironment& environment, const PlanBatch
     : UnaryCall({.name = "PlanBatch", .outline = OutlinePlanBatch}, environment, raw),
       config_(config),
       fits_(fits) {}
+
+absl::Status PlanBatchCall::Queue() {
+  absl::Status fits = CheckAnswerFits(outline(), config_.max_message_bytes);
+  return fits.ok() ? QueueToPlan() : fits;
+}
 
 void PlanBatchCall::Run() {
   absl::Status status;
@@ -25,7 +31,7 @@ void PlanBatchCall::Run() {
 
 absl::Status PlanBatchCall::Parse() {
   absl::Status status = ParseBytes(request_bytes(), &request_);
-  status.Update(CheckOutlined(request_.job_id()));
+  status.Update(CheckOutlined(request_));
   status.Update(CheckFieldsKnown(request_));
   if (!status.ok()) return status;
   if (request_.cost_model().fitted()) {

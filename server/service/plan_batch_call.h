@@ -27,6 +27,8 @@ class PlanBatchCall final : public UnaryCall {
   // What Run does next.
   enum class Stage { kParse, kSetCosts, kPlan };
 
+  // What can't be sent is not planned.
+  absl::Status Queue() override;
   void Run() override;
   // Queues the call again if the request asks for fitted costs.
   absl::Status Parse();

@@ -2,7 +2,8 @@
 // a fixed number of threads.
 //
 //   PlanningPool pool({.threads = 4, .max_queued_plans = 64}, &metrics);
-//   absl::StatusOr<uint64_t> ticket = pool.Submit({.job = "grpo-7b", .sequences = 4096, ...});
+//   absl::StatusOr<uint64_t> ticket =
+//       pool.Submit({.owner = "token:1f", .job = "grpo-7b", .cost = 4096, ...});
 //   pool.Remove(*ticket);   // true: it had not begun, and never will
 //   pool.Stop();            // runs what is queued, then joins
 //
@@ -10,7 +11,8 @@
 // refused, because another job's task has the better claim to its place. Nobody ever waits for
 // room. What is refused is ResourceExhausted with the time after which to try again (RetryAfter in
 // rpc_status.h), estimated from how fast the pool has been working; DeadlineExceeded if the work
-// ahead alone takes longer than the caller can wait, again by that estimate.
+// ahead alone takes kDeadlineMargin times longer than the caller can wait, by what tasks of the
+// same job and effort took. Of a job of which nothing is known none is refused by an estimate.
 //
 // Tasks must not throw; what they hold is destroyed outside the lock. Thread-safe: Submit, Remove
 // and the ends of tasks take one short lock.
@@ -43,17 +45,21 @@ struct PlanningPoolOptions {
   size_t threads = 1;
   // Tasks that may wait while all threads are busy; 0 accepts only what a thread can take at once.
   size_t max_queued_plans = 64;
-  // Sequences of all tasks, waiting or running, each task counted as kTaskCost more. One that finds
-  // nobody else here is accepted at any size: it could never be served otherwise.
+  // Cost of all tasks, waiting or running, each task counted as kTaskCost more. One that finds
+  // nobody else here is accepted at any cost: it could never be served otherwise.
   uint64_t max_queued_sequences = 16 << 20;
   // What the pool measures its speed by.
   Clock clock = [] { return std::chrono::steady_clock::now(); };
 };
 
 struct PlanningTask {
-  // Whose turn it takes. The empty one is a job like any other.
+  // Whose turn it takes. The empty ones are an owner and a job like any other.
+  std::string owner;
   std::string job;
-  uint64_t sequences = 0;
+  // As on the wire: tasks of one effort are expected to take alike for their cost.
+  uint32_t effort = 0;
+  // Sequences, each as often as it is planned, and what else is planned.
+  uint64_t cost = 0;
   // How long its caller waits.
   absl::Duration time_left = absl::InfiniteDuration();
   // On a planning thread.
@@ -64,8 +70,10 @@ struct PlanningTask {
 
 class PlanningPool {
  public:
-  // What a call costs beyond its sequences, in sequences.
+  // What a task costs beyond its own.
   static constexpr uint64_t kTaskCost = 256;
+  // Estimates may be so far out.
+  static constexpr double kDeadlineMargin = 2;
 
   // Starts the threads. std::system_error if one can't be started.
   PlanningPool(PlanningPoolOptions options, Metrics* metrics);
@@ -92,6 +100,7 @@ class PlanningPool {
  private:
   struct Waiting {
     PlanningTask task;
+    WorkRate::Kind kind;
     uint64_t cost = 0;
     Instant since;
   };
@@ -99,9 +108,11 @@ class PlanningPool {
   void Work();
   // With the lock held.
   absl::Status Full(const FairQueue::Bounds& bounds);
-  // What the threads together need for so much work, and for all that waits.
-  absl::Duration EstimatedTime(uint64_t cost) const;
+  // What the threads together need for what takes one thread so long, and for all that waits.
+  absl::Duration WallTime(absl::Duration thread_time) const;
   absl::Duration RetryDelay() const;
+  // Runs a task that was taken.
+  absl::Duration Run(Waiting taken);
   void ShowQueue();
 
   const PlanningPoolOptions options_;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "batchplan/v1/batch_planner.pb.h"
+#include "server/planner/options.h"
 
 namespace batchplan {
 namespace {
@@ -88,6 +88,21 @@ bool CountVarint(CodedInputStream& in, uint64_t* count) {
   return true;
 }
 
+// A varint of 32 bits at most: what is beyond them the parser drops.
+bool ReadNumber(CodedInputStream& in, uint32_t* number) {
+  uint64_t value = 0;
+  if (!in.ReadVarint64(&value)) return false;
+  *number = static_cast<uint32_t>(value);
+  return true;
+}
+
+bool ReadBool(CodedInputStream& in, bool* value) {
+  uint64_t number = 0;
+  if (!in.ReadVarint64(&number)) return false;
+  *value = number != 0;
+  return true;
+}
+
 // A message field that occurs more than once is merged by the parser; counting on does the same.
 bool ReadManifest(CodedInputStream& in, RequestOutline* outline) {
   return ReadMessage(in, [&](uint32_t tag) {
@@ -102,6 +117,49 @@ bool ReadManifest(CodedInputStream& in, RequestOutline* outline) {
   });
 }
 
+bool ReadTopology(CodedInputStream& in, RequestOutline* outline) {
+  return ReadMessage(in, [&](uint32_t tag) {
+    switch (tag) {
+      case VarintTag(v1::Topology::kDataParallelFieldNumber):
+        return ReadNumber(in, &outline->data_parallel);
+      case VarintTag(v1::Topology::kPipelineParallelFieldNumber):
+        return ReadNumber(in, &outline->pipeline_parallel);
+      case VarintTag(v1::Topology::kVirtualPipelineFieldNumber):
+        return ReadNumber(in, &outline->virtual_pipeline);
+      default:
+        return WireFormatLite::SkipField(&in, tag);
+    }
+  });
+}
+
+bool ReadMiniBatches(CodedInputStream& in, RequestOutline* outline) {
+  return ReadMessage(in, [&](uint32_t tag) {
+    if (tag != VarintTag(v1::MiniBatching::kSizeFieldNumber)) {
+      return WireFormatLite::SkipField(&in, tag);
+    }
+    return ReadNumber(in, &outline->mini_batch_size);
+  });
+}
+
+bool ReadPass(CodedInputStream& in, RequestOutline* outline) {
+  ++outline->passes;
+  OutlinedPass pass;
+  const bool read = ReadMessage(in, [&](uint32_t tag) {
+    switch (tag) {
+      case VarintTag(v1::Pass::kMinMicrobatchesFieldNumber):
+        return ReadNumber(in, &pass.min_microbatches);
+      case VarintTag(v1::Pass::kMicrobatchCountMultipleFieldNumber):
+        return ReadNumber(in, &pass.microbatch_count_multiple);
+      case VarintTag(v1::Pass::kIgnoreMiniBatchesFieldNumber):
+        return ReadBool(in, &pass.ignore_mini_batches);
+      default:
+        return WireFormatLite::SkipField(&in, tag);
+    }
+  });
+  if (outline->pass_options.size() < kMaxPasses) outline->pass_options.push_back(pass);
+  return read;
+}
+
 bool ReadRequestField(CodedInputStream& in, uint32_t tag, RequestOutline* outline) {
   switch (tag) {
     case DelimitedTag(v1::PlanBatchRequest::kJobIdFieldNumber):
@@ -113,11 +171,24 @@ bool ReadRequestField(CodedInputStream& in, uint32_t tag, RequestOutline* outlin
     case DelimitedTag(v1::PlanBatchRequest::kManifestFieldNumber):
       return ReadManifest(in, outline);
     case DelimitedTag(v1::PlanBatchRequest::kPassesFieldNumber):
-      ++outline->passes;
-      return WireFormatLite::SkipField(&in, tag);
+      return ReadPass(in, outline);
+    case DelimitedTag(v1::PlanBatchRequest::kTopologyFieldNumber):
+      return ReadTopology(in, outline);
+    case DelimitedTag(v1::PlanBatchRequest::kMiniBatchesFieldNumber):
+      return ReadMiniBatches(in, outline);
+    case VarintTag(v1::PlanBatchRequest::kEffortFieldNumber):
+      return ReadNumber(in, &outline->effort);
+    case VarintTag(v1::PlanBatchRequest::kOverlongFieldNumber):
+      return ReadNumber(in, &outline->overlong);
+    case VarintTag(v1::PlanBatchRequest::kAllowEmptyMicrobatchesFieldNumber):
+      return ReadBool(in, &outline->allow_empty_microbatches);
     default:
       return WireFormatLite::SkipField(&in, tag);
   }
+}
+
+OutlinedString OutlineOf(const std::string& string) {
+  return {.text = string.substr(0, OutlinedString::kMaxKeptBytes), .bytes = string.size()};
 }
 
 // `field` as for ReadFields, with the stream and the outline before the tag.
@@ -138,6 +209,28 @@ RequestOutline Outline(const grpc::ByteBuffer& bytes, const Field& field) {
 
 RequestOutline OutlinePlanBatch(const grpc::ByteBuffer& bytes) {
   return Outline(bytes, ReadRequestField);
+}
+
+RequestOutline OutlineOf(const v1::PlanBatchRequest& request) {
+  RequestOutline outline;
+  outline.job_id = OutlineOf(request.job_id());
+  outline.request_id = OutlineOf(request.request_id());
+  outline.sequences = static_cast<uint64_t>(request.manifest().lengths_size());
+  outline.passes = static_cast<uint64_t>(request.passes_size());
+  outline.data_parallel = request.topology().data_parallel();
+  outline.pipeline_parallel = request.topology().pipeline_parallel();
+  outline.virtual_pipeline = request.topology().virtual_pipeline();
+  outline.mini_batch_size = request.mini_batches().size();
+  outline.effort = static_cast<uint32_t>(request.effort());
+  outline.overlong = static_cast<uint32_t>(request.overlong());
+  outline.allow_empty_microbatches = request.allow_empty_microbatches();
+  for (const v1::Pass& pass : request.passes()) {
+    if (outline.pass_options.size() == kMaxPasses) break;
+    outline.pass_options.push_back({.min_microbatches = pass.min_microbatches(),
+                                    .microbatch_count_multiple = pass.microbatch_count_multiple(),
+                                    .ignore_mini_batches = pass.ignore_mini_batches()});
+  }
+  return outline;
 }
 
 RequestOutline OutlineJoinBatch(const grpc::ByteBuffer& bytes) {

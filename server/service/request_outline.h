@@ -5,8 +5,9 @@
 //
 // One pass over the wire format of the message, in place: arrays are counted without being decoded,
 // at gigabytes a second, so that gRPC's own threads can afford it, and nothing is allocated but the
-// ids. What does not parse is outlined as far as it goes, and refused later by whoever parses it;
-// of a message that does parse, the outline says exactly what the parsed message says.
+// ids and a few bytes for each pass. What does not parse is outlined as far as it goes, and refused
+// later by whoever parses it; of a message that does parse, the outline says exactly what the
+// parsed message says.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_REQUEST_OUTLINE_H_
 #define BATCHPLAN_SERVER_SERVICE_REQUEST_OUTLINE_H_
@@ -16,6 +17,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "batchplan/v1/batch_planner.pb.h"
 
 namespace batchplan {
 
@@ -28,6 +32,15 @@ struct OutlinedString {
   uint64_t bytes = 0;
 };
 
+// What of a pass makes micro-batches, as on the wire.
+struct OutlinedPass {
+  uint32_t min_microbatches = 0;
+  uint32_t microbatch_count_multiple = 0;
+  bool ignore_mini_batches = false;
+
+  bool operator==(const OutlinedPass&) const = default;
+};
+
 struct RequestOutline {
   OutlinedString job_id;
   OutlinedString request_id;
@@ -35,6 +48,16 @@ struct RequestOutline {
   // manifest.lengths and passes of the request, counted.
   uint64_t sequences = 0;
   uint64_t passes = 0;
+  // What decides how much work a plan is: the fields of these names, as on the wire; of passes, the
+  // first kMaxPasses.
+  uint32_t data_parallel = 0;
+  uint32_t pipeline_parallel = 0;
+  uint32_t virtual_pipeline = 0;
+  uint32_t mini_batch_size = 0;
+  uint32_t effort = 0;
+  uint32_t overlong = 0;
+  bool allow_empty_microbatches = false;
+  std::vector<OutlinedPass> pass_options;
   // Of a ReportStepRequest.
   uint64_t microbatches = 0;
   // Of the whole message.
@@ -42,6 +65,9 @@ struct RequestOutline {
 };
 
 RequestOutline OutlinePlanBatch(const grpc::ByteBuffer& bytes);
+
+// The same of a request that was parsed, but for step and message_bytes.
+RequestOutline OutlineOf(const v1::PlanBatchRequest& request);
 
 // Of the PlanBatchRequest inside a JoinBatchRequest.
 RequestOutline OutlineJoinBatch(const grpc::ByteBuffer& bytes);

@@ -50,14 +50,19 @@ constexpr size_t kStoreThreads = 8;
 // Beside these, for reports.
 constexpr size_t kReportThreads = 4;
 
+// So that a long plan does not keep all others waiting.
+constexpr size_t kLeastPlanningThreads = 2;
+
 // While the server shuts down: how often it looks for connections to end, and what calls that were
 // stopped, and then gRPC, get to send their last answers.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 size_t PlanningThreads(const ServerOptions& options) {
-  if (options.planning_threads > 0) return static_cast<size_t>(options.planning_threads);
-  return std::max(1U, std::thread::hardware_concurrency());
+  const size_t threads = options.planning_threads > 0
+                             ? static_cast<size_t>(options.planning_threads)
+                             : std::thread::hardware_concurrency();
+  return std::max(kLeastPlanningThreads, threads);
 }
 
 PlanningPoolOptions PoolOptions(const ServerOptions& options) {

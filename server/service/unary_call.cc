@@ -1,6 +1,5 @@
 #include "server/service/unary_call.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "proto/batchplan/v1/status.h"
 #include "server/service/authentication.h"
 #include "server/service/call_names.h"
+#include "server/service/request_cost.h"
 #include "server/service/rpc_status.h"
 #include "server/telemetry/log.h"
 
@@ -26,9 +26,6 @@ std::string_view ShownCache(std::optional<bool> recalled) {
   if (!recalled.has_value()) return "";
   return *recalled ? "hit" : "miss";
 }
-
-// More than a sequence takes on the wire: a message of many bytes is work whatever they are.
-constexpr uint64_t kBytesOfASequence = 16;
 
 absl::Duration TimeLeft(std::chrono::system_clock::time_point deadline) {
   // gRPC's infinite future is this clock's last instant.
@@ -68,6 +65,7 @@ void UnaryCall::Begin() {
     status = CheckJobAllowed(environment_.tokens, *raw_.context, outline_.job_id.text);
     if (!status.ok()) return status;
     admitted_ = true;
+    owner_ = OwnerOf(environment_.tokens, *raw_.context);
     return Queue();
   });
   if (!begun.ok()) Answer(begun);
@@ -75,8 +73,10 @@ void UnaryCall::Begin() {
 
 absl::Status UnaryCall::QueueToPlan() {
   const absl::StatusOr<uint64_t> ticket = environment_.pool->Submit({
+      .owner = owner_,
       .job = outline_.job_id.text,
-      .sequences = std::max(outline_.sequences, outline_.message_bytes / kBytesOfASequence),
+      .effort = outline_.effort,
+      .cost = CostOf(outline_),
       .time_left = TimeLeft(deadline_),
       .run = [call = self()] { call->RunQueued(); },
       .refuse = [call = self()](const absl::Status& refusal) { call->Answer(refusal); },
@@ -91,6 +91,17 @@ absl::Status UnaryCall::QueueToPlan() {
 absl::Status UnaryCall::CheckOutlined(const std::string& job_id) const {
   if (job_id == outline_.job_id.text) return absl::OkStatus();
   return absl::InvalidArgumentError("job_id can't be read from the message as it was sent");
+}
+
+absl::Status UnaryCall::CheckOutlined(const v1::PlanBatchRequest& request) const {
+  absl::Status status = CheckOutlined(request.job_id());
+  RequestOutline parsed = OutlineOf(request);
+  parsed.message_bytes = outline_.message_bytes;
+  if (CostOf(parsed) > CostOf(outline_)) {
+    status.Update(absl::InvalidArgumentError(
+        "passes and topology can't be read from the message as it was sent"));
+  }
+  return status;
 }
 
 absl::Status UnaryCall::QueueForStore() {

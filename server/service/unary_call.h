@@ -124,8 +124,12 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // gRPC's, until the call is answered.
   const grpc::ByteBuffer& request_bytes() const { return *raw_.request; }
   const RequestOutline& outline() const { return outline_; }
-  // InvalidArgument unless the request, once it is parsed, is of the job that it was admitted for.
+  // InvalidArgument unless the request, once it is parsed, is of the job that it was admitted for,
+  // and asks for no more.
   absl::Status CheckOutlined(const std::string& job_id) const;
+  absl::Status CheckOutlined(const v1::PlanBatchRequest& request) const;
+  // Whose call it is: authentication.h.
+  const std::string& owner() const { return owner_; }
   // The request's own, or one made for this call.
   const std::string& request_id() const { return request_id_; }
   std::stop_token stop() const { return stop_.get_token(); }
@@ -145,6 +149,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   const std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   const std::chrono::system_clock::time_point deadline_;
   RequestOutline outline_;
+  std::string owner_;
   std::string request_id_;
   std::string traceparent_;
   // The request keeps the limits, and its caller may plan for the job: it is the job's call.

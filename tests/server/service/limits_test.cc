@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/pass_instance.h"
+#include "server/service/rpc_status.h"
+
 namespace batchplan {
 namespace {
 
@@ -35,6 +38,47 @@ TEST(LimitsTest, TooManySequencesAreRefusedByName) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "manifest.lengths has 101 sequences, more than the server's max_sequences=100");
+}
+
+TEST(LimitsTest, SequencesCountOnceAPass) {
+  RequestOutline outline = Outline("a", "b", 900'000);
+  outline.passes = 9;
+  EXPECT_TRUE(CheckLimits(outline, {}).ok());
+  outline.passes = 64;
+  const absl::Status status = CheckLimits(outline, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "manifest.lengths has 900000 sequences in 64 passes, 57600000 in all, more than the "
+            "server's max_sequences=8388608");
+}
+
+TEST(LimitsTest, EmptyMicrobatchesAreCountedOverAllPasses) {
+  RequestOutline outline = Outline("a", "b", 1);
+  outline.allow_empty_microbatches = true;
+  outline.data_parallel = 1024;
+  outline.passes = 2;
+  outline.pass_options = {{.min_microbatches = kMaxEmptyMicrobatches / 1024},
+                          {.min_microbatches = 1}};
+  const absl::Status status = CheckLimits(outline, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(std::to_string(kMaxEmptyMicrobatches + 1024) + " micro-batches"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("more than " + std::to_string(kMaxEmptyMicrobatches)));
+  outline.pass_options.pop_back();
+  EXPECT_TRUE(CheckLimits(outline, {}).ok());
+}
+
+TEST(LimitsTest, AnAnswerThatIsKnownToBeTooLargeIsRefusedForGood) {
+  RequestOutline outline = Outline("a", "b", 1'000'000);
+  outline.passes = 1;
+  EXPECT_TRUE(CheckAnswerFits(outline, 64 << 20).ok());
+  const absl::Status status = CheckAnswerFits(outline, 1 << 20);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(RetryAfter(status), absl::Milliseconds(-1));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_message_bytes=1048576"));
+  outline.overlong = v1::OVERLONG_POLICY_DROP;
+  EXPECT_TRUE(CheckAnswerFits(outline, 1 << 20).ok()) << "nobody knows what is dropped";
 }
 
 TEST(LimitsTest, ALongIdIsRefusedByNameAndNotRepeated) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -41,6 +42,7 @@ class Plug {
  public:
   PlanningTask task(const std::string& job = "plug") {
     PlanningTask task;
+    task.owner = "plug";
     task.job = job;
     task.run = [this] {
       began_.count_down();
@@ -70,7 +72,7 @@ class PlanningPoolTest : public ::testing::Test {
   PlanningTask Task(const std::string& job, const std::string& name, uint64_t sequences = 0) {
     PlanningTask task;
     task.job = job;
-    task.sequences = sequences;
+    task.cost = sequences;
     task.run = [this, name] { Note(&ran_, name); };
     task.refuse = [this, name](const absl::Status& status) {
       EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -106,7 +108,7 @@ TEST_F(PlanningPoolTest, RunsEveryTaskOnce) {
     for (int i = 0; i < 1000; ++i) {
       PlanningTask task;
       task.job = std::to_string(i % 7);
-      task.sequences = static_cast<uint64_t>(i % 3) * 5000;
+      task.cost = static_cast<uint64_t>(i % 3) * 5000;
       task.run = [&runs] { ++runs; };
       ASSERT_TRUE(pool.Submit(std::move(task)).ok());
     }
@@ -123,14 +125,14 @@ TEST_F(PlanningPoolTest, AFullQueueIsRefusedAndNamesTheLimit) {
   options.threads = 2;
   PlanningPool pool(options, &metrics_);
   for (Plug& plug : plugs) {
-    ASSERT_TRUE(pool.Submit(plug.task()).ok());
+    ASSERT_TRUE(pool.Submit(plug.task(&plug == plugs ? "one" : "two")).ok());
     plug.WaitUntilBegun();
   }
   for (const char* name : {"1", "2", "3"}) ASSERT_TRUE(pool.Submit(Task("a", name)).ok());
   const absl::Status refused = pool.Submit(Task("a", "4")).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("max_queued_plans=3"), HasSubstr("all 2 planning threads")));
+              HasSubstr("max_queued_plans=3 requests wait for 2 planning threads"));
   EXPECT_EQ(RetryAfter(refused), absl::Milliseconds(50)) << "nothing is known of the speed yet";
   EXPECT_THAT(MetricsText(), AllOf(HasSubstr("batchplan_queue_depth 3\n"),
                                    HasSubstr("batchplan_queue_sequences 1280\n"),
@@ -155,7 +157,7 @@ TEST_F(PlanningPoolTest, TooManySequencesAreRefusedUnlessTheyAreAlone) {
   options.max_queued_sequences = 1000;
   PlanningPool pool(options, &metrics_);
   PlanningTask large = plug.task();
-  large.sequences = 1 << 20;
+  large.cost = 1 << 20;
   ASSERT_TRUE(pool.Submit(std::move(large)).ok());
   const absl::Status refused = pool.Submit(Task("a", "1", 0)).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
@@ -164,34 +166,68 @@ TEST_F(PlanningPoolTest, TooManySequencesAreRefusedUnlessTheyAreAlone) {
   plug.Release();
 }
 
-TEST_F(PlanningPoolTest, TheGreediestJobMakesRoomForAnother) {
+TEST_F(PlanningPoolTest, TheGreediestOwnerMakesRoomForAnother) {
   Plug plug;
   PlanningPool pool(OneThread(3), &metrics_);
   ASSERT_TRUE(pool.Submit(plug.task()).ok());
   plug.WaitUntilBegun();
   for (const char* name : {"a1", "a2", "a3"}) ASSERT_TRUE(pool.Submit(Task("a", name)).ok());
-  ASSERT_TRUE(pool.Submit(Task("b", "b1")).ok());
+  PlanningTask b1 = Task("a", "b1");
+  PlanningTask b2 = Task("a", "b2");
+  b1.owner = b2.owner = "b";
+  ASSERT_TRUE(pool.Submit(b1).ok());
   EXPECT_THAT(refused_, ElementsAre("a3"));
   EXPECT_FALSE(pool.Submit(Task("a", "a4")).ok());
-  EXPECT_FALSE(pool.Submit(Task("b", "b2")).ok()) << "b would have as many as a";
+  EXPECT_FALSE(pool.Submit(Task("fresh", "a5")).ok()) << "another name of the same owner";
+  EXPECT_FALSE(pool.Submit(b2).ok()) << "b would have as many as a";
   EXPECT_THAT(MetricsText(), HasSubstr("refusals_total{reason=\"pushed_out\"} 1\n"));
   plug.Release();
   pool.Stop();
   EXPECT_THAT(ran_, ElementsAre("a1", "a2", "b1"));
 }
 
-TEST_F(PlanningPoolTest, ASmallJobIsServedBetweenTheCallsOfAGreedyOne) {
+TEST_F(PlanningPoolTest, AQuickJobIsServedBetweenTheCallsOfASlowOne) {
   Plug plug;
   PlanningPool pool(OneThread(100), &metrics_);
+  // Costs tell nothing: what was measured does.
+  const auto take = [&](const std::string& job, const std::string& name, absl::Duration time) {
+    PlanningTask task = Task(job, name, job == "quick" ? 8000 : 0);
+    task.run = [this, name, time] {
+      time_.Pass(time);
+      Note(&ran_, name);
+    };
+    ASSERT_TRUE(pool.Submit(std::move(task)).ok());
+  };
+  take("slow", "s0", absl::Seconds(1));
+  take("quick", "q0", absl::Milliseconds(1));
   ASSERT_TRUE(pool.Submit(plug.task()).ok());
   plug.WaitUntilBegun();
-  for (const char* name : {"a1", "a2", "a3", "a4"}) {
-    ASSERT_TRUE(pool.Submit(Task("a", name, 8000)).ok());
-  }
-  for (const char* name : {"b1", "b2"}) ASSERT_TRUE(pool.Submit(Task("b", name, 100)).ok());
+  for (const char* name : {"s1", "s2"}) take("slow", name, absl::Seconds(1));
+  for (const char* name : {"q1", "q2", "q3"}) take("quick", name, absl::Milliseconds(1));
   plug.Release();
   pool.Stop();
-  EXPECT_THAT(ran_, ElementsAre("b1", "b2", "a1", "a2", "a3", "a4"));
+  EXPECT_THAT(ran_, ElementsAre("s0", "q0", "s1", "q1", "q2", "q3", "s2"));
+}
+
+TEST_F(PlanningPoolTest, TheLastFreeThreadIsKeptForOthers) {
+  Plug long_one;
+  Plug also_long;
+  std::array<Plug, 3> short_ones;
+  PlanningPoolOptions options = OneThread(100);
+  options.threads = 2;
+  PlanningPool pool(options, &metrics_);
+  ASSERT_TRUE(pool.Submit(long_one.task("long")).ok());
+  long_one.WaitUntilBegun();
+  ASSERT_TRUE(pool.Submit(also_long.task("long")).ok());
+  // Served at once, and one after the other.
+  for (Plug& plug : short_ones) {
+    ASSERT_TRUE(pool.Submit(plug.task(&plug == &short_ones[1] ? "shorter" : "short")).ok());
+    plug.WaitUntilBegun();
+    plug.Release();
+  }
+  long_one.Release();
+  also_long.WaitUntilBegun();
+  also_long.Release();
 }
 
 TEST_F(PlanningPoolTest, ATaskThatWaitsCanBeRemovedAndOneThatRunsCannot) {
@@ -212,7 +248,7 @@ TEST_F(PlanningPoolTest, ATaskThatWaitsCanBeRemovedAndOneThatRunsCannot) {
   EXPECT_THAT(ran_, ElementsAre("3"));
 }
 
-TEST_F(PlanningPoolTest, ADeadlineThatTheWorkAheadWouldOutlastIsRefusedAtOnce) {
+TEST_F(PlanningPoolTest, ADeadlineThatTheWorkAheadWouldOutlastByFarIsRefusedAtOnce) {
   PlanningPoolOptions options = OneThread(100);
   PlanningPool pool(options, &metrics_);
   // A second for a task of 744 sequences and 256 more: a millisecond each.
@@ -225,16 +261,47 @@ TEST_F(PlanningPoolTest, ADeadlineThatTheWorkAheadWouldOutlastIsRefusedAtOnce) {
   ASSERT_TRUE(pool.Submit(Task("a", "a1", 9744)).ok());
   // Ten seconds are ahead of job a's calls, nothing is ahead of job b's.
   PlanningTask hasty = Task("a", "a2", 1);
-  hasty.time_left = absl::Milliseconds(9999);
+  hasty.time_left = absl::Milliseconds(4999);
   const absl::Status refused = pool.Submit(hasty).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("10s"), HasSubstr("9.999s")));
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("10s"), HasSubstr("4.999s")));
   EXPECT_THAT(MetricsText(), HasSubstr("refusals_total{reason=\"deadline\"} 1\n"));
-  hasty.time_left = absl::Milliseconds(10001);
+  hasty.time_left = absl::Milliseconds(5001);
   EXPECT_TRUE(pool.Submit(hasty).ok());
   hasty.job = "b";
   hasty.time_left = absl::ZeroDuration();
   EXPECT_TRUE(pool.Submit(hasty).ok());
+  plug.Release();
+}
+
+TEST_F(PlanningPoolTest, NobodyIsRefusedBecauseAnotherJobOrAnotherEffortWasSlow) {
+  PlanningPoolOptions options = OneThread(100);
+  PlanningPool pool(options, &metrics_);
+  constexpr uint32_t kFast = 1;
+  constexpr uint32_t kThorough = 3;
+  PlanningTask known = Task("mixed", "known", 65'536);
+  known.effort = kFast;
+  ASSERT_TRUE(pool.Submit(std::move(known)).ok());
+  for (int i = 0; i < 7; ++i) {
+    for (const char* job : {"slow", "mixed"}) {
+      PlanningTask slow = Task(job, "slow", 501);
+      slow.effort = kThorough;
+      slow.run = [&] { time_.Pass(absl::Seconds(2)); };
+      ASSERT_TRUE(pool.Submit(std::move(slow)).ok());
+    }
+  }
+  Plug plug;
+  ASSERT_TRUE(pool.Submit(plug.task()).ok());
+  plug.WaitUntilBegun();
+  for (int i = 0; i < 8; ++i) {
+    for (const char* job : {"fresh", "mixed"}) {
+      PlanningTask fast = Task(job, "fast", 65'536);
+      fast.effort = kFast;
+      fast.time_left = absl::Seconds(5);
+      const absl::Status admitted = pool.Submit(std::move(fast)).status();
+      EXPECT_TRUE(admitted.ok()) << admitted;
+    }
+  }
   plug.Release();
 }
 
@@ -282,7 +349,7 @@ TEST_F(PlanningPoolTest, UnderAStormEveryTaskHasOneEnd) {
           std::atomic<int>& end = ends[static_cast<size_t>(sender * kTasks + i)];
           PlanningTask task;
           task.job = std::to_string(random.Between(0, 3));
-          task.sequences = random.Between(0, 8000);
+          task.cost = random.Between(0, 8000);
           task.run = [&end] { ++end; };
           task.refuse = [&end](const absl::Status&) { ++end; };
           const absl::StatusOr<uint64_t> ticket = pool.Submit(std::move(task));

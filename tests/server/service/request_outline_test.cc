@@ -40,6 +40,18 @@ v1::PlanBatchRequest RandomRequest(uint64_t seed, RandomStream& random) {
   request.set_job_id(RandomId(random));
   request.set_request_id(RandomId(random));
   request.set_step(random.Between(0, 1) * random.Between(0, UINT64_MAX));
+  request.mutable_topology()->set_virtual_pipeline(
+      static_cast<uint32_t>(random.Between(0, UINT32_MAX)));
+  request.set_effort(static_cast<v1::Effort>(random.Between(0, 1) * random.Between(0, INT32_MAX)));
+  request.set_allow_empty_microbatches(random.Chance(50));
+  for (v1::Pass& pass : *request.mutable_passes()) {
+    if (random.Chance(50)) {
+      pass.set_min_microbatches(static_cast<uint32_t>(random.Between(0, UINT32_MAX)));
+    }
+    if (random.Chance(50)) {
+      pass.set_microbatch_count_multiple(static_cast<uint32_t>(random.Between(0, 300)));
+    }
+  }
   for (uint32_t& length : *request.mutable_manifest()->mutable_lengths()) {
     length >>= random.Between(0, 31);  // varints of every size
     if (random.Chance(5)) length = UINT32_MAX;
@@ -96,6 +108,18 @@ void ExpectSame(const RequestOutline& outline, const v1::PlanBatchRequest& reque
   EXPECT_EQ(outline.step, request.step());
   EXPECT_EQ(outline.sequences, static_cast<uint64_t>(request.manifest().lengths_size()));
   EXPECT_EQ(outline.passes, static_cast<uint64_t>(request.passes_size()));
+  const RequestOutline same = OutlineOf(request);
+  ExpectString(same.job_id, request.job_id());
+  EXPECT_EQ(same.sequences, outline.sequences);
+  EXPECT_EQ(same.passes, outline.passes);
+  EXPECT_EQ(outline.data_parallel, same.data_parallel);
+  EXPECT_EQ(outline.pipeline_parallel, same.pipeline_parallel);
+  EXPECT_EQ(outline.virtual_pipeline, same.virtual_pipeline);
+  EXPECT_EQ(outline.mini_batch_size, same.mini_batch_size);
+  EXPECT_EQ(outline.effort, same.effort);
+  EXPECT_EQ(outline.overlong, same.overlong);
+  EXPECT_EQ(outline.allow_empty_microbatches, same.allow_empty_microbatches);
+  EXPECT_EQ(outline.pass_options, same.pass_options);
 }
 
 // Mutated strings are often not UTF-8, which protobuf would report each time.

@@ -16,6 +16,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/security/auth_metadata_processor.h>
 
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -46,6 +47,16 @@ class TokenProcessor final : public grpc::AuthMetadataProcessor {
 // withdrawn since the call began.
 absl::Status CheckJobAllowed(const Tokens* tokens, const grpc::ServerContextBase& call,
                              std::string_view job_id);
+
+// Whose call it is, by what a caller can't choose freely: what is shared is shared between owners
+// first, and only then between the jobs that each of them names. Where there are tokens, the call's
+// token (which must be one of them: "" otherwise); without tokens, the peer's address without its
+// port, of an IPv6 address the first 64 bits, for whoever has one address there has them all. All
+// callers over a Unix socket are one owner, and so are those behind one proxy.
+std::string OwnerOf(const Tokens* tokens, const grpc::ServerContextBase& call);
+
+// The same of a peer as gRPC names it, such as "ipv4:10.0.0.7:51234".
+std::string OwnerOfPeer(std::string_view peer);
 
 }  // namespace batchplan
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -84,8 +85,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(std::string_view content) {
 
 TokenTable::Digest TokenTable::DigestOf(std::string_view token) { return Sha256(token); }
 
-std::optional<std::string> TokenTable::JobPrefixOf(std::string_view token) const {
-  const Digest digest = DigestOf(token);
+const TokenTable::Entry* TokenTable::Find(const Digest& digest) const {
   // All entries, in whole: the loop's time does not depend on where or whether one is equal.
   size_t found = entries_.size();
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -94,8 +94,22 @@ std::optional<std::string> TokenTable::JobPrefixOf(std::string_view token) const
     const size_t keep = ~size_t{0} * differs;  // all ones, or 0 at the equal entry
     found = (found & keep) | (i & ~keep);
   }
-  if (found == entries_.size()) return std::nullopt;
-  return entries_[found].job_prefix;
+  return found == entries_.size() ? nullptr : &entries_[found];
+}
+
+std::optional<std::string> TokenTable::JobPrefixOf(std::string_view token) const {
+  const Entry* const entry = Find(DigestOf(token));
+  if (entry == nullptr) return std::nullopt;
+  return entry->job_prefix;
+}
+
+std::optional<std::string> TokenTable::NameOf(std::string_view token) const {
+  const Digest digest = DigestOf(token);
+  if (Find(digest) == nullptr) return std::nullopt;
+  // More than enough to tell kMaxTokens of them apart.
+  constexpr size_t kNameBytes = 8;
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(digest.data()), kNameBytes));
 }
 
 absl::StatusOr<std::unique_ptr<Tokens>> Tokens::Load(const std::string& path) {

@@ -49,6 +49,10 @@ class TokenTable {
   // close a guess was.
   std::optional<std::string> JobPrefixOf(std::string_view token) const;
 
+  // A name for `token` that tells nothing of it, the same on every server; nothing if it is none of
+  // these.
+  std::optional<std::string> NameOf(std::string_view token) const;
+
   size_t size() const { return entries_.size(); }
 
  private:
@@ -59,6 +63,8 @@ class TokenTable {
   };
 
   static Digest DigestOf(std::string_view token);
+  // Null if there is none.
+  const Entry* Find(const Digest& digest) const;
 
   std::vector<Entry> entries_;
 };

@@ -66,6 +66,27 @@ class AuthenticationTest : public testing::Test {
   std::unique_ptr<TestServer> server_;
 };
 
+TEST(OwnerTest, APeerIsItsAddressWithoutThePort) {
+  EXPECT_EQ(OwnerOfPeer("ipv4:10.0.0.7:51234"), "ipv4:10.0.0.7");
+  EXPECT_EQ(OwnerOfPeer("ipv4:10.0.0.7:1"), "ipv4:10.0.0.7");
+  EXPECT_NE(OwnerOfPeer("ipv4:10.0.0.8:1"), "ipv4:10.0.0.7");
+  EXPECT_EQ(OwnerOfPeer("unix:/run/batchplan.sock"), OwnerOfPeer("unix:"));
+}
+
+TEST(OwnerTest, AnIpv6PeerIsItsNetworkOf64Bits) {
+  EXPECT_EQ(OwnerOfPeer("ipv6:%5B2001:db8:1:2:aaaa::1%5D:51234"), "ipv6:2001:db8:1:2::/64");
+  EXPECT_EQ(OwnerOfPeer("ipv6:[2001:db8:1:2:ffff::9]:4"), "ipv6:2001:db8:1:2::/64");
+  EXPECT_EQ(OwnerOfPeer("ipv6:[2001:db8:1:3::1]:4"), "ipv6:2001:db8:1:3::/64");
+  EXPECT_EQ(OwnerOfPeer("ipv6:%5Bfe80::1%25eth0%5D:4"), "ipv6:fe80::/64");
+  EXPECT_EQ(OwnerOfPeer("ipv6:%5B::1%5D:51234"), "ipv6:::/64");
+}
+
+TEST(OwnerTest, WhatGrpcNeverSendsIsAnOwnerToo) {
+  for (const char* odd : {"", ":", "ipv4", "ipv4:", "ipv6:", "ipv6:[", "ipv6:]:1", "vsock:3:4"}) {
+    static_cast<void>(OwnerOfPeer(odd));
+  }
+}
+
 TEST_F(AuthenticationTest, ATokenPlansForTheJobsOfItsPrefixOnly) {
   EXPECT_TRUE(Plan("grpo-7b", {Bearer(kGrpoToken)}).ok());
   EXPECT_TRUE(Plan("grpo-", {"bearer " + std::string(kGrpoToken)}).ok());

@@ -31,6 +31,17 @@ std::string ErrorOf(const std::string& content) {
   return std::string(status.message());
 }
 
+TEST(TokenTableTest, ATokenHasANameThatIsNotTheToken) {
+  const auto table = TokenTable::Parse(Line(kOne, "grpo-") + Line(kTwo, "grpo-"));
+  const auto turned = TokenTable::Parse(Line(kTwo, "*") + Line(kOne, "sft-"));
+  ASSERT_TRUE(table.ok() && turned.ok());
+  ASSERT_TRUE(table->NameOf(kOne).has_value());
+  EXPECT_EQ(table->NameOf(kOne), turned->NameOf(kOne));
+  EXPECT_NE(table->NameOf(kOne), table->NameOf(kTwo));
+  EXPECT_THAT(*table->NameOf(kOne), Not(HasSubstr("one")));
+  EXPECT_EQ(table->NameOf("a token of none of the lines"), std::nullopt);
+}
+
 TEST(TokenTableTest, ATokenStandsForItsPrefix) {
   const auto table =
       TokenTable::Parse("# comment\n\n" + Line(kOne, "grpo-") + "  \t" + Line(kTwo, "\t *  "));

@@ -69,6 +69,27 @@ TEST(RendezvousModelTest, WheneverTheStoreForgetsAllGetThePlan) {
   ExploreWorld({.workers = 1, .flushes = 2, .pauses = 1}, 100);
 }
 
+TEST(RendezvousModelTest, WheneverTheStoreForgetsWhatWasPlannedStays) {
+  ExploreWorld({.workers = 2, .flushes = 1, .retries = 1, .remembers = true}, 100);
+  ExploreWorld({.workers = 1, .flushes = 2, .retries = 2, .remembers = true}, 100);
+}
+
+TEST(RendezvousModelTest, WheneverARunBeginsNobodyGetsAPlanOfAnother) {
+  ExploreWorld({.workers = 2, .run_changes = 1}, 100);
+  ExploreWorld({.workers = 1, .replicas = 2, .retries = 1, .run_changes = 2}, 100);
+}
+
+TEST(RendezvousModelTest, WheneverAJobRestartsNobodyGetsAPlanOfOtherParts) {
+  ExploreWorld({.workers = 2, .restarts = 1, .deliveries = 1}, 100);
+  ExploreWorld(
+      {.workers = 1, .replicas = 2, .fitted = true, .retries = 1, .restarts = 1, .deliveries = 1},
+      100);
+  ExploreWorld({.workers = 1, .cancels = 1, .restarts = 2, .deliveries = 1}, 100);
+  ExploreWorld({.workers = 1, .invalid = true, .restarts = 2}, 100);
+  ExploreWorld({.workers = 1, .flushes = 1, .restarts = 1, .remembers = true}, 100);
+  ExploreWorld({.workers = 1, .store_failures = 1, .restarts = 1, .deliveries = 1}, 100);
+}
+
 TEST(RendezvousModelTest, WhoeverIsCancelledTheOthersGetThePlan) {
   ExploreWorld({.workers = 2, .replicas = 2, .cancels = 1}, 50'000);
   ExploreWorld({.workers = 2, .cancels = 1, .retries = 1}, 1000);
@@ -118,7 +139,11 @@ TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
                             .busy_planners = 1,
                             .refusals = 2,
                             .pauses = 6,
-                            .overlaps = 4};
+                            .overlaps = 4,
+                            .restarts = seed % 3 == 1 ? 2 : 0,
+                            .deliveries = 4,
+                            .remembers = seed % 5 < 3};
+    if (seed % 3 == 2) options.run_changes = 2;
     // What is planned anew after a loss may be planned with another fit, and by another version.
     options.flushes = options.fitted ? 0 : 1;
     options.versions = seed % 4 == 0;

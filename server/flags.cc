@@ -71,7 +71,7 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
   flags->Add("rendezvous_password", &options->rendezvous_password, "FILE",
              "The password of that Redis, the first line of a file");
   flags->Add("rendezvous_memory_bytes", &options->rendezvous_memory_bytes, "BYTES",
-             "What steps may take in memory; more are refused with RESOURCE_EXHAUSTED");
+             "What steps may take in memory; beyond, who holds the most gives way or is refused");
   flags->Add("step_time_to_live", &options->step_time_to_live,
              "Forget a step that misses a worker so long after its last part came");
   flags->Add("step_retention", &options->step_retention,

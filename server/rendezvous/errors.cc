@@ -20,10 +20,10 @@ std::string Describe(const Outcome& outcome) {
 absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const PartReceipt& receipt) {
   const TermsDifference difference = FirstDifference(receipt.terms, part.terms);
   if (receipt.terms_worker == part.worker) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(DescribeStep(key), ": worker ", part.worker, " joined it before with ",
-                     difference.field, " ", difference.first, ", now it says ", difference.second,
-                     "; a retry must repeat the request, another request must use another step"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        DescribeStep(key), ": worker ", part.worker, " joined it before with ", difference.field,
+        " ", difference.first, ", now it says ", difference.second,
+        "; a retry must repeat the request, another request must use another step or run_id"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       DescribeStep(key), ": ", difference.field, " is ", difference.second, " at worker ",
@@ -35,7 +35,14 @@ absl::Status OtherContentError(const StepKey& key, const StepPart& part) {
   return absl::AlreadyExistsError(absl::StrCat(
       DescribeStep(key), ": worker ", part.worker,
       " joined it before with other lengths or group_ids; a retry must repeat the request, "
-      "another request must use another step"));
+      "another request must use another step or run_id"));
+}
+
+absl::Status SupersededError(const StepKey& key, const std::string& current) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(DescribeStep(key), ": run \"", current,
+                   "\" of the job came later and has superseded it; a run that is to go on needs a "
+                   "run_id of its own"));
 }
 
 absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,

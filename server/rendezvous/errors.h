@@ -21,6 +21,9 @@ absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const Par
 // AlreadyExists: the worker's part is in, with other lengths or group ids.
 absl::Status OtherContentError(const StepKey& key, const StepPart& part);
 
+// FailedPrecondition: the job's run `current` was seen later than the step's.
+absl::Status SupersededError(const StepKey& key, const std::string& current);
+
 // DeadlineExceeded, naming the first 32 of the workers that are missing, ascending.
 absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
                                  const std::vector<uint32_t>& missing);
@@ -32,8 +35,8 @@ absl::Status TooSlowError(const StepKey& key, const std::string& stage);
 absl::Status StoreLostError(const StepKey& key, const absl::Status& store_error);
 
 // Unavailable: this replica, of another version, can't make the plan that was recorded; `mine` says
-// what it made. AlreadyExists if both are of the same version: the store lost the step while it was
-// planned, and its workers came again with other parts.
+// what it made. AlreadyExists if both are of the same version: the parts that are recorded are not
+// those that were planned.
 absl::Status OtherPlannerError(const StepKey& key, const Outcome& recorded, const Outcome& mine);
 
 // Unavailable: what was recorded is not of a form that this version knows.

@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/store/step_store.h"
 
 namespace batchplan {
 
 struct JoinedPlan {
+  // Of which step it is, and of which incarnation of it.
+  StepKey key;
+  std::string incarnation;
   v1::PlanBatchResponse plan;
   // Worker w's part starts at manifest position worker_offsets[w]; one more than there are workers.
   std::vector<uint32_t> worker_offsets;

@@ -20,6 +20,7 @@ namespace batchplan {
 
 inline constexpr uint32_t kMaxWorldSize = 65536;
 inline constexpr size_t kMaxJobIdBytes = 128;
+inline constexpr size_t kMaxRunIdBytes = 128;
 
 // What a worker alone can get wrong of a join; the whole request is the planner's to check.
 // InvalidArgument, naming field, value and limit.
@@ -29,6 +30,7 @@ absl::Status ValidateJoin(const v1::JoinBatchRequest& request);
 StepKey KeyOf(const v1::JoinBatchRequest& request);
 
 // The terms are terms.h's; the content is a PartContent of step_record.proto. Of a valid request.
+// Who waits where, and whom it is counted for, is the caller's to add.
 StepPart MakePart(v1::JoinBatchRequest request);
 
 }  // namespace batchplan

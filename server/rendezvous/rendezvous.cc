@@ -55,21 +55,31 @@ Rendezvous::Rendezvous(RendezvousOptions options, StepStore* store, Clock clock,
     : options_(std::move(options)),
       store_(store),
       clock_(std::move(clock)),
-      hooks_(std::move(hooks)) {
-  store_->SetListener([this](const StepKey& key) {
+      hooks_(std::move(hooks)),
+      planned_(options_.max_planned_bytes, options_.planned_lifetime) {
+  store_->SetListener([this](const StepKey& key, StepEvent event) {
     Effects effects(this);
     std::lock_guard lock(mutex_);
-    Hint(key, effects);
+    if (event == StepEvent::kChanged) {
+      Hint(key, effects);
+    } else if (planned_.Has(key, clock_())) {
+      effects.Execute([this, key] { Restore(key).IgnoreError(); });
+    }
   });
 }
 
 Rendezvous::~Rendezvous() { store_->SetListener(nullptr); }
 
-Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, Instant deadline, Done done) {
+Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, std::string owner,
+                                    Instant deadline, Done done) {
   const absl::Status valid = ValidateJoin(request);
   StepKey key = KeyOf(request);
-  std::shared_ptr<const StepPart> part;
-  if (valid.ok()) part = std::make_shared<const StepPart>(MakePart(std::move(request)));
+  std::shared_ptr<StepPart> part;
+  if (valid.ok()) {
+    part = std::make_shared<StepPart>(MakePart(std::move(request)));
+    part->waits_at = options_.replica;
+    part->owner = std::move(owner);
+  }
 
   Effects effects(this);
   std::lock_guard lock(mutex_);
@@ -104,6 +114,11 @@ void Rendezvous::Cancel(Ticket ticket) {
   Reply(ticket, CancelledJoinError(waiter->second.key, waiter->second.part->worker), effects);
 }
 
+void Rendezvous::Served(const ServedWorker& served) {
+  std::lock_guard lock(mutex_);
+  served_[{served.key, served.incarnation}].push_back(served.worker);
+}
+
 void Rendezvous::Tick() {
   Effects effects(this);
   std::lock_guard lock(mutex_);
@@ -129,6 +144,9 @@ void Rendezvous::Tick() {
       Hint(key, effects);
     }
   }
+  for (const auto& [step, workers] : served_) {
+    effects.Execute([this, key = step.first] { TellServed(key); });
+  }
 }
 
 void Rendezvous::Shutdown() {
@@ -144,6 +162,8 @@ Rendezvous::Counts Rendezvous::counts() const {
 }
 
 void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, bool first) {
+  // The step may give way to the part if all have been served.
+  TellServed(key);
   const auto offered = UnlessOutOfMemory([&] { return store_->PutPart(key, part); });
 
   Effects effects(this);
@@ -157,7 +177,8 @@ void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, 
   const absl::StatusOr<PartReceipt>& receipt = *offered;
   Waiter& waiter = found->second;
   if (!receipt.ok()) {
-    if (first) {
+    // A store that is away may come back.
+    if (first && !absl::IsUnavailable(receipt.status())) {
       Reply(ticket, receipt.status(), effects);
     } else {
       waiter.place = Waiter::Place::kOut;
@@ -172,10 +193,18 @@ void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, 
     case PartReceipt::Verdict::kOtherContent:
       Reply(ticket, OtherContentError(key, part), effects);
       return;
+    case PartReceipt::Verdict::kSuperseded:
+      Reply(ticket, SupersededError(key, receipt->current_run), effects);
+      return;
     case PartReceipt::Verdict::kAccepted:
       break;
   }
   waiter.place = Waiter::Place::kIn;
+  waiter.incarnation = receipt->incarnation;
+  step->second.store_status = absl::OkStatus();
+  if (!receipt->complete && planned_.Has(key, clock_())) {
+    effects.Execute([this, key] { Restore(key).IgnoreError(); });
+  }
   const Instant last_look = waiter.deadline - absl::ToChronoNanoseconds(options_.last_look);
   step->second.next_look = std::min(step->second.next_look, std::max(clock_(), last_look));
   // The last part may have come, and the others have been answered, while this one was on its way.
@@ -195,11 +224,11 @@ void Rendezvous::Hint(const StepKey& key, Effects& effects) {
 }
 
 void Rendezvous::Look(const StepKey& key) {
-  auto looked = UnlessOutOfMemory([&] { return store_->Progress(key); });
+  auto looked = UnlessOutOfMemory([&] { return store_->Progress(key, options_.replica); });
   if (!looked) return EndWithError(key, OutOfMemoryError(key));
   absl::StatusOr<StepProgress>& progress = *looked;
   if (!progress.ok()) return EndWithStoreError(key, progress.status());
-  std::optional<std::string> outcome = progress->outcome;
+  if (progress->current_run) return EndWithError(key, SupersededError(key, *progress->current_run));
   {
     Effects effects(this);
     std::lock_guard lock(mutex_);
@@ -212,35 +241,44 @@ void Rendezvous::Look(const StepKey& key) {
       if (waiter.place == Waiter::Place::kOffered) continue;
       const bool arrived = std::binary_search(progress->arrived.begin(), progress->arrived.end(),
                                               waiter.part->worker);
-      if (waiter.place == Waiter::Place::kIn && arrived) {
+      if (waiter.place == Waiter::Place::kIn && arrived &&
+          waiter.incarnation == progress->incarnation) {
         any_in = true;
       } else {
         OfferAgain(ticket, waiter, effects);
       }
     }
-    const bool complete = progress->complete;
-    step.progress = *std::move(progress);
-    if (!complete || !any_in) return EndLook(found, effects);
+    step.progress = *progress;
+    if (!progress->complete || !any_in) return EndLook(found, effects);
   }
-  Gather(key, outcome);
+  Gather(key, *progress);
 }
 
-void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& outcome) {
+void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
   auto run = std::make_shared<Run>();
   run->key = key;
-  if (outcome) {
-    run->recorded = DecodeOutcome(*outcome);
+  if (progress.outcome) {
+    run->recorded = DecodeOutcome(*progress.outcome);
+    run->step->outcome = *progress.outcome;
     if (!run->recorded) {
       return EndWithError(key, UnknownOutcomeError(key, options_.planner_version));
     }
     if (!run->recorded->is_plan()) {
       return EndWithError(key, absl::InvalidArgumentError(run->recorded->invalid_argument));
     }
+  } else if (IsPlanned(key)) {
+    // What was planned before the store lost it is not planned anew.
+    return EndWithStoreError(key, Restore(key));
   }
   auto parts = UnlessOutOfMemory([&] { return store_->Parts(key); });
   if (!parts) return EndWithError(key, OutOfMemoryError(key));
   if (!parts->ok()) return EndWithStoreError(key, parts->status());
-  run->parts = **std::move(parts);
+  // The step began anew since.
+  if ((*parts)->incarnation != progress.incarnation) {
+    return EndWithStoreError(key, absl::OkStatus());
+  }
+  run->incarnation = progress.incarnation;
+  run->step->contents = std::move((*parts)->contents);
   {
     Effects effects(this);
     std::lock_guard lock(mutex_);
@@ -248,13 +286,16 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
     // All of those that are in have the same terms, or some are not in any more.
     for (const Ticket ticket : found->second.waiters) {
       const Waiter& waiter = waiters_.at(ticket);
-      if (waiter.place == Waiter::Place::kIn) run->terms = waiter.part->terms;
+      if (waiter.place == Waiter::Place::kIn && waiter.incarnation == run->incarnation) {
+        run->step->terms = waiter.part->terms;
+      }
     }
-    if (run->terms.empty()) return EndLook(found, effects);
+    if (run->step->terms.empty()) return EndLook(found, effects);
     found->second.run = run;
   }
-  auto whole = UnlessOutOfMemory(
-      [&] { return AssembleRequest(key, run->terms, run->parts, options_.max_sequences); });
+  auto whole = UnlessOutOfMemory([&] {
+    return AssembleRequest(key, run->step->terms, run->step->contents, options_.max_sequences);
+  });
   if (!whole) return EndWithAnswer(*run, OutOfMemoryError(key));
   if (absl::IsAborted(whole->status())) return EndWithLoss(key);
   if (!whole->ok()) return Conclude(run, whole->status());
@@ -262,6 +303,7 @@ void Rendezvous::Gather(const StepKey& key, const std::optional<std::string>& ou
   run->fitted = run->whole.request->cost_model().fitted();
   const auto costs = UnlessOutOfMemory([&] { return SetCosts(*run); });
   if (!costs) return EndWithAnswer(*run, OutOfMemoryError(key));
+  if (absl::IsUnavailable(*costs)) return EndWithStoreError(key, *costs);
   if (!costs->ok()) return EndWithAnswer(*run, *costs);
   StartPlan(run);
 }
@@ -321,11 +363,15 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
     if (run->fitted) mine.fitted_costs = run->whole.request->cost_model();
   }
   if (!run->recorded) {
-    const auto stands =
-        UnlessOutOfMemory([&] { return store_->PutOutcome(key, EncodeOutcome(mine)); });
+    const auto stands = UnlessOutOfMemory([&] {
+      return store_->PutOutcome(key, run->incarnation,
+                                {.bytes = EncodeOutcome(mine), .refusal = !mine.is_plan()});
+    });
     if (!stands) return EndWithAnswer(*run, OutOfMemoryError(key));
     if (!stands->ok()) return EndWithStoreError(key, stands->status());
-    run->recorded = DecodeOutcome(**stands);
+    run->recorded = DecodeOutcome((*stands)->bytes);
+    run->step->outcome = (*stands)->bytes;
+    run->recorded_here = (*stands)->written;
     if (!run->recorded) {
       return EndWithAnswer(*run, UnknownOutcomeError(key, options_.planner_version));
     }
@@ -349,11 +395,28 @@ void Rendezvous::Conclude(const std::shared_ptr<Run>& run, PlanResult result) {
   }
   if (result.ok() && recorded.fingerprint == mine.fingerprint) {
     auto joined = std::make_shared<JoinedPlan>();
+    joined->key = key;
+    joined->incarnation = run->incarnation;
     joined->plan = *std::move(result);
     joined->worker_offsets = run->whole.worker_offsets;
-    return EndWithAnswer(*run, Answer(std::move(joined)));
+    return EndWithPlan(*run, joined);
   }
   EndWithAnswer(*run, OtherPlannerError(key, recorded, mine));
+}
+
+void Rendezvous::EndWithPlan(const Run& run, const std::shared_ptr<const JoinedPlan>& joined) {
+  // Where memory runs out it is not remembered, and nobody is told.
+  UnlessOutOfMemory([&] {
+    {
+      std::lock_guard lock(mutex_);
+      planned_.Remember(run.key, run.step, clock_());
+    }
+    if (!run.recorded_here || !hooks_.recorded) return true;
+    absl::StatusOr<v1::PlanBatchRequest> agreed = AgreedRequest(run.key, run.step->terms);
+    if (agreed.ok()) hooks_.recorded(*std::move(agreed), joined);
+    return true;
+  });
+  EndWithAnswer(run, joined);
 }
 
 void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
@@ -364,10 +427,8 @@ void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
   for (const Ticket ticket : waiters) {
     Waiter& waiter = waiters_.at(ticket);
     if (waiter.place != Waiter::Place::kIn) continue;
-    const StepPart& part = *waiter.part;
-    // Otherwise the store has lost the step meanwhile, and the join's part is of its new life.
-    if (part.terms == run.terms && part.worker < run.parts.size() &&
-        part.content == run.parts[part.worker]) {
+    // Otherwise the step began anew meanwhile, for one of them.
+    if (waiter.incarnation == run.incarnation) {
       Reply(ticket, answer, effects);
     } else {
       waiter.place = Waiter::Place::kOut;
@@ -383,7 +444,7 @@ void Rendezvous::EndWithError(const StepKey& key, const absl::Status& status) {
   const auto found = steps_.find(key);
   const std::set<Ticket> waiters = found->second.waiters;
   for (const Ticket ticket : waiters) {
-    if (waiters_.at(ticket).place == Waiter::Place::kIn) Reply(ticket, status, effects);
+    if (waiters_.at(ticket).place != Waiter::Place::kOffered) Reply(ticket, status, effects);
   }
   EndLook(found, effects);
 }
@@ -443,6 +504,53 @@ void Rendezvous::OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects) {
   });
 }
 
+// Tells the store who has been served of all incarnations of the step.
+void Rendezvous::TellServed(const StepKey& key) {
+  std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = served_.lower_bound({key, ""}); it != served_.end() && it->first.first == key;) {
+      served.insert(served_.extract(it++));
+    }
+  }
+  for (const auto& [step, workers] : served) {
+    UnlessOutOfMemory([&, &incarnation = step.second, &workers = workers] {
+      return store_->MarkServed(key, incarnation, workers);
+    });
+  }
+}
+
+// Tells the store that nobody waits here, if that is still so.
+void Rendezvous::Leave(const StepKey& key) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto step = steps_.find(key);
+    if (step != steps_.end() && !step->second.waiters.empty()) return;
+  }
+  UnlessOutOfMemory([&] { return store_->Leave(key, options_.replica); });
+}
+
+bool Rendezvous::IsPlanned(const StepKey& key) const {
+  std::lock_guard lock(mutex_);
+  return planned_.Has(key, clock_());
+}
+
+// Puts a step back that was planned here, unless that is under way.
+absl::Status Rendezvous::Restore(const StepKey& key) {
+  std::shared_ptr<const WholeStep> step;
+  {
+    std::lock_guard lock(mutex_);
+    step = planned_.Take(key, clock_());
+  }
+  if (step == nullptr) return absl::OkStatus();
+  const auto restored = UnlessOutOfMemory([&] { return store_->Restore(key, *step); });
+  // Another step in its place stays there.
+  const bool is_other = restored && restored->ok() && !**restored;
+  std::lock_guard lock(mutex_);
+  planned_.Return(key, /*keep=*/!is_other);
+  return restored ? restored->status() : OutOfMemoryError(key);
+}
+
 // Answers a join that waits, and ends what is only done for it.
 void Rendezvous::Reply(Ticket ticket, Answer answer, Effects& effects) {
   const auto found = waiters_.find(ticket);
@@ -451,6 +559,11 @@ void Rendezvous::Reply(Ticket ticket, Answer answer, Effects& effects) {
   LocalStep& local = step->second;
   local.waiters.erase(ticket);
   if (local.waiters.empty()) {
+    // Whoever was refused has never been said to wait; once there is an outcome it does not matter.
+    if (!answer.ok() && !shutting_down_ && waiter.place == Waiter::Place::kIn &&
+        !(local.progress && local.progress->outcome)) {
+      effects.Execute([this, key = waiter.key] { Leave(key); });
+    }
     if (local.run) effects.Stop(local.run->stop);
     if (!local.busy || local.ask_again) steps_.erase(step);
   }

@@ -12,17 +12,23 @@
 // What holds. Every join is answered exactly once, at the latest by the first Tick after its
 // deadline. No plan is given out before the step's outcome is recorded in the store, where the
 // first writer wins; a replica that finds an outcome makes the plan with the coefficients recorded
-// there and gives it out only if its fingerprint is the recorded one. So no two workers of a step
-// ever get different plans, and one that timed out, or whose replica died, retries into the same
-// plan. (A store that loses what it recorded takes that promise with it where a cost model is
-// fitted: what is planned anew may be planned with newer coefficients.)
+// there and gives it out only if its fingerprint is the recorded one. A step that begins anew is
+// another incarnation, and what was made of one never answers a join of another. So no two workers
+// of an incarnation ever get different plans, and one that timed out, or whose replica died,
+// retries into the same plan. (A store that loses what it recorded takes that promise with it where
+// a cost model is fitted and all who planned the step are gone, or all of its workers come again
+// before it is put back: what is planned anew may be planned with newer coefficients.)
 //
 // How it goes. A join's part is offered to the store by the executor. Whoever brings the last part,
 // and every replica that the store's listener tells of it, looks at the step; so does Tick, once a
-// poll_interval, since notifications are only hints. A replica whose own joins wait for a complete
-// step fetches the parts, plans, and records: once, for all of its joins that wait then. A part
-// that the store turns out not to have (it was restarted, or the step's time to live was over) is
-// offered again, as long as its worker waits.
+// poll_interval, since notifications are only hints, and since the store is to know that somebody
+// waits. A replica whose own joins wait for a complete step fetches the parts, plans, and records:
+// once, for all of its joins that wait then. A part that the store turns out not to have (it could
+// not be reached or was restarted, or the step's time to live was over) is offered again, as long
+// as its worker waits.
+//
+// A step that was planned is remembered. When the store says that somebody waits for it and that
+// parts are missing, it has lost them, and the step is put back with its outcome.
 //
 // A planner that has no room is asked again, for the request that is there already, when it says
 // that it will have some: only joins whose time is over meanwhile are told that it had none.
@@ -33,7 +39,8 @@
 // plan hook must have run or been dropped.
 //
 // Cost. A join takes one call of the store; a step, for each replica with joins of it, one or two
-// looks, one fetch of all parts and one plan. Waiting joins keep their parts in memory.
+// looks, one fetch of all parts, one plan and one call that says who was served. Waiting joins keep
+// their parts in memory, and planned steps theirs, up to max_planned_bytes.
 
 #ifndef BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_
 #define BATCHPLAN_SERVER_RENDEZVOUS_RENDEZVOUS_H_
@@ -58,6 +65,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/outcome.h"
+#include "server/rendezvous/planned_steps.h"
 #include "server/rendezvous/whole_request.h"
 #include "server/store/clock.h"
 #include "server/store/step_store.h"
@@ -76,6 +84,18 @@ struct RendezvousOptions {
   absl::Duration last_look = absl::Milliseconds(150);
   // What this replica's planner calls itself in PlanBatchResponse.planner_version.
   std::string planner_version;
+  // What this replica is called among those that share the store, each by a name of its own.
+  std::string replica = "replica";
+  // What the steps that are remembered may take, and for how long they are. 0: none are.
+  uint64_t max_planned_bytes = 0;
+  absl::Duration planned_lifetime = absl::Minutes(10);
+};
+
+// A worker that has been sent the plan of its step.
+struct ServedWorker {
+  StepKey key;
+  std::string incarnation;
+  uint32_t worker = 0;
 };
 
 struct RendezvousHooks {
@@ -97,6 +117,11 @@ struct RendezvousHooks {
   // The coefficients that now stand for CostModel.fitted of a job. Called by the executor's
   // functions; may block. An error is told to the joins that wait here.
   std::function<absl::StatusOr<v1::CostModel>(const std::string& job_id)> costs;
+
+  // Told of a step's plan by the replica that recorded it, and so once, with the request that its
+  // workers agree on, which has no sequences. Called by the executor's functions. Null: nobody.
+  std::function<void(v1::PlanBatchRequest, const std::shared_ptr<const JoinedPlan>&)> recorded =
+      nullptr;
 };
 
 class Rendezvous {
@@ -124,21 +149,28 @@ class Rendezvous {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  // Joins a step, and has `done` called with the plan or
+  // Joins a step, counted for `owner` (step_store.h), and has `done` called with the plan or
   //   InvalidArgument      the part is not valid, has other terms than the step's first one, or the
   //                        whole request can't be planned
   //   AlreadyExists        the worker's part is in already, with other content or terms
+  //   FailedPrecondition   a later run of the job, which is named, has superseded the join's
   //   DeadlineExceeded     naming the workers that are missing
   //   ResourceExhausted    too many joins wait, the store is full, or the planner is, or memory ran
   //                        out in a call of the store or for the whole request
-  //   Unavailable          the store can't be reached, this server shuts down, or it is of another
-  //                        version than the one that planned the step. Retry
+  //   Unavailable          the store could not be reached until the deadline, this server shuts
+  //   down,
+  //                        or it is of another version than the one that planned the step. Retry
   //   Cancelled            by Cancel
   // or another error of the planner's. A part stays when its join is answered with an error.
-  Ticket Join(v1::JoinBatchRequest request, Instant deadline, Done done);
+  Ticket Join(v1::JoinBatchRequest request, std::string owner, Instant deadline, Done done);
 
   // Answers a join now; nothing if it has been answered. Its part stays, and others wait on.
   void Cancel(Ticket ticket);
+
+  // A worker has been sent its plan. The store is told by the next Tick, or before a part is
+  // offered to the same step; where that fails, the step is kept as if the worker had not been
+  // served.
+  void Served(const ServedWorker& served);
 
   // Answers the joins whose deadline has passed, and looks after the others.
   void Tick();
@@ -157,18 +189,22 @@ class Rendezvous {
     Done done;
     // Where its part is: on its way to the store; there, as far as is known; or lost.
     enum class Place { kOffered, kIn, kOut } place = Place::kOffered;
+    // Where it is in, of which incarnation of the step.
+    std::string incarnation = {};
   };
 
   // One plan being made, or made.
   struct Run {
     StepKey key;
-    std::string terms;
-    std::vector<std::string> parts;
+    std::string incarnation;
+    // Its outcome once that is recorded.
+    std::shared_ptr<WholeStep> step = std::make_shared<WholeStep>();
     WholeRequest whole;
     // Whether whole.request asked for fitted coefficients, which then have been put in their place.
     bool fitted = false;
-    // What the store has recorded, once that is known.
+    // What the store has recorded, once that is known, and whether it did so for this run.
     std::optional<Outcome> recorded;
+    bool recorded_here = false;
     std::stop_source stop;
   };
 
@@ -204,14 +240,20 @@ class Rendezvous {
   // On the executor's threads, without mutex_.
   void Offer(Ticket ticket, const StepKey& key, const StepPart& part, bool first);
   void Look(const StepKey& key);
-  void Gather(const StepKey& key, const std::optional<std::string>& outcome);
+  void Gather(const StepKey& key, const StepProgress& progress);
   void StartPlan(const std::shared_ptr<Run>& run);
   void PlanLater(const std::shared_ptr<Run>& run, const absl::Status& refusal,
                  absl::Duration delay);
   void Conclude(const std::shared_ptr<Run>& run, PlanResult result);
   absl::Status SetCosts(Run& run);
-  // Ends a look: with an answer for those whose parts `run` has, with one for all whose parts are
-  // in, with none because the store failed, or with none.
+  void TellServed(const StepKey& key);
+  void Leave(const StepKey& key);
+  bool IsPlanned(const StepKey& key) const;
+  // OK unless the store fails.
+  absl::Status Restore(const StepKey& key);
+  // Ends a look: with an answer for those whose parts `run` has, with one for all but those whose
+  // parts are on their way, with none because the store failed, or with none.
+  void EndWithPlan(const Run& run, const std::shared_ptr<const JoinedPlan>& joined);
   void EndWithAnswer(const Run& run, const Answer& answer);
   void EndWithError(const StepKey& key, const absl::Status& status);
   void EndWithStoreError(const StepKey& key, const absl::Status& status);
@@ -240,6 +282,9 @@ class Rendezvous {
   std::set<std::pair<Instant, Ticket>> deadlines_;
   // Those with waiters, and those that are busy.
   Steps steps_;
+  PlannedSteps planned_;
+  // Workers that the store is to be told of, by step and incarnation.
+  std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served_;
   uint64_t refused_ = 0;
   uint64_t plans_ = 0;
 };

@@ -103,6 +103,7 @@ std::string SerializeTerms(v1::JoinBatchRequest request) {
   request.clear_data_parallel_rank();
   request.clear_own_slice_only();
   request.clear_timeout();
+  request.clear_run_id();
   v1::PlanBatchRequest& plan = *request.mutable_request();
   plan.clear_job_id();
   plan.clear_step();

@@ -9,18 +9,26 @@
 #include "server/rendezvous/terms.h"
 
 namespace batchplan {
+
+absl::StatusOr<v1::PlanBatchRequest> AgreedRequest(const StepKey& key, const std::string& terms) {
+  v1::JoinBatchRequest agreed;
+  if (!agreed.ParseFromString(terms)) return absl::AbortedError("terms of another version");
+  v1::PlanBatchRequest request;
+  request.Swap(agreed.mutable_request());
+  request.set_job_id(key.job_id);
+  request.set_step(key.step);
+  return request;
+}
+
 absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
                                              const std::vector<std::string>& contents,
                                              uint64_t max_sequences) {
-  v1::JoinBatchRequest agreed;
-  if (!agreed.ParseFromString(terms)) return absl::AbortedError("terms of another version");
+  absl::StatusOr<v1::PlanBatchRequest> agreed = AgreedRequest(key, terms);
+  if (!agreed.ok()) return agreed.status();
   const uint64_t digest = TermsDigest(terms);
 
   WholeRequest whole;
-  whole.request = std::make_shared<v1::PlanBatchRequest>();
-  whole.request->Swap(agreed.mutable_request());
-  whole.request->set_job_id(key.job_id);
-  whole.request->set_step(key.step);
+  whole.request = std::make_shared<v1::PlanBatchRequest>(*std::move(agreed));
   v1::Manifest& manifest = *whole.request->mutable_manifest();
   whole.worker_offsets.reserve(contents.size() + 1);
   whole.worker_offsets.push_back(0);

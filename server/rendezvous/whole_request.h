@@ -26,6 +26,10 @@ struct WholeRequest {
   std::vector<uint32_t> worker_offsets;
 };
 
+// The request that the terms are of, without sequences. Aborted if they are not of a form that
+// this version knows.
+absl::StatusOr<v1::PlanBatchRequest> AgreedRequest(const StepKey& key, const std::string& terms);
+
 // Of the terms that all workers share and the contents of their parts, by worker (part.h).
 // InvalidArgument, naming the workers, if the parts don't go together; ResourceExhausted if they
 // have more than `max_sequences` together, which is this server's limit and says nothing of the

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/planner/make_plan.h"
+#include "server/service/call_names.h"
 #include "server/service/fitted_costs.h"
 #include "server/service/limits.h"
 #include "server/service/plan_observers.h"
@@ -18,6 +19,9 @@ namespace {
 
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
+
+// What a replica keeps of the steps that it planned, for a store that others may wipe.
+constexpr uint64_t kMaxPlannedBytes = 128 << 20;
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 
@@ -96,34 +100,28 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, St
       rendezvous_(
           {.max_waiting = options.max_waiting_joins,
            .max_sequences = options.max_sequences,
-           .planner_version = std::string(PlannerVersion())},
+           .planner_version = std::string(PlannerVersion()),
+           .replica = NewRequestId(),
+           .max_planned_bytes = stores->memory == nullptr ? kMaxPlannedBytes : 0,
+           .planned_lifetime = options.step_retention},
           stores->steps.get(), [] { return steady_clock::now(); }, Hooks()),
       ticker_(std::in_place, kTick, [this] { Tick(); }) {}
 
 CollectivePlanner::~CollectivePlanner() { Shutdown(); }
 
-Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
+Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request, std::string owner,
                                            system_clock::time_point deadline,
                                            Rendezvous::Done done) {
   const absl::Duration wait = TimeFor(request, deadline, options_.longest_wait);
   const Instant start = steady_clock::now();
-  // Whatever replicas plan the step, the one that has its first worker counts it.
-  std::shared_ptr<const v1::PlanBatchRequest> counted_request;
-  if (request.worker() == 0) {
-    counted_request =
-        std::make_shared<const v1::PlanBatchRequest>(WithoutManifest(request.mutable_request()));
-  }
-  Rendezvous::Done counted = [observers = config_.observers, start, done = std::move(done),
-                              counted_request](const Rendezvous::Answer& answer) {
+  Rendezvous::Done counted = [metrics = config_.observers.metrics, start,
+                              done = std::move(done)](const Rendezvous::Answer& answer) {
     const std::chrono::duration<double> seconds = steady_clock::now() - start;
-    observers.metrics->RecordJoin(answer.status(), seconds.count());
-    if (answer.ok() && counted_request != nullptr) {
-      RecordJoinedPlan(observers, counted_request, *answer);
-    }
+    metrics->RecordJoin(answer.status(), seconds.count());
     done(answer);
   };
-  return rendezvous_.Join(std::move(request), start + absl::ToChronoNanoseconds(wait),
-                          std::move(counted));
+  return rendezvous_.Join(std::move(request), std::move(owner),
+                          start + absl::ToChronoNanoseconds(wait), std::move(counted));
 }
 
 void CollectivePlanner::Shutdown() {
@@ -156,6 +154,12 @@ RendezvousHooks CollectivePlanner::Hooks() {
             request.set_job_id(job_id);
             request.mutable_cost_model()->set_fitted(true);
             return FittedCostModel(fits_, request);
+          },
+      .recorded =
+          [this](v1::PlanBatchRequest request, const std::shared_ptr<const JoinedPlan>& joined) {
+            RecordJoinedPlan(config_.observers,
+                             std::make_shared<const v1::PlanBatchRequest>(std::move(request)),
+                             joined);
           },
   };
 }

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
@@ -35,6 +36,8 @@ struct CollectivePlannerOptions {
   uint64_t max_sequences = 8 << 20;
   // The longest that a join waits, also for callers that set no limit.
   absl::Duration longest_wait = absl::Minutes(10);
+  // How long a step that was planned is kept, here and in the store.
+  absl::Duration step_retention = absl::Minutes(10);
 };
 
 class CollectivePlanner {
@@ -52,13 +55,16 @@ class CollectivePlanner {
 
   // As Rendezvous::Join, answered at the earliest of request.timeout, `deadline` less a margin in
   // which the answer still reaches the caller, and longest_wait.
-  Rendezvous::Ticket Join(v1::JoinBatchRequest request,
+  Rendezvous::Ticket Join(v1::JoinBatchRequest request, std::string owner,
                           std::chrono::system_clock::time_point deadline, Rendezvous::Done done);
 
   void Cancel(Rendezvous::Ticket ticket) { rendezvous_.Cancel(ticket); }
 
   // Of an answer, whatever part of the plan it is.
   size_t max_message_bytes() const { return config_.max_message_bytes; }
+
+  // As Rendezvous::Served.
+  void Served(const ServedWorker& served) { rendezvous_.Served(served); }
 
   // Answers all joins, and those that still come, with Unavailable. A second call does nothing.
   void Shutdown();

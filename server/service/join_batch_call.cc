@@ -48,24 +48,31 @@ void JoinBatchCall::Run() {
   // The rendezvous puts fitted costs in the place of whatever stands there.
   status.Update(CheckFittedStandsAlone(request.request().cost_model()));
   if (!status.ok()) return Answer(status);
+  // A join that waits keeps its part, and not the message too.
+  DropRequestBytes();
   std::optional<Slice> slice;
   if (request.own_slice_only()) {
     slice = {.data_parallel = request.request().topology().data_parallel(),
              .rank = request.data_parallel_rank()};
   }
-  const Rendezvous::Ticket ticket =
-      planner_->Join(std::move(request), caller().deadline,
-                     [this, slice, self = self()](const Rendezvous::Answer& joined) {
-                       if (!joined.ok()) return Answer(joined.status());
-                       absl::StatusOr<CallAnswer> answer = absl::UnknownError("");
-                       const absl::Status status = CatchExceptions([&] {
-                         answer = AnswerFor(*joined, slice);
-                         return answer.status();
-                       });
-                       Answer(status.ok() ? std::move(answer) : status);
-                     });
+  const uint32_t worker = request.worker();
+  const Rendezvous::Ticket ticket = planner_->Join(
+      std::move(request), owner(), caller().deadline,
+      [this, slice, worker, self = self()](const Rendezvous::Answer& joined) {
+        if (!joined.ok()) return Answer(joined.status());
+        absl::StatusOr<CallAnswer> answer = absl::UnknownError("");
+        const absl::Status status = CatchExceptions([&] {
+          answer = AnswerFor(*joined, slice);
+          served_ = {
+              .key = (*joined)->key, .incarnation = (*joined)->incarnation, .worker = worker};
+          return answer.status();
+        });
+        Answer(status.ok() ? std::move(answer) : status);
+      });
   leave_.emplace(stop(), [planner = planner_, ticket] { planner->Cancel(ticket); });
 }
+
+void JoinBatchCall::Delivered() { planner_->Served(*served_); }
 
 absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
                                                     const std::optional<Slice>& slice) const {

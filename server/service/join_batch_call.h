@@ -34,10 +34,13 @@ class JoinBatchCall final : public UnaryCall {
   absl::Status Queue() override { return QueueForStore(); }
   // Parses and joins.
   void Run() override;
+  void Delivered() override;
   absl::StatusOr<CallAnswer> AnswerFor(const std::shared_ptr<const JoinedPlan>& joined,
                                        const std::optional<Slice>& slice) const;
 
   CollectivePlanner* const planner_;
+  // Once there is a plan.
+  std::optional<ServedWorker> served_;
   // Leaves the step when the call is cancelled.
   std::optional<std::stop_callback<std::function<void()>>> leave_;
 };

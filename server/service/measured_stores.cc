@@ -9,13 +9,20 @@
 namespace batchplan {
 namespace {
 
+absl::StatusCode CodeOf(const absl::Status& status) { return status.code(); }
+
+template <typename Value>
+absl::StatusCode CodeOf(const absl::StatusOr<Value>& value) {
+  return value.status().code();
+}
+
 // The result of `call`, which is recorded. One that throws has none.
 template <typename Call>
 auto Timed(StoreOperation operation, Metrics* metrics, const Call& call) {
   const auto start = std::chrono::steady_clock::now();
   auto result = call();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  metrics->RecordStoreCall(operation, result.status().code(), seconds.count());
+  metrics->RecordStoreCall(operation, CodeOf(result), seconds.count());
   return result;
 }
 
@@ -29,15 +36,28 @@ class MeasuredStepStore final : public StepStore {
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
     return Timed(StoreOperation::kPutPart, metrics_, [&] { return store_->PutPart(key, part); });
   }
-  absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
-    return Timed(StoreOperation::kProgress, metrics_, [&] { return store_->Progress(key); });
+  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override {
+    return Timed(StoreOperation::kProgress, metrics_,
+                 [&] { return store_->Progress(key, waits_at); });
   }
-  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
+  absl::Status Leave(const StepKey& key, const std::string& waits_at) override {
+    return Timed(StoreOperation::kLeave, metrics_, [&] { return store_->Leave(key, waits_at); });
+  }
+  absl::StatusOr<StepParts> Parts(const StepKey& key) override {
     return Timed(StoreOperation::kParts, metrics_, [&] { return store_->Parts(key); });
   }
-  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
+  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
+                                             const StepOutcome& outcome) override {
     return Timed(StoreOperation::kPutOutcome, metrics_,
-                 [&] { return store_->PutOutcome(key, outcome); });
+                 [&] { return store_->PutOutcome(key, incarnation, outcome); });
+  }
+  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
+                          const std::vector<uint32_t>& workers) override {
+    return Timed(StoreOperation::kMarkServed, metrics_,
+                 [&] { return store_->MarkServed(key, incarnation, workers); });
+  }
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override {
+    return Timed(StoreOperation::kRestore, metrics_, [&] { return store_->Restore(key, step); });
   }
 
  private:

@@ -119,6 +119,10 @@ absl::Status UnaryCall::QueueForStore() {
   return absl::OkStatus();
 }
 
+void UnaryCall::DropRequestBytes() { const_cast<grpc::ByteBuffer*>(raw_.request)->Clear(); }
+
+std::string UnaryCall::owner() const { return OwnerOf(environment_.tokens, *raw_.context); }
+
 void UnaryCall::OnCancel() {
   static_cast<void>(state_.load(std::memory_order_acquire));
   stop_.request_stop();
@@ -172,6 +176,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
     raw_.context->AddTrailingMetadata("grpc-retry-pushback-ms",
                                       absl::StrCat(absl::ToInt64Milliseconds(*delay)));
   }
+  answered_ok_ = status.ok();
   state_.store(State::kAnswered, std::memory_order_release);
   Finish(ToGrpcStatus(status));
   // The caller has waited long enough. gRPC may be done with the call by now: what is looked at
@@ -191,7 +196,14 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
 }
 
 void UnaryCall::OnDone() {
-  static_cast<void>(state_.load(std::memory_order_acquire));
+  const bool answered = state_.load(std::memory_order_acquire) == State::kAnswered;
+  // A call whose status could not be sent counts as cancelled.
+  if (answered && answered_ok_ && !raw_.context->IsCancelled()) {
+    CatchExceptions([this] {
+      Delivered();
+      return absl::OkStatus();
+    }).IgnoreError();
+  }
   if (environment_.calls != nullptr) environment_.calls->End(this);
   // The last thing done to the call, unless somebody else still holds it.
   const std::shared_ptr<UnaryCall> last = std::move(grpcs_share_);

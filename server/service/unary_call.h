@@ -72,7 +72,8 @@ struct Method {
   StoreThreads* CallEnvironment::*store_threads = &CallEnvironment::store_threads;
 };
 
-// What gRPC hands to a method's handler, and keeps until the call is done.
+// What gRPC hands to a method's handler, and keeps until the call is done. The request is gRPC's
+// own and not const there.
 struct RawCall {
   grpc::CallbackServerContext* context = nullptr;
   const grpc::ByteBuffer* request = nullptr;
@@ -117,12 +118,19 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   // What the call was queued for. Not called once it was answered or cancelled.
   virtual void Run() = 0;
 
+  // Its answer has been sent, without an error on the way. On one of gRPC's threads.
+  virtual void Delivered() {}
+
   // Memory that runs out even here ends the process: the caller must not wait for ever.
   void Answer(absl::StatusOr<CallAnswer> answer) noexcept;
 
   std::shared_ptr<UnaryCall> self() { return shared_from_this(); }
   // gRPC's, until the call is answered.
   const grpc::ByteBuffer& request_bytes() const { return *raw_.request; }
+  // Lets go of the request's bytes, once nothing reads them any more.
+  void DropRequestBytes();
+  // Of authentication.h.
+  std::string owner() const;
   const RequestOutline& outline() const { return outline_; }
   // InvalidArgument unless the request, once it is parsed, is of the job that it was admitted for,
   // and asks for no more.
@@ -152,6 +160,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   std::string owner_;
   std::string request_id_;
   std::string traceparent_;
+  // The answer is OK. Ordered by kAnswered.
+  bool answered_ok_ = false;
   // The request keeps the limits, and its caller may plan for the job: it is the job's call.
   bool admitted_ = false;
   // Of the budget for messages that wait, until the call is gone.

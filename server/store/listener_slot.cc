@@ -14,7 +14,7 @@ void ListenerSlot::Set(StepStore::Listener listener) {
   if (last) idle_.wait(lock, [&last] { return last->calls == 0; });
 }
 
-void ListenerSlot::Call(const StepKey& key) {
+void ListenerSlot::Call(const StepKey& key, StepEvent event) {
   std::shared_ptr<Counted> counted;
   {
     std::lock_guard lock(mutex_);
@@ -27,7 +27,7 @@ void ListenerSlot::Call(const StepKey& key) {
     std::lock_guard lock(mutex_);
     if (--counted->calls == 0) idle_.notify_all();
   };
-  counted->listener(key);
+  counted->listener(key, event);
 }
 
 }  // namespace batchplan

@@ -1,7 +1,7 @@
 // The one listener of a step store, replaced while it may be running.
 //
 //   slot.Set(listener);     // returns once the one before is not running any more
-//   slot.Call(key);
+//   slot.Call(key, event);
 //
 // Thread-safe. No lock is held while the listener runs, and any number of threads may run it.
 
@@ -22,7 +22,7 @@ class ListenerSlot {
   void Set(StepStore::Listener listener);
 
   // What the listener throws goes on to the caller.
-  void Call(const StepKey& key);
+  void Call(const StepKey& key, StepEvent event);
 
  private:
   struct Counted {

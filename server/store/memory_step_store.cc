@@ -1,5 +1,8 @@
 #include "server/store/memory_step_store.h"
 
+#include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,86 +11,137 @@ namespace batchplan {
 namespace {
 
 // What the maps take beside the bytes that callers bring, roughly.
-constexpr uint64_t kStepOverhead = 384;
+constexpr uint64_t kStepOverhead = 640;
 constexpr uint64_t kPartOverhead = 128;
+// Jobs whose runs are remembered: some 32 MB at most.
+constexpr size_t kMaxJobsWithRuns = 4096;
+
+// Another one each time, in all stores of the process.
+std::string NewIncarnation() {
+  static std::atomic<uint64_t> last = 0;
+  return absl::StrCat(++last);
+}
+
+uint64_t BytesOfStep(const StepKey& key, const std::string& terms, size_t world_size) {
+  return kStepOverhead + 3 * (key.job_id.size() + key.run_id.size()) + terms.size() +
+         world_size / 8;
+}
 
 }  // namespace
 
 MemoryStepStore::MemoryStepStore(const MemoryStepStoreOptions& options, Clock clock)
-    : options_(options), clock_(std::move(clock)) {}
+    : options_(options),
+      clock_(std::move(clock)),
+      runs_(kMaxJobsWithRuns, options.lifetimes.run_lifetime) {}
 
 absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const StepPart& part) {
   PartReceipt receipt;
   bool became_complete = false;
   {
     std::lock_guard lock(mutex_);
-    auto found = FindLive(key);
-    if (found != steps_.end() && found->second.terms != part.terms) {
-      receipt.verdict = PartReceipt::Verdict::kOtherTerms;
-      receipt.terms = found->second.terms;
-      receipt.terms_worker = found->second.terms_worker;
-      return receipt;
-    }
-    const bool first = found == steps_.end();
-    if (!first) {
-      const auto stored = found->second.parts.find(part.worker);
-      if (stored != found->second.parts.end() && *stored->second != part.content) {
-        receipt.verdict = PartReceipt::Verdict::kOtherContent;
+    if (!key.run_id.empty()) {
+      std::string current = runs_.See(key.job_id, key.run_id, clock_());
+      if (current != key.run_id) {
+        receipt.verdict = PartReceipt::Verdict::kSuperseded;
+        receipt.current_run = std::move(current);
         return receipt;
       }
     }
+    auto found = FindLive(key);
+    if (found != steps_.end()) {
+      const Step& step = found->second;
+      const auto stored = step.parts.find(part.worker);
+      if (step.terms != part.terms) {
+        receipt.verdict = PartReceipt::Verdict::kOtherTerms;
+      } else if (stored != step.parts.end() && *stored->second != part.content) {
+        receipt.verdict = PartReceipt::Verdict::kOtherContent;
+      }
+      if (receipt.verdict != PartReceipt::Verdict::kAccepted && !GivesWay(step)) {
+        if (receipt.verdict == PartReceipt::Verdict::kOtherTerms) {
+          receipt.terms = step.terms;
+          receipt.terms_worker = step.terms_worker;
+        }
+        return receipt;
+      }
+      if (receipt.verdict != PartReceipt::Verdict::kAccepted) {
+        receipt = PartReceipt();
+        Forget(found);
+        found = steps_.end();
+      }
+    }
+    const bool first = found == steps_.end();
     const bool is_new = first || !found->second.parts.contains(part.worker);
-    const uint64_t step_bytes = first ? kStepOverhead + key.job_id.size() + part.terms.size() : 0;
-    const uint64_t bytes = step_bytes + kPartOverhead + part.content.size();
+    const uint64_t bytes = (first ? BytesOfStep(key, part.terms, part.world_size) : 0) +
+                           kPartOverhead + part.content.size();
     if (is_new) {
-      absl::Status room = CheckRoom(key, absl::StrCat("the part of worker ", part.worker), bytes);
+      absl::Status room = MakeRoom(key, first ? part.owner : found->second.owner,
+                                   absl::StrCat("the part of worker ", part.worker), bytes);
       if (!room.ok()) return room;
     }
     // What may fail for want of memory comes first, so that it changes nothing.
     const bool planned = !first && found->second.outcome.has_value();
-    const Instant expiry =
-        planned ? found->second.expiry : AddExpiry(key, options_.lifetimes.time_to_live);
+    const Expiries::iterator expiry =
+        planned ? found->second.in_expiries : AddExpiry(key, options_.lifetimes.time_to_live);
     if (is_new) {
-      auto content = std::make_shared<const std::string>(part.content);
-      if (first) {
-        Step begun;
-        begun.terms = part.terms;
-        begun.terms_worker = part.worker;
-        begun.world_size = part.world_size;
-        begun.expiry = expiry;
-        begun.parts.emplace(part.worker, std::move(content));
-        found = steps_.emplace(key, std::move(begun)).first;
-      } else {
-        found->second.parts.emplace(part.worker, std::move(content));
-      }
-      found->second.bytes += bytes;
-      bytes_ += bytes;
+      Contents content;
+      content.emplace(part.worker, std::make_shared<const std::string>(part.content));
+      if (first) found = Begin(key, part, expiry);
+      found->second.parts.merge(content);
+      Count(found->second, bytes);
       ++parts_;
       became_complete = found->second.complete();
     }
     Step& step = found->second;
-    MoveExpiry(key, step, expiry);
+    MoveExpiry(step, expiry);
+    receipt.incarnation = step.incarnation;
     receipt.complete = step.complete();
     receipt.outcome = step.outcome;
+    Wait(step, part.waits_at);
   }
-  if (became_complete) listener_.Call(key);
+  if (became_complete) listener_.Call(key, StepEvent::kChanged);
   return receipt;
 }
 
-absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key) {
-  std::lock_guard lock(mutex_);
+absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key,
+                                                       const std::string& waits_at) {
   StepProgress progress;
-  const auto found = FindLive(key);
-  if (found == steps_.end()) return progress;
-  const Step& step = found->second;
-  progress.arrived.reserve(step.parts.size());
-  for (const auto& [worker, content] : step.parts) progress.arrived.push_back(worker);
-  progress.complete = step.complete();
-  progress.outcome = step.outcome;
+  {
+    std::lock_guard lock(mutex_);
+    if (!key.run_id.empty()) {
+      std::optional<std::string> current = runs_.Current(key.job_id, clock_());
+      if (current && *current != key.run_id) {
+        progress.current_run = std::move(current);
+        return progress;
+      }
+    }
+    const auto found = FindLive(key);
+    if (found == steps_.end()) return progress;
+    Step& step = found->second;
+    progress.incarnation = step.incarnation;
+    progress.arrived.reserve(step.parts.size());
+    for (const auto& [worker, content] : step.parts) progress.arrived.push_back(worker);
+    progress.complete = step.complete();
+    progress.outcome = step.outcome;
+    Wait(step, waits_at);
+  }
+  if (!progress.complete && !waits_at.empty()) listener_.Call(key, StepEvent::kIncomplete);
   return progress;
 }
 
-absl::StatusOr<std::vector<std::string>> MemoryStepStore::Parts(const StepKey& key) {
+absl::Status MemoryStepStore::Leave(const StepKey& key, const std::string& waits_at) {
+  std::lock_guard lock(mutex_);
+  const auto found = FindLive(key);
+  if (found == steps_.end() || found->second.outcome) return absl::OkStatus();
+  Step& step = found->second;
+  if (step.waits_at.erase(waits_at) > 0 && step.waits_at.empty()) {
+    step.waits_until = Instant();
+    unplanned_.splice(unplanned_.begin(), unplanned_, step.in_unplanned);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepParts> MemoryStepStore::Parts(const StepKey& key) {
+  StepParts parts;
   std::vector<std::shared_ptr<const std::string>> shared;
   {
     std::lock_guard lock(mutex_);
@@ -95,35 +149,101 @@ absl::StatusOr<std::vector<std::string>> MemoryStepStore::Parts(const StepKey& k
     if (found == steps_.end() || !found->second.complete()) {
       return NotCompleteError(key);
     }
+    parts.incarnation = found->second.incarnation;
     shared.reserve(found->second.parts.size());
     for (const auto& [worker, content] : found->second.parts) shared.push_back(content);
   }
-  std::vector<std::string> contents;
-  contents.reserve(shared.size());
-  for (const auto& content : shared) contents.push_back(*content);
-  return contents;
+  parts.contents.reserve(shared.size());
+  for (const auto& content : shared) parts.contents.push_back(*content);
+  return parts;
 }
 
-absl::StatusOr<std::string> MemoryStepStore::PutOutcome(const StepKey& key,
-                                                        const std::string& outcome) {
+absl::StatusOr<StandingOutcome> MemoryStepStore::PutOutcome(const StepKey& key,
+                                                            const std::string& incarnation,
+                                                            const StepOutcome& outcome) {
   {
     std::lock_guard lock(mutex_);
     const auto found = FindLive(key);
-    if (found == steps_.end() || !found->second.complete()) {
+    if (found == steps_.end() || found->second.incarnation != incarnation ||
+        !found->second.complete()) {
       return NotCompleteError(key);
     }
     Step& step = found->second;
-    if (step.outcome) return *step.outcome;
-    absl::Status room = CheckRoom(key, "the outcome", outcome.size());
+    if (step.outcome) return StandingOutcome{.bytes = *step.outcome, .written = false};
+    absl::Status room = MakeRoom(key, step.owner, "the outcome", outcome.bytes.size());
     if (!room.ok()) return room;
-    const Instant expiry = AddExpiry(key, options_.lifetimes.retention);
-    step.outcome = outcome;
-    step.bytes += outcome.size();
-    bytes_ += outcome.size();
-    MoveExpiry(key, step, expiry);
+    const Expiries::iterator expiry = AddExpiry(key, options_.lifetimes.retention);
+    step.outcome = outcome.bytes;
+    step.refusal = outcome.refusal;
+    unplanned_.erase(step.in_unplanned);
+    Count(step, outcome.bytes.size());
+    MoveExpiry(step, expiry);
   }
-  listener_.Call(key);
-  return outcome;
+  listener_.Call(key, StepEvent::kChanged);
+  return StandingOutcome{.bytes = outcome.bytes, .written = true};
+}
+
+absl::Status MemoryStepStore::MarkServed(const StepKey& key, const std::string& incarnation,
+                                         const std::vector<uint32_t>& workers) {
+  std::lock_guard lock(mutex_);
+  const auto found = FindLive(key);
+  if (found == steps_.end() || found->second.incarnation != incarnation) return absl::OkStatus();
+  Step& step = found->second;
+  if (!step.outcome) return absl::OkStatus();
+  for (const uint32_t worker : workers) {
+    if (worker >= step.world_size() || step.served[worker]) continue;
+    step.served[worker] = true;
+    ++step.served_count;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MemoryStepStore::Restore(const StepKey& key, const WholeStep& whole) {
+  {
+    std::lock_guard lock(mutex_);
+    auto found = FindLive(key);
+    uint64_t bytes = whole.outcome.size();
+    const bool first = found == steps_.end();
+    if (first) {
+      bytes += BytesOfStep(key, whole.terms, whole.contents.size());
+    } else if (found->second.terms != whole.terms) {
+      return false;
+    }
+    Contents missing;
+    for (uint32_t worker = 0; worker < whole.contents.size(); ++worker) {
+      const std::string& content = whole.contents[worker];
+      if (!first) {
+        const auto stored = found->second.parts.find(worker);
+        if (stored != found->second.parts.end()) {
+          if (*stored->second != content) return false;
+          continue;
+        }
+      }
+      missing.emplace(worker, std::make_shared<const std::string>(content));
+      bytes += kPartOverhead + content.size();
+    }
+    if (!first && found->second.outcome) return true;
+    const StepPart part = {.worker = 0,
+                           .world_size = static_cast<uint32_t>(whole.contents.size()),
+                           .terms = whole.terms,
+                           .content = ""};
+    absl::Status room =
+        MakeRoom(key, first ? part.owner : found->second.owner, "what was planned", bytes);
+    if (!room.ok()) return room;
+    std::string outcome = whole.outcome;
+    const Expiries::iterator expiry = AddExpiry(key, options_.lifetimes.retention);
+    if (first) found = Begin(key, part, expiry);
+    Step& step = found->second;
+    parts_ += missing.size();
+    step.parts.merge(missing);
+    step.outcome = std::move(outcome);
+    step.refusal = false;
+    unplanned_.erase(step.in_unplanned);
+    Count(step, bytes);
+    MoveExpiry(step, expiry);
+  }
+  listener_.Call(key, StepEvent::kChanged);
+  return true;
 }
 
 MemoryStepStore::Counts MemoryStepStore::counts() {
@@ -140,38 +260,119 @@ MemoryStepStore::Steps::iterator MemoryStepStore::FindLive(const StepKey& key) {
 void MemoryStepStore::ForgetExpired() {
   const Instant now = clock_();
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
-    const auto found = steps_.find(expiries_.begin()->second);
-    if (found != steps_.end() && found->second.expiry == expiries_.begin()->first) {
-      parts_ -= found->second.parts.size();
-      bytes_ -= found->second.bytes;
-      steps_.erase(found);
+    const auto first = expiries_.begin();
+    const auto found = steps_.find(first->second);
+    if (found != steps_.end() && found->second.in_expiries == first) {
+      Forget(found);
+    } else {
+      expiries_.erase(first);
     }
-    expiries_.erase(expiries_.begin());
   }
 }
 
-Instant MemoryStepStore::AddExpiry(const StepKey& key, absl::Duration lifetime) {
-  const Instant expiry = clock_() + absl::ToChronoNanoseconds(lifetime);
-  expiries_.emplace(expiry, key);
-  return expiry;
+void MemoryStepStore::Forget(Steps::iterator found) {
+  const Step& step = found->second;
+  expiries_.erase(step.in_expiries);
+  if (!step.outcome) unplanned_.erase(step.in_unplanned);
+  const auto owner = owners_.find(step.owner);
+  owner->second.bytes -= step.bytes;
+  owner->second.steps.erase(step.in_owners);
+  if (owner->second.steps.empty()) owners_.erase(owner);
+  parts_ -= step.parts.size();
+  bytes_ -= step.bytes;
+  steps_.erase(found);
 }
 
-void MemoryStepStore::MoveExpiry(const StepKey& key, Step& step, Instant expiry) {
-  const Instant last = std::exchange(step.expiry, expiry);
-  if (last != expiry) expiries_.erase({last, key});
+MemoryStepStore::Steps::iterator MemoryStepStore::Begin(const StepKey& key, const StepPart& first,
+                                                        Expiries::iterator expiry) {
+  Keys unplanned = {key};
+  Keys of_owner = {key};
+  Owners owner;
+  owner.try_emplace(first.owner);
+  Step begun;
+  begun.incarnation = NewIncarnation();
+  begun.terms = first.terms;
+  begun.terms_worker = first.worker;
+  begun.owner = first.owner;
+  begun.served.resize(first.world_size);
+  begun.in_expiries = expiry;
+  begun.in_unplanned = unplanned.begin();
+  begun.in_owners = of_owner.begin();
+  const auto step = steps_.emplace(key, std::move(begun)).first;
+  // Nothing fails from here on.
+  owners_.merge(owner);
+  Keys& steps = owners_.find(step->second.owner)->second.steps;
+  steps.splice(steps.end(), of_owner);
+  unplanned_.splice(unplanned_.begin(), unplanned);
+  return step;
+}
+
+void MemoryStepStore::Count(Step& step, uint64_t bytes) {
+  Owner& owner = owners_.find(step.owner)->second;
+  step.bytes += bytes;
+  owner.bytes += bytes;
+  bytes_ += bytes;
+  owner.steps.splice(owner.steps.end(), owner.steps, step.in_owners);
+}
+
+bool MemoryStepStore::GivesWay(const Step& step) const {
+  if (step.outcome) return step.refusal || step.served_count == step.world_size();
+  return step.waits_at.empty() || step.waits_until <= clock_();
+}
+
+void MemoryStepStore::Wait(Step& step, const std::string& waits_at) {
+  if (step.outcome || waits_at.empty()) return;
+  const Instant now = clock_();
+  if (step.waits_until <= now) step.waits_at.clear();
+  step.waits_at.insert(waits_at);
+  step.waits_until = now + absl::ToChronoNanoseconds(options_.lifetimes.waiting);
+  unplanned_.splice(unplanned_.end(), unplanned_, step.in_unplanned);
+}
+
+MemoryStepStore::Expiries::iterator MemoryStepStore::AddExpiry(const StepKey& key,
+                                                               absl::Duration lifetime) {
+  return expiries_.emplace(clock_() + absl::ToChronoNanoseconds(lifetime), key).first;
+}
+
+void MemoryStepStore::MoveExpiry(Step& step, Expiries::iterator expiry) {
+  const auto last = std::exchange(step.in_expiries, expiry);
+  if (last != expiry) expiries_.erase(last);
 }
 
 // Expired steps are gone already: FindLive came first.
-absl::Status MemoryStepStore::CheckRoom(const StepKey& key, const std::string& what,
-                                        uint64_t bytes) const {
-  if (bytes_ + bytes > static_cast<uint64_t>(options_.max_bytes)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        what, " of ", DescribeStep(key), " takes ", bytes, " bytes, but ", steps_.size(),
-        " steps hold ", bytes_, " of --rendezvous_memory_bytes=", options_.max_bytes,
-        "; raise it, or retry once steps are forgotten, ",
-        absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
+absl::Status MemoryStepStore::MakeRoom(const StepKey& key, const std::string& owner,
+                                       const std::string& what, uint64_t bytes) {
+  if (!IsFull(bytes)) return absl::OkStatus();
+  const uint64_t steps_before = steps_.size();
+  const uint64_t bytes_before = bytes_;
+  const bool can_fit = bytes <= static_cast<uint64_t>(options_.max_bytes);
+  const Instant now = clock_();
+  for (auto idle = unplanned_.begin(); can_fit && IsFull(bytes) && idle != unplanned_.end();) {
+    const auto step = steps_.find(*idle++);
+    if (step->second.waits_until > now) break;
+    if (step->first != key) Forget(step);
   }
-  return absl::OkStatus();
+  while (can_fit && IsFull(bytes)) {
+    const auto most = std::max_element(
+        owners_.begin(), owners_.end(),
+        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+    const auto own = owners_.find(owner);
+    const uint64_t with_it = (own == owners_.end() ? 0 : own->second.bytes) + bytes;
+    // Past this, the owner is not that of `key`, so that none of its steps is this one.
+    if (most == owners_.end() || most->second.bytes <= with_it) break;
+    Forget(steps_.find(most->second.steps.front()));
+  }
+  if (!IsFull(bytes)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what, " of ", DescribeStep(key), " takes ", bytes, " bytes, but ", steps_before,
+      " steps hold ", bytes_before, " of --rendezvous_memory_bytes=", options_.max_bytes,
+      ", and nobody's more than those of the same token or address; raise it, or retry once steps "
+      "are forgotten, ",
+      absl::FormatDuration(options_.lifetimes.retention), " after their plan"));
+}
+
+bool MemoryStepStore::IsFull(uint64_t bytes) const {
+  return bytes_ + bytes > static_cast<uint64_t>(options_.max_bytes);
 }
 
 }  // namespace batchplan

@@ -2,16 +2,23 @@
 //
 //   MemoryStepStore store({.max_bytes = int64_t{1} << 30}, std::chrono::steady_clock::now);
 //
-// A step costs its parts, its terms and its outcome, and a little for the maps around them. Past
-// max_bytes a part or an outcome is refused with ResourceExhausted, after steps whose time is over
-// have been forgotten; nothing is forgotten early to make room. A call takes O(log steps + log
-// parts) and a copy of what it returns, and never blocks but on other calls' bookkeeping. One that
-// throws std::bad_alloc has left everything as it was, or has done what it was to do.
+// A step costs its parts, its terms and its outcome, and a little for the maps around them; it is
+// counted for the owner of the part that began it. Past max_bytes, after steps whose time is over,
+// steps without an outcome that nobody waits for are forgotten, the one first that was left first;
+// then those of whoever holds the most, the one first that was written last the longest ago. A part
+// or an outcome is refused with ResourceExhausted once nobody holds more than its own owner would
+// with it.
+//
+// A call takes O(log steps + log parts) and a copy of what it returns, past max_bytes also
+// O(owners) for each step that gives way, and never blocks but on other calls' bookkeeping. One
+// that throws std::bad_alloc has left everything as it was but for what had to give way and for the
+// job's runs, or has done what it was to do.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +30,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/store/clock.h"
+#include "server/store/job_runs.h"
 #include "server/store/listener_slot.h"
 #include "server/store/step_store.h"
 
@@ -50,34 +58,72 @@ class MemoryStepStore : public StepStore {
 
   void SetListener(Listener listener) override { listener_.Set(std::move(listener)); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override;
-  absl::StatusOr<StepProgress> Progress(const StepKey& key) override;
-  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override;
-  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override;
+  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override;
+  absl::Status Leave(const StepKey& key, const std::string& waits_at) override;
+  absl::StatusOr<StepParts> Parts(const StepKey& key) override;
+  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
+                                             const StepOutcome& outcome) override;
+  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
+                          const std::vector<uint32_t>& workers) override;
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override;
 
   Counts counts();
 
  private:
+  using Keys = std::list<StepKey>;
+  using Expiries = std::set<std::pair<Instant, StepKey>>;
+  // By worker. Shared, so that they are copied without the lock.
+  using Contents = std::map<uint32_t, std::shared_ptr<const std::string>>;
+
   struct Step {
+    std::string incarnation;
     std::string terms;
     uint32_t terms_worker = 0;
-    uint32_t world_size = 0;
-    // By worker. Shared, so that they are copied without the lock.
-    std::map<uint32_t, std::shared_ptr<const std::string>> parts;
+    std::string owner;
+    Contents parts;
     std::optional<std::string> outcome;
-    Instant expiry;
+    bool refusal = false;
+    // By worker, of world_size.
+    std::vector<bool> served;
+    size_t served_count = 0;
+    // The replicas where somebody waits, until when.
+    std::set<std::string> waits_at;
+    Instant waits_until;
     uint64_t bytes = 0;
+    // Its places in expiries_, in unplanned_ (without an outcome) and in its owner's steps.
+    Expiries::iterator in_expiries;
+    Keys::iterator in_unplanned;
+    Keys::iterator in_owners;
 
-    bool complete() const { return parts.size() == world_size; }
+    size_t world_size() const { return served.size(); }
+    bool complete() const { return parts.size() == world_size(); }
   };
   using Steps = std::map<StepKey, Step>;
+
+  struct Owner {
+    uint64_t bytes = 0;
+    // The one first that was written last the longest ago.
+    Keys steps;
+  };
+  using Owners = std::map<std::string, Owner>;
 
   // All under mutex_.
   Steps::iterator FindLive(const StepKey& key);
   void ForgetExpired();
+  void Forget(Steps::iterator step);
+  // A step without parts, which are added to it.
+  Steps::iterator Begin(const StepKey& key, const StepPart& first, Expiries::iterator expiry);
+  void Count(Step& step, uint64_t bytes);
+  bool GivesWay(const Step& step) const;
+  // Somebody waits at the replica; nothing if that is empty, or once there is an outcome.
+  void Wait(Step& step, const std::string& waits_at);
   // Means nothing until MoveExpiry makes it the step's: what comes between may still fail.
-  Instant AddExpiry(const StepKey& key, absl::Duration lifetime);
-  void MoveExpiry(const StepKey& key, Step& step, Instant expiry);
-  absl::Status CheckRoom(const StepKey& key, const std::string& what, uint64_t bytes) const;
+  Expiries::iterator AddExpiry(const StepKey& key, absl::Duration lifetime);
+  void MoveExpiry(Step& step, Expiries::iterator expiry);
+  // Has steps give way to so many bytes of `owner` for the step `key`, or says why not.
+  absl::Status MakeRoom(const StepKey& key, const std::string& owner, const std::string& what,
+                        uint64_t bytes);
+  bool IsFull(uint64_t bytes) const;
 
   const MemoryStepStoreOptions options_;
   const Clock clock_;
@@ -85,7 +131,12 @@ class MemoryStepStore : public StepStore {
   std::mutex mutex_;
   Steps steps_;
   // Those of all steps; any others mean nothing.
-  std::set<std::pair<Instant, StepKey>> expiries_;
+  Expiries expiries_;
+  // Those without an outcome, in the order of waits_until.
+  Keys unplanned_;
+  // Those that have steps.
+  Owners owners_;
+  JobRuns runs_;
   uint64_t parts_ = 0;
   uint64_t bytes_ = 0;
 

@@ -5,7 +5,9 @@
 namespace batchplan {
 
 std::string DescribeStep(const StepKey& key) {
-  return absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
+  std::string description = absl::StrCat("step ", key.step, " of job \"", key.job_id, "\"");
+  if (!key.run_id.empty()) absl::StrAppend(&description, ", run \"", key.run_id, "\"");
+  return description;
 }
 
 absl::Status NotCompleteError(const StepKey& key) {

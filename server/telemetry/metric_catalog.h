@@ -76,7 +76,7 @@ inline constexpr MetricDefinition kQueueSeconds = {"batchplan_queue_seconds", kH
 inline constexpr MetricDefinition kPlans = {
     "batchplan_plans_total", kCounter, "preset",
     "Plans answered, from the plan cache too. A joined step counts once, here as in what follows: "
-    "where its worker 0 is answered."};
+    "by the replica that recorded its outcome."};
 inline constexpr MetricDefinition kPlanningSeconds = {
     "batchplan_planning_seconds", kHistogram, "preset, size",
     "Time spent planning, without queue and transfer; by preset and number of sequences: up to "

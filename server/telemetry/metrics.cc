@@ -20,8 +20,9 @@ constexpr std::array kPresetNames = {"balanced",     "nemo_rl_packing", "nemo_rl
                                      "roll_packing", "roll_dynamic",    "mindspeed_rl",
                                      "verl",         "unset",           "other"};
 constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline"};
-constexpr std::array kStoreOperationNames = {"put_part",    "progress", "parts",
-                                             "put_outcome", "get_fit",  "replace_fit"};
+constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
+                                             "parts",    "put_outcome", "mark_served",
+                                             "restore",  "get_fit",     "replace_fit"};
 
 // Plans of so many sequences at most; the last has no bound.
 constexpr std::array<uint64_t, 3> kSizeBounds = {256, 4096, 65536};

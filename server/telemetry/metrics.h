@@ -60,7 +60,17 @@ struct StoreRecord {
 };
 
 // The calls of the rendezvous store.
-enum class StoreOperation { kPutPart, kProgress, kParts, kPutOutcome, kGetFit, kReplaceFit };
+enum class StoreOperation {
+  kPutPart,
+  kProgress,
+  kLeave,
+  kParts,
+  kPutOutcome,
+  kMarkServed,
+  kRestore,
+  kGetFit,
+  kReplaceFit
+};
 
 class Metrics {
  public:
@@ -120,7 +130,7 @@ class Metrics {
   static constexpr size_t kSizes = 4;
   static constexpr size_t kRefusals = 3;
   static constexpr size_t kJoinOutcomes = 6;
-  static constexpr size_t kStoreOperations = 6;
+  static constexpr size_t kStoreOperations = 9;
 
   struct MethodSeries {
     // By the code's number.

@@ -25,8 +25,8 @@ struct ParsedRequest {
 };
 
 // Applies the preset and checks what only the wire can get wrong (unknown enum values, an unknown
-// preset). InvalidArgument or Unimplemented, naming the field; PlanOptions::Validate and MakePlan
-// check the rest.
+// preset: Unimplemented, since another version may know them). InvalidArgument or Unimplemented,
+// naming the field; PlanOptions::Validate and MakePlan check the rest.
 //
 // FailedPrecondition if cost_model.fitted is set: only a server has fitted costs, and puts them in
 // its place before it parses the request.

@@ -15,12 +15,13 @@ namespace {
 using Where = absl::string_view;
 
 // A wire enum's planner value: 0 (unspecified) keeps `value`, the planner's enumerators follow in
-// the contract's order. InvalidArgument for a number that this version does not know.
+// the contract's order. Unimplemented for a number that this version does not know: another one
+// may.
 template <typename PlannerEnum, typename WireEnum>
 absl::Status ReadEnum(WireEnum wire, bool known, Where field, PlannerEnum& value) {
   if (!known) {
-    return absl::InvalidArgumentError(absl::StrCat(field, " is ", static_cast<int>(wire),
-                                                   ", a value that this version does not know"));
+    return absl::UnimplementedError(absl::StrCat(field, " is ", static_cast<int>(wire),
+                                                 ", a value that this version does not know"));
   }
   if (static_cast<int>(wire) != 0) value = static_cast<PlannerEnum>(static_cast<int>(wire) - 1);
   return absl::OkStatus();
@@ -183,7 +184,8 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   if (!status.ok()) return status;
 
   const absl::StatusOr<PassOptions> preset = PresetPass(request.preset(), options.topology);
-  if (!preset.ok()) return preset.status();
+  // A newer version may have it.
+  if (!preset.ok()) return absl::UnimplementedError(preset.status().message());
   for (int i = 0; i < request.passes_size(); ++i) {
     PassOptions pass = *preset;
     const std::string where = absl::StrCat("passes[", i, "]");

@@ -64,9 +64,12 @@ absl::StatusOr<RedisReply> RedisClient::Call(const RedisCommand& command) {
   return reply;
 }
 
-absl::StatusOr<RedisReply> RedisClient::Run(const RedisScript& script, std::string_view key,
+absl::StatusOr<RedisReply> RedisClient::Run(const RedisScript& script,
+                                            const std::vector<std::string_view>& keys,
                                             const std::vector<std::string_view>& arguments) {
-  RedisCommand command = {"EVALSHA", script.sha1, "1", key};
+  const std::string count = absl::StrCat(keys.size());
+  RedisCommand command = {"EVALSHA", script.sha1, count};
+  command.insert(command.end(), keys.begin(), keys.end());
   command.insert(command.end(), arguments.begin(), arguments.end());
   absl::StatusOr<RedisReply> reply = Exchange(command);
   if (reply.ok() && IsError(*reply) && RedisBytes(**reply).starts_with("NOSCRIPT")) {

@@ -3,7 +3,7 @@
 //   RedisClient client(address, {});
 //   absl::StatusOr<RedisReply> reply = client.Call({"HMGET", key, "state", "version"});
 //   static const RedisScript script("return redis.call('HGET', KEYS[1], ARGV[1])");
-//   reply = client.Run(script, key, {"state"});
+//   reply = client.Run(script, {key}, {"state"});
 //
 // A call takes an idle connection or opens one, so that there are as many as calls at the same
 // time, and leaves it for the next. A kept connection may have been lost since, by a restart or a
@@ -73,8 +73,9 @@ class RedisClient {
   // Never null, and never an error reply: these come as a status.
   absl::StatusOr<RedisReply> Call(const RedisCommand& command);
 
-  // Runs `script` on one key, handing it over where Redis does not have it.
-  absl::StatusOr<RedisReply> Run(const RedisScript& script, std::string_view key,
+  // Runs `script` on these keys, handing it over where Redis does not have it.
+  absl::StatusOr<RedisReply> Run(const RedisScript& script,
+                                 const std::vector<std::string_view>& keys,
                                  const std::vector<std::string_view>& arguments);
 
   // For a reply of another shape than the command has.

@@ -72,7 +72,7 @@ absl::StatusOr<bool> RedisFitStore::Replace(const std::string& job_id, uint64_t 
   const std::string read = absl::StrCat(version);
   const std::string writer = absl::StrCat(writer_, ".", calls_++);
   absl::StatusOr<RedisReply> reply =
-      client_->Run(ReplaceScript(), RedisKeyOfFit(job_id), {read, state, writer, retention_});
+      client_->Run(ReplaceScript(), {RedisKeyOfFit(job_id)}, {read, state, writer, retention_});
   if (!reply.ok()) return reply.status();
   if ((*reply)->type != REDIS_REPLY_INTEGER) return client_->OddReply("Replace");
   return (*reply)->integer == 1;

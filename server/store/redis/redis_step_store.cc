@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <span>
 #include <utility>
 
@@ -16,50 +17,138 @@ namespace {
 
 constexpr const char* kChannel = "batchplan:v1:steps";
 
-// A step is one hash: its terms, the worker who brought them, its world size, how many parts are
-// in, its outcome, and each part under its worker's number in digits.
+// A step is one hash: the name of its incarnation, its terms, the worker who brought them, its
+// world size, how many parts are in, its outcome and whether that is a refusal, and each part under
+// its worker's number in digits; under s and the number, that the worker was served, and how many
+// were. Beside it stands the set of replicas where somebody waits for it, for as long as that
+// holds. A job's runs are a list, the current one last.
+//
+// In all scripts KEYS are the step, who waits for it, and the job's runs.
 
-// ARGV: worker, world size, terms, content, time to live in ms, channel, message. What needs memory
-// is written first: if there is none, the script ends there and nothing has changed.
+// ARGV: worker, world size, terms, content, time to live in ms, channel, message, the incarnation
+// if it begins, the replica or '', waiting in ms, run or '', how many runs to keep, their lifetime
+// in ms. What needs memory is written first: if there is none, the script ends there and nothing
+// has changed but for the job's runs.
 constexpr std::string_view kPutPart = R"(
-local terms, terms_worker, world, arrived, outcome, content = unpack(redis.call(
-    'HMGET', KEYS[1], 'terms', 'terms_worker', 'world', 'arrived', 'outcome', ARGV[1]))
-if terms and terms ~= ARGV[3] then return {'other terms', terms, terms_worker} end
-if content and content ~= ARGV[4] then return {'other content'} end
+local run = ARGV[11]
+if run ~= '' then
+  local current = redis.call('LINDEX', KEYS[3], -1)
+  if current ~= run then
+    for _, known in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+      if known == run then return {'superseded', current} end
+    end
+    redis.call('RPUSH', KEYS[3], run)
+    redis.call('LTRIM', KEYS[3], -ARGV[12], -1)
+  end
+  redis.call('PEXPIRE', KEYS[3], ARGV[13])
+end
+local terms, terms_worker, world, arrived, outcome, refusal, served, incarnation, content =
+    unpack(redis.call('HMGET', KEYS[1], 'terms', 'terms_worker', 'world', 'arrived', 'outcome',
+        'refusal', 'served', 'incarnation', ARGV[1]))
+if terms and (terms ~= ARGV[3] or (content and content ~= ARGV[4])) then
+  local gives_way
+  if outcome then
+    gives_way = refusal or served == world
+  else
+    gives_way = redis.call('EXISTS', KEYS[2]) == 0
+  end
+  if not gives_way then
+    if terms ~= ARGV[3] then return {'other terms', terms, terms_worker} end
+    return {'other content'}
+  end
+  redis.call('DEL', KEYS[1], KEYS[2])
+  terms, outcome, content = false, false, false
+end
 local last = false
 if not terms then
-  world, arrived = ARGV[2], '1'
+  incarnation, world, arrived = ARGV[8], ARGV[2], '1'
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[4], 'terms', ARGV[3], 'terms_worker', ARGV[1],
-      'world', world, 'arrived', arrived)
+      'world', world, 'arrived', arrived, 'incarnation', incarnation)
   last = world == arrived
 elseif not content then
   arrived = string.format('%d', arrived + 1)
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[4], 'arrived', arrived)
   last = world == arrived
 end
-if not outcome then redis.call('PEXPIRE', KEYS[1], ARGV[5]) end
+if not outcome then
+  redis.call('PEXPIRE', KEYS[1], ARGV[5])
+  if ARGV[9] ~= '' then
+    redis.pcall('SADD', KEYS[2], ARGV[9])
+    redis.call('PEXPIRE', KEYS[2], ARGV[10])
+  end
+end
 if last then redis.pcall('PUBLISH', ARGV[6], ARGV[7]) end
-return {'accepted', world == arrived and 1 or 0, outcome, last and 1 or 0}
+return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome, last and 1 or 0}
 )";
 
+// ARGV: the replica or '', waiting in ms, run or '', channel, message. Of a step that is complete
+// the workers are not told: they are all.
 constexpr std::string_view kProgress = R"(
-local world, arrived, outcome = unpack(redis.call(
-    'HMGET', KEYS[1], 'world', 'arrived', 'outcome'))
+if ARGV[3] ~= '' then
+  local current = redis.call('LINDEX', KEYS[3], -1)
+  if current and current ~= ARGV[3] then return {current} end
+end
+local world, arrived, outcome, incarnation = unpack(redis.call(
+    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'))
 if not world then return {} end
-if world == arrived then return {world, outcome} end
-return {world, outcome, redis.call('HKEYS', KEYS[1])}
+if ARGV[1] ~= '' and not outcome then
+  redis.pcall('SADD', KEYS[2], ARGV[1])
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+end
+if world == arrived then return {incarnation or '', world, outcome} end
+if ARGV[1] ~= '' then redis.pcall('PUBLISH', ARGV[4], ARGV[5]) end
+return {incarnation or '', world, outcome, redis.call('HKEYS', KEYS[1])}
 )";
 
-// ARGV: outcome, retention in ms, channel, message.
+// ARGV: incarnation, outcome, whether it is a refusal (1 or 0), retention in ms, channel, message.
 constexpr std::string_view kPutOutcome = R"(
-local world, arrived, outcome = unpack(redis.call(
-    'HMGET', KEYS[1], 'world', 'arrived', 'outcome'))
-if not world or world ~= arrived then return {} end
+local world, arrived, outcome, incarnation = unpack(redis.call(
+    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'))
+if not world or world ~= arrived or (incarnation or '') ~= ARGV[1] then return {} end
 if outcome then return {outcome, 0} end
-redis.call('HSET', KEYS[1], 'outcome', ARGV[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.pcall('PUBLISH', ARGV[3], ARGV[4])
-return {ARGV[1], 1}
+redis.call('HSET', KEYS[1], 'outcome', ARGV[2])
+if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'refusal', '1') end
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+redis.pcall('PUBLISH', ARGV[5], ARGV[6])
+return {ARGV[2], 1}
+)";
+
+// ARGV: incarnation, then workers.
+constexpr std::string_view kMarkServed = R"(
+local outcome, incarnation, served = unpack(redis.call(
+    'HMGET', KEYS[1], 'outcome', 'incarnation', 'served'))
+if not outcome or (incarnation or '') ~= ARGV[1] then return 0 end
+served = served or 0
+for i = 2, #ARGV do served = served + redis.call('HSET', KEYS[1], 's' .. ARGV[i], '') end
+redis.call('HSET', KEYS[1], 'served', string.format('%d', served))
+return 1
+)";
+
+// ARGV: terms, outcome, retention in ms, channel, message, the incarnation if it begins, then the
+// contents by worker. Redis asks for memory at a script's first write alone.
+constexpr std::string_view kRestore = R"(
+local before = 6
+local world = #ARGV - before
+local terms, outcome, incarnation = unpack(redis.call(
+    'HMGET', KEYS[1], 'terms', 'outcome', 'incarnation'))
+if terms then
+  if terms ~= ARGV[1] then return 0 end
+  for worker = 0, world - 1 do
+    local content = redis.call('HGET', KEYS[1], worker)
+    if content and content ~= ARGV[before + 1 + worker] then return 0 end
+  end
+  if outcome then return 1 end
+else
+  incarnation = ARGV[6]
+  redis.call('HSET', KEYS[1], 'terms', ARGV[1], 'terms_worker', 0, 'incarnation', incarnation)
+end
+for worker = 0, world - 1 do
+  redis.call('HSET', KEYS[1], worker, ARGV[before + 1 + worker])
+end
+redis.call('HSET', KEYS[1], 'world', world, 'arrived', world, 'outcome', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+return 1
 )";
 
 const RedisScript& PutPartScript() {
@@ -77,17 +166,66 @@ const RedisScript& PutOutcomeScript() {
   return script;
 }
 
-// JOB/STEP, whatever bytes the job's id has: the step begins after the last slash.
-std::string NameOf(const StepKey& key) { return absl::StrCat(key.job_id, "/", key.step); }
+const RedisScript& MarkServedScript() {
+  static const RedisScript script(kMarkServed);
+  return script;
+}
 
-std::string RedisKeyOfStep(const std::string& name) { return "batchplan:v1:step:" + name; }
+const RedisScript& RestoreScript() {
+  static const RedisScript script(kRestore);
+  return script;
+}
+
+// JOB/STEP, or JOB/RUN/BYTES.STEP with the length of RUN, whatever bytes the ids have: what follows
+// the last slash says which, and where RUN begins.
+std::string NameOf(const StepKey& key) {
+  if (key.run_id.empty()) return absl::StrCat(key.job_id, "/", key.step);
+  return absl::StrCat(key.job_id, "/", key.run_id, "/", key.run_id.size(), ".", key.step);
+}
 
 std::optional<StepKey> KeyOf(std::string_view name) {
   const size_t slash = name.rfind('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  StepKey key = {.job_id = std::string(name.substr(0, slash))};
-  if (!absl::SimpleAtoi(std::string(name.substr(slash + 1)), &key.step)) return std::nullopt;
+  std::string_view ids = name.substr(0, slash);
+  std::string_view step = name.substr(slash + 1);
+  StepKey key;
+  if (const size_t dot = step.find('.'); dot != std::string_view::npos) {
+    size_t bytes = 0;
+    if (!absl::SimpleAtoi(std::string(step.substr(0, dot)), &bytes) || bytes >= ids.size()) {
+      return std::nullopt;
+    }
+    key.run_id = ids.substr(ids.size() - bytes);
+    ids.remove_suffix(bytes + 1);
+    step.remove_prefix(dot + 1);
+  }
+  key.job_id = ids;
+  if (!absl::SimpleAtoi(std::string(step), &key.step)) return std::nullopt;
   return key;
+}
+
+// Of a step that is incomplete, the message that says so is its name with this behind it.
+constexpr char kIncompleteMark = '?';
+
+// A step's name and its keys.
+struct RedisKeys {
+  explicit RedisKeys(const StepKey& key)
+      : name(NameOf(key)),
+        step("batchplan:v1:step:" + name),
+        waiting("batchplan:v1:waiting:" + name),
+        runs("batchplan:v1:runs:" + key.job_id) {}
+
+  std::vector<std::string_view> all() const { return {step, waiting, runs}; }
+
+  std::string name;
+  std::string step;
+  std::string waiting;
+  std::string runs;
+};
+
+// A name that nobody has had before.
+std::string RandomName() {
+  std::random_device random;
+  return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
 
 // The number in a field's name or value; nothing for other fields.
@@ -120,6 +258,8 @@ RedisStepStore::RedisStepStore(std::shared_ptr<RedisClient> client,
     : client_(std::move(client)),
       time_to_live_(Milliseconds(lifetimes.time_to_live)),
       retention_(Milliseconds(lifetimes.retention)),
+      waiting_(Milliseconds(lifetimes.waiting)),
+      run_lifetime_(Milliseconds(lifetimes.run_lifetime)),
       subscriber_(client_->address(), kChannel, subscriber,
                   [this](std::string_view message) { Hear(message); }) {
   subscriber_.WaitUntilSubscribed(std::chrono::steady_clock::now() +
@@ -127,17 +267,25 @@ RedisStepStore::RedisStepStore(std::shared_ptr<RedisClient> client,
 }
 
 absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const StepPart& part) {
-  const std::string name = NameOf(key);
+  const RedisKeys keys(key);
   const std::string worker = absl::StrCat(part.worker);
   const std::string world_size = absl::StrCat(part.world_size);
-  absl::StatusOr<RedisReply> reply =
-      client_->Run(PutPartScript(), RedisKeyOfStep(name),
-                   {worker, world_size, part.terms, part.content, time_to_live_, kChannel, name});
+  const std::string max_runs = absl::StrCat(kMaxRunsOfAJob);
+  const std::string incarnation = RandomName();
+  absl::StatusOr<RedisReply> reply = client_->Run(
+      PutPartScript(), keys.all(),
+      {worker, world_size, part.terms, part.content, time_to_live_, kChannel, keys.name,
+       incarnation, part.waits_at, waiting_, key.run_id, max_runs, run_lifetime_});
   if (!reply.ok()) return reply.status();
 
   const std::span<redisReply* const> elements = RedisElements(**reply);
   const std::string_view verdict = elements.empty() ? "" : RedisBytes(*elements[0]);
   PartReceipt receipt;
+  if (verdict == "superseded" && elements.size() == 2) {
+    receipt.verdict = PartReceipt::Verdict::kSuperseded;
+    receipt.current_run = RedisBytes(*elements[1]);
+    return receipt;
+  }
   if (verdict == "other terms" && elements.size() == 3) {
     receipt.verdict = PartReceipt::Verdict::kOtherTerms;
     receipt.terms = RedisBytes(*elements[1]);
@@ -148,30 +296,39 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
     receipt.verdict = PartReceipt::Verdict::kOtherContent;
     return receipt;
   }
-  if (verdict != "accepted" || elements.size() != 4) return client_->OddReply("PutPart");
-  receipt.complete = IsOne(*elements[1]);
-  receipt.outcome = RedisString(*elements[2]);
+  if (verdict != "accepted" || elements.size() != 5) return client_->OddReply("PutPart");
+  receipt.incarnation = RedisBytes(*elements[1]);
+  receipt.complete = IsOne(*elements[2]);
+  receipt.outcome = RedisString(*elements[3]);
   // The message that comes back over the channel is not relied on for what happened here.
-  if (IsOne(*elements[3])) listener_.Call(key);
+  if (IsOne(*elements[4])) listener_.Call(key, StepEvent::kChanged);
   return receipt;
 }
 
-absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key) {
-  absl::StatusOr<RedisReply> reply =
-      client_->Run(ProgressScript(), RedisKeyOfStep(NameOf(key)), {});
+absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key,
+                                                      const std::string& waits_at) {
+  const RedisKeys keys(key);
+  const std::string message = keys.name + kIncompleteMark;
+  absl::StatusOr<RedisReply> reply = client_->Run(
+      ProgressScript(), keys.all(), {waits_at, waiting_, key.run_id, kChannel, message});
   if (!reply.ok()) return reply.status();
   StepProgress progress;
   const std::span<redisReply* const> elements = RedisElements(**reply);
   if (elements.empty()) return progress;
-  const std::optional<uint32_t> world_size = NumberIn(*elements[0]);
-  if (!world_size || elements.size() < 2) return client_->OddReply("Progress");
-  progress.complete = elements.size() == 2;
-  progress.outcome = RedisString(*elements[1]);
+  if (elements.size() == 1) {
+    progress.current_run = RedisBytes(*elements[0]);
+    return progress;
+  }
+  const std::optional<uint32_t> world_size = NumberIn(*elements[1]);
+  if (!world_size || elements.size() < 3) return client_->OddReply("Progress");
+  progress.incarnation = RedisBytes(*elements[0]);
+  progress.complete = elements.size() == 3;
+  progress.outcome = RedisString(*elements[2]);
   if (progress.complete) {
     for (uint32_t worker = 0; worker < *world_size; ++worker) progress.arrived.push_back(worker);
     return progress;
   }
-  for (const redisReply* field : RedisElements(*elements[2])) {
+  for (const redisReply* field : RedisElements(*elements[3])) {
     if (const std::optional<uint32_t> worker = NumberIn(*field)) {
       progress.arrived.push_back(*worker);
     }
@@ -180,46 +337,84 @@ absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key) {
   return progress;
 }
 
-absl::StatusOr<std::vector<std::string>> RedisStepStore::Parts(const StepKey& key) {
+absl::Status RedisStepStore::Leave(const StepKey& key, const std::string& waits_at) {
+  return client_->Call({"SREM", RedisKeys(key).waiting, waits_at}).status();
+}
+
+absl::StatusOr<StepParts> RedisStepStore::Parts(const StepKey& key) {
   // One command, and so atomic without a script, which would copy megabytes once more.
-  const std::string redis_key = RedisKeyOfStep(NameOf(key));
-  absl::StatusOr<RedisReply> reply = client_->Call({"HGETALL", redis_key});
+  const RedisKeys keys(key);
+  absl::StatusOr<RedisReply> reply = client_->Call({"HGETALL", keys.step});
   if (!reply.ok()) return reply.status();
   const std::span<redisReply* const> elements = RedisElements(**reply);
+  StepParts step;
   std::optional<uint32_t> world_size;
   std::vector<std::pair<uint32_t, std::string_view>> parts;
   for (size_t i = 0; i + 1 < elements.size(); i += 2) {
+    const redisReply& value = *elements[i + 1];
     if (const std::optional<uint32_t> worker = NumberIn(*elements[i])) {
-      parts.emplace_back(*worker, RedisBytes(*elements[i + 1]));
+      parts.emplace_back(*worker, RedisBytes(value));
     } else if (RedisBytes(*elements[i]) == "world") {
-      world_size = NumberIn(*elements[i + 1]);
+      world_size = NumberIn(value);
+    } else if (RedisBytes(*elements[i]) == "incarnation") {
+      step.incarnation = RedisBytes(value);
     }
   }
   if (!world_size || parts.size() != *world_size) return NotCompleteError(key);
   std::sort(parts.begin(), parts.end());
-  std::vector<std::string> contents;
-  contents.reserve(parts.size());
-  for (const auto& [worker, content] : parts) contents.emplace_back(content);
-  return contents;
+  step.contents.reserve(parts.size());
+  for (const auto& [worker, content] : parts) step.contents.emplace_back(content);
+  return step;
 }
 
-absl::StatusOr<std::string> RedisStepStore::PutOutcome(const StepKey& key,
-                                                       const std::string& outcome) {
-  const std::string name = NameOf(key);
-  absl::StatusOr<RedisReply> reply =
-      client_->Run(PutOutcomeScript(), RedisKeyOfStep(name), {outcome, retention_, kChannel, name});
+absl::StatusOr<StandingOutcome> RedisStepStore::PutOutcome(const StepKey& key,
+                                                           const std::string& incarnation,
+                                                           const StepOutcome& outcome) {
+  const RedisKeys keys(key);
+  absl::StatusOr<RedisReply> reply = client_->Run(
+      PutOutcomeScript(), keys.all(),
+      {incarnation, outcome.bytes, outcome.refusal ? "1" : "0", retention_, kChannel, keys.name});
   if (!reply.ok()) return reply.status();
   const std::span<redisReply* const> elements = RedisElements(**reply);
   if ((*reply)->type == REDIS_REPLY_ARRAY && elements.empty()) return NotCompleteError(key);
   std::optional<std::string> stands =
       elements.size() == 2 ? RedisString(*elements[0]) : std::nullopt;
   if (!stands) return client_->OddReply("PutOutcome");
-  if (IsOne(*elements[1])) listener_.Call(key);
-  return *std::move(stands);
+  const bool written = IsOne(*elements[1]);
+  if (written) listener_.Call(key, StepEvent::kChanged);
+  return StandingOutcome{.bytes = *std::move(stands), .written = written};
+}
+
+absl::Status RedisStepStore::MarkServed(const StepKey& key, const std::string& incarnation,
+                                        const std::vector<uint32_t>& workers) {
+  std::vector<std::string> numbers;
+  numbers.reserve(workers.size());
+  for (const uint32_t worker : workers) numbers.push_back(absl::StrCat(worker));
+  std::vector<std::string_view> arguments = {incarnation};
+  arguments.insert(arguments.end(), numbers.begin(), numbers.end());
+  return client_->Run(MarkServedScript(), RedisKeys(key).all(), arguments).status();
+}
+
+absl::StatusOr<bool> RedisStepStore::Restore(const StepKey& key, const WholeStep& step) {
+  const RedisKeys keys(key);
+  const std::string incarnation = RandomName();
+  std::vector<std::string_view> arguments = {step.terms, step.outcome, retention_,
+                                             kChannel,   keys.name,    incarnation};
+  arguments.insert(arguments.end(), step.contents.begin(), step.contents.end());
+  absl::StatusOr<RedisReply> reply = client_->Run(RestoreScript(), keys.all(), arguments);
+  if (!reply.ok()) return reply.status();
+  const bool stands = IsOne(**reply);
+  if (stands) listener_.Call(key, StepEvent::kChanged);
+  return stands;
 }
 
 void RedisStepStore::Hear(std::string_view message) {
-  if (const std::optional<StepKey> key = KeyOf(message)) listener_.Call(*key);
+  StepEvent event = StepEvent::kChanged;
+  if (message.ends_with(kIncompleteMark)) {
+    event = StepEvent::kIncomplete;
+    message.remove_suffix(1);
+  }
+  if (const std::optional<StepKey> key = KeyOf(message)) listener_.Call(*key, event);
 }
 
 }  // namespace batchplan

@@ -2,19 +2,24 @@
 //
 // For whoever runs the Redis:
 // - One Redis is enough, with replication and fail-over if it shall not be missed; a Redis Cluster
-//   is not spoken to. What it forgets by a restart or a fail-over, workers offer again, and a step
-//   begins anew. So it needs no persistence, unless a step shall not be planned anew even then:
-//   that takes appendonly yes and appendfsync always.
+//   is not spoken to. What it forgets by a restart or a fail-over, workers that wait offer again,
+//   and replicas that planned a step put it back when somebody waits for it. With appendonly yes,
+//   which is recommended, there is next to nothing to forget; that a step is never planned anew
+//   even where all who know of it die takes appendfsync always. A job's superseded runs are
+//   remembered by Redis alone.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
-//   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten.
+//   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten; there are no shares.
 // - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
 //   its terms, and about 100 bytes a worker. It is kept for its retention after its outcome, so
 //   that memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
 //   sequences every second, kept 10 minutes. maxmemory of twice the expected is a fair choice.
-// - The keys are batchplan:v1:step:JOB/STEP, one hash a step, and the channel is
-//   batchplan:v1:steps. A user of Redis' ACL needs
-//     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby
-//     +pexpire +publish +subscribe +ping +time +select
+// - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
+//   for seconds, and batchplan:v1:runs:JOB, a list for a day, where STEP is JOB/7, or
+//   JOB/RUN/3.7 in a run whose id has 3 bytes; the channel is batchplan:v1:steps. A user of Redis'
+//   ACL needs
+//     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby +del
+//     +exists +sadd +srem +lindex +lrange +rpush +ltrim +pexpire +publish +subscribe +ping +time
+//     +select
 // - Deployments that share a Redis need a database each.
 //
 // Each call is one command of Redis, which are atomic, and takes its round trip, at most
@@ -46,9 +51,14 @@ class RedisStepStore : public StepStore {
 
   void SetListener(Listener listener) override { listener_.Set(std::move(listener)); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override;
-  absl::StatusOr<StepProgress> Progress(const StepKey& key) override;
-  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override;
-  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override;
+  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override;
+  absl::Status Leave(const StepKey& key, const std::string& waits_at) override;
+  absl::StatusOr<StepParts> Parts(const StepKey& key) override;
+  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
+                                             const StepOutcome& outcome) override;
+  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
+                          const std::vector<uint32_t>& workers) override;
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override;
 
  private:
   void Hear(std::string_view message);
@@ -56,6 +66,8 @@ class RedisStepStore : public StepStore {
   const std::shared_ptr<RedisClient> client_;
   const std::string time_to_live_;
   const std::string retention_;
+  const std::string waiting_;
+  const std::string run_lifetime_;
   ListenerSlot listener_;
   // Last: its thread uses the others.
   RedisSubscriber subscriber_;

@@ -125,6 +125,10 @@ def check_references(cluster):
             yield item, "serviceAccountName", f"no ServiceAccount {account}"
         volumes = {volume["name"]: volume for volume in pods(item).get("volumes", [])}
         for name, volume in volumes.items():
+            if set(volume) == {"name", "emptyDir"}:
+                if "sizeLimit" not in volume["emptyDir"]:
+                    yield item, f"volumes[{name}].emptyDir", "no sizeLimit"
+                continue
             if set(volume) != {"name", "secret"}:
                 yield item, f"volumes[{name}]", "of a kind that this test does not know"
                 continue

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "tests/server/rendezvous/explorer.h"
 #include "tests/server/rendezvous/world.h"
@@ -69,6 +70,38 @@ TEST(RendezvousModelTest, WheneverTheStoreForgetsAllGetThePlan) {
   ExploreWorld({.workers = 1, .flushes = 2, .pauses = 1}, 100);
 }
 
+TEST(RendezvousModelTest, WheneverTheStoreForgetsWhatWasPlannedStays) {
+  ExploreWorld({.workers = 1, .replicas = 2, .flushes = 1, .retries = 1, .remembers = true}, 100);
+}
+
+TEST(RendezvousModelTest, WheneverARunBeginsNobodyGetsAPlanOfAnother) {
+  ExploreWorld({.workers = 1, .run_changes = 1}, 100);
+}
+
+TEST(RendezvousModelTest, WheneverAJobRestartsNobodyGetsAPlanOfOtherParts) {
+  ExploreWorld({.workers = 1, .restarts = 1, .deliveries = 1}, 100);
+  ExploreWorld({.workers = 1, .cancels = 1, .restarts = 1}, 100);
+  ExploreWorld({.workers = 1, .invalid = true, .restarts = 1}, 100);
+}
+
+// Too many runs to try them all.
+TEST(RendezvousModelTest, HoweverOftenAJobRestartsNobodyGetsAPlanOfOtherParts) {
+  for (uint64_t seed = 0; seed < Cases(20'000) && !HasFailure(); ++seed) {
+    WorldOptions options = {.workers = 2,
+                            .replicas = 2,
+                            .fitted = seed % 2 == 0,
+                            .cancels = 1,
+                            .retries = 2,
+                            .pauses = 2,
+                            .restarts = 2,
+                            .deliveries = 3,
+                            .remembers = seed % 4 < 2};
+    if (seed % 3 == 0) std::swap(options.restarts, options.run_changes);
+    Choices choices(seed);
+    RunWorld(options, choices);
+  }
+}
+
 TEST(RendezvousModelTest, WhoeverIsCancelledTheOthersGetThePlan) {
   ExploreWorld({.workers = 2, .replicas = 2, .cancels = 1}, 50'000);
   ExploreWorld({.workers = 2, .cancels = 1, .retries = 1}, 1000);
@@ -119,7 +152,11 @@ TEST(RendezvousModelTest, WhateverHappensInALargerWorldThePromisesHold) {
                             .busy_planners = 1,
                             .refusals = 2,
                             .pauses = 6,
-                            .overlaps = 4};
+                            .overlaps = 4,
+                            .restarts = seed % 3 == 1 ? 2 : 0,
+                            .deliveries = 4,
+                            .remembers = seed % 5 < 3};
+    if (seed % 3 == 2) options.run_changes = 2;
     // What is planned anew after a loss may be planned with another fit, and by another version.
     options.flushes = options.fitted ? 0 : 1;
     options.versions = seed % 4 == 0;

@@ -262,7 +262,8 @@ TEST(RendezvousTest, AnOutcomeOfALaterFormIsLeftToNewerReplicas) {
   world.SetPlannersHeld(true);
   world.Join(0, 0);
   world.Settle();
-  ASSERT_TRUE(world.store().PutOutcome(world.key(), "\xff\xff").ok());
+  const std::string incarnation = world.store().Progress(world.key(), "")->incarnation;
+  ASSERT_TRUE(world.store().PutOutcome(world.key(), incarnation, {.bytes = "\xff\xff"}).ok());
   world.SetPlannersHeld(false);
   world.Settle();
   ExpectRefused(world.call(0), absl::StatusCode::kUnavailable, HasSubstr("a newer replica"));
@@ -336,6 +337,105 @@ TEST(RendezvousTest, MoreJoinsThanMayWaitAreRefusedByTheNameOfTheFlag) {
   world.Cancel(0);
   world.Join(3, 0);
   EXPECT_TRUE(world.call(4).waits());
+  world.Finish();
+}
+
+TEST(RendezvousTest, ALaterRunSupersedesAnEarlierOneAlsoItsWaitingJoins) {
+  World world({.workers = 2, .replicas = 2}, nullptr);
+  world.Restart("run 1");
+  world.Join(0, 0);
+  world.Settle();
+  world.Restart("run 2");
+  world.Join(0, 1);
+  world.Settle();
+  EXPECT_TRUE(world.call(0).waits());
+  world.Pause(absl::Seconds(1));
+  world.Settle();
+  const auto superseded = AllOf(HasSubstr("step 7 of job \"job\", run \"run 1\""),
+                                HasSubstr("run \"run 2\" of the job came later"));
+  ExpectRefused(world.call(0), absl::StatusCode::kFailedPrecondition, superseded);
+  v1::JoinBatchRequest late = world.Request(1);
+  late.set_run_id("run 1");
+  world.Join(late, 1);
+  world.Settle();
+  ExpectRefused(world.call(2), absl::StatusCode::kFailedPrecondition, superseded);
+  EXPECT_TRUE(world.call(1).waits()) << "that was no part of its run";
+  world.Join(1, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok());
+  EXPECT_TRUE(world.call(3).answer.ok());
+  world.Finish();
+}
+
+TEST(RendezvousTest, AStepThatAllItsWorkersHadGivesWayToARestartsParts) {
+  World world({.workers = 2, .replicas = 2}, nullptr);
+  for (uint32_t worker : {0, 1}) world.Join(worker, worker);
+  world.Settle();
+  world.Deliver(0);
+  world.Pause(absl::Milliseconds(50));
+  world.Settle();
+  world.Restart();
+  world.Join(0, 0);
+  world.Settle();
+  ExpectRefused(world.call(2), absl::StatusCode::kAlreadyExists, HasSubstr("step 7"));
+  world.Deliver(1);
+  // Without a Tick: whoever offers a part tells of whom it served.
+  world.Join(0, 1);
+  world.Settle();
+  world.Join(1, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(3).answer.ok()) << world.call(3).answer.status();
+  EXPECT_TRUE(world.call(4).answer.ok()) << world.call(4).answer.status();
+  world.Finish();
+}
+
+TEST(RendezvousTest, AnIncompleteStepGivesWayOnceNobodyWaitsForIt) {
+  World world({.workers = 2}, nullptr);
+  v1::JoinBatchRequest stray = world.Request(0);
+  stray.set_world_size(5);
+  world.Join(stray, 0);
+  world.Settle();
+  world.Join(1, 0);
+  world.Settle();
+  ExpectRefused(world.call(1), absl::StatusCode::kInvalidArgument, HasSubstr("world_size"));
+  world.Cancel(0);
+  world.Settle();
+  world.Join(1, 0);
+  world.Join(0, 0);
+  world.Settle();
+  EXPECT_TRUE(world.call(2).answer.ok()) << world.call(2).answer.status();
+  EXPECT_TRUE(world.call(3).answer.ok()) << world.call(3).answer.status();
+  world.Finish();
+}
+
+TEST(RendezvousTest, ARefusedStepGivesWayToAMendedRequest) {
+  World world({.workers = 2, .replicas = 2}, nullptr);
+  world.SetPlanAnswer(absl::InvalidArgumentError("the budget is too small"));
+  for (uint32_t worker : {0, 1}) world.Join(worker, worker);
+  world.Settle();
+  for (size_t call : {0, 1}) {
+    ExpectRefused(world.call(call), absl::StatusCode::kInvalidArgument, HasSubstr("too small"));
+  }
+  world.SetPlanAnswer(absl::OkStatus());
+  world.Restart();
+  for (uint32_t worker : {0, 1}) world.Join(worker, worker);
+  world.Settle();
+  for (size_t call : {2, 3}) EXPECT_TRUE(world.call(call).answer.ok());
+  world.Finish();
+}
+
+TEST(RendezvousTest, WhatAReplicaDoesNotKnowIsNotTheStepsOutcome) {
+  World world({.workers = 2, .replicas = 2}, nullptr);
+  world.SetPlanAnswer(absl::UnimplementedError("preset is \"newer\""));
+  for (uint32_t worker : {0, 1}) world.Join(worker, 0);
+  world.Settle();
+  for (size_t call : {0, 1}) {
+    ExpectRefused(world.call(call), absl::StatusCode::kUnimplemented, HasSubstr("newer"));
+  }
+  world.SetPlanAnswer(absl::OkStatus());
+  world.Join(0, 1);
+  world.Settle();
+  EXPECT_TRUE(world.call(2).answer.ok()) << "its part and the other's are still there";
   world.Finish();
 }
 

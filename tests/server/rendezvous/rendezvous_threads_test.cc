@@ -82,19 +82,28 @@ class SharedStore : public StepStore {
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
     return store_->PutPart(key, part);
   }
-  absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
-    return store_->Progress(key);
+  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override {
+    return store_->Progress(key, waits_at);
   }
-  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
-    return store_->Parts(key);
+  absl::Status Leave(const StepKey& key, const std::string& waits_at) override {
+    return store_->Leave(key, waits_at);
   }
-  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
-    return store_->PutOutcome(key, outcome);
+  absl::StatusOr<StepParts> Parts(const StepKey& key) override { return store_->Parts(key); }
+  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
+                                             const StepOutcome& outcome) override {
+    return store_->PutOutcome(key, incarnation, outcome);
+  }
+  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
+                          const std::vector<uint32_t>& workers) override {
+    return store_->MarkServed(key, incarnation, workers);
+  }
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override {
+    return store_->Restore(key, step);
   }
 
-  void Notify(const StepKey& key) {
+  void Notify(const StepKey& key, StepEvent event) {
     std::lock_guard lock(mutex_);
-    if (listener_) listener_(key);
+    if (listener_) listener_(key, event);
   }
 
  private:
@@ -108,8 +117,8 @@ TEST(RendezvousThreadsTest, ManyStepsJoinedAndCancelledByManyThreadsAtTwoReplica
   constexpr uint64_t kSteps = 100;
   MemoryStepStore memory({}, std::chrono::steady_clock::now);
   std::array<SharedStore, 2> stores = {SharedStore(&memory), SharedStore(&memory)};
-  memory.SetListener([&stores](const StepKey& key) {
-    for (SharedStore& store : stores) store.Notify(key);
+  memory.SetListener([&stores](const StepKey& key, StepEvent event) {
+    for (SharedStore& store : stores) store.Notify(key, event);
   });
   Executor executor(4);
   Executor planners(2);
@@ -164,7 +173,7 @@ TEST(RendezvousThreadsTest, ManyStepsJoinedAndCancelledByManyThreadsAtTwoReplica
           request.mutable_request()->mutable_cost_model()->set_fitted(true);
           const Instant deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
           Rendezvous& replica = *replicas[(worker + step) % 2];
-          replica.Join(request, deadline, [&, step](Rendezvous::Answer answer) {
+          replica.Join(request, "", deadline, [&, step](Rendezvous::Answer answer) {
             EXPECT_TRUE(answer.ok()) << answer.status();
             if (answer.ok()) {
               std::lock_guard lock(mutex);
@@ -174,7 +183,7 @@ TEST(RendezvousThreadsTest, ManyStepsJoinedAndCancelledByManyThreadsAtTwoReplica
           });
           // And one more of somebody's, which is cancelled at once.
           if (step % kWorkers != worker) continue;
-          replica.Cancel(replica.Join(request, deadline,
+          replica.Cancel(replica.Join(request, "", deadline,
                                       [&](const Rendezvous::Answer&) { cancelled.count_down(); }));
         }
       });

@@ -16,13 +16,29 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(StoreLossTest, AStoreThatIsDownRefusesNewJoinsAtOnce) {
+TEST(StoreLossTest, AJoinThatComesWhileTheStoreIsDownWaitsForIt) {
   World world({.workers = 2}, nullptr);
   world.SetStoreDown(true);
-  world.Join(0, 0);
+  world.Join(0, 0, absl::Seconds(3));
+  world.Join(1, 0, absl::Seconds(10));
   world.Settle();
-  ExpectRefused(world.call(0), absl::StatusCode::kUnavailable, HasSubstr("the store is down"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(world.call(0).waits());
+    world.Pause(absl::Seconds(1));
+    world.Settle();
+  }
+  // Told when its own time is over, and no sooner.
+  ExpectRefused(world.call(0), absl::StatusCode::kUnavailable,
+                AllOf(HasSubstr("the time was over"), HasSubstr("the store is down")));
   world.SetStoreDown(false);
+  world.Join(0, 0);
+  for (int i = 0; i < 2; ++i) {
+    world.Settle();
+    world.Pause(absl::Seconds(1));
+  }
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok()) << world.call(1).answer.status();
+  EXPECT_TRUE(world.call(2).answer.ok()) << world.call(2).answer.status();
   world.Finish();
 }
 
@@ -128,7 +144,7 @@ TEST(StoreLossTest, AStepThatIsLostWhileItIsPlannedIsGatheredAnew) {
   world.Finish();
 }
 
-TEST(StoreLossTest, AfterALossAWorkerThatComesWithAnotherRequestGetsNoPlanOfTheOldOne) {
+TEST(StoreLossTest, AfterALossAWorkerThatComesWithAnotherRequestGetsThePlanOfThatOne) {
   World world({.workers = 1}, nullptr);
   world.SetPlannersHeld(true);
   world.Join(0, 0);
@@ -144,8 +160,63 @@ TEST(StoreLossTest, AfterALossAWorkerThatComesWithAnotherRequestGetsNoPlanOfTheO
     world.Settle();
     world.Pause(absl::Milliseconds(50));
   }
-  EXPECT_TRUE(world.call(0).answer.ok());
-  ExpectRefused(world.call(1), absl::StatusCode::kAlreadyExists, HasSubstr("use another step"));
+  // What was planned before the loss is nobody's.
+  EXPECT_TRUE(world.call(1).answer.ok()) << world.call(1).answer.status();
+  ExpectRefused(world.call(0), absl::StatusCode::kAlreadyExists, HasSubstr("use another step"));
+  world.Finish();
+}
+
+// All of what two replicas and three workers know when the store forgets: worker 0 does not come
+// again, since it has its plan.
+TEST(StoreLossTest, AWorkerThatLostItsAnswerGetsItThoughTheStoreForgotAndOthersDoNotComeAgain) {
+  World world({.workers = 3, .replicas = 2, .fitted = true, .remembers = true}, nullptr);
+  for (uint32_t worker : {0, 1, 2}) world.Join(worker, 0);
+  world.Settle();
+  for (size_t call : {0, 1, 2}) ASSERT_TRUE(world.call(call).answer.ok());
+  const std::string fingerprint = (*world.call(0).answer)->plan.fingerprint();
+  const auto expect_plan = [&](size_t call) {
+    ASSERT_TRUE(world.call(call).answer.ok()) << world.call(call).answer.status();
+    EXPECT_EQ((*world.call(call).answer)->plan.fingerprint(), fingerprint);
+  };
+  world.Flush();
+  // At the replica that planned the step: at once.
+  world.Join(1, 0);
+  world.Settle();
+  world.Pause(absl::Milliseconds(50));
+  world.Settle();
+  expect_plan(3);
+  // At the one that knows nothing of it, when it has looked.
+  world.Flush();
+  world.Join(1, 1);
+  world.Join(2, 1);
+  world.Settle();
+  world.Pause(absl::Seconds(1));
+  world.Settle();
+  expect_plan(4);
+  expect_plan(5);
+  // And where all of them come again, they are not planned for anew.
+  world.Flush();
+  for (uint32_t worker : {0, 1, 2}) world.Join(worker, 0);
+  world.Settle();
+  world.Pause(absl::Milliseconds(50));
+  world.Settle();
+  for (size_t call : {6, 7, 8}) expect_plan(call);
+  world.Finish();
+}
+
+TEST(StoreLossTest, AStepThatWasLostDoesNotComeBackInTheWayOfWhatItsJobJoinsAnew) {
+  World world({.workers = 2, .remembers = true}, nullptr);
+  for (uint32_t worker : {0, 1}) world.Join(worker, 0);
+  world.Settle();
+  world.Flush();
+  world.Restart();
+  for (uint32_t worker : {0, 1}) {
+    world.Join(worker, 0);
+    world.Settle();
+    world.Pause(absl::Seconds(1));
+    world.Settle();
+  }
+  for (size_t call : {2, 3}) EXPECT_TRUE(world.call(call).answer.ok());
   world.Finish();
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "server/rendezvous/outcome.h"
 
 namespace batchplan::testing {
@@ -24,26 +25,44 @@ class World::ReplicaStore : public StepStore {
 
   void SetListener(Listener listener) override { listener_ = std::move(listener); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
-    return Call("PutPart", [&](StepStore& store) { return store.PutPart(key, part); });
+    return Call("PutPart", [&](StepStore& store) {
+      absl::StatusOr<PartReceipt> receipt = store.PutPart(key, part);
+      if (!key.run_id.empty() && world_->runs_seen_.insert(key.run_id).second) {
+        world_->current_run_ = key.run_id;
+      }
+      return receipt;
+    });
   }
-  absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
-    return Call("Progress", [&](StepStore& store) { return store.Progress(key); });
+  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override {
+    return Call("Progress", [&](StepStore& store) { return store.Progress(key, waits_at); });
   }
-  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
+  absl::Status Leave(const StepKey& key, const std::string& waits_at) override {
+    return Call("Leave", [&](StepStore& store) { return store.Leave(key, waits_at); });
+  }
+  absl::StatusOr<StepParts> Parts(const StepKey& key) override {
     return Call("Parts", [&](StepStore& store) { return store.Parts(key); });
   }
-  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
+  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
+                                             const StepOutcome& outcome) override {
     return Call("PutOutcome", [&](StepStore& store) {
-      absl::StatusOr<std::string> stands = store.PutOutcome(key, outcome);
+      absl::StatusOr<StandingOutcome> stands = store.PutOutcome(key, incarnation, outcome);
       if (stands.ok()) {
-        world_->recorded_.insert(DecodeOutcome(*stands).value_or(Outcome()).fingerprint);
+        world_->recorded_.insert(DecodeOutcome(stands->bytes).value_or(Outcome()).fingerprint);
       }
       return stands;
     });
   }
+  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
+                          const std::vector<uint32_t>& workers) override {
+    return Call("MarkServed",
+                [&](StepStore& store) { return store.MarkServed(key, incarnation, workers); });
+  }
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override {
+    return Call("Restore", [&](StepStore& store) { return store.Restore(key, step); });
+  }
 
-  void Notify(const StepKey& key) {
-    if (listener_) listener_(key);
+  void Notify(const StepKey& key, StepEvent event) {
+    if (listener_) listener_(key, event);
   }
 
  private:
@@ -77,10 +96,10 @@ void World::MakeStore() {
       MemoryStepStoreOptions{.lifetimes = {.time_to_live = kTimeToLive, .retention = kRetention},
                              .max_bytes = 1 << 20},
       clock_.clock());
-  store_->SetListener([this](const StepKey& key) {
-    if (lose_hints_) return;
+  store_->SetListener([this](const StepKey& key, StepEvent event) {
+    if (lose_hints_ || (event == StepEvent::kIncomplete && !options_.remembers)) return;
     for (const auto& replica : replicas_) {
-      if (replica->rendezvous) replica->hints.insert(key);
+      if (replica->rendezvous) replica->hints.insert({key, event});
     }
   });
 }
@@ -108,6 +127,8 @@ std::unique_ptr<World::Replica> World::MakeReplica(size_t index) {
   RendezvousOptions options;
   options.max_waiting = options_.max_waiting;
   options.planner_version = options_.versions ? absl::StrCat("v", index) : "v";
+  options.replica = absl::StrCat("replica ", index);
+  if (options_.remembers) options.max_planned_bytes = 1 << 20;
   replica->rendezvous =
       std::make_unique<Rendezvous>(options, replica->store.get(), clock_.clock(), std::move(hooks));
   return replica;
@@ -125,6 +146,8 @@ v1::JoinBatchRequest World::Request(uint32_t worker) const {
   }
   request.set_worker(worker);
   request.set_world_size(options_.workers);
+  request.set_run_id(key_.run_id);
+  if (start_ > 0) request.mutable_request()->set_preset(absl::StrCat("start ", start_));
   return request;
 }
 
@@ -150,12 +173,17 @@ size_t World::Join(uint32_t worker, size_t replica, absl::Duration timeout) {
 size_t World::Join(v1::JoinBatchRequest request, size_t replica, absl::Duration timeout) {
   auto call = std::make_unique<Call>();
   call->worker = request.worker();
+  call->request = request;
+  call->key = {.job_id = request.request().job_id(),
+               .step = request.request().step(),
+               .run_id = request.run_id()};
+  call->came_late = runs_seen_.contains(request.run_id()) && request.run_id() != current_run_;
   call->replica = replica;
   call->deadline = clock_.now() + absl::ToChronoNanoseconds(timeout);
   Call* const raw = call.get();
   calls_.push_back(std::move(call));
   raw->ticket = rendezvous(replica).Join(
-      std::move(request), raw->deadline,
+      std::move(request), /*owner=*/"", raw->deadline,
       [this, raw](Rendezvous::Answer answer) { Answered(*raw, std::move(answer)); });
   return calls_.size() - 1;
 }
@@ -171,8 +199,15 @@ void World::Answered(Call& call, Rendezvous::Answer answer) {
   const JoinedPlan& joined = **call.answer;
   EXPECT_TRUE(recorded_.contains(joined.plan.fingerprint()))
       << "a plan is given out that is not recorded: " << joined.plan.fingerprint();
-  if (!given_out_) given_out_ = joined.plan.fingerprint();
-  EXPECT_EQ(joined.plan.fingerprint(), *given_out_) << "one step, two plans";
+  EXPECT_EQ(joined.key, call.key);
+  EXPECT_FALSE(call.came_late) << "a run that is superseded gets a plan";
+  const std::vector<std::string> fingerprint = absl::StrSplit(joined.plan.fingerprint(), ':');
+  EXPECT_EQ(fingerprint[1], call.request.request().preset()) << "a plan of other parts";
+  // Where a job begins anew, its starts have plans of their own.
+  const bool begins_anew = start_ + options_.restarts + options_.run_changes > 0;
+  const std::string life = begins_anew ? joined.incarnation : "";
+  const auto [given, is_first] = given_out_.emplace(life, joined.plan.fingerprint());
+  EXPECT_EQ(joined.plan.fingerprint(), given->second) << "one step, two plans";
   EXPECT_EQ(joined.worker_offsets.size(), options_.workers + 1);
   for (uint32_t w = 0; w < options_.workers; ++w) {
     EXPECT_EQ(joined.worker_offsets[w + 1] - joined.worker_offsets[w], w);
@@ -186,7 +221,11 @@ bool World::IsAccountedFor(const Call& call) const {
     case absl::StatusCode::kCancelled:
       return call.cancelled;
     case absl::StatusCode::kInvalidArgument:
-      return options_.invalid;
+      return options_.invalid || options_.restarts > 0;
+    case absl::StatusCode::kAlreadyExists:
+      return options_.restarts > 0;
+    case absl::StatusCode::kFailedPrecondition:
+      return call.key.run_id != current_run_;
     case absl::StatusCode::kUnavailable:
       return options_.versions || options_.store_failures > 0;
     case absl::StatusCode::kResourceExhausted:
@@ -194,7 +233,7 @@ bool World::IsAccountedFor(const Call& call) const {
     case absl::StatusCode::kDeadlineExceeded:
       // A part was never stored, or lost when its worker did not wait any more.
       return options_.deaths > 0 || options_.store_failures > 0 || options_.memory_failures > 0 ||
-             options_.flushes > 0;
+             options_.flushes > 0 || options_.restarts > 0 || options_.run_changes > 0;
     default:
       return false;
   }
@@ -202,13 +241,13 @@ bool World::IsAccountedFor(const Call& call) const {
 
 bool World::NeedsTime() const {
   return options_.lost_hints + options_.store_failures + options_.memory_failures +
-             options_.flushes + options_.refusals >
+             options_.flushes + options_.refusals + options_.run_changes + options_.restarts >
          0;
 }
 
 void World::ExpectNobodyWaitsForACompleteStep() const {
-  const absl::StatusOr<StepProgress> progress = store_->Progress(key_);
   for (const auto& call : calls_) {
+    const absl::StatusOr<StepProgress> progress = store_->Progress(call->key, "");
     EXPECT_FALSE(call->waits() && progress->complete)
         << "the step is complete, and worker " << call->worker << " waits";
   }
@@ -235,6 +274,21 @@ void World::Flush() {
   flushed_ = true;
 }
 
+void World::Deliver(size_t replica) {
+  for (const auto& call : calls_) {
+    if (call->replica != replica || !call->answer.ok() || call->delivered) continue;
+    call->delivered = true;
+    const JoinedPlan& joined = **call->answer;
+    rendezvous(replica).Served(
+        {.key = joined.key, .incarnation = joined.incarnation, .worker = call->worker});
+  }
+}
+
+void World::Restart(const std::string& run) {
+  ++start_;
+  key_.run_id = run;
+}
+
 void World::Die(size_t replica) {
   for (const auto& call : calls_) {
     if (call->replica == replica && call->answers == 0) call->lost = true;
@@ -251,7 +305,7 @@ void World::Retry(size_t call) {
   do {
     replica = (replica + 1) % replicas_.size();
   } while (!replicas_[replica]->rendezvous);
-  Join(calls_[call]->worker, replica);
+  Join(calls_[call]->request, replica);
 }
 
 bool World::Fails() {
@@ -306,10 +360,10 @@ void World::AddDueEvents(std::vector<Event>& events) {
                                                 : MakePlan(r, *held.request));
       });
     }
-    for (const StepKey& key : replica->hints) {
-      events.push_back([replica, key] {
-        replica->hints.erase(key);
-        replica->store->Notify(key);
+    for (const auto& hint : replica->hints) {
+      events.push_back([replica, hint] {
+        replica->hints.erase(hint);
+        replica->store->Notify(hint.first, hint.second);
       });
     }
   }
@@ -328,6 +382,21 @@ void World::AddOptionalEvents(std::vector<Event>& events) {
       Flush();
     });
   }
+  // The next start of the job begins once the last one has.
+  if (left_.run_changes > 0 && joined_ == options_.workers) {
+    events.push_back([this] {
+      --left_.run_changes;
+      Restart(absl::StrCat("run ", start_ + 1));
+      joined_ = 0;
+    });
+  }
+  if (left_.restarts > 0 && joined_ == options_.workers) {
+    events.push_back([this] {
+      --left_.restarts;
+      Restart(key_.run_id);
+      joined_ = 0;
+    });
+  }
   size_t alive = 0;
   for (const auto& replica : replicas_) alive += replica->rendezvous ? 1 : 0;
   for (size_t r = 0; r < replicas_.size(); ++r) {
@@ -336,6 +405,12 @@ void World::AddOptionalEvents(std::vector<Event>& events) {
       events.push_back([this, r] {
         --left_.deaths;
         Die(r);
+      });
+    }
+    if (left_.deliveries > 0 && replica->rendezvous && depth_ == 0) {
+      events.push_back([this, r] {
+        --left_.deliveries;
+        Deliver(r);
       });
     }
     if (left_.lost_hints > 0 && !replica->hints.empty()) {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -58,6 +59,14 @@ struct WorldOptions {
   // Something else happens while a call of the store is under way, after it took effect or before;
   // all of them in one call, or in several.
   int overlaps = 0;
+  // Workers come again, as after a restart of their job, all of them: in another run, or with other
+  // parts for the same step.
+  int run_changes = 0;
+  int restarts = 0;
+  // A replica hears that the answers given there so far have been sent.
+  int deliveries = 0;
+  // Replicas remember what they planned.
+  bool remembers = false;
 };
 
 // What a planner says that is to be asked again after 100 ms.
@@ -69,6 +78,10 @@ class World {
   struct Call {
     uint32_t worker;
     size_t replica;
+    v1::JoinBatchRequest request;
+    StepKey key;
+    // A later run of its job had been seen by then.
+    bool came_late = false;
     Instant deadline;
     Rendezvous::Ticket ticket = 0;
     int answers = 0;
@@ -76,6 +89,7 @@ class World {
     bool cancelled = false;
     bool lost = false;
     bool retried = false;
+    bool delivered = false;
 
     bool waits() const { return answers == 0 && !lost; }
   };
@@ -102,6 +116,11 @@ class World {
   void Cancel(size_t call);
   void Pause(absl::Duration by);
   void Flush();
+  // The answers given at the replica so far have been sent.
+  void Deliver(size_t replica);
+  // From here on, the requests are of another start of the job: with other parts; of another run,
+  // if that has a name.
+  void Restart(const std::string& run = "");
   // All calls of the store fail, while set.
   void SetStoreDown(bool down) { store_down_ = down; }
   // Memory runs out in the store's calls of this name, while set.
@@ -117,6 +136,7 @@ class World {
   const Call& call(size_t index) const { return *calls_[index]; }
   Rendezvous& rendezvous(size_t replica) { return *replicas_[replica]->rendezvous; }
   StepStore& store() { return *store_; }
+  // Of the job's current start.
   const StepKey& key() const { return key_; }
   int store_calls() const { return store_calls_; }
   size_t plans_with_planners() const;
@@ -134,7 +154,7 @@ class World {
     std::unique_ptr<ReplicaStore> store;
     std::vector<std::function<void()>> tasks;
     std::vector<HeldPlan> plans;
-    std::set<StepKey> hints;
+    std::set<std::pair<StepKey, StepEvent>> hints;
     // Last: destroyed first.
     std::unique_ptr<Rendezvous> rendezvous;
   };
@@ -164,15 +184,19 @@ class World {
   const WorldOptions options_;
   WorldOptions left_;
   Choices* const choices_;
-  const StepKey key_ = {.job_id = "job", .step = 7};
+  StepKey key_ = {.job_id = "job", .step = 7};
+  int start_ = 0;
   ManualClock clock_;
   std::unique_ptr<MemoryStepStore> store_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::unique_ptr<Call>> calls_;
   uint32_t joined_ = 0;
-  // The fingerprints that were recorded, and the one that was given out.
+  // The fingerprints that were recorded, and those that were given out, by incarnation.
   std::set<std::string> recorded_;
-  std::optional<std::string> given_out_;
+  std::map<std::string, std::string> given_out_;
+  // The run that the store saw last of those that it had not seen before.
+  std::string current_run_;
+  std::set<std::string> runs_seen_;
   int fits_ = 0;
   int depth_ = 0;
   int store_calls_ = 0;

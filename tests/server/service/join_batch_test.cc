@@ -83,6 +83,123 @@ void WaitForAtLeast(TestServer& server, const std::string& name, double value) {
   while (server.Metric(name) < value) std::this_thread::yield();
 }
 
+// The same as after a restart of the job, whose workers may come before the server knows that the
+// last answers were sent: they come again for a while.
+std::vector<Answer> JoinAllAnew(const TestServer& server,
+                                const std::function<void(v1::JoinBatchRequest&)>& change,
+                                uint32_t workers = kWorkers) {
+  std::vector<Answer> answers(workers);
+  std::vector<std::jthread> threads;
+  threads.reserve(workers);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (uint32_t worker = 0; worker < workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      v1::JoinBatchRequest part = PartOf(worker);
+      change(part);
+      do {
+        answers[worker] = Join(server, part);
+      } while (!answers[worker].status.ok() && std::chrono::steady_clock::now() < give_up);
+    });
+  }
+  threads.clear();
+  return answers;
+}
+
+void ExpectOnePlan(const std::vector<Answer>& answers) {
+  for (const Answer& answer : answers) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    EXPECT_EQ(answer.response.plan().fingerprint(), answers[0].response.plan().fingerprint());
+  }
+}
+
+TEST(JoinBatch, ARestartReplaysAStepThatAllItsWorkersHadWithOtherRollouts) {
+  const TestServer server;
+  const std::vector<Answer> before = JoinAll(server);
+  ExpectOnePlan(before);
+  const std::vector<Answer> after = JoinAllAnew(server, [](v1::JoinBatchRequest& part) {
+    part.mutable_request()->mutable_manifest()->set_lengths(0, 17);
+  });
+  ExpectOnePlan(after);
+  EXPECT_NE(after[0].response.plan().fingerprint(), before[0].response.plan().fingerprint());
+}
+
+TEST(JoinBatch, ARestartReplaysAStepThatAllItsWorkersHadWithAnotherWorldSize) {
+  const TestServer server;
+  ExpectOnePlan(JoinAll(server));
+  ExpectOnePlan(JoinAllAnew(
+      server, [](v1::JoinBatchRequest& part) { part.set_world_size(2); }, /*workers=*/2));
+}
+
+TEST(JoinBatch, AMendedBudgetReplacesABatchThatCouldNotBePlanned) {
+  const TestServer server;
+  for (const Answer& answer : JoinAll(server, [](v1::JoinBatchRequest& part) {
+         part.mutable_request()->mutable_passes(0)->set_max_tokens_per_microbatch(100);
+       })) {
+    EXPECT_EQ(answer.status.error_code(), grpc::INVALID_ARGUMENT);
+  }
+  // At once: what was refused is in nobody's way.
+  ExpectOnePlan(JoinAll(server));
+}
+
+TEST(JoinBatch, AStrayCallThatIsOverIsInNobodysWay) {
+  TestServer server;
+  v1::JoinBatchRequest stray = PartOf(0);
+  stray.set_world_size(5);
+  stray.mutable_timeout()->set_nanos(100'000'000);
+  EXPECT_EQ(Join(server, stray).status.error_code(), grpc::DEADLINE_EXCEEDED);
+  WaitForMetric(server, "batchplan_store_seconds_count{operation=\"leave\"}", 1);
+  ExpectOnePlan(JoinAll(server));
+}
+
+TEST(JoinBatch, ALaterRunSupersedesAnEarlierOneWhichIsToldSo) {
+  TestServer server;
+  const auto in_run = [](const char* run) {
+    return [run](v1::JoinBatchRequest& part) { part.set_run_id(run); };
+  };
+  ExpectOnePlan(JoinAll(server, in_run("first")));
+  Answer waiting;
+  std::jthread old([&] {
+    v1::JoinBatchRequest part = PartOf(0, /*step=*/2);
+    part.set_run_id("first");
+    waiting = Join(server, part);
+  });
+  WaitForMetric(server, "batchplan_joins_waiting", 1);
+  WaitForMetric(server, "batchplan_rendezvous_memory_steps", 2);
+  // The same step with other lengths, and no part of it meets the old ones.
+  ExpectOnePlan(JoinAll(server, [](v1::JoinBatchRequest& part) {
+    part.set_run_id("second");
+    part.mutable_request()->mutable_manifest()->set_lengths(0, 17);
+  }));
+  old.join();
+  v1::JoinBatchRequest late = PartOf(1);
+  late.set_run_id("first");
+  for (const grpc::Status& status : {waiting.status, Join(server, late).status}) {
+    EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+    EXPECT_THAT(status.error_message(),
+                AllOf(HasSubstr("run \"first\""), HasSubstr("run \"second\"")));
+  }
+  late.set_run_id(std::string(129, 'r'));
+  EXPECT_THAT(Join(server, late).status.error_message(),
+              AllOf(HasSubstr("run_id has 129 bytes"), HasSubstr("128")));
+}
+
+TEST(JoinBatch, StepsThatNobodyWaitsForMakeRoomForAnotherJobs) {
+  ServerOptions options = TestServer::Options();
+  options.rendezvous_memory_bytes = 1 << 20;
+  const TestServer server(options);
+  v1::JoinBatchRequest flood = PartOf(0);
+  flood.mutable_request()->set_job_id("flooder");
+  flood.mutable_timeout()->set_nanos(50'000'000);
+  for (uint32_t i = 0; i < 40'000; ++i) {
+    flood.mutable_request()->mutable_manifest()->add_lengths(900);
+  }
+  for (uint64_t step = 0; step < 20; ++step) {
+    flood.mutable_request()->set_step(step);
+    EXPECT_EQ(Join(server, flood).status.error_code(), grpc::DEADLINE_EXCEEDED) << step;
+  }
+  ExpectOnePlan(JoinAll(server));
+}
+
 TEST(JoinBatch, AStepIsCountedOnceAndItsPartsEach) {
   TestServer server;
   const std::vector<Answer> answers = JoinAll(server);
@@ -102,6 +219,10 @@ TEST(JoinBatch, AStepIsCountedOnceAndItsPartsEach) {
             pass.metrics().predicted_step_time() / pass.metrics().lower_bound_step_time()}}) {
     EXPECT_NEAR(server.Metric(name), value, 1e-5 * value) << name;
   }
+  // Also where its first worker comes again.
+  ASSERT_TRUE(Join(server, PartOf(0)).status.ok());
+  EXPECT_EQ(server.Metric("batchplan_joins_total{outcome=\"joined\"}"), kWorkers + 1);
+  EXPECT_EQ(server.Metric("batchplan_sequences_per_plan_count"), 1);
 }
 
 TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
@@ -188,15 +309,17 @@ TEST(JoinBatch, TheSamePartMayBeSentAgainBeforeAndAfterThePlan) {
   EXPECT_EQ(late.response.plan().fingerprint(), answers[0].response.plan().fingerprint());
 }
 
-TEST(JoinBatch, OtherContentForTheSamePlaceIsRefused) {
-  const TestServer server;
-  ASSERT_TRUE(JoinAll(server)[0].status.ok());
+TEST(JoinBatch, OtherContentForTheSamePlaceIsRefusedWhileTheFirstWaits) {
+  TestServer server;
+  std::jthread first([&] { Join(server, PartOf(2)); });
+  WaitForMetric(server, "batchplan_rendezvous_memory_steps", 1);
   v1::JoinBatchRequest other = PartOf(2);
   other.mutable_request()->mutable_manifest()->set_lengths(0, 17);
   const grpc::Status status = Join(server, other).status;
   EXPECT_EQ(status.error_code(), grpc::ALREADY_EXISTS);
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("join"), HasSubstr("step 1"), HasSubstr("worker 2")));
+  server.server().Shutdown();
 }
 
 TEST(JoinBatch, DisagreementNamesTheFieldAndBothWorkers) {

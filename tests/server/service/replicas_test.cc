@@ -390,6 +390,77 @@ TEST(Replicas, LeaveNothingBehind) {
   }
 }
 
+// Of all workers but the first one the answers were lost, and Redis restarts empty.
+TEST(Replicas, WorkersWhoLostTheirAnswersGetThePlanThoughRedisForgotAndTheFirstDoesNotComeAgain) {
+  RedisServer redis;
+  Replicas replicas(redis);
+  Answers answers;
+  for (int round = 0; round < 3; ++round) {
+    const auto step = static_cast<uint64_t>(round);
+    RunWorkers(replicas.target(), step, step + 1, absl::Minutes(1), &answers);
+    redis.Kill();
+    redis.Start();
+    std::vector<std::jthread> again;
+    for (uint32_t worker = 1; worker < kWorkers; ++worker) {
+      again.emplace_back([&, worker] {
+        v1::JoinBatchRequest part = PartOf(worker, step);
+        part.mutable_timeout()->set_seconds(50);
+        const auto answer = NewClient(replicas.target()).JoinBatch(part, {.timeout = kHangs});
+        EXPECT_TRUE(answer.ok()) << answer.status();
+        answers.Add(step, answer);
+      });
+    }
+  }
+  answers.ExpectOnePlanAStep();
+}
+
+// Those who wait already, and those who come meanwhile.
+TEST(Replicas, ARedisThatIsAwayForAWhileCostsNobodyAnError) {
+  RedisServer redis;
+  Replicas replicas(redis);
+  std::mutex mutex;
+  bool stop = false;
+  std::atomic<uint64_t> furthest = 0;
+  std::map<uint64_t, std::set<std::string>> plans;
+  std::vector<std::jthread> workers;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+    workers.emplace_back([&, worker] {
+      const Client client = NewClient(replicas.target());
+      // All end after the same step.
+      for (uint64_t step = 0;; ++step) {
+        {
+          std::lock_guard lock(mutex);
+          if (stop && step > furthest) return;
+          furthest = std::max<uint64_t>(furthest, step);
+        }
+        v1::JoinBatchRequest part = PartOf(worker, step);
+        part.mutable_timeout()->set_seconds(50);
+        const auto answer = client.JoinBatch(part, {.timeout = kHangs});
+        EXPECT_TRUE(answer.ok()) << "step " << step << ", worker " << worker << ": "
+                                 << answer.status();
+        if (!answer.ok()) return;
+        std::lock_guard lock(mutex);
+        plans[step].insert(answer->plan().fingerprint());
+      }
+    });
+  }
+  for (int outage = 0; outage < 2; ++outage) {
+    const uint64_t before = furthest;
+    while (furthest < before + 5) absl::SleepFor(absl::Milliseconds(10));
+    redis.Kill();
+    absl::SleepFor(absl::Seconds(3));
+    redis.Start();
+  }
+  const uint64_t before = furthest;
+  while (furthest < before + 5 && !HasFailure()) absl::SleepFor(absl::Milliseconds(10));
+  {
+    std::lock_guard lock(mutex);
+    stop = true;
+  }
+  workers.clear();
+  for (const auto& [step, fingerprints] : plans) EXPECT_EQ(fingerprints.size(), 1U) << step;
+}
+
 TEST(Replicas, PlanWithoutTheStoreAndFindItAgain) {
   RedisServer redis;
   Replicas replicas(redis);

@@ -46,10 +46,16 @@ StepPart Part(uint32_t worker, uint32_t world_size, size_t bytes) {
   return {.worker = worker,
           .world_size = world_size,
           .terms = "terms",
-          .content = std::string(bytes, 'x')};
+          .content = std::string(bytes, 'x'),
+          .waits_at = "here"};
 }
 
 StepKey Step(uint64_t step) { return {.job_id = "job", .step = step}; }
+
+absl::StatusOr<StandingOutcome> PutOutcome(StepStore& store, const StepKey& key,
+                                           const std::string& outcome) {
+  return store.PutOutcome(key, store.Progress(key, "")->incarnation, {.bytes = outcome});
+}
 
 TEST(MemoryStepStoreTest, CountsWhatItHoldsAndHoldsNothingOnceTimeIsOver) {
   ManualClock clock;
@@ -66,7 +72,7 @@ TEST(MemoryStepStoreTest, CountsWhatItHoldsAndHoldsNothingOnceTimeIsOver) {
   EXPECT_EQ(counts.parts, 3);
   EXPECT_GE(counts.bytes, 1500);
   EXPECT_LT(counts.bytes, 4000);
-  ASSERT_TRUE(store.PutOutcome(Step(1), std::string(100, 'o')).ok());
+  ASSERT_TRUE(PutOutcome(store, Step(1), std::string(100, 'o')).ok());
   EXPECT_EQ(store.counts().bytes, counts.bytes + 100);
 
   clock.Advance(2 * kPause);
@@ -95,9 +101,9 @@ TEST(MemoryStepStoreTest, WhatDoesNotFitIsRefusedByTheNameOfTheFlagAndLeavesNoth
   // A part that is in already takes no more room, and what is smaller may fit.
   EXPECT_TRUE(store.PutPart(Step(1), Part(0, 2, 8000)).ok());
   EXPECT_TRUE(store.PutPart(Step(1), Part(1, 2, 100)).ok());
-  EXPECT_EQ(store.PutOutcome(Step(1), std::string(2000, 'o')).status().code(),
+  EXPECT_EQ(PutOutcome(store, Step(1), std::string(2000, 'o')).status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(store.PutOutcome(Step(1), "o").ok());
+  EXPECT_TRUE(PutOutcome(store, Step(1), "o").ok());
 }
 
 TEST(MemoryStepStoreTest, ExpiredStepsMakeRoom) {
@@ -110,12 +116,74 @@ TEST(MemoryStepStoreTest, ExpiredStepsMakeRoom) {
   EXPECT_TRUE(store.PutPart(Step(2), Part(0, 2, 8000)).ok());
 }
 
+// A part of a step of one worker, which waits, counted for `owner`.
+StepPart PartOf(const std::string& owner, size_t bytes) {
+  StepPart part = Part(0, 1, bytes);
+  part.owner = owner;
+  return part;
+}
+
+TEST(MemoryStepStoreTest, StepsThatNobodyWaitsForMakeRoomFirstTheOneFirstThatWasLeftFirst) {
+  ManualClock clock;
+  MemoryStepStore store({.lifetimes = {.time_to_live = kTimeToLive}, .max_bytes = 10'000},
+                        clock.clock());
+  for (const uint64_t step : {1, 2, 3}) {
+    ASSERT_TRUE(store.PutPart(Step(step), Part(0, 2, 2000)).ok());
+  }
+  ASSERT_TRUE(store.Leave(Step(2), "here").ok());
+  EXPECT_TRUE(store.PutPart(Step(4), Part(0, 2, 2000)).ok());
+  EXPECT_TRUE(store.Progress(Step(2), "")->arrived.empty());
+  EXPECT_FALSE(store.PutPart(Step(5), Part(0, 2, 2000)).ok()) << "somebody waits for all";
+  clock.Advance(absl::Seconds(3));
+  ASSERT_TRUE(store.Progress(Step(1), "here").ok());
+  clock.Advance(absl::Seconds(3));
+  EXPECT_TRUE(store.PutPart(Step(5), Part(0, 2, 2000)).ok());
+  EXPECT_TRUE(store.Progress(Step(3), "")->arrived.empty());
+  // Only as many as have to, and never the step that the part is for.
+  EXPECT_TRUE(store.PutPart(Step(4), Part(1, 2, 1500)).ok());
+  EXPECT_TRUE(store.Progress(Step(4), "")->complete);
+  EXPECT_FALSE(store.Progress(Step(1), "")->arrived.empty());
+}
+
+TEST(MemoryStepStoreTest, WhoHoldsTheMostGivesWayToWhoWouldHoldLess) {
+  ManualClock clock;
+  MemoryStepStore store({.lifetimes = {.time_to_live = kTimeToLive}, .max_bytes = 100'000},
+                        clock.clock());
+  for (uint64_t step = 0; step < 20; ++step) {
+    const absl::StatusOr<PartReceipt> receipt = store.PutPart(Step(step), PartOf("flooder", 8000));
+    EXPECT_EQ(receipt.ok(), step < 11) << receipt.status();
+  }
+  EXPECT_TRUE(PutOutcome(store, Step(0), "o").ok());
+  // Another owner's part comes in, in the place of the step that was written first of those
+  // without.
+  const StepKey victim = {.job_id = "victim", .step = 1};
+  EXPECT_TRUE(store.PutPart(victim, PartOf("victim", 8000)).ok());
+  EXPECT_TRUE(store.Progress(Step(1), "")->arrived.empty());
+  EXPECT_FALSE(store.Progress(Step(0), "")->arrived.empty());
+  EXPECT_FALSE(store.Progress(Step(2), "")->arrived.empty());
+  // Until both hold as much; then each is refused for what is its own.
+  uint64_t steps = 1;
+  while (store.PutPart({.job_id = "victim", .step = steps + 1}, PartOf("victim", 8000)).ok()) {
+    ++steps;
+  }
+  EXPECT_GE(steps, 5);
+  EXPECT_LE(steps, 6);
+  EXPECT_FALSE(store.PutPart(Step(30), PartOf("flooder", 8000)).ok());
+  EXPECT_FALSE(store.Progress(victim, "")->arrived.empty());
+  // A third one still has its part.
+  EXPECT_TRUE(store.PutPart({.job_id = "third", .step = 1}, PartOf("third", 20'000)).ok());
+  // What never fits takes nobody's place.
+  const uint64_t held = store.counts().steps;
+  EXPECT_FALSE(store.PutPart({.job_id = "fourth", .step = 1}, PartOf("fourth", 200'000)).ok());
+  EXPECT_EQ(store.counts().steps, held);
+}
+
 TEST(MemoryStepStoreTest, SetListenerReturnsOnlyOnceTheLastOneIsNotRunning) {
   MemoryStepStore store({}, std::chrono::steady_clock::now);
   std::latch entered(1);
   std::latch release(1);
   std::atomic<bool> left = false;
-  store.SetListener([&](const StepKey&) {
+  store.SetListener([&](const StepKey&, StepEvent) {
     entered.count_down();
     release.wait();
     left = true;
@@ -152,11 +220,13 @@ TEST(MemoryStepStoreTest, MemoryThatRunsOutLeavesNothingBehind) {
     EXPECT_FALSE(within_memory([&] { return store.PutPart(key, Part(0, 2, 1000)); })->complete);
     EXPECT_TRUE(within_memory([&] { return store.PutPart(key, Part(1, 2, 500)); })->complete);
     const std::string outcome(200, 'o');
-    EXPECT_EQ(within_memory([&] { return store.PutOutcome(key, outcome); }).value(), outcome);
+    const std::string incarnation = store.Progress(key, "")->incarnation;
+    EXPECT_EQ(within_memory([&] { return store.PutOutcome(key, incarnation, {outcome}); })->bytes,
+              outcome);
     EXPECT_EQ(store.counts().steps, 1);
     EXPECT_EQ(store.counts().parts, 2);
     EXPECT_GE(store.counts().bytes, 1700);
-    EXPECT_LE(store.counts().bytes, 2700);
+    EXPECT_LE(store.counts().bytes, 3000);
     clock.Advance(kTimeToLive + kRetention);
     EXPECT_EQ(store.counts().steps, 0);
     EXPECT_EQ(store.counts().parts, 0);

@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,6 +57,8 @@ struct StepStoresFactory {
 inline constexpr absl::Duration kTimeToLive = absl::Minutes(10);
 inline constexpr absl::Duration kRetention = absl::Minutes(25);
 inline constexpr absl::Duration kPause = absl::Minutes(7);
+// Shorter than any of them.
+inline constexpr absl::Duration kWaiting = absl::Seconds(30);
 
 class StepStoreContract : public ::testing::TestWithParam<StepStoresFactory> {
  protected:
@@ -69,18 +72,40 @@ class StepStoreContract : public ::testing::TestWithParam<StepStoresFactory> {
     return receipt.ok() ? *receipt : PartReceipt();
   }
   StepProgress Progress(int replica = 0) {
-    absl::StatusOr<StepProgress> progress = store(replica).Progress(key_);
+    absl::StatusOr<StepProgress> progress = store(replica).Progress(key_, "");
     EXPECT_TRUE(progress.ok()) << progress.status();
     return progress.ok() ? *progress : StepProgress();
   }
 
+  // Gives the step, as it stands, its outcome: the one that stands then.
+  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome,
+                                         bool refusal = false, int replica = 0) {
+    const absl::StatusOr<StepProgress> progress = store().Progress(key, "");
+    if (!progress.ok()) return progress.status();
+    const absl::StatusOr<StandingOutcome> stands = store(replica).PutOutcome(
+        key, progress->incarnation, {.bytes = outcome, .refusal = refusal});
+    if (!stands.ok()) return stands.status();
+    EXPECT_EQ(stands->written, !progress->outcome.has_value());
+    return stands->bytes;
+  }
+  std::vector<std::string> Contents(const StepKey& key, int replica = 0) {
+    const absl::StatusOr<StepParts> parts = store(replica).Parts(key);
+    EXPECT_TRUE(parts.ok()) << parts.status();
+    return parts.ok() ? parts->contents : std::vector<std::string>();
+  }
+
+  // Of a worker that waits, at replica "0".
   static StepPart Part(uint32_t worker, uint32_t world_size, std::string content) {
-    return {.worker = worker, .world_size = world_size, .terms = "terms", .content = content};
+    return {.worker = worker,
+            .world_size = world_size,
+            .terms = "terms",
+            .content = content,
+            .waits_at = "0"};
   }
 
   const StepKey key_ = {.job_id = "job", .step = 7};
   std::unique_ptr<StepStores> stores_ =
-      GetParam().make({.time_to_live = kTimeToLive, .retention = kRetention});
+      GetParam().make({.time_to_live = kTimeToLive, .retention = kRetention, .waiting = kWaiting});
 };
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StepStoreContract);
 
@@ -90,7 +115,7 @@ TEST_P(StepStoreContract, AnUnknownStepHasNothing) {
   EXPECT_FALSE(progress.complete);
   EXPECT_FALSE(progress.outcome.has_value());
   EXPECT_EQ(store().Parts(key_).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store().PutOutcome(key_, "o").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(PutOutcome(key_, "o").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(StepStoreContract, AStepIsCompleteWithItsLastPartAndEveryReplicaSeesIt) {
@@ -99,19 +124,19 @@ TEST_P(StepStoreContract, AStepIsCompleteWithItsLastPartAndEveryReplicaSeesIt) {
   EXPECT_THAT(Progress(1).arrived, ::testing::ElementsAre(0, 2));
   EXPECT_FALSE(Progress(0).complete);
   EXPECT_EQ(store().Parts(key_).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store().PutOutcome(key_, "o").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(PutOutcome(key_, "o").status().code(), absl::StatusCode::kNotFound);
 
   EXPECT_TRUE(Put(Part(1, 3, "one"), 1).complete);
   for (int replica : {0, 1}) {
     EXPECT_THAT(Progress(replica).arrived, ::testing::ElementsAre(0, 1, 2));
     EXPECT_TRUE(Progress(replica).complete);
-    EXPECT_THAT(store(replica).Parts(key_).value(), ::testing::ElementsAre("zero", "one", "two"));
+    EXPECT_THAT(Contents(key_, replica), ::testing::ElementsAre("zero", "one", "two"));
   }
 }
 
 TEST_P(StepStoreContract, AWorldOfOneIsCompleteAtOnce) {
   EXPECT_TRUE(Put(Part(0, 1, "")).complete);
-  EXPECT_THAT(store().Parts(key_).value(), ::testing::ElementsAre(""));
+  EXPECT_THAT(Contents(key_), ::testing::ElementsAre(""));
 }
 
 TEST_P(StepStoreContract, PartsComeInTheOrderOfTheirWorkersAsNumbers) {
@@ -121,7 +146,7 @@ TEST_P(StepStoreContract, PartsComeInTheOrderOfTheirWorkersAsNumbers) {
     const uint32_t worker = (i * 7 + 3) % 25;
     EXPECT_EQ(Put(Part(worker, 25, contents[worker])).complete, i == 24);
   }
-  EXPECT_EQ(store().Parts(key_).value(), contents);
+  EXPECT_EQ(Contents(key_), contents);
 }
 
 TEST_P(StepStoreContract, BytesAreKeptAsTheyAre) {
@@ -130,8 +155,8 @@ TEST_P(StepStoreContract, BytesAreKeptAsTheyAre) {
   const StepKey key = {.job_id = every_byte + "{}:*/ \r\n", .step = ~uint64_t{0}};
   StepPart part = {.worker = 0, .world_size = 1, .terms = every_byte, .content = every_byte};
   EXPECT_TRUE(Put(key, part).complete);
-  EXPECT_THAT(store(1).Parts(key).value(), ::testing::ElementsAre(every_byte));
-  EXPECT_EQ(store(1).PutOutcome(key, every_byte).value(), every_byte);
+  EXPECT_THAT(Contents(key, 1), ::testing::ElementsAre(every_byte));
+  EXPECT_EQ(PutOutcome(key, every_byte).value(), every_byte);
   part.terms = "other terms";
   const PartReceipt refused = Put(key, part);
   EXPECT_EQ(refused.verdict, PartReceipt::Verdict::kOtherTerms);
@@ -147,7 +172,7 @@ TEST_P(StepStoreContract, ARepeatedPartIsAcceptedAndHearsHowFarTheStepIs) {
   receipt = Put(Part(0, 2, "a"));
   EXPECT_TRUE(receipt.complete);
   EXPECT_FALSE(receipt.outcome.has_value());
-  ASSERT_TRUE(store().PutOutcome(key_, "outcome").ok());
+  ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
   receipt = Put(Part(1, 2, "b"), 1);
   EXPECT_EQ(receipt.verdict, PartReceipt::Verdict::kAccepted);
   EXPECT_TRUE(receipt.complete);
@@ -159,7 +184,7 @@ TEST_P(StepStoreContract, OtherContentForAWorkerIsRefusedAndChangesNothing) {
   EXPECT_EQ(Put(Part(0, 2, "A"), 1).verdict, PartReceipt::Verdict::kOtherContent);
   Put(Part(1, 2, "b"));
   EXPECT_EQ(Put(Part(1, 2, "B")).verdict, PartReceipt::Verdict::kOtherContent);
-  EXPECT_THAT(store().Parts(key_).value(), ::testing::ElementsAre("a", "b"));
+  EXPECT_THAT(Contents(key_), ::testing::ElementsAre("a", "b"));
 }
 
 TEST_P(StepStoreContract, OtherTermsAreRefusedWithThoseOfTheStepAndWhoBroughtThem) {
@@ -179,9 +204,9 @@ TEST_P(StepStoreContract, OtherTermsAreRefusedWithThoseOfTheStepAndWhoBroughtThe
 
 TEST_P(StepStoreContract, TheFirstOutcomeStands) {
   Put(Part(0, 1, "a"));
-  EXPECT_EQ(store(0).PutOutcome(key_, "first").value(), "first");
-  EXPECT_EQ(store(1).PutOutcome(key_, "second").value(), "first");
-  EXPECT_EQ(store(0).PutOutcome(key_, "third").value(), "first");
+  EXPECT_EQ(PutOutcome(key_, "first", false, 0).value(), "first");
+  EXPECT_EQ(PutOutcome(key_, "second", false, 1).value(), "first");
+  EXPECT_EQ(PutOutcome(key_, "third", false, 0).value(), "first");
   EXPECT_EQ(Progress(1).outcome, "first");
 }
 
@@ -192,10 +217,10 @@ TEST_P(StepStoreContract, StepsAndJobsAreApart) {
       EXPECT_TRUE(Put({.job_id = job, .step = step}, Part(0, 1, content)).complete);
     }
   }
-  EXPECT_EQ(store().PutOutcome({.job_id = "a", .step = 1}, "o").value(), "o");
-  EXPECT_THAT(store().Parts({.job_id = "a", .step = 2}).value(), ::testing::ElementsAre("a2"));
-  EXPECT_THAT(store().Parts({.job_id = "b", .step = 1}).value(), ::testing::ElementsAre("b1"));
-  EXPECT_FALSE(store().Progress({.job_id = "b", .step = 1})->outcome.has_value());
+  EXPECT_EQ(PutOutcome({.job_id = "a", .step = 1}, "o").value(), "o");
+  EXPECT_THAT(Contents({.job_id = "a", .step = 2}), ::testing::ElementsAre("a2"));
+  EXPECT_THAT(Contents({.job_id = "b", .step = 1}), ::testing::ElementsAre("b1"));
+  EXPECT_FALSE(store().Progress({.job_id = "b", .step = 1}, "")->outcome.has_value());
 }
 
 TEST_P(StepStoreContract, AStepIsForgottenWhenNoPartHasComeForItsTimeToLive) {
@@ -207,6 +232,7 @@ TEST_P(StepStoreContract, AStepIsForgottenWhenNoPartHasComeForItsTimeToLive) {
   // A part that is in already has come all the same, but one that is refused has not.
   Put(Part(0, 3, "a"));
   stores_->Advance(kPause);
+  ASSERT_TRUE(store().Progress(key_, "0").ok());
   EXPECT_THAT(Progress(1).arrived, ::testing::ElementsAre(0, 1));
   EXPECT_EQ(Put(Part(0, 3, "A")).verdict, PartReceipt::Verdict::kOtherContent);
   stores_->Advance(kPause);
@@ -222,29 +248,29 @@ TEST_P(StepStoreContract, AStepWithAnOutcomeLivesForItsRetentionWhateverComes) {
   Put(Part(0, 2, "a"));
   Put(Part(1, 2, "b"));
   stores_->Advance(kPause);
-  ASSERT_TRUE(store().PutOutcome(key_, "outcome").ok());
+  ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
   stores_->Advance(3 * kPause);
   EXPECT_EQ(Put(Part(0, 2, "a"), 1).outcome, "outcome");
-  EXPECT_EQ(store().PutOutcome(key_, "late").value(), "outcome");
-  EXPECT_EQ(store().Parts(key_)->size(), 2);
+  EXPECT_EQ(PutOutcome(key_, "late").value(), "outcome");
+  EXPECT_EQ(Contents(key_).size(), 2);
   stores_->Advance(kPause);
   EXPECT_TRUE(Progress().arrived.empty());
   EXPECT_FALSE(Progress().outcome.has_value());
   EXPECT_EQ(store().Parts(key_).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store().PutOutcome(key_, "o").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(PutOutcome(key_, "o").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_P(StepStoreContract, ListenersOfAllReplicasHearOfTheLastPartAndOfTheOutcome) {
   std::atomic<int> heard = 0;
-  store(1).SetListener([this, &heard](const StepKey& key) {
-    if (key == key_) ++heard;
+  store(1).SetListener([this, &heard](const StepKey& key, StepEvent event) {
+    if (key == key_ && event == StepEvent::kChanged) ++heard;
   });
   Put(Part(0, 2, "a"));
   Put(Part(1, 2, "b"));
   stores_->AwaitNotifications();
   const int after_last_part = heard;
   EXPECT_GE(after_last_part, 1);
-  ASSERT_TRUE(store(0).PutOutcome(key_, "outcome").ok());
+  ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
   stores_->AwaitNotifications();
   EXPECT_GT(heard, after_last_part);
 
@@ -256,10 +282,215 @@ TEST_P(StepStoreContract, ListenersOfAllReplicasHearOfTheLastPartAndOfTheOutcome
   EXPECT_EQ(heard, before);
 }
 
+TEST_P(StepStoreContract, AStepThatAllWorkersHadGivesWayToAnotherPartAndToNoOther) {
+  Put(Part(0, 2, "a"));
+  Put(Part(1, 2, "b"));
+  const std::string incarnation = Progress().incarnation;
+  // Nothing before there is an outcome.
+  ASSERT_TRUE(store().MarkServed(key_, incarnation, {0, 1}).ok());
+  ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
+  ASSERT_TRUE(store(0).MarkServed(key_, incarnation, {1}).ok());
+  ASSERT_TRUE(store(1).MarkServed(key_, incarnation, {1, 1}).ok());
+  ASSERT_TRUE(store(1).MarkServed(key_, "another incarnation", {0}).ok());
+  EXPECT_EQ(Put(Part(0, 2, "A")).verdict, PartReceipt::Verdict::kOtherContent);
+  ASSERT_TRUE(store(1).MarkServed(key_, incarnation, {0}).ok());
+  // The same part again is of the same step.
+  EXPECT_EQ(Put(Part(0, 2, "a")).outcome, "outcome");
+  EXPECT_EQ(Progress().incarnation, incarnation);
+
+  const PartReceipt begun = Put(Part(0, 2, "A"), 1);
+  EXPECT_EQ(begun.verdict, PartReceipt::Verdict::kAccepted);
+  EXPECT_NE(begun.incarnation, incarnation);
+  EXPECT_FALSE(begun.complete);
+  EXPECT_FALSE(begun.outcome.has_value());
+  EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(0));
+  EXPECT_TRUE(Put(Part(1, 2, "b")).complete);
+  EXPECT_THAT(Contents(key_), ::testing::ElementsAre("A", "b"));
+  // What was meant for the last incarnation does not reach this one.
+  EXPECT_EQ(store().PutOutcome(key_, incarnation, {.bytes = "late"}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(PutOutcome(key_, "new").value(), "new");
+  ASSERT_TRUE(store().MarkServed(key_, incarnation, {0, 1}).ok());
+  EXPECT_EQ(Put(Part(0, 2, "a")).verdict, PartReceipt::Verdict::kOtherContent);
+}
+
+TEST_P(StepStoreContract, ARefusedStepGivesWayToOtherTermsAndContents) {
+  Put(Part(0, 2, "a"));
+  Put(Part(1, 2, "b"));
+  ASSERT_TRUE(PutOutcome(key_, "refused", /*refusal=*/true).ok());
+  EXPECT_EQ(Put(Part(1, 2, "b")).outcome, "refused");
+  StepPart other = Part(1, 3, "b");
+  other.terms = "other terms";
+  EXPECT_EQ(Put(other, 1).verdict, PartReceipt::Verdict::kAccepted);
+  EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(1));
+  EXPECT_EQ(Put(Part(0, 2, "a")).terms, "other terms");
+
+  const StepKey key = {.job_id = "job", .step = 8};
+  Put(key, Part(0, 1, "a"));
+  ASSERT_TRUE(PutOutcome(key, "refused", /*refusal=*/true).ok());
+  EXPECT_EQ(Put(key, Part(0, 1, "A")).verdict, PartReceipt::Verdict::kAccepted);
+  EXPECT_THAT(Contents(key), ::testing::ElementsAre("A"));
+}
+
+TEST_P(StepStoreContract, AStepWithoutAnOutcomeGivesWayOnceNobodyWaitsForItAtAnyReplica) {
+  StepPart other = Part(0, 3, "a");
+  other.terms = "other terms";
+  other.waits_at = "1";
+  Put(Part(1, 2, "b"));
+  ASSERT_TRUE(store(1).Progress(key_, "1").ok());
+  ASSERT_TRUE(store(0).Leave(key_, "0").ok());
+  EXPECT_EQ(Put(other, 1).verdict, PartReceipt::Verdict::kOtherTerms) << "replica 1 waits";
+  ASSERT_TRUE(store(1).Leave(key_, "1").ok());
+  ASSERT_TRUE(store(1).Leave(key_, "1").ok());
+  EXPECT_EQ(Put(other, 1).verdict, PartReceipt::Verdict::kAccepted);
+  EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(0));
+
+  // One that is complete too, and without a word from the replica once its time is over.
+  EXPECT_EQ(Put(Part(1, 2, "b")).verdict, PartReceipt::Verdict::kOtherTerms);
+  stores_->Advance(kWaiting);
+  Put(Part(1, 2, "b"));
+  EXPECT_TRUE(Put(Part(0, 2, "a")).complete);
+  EXPECT_EQ(Put(other).verdict, PartReceipt::Verdict::kOtherTerms);
+  stores_->Advance(kWaiting);
+  EXPECT_EQ(Put(other).verdict, PartReceipt::Verdict::kAccepted);
+}
+
+TEST_P(StepStoreContract, APlannedStepThatAWorkerHasNotHadStandsThoughNobodyWaits) {
+  Put(Part(0, 2, "a"));
+  Put(Part(1, 2, "b"));
+  ASSERT_TRUE(PutOutcome(key_, "outcome").ok());
+  ASSERT_TRUE(store().Leave(key_, "0").ok());
+  stores_->Advance(kWaiting);
+  EXPECT_EQ(Put(Part(0, 2, "A")).verdict, PartReceipt::Verdict::kOtherContent);
+  EXPECT_EQ(Put(Part(1, 2, "b")).outcome, "outcome");
+}
+
+TEST_P(StepStoreContract, PartsOfDifferentRunsNeverMeet) {
+  StepKey first = key_;
+  StepKey second = key_;
+  first.run_id = "first";
+  second.run_id = "second";
+  Put(key_, Part(0, 2, "a"));
+  EXPECT_FALSE(Put(first, Part(1, 2, "b")).complete);
+  EXPECT_FALSE(Put(second, Part(0, 2, "a")).complete);
+  EXPECT_TRUE(Put(second, Part(1, 2, "c")).complete);
+  EXPECT_THAT(Contents(second, 1), ::testing::ElementsAre("a", "c"));
+  EXPECT_TRUE(Put(key_, Part(1, 2, "d")).complete) << "no run supersedes calls without one";
+  EXPECT_THAT(Contents(key_, 1), ::testing::ElementsAre("a", "d"));
+  // Ids that could be taken for each other.
+  const StepKey odd[] = {{.job_id = "a/b", .step = 1, .run_id = "c"},
+                         {.job_id = "a", .step = 1, .run_id = "b/c"},
+                         {.job_id = "a/b/c", .step = 1}};
+  for (const StepKey& key : odd) EXPECT_TRUE(Put(key, Part(0, 1, key.job_id)).complete);
+  for (const StepKey& key : odd) {
+    EXPECT_THAT(Contents(key), ::testing::ElementsAre(key.job_id));
+  }
+}
+
+TEST_P(StepStoreContract, ARunThatIsSeenLaterSupersedesThoseBeforeItForGood) {
+  const auto in_run = [&](const std::string& run, uint64_t step, const std::string& job = "job") {
+    return StepKey{.job_id = job, .step = step, .run_id = run};
+  };
+  Put(in_run("1", 5), Part(0, 2, "a"));
+  EXPECT_FALSE(store().Progress(in_run("1", 5), "0")->current_run.has_value());
+  Put(in_run("2", 3), Part(0, 1, "a"), 1);
+  Put(in_run("other", 3, "another job"), Part(0, 1, "a"));
+  for (int i = 0; i < 3; ++i) {
+    for (const uint64_t step : {5, 6}) {
+      const PartReceipt refused = Put(in_run("1", step), Part(1, 2, "b"), i % 2);
+      EXPECT_EQ(refused.verdict, PartReceipt::Verdict::kSuperseded);
+      EXPECT_EQ(refused.current_run, "2");
+      EXPECT_EQ(store(i % 2).Progress(in_run("1", step), "0")->current_run, "2");
+    }
+    EXPECT_EQ(Put(in_run("2", 4 + i), Part(0, 1, "a")).verdict, PartReceipt::Verdict::kAccepted);
+    stores_->Advance(kPause);
+  }
+  EXPECT_EQ(Put(in_run("3", 1), Part(0, 1, "a")).verdict, PartReceipt::Verdict::kAccepted);
+  EXPECT_EQ(Put(in_run("2", 1), Part(0, 1, "a")).current_run, "3");
+  EXPECT_EQ(Put(in_run("1", 1), Part(0, 1, "a")).current_run, "3");
+  // Not for ever, once nobody has asked for the job.
+  stores_->Advance(StepStoreOptions().run_lifetime);
+  EXPECT_EQ(Put(in_run("1", 1), Part(0, 1, "a")).verdict, PartReceipt::Verdict::kAccepted);
+}
+
+TEST_P(StepStoreContract, TheLatestRunsOfAJobAreKnown) {
+  const auto in_run = [](size_t run) {
+    return StepKey{.job_id = "job", .step = 1, .run_id = std::to_string(run)};
+  };
+  for (size_t run = 0; run < 2 * kMaxRunsOfAJob; ++run) Put(in_run(run), Part(0, 1, "a"));
+  const std::string last = std::to_string(2 * kMaxRunsOfAJob - 1);
+  for (size_t run = kMaxRunsOfAJob; run + 1 < 2 * kMaxRunsOfAJob; ++run) {
+    EXPECT_EQ(Put(in_run(run), Part(0, 1, "a")).current_run, last);
+  }
+}
+
+TEST_P(StepStoreContract, AStepThatWasLostIsPutBackWithItsOutcome) {
+  const WholeStep whole = {.terms = "terms", .contents = {"a", "b", "c"}, .outcome = "outcome"};
+  EXPECT_TRUE(store().Restore(key_, whole).value());
+  EXPECT_EQ(Progress(1).outcome, "outcome");
+  EXPECT_THAT(Contents(key_, 1), ::testing::ElementsAre("a", "b", "c"));
+  EXPECT_EQ(Put(Part(1, 3, "b")).outcome, "outcome");
+  EXPECT_EQ(Put(Part(1, 3, "B")).verdict, PartReceipt::Verdict::kOtherContent);
+
+  // One that has begun anew with the same parts goes on where it is.
+  const StepKey begun = {.job_id = "job", .step = 8};
+  const PartReceipt receipt = Put(begun, Part(2, 3, "c"));
+  EXPECT_TRUE(store().Restore(begun, whole).value());
+  EXPECT_EQ(store().Progress(begun, "")->incarnation, receipt.incarnation);
+  EXPECT_EQ(Put(begun, Part(0, 3, "a")).outcome, "outcome");
+  // And one that has an outcome keeps it.
+  const StepKey planned = {.job_id = "job", .step = 9};
+  for (uint32_t worker = 0; worker < 3; ++worker) {
+    Put(planned, Part(worker, 3, whole.contents[worker]));
+  }
+  ASSERT_TRUE(PutOutcome(planned, "another").ok());
+  EXPECT_TRUE(store().Restore(planned, whole).value());
+  EXPECT_EQ(store().Progress(planned, "")->outcome, "another");
+  // Both live on for their retention.
+  stores_->Advance(3 * kPause);
+  EXPECT_EQ(store().Progress(begun, "")->outcome, "outcome");
+  stores_->Advance(kPause);
+  EXPECT_TRUE(store().Progress(begun, "")->arrived.empty());
+}
+
+TEST_P(StepStoreContract, AStepIsNotPutBackInTheWayOfAnother) {
+  const WholeStep whole = {.terms = "terms", .contents = {"a", "b"}, .outcome = "outcome"};
+  Put(Part(1, 2, "B"));
+  EXPECT_FALSE(store().Restore(key_, whole).value());
+  EXPECT_THAT(Progress().arrived, ::testing::ElementsAre(1));
+  EXPECT_FALSE(Progress().outcome.has_value());
+  const StepKey key = {.job_id = "job", .step = 8};
+  StepPart other = Part(1, 2, "b");
+  other.terms = "other terms";
+  Put(key, other);
+  EXPECT_FALSE(store().Restore(key, whole).value());
+}
+
+TEST_P(StepStoreContract, ListenersOfAllReplicasHearThatAStepIsWaitedForAndIncomplete) {
+  std::atomic<int> heard = 0;
+  store(1).SetListener([this, &heard](const StepKey& key, StepEvent event) {
+    if (key == key_ && event == StepEvent::kIncomplete) ++heard;
+  });
+  Put(Part(0, 2, "a"));
+  stores_->AwaitNotifications();
+  EXPECT_EQ(heard, 0);
+  ASSERT_TRUE(store(0).Progress(key_, "").ok());
+  stores_->AwaitNotifications();
+  EXPECT_EQ(heard, 0) << "nobody waits";
+  ASSERT_TRUE(store(0).Progress(key_, "0").ok());
+  stores_->AwaitNotifications();
+  EXPECT_EQ(heard, 1);
+  Put(Part(1, 2, "b"));
+  ASSERT_TRUE(store(0).Progress(key_, "0").ok());
+  stores_->AwaitNotifications();
+  EXPECT_EQ(heard, 1) << "it is complete";
+  store(1).SetListener(nullptr);
+}
+
 TEST_P(StepStoreContract, AListenerMayCallTheStore) {
   std::atomic<bool> complete = false;
-  store(0).SetListener([this, &complete](const StepKey& key) {
-    const absl::StatusOr<StepProgress> progress = store(0).Progress(key);
+  store(0).SetListener([this, &complete](const StepKey& key, StepEvent) {
+    const absl::StatusOr<StepProgress> progress = store(0).Progress(key, "");
     if (progress.ok() && progress->complete) complete = true;
   });
   Put(Part(0, 1, "a"), 1);
@@ -284,13 +515,15 @@ TEST_P(StepStoreContract, OfConcurrentWritersOneCompletesAndOneOutcomeStands) {
           const auto receipt = mine.PutPart(key, Part(worker, kWorkers, std::to_string(worker)));
           if (!receipt.ok() || !receipt->complete) return;
           ++saw_complete;
-          outcomes[worker] = mine.PutOutcome(key, std::to_string(worker)).value_or("failed");
+          const auto stands =
+              mine.PutOutcome(key, receipt->incarnation, {.bytes = std::to_string(worker)});
+          outcomes[worker] = stands.ok() ? stands->bytes : "failed";
         });
       }
     }
     // Nobody offers twice, so whoever sees the step complete brought the last part.
     EXPECT_EQ(saw_complete, 1);
-    const absl::StatusOr<StepProgress> progress = store().Progress(key);
+    const absl::StatusOr<StepProgress> progress = store().Progress(key, "");
     ASSERT_TRUE(progress.ok() && progress->complete);
     for (const std::string& outcome : outcomes) {
       if (outcome.empty()) continue;
@@ -299,16 +532,26 @@ TEST_P(StepStoreContract, OfConcurrentWritersOneCompletesAndOneOutcomeStands) {
   }
 }
 
-// The contract once more, as simply as it can be said.
+// The contract once more, as simply as it can be said, of jobs without runs.
 class StepStoreModel {
  public:
   PartReceipt PutPart(const StepKey& key, const StepPart& part) {
-    if (steps_.contains(key) && steps_[key].terms != part.terms) {
-      PartReceipt refused;
-      refused.verdict = PartReceipt::Verdict::kOtherTerms;
-      refused.terms = steps_[key].terms;
-      refused.terms_worker = steps_[key].terms_worker;
-      return refused;
+    PartReceipt receipt;
+    if (steps_.contains(key)) {
+      const Step& step = steps_[key];
+      const bool is_in = step.parts.contains(part.worker);
+      if (step.terms != part.terms) {
+        receipt.verdict = PartReceipt::Verdict::kOtherTerms;
+        receipt.terms = step.terms;
+        receipt.terms_worker = step.terms_worker;
+      } else if (is_in && step.parts.at(part.worker) != part.content) {
+        receipt.verdict = PartReceipt::Verdict::kOtherContent;
+      }
+      if (receipt.verdict != PartReceipt::Verdict::kAccepted) {
+        if (!step.gives_way()) return receipt;
+        receipt = {};
+        steps_.erase(key);
+      }
     }
     if (!steps_.contains(key)) {
       Step& begun = steps_[key];
@@ -317,26 +560,29 @@ class StepStoreModel {
       begun.world_size = part.world_size;
     }
     Step& step = steps_[key];
-    if (step.parts.contains(part.worker) && step.parts[part.worker] != part.content) {
-      PartReceipt refused;
-      refused.verdict = PartReceipt::Verdict::kOtherContent;
-      return refused;
-    }
     step.parts[part.worker] = part.content;
-    if (!step.outcome) step.left = kTimeToLive;
-    PartReceipt receipt;
+    if (!step.outcome) {
+      step.left = kTimeToLive;
+      if (!part.waits_at.empty()) step.waits_at.insert(part.waits_at);
+    }
     receipt.complete = step.complete();
     receipt.outcome = step.outcome;
     return receipt;
   }
 
-  StepProgress Progress(const StepKey& key) {
+  StepProgress Progress(const StepKey& key, const std::string& waits_at) {
     StepProgress progress;
     if (!steps_.contains(key)) return progress;
-    for (const auto& [worker, content] : steps_[key].parts) progress.arrived.push_back(worker);
-    progress.complete = steps_[key].complete();
-    progress.outcome = steps_[key].outcome;
+    Step& step = steps_[key];
+    for (const auto& [worker, content] : step.parts) progress.arrived.push_back(worker);
+    progress.complete = step.complete();
+    progress.outcome = step.outcome;
+    if (!step.outcome && !waits_at.empty()) step.waits_at.insert(waits_at);
     return progress;
+  }
+
+  void Leave(const StepKey& key, const std::string& waits_at) {
+    if (steps_.contains(key)) steps_[key].waits_at.erase(waits_at);
   }
 
   std::optional<std::vector<std::string>> Parts(const StepKey& key) {
@@ -346,18 +592,47 @@ class StepStoreModel {
     return contents;
   }
 
-  std::optional<std::string> PutOutcome(const StepKey& key, const std::string& outcome) {
+  std::optional<std::string> PutOutcome(const StepKey& key, const StepOutcome& outcome) {
     if (!steps_.contains(key) || !steps_[key].complete()) return std::nullopt;
     Step& step = steps_[key];
     if (!step.outcome) {
-      step.outcome = outcome;
+      step.outcome = outcome.bytes;
+      step.refusal = outcome.refusal;
       step.left = kRetention;
     }
     return step.outcome;
   }
 
-  void Advance(absl::Duration by) {
-    for (auto& [key, step] : steps_) step.left -= by;
+  void MarkServed(const StepKey& key, uint32_t worker) {
+    if (steps_.contains(key) && steps_[key].outcome) steps_[key].served.insert(worker);
+  }
+
+  bool Restore(const StepKey& key, const WholeStep& whole) {
+    if (steps_.contains(key)) {
+      const Step& step = steps_[key];
+      if (step.terms != whole.terms) return false;
+      for (const auto& [worker, content] : step.parts) {
+        if (content != whole.contents[worker]) return false;
+      }
+      if (step.outcome) return true;
+    }
+    Step& step = steps_[key];
+    if (step.parts.empty()) step.terms = whole.terms;
+    step.world_size = static_cast<uint32_t>(whole.contents.size());
+    for (uint32_t worker = 0; worker < step.world_size; ++worker) {
+      step.parts[worker] = whole.contents[worker];
+    }
+    step.outcome = whole.outcome;
+    step.left = kRetention;
+    return true;
+  }
+
+  // By kPause, which is longer than kWaiting.
+  void Pause() {
+    for (auto& [key, step] : steps_) {
+      step.left -= kPause;
+      step.waits_at.clear();
+    }
     std::erase_if(steps_,
                   [](const auto& entry) { return entry.second.left <= absl::ZeroDuration(); });
   }
@@ -369,9 +644,16 @@ class StepStoreModel {
     uint32_t world_size = 0;
     std::map<uint32_t, std::string> parts;
     std::optional<std::string> outcome;
+    bool refusal = false;
+    std::set<uint32_t> served;
+    std::set<std::string> waits_at;
     absl::Duration left;
 
     bool complete() const { return parts.size() == world_size; }
+    bool gives_way() const {
+      if (outcome) return refusal || served.size() == world_size;
+      return waits_at.empty();
+    }
   };
   std::map<StepKey, Step> steps_;
 };
@@ -380,21 +662,24 @@ TEST_P(StepStoreContract, RandomCallsAreAnsweredAsTheModelAnswersThem) {
   for (uint64_t seed = 0; seed < Cases(20); ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     RandomStream random(seed);
-    stores_ = GetParam().make({.time_to_live = kTimeToLive, .retention = kRetention});
+    stores_ = GetParam().make(
+        {.time_to_live = kTimeToLive, .retention = kRetention, .waiting = kWaiting});
     StepStoreModel model;
-    for (int call = 0; call < 150; ++call) {
+    for (int call = 0; call < 200; ++call) {
       StepStore& any = store(static_cast<int>(random.Between(0, 1)));
       const StepKey key = {.job_id = random.Chance(50) ? "a" : "b", .step = random.Between(1, 2)};
+      // Steps of job a have three workers, those of job b two.
+      const uint32_t world_size = key.job_id == "a" ? 3 : 2;
+      const std::string terms = key.job_id + (random.Chance(10) ? " other" : " terms");
+      const auto content = [&] { return random.Chance(10) ? "other" : "content"; };
+      const std::string replica = random.Chance(50) ? "0" : "1";
       const uint64_t kind = random.Between(0, 99);
-      if (kind < 60) {
-        // Steps of job a have three workers, those of job b two.
-        const uint32_t world_size = key.job_id == "a" ? 3 : 2;
-        const StepPart part = {
-            .worker = static_cast<uint32_t>(random.Between(0, world_size - 1)),
-            .world_size = world_size,
-            .terms = key.job_id + (random.Chance(10) ? " other" : " terms"),
-            .content = random.Chance(10) ? "other" : "content",
-        };
+      if (kind < 45) {
+        const StepPart part = {.worker = static_cast<uint32_t>(random.Between(0, world_size - 1)),
+                               .world_size = world_size,
+                               .terms = terms,
+                               .content = content(),
+                               .waits_at = random.Chance(70) ? replica : ""};
         const absl::StatusOr<PartReceipt> receipt = any.PutPart(key, part);
         const PartReceipt expected = model.PutPart(key, part);
         ASSERT_TRUE(receipt.ok()) << receipt.status();
@@ -403,35 +688,52 @@ TEST_P(StepStoreContract, RandomCallsAreAnsweredAsTheModelAnswersThem) {
         ASSERT_EQ(receipt->terms_worker, expected.terms_worker);
         ASSERT_EQ(receipt->complete, expected.complete);
         ASSERT_EQ(receipt->outcome, expected.outcome);
-      } else if (kind < 75) {
-        const absl::StatusOr<StepProgress> progress = any.Progress(key);
-        const StepProgress expected = model.Progress(key);
+      } else if (kind < 55) {
+        const std::string waits_at = random.Chance(50) ? replica : "";
+        const absl::StatusOr<StepProgress> progress = any.Progress(key, waits_at);
+        const StepProgress expected = model.Progress(key, waits_at);
         ASSERT_TRUE(progress.ok()) << progress.status();
         ASSERT_EQ(progress->arrived, expected.arrived);
         ASSERT_EQ(progress->complete, expected.complete);
         ASSERT_EQ(progress->outcome, expected.outcome);
-      } else if (kind < 85) {
-        const absl::StatusOr<std::vector<std::string>> parts = any.Parts(key);
+      } else if (kind < 60) {
+        ASSERT_TRUE(any.Leave(key, replica).ok());
+        model.Leave(key, replica);
+      } else if (kind < 65) {
+        const absl::StatusOr<StepParts> parts = any.Parts(key);
         const std::optional<std::vector<std::string>> expected = model.Parts(key);
         ASSERT_EQ(parts.ok(), expected.has_value()) << parts.status();
         if (expected) {
-          ASSERT_EQ(*parts, *expected);
+          ASSERT_EQ(parts->contents, *expected);
         } else {
           ASSERT_EQ(parts.status().code(), absl::StatusCode::kNotFound);
         }
-      } else if (kind < 95) {
-        const std::string outcome = random.Chance(50) ? "x" : "y";
-        const absl::StatusOr<std::string> stands = any.PutOutcome(key, outcome);
+      } else if (kind < 75) {
+        const StepOutcome outcome = {.bytes = random.Chance(50) ? "x" : "y",
+                                     .refusal = random.Chance(30)};
+        const std::string incarnation = any.Progress(key, "")->incarnation;
+        const absl::StatusOr<StandingOutcome> stands = any.PutOutcome(key, incarnation, outcome);
         const std::optional<std::string> expected = model.PutOutcome(key, outcome);
         ASSERT_EQ(stands.ok(), expected.has_value()) << stands.status();
         if (expected) {
-          ASSERT_EQ(*stands, *expected);
+          ASSERT_EQ(stands->bytes, *expected);
         } else {
           ASSERT_EQ(stands.status().code(), absl::StatusCode::kNotFound);
         }
+      } else if (kind < 90) {
+        const auto worker = static_cast<uint32_t>(random.Between(0, world_size - 1));
+        const std::string incarnation = any.Progress(key, "")->incarnation;
+        ASSERT_TRUE(any.MarkServed(key, incarnation, {worker}).ok());
+        model.MarkServed(key, worker);
+      } else if (kind < 95) {
+        WholeStep whole = {.terms = terms, .contents = {}, .outcome = "restored"};
+        for (uint32_t i = 0; i < world_size; ++i) whole.contents.emplace_back(content());
+        const absl::StatusOr<bool> restored = any.Restore(key, whole);
+        ASSERT_TRUE(restored.ok()) << restored.status();
+        ASSERT_EQ(*restored, model.Restore(key, whole));
       } else {
         stores_->Advance(kPause);
-        model.Advance(kPause);
+        model.Pause();
       }
     }
   }

@@ -56,7 +56,7 @@ TEST(RedisClientTest, AScriptIsHandedOverOnceAndAgainWhenRedisForgetsIt) {
   const RedisScript script("return {KEYS[1], ARGV[1]}");
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < 3; ++i) {
-      const RedisReply reply = client.Run(script, "key", {"argument"}).value();
+      const RedisReply reply = client.Run(script, {"key"}, {"argument"}).value();
       ASSERT_EQ(RedisElements(*reply).size(), 2);
       EXPECT_EQ(RedisBytes(*RedisElements(*reply)[0]), "key");
       EXPECT_EQ(RedisBytes(*RedisElements(*reply)[1]), "argument");
@@ -85,7 +85,7 @@ TEST(RedisClientTest, ErrorRepliesComeAsStatusesAndKeepTheConnection) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("WRONGTYPE"));
     EXPECT_THAT(std::string(status.message()), HasSubstr(redis.url()));
     const RedisScript broken("return redis.call('HGET', KEYS[1], 'field')");
-    EXPECT_EQ(client.Run(broken, "key", {}).status().code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(client.Run(broken, {"key"}, {}).status().code(), absl::StatusCode::kInternal);
   }
   // The client's, and that of this command.
   EXPECT_EQ(Info(redis, "clients", "connected_clients"), "2");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "server/store/redis/redis_stores.h"
 #include "tests/server/store/fit_store_contract.h"
@@ -42,27 +43,36 @@ class TappedStore : public StepStore {
   ~TappedStore() override { store_->SetListener(nullptr); }
 
   void SetListener(Listener listener) override {
-    store_->SetListener([this, listener](const StepKey& key) {
+    store_->SetListener([this, listener](const StepKey& key, StepEvent event) {
       if (key.job_id == kMark) {
         std::lock_guard lock(mutex_);
         heard_ = key.step;
         changed_.notify_all();
       } else if (listener) {
-        listener(key);
+        listener(key, event);
       }
     });
   }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
     return store_->PutPart(key, part);
   }
-  absl::StatusOr<StepProgress> Progress(const StepKey& key) override {
-    return store_->Progress(key);
+  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override {
+    return store_->Progress(key, waits_at);
   }
-  absl::StatusOr<std::vector<std::string>> Parts(const StepKey& key) override {
-    return store_->Parts(key);
+  absl::Status Leave(const StepKey& key, const std::string& waits_at) override {
+    return store_->Leave(key, waits_at);
   }
-  absl::StatusOr<std::string> PutOutcome(const StepKey& key, const std::string& outcome) override {
-    return store_->PutOutcome(key, outcome);
+  absl::StatusOr<StepParts> Parts(const StepKey& key) override { return store_->Parts(key); }
+  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
+                                             const StepOutcome& outcome) override {
+    return store_->PutOutcome(key, incarnation, outcome);
+  }
+  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
+                          const std::vector<uint32_t>& workers) override {
+    return store_->MarkServed(key, incarnation, workers);
+  }
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override {
+    return store_->Restore(key, step);
   }
 
   // As published with `mark`.

@@ -40,12 +40,28 @@ RedisStores Open(const std::string& url, const RedisStoresOptions& options = kPa
   return OpenRedisStores(url, options).value();
 }
 
+// Gives the step, as it stands, its outcome: the one that stands then.
+absl::StatusOr<std::string> PutOutcome(StepStore& store, const StepKey& key,
+                                       const std::string& outcome) {
+  const absl::StatusOr<StepProgress> progress = store.Progress(key, "");
+  if (!progress.ok()) return progress.status();
+  const absl::StatusOr<StandingOutcome> stands =
+      store.PutOutcome(key, progress->incarnation, {.bytes = outcome});
+  if (!stands.ok()) return stands.status();
+  return stands->bytes;
+}
+
 // All calls that a store has, in the order of a step of one worker; the first error.
 absl::Status UseAll(RedisStores& stores, const StepKey& key) {
   absl::Status status = stores.steps->PutPart(key, Part(0, 1)).status();
-  status.Update(stores.steps->Progress(key).status());
+  status.Update(stores.steps->Progress(key, "").status());
   status.Update(stores.steps->Parts(key).status());
-  status.Update(stores.steps->PutOutcome(key, "outcome").status());
+  status.Update(PutOutcome(*stores.steps, key, "outcome").status());
+  status.Update(stores.steps->MarkServed(key, stores.steps->Parts(key)->incarnation, {0}));
+  status.Update(stores.steps->Progress(key, "here").status());
+  status.Update(stores.steps->Leave(key, "here"));
+  const WholeStep whole = {.terms = "terms", .contents = {"content"}, .outcome = "outcome"};
+  status.Update(stores.steps->Restore(key, whole).status());
   const absl::StatusOr<StoredFit> fit = stores.fits->Get(key.job_id);
   status.Update(fit.status());
   if (fit.ok()) status.Update(stores.fits->Replace(key.job_id, fit->version, "state").status());
@@ -55,9 +71,11 @@ absl::Status UseAll(RedisStores& stores, const StepKey& key) {
 // That each of them fails so.
 void ExpectAllFail(RedisStores& stores, absl::StatusCode code) {
   EXPECT_EQ(stores.steps->PutPart(kKey, Part(0, 1)).status().code(), code);
-  EXPECT_EQ(stores.steps->Progress(kKey).status().code(), code);
+  EXPECT_EQ(stores.steps->Progress(kKey, "").status().code(), code);
   EXPECT_EQ(stores.steps->Parts(kKey).status().code(), code);
-  EXPECT_EQ(stores.steps->PutOutcome(kKey, "outcome").status().code(), code);
+  EXPECT_EQ(stores.steps->PutOutcome(kKey, "", {.bytes = "outcome"}).status().code(), code);
+  EXPECT_EQ(stores.steps->MarkServed(kKey, "", {0}).code(), code);
+  EXPECT_EQ(stores.steps->Restore(kKey, WholeStep()).status().code(), code);
   EXPECT_EQ(stores.fits->Get("job").status().code(), code);
   EXPECT_EQ(stores.fits->Replace("job", 0, "state").status().code(), code);
 }
@@ -95,11 +113,11 @@ TEST(RedisStoresTest, WhatARestartForgetsBeginsAnew) {
       redis.Kill();
       redis.Start();
     }
-    EXPECT_TRUE(stores.steps->Progress(kKey)->arrived.empty());
+    EXPECT_TRUE(stores.steps->Progress(kKey, "")->arrived.empty());
     EXPECT_EQ(stores.steps->Parts(kKey).status().code(), absl::StatusCode::kNotFound);
     EXPECT_FALSE(stores.steps->PutPart(kKey, Part(1, 2))->complete);
     EXPECT_TRUE(stores.steps->PutPart(kKey, Part(0, 2))->complete);
-    EXPECT_EQ(stores.steps->PutOutcome(kKey, "outcome").value(), "outcome");
+    EXPECT_EQ(PutOutcome(*stores.steps, kKey, "outcome").value(), "outcome");
 
     EXPECT_EQ(stores.fits->Get("job")->version, 0);
     EXPECT_FALSE(stores.fits->Replace("job", version, "of old").value());
@@ -119,11 +137,11 @@ TEST(RedisStoresTest, WhatARestartKeepsGoesOn) {
   EXPECT_TRUE(stores.steps->PutPart(kKey, Part(1, 2, "b"))->complete);
   redis.Kill();
   redis.Start();
-  EXPECT_THAT(stores.steps->Parts(kKey).value(), ::testing::ElementsAre("a", "b"));
-  EXPECT_EQ(stores.steps->PutOutcome(kKey, "outcome").value(), "outcome");
+  EXPECT_THAT(stores.steps->Parts(kKey)->contents, ::testing::ElementsAre("a", "b"));
+  EXPECT_EQ(PutOutcome(*stores.steps, kKey, "outcome").value(), "outcome");
   redis.Kill();
   redis.Start();
-  EXPECT_EQ(stores.steps->PutOutcome(kKey, "another").value(), "outcome");
+  EXPECT_EQ(PutOutcome(*stores.steps, kKey, "another").value(), "outcome");
 }
 
 TEST(RedisStoresTest, ARedisThatHangsCostsOneCallTheTimeOutAndTheNextOnesNothing) {
@@ -134,11 +152,11 @@ TEST(RedisStoresTest, ARedisThatHangsCostsOneCallTheTimeOutAndTheNextOnesNothing
   ASSERT_EQ(UseAll(stores, kKey), absl::OkStatus());
   redis.Freeze();
   const Instant start = std::chrono::steady_clock::now();
-  EXPECT_EQ(stores.steps->Progress(kKey).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(stores.steps->Progress(kKey, "").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
   // A hundred times the time-out would be 20 seconds.
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(stores.steps->Progress(kKey).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(stores.steps->Progress(kKey, "").status().code(), absl::StatusCode::kUnavailable);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   redis.Thaw();
@@ -181,21 +199,21 @@ TEST(RedisStoresTest, NoRoomIsResourceExhaustedAndLeavesNothingHalfDone) {
   EXPECT_THAT(std::string(full.message()), HasSubstr("maxmemory"));
   EXPECT_EQ(stores.steps->PutPart({.job_id = "new", .step = 1}, Part(0, 2)).status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(stores.steps->PutOutcome(complete, "outcome").status().code(),
+  EXPECT_EQ(PutOutcome(*stores.steps, complete, "outcome").status().code(),
             absl::StatusCode::kResourceExhausted);
   const uint64_t version = stores.fits->Get("job")->version;
   EXPECT_EQ(stores.fits->Replace("job", version, "more").status().code(),
             absl::StatusCode::kResourceExhausted);
   // Who asks for what is there gets it.
-  EXPECT_THAT(stores.steps->Progress(kKey)->arrived, ::testing::ElementsAre(0));
+  EXPECT_THAT(stores.steps->Progress(kKey, "")->arrived, ::testing::ElementsAre(0));
   EXPECT_FALSE(stores.steps->PutPart(kKey, Part(0, 2, "a"))->complete);
-  EXPECT_EQ(stores.steps->Parts(complete)->size(), 1);
+  EXPECT_EQ(stores.steps->Parts(complete)->contents.size(), 1);
 
   ASSERT_EQ(redis.Command({"CONFIG", "SET", "maxmemory", "0"}), "OK");
-  EXPECT_TRUE(stores.steps->Progress({.job_id = "new", .step = 1})->arrived.empty());
+  EXPECT_TRUE(stores.steps->Progress({.job_id = "new", .step = 1}, "")->arrived.empty());
   EXPECT_EQ(stores.fits->Get("job")->version, version);
   EXPECT_TRUE(stores.steps->PutPart(kKey, Part(1, 2, "b"))->complete);
-  EXPECT_EQ(stores.steps->PutOutcome(complete, "outcome").value(), "outcome");
+  EXPECT_EQ(PutOutcome(*stores.steps, complete, "outcome").value(), "outcome");
 }
 
 TEST(RedisStoresTest, OnlyTheRightPasswordLetsIn) {
@@ -209,7 +227,7 @@ TEST(RedisStoresTest, OnlyTheRightPasswordLetsIn) {
                                  "redis://" + place, "redis://:secret%2F%3F@" + place + "/99"}) {
     RedisStores wrong = Open(url);
     ExpectAllFail(wrong, absl::StatusCode::kFailedPrecondition);
-    const std::string message(wrong.steps->Progress(kKey).status().message());
+    const std::string message(wrong.steps->Progress(kKey, "").status().message());
     EXPECT_THAT(message, Not(HasSubstr("wrong@")));
     EXPECT_THAT(message, Not(HasSubstr("secret")));
     EXPECT_THAT(message, HasSubstr(place));
@@ -219,16 +237,21 @@ TEST(RedisStoresTest, OnlyTheRightPasswordLetsIn) {
 TEST(RedisStoresTest, TheRightsThatTheHeaderNamesAreEnough) {
   RedisServer redis;
   ASSERT_EQ(
-      redis.Command({"ACL",          "SETUSER",  "planner",  "on",       ">secret",  "~batchplan:*",
-                     "&batchplan:*", "+evalsha", "+eval",    "+hget",    "+hmget",   "+hset",
-                     "+hkeys",       "+hgetall", "+hincrby", "+pexpire", "+publish", "+subscribe",
-                     "+ping",        "+time",    "+select"}),
+      redis.Command({"ACL",          "SETUSER",    "planner",  "on",     ">secret", "~batchplan:*",
+                     "&batchplan:*", "+evalsha",   "+eval",    "+hget",  "+hmget",  "+hset",
+                     "+hkeys",       "+hgetall",   "+hincrby", "+del",   "+exists", "+sadd",
+                     "+srem",        "+lindex",    "+lrange",  "+rpush", "+ltrim",  "+pexpire",
+                     "+publish",     "+subscribe", "+ping",    "+time",  "+select"}),
       "OK");
   RedisStores stores = Open("redis://planner:secret@127.0.0.1:" + std::to_string(redis.port()));
   EXPECT_EQ(UseAll(stores, kKey), absl::OkStatus());
-  EXPECT_EQ(UseAll(stores, {.job_id = "job", .step = 8}), absl::OkStatus());
+  EXPECT_EQ(UseAll(stores, {.job_id = "job", .step = 8, .run_id = "1"}), absl::OkStatus());
+  EXPECT_EQ(UseAll(stores, {.job_id = "job", .step = 8, .run_id = "2"}), absl::OkStatus());
+  // One that gives way.
+  EXPECT_EQ(stores.steps->PutPart(kKey, Part(0, 2, "other"))->complete, false);
+  EXPECT_TRUE(stores.steps->PutPart({.job_id = "job", .step = 7, .run_id = "1"}, Part(0, 1)).ok());
   EXPECT_EQ(stores.steps->PutPart({.job_id = "job", .step = 9}, Part(0, 2))->complete, false);
-  EXPECT_EQ(stores.steps->Progress({.job_id = "job", .step = 9})->arrived.size(), 1);
+  EXPECT_EQ(stores.steps->Progress({.job_id = "job", .step = 9}, "")->arrived.size(), 1);
   EXPECT_THAT(redis.Command({"PUBSUB", "NUMSUB", "batchplan:v1:steps"}), HasSubstr("\n1\n"));
   EXPECT_THAT(redis.Command({"ACL", "LOG"}), Not(HasSubstr("reason")));
 }
@@ -246,7 +269,7 @@ TEST(RedisStoresTest, DatabasesAreApart) {
   RedisStores first = Open(redis.url());
   RedisStores second = Open(redis.url() + "/1");
   ASSERT_EQ(UseAll(first, kKey), absl::OkStatus());
-  EXPECT_TRUE(second.steps->Progress(kKey)->arrived.empty());
+  EXPECT_TRUE(second.steps->Progress(kKey, "")->arrived.empty());
   EXPECT_EQ(second.fits->Get("job")->version, 0);
 }
 
@@ -290,6 +313,7 @@ TEST(RedisStoresTest, RacingReplicasSeeOneTermsOneOutcomeAndEveryPart) {
         threads.emplace_back([&, i] {
           const uint32_t worker = i / 2;
           StepPart part = Part(worker, kWorld, std::to_string(worker));
+          part.waits_at = "here";
           if (i % 2 == 1 && worker % 3 == 0) part.terms = "others";
           if (i % 2 == 1 && worker % 3 == 1) part.content = "other";
           StepStore& mine = *replicas[i % 4 / 2].steps;
@@ -298,13 +322,14 @@ TEST(RedisStoresTest, RacingReplicasSeeOneTermsOneOutcomeAndEveryPart) {
           ASSERT_TRUE(receipt.ok()) << receipt.status();
           seen[i].receipt = *receipt;
           if (!receipt->complete) return;
-          absl::StatusOr<std::string> outcome = mine.PutOutcome(key, std::to_string(i));
+          absl::StatusOr<StandingOutcome> outcome =
+              mine.PutOutcome(key, receipt->incarnation, {.bytes = std::to_string(i)});
           ASSERT_TRUE(outcome.ok()) << outcome.status();
-          seen[i].outcome = *outcome;
+          seen[i].outcome = outcome->bytes;
         });
       }
     }
-    const StepProgress progress = replicas[0].steps->Progress(key).value();
+    const StepProgress progress = replicas[0].steps->Progress(key, "").value();
     std::set<std::string> outcomes;
     std::set<std::string> terms;
     std::set<uint32_t> accepted;
@@ -343,7 +368,9 @@ TEST(RedisStoresTest, RacingReplicasOverARedisThatIsKilledNeverSplitAStep) {
           const auto receipt = mine.PutPart(key, Part(worker, kWorld, std::to_string(worker)));
           if (!receipt.ok() || !receipt->complete) continue;
           EXPECT_EQ(receipt->verdict, PartReceipt::Verdict::kAccepted);
-          outcomes[step][worker] = mine.PutOutcome(key, std::to_string(worker)).value_or("");
+          const auto stands =
+              mine.PutOutcome(key, receipt->incarnation, {.bytes = std::to_string(worker)});
+          if (stands.ok()) outcomes[step][worker] = stands->bytes;
         }
       }
       ++done;
@@ -373,7 +400,7 @@ TEST(RedisStoresTest, AListenerThatIsTakenAwayUnderLoadIsNotCalledAgain) {
       for (uint64_t step = 0; !stop; ++step) {
         const StepKey key = {.job_id = std::to_string(replica), .step = step};
         EXPECT_TRUE(replicas[replica].steps->PutPart(key, Part(0, 1)).ok());
-        EXPECT_TRUE(replicas[replica].steps->PutOutcome(key, "outcome").ok());
+        EXPECT_TRUE(PutOutcome(*replicas[replica].steps, key, "outcome").ok());
       }
     });
   }
@@ -381,10 +408,10 @@ TEST(RedisStoresTest, AListenerThatIsTakenAwayUnderLoadIsNotCalledAgain) {
     StepStore& store = *replicas[round % 2].steps;
     auto alive = std::make_unique<std::atomic<bool>>(true);
     const uint64_t before = heard;
-    store.SetListener([&heard, &store, alive = alive.get()](const StepKey& key) {
+    store.SetListener([&heard, &store, alive = alive.get()](const StepKey& key, StepEvent) {
       EXPECT_TRUE(*alive);
       // With no lock held, so that the store can be asked.
-      EXPECT_TRUE(store.Progress(key).ok());
+      EXPECT_TRUE(store.Progress(key, "").ok());
       ++heard;
     });
     while (heard == before) std::this_thread::yield();
@@ -442,8 +469,8 @@ TEST(RedisStoresTest, AStepOfManyLargePartsComesBackWhole) {
     ASSERT_TRUE(receipt.ok()) << receipt.status();
     EXPECT_EQ(receipt->complete, worker + 1 == kWorld);
   }
-  EXPECT_EQ(stores.steps->Parts(kKey).value(), contents);
-  EXPECT_EQ(stores.steps->Progress(kKey)->arrived.size(), kWorld);
+  EXPECT_EQ(stores.steps->Parts(kKey)->contents, contents);
+  EXPECT_EQ(stores.steps->Progress(kKey, "")->arrived.size(), kWorld);
 }
 
 }  // namespace

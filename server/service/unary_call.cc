@@ -121,8 +121,6 @@ absl::Status UnaryCall::QueueForStore() {
 
 void UnaryCall::DropRequestBytes() { const_cast<grpc::ByteBuffer*>(raw_.request)->Clear(); }
 
-std::string UnaryCall::owner() const { return OwnerOf(environment_.tokens, *raw_.context); }
-
 void UnaryCall::OnCancel() {
   static_cast<void>(state_.load(std::memory_order_acquire));
   stop_.request_stop();

@@ -129,8 +129,6 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   const grpc::ByteBuffer& request_bytes() const { return *raw_.request; }
   // Lets go of the request's bytes, once nothing reads them any more.
   void DropRequestBytes();
-  // Of authentication.h.
-  std::string owner() const;
   const RequestOutline& outline() const { return outline_; }
   // InvalidArgument unless the request, once it is parsed, is of the job that it was admitted for,
   // and asks for no more.

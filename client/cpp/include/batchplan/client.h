@@ -15,9 +15,9 @@
 //
 // Errors. No exceptions; absl::Status, with the codes that batch_planner.proto lists.
 // INVALID_ARGUMENT and UNIMPLEMENTED name the field of the request and come out the same wherever
-// it is planned. UNAVAILABLE means that no server could be reached, retries included, until the call's
-// time was over; UNAUTHENTICATED that a certificate or token is refused. A plan is a pure function of
-// its request, so calling again is always safe.
+// it is planned. UNAVAILABLE means that no server could be reached, retries included, until the
+// call's time was over; UNAUTHENTICATED that a certificate or token is refused. A plan is a pure
+// function of its request, so calling again is always safe.
 
 #ifndef BATCHPLAN_CLIENT_CPP_CLIENT_H_
 #define BATCHPLAN_CLIENT_CPP_CLIENT_H_

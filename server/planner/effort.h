@@ -5,8 +5,8 @@
 
 namespace batchplan {
 
-// Counted in steps of each search and of all together (allowance.h), never in time, so that the same
-// request gives the same plan on every machine.
+// Counted in steps of each search and of all together (allowance.h), never in time, so that the
+// same request gives the same plan on every machine.
 enum class Effort { kFast, kDefault, kThorough };
 
 }  // namespace batchplan

@@ -62,7 +62,9 @@ void Parts(benchmark::internal::Benchmark* bench) {
 BENCHMARK_CAPTURE(DivideLoads, karmarkar_karp, [](const auto& loads, uint32_t parts) {
   return KarmarkarKarp(loads, parts);
 }) -> Apply(Parts);
-BENCHMARK_CAPTURE(DivideLoads, karmarkar_karp_equal, KarmarkarKarpEqual)->Apply(Parts);
+BENCHMARK_CAPTURE(DivideLoads, karmarkar_karp_equal, [](const auto& loads, uint32_t parts) {
+  return KarmarkarKarpEqual(loads, parts);
+}) -> Apply(Parts);
 BENCHMARK_CAPTURE(DivideLoads, longest_first, [](const auto& loads, uint32_t parts) {
   return LongestFirst(loads, parts);
 }) -> Apply(Parts);

@@ -21,7 +21,7 @@ constexpr size_t kMostForReferences = 65536;
 
 // Of an allowance: of a placement, and for each sequence.
 constexpr uint64_t kUnitsToPlace = 4000;
-constexpr uint64_t kUnitsASequence = 100;
+constexpr uint64_t kUnitsASequence = 200;
 
 struct Candidate {
   Dealt dealt;

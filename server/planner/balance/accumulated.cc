@@ -169,8 +169,8 @@ class Balancer {
   Bins Run(const Bins& start) {
     const std::optional<Bins> shares = PackShares();
     if (shares && LargestCost(*shares) <= goal_) return *shares;
-    if (allowance_.stop_requested()) return start;
     const size_t count = ranks_ * slots_;
+    if (allowance_.stop_requested()) return HalveLargest(items_, start, count);
     Bins exchanged = ExchangeItems(HalveLargest(items_, start, count));
     if (start.size() < count && LargestCost(exchanged) > goal_ && !Ended()) {
       Bins peeled = ExchangeItems(PeelCheapest(items_, start, count));

@@ -23,6 +23,8 @@ constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
 constexpr uint64_t kUnitsAStep = 16;
+// Of a receiver that is tried, which may take no step.
+constexpr uint64_t kUnitsAReceiver = 20;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
@@ -98,6 +100,7 @@ class Search {
         filling_.Move(position, best_bin_of[position]);
       }
     }
+    options_.allowance.Spend(kUnitsAReceiver * receivers_tried_);
     return best;
   }
 
@@ -170,6 +173,7 @@ class Search {
          ++found, ++tried) {
       const auto [under, receiver] = *found;
       if (receiver == giver || over - under <= tolerance_ || steps_ == 0) break;
+      ++receivers_tried_;
       const Exchange exchange = BestExchange(giver, receiver, over - under);
       if (exchange.out[0] == kNone) {
         refused_.push_back(receiver);
@@ -327,6 +331,7 @@ class Search {
   std::vector<uint32_t> refusals_;
   SearchSteps search_;
   uint64_t& steps_;
+  uint64_t receivers_tried_ = 0;
   int64_t tolerance_ = 0;
   ByDeviation givers_;
   ByDeviation receivers_;

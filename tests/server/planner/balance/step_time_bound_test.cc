@@ -163,12 +163,12 @@ TEST(StepTimeBoundTest, CostsNearTheLimitDoNotOverflow) {
 
 TEST(StepTimeBoundTest, TotalsBeyondThatOfCostsDoNotOverflow) {
   // Tokens are not scaled to stay below 2^62.
-  const std::vector<uint32_t> lengths(7, 1000);
-  const std::vector<uint64_t> tokens(7, uint64_t{1} << 60);
+  constexpr uint64_t kUnit = uint64_t{1} << 59;
+  const std::vector<uint32_t> lengths = {4, 3, 2, 1};
+  const std::vector<uint64_t> tokens = {4 * kUnit, 3 * kUnit, 2 * kUnit, kUnit};
   const PackItems items = {.lengths = lengths, .loads = tokens};
-  EXPECT_EQ(LockstepBound(items, {.capacity = 1000}, 2), uint64_t{1} << 62);
-  EXPECT_EQ(LockstepBound(items, {.capacity = 8000}, 2), uint64_t{1} << 62);
-  EXPECT_EQ(LockstepBound(items, {.capacity = 1000}, 7), uint64_t{1} << 60);
+  EXPECT_EQ(LockstepBound(items, {.capacity = 100, .max_sequences = 1}, 2), (4 + 2) * kUnit);
+  EXPECT_EQ(AccumulatedBound(items, 2), 5 * kUnit);
 }
 
 TEST(StepTimeBoundTest, NeverExceedsTheOptimum) {

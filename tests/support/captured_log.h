@@ -19,12 +19,12 @@ namespace batchplan {
 inline void CaptureLog() {
   // Lines of before are not of what comes.
   FlushLog(absl::Minutes(1));
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
 }
 
 inline std::string CapturedLog() {
   FlushLog(absl::Minutes(1));
-  return testing::internal::GetCapturedStderr();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 }  // namespace batchplan

@@ -71,7 +71,9 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
     if (joined->Serialized().empty()) {
       return absl::ResourceExhaustedError("the plan is larger than protobuf's limit of 2 GiB");
     }
-    return CallAnswer{.response = SharedBytes(joined), .microbatches = Microbatches(joined->plan)};
+    return CallAnswer{.response = SharedBytes(joined),
+                      .microbatches = Microbatches(joined->plan),
+                      .shared = joined};
   }
   v1::JoinBatchResponse response;
   SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());

@@ -148,6 +148,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   State open = State::kOpen;
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
+  if (answer.ok() && environment_.unsent != nullptr) HoldAnswer(answer);
   const absl::Status status = CleanStatus(answer.status());
   if (!status.ok()) {
     environment_.metrics->RecordJobError(admitted_ ? outline_.job_id.text : kOtherJobs,
@@ -176,8 +177,22 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   Finish(ToGrpcStatus(status));
 }
 
+void UnaryCall::HoldAnswer(absl::StatusOr<CallAnswer>& answer) {
+  // gRPC's context lives until OnDone has returned, which ends what is begun here.
+  const absl::StatusOr<uint64_t> ticket =
+      environment_.unsent->Begin({.owner = owner_,
+                                  .bytes = answer->response.Length(),
+                                  .shared = answer->shared,
+                                  .cancel = [this] { raw_.context->TryCancel(); }});
+  if (ticket.ok())
+    unsent_ticket_ = *ticket;
+  else
+    answer = ticket.status();
+}
+
 void UnaryCall::OnDone() {
   static_cast<void>(state_.load(std::memory_order_acquire));
+  if (unsent_ticket_ != 0) environment_.unsent->End(unsent_ticket_);
   // The last thing done to the call, unless somebody else still holds it.
   const std::shared_ptr<UnaryCall> last = std::move(grpcs_share_);
 }

@@ -49,18 +49,21 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
 
   flags->Group("Planning");
   flags->Add("planning_threads", &options->planning_threads, "N",
-             "Plans made at the same time; 0: one a processor");
+             "Plans made at the same time, at least 2; 0: one a processor. One job never has all");
   flags->Add("max_queued_plans", &options->max_queued_plans, "N",
              "Requests that may wait for a planning thread; more are refused with "
              "RESOURCE_EXHAUSTED");
   flags->Add("max_queued_sequences", &options->max_queued_sequences, "N",
-             "Sequences of all requests that wait or are planned; what is beyond is refused with "
-             "RESOURCE_EXHAUSTED, calls of the job that holds most first");
+             "Sequences, once a pass, of all requests that wait or are planned; what is beyond is "
+             "refused with RESOURCE_EXHAUSTED, calls of the token or peer that holds most first");
+  flags->Add("max_planning_seconds", &options->max_planning_seconds,
+             "Give up a plan that takes longer, with RESOURCE_EXHAUSTED");
   flags->Add("plan_cache_bytes", &options->plan_cache_bytes, "BYTES",
              "Memory for plans, to answer the same request again with; 0: none");
   flags->Add("max_message_bytes", &options->max_message_bytes, "BYTES",
              "Largest request and largest response; give clients the same limit");
-  flags->Add("max_sequences", &options->max_sequences, "N", "Most sequences of one request");
+  flags->Add("max_sequences", &options->max_sequences, "N",
+             "Most sequences of one request, each counted once a pass");
   flags->Add("verify_plans", &options->verify_plans,
              "Prove every plan's promises before it is sent");
 
@@ -112,6 +115,9 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              "What a new connection gets to show that it speaks gRPC");
   flags->Add("max_concurrent_streams", &options->max_concurrent_streams, "N",
              "Calls at the same time on one connection; more wait in the client");
+  flags->Add("max_unsent_bytes", &options->max_unsent_bytes, "BYTES",
+             "What answers that callers have not read may take; beyond, those of the token or peer "
+             "that holds most are cancelled or refused");
   flags->Add("max_metadata_bytes", &options->max_metadata_bytes, "BYTES",
              "The headers of one call");
 

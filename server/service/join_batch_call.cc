@@ -83,7 +83,9 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
     absl::Status sendable =
         CheckSendable(joined->Serialized().size(), planner_->max_message_bytes());
     if (!sendable.ok()) return sendable;
-    return CallAnswer{.response = SharedBytes(joined), .microbatches = Microbatches(joined->plan)};
+    return CallAnswer{.response = SharedBytes(joined),
+                      .microbatches = Microbatches(joined->plan),
+                      .shared = joined};
   }
   v1::JoinBatchResponse response;
   SliceForRank(joined->plan, slice->data_parallel, slice->rank, response.mutable_plan());

@@ -34,6 +34,16 @@ absl::Status Verify(const v1::PlanBatchRequest& request, const ParsedRequest& pa
       absl::StrCat("a defect in batchplan: the plan breaks a promise: ", message));
 }
 
+absl::StatusOr<Plan> PlanWithinLimit(const PlanBatchConfig& config, const ParsedRequest& parsed,
+                                     const std::stop_token& stop) {
+  if (config.limit == nullptr) return config.plan(parsed.manifest, parsed.options, stop);
+  const PlanningLimit::Watch watch(config.limit, stop);
+  absl::StatusOr<Plan> plan = config.plan(parsed.manifest, parsed.options, watch.stop());
+  if (plan.ok() || !watch.over()) return plan;
+  config.observers.metrics->RecordRefusal(Refusal::kTooLong);
+  return config.limit->Error();
+}
+
 }  // namespace
 
 absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest& request,
@@ -45,7 +55,7 @@ absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest
   if (!parsed.ok()) return parsed.status();
 
   const auto start = std::chrono::steady_clock::now();
-  const absl::StatusOr<Plan> plan = config.plan(parsed->manifest, parsed->options, caller.stop);
+  const absl::StatusOr<Plan> plan = PlanWithinLimit(config, *parsed, caller.stop);
   const absl::Duration planning_time = absl::FromChrono(std::chrono::steady_clock::now() - start);
 
   // Before the planner's answer: that it was stopped says less than why.

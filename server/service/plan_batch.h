@@ -25,6 +25,7 @@
 #include "server/service/caller.h"
 #include "server/service/plan_cache.h"
 #include "server/service/plan_observers.h"
+#include "server/service/planning_limit.h"
 
 namespace batchplan {
 
@@ -42,13 +43,15 @@ struct PlanBatchConfig {
   PlanObservers observers = {};
   // Null: every plan is made.
   PlanCache* cache = nullptr;
+  // Null: a plan may take as long as its caller waits.
+  PlanningLimit* limit = nullptr;
 };
 
 // Plans `request` for `caller` into `response`, which on an error is to be thrown away.
 //
 // The planner's errors as they are; DeadlineExceeded or Cancelled if the caller is gone before or
-// after planning; Internal if the plan checker refuses the plan. Of any size: what is sent of it is
-// the caller's to check.
+// after planning; ResourceExhausted, naming the limit, if planning takes too long; Internal if the
+// plan checker refuses the plan. Of any size: what is sent of it is the caller's to check.
 absl::Status PlanBatch(const PlanBatchConfig& config, const v1::PlanBatchRequest& request,
                        const Caller& caller, v1::PlanBatchResponse* response);
 

@@ -58,6 +58,7 @@ absl::StatusOr<CallAnswer> PlanBatchCall::Plan() {
   CallAnswer answer = {.response = *response,
                        .microbatches = planned->plan->summary.microbatches()};
   if (config_.cache != nullptr) answer.recalled = planned->recalled;
+  answer.shared = planned->plan;
   return answer;
 }
 

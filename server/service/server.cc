@@ -75,12 +75,14 @@ PlanningPoolOptions PoolOptions(const ServerOptions& options) {
 
 CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
                                StoreThreads* store_threads, StoreThreads* report_threads,
-                               ByteBudget* waiting_bytes, Metrics* metrics, CallsInFlight* calls,
+                               ByteBudget* waiting_bytes, UnsentAnswers* unsent, Metrics* metrics,
+                               CallsInFlight* calls,
                                const Tokens* tokens) {
   return {.pool = pool,
           .store_threads = store_threads,
           .report_threads = report_threads,
           .waiting_bytes = waiting_bytes,
+          .unsent = unsent,
           .metrics = metrics,
           .calls = calls,
           .tokens = tokens,
@@ -88,12 +90,13 @@ CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
 }
 
 PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, PlanCache* cache,
-                          const PlanObservers& observers) {
+                          PlanningLimit* limit, const PlanObservers& observers) {
   return {.plan = std::move(plan),
           .verify_plans = options.verify_plans,
           .max_message_bytes = static_cast<size_t>(options.max_message_bytes),
           .observers = observers,
-          .cache = cache->enabled() ? cache : nullptr};
+          .cache = cache->enabled() ? cache : nullptr,
+          .limit = limit};
 }
 
 // Null if nobody could look at them.
@@ -165,7 +168,9 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
       store_threads_(kStoreThreads, static_cast<size_t>(options.max_waiting_joins)),
       report_threads_(kReportThreads, static_cast<size_t>(options.max_waiting_joins)),
       waiting_bytes_("max_waiting_bytes", static_cast<uint64_t>(options.max_waiting_bytes)),
-      config_(ConfigFor(options, std::move(plan), &cache_,
+      unsent_({.max_bytes = static_cast<uint64_t>(options.max_unsent_bytes)}, &metrics_),
+      planning_limit_(options.max_planning_seconds),
+      config_(ConfigFor(options, std::move(plan), &cache_, &planning_limit_,
                         {.metrics = &metrics_, .recent = recent_.get()})),
       collective_({.max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
                    .max_sequences = static_cast<uint64_t>(options.max_sequences),
@@ -173,7 +178,7 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
                    .step_retention = options.step_retention},
                   &stores_, &fits_, &store_threads_, &pool_, config_),
       service_(EnvironmentFor(options, &pool_, &store_threads_, &report_threads_, &waiting_bytes_,
-                              &metrics_, &calls_, tokens_.get()),
+                              &unsent_, &metrics_, &calls_, tokens_.get()),
                config_, &collective_, &fits_) {}
 
 Server::~Server() { Shutdown(); }

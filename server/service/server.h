@@ -29,11 +29,13 @@
 #include "server/service/plan_batch.h"
 #include "server/service/plan_cache.h"
 #include "server/service/planner_service.h"
+#include "server/service/planning_limit.h"
 #include "server/service/planning_pool.h"
 #include "server/service/server_options.h"
 #include "server/service/store_threads.h"
 #include "server/service/tls.h"
 #include "server/service/tokens.h"
+#include "server/service/unsent_answers.h"
 #include "server/telemetry/http_endpoint.h"
 #include "server/telemetry/metrics.h"
 
@@ -105,6 +107,8 @@ class Server {
   StoreThreads report_threads_;
   ByteBudget waiting_bytes_;
   CallsInFlight calls_;
+  UnsentAnswers unsent_;
+  PlanningLimit planning_limit_;
   const PlanBatchConfig config_;
   CollectivePlanner collective_;
   PlannerService service_;

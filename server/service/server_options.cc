@@ -24,6 +24,7 @@ constexpr absl::Duration kMaxStepLife = absl::Hours(24);
 constexpr int64_t kMinMessageBytes = 1024;
 constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 constexpr int64_t kMaxPlanCacheBytes = int64_t{1} << 40;
+constexpr absl::Duration kMinPlanning = absl::Milliseconds(100);
 constexpr absl::Duration kMaxWait = absl::Hours(1);
 // What is given in milliseconds to gRPC has to fit an int.
 constexpr absl::Duration kMaxInterval = absl::Hours(24);
@@ -106,6 +107,7 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckRange("planning_threads", planning_threads, 0, kMaxThreads));
   status.Update(CheckRange("max_queued_plans", max_queued_plans, 0, kMaxQueuedPlans));
   status.Update(CheckRange("max_queued_sequences", max_queued_sequences, 1, kMaxQueuedSequences));
+  status.Update(CheckWait("max_planning_seconds", max_planning_seconds, kMinPlanning));
   status.Update(CheckRange("plan_cache_bytes", plan_cache_bytes, 0, kMaxPlanCacheBytes));
   status.Update(CheckRange("rendezvous_memory_bytes", rendezvous_memory_bytes, kMinRendezvousBytes,
                            kMaxRendezvousBytes));
@@ -114,6 +116,8 @@ absl::Status ServerOptions::Validate() const {
   status.Update(CheckStore(rendezvous_store));
   status.Update(
       CheckRange("max_waiting_bytes", max_waiting_bytes, kMinRendezvousBytes, kMaxRendezvousBytes));
+  status.Update(
+      CheckRange("max_unsent_bytes", max_unsent_bytes, kMinRendezvousBytes, kMaxRendezvousBytes));
   status.Update(CheckRange("max_waiting_joins", max_waiting_joins, 1, kMaxWaitingJoins));
   status.Update(CheckRange("max_job_labels", max_job_labels, 0, kMaxJobLabels));
   status.Update(CheckRange("recent_plans", recent_plans, 0, kMaxRecentPlans));

@@ -31,6 +31,8 @@ struct ServerOptions {
   // of many bytes as a sequence for every 16; beyond, RESOURCE_EXHAUSTED. A request that finds no
   // other is planned at any size.
   int64_t max_queued_sequences = 16 << 20;
+  // A plan that takes longer is given up with RESOURCE_EXHAUSTED.
+  absl::Duration max_planning_seconds = absl::Seconds(30);
   // Memory for plans that were made, to answer the same request again with. 0: none.
   int64_t plan_cache_bytes = 64 << 20;
   // Serve grpc.reflection, for grpcurl and the like.
@@ -53,6 +55,9 @@ struct ServerOptions {
   int64_t max_waiting_joins = 65536;
   // What the messages of calls that wait for other workers or for the store may take together.
   int64_t max_waiting_bytes = int64_t{1} << 30;
+  // What answers that were not read yet may take together; beyond, those of the caller that holds
+  // most are cancelled or refused.
+  int64_t max_unsent_bytes = int64_t{512} << 20;
 
   // Jobs with time series of their own; those beyond are counted together.
   int64_t max_job_labels = 100;

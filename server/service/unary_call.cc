@@ -159,6 +159,7 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
   const std::shared_ptr<UnaryCall> kept = shared_from_this();
+  if (answer.ok() && environment_.unsent != nullptr) HoldAnswer(answer);
   absl::Status status = CleanStatus(answer.status());
   if (cut_short_ && absl::IsCancelled(status)) {
     status = absl::UnavailableError("the server is shutting down, and its shutdown_grace is over");
@@ -193,6 +194,19 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
        {"error", std::string(status.message())}});
 }
 
+void UnaryCall::HoldAnswer(absl::StatusOr<CallAnswer>& answer) {
+  // gRPC's context lives until OnDone has returned, which ends what is begun here.
+  const absl::StatusOr<uint64_t> ticket =
+      environment_.unsent->Begin({.owner = owner_,
+                                  .bytes = answer->response.Length(),
+                                  .shared = answer->shared,
+                                  .cancel = [this] { raw_.context->TryCancel(); }});
+  if (ticket.ok())
+    unsent_ticket_ = *ticket;
+  else
+    answer = ticket.status();
+}
+
 void UnaryCall::OnDone() {
   const bool answered = state_.load(std::memory_order_acquire) == State::kAnswered;
   // A call whose status could not be sent counts as cancelled.
@@ -202,6 +216,7 @@ void UnaryCall::OnDone() {
       return absl::OkStatus();
     }).IgnoreError();
   }
+  if (unsent_ticket_ != 0) environment_.unsent->End(unsent_ticket_);
   if (environment_.calls != nullptr) environment_.calls->End(this);
   // The last thing done to the call, unless somebody else still holds it.
   const std::shared_ptr<UnaryCall> last = std::move(grpcs_share_);

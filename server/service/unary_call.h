@@ -19,8 +19,8 @@
 // it. One that still waits for its turn to plan, or for a thread of the store's, leaves the queue
 // and is answered there and then. What Run throws is an answer too.
 //
-// An answer is counted, sent, and logged in one line with everything that the call goes by.
-// Answer, self, stop and the like are thread-safe.
+// An answer is counted, sent, if there is room for what its caller has not read yet, and logged in
+// one line with everything that the call goes by. Answer, self, stop and the like are thread-safe.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_
 #define BATCHPLAN_SERVER_SERVICE_UNARY_CALL_H_
@@ -44,6 +44,7 @@
 #include "server/service/request_outline.h"
 #include "server/service/store_threads.h"
 #include "server/service/tokens.h"
+#include "server/service/unsent_answers.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {
@@ -57,6 +58,8 @@ struct CallEnvironment {
   StoreThreads* report_threads = nullptr;
   // Of calls that wait for the store or for other workers.
   ByteBudget* waiting_bytes = nullptr;
+  // Null: there is no limit.
+  UnsentAnswers* unsent = nullptr;
   Metrics* metrics = nullptr;
   // Where calls are told that the server shuts down; nullptr: they never are.
   CallsInFlight* calls = nullptr;
@@ -87,6 +90,8 @@ struct CallAnswer {
   std::optional<uint64_t> microbatches = std::nullopt;
   // And whether it came from the cache, where there is one.
   std::optional<bool> recalled = std::nullopt;
+  // What holds the response's bytes, where other answers share them.
+  std::shared_ptr<const void> shared = nullptr;
 };
 
 class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_from_this<UnaryCall> {
@@ -146,6 +151,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
 
   void Begin();
   void RunQueued();
+  // Makes room for the answer until it is sent.
+  void HoldAnswer(absl::StatusOr<CallAnswer>& answer);
   // Answers the call if it waits in a queue, and nothing else will.
   void LeaveQueue();
 
@@ -164,6 +171,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   bool admitted_ = false;
   // Of the budget for messages that wait, until the call is gone.
   uint64_t held_bytes_ = 0;
+  // With the answers that are not sent yet; 0: it has none.
+  uint64_t unsent_ticket_ = 0;
   std::stop_source stop_;
   std::atomic<bool> cut_short_ = false;
   // In the pool and with the store's threads; 0: not there (yet).

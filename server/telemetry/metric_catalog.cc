@@ -11,6 +11,7 @@ constexpr const MetricDefinition* kCatalog[] = {
     &metric::kRequestSeconds,
     &metric::kRequestsInFlight,
     &metric::kRefusals,
+    &metric::kUnsentBytes,
     &metric::kQueueDepth,
     &metric::kQueueSequences,
     &metric::kQueueSeconds,

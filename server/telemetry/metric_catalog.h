@@ -62,8 +62,11 @@ inline constexpr MetricDefinition kRequestsInFlight = {"batchplan_requests_in_fl
                                                        "method", "Calls that have no answer yet."};
 inline constexpr MetricDefinition kRefusals = {
     "batchplan_refusals_total", kCounter, "reason",
-    "Calls that were not admitted to the planning queue: it was full (queue_full), another job had "
-    "the better claim (pushed_out), or the work ahead would have outlasted the call (deadline)."};
+    "Calls that were refused for what they take: the planning queue was full (queue_full), another "
+    "job had the better claim (pushed_out), the work ahead would have outlasted the call "
+    "(deadline), planning took too long (too_long), or answers are not read (unread)."};
+inline constexpr MetricDefinition kUnsentBytes = {
+    "batchplan_unsent_bytes", kGauge, "", "Bytes of answers that their callers have not read yet."};
 inline constexpr MetricDefinition kQueueDepth = {"batchplan_queue_depth", kGauge, "",
                                                  "Requests waiting for a planning thread."};
 inline constexpr MetricDefinition kQueueSequences = {

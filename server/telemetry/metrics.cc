@@ -19,7 +19,7 @@ constexpr std::array kMethodNames = {"PlanBatch", "JoinBatch", "ReportStep", "ot
 constexpr std::array kPresetNames = {"balanced",     "nemo_rl_packing", "nemo_rl_dynamic",
                                      "roll_packing", "roll_dynamic",    "mindspeed_rl",
                                      "verl",         "unset",           "other"};
-constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline"};
+constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline", "too_long", "unread"};
 constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
                                              "parts",    "put_outcome", "mark_served",
                                              "restore",  "get_fit",     "replace_fit"};
@@ -104,6 +104,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       cache_misses_(AddCounter(metric::kCacheMisses, *registry_)),
       cache_plans_(AddGauge(metric::kCachePlans, *registry_)),
       cache_bytes_(AddGauge(metric::kCacheBytes, *registry_)),
+      unsent_bytes_(AddGauge(metric::kUnsentBytes, *registry_)),
       jobs_(job_labels, *registry_),
       joins_waiting_(AddGauge(metric::kJoinsWaiting, *registry_)),
       joined_steps_(AddGauge(metric::kJoinedSteps, *registry_)),
@@ -229,6 +230,8 @@ void Metrics::RecordQueueSeconds(double seconds) { queue_seconds_->Observe(secon
 void Metrics::RecordRefusal(Refusal reason) { refusals_[static_cast<size_t>(reason)]->Increment(); }
 
 void Metrics::RecordCacheLookup(bool hit) { (hit ? cache_hits_ : cache_misses_)->Increment(); }
+
+void Metrics::RecordUnsent(uint64_t bytes) { unsent_bytes_->Set(static_cast<double>(bytes)); }
 
 void Metrics::RecordCacheSize(size_t plans, size_t bytes) {
   cache_plans_->Set(static_cast<double>(plans));

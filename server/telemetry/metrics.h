@@ -36,7 +36,7 @@
 
 namespace batchplan {
 
-// Why admission refused a call.
+// Why a call was refused for what it takes.
 enum class Refusal {
   // No room, and its job has no claim to another's.
   kQueueFull,
@@ -44,6 +44,10 @@ enum class Refusal {
   kPushedOut,
   // The work ahead would have outlasted its deadline.
   kDeadline,
+  // Its planning went on for longer than any may.
+  kTooLong,
+  // Its answer, or another, gave way: callers don't read what they have asked for.
+  kUnread,
 };
 
 // What waits for other workers on this replica.
@@ -103,8 +107,11 @@ class Metrics {
   // A request that waited so long for its planning thread.
   void RecordQueueSeconds(double seconds);
 
-  // A call that was not admitted; EndCall counts it too.
+  // A call that was refused; EndCall counts it too.
   void RecordRefusal(Refusal reason);
+
+  // What answers that their callers have not read yet take, as it is now.
+  void RecordUnsent(uint64_t bytes);
 
   // A look-up in the plan cache; and what it holds, as it is now.
   void RecordCacheLookup(bool hit);
@@ -128,7 +135,7 @@ class Metrics {
   static constexpr size_t kCodes = 17;
   static constexpr size_t kPresets = 9;
   static constexpr size_t kSizes = 4;
-  static constexpr size_t kRefusals = 3;
+  static constexpr size_t kRefusals = 5;
   static constexpr size_t kJoinOutcomes = 6;
   static constexpr size_t kStoreOperations = 9;
 
@@ -175,6 +182,7 @@ class Metrics {
   prometheus::Counter* const cache_misses_;
   prometheus::Gauge* const cache_plans_;
   prometheus::Gauge* const cache_bytes_;
+  prometheus::Gauge* const unsent_bytes_;
   JobMetrics jobs_;
   prometheus::Gauge* const joins_waiting_;
   prometheus::Gauge* const joined_steps_;

@@ -221,7 +221,7 @@ TEST(CallInFlightTest, AnExceptionInThePlannerIsAnAnswer) {
 TEST(CallInFlightTest, ADrainLetsCallsInFlightEnd) {
   HeldPlanner planner(/*hold=*/1);
   ServerOptions options = TestServer::Options();
-  options.planning_threads = 2;
+  options.planning_threads = 3;
   TestServer server(options, planner.function());
   const int port = server.server().port();
   Calls calls;

@@ -76,8 +76,7 @@ PlanningPoolOptions PoolOptions(const ServerOptions& options) {
 CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
                                StoreThreads* store_threads, StoreThreads* report_threads,
                                ByteBudget* waiting_bytes, UnsentAnswers* unsent, Metrics* metrics,
-                               CallsInFlight* calls,
-                               const Tokens* tokens) {
+                               CallsInFlight* calls, const Tokens* tokens) {
   return {.pool = pool,
           .store_threads = store_threads,
           .report_threads = report_threads,

@@ -64,9 +64,10 @@ void RunSteps(benchmark::State& state, StepStore& store) {
     const absl::Time begin = absl::Now();
     for (const StepPart& part : parts) Get(store.PutPart(key, part));
     const absl::Time put = absl::Now();
-    if (Get(store.Parts(key)).size() != parts.size()) std::exit(1);
+    const StepParts step = Get(store.Parts(key));
+    if (step.contents.size() != parts.size()) std::exit(1);
     const absl::Time read = absl::Now();
-    Get(store.PutOutcome(key, std::string(200, 'o')));
+    Get(store.PutOutcome(key, step.incarnation, {.bytes = std::string(200, 'o')}));
     putting += put - begin;
     reading += read - put;
   }

@@ -71,17 +71,18 @@ TEST(RendezvousModelTest, WheneverTheStoreForgetsAllGetThePlan) {
 }
 
 TEST(RendezvousModelTest, WheneverTheStoreForgetsWhatWasPlannedStays) {
-  ExploreWorld({.workers = 1, .replicas = 2, .flushes = 1, .retries = 1, .remembers = true}, 100);
+  ExploreWorld({.workers = 1, .replicas = 2, .flushes = 1, .retries = 1, .remembers = true},
+               200'000);
 }
 
 TEST(RendezvousModelTest, WheneverARunBeginsNobodyGetsAPlanOfAnother) {
-  ExploreWorld({.workers = 1, .run_changes = 1}, 100);
+  ExploreWorld({.workers = 1, .run_changes = 1}, 30'000);
 }
 
 TEST(RendezvousModelTest, WheneverAJobRestartsNobodyGetsAPlanOfOtherParts) {
   ExploreWorld({.workers = 1, .restarts = 1, .deliveries = 1}, 100);
   ExploreWorld({.workers = 1, .cancels = 1, .restarts = 1}, 100);
-  ExploreWorld({.workers = 1, .invalid = true, .restarts = 1}, 100);
+  ExploreWorld({.workers = 1, .invalid = true, .restarts = 1}, 10'000);
 }
 
 // Too many runs to try them all.

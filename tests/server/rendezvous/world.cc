@@ -272,6 +272,9 @@ void World::Pause(absl::Duration by) {
 void World::Flush() {
   MakeStore();
   flushed_ = true;
+  // It has forgotten the runs too.
+  runs_seen_.clear();
+  for (const auto& call : calls_) call->came_late = false;
 }
 
 void World::Deliver(size_t replica) {

@@ -15,17 +15,17 @@ const StepKey kKey = {.job_id = "job", .step = 7};
 
 TEST(ListenerSlotTest, CallsTheLastListenerAndNobodyWhenThereIsNone) {
   ListenerSlot slot;
-  slot.Call(kKey);
+  slot.Call(kKey, StepEvent::kChanged);
   std::vector<int> heard;
-  slot.Set([&heard](const StepKey& key) {
+  slot.Set([&heard](const StepKey& key, StepEvent) {
     EXPECT_EQ(key, kKey);
     heard.push_back(1);
   });
-  slot.Call(kKey);
-  slot.Set([&heard](const StepKey&) { heard.push_back(2); });
-  slot.Call(kKey);
+  slot.Call(kKey, StepEvent::kChanged);
+  slot.Set([&heard](const StepKey&, StepEvent) { heard.push_back(2); });
+  slot.Call(kKey, StepEvent::kChanged);
   slot.Set(nullptr);
-  slot.Call(kKey);
+  slot.Call(kKey, StepEvent::kChanged);
   EXPECT_EQ(heard, (std::vector<int>{1, 2}));
 }
 
@@ -34,12 +34,12 @@ TEST(ListenerSlotTest, SetReturnsOnlyOnceTheLastListenerIsNotRunning) {
   std::latch entered(1);
   std::latch release(1);
   std::atomic<bool> left = false;
-  slot.Set([&](const StepKey&) {
+  slot.Set([&](const StepKey&, StepEvent) {
     entered.count_down();
     release.wait();
     left = true;
   });
-  std::jthread caller([&] { slot.Call(kKey); });
+  std::jthread caller([&] { slot.Call(kKey, StepEvent::kChanged); });
   entered.wait();
   std::jthread releaser([&] { release.count_down(); });
   slot.Set(nullptr);
@@ -48,8 +48,8 @@ TEST(ListenerSlotTest, SetReturnsOnlyOnceTheLastListenerIsNotRunning) {
 
 TEST(ListenerSlotTest, AListenerThatThrewIsNotWaitedFor) {
   ListenerSlot slot;
-  slot.Set([](const StepKey&) { throw std::bad_alloc(); });
-  EXPECT_THROW(slot.Call(kKey), std::bad_alloc);
+  slot.Set([](const StepKey&, StepEvent) { throw std::bad_alloc(); });
+  EXPECT_THROW(slot.Call(kKey, StepEvent::kChanged), std::bad_alloc);
   slot.Set(nullptr);
 }
 
@@ -60,12 +60,12 @@ TEST(ListenerSlotTest, NoListenerRunsAfterItIsReplacedUnderLoad) {
   std::vector<std::jthread> callers;
   for (int i = 0; i < 3; ++i) {
     callers.emplace_back([&] {
-      while (!stop) slot.Call(kKey);
+      while (!stop) slot.Call(kKey, StepEvent::kChanged);
     });
   }
   for (int round = 0; round < 200; ++round) {
     auto alive = std::make_unique<std::atomic<bool>>(true);
-    slot.Set([&calls, alive = alive.get()](const StepKey&) {
+    slot.Set([&calls, alive = alive.get()](const StepKey&, StepEvent) {
       EXPECT_TRUE(*alive);
       ++calls;
     });
@@ -73,7 +73,7 @@ TEST(ListenerSlotTest, NoListenerRunsAfterItIsReplacedUnderLoad) {
     *alive = false;
     // Freed here: a listener that still ran would be seen by the sanitizers.
   }
-  slot.Set([&calls](const StepKey&) { ++calls; });
+  slot.Set([&calls](const StepKey&, StepEvent) { ++calls; });
   const uint64_t before = calls;
   while (calls == before) std::this_thread::yield();
   stop = true;

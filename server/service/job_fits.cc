@@ -1,7 +1,5 @@
 #include "server/service/job_fits.h"
 
-#include <functional>
-
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -43,10 +41,10 @@ absl::StatusOr<JobFit> JobFits::Get(const std::string& job_id) {
   return Parse(job_id, stored->state);
 }
 
-absl::StatusOr<CountedReport> JobFits::Add(const std::string& job_id, const StepReport& report) {
+absl::StatusOr<CountedReport> JobFits::Add(const std::string& job_id, const StepReport& report,
+                                           const std::string& owner) {
   absl::Status valid = CheckJobId(job_id);
   if (!valid.ok()) return valid;
-  const std::scoped_lock lock(locks_[std::hash<std::string>{}(job_id) % kLocks]);
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     const absl::StatusOr<StoredFit> stored = store_->Get(job_id);
     if (!stored.ok()) return stored.status();
@@ -56,7 +54,7 @@ absl::StatusOr<CountedReport> JobFits::Add(const std::string& job_id, const Step
     result.counted = AddReport(report, result.fit);
     if (!result.counted) return result;
     const absl::StatusOr<bool> replaced =
-        store_->Replace(job_id, stored->version, SerializeFit(result.fit));
+        store_->Replace(job_id, stored->version, SerializeFit(result.fit), owner);
     if (!replaced.ok()) return replaced.status();
     if (*replaced) return result;
   }

@@ -74,9 +74,9 @@ class MeasuredFitStore final : public FitStore {
     return Timed(StoreOperation::kGetFit, metrics_, [&] { return store_->Get(job_id); });
   }
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
-                               const std::string& state) override {
+                               const std::string& state, const std::string& owner) override {
     return Timed(StoreOperation::kReplaceFit, metrics_,
-                 [&] { return store_->Replace(job_id, version, state); });
+                 [&] { return store_->Replace(job_id, version, state, owner); });
   }
 
  private:

@@ -22,13 +22,13 @@ StepReport ReadReport(const v1::ReportStepRequest& request) {
 
 }  // namespace
 
-absl::Status ReportStep(JobFits* fits, const v1::ReportStepRequest& request,
-                        v1::ReportStepResponse* response) {
+absl::Status ReportStep(JobFits* fits, const std::string& owner,
+                        const v1::ReportStepRequest& request, v1::ReportStepResponse* response) {
   const StepReport report = ReadReport(request);
   absl::Status valid = report.Validate();
   if (!valid.ok()) return valid;
 
-  const absl::StatusOr<CountedReport> result = fits->Add(request.job_id(), report);
+  const absl::StatusOr<CountedReport> result = fits->Add(request.job_id(), report, owner);
   if (!result.ok()) return result.status();
 
   response->set_samples(result->fit.costs.samples);

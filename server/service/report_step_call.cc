@@ -39,7 +39,7 @@ absl::StatusOr<CallAnswer> ReportStepCall::Report() {
   status.Update(CheckFieldsKnown(request));
   if (!status.ok()) return status;
   v1::ReportStepResponse response;
-  status = ReportStep(fits_, request, &response);
+  status = ReportStep(fits_, owner(), request, &response);
   if (!status.ok()) return status;
   if (response.has_fitted()) {
     metrics_->RecordJobFit(request.job_id(), FitOf(response), absl::Now());

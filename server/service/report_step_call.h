@@ -18,7 +18,8 @@ class ReportStepCall final : public UnaryCall {
   ReportStepCall(const CallEnvironment& environment, JobFits* fits, const RawCall& raw);
 
  private:
-  absl::Status Queue() override { return QueueForStore(); }
+  // One after the other of a job: they replace the same state.
+  absl::Status Queue() override { return QueueForStore(outline().job_id.text); }
   void Run() override;
   absl::StatusOr<CallAnswer> Report();
 

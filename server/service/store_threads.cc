@@ -18,18 +18,30 @@ StoreThreads::StoreThreads(size_t threads, size_t max_queued_calls)
 
 StoreThreads::~StoreThreads() { Stop(); }
 
-absl::StatusOr<uint64_t> StoreThreads::TrySubmit(Function call) {
+absl::StatusOr<uint64_t> StoreThreads::TrySubmit(Function call, const std::string& turn) {
   uint64_t ticket = 0;
   {
     std::lock_guard lock(mutex_);
     if (stopping_) return absl::UnavailableError("the server is shutting down; retry");
-    if (queue_.size() >= max_queued_calls_) {
+    if (waiting_ >= max_queued_calls_) {
       return absl::ResourceExhaustedError(
           absl::StrCat("max_waiting_joins=", max_queued_calls_,
                        " calls wait for the rendezvous store; retry with back-off"));
     }
     ticket = ++last_ticket_;
-    queue_.emplace(ticket, std::move(call));
+    const auto behind = turn.empty() ? behind_.end() : behind_.find(turn);
+    if (behind != behind_.end()) {
+      behind->second.emplace(ticket, Waiting{std::move(call), turn});
+    } else {
+      const auto mine = queue_.emplace(ticket, Waiting{std::move(call), turn}).first;
+      try {
+        if (!turn.empty()) behind_.try_emplace(turn);
+      } catch (...) {
+        queue_.erase(mine);
+        throw;
+      }
+    }
+    ++waiting_;
   }
   wake_.notify_one();
   return ticket;
@@ -38,17 +50,38 @@ absl::StatusOr<uint64_t> StoreThreads::TrySubmit(Function call) {
 void StoreThreads::Submit(Function function) {
   {
     std::lock_guard lock(mutex_);
-    queue_.emplace(++last_ticket_, std::move(function));
+    queue_.emplace(++last_ticket_, Waiting{std::move(function), ""});
+    ++waiting_;
   }
   wake_.notify_one();
 }
 
 bool StoreThreads::Remove(uint64_t ticket) {
   // What the call holds is destroyed outside the lock.
-  std::map<uint64_t, Function>::node_type removed;
+  std::map<uint64_t, Waiting>::node_type removed;
   std::lock_guard lock(mutex_);
   removed = queue_.extract(ticket);
-  return !removed.empty();
+  if (!removed.empty()) {
+    PassOn(removed.mapped().turn);
+  } else {
+    for (auto behind = behind_.begin(); removed.empty() && behind != behind_.end(); ++behind) {
+      removed = behind->second.extract(ticket);
+    }
+    if (removed.empty()) return false;
+  }
+  --waiting_;
+  return true;
+}
+
+void StoreThreads::PassOn(const std::string& turn) {
+  const auto behind = turn.empty() ? behind_.end() : behind_.find(turn);
+  if (behind == behind_.end()) return;
+  if (behind->second.empty()) {
+    behind_.erase(behind);
+    return;
+  }
+  queue_.insert(behind->second.extract(behind->second.begin()));
+  wake_.notify_one();
 }
 
 void StoreThreads::Stop() {
@@ -62,9 +95,11 @@ void StoreThreads::Stop() {
     if (thread.joinable()) thread.join();
   }
   // What came after the last look of the last thread.
-  std::map<uint64_t, Function> dropped;
+  std::map<uint64_t, Waiting> dropped;
+  std::map<std::string, std::map<uint64_t, Waiting>> dropped_behind;
   std::lock_guard lock(mutex_);
   dropped.swap(queue_);
+  dropped_behind.swap(behind_);
 }
 
 void StoreThreads::Work(const std::stop_token& stop) {
@@ -72,10 +107,12 @@ void StoreThreads::Work(const std::stop_token& stop) {
   // A stop ends the wait but not the work: the loop ends when the queue is empty.
   while (wake_.wait(lock, stop, [this] { return !queue_.empty(); })) {
     auto next = queue_.extract(queue_.begin());
+    --waiting_;
     lock.unlock();
-    next.mapped()();
-    next = {};  // what it holds is destroyed outside the lock
+    next.mapped().function();
+    next.mapped().function = nullptr;  // what it holds is destroyed outside the lock
     lock.lock();
+    PassOn(next.mapped().turn);
   }
 }
 

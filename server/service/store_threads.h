@@ -2,12 +2,14 @@
 //
 //   StoreThreads threads(/*threads=*/4, /*max_queued_calls=*/65536);
 //   absl::StatusOr<uint64_t> ticket = threads.TrySubmit([] { ... });  // a call, if there is room
+//   threads.TrySubmit([] { ... }, "grpo-7b");  // after those of the same turn, one at a time
 //   threads.Remove(*ticket);     // true: it had not begun, and never will
 //   threads.Submit([] { ... });  // what calls that were taken lead to
 //   threads.Stop();              // runs what is queued, then joins
 //
 // A store that hangs holds these threads and nobody else. Functions run in the order of submission,
-// exactly once also when the threads stop, unless they are removed, and must not throw.
+// but that those of one turn hold one thread together, exactly once also when the threads stop,
+// unless they are removed, and must not throw.
 // Thread-safe: submitting and removing take a short lock and the logarithm of what is queued.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_STORE_THREADS_H_
@@ -20,6 +22,7 @@
 #include <map>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -43,8 +46,9 @@ class StoreThreads {
 
   // Takes `call` over, to be run on one of the threads, and returns its ticket, never 0; it may
   // have been run by then. ResourceExhausted, naming the limit, if too many wait; Unavailable once
-  // the threads stop; `call` is then not run. May throw std::bad_alloc.
-  absl::StatusOr<uint64_t> TrySubmit(Function call);
+  // the threads stop; `call` is then not run. Where `turn` is not empty, it is run once those
+  // before it of the same turn have been. May throw std::bad_alloc.
+  absl::StatusOr<uint64_t> TrySubmit(Function call, const std::string& turn = "");
 
   // The same without a limit, for work of which there is no more than there are calls. Dropped once
   // the threads have stopped.
@@ -59,15 +63,25 @@ class StoreThreads {
   void Stop();
 
  private:
+  struct Waiting {
+    Function function;
+    std::string turn;
+  };
+
   void Work(const std::stop_token& stop);
+  // With the lock held: lets the next one of the turn have it.
+  void PassOn(const std::string& turn);
 
   const size_t max_queued_calls_;
 
   std::mutex mutex_;
   std::condition_variable_any wake_;
   // Guarded by mutex_.
-  // By ticket, and so in the order of submission.
-  std::map<uint64_t, Function> queue_;
+  // By ticket, and so in the order of submission. Those that may run, and those whose turn another
+  // has, which waits among those or runs: by turn.
+  std::map<uint64_t, Waiting> queue_;
+  std::map<std::string, std::map<uint64_t, Waiting>> behind_;
+  size_t waiting_ = 0;
   uint64_t last_ticket_ = 0;
   bool stopping_ = false;
 

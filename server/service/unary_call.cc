@@ -104,7 +104,7 @@ absl::Status UnaryCall::CheckOutlined(const v1::PlanBatchRequest& request) const
   return status;
 }
 
-absl::Status UnaryCall::QueueForStore() {
+absl::Status UnaryCall::QueueForStore(const std::string& turn) {
   if (held_bytes_ == 0) {
     absl::Status room = environment_.waiting_bytes->Take(outline_.message_bytes);
     if (!room.ok()) return room;
@@ -112,7 +112,7 @@ absl::Status UnaryCall::QueueForStore() {
   }
   StoreThreads* const threads = environment_.*method_.store_threads;
   const absl::StatusOr<uint64_t> ticket =
-      threads->TrySubmit([call = self()] { call->RunQueued(); });
+      threads->TrySubmit([call = self()] { call->RunQueued(); }, turn);
   if (!ticket.ok()) return ticket.status();
   store_ticket_.store(*ticket);
   if (stop_.stop_requested()) LeaveQueue();

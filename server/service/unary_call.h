@@ -117,8 +117,9 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   virtual absl::Status Queue() { return QueueToPlan(); }
   // On a planning thread, in the job's turn.
   absl::Status QueueToPlan();
-  // On one of the method's threads that may wait for the store.
-  absl::Status QueueForStore();
+  // On one of the method's threads that may wait for the store; after those of the same turn, if it
+  // is not empty.
+  absl::Status QueueForStore(const std::string& turn = "");
 
   // What the call was queued for. Not called once it was answered or cancelled.
   virtual void Run() = 0;

@@ -4,7 +4,7 @@
 //   for (;;) {
 //     absl::StatusOr<StoredFit> fit = store.Get(job);
 //     ... fold a report into fit->state ...
-//     absl::StatusOr<bool> replaced = store.Replace(job, fit->version, state);
+//     absl::StatusOr<bool> replaced = store.Replace(job, fit->version, state, owner);
 //     if (replaced.ok() && *replaced) break;   // else another replica was first: again
 //   }
 //
@@ -35,8 +35,10 @@ class FitStore {
   virtual absl::StatusOr<StoredFit> Get(const std::string& job_id) = 0;
 
   // Replaces the state if its version still is `version`; false, changing nothing, if it isn't.
+  // `owner` is whoever reported, by what it can't choose: a store that has to forget jobs forgets
+  // those of the owner that has most.
   virtual absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
-                                       const std::string& state) = 0;
+                                       const std::string& state, const std::string& owner) = 0;
 };
 
 }  // namespace batchplan

@@ -2,15 +2,17 @@
 //
 //   MemoryFitStore store(/*max_jobs=*/4096);
 //
-// Holds the states of at most `max_jobs` jobs, and forgets the least recently used one for a new
-// one; a job that was forgotten starts anew. Versions never repeat, so that a state read before its
-// job was forgotten replaces nothing. A call takes O(log jobs) and never blocks for long.
+// Holds the states of at most `max_jobs` jobs, and forgets one for a new one: of the owner that has
+// most jobs here, the least recently used of those that were written once, and where there is none
+// the least recently used of all. So neither another owner's jobs nor a job that goes on reporting
+// are forgotten for many new names. A job that was forgotten starts anew. Versions never repeat, so
+// that a state read before its job was forgotten replaces nothing. A call takes O(log jobs), one
+// that forgets a job O(owners), and never blocks for long.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <list>
 #include <map>
 #include <mutex>
@@ -31,26 +33,39 @@ class MemoryFitStore : public FitStore {
 
   absl::StatusOr<StoredFit> Get(const std::string& job_id) override;
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
-                               const std::string& state) override;
+                               const std::string& state, const std::string& owner) override;
 
   // The jobs that have a state, as metrics show them.
   size_t jobs();
 
  private:
+  // Job ids, the least recently used first.
+  using Uses = std::list<std::string>;
+  struct Owner {
+    Uses written_once;
+    Uses written_more;
+
+    size_t jobs() const { return written_once.size() + written_more.size(); }
+  };
+  using Owners = std::map<std::string, Owner>;
   struct Job {
     StoredFit fit;
-    std::list<std::string>::iterator use;
+    // Whose list it is in, which list and where.
+    Owners::iterator owner;
+    Uses Owner::*uses = &Owner::written_once;
+    Uses::iterator use;
   };
 
-  // Under mutex_.
-  void Touch(Job& job) { uses_.splice(uses_.end(), uses_, job.use); }
+  // Under mutex_. Puts the job last in the list.
+  static void Move(Job& job, Owners::iterator owner, Uses Owner::*uses);
+  void ForgetOne(const std::string& newcomer);
 
   const size_t max_jobs_;
 
   std::mutex mutex_;
   std::map<std::string, Job> jobs_;
-  // The least recently used first.
-  std::list<std::string> uses_;
+  // Those that have jobs.
+  Owners owners_;
   uint64_t last_version_ = 0;
 };
 

@@ -68,7 +68,8 @@ absl::StatusOr<StoredFit> RedisFitStore::Get(const std::string& job_id) {
 }
 
 absl::StatusOr<bool> RedisFitStore::Replace(const std::string& job_id, uint64_t version,
-                                            const std::string& state) {
+                                            const std::string& state,
+                                            const std::string& /*owner*/) {
   const std::string read = absl::StrCat(version);
   const std::string writer = absl::StrCat(writer_, ".", calls_++);
   absl::StatusOr<RedisReply> reply =

@@ -2,7 +2,8 @@
 //
 // The keys are batchplan:v1:fit:JOB, one hash a job, forgotten when nothing was reported for
 // `retention`. Versions never repeat, so that a state read before its job was forgotten replaces
-// nothing. A Replace that is repeated because its connection was lost counts once.
+// nothing. A Replace that is repeated because its connection was lost counts once. Owners have no
+// shares here: what bounds the keys is `retention`, and the memory of the Redis.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_FIT_STORE_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_FIT_STORE_H_
@@ -25,7 +26,7 @@ class RedisFitStore : public FitStore {
 
   absl::StatusOr<StoredFit> Get(const std::string& job_id) override;
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
-                               const std::string& state) override;
+                               const std::string& state, const std::string& owner) override;
 
  private:
   const std::shared_ptr<RedisClient> client_;

@@ -31,7 +31,7 @@ class FakeFitStore final : public FitStore {
   }
 
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
-                               const std::string& state) override {
+                               const std::string& state, const std::string& /*owner*/) override {
     ++replaces;
     if (!failure.ok()) return failure;
     const std::scoped_lock lock(mutex_);

@@ -35,10 +35,10 @@ inline std::string Frame(FrameType type, uint8_t flags, uint32_t stream, std::st
   return FrameHeader(static_cast<uint32_t>(payload.size()), type, flags, stream).append(payload);
 }
 
+inline std::string Preface() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"; }
+
 // What a connection begins with: the preface and empty settings.
-inline std::string Greeting() {
-  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, 0, 0, "");
-}
+inline std::string Greeting() { return Preface() + Frame(kSettings, 0, 0, ""); }
 
 // A header that is not indexed, of at most 126 bytes each.
 inline std::string Literal(std::string_view name, std::string_view value) {

@@ -49,13 +49,13 @@ class ReportStepTest : public ::testing::Test {
  protected:
   v1::ReportStepResponse Report(const v1::ReportStepRequest& request) {
     v1::ReportStepResponse response;
-    const absl::Status status = ReportStep(&fits_, request, &response);
+    const absl::Status status = ReportStep(&fits_, "owner", request, &response);
     EXPECT_TRUE(status.ok()) << status;
     return response;
   }
   absl::Status Refused(const v1::ReportStepRequest& request) {
     v1::ReportStepResponse response;
-    return ReportStep(&fits_, request, &response);
+    return ReportStep(&fits_, "owner", request, &response);
   }
   // Reports steps 0 .. steps - 1; what the last one was told.
   v1::ReportStepResponse ReportSteps(uint64_t steps) {
@@ -176,7 +176,7 @@ TEST_F(ReportStepTest, AReportThatWasOvertakenIsCountedOnTopOfTheOther) {
   const v1::ReportStepRequest theirs = RandomRequest(random_, 1);
   store_.after_get = [&] {
     v1::ReportStepResponse response;
-    EXPECT_TRUE(ReportStep(&other, theirs, &response).ok());
+    EXPECT_TRUE(ReportStep(&other, "owner", theirs, &response).ok());
   };
   const v1::ReportStepResponse response = Report(mine);
   EXPECT_EQ(response.samples(),
@@ -189,7 +189,7 @@ TEST_F(ReportStepTest, ARetryElsewhereIsNotCountedTwiceEvenAtTheSameTime) {
   const v1::ReportStepRequest request = RandomRequest(random_, 1);
   store_.after_get = [&] {
     v1::ReportStepResponse response;
-    EXPECT_TRUE(ReportStep(&other, request, &response).ok());
+    EXPECT_TRUE(ReportStep(&other, "owner", request, &response).ok());
   };
   const v1::ReportStepResponse response = Report(request);
   EXPECT_TRUE(response.already_counted());
@@ -213,7 +213,7 @@ TEST_F(ReportStepTest, ReplicasLoseNoReport) {
           v1::ReportStepResponse response;
           absl::Status status;
           do {
-            status = ReportStep(replicas[worker % kReplicas].get(), request, &response);
+            status = ReportStep(replicas[worker % kReplicas].get(), "owner", request, &response);
           } while (absl::IsUnavailable(status));
           EXPECT_TRUE(status.ok()) << status;
           counts[worker] += static_cast<uint64_t>(request.microbatches_size());
@@ -228,7 +228,7 @@ TEST_F(ReportStepTest, ReplicasLoseNoReport) {
 }
 
 TEST_F(ReportStepTest, ADamagedStateIsReplacedAndLogged) {
-  ASSERT_TRUE(*store_.Replace("job", 0, "rubbish"));
+  ASSERT_TRUE(*store_.Replace("job", 0, "rubbish", "owner"));
   CaptureLog();
   const v1::ReportStepRequest request = RandomRequest(random_, 1);
   EXPECT_EQ(Report(request).samples(), static_cast<uint64_t>(request.microbatches_size()));
@@ -240,7 +240,7 @@ TEST_F(ReportStepTest, TheStateOfAnotherVersionIsLeftAlone) {
   std::string state = "BPFT";
   state += '\x07';
   state += std::string(40, '\0');
-  ASSERT_TRUE(*store_.Replace("job", 0, state));
+  ASSERT_TRUE(*store_.Replace("job", 0, state, "owner"));
   const absl::Status status = Refused(RandomRequest(random_, 1));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), AllOf(HasSubstr("\"job\""), HasSubstr("version 7")));

@@ -31,8 +31,8 @@ class HeldFitStore final : public FitStore {
     return store_.Get(job_id);
   }
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
-                               const std::string& state) override {
-    return store_.Replace(job_id, version, state);
+                               const std::string& state, const std::string& owner) override {
+    return store_.Replace(job_id, version, state, owner);
   }
 
   void WaitUntilHeld() {

@@ -59,39 +59,39 @@ TEST_P(FitStoreContract, AnUnknownJobHasAnEmptyStateOfVersionZero) {
 }
 
 TEST_P(FitStoreContract, AStateIsReplacedByWhoeverReadItLast) {
-  EXPECT_TRUE(store(0).Replace("job", 0, "one").value());
+  EXPECT_TRUE(store(0).Replace("job", 0, "one", "owner").value());
   const StoredFit first = Get("job", 1);
   EXPECT_EQ(first.state, "one");
   EXPECT_NE(first.version, 0);
-  EXPECT_TRUE(store(1).Replace("job", first.version, "two").value());
+  EXPECT_TRUE(store(1).Replace("job", first.version, "two", "owner").value());
   const StoredFit second = Get("job", 0);
   EXPECT_EQ(second.state, "two");
   EXPECT_NE(second.version, first.version);
 
   for (uint64_t stale : {uint64_t{0}, first.version}) {
-    EXPECT_FALSE(store().Replace("job", stale, "three").value());
+    EXPECT_FALSE(store().Replace("job", stale, "three", "owner").value());
     EXPECT_EQ(Get("job").state, "two");
     EXPECT_EQ(Get("job").version, second.version);
   }
 }
 
 TEST_P(FitStoreContract, TheSameStateAgainIsANewVersion) {
-  EXPECT_TRUE(store().Replace("job", 0, "one").value());
+  EXPECT_TRUE(store().Replace("job", 0, "one", "owner").value());
   const uint64_t version = Get("job").version;
-  EXPECT_TRUE(store().Replace("job", version, "one").value());
+  EXPECT_TRUE(store().Replace("job", version, "one", "owner").value());
   EXPECT_NE(Get("job").version, version);
 }
 
 TEST_P(FitStoreContract, AJobThatHasNoStateHasNoOtherVersionThanZero) {
-  EXPECT_FALSE(store().Replace("job", 1, "one").value());
+  EXPECT_FALSE(store().Replace("job", 1, "one", "owner").value());
   EXPECT_EQ(Get("job").version, 0);
 }
 
 TEST_P(FitStoreContract, JobsAreApartAndBytesAreKeptAsTheyAre) {
   std::string every_byte;
   for (int byte = 0; byte < 256; ++byte) every_byte += static_cast<char>(byte);
-  EXPECT_TRUE(store().Replace(every_byte, 0, every_byte).value());
-  EXPECT_TRUE(store().Replace("job", 0, "one").value());
+  EXPECT_TRUE(store().Replace(every_byte, 0, every_byte, "owner").value());
+  EXPECT_TRUE(store().Replace("job", 0, "one", "owner").value());
   EXPECT_EQ(Get(every_byte, 1).state, every_byte);
   EXPECT_EQ(Get("job", 1).state, "one");
 }
@@ -107,7 +107,8 @@ TEST_P(FitStoreContract, NoneOfTheReportsOfConcurrentReplicasIsLost) {
         for (int report = 0; report < kReports;) {
           const absl::StatusOr<StoredFit> fit = mine.Get("job");
           if (!fit.ok()) break;
-          if (mine.Replace("job", fit->version, fit->state + "x").value_or(false)) ++report;
+          if (mine.Replace("job", fit->version, fit->state + "x", "owner").value_or(false))
+            ++report;
         }
       });
     }

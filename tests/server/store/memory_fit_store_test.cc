@@ -25,12 +25,12 @@ INSTANTIATE_TEST_SUITE_P(Memory, FitStoreContract,
 
 TEST(MemoryFitStoreTest, TheLeastRecentlyUsedJobIsForgottenForANewOne) {
   MemoryFitStore store(/*max_jobs=*/3);
-  for (const char* job : {"a", "b", "c"}) ASSERT_TRUE(store.Replace(job, 0, job).value());
+  for (const char* job : {"a", "b", "c"}) ASSERT_TRUE(store.Replace(job, 0, job, "owner").value());
   ASSERT_EQ(store.Get("a")->state, "a");
   // Asking for what is not there makes no room and takes none.
   EXPECT_EQ(store.Get("d")->version, 0);
-  ASSERT_TRUE(store.Replace("b", store.Get("b")->version, "B").value());
-  ASSERT_TRUE(store.Replace("d", 0, "d").value());
+  ASSERT_TRUE(store.Replace("b", store.Get("b")->version, "B", "owner").value());
+  ASSERT_TRUE(store.Replace("d", 0, "d", "owner").value());
   EXPECT_EQ(store.jobs(), 3);
   EXPECT_EQ(store.Get("c")->version, 0);
   EXPECT_EQ(store.Get("a")->state, "a");
@@ -38,13 +38,40 @@ TEST(MemoryFitStoreTest, TheLeastRecentlyUsedJobIsForgottenForANewOne) {
   EXPECT_EQ(store.Get("d")->state, "d");
 }
 
+TEST(MemoryFitStoreTest, ManyNewJobsOfOneOwnerCostNoOtherOwnerAndNoJobThatGoesOnItsState) {
+  MemoryFitStore store(/*max_jobs=*/100);
+  ASSERT_TRUE(store.Replace("victim", 0, "v", "A").value());
+  ASSERT_TRUE(store.Replace("steady", 0, "s", "B").value());
+  ASSERT_TRUE(store.Replace("steady", store.Get("steady")->version, "s", "B").value());
+  for (int i = 0; i < 4200; ++i) {
+    ASSERT_TRUE(store.Replace("new-" + std::to_string(i), 0, "n", "B").value());
+  }
+  EXPECT_EQ(store.jobs(), 100);
+  EXPECT_EQ(store.Get("victim")->state, "v");
+  EXPECT_EQ(store.Get("steady")->state, "s");
+  EXPECT_EQ(store.Get("new-4199")->state, "n");
+  EXPECT_EQ(store.Get("new-0")->version, 0);
+}
+
+TEST(MemoryFitStoreTest, AJobIsWhoseReportedLast) {
+  MemoryFitStore store(/*max_jobs=*/4);
+  for (const char* job : {"a", "b", "c"}) ASSERT_TRUE(store.Replace(job, 0, job, "A").value());
+  for (const char* job : {"a", "b"}) {
+    ASSERT_TRUE(store.Replace(job, store.Get(job)->version, job, "B").value());
+  }
+  ASSERT_TRUE(store.Replace("d", 0, "d", "B").value());
+  ASSERT_TRUE(store.Replace("e", 0, "e", "C").value());
+  EXPECT_EQ(store.Get("d")->version, 0) << "B's, written once";
+  EXPECT_EQ(store.Get("c")->state, "c");
+}
+
 TEST(MemoryFitStoreTest, AStateReadBeforeItsJobWasForgottenReplacesNothing) {
   MemoryFitStore store(/*max_jobs=*/1);
-  ASSERT_TRUE(store.Replace("a", 0, "first").value());
+  ASSERT_TRUE(store.Replace("a", 0, "first", "owner").value());
   const uint64_t read = store.Get("a")->version;
-  ASSERT_TRUE(store.Replace("b", 0, "b").value());
-  ASSERT_TRUE(store.Replace("a", 0, "second").value());
-  EXPECT_FALSE(store.Replace("a", read, "first and more").value());
+  ASSERT_TRUE(store.Replace("b", 0, "b", "owner").value());
+  ASSERT_TRUE(store.Replace("a", 0, "second", "owner").value());
+  EXPECT_FALSE(store.Replace("a", read, "first and more", "owner").value());
   EXPECT_EQ(store.Get("a")->state, "second");
 }
 

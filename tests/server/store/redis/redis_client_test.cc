@@ -151,7 +151,8 @@ TEST(RedisClientTest, ALargeCommandHasTheTimeThatItsBytesTake) {
   RedisClientOptions options = kPatient;
   options.command_timeout = absl::Milliseconds(100);
   RedisClient client(AddressOf(redis), options);
-  const std::string large = std::string(32 << 20, 'x') + "the end";
+  std::string large(32 << 20, 'x');
+  large += "the end";
   const absl::Status status = client.Call({"SET", "key", large}).status();
   EXPECT_TRUE(status.ok()) << status;
 }

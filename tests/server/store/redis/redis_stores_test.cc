@@ -64,7 +64,8 @@ absl::Status UseAll(RedisStores& stores, const StepKey& key) {
   status.Update(stores.steps->Restore(key, whole).status());
   const absl::StatusOr<StoredFit> fit = stores.fits->Get(key.job_id);
   status.Update(fit.status());
-  if (fit.ok()) status.Update(stores.fits->Replace(key.job_id, fit->version, "state").status());
+  if (fit.ok())
+    status.Update(stores.fits->Replace(key.job_id, fit->version, "state", "owner").status());
   return status;
 }
 
@@ -77,7 +78,7 @@ void ExpectAllFail(RedisStores& stores, absl::StatusCode code) {
   EXPECT_EQ(stores.steps->MarkServed(kKey, "", {0}).code(), code);
   EXPECT_EQ(stores.steps->Restore(kKey, WholeStep()).status().code(), code);
   EXPECT_EQ(stores.fits->Get("job").status().code(), code);
-  EXPECT_EQ(stores.fits->Replace("job", 0, "state").status().code(), code);
+  EXPECT_EQ(stores.fits->Replace("job", 0, "state", "owner").status().code(), code);
 }
 
 TEST(RedisStoresTest, AUrlThatIsNoneIsRefusedWithoutItsPassword) {
@@ -104,7 +105,7 @@ TEST(RedisStoresTest, WhatARestartForgetsBeginsAnew) {
   RedisServer redis;
   RedisStores stores = Open(redis.url());
   ASSERT_TRUE(stores.steps->PutPart(kKey, Part(0, 2)).ok());
-  ASSERT_TRUE(stores.fits->Replace("job", 0, "state").value());
+  ASSERT_TRUE(stores.fits->Replace("job", 0, "state", "owner").value());
   const uint64_t version = stores.fits->Get("job")->version;
   for (const bool flushed : {false, true}) {
     if (flushed) {
@@ -120,10 +121,10 @@ TEST(RedisStoresTest, WhatARestartForgetsBeginsAnew) {
     EXPECT_EQ(PutOutcome(*stores.steps, kKey, "outcome").value(), "outcome");
 
     EXPECT_EQ(stores.fits->Get("job")->version, 0);
-    EXPECT_FALSE(stores.fits->Replace("job", version, "of old").value());
-    EXPECT_TRUE(stores.fits->Replace("job", 0, "anew").value());
+    EXPECT_FALSE(stores.fits->Replace("job", version, "of old", "owner").value());
+    EXPECT_TRUE(stores.fits->Replace("job", 0, "anew", "owner").value());
     // Nor does it ever fit again.
-    EXPECT_FALSE(stores.fits->Replace("job", version, "of old").value());
+    EXPECT_FALSE(stores.fits->Replace("job", version, "of old", "owner").value());
     EXPECT_GT(stores.fits->Get("job")->version, version);
   }
 }
@@ -191,7 +192,7 @@ TEST(RedisStoresTest, NoRoomIsResourceExhaustedAndLeavesNothingHalfDone) {
   const StepKey complete = {.job_id = "job", .step = 8};
   ASSERT_TRUE(stores.steps->PutPart(kKey, Part(0, 2, "a")).ok());
   ASSERT_TRUE(stores.steps->PutPart(complete, Part(0, 1)).ok());
-  ASSERT_TRUE(stores.fits->Replace("job", 0, "state").value());
+  ASSERT_TRUE(stores.fits->Replace("job", 0, "state", "owner").value());
   ASSERT_EQ(redis.Command({"CONFIG", "SET", "maxmemory", "1"}), "OK");
 
   const absl::Status full = stores.steps->PutPart(kKey, Part(1, 2, "b")).status();
@@ -202,7 +203,7 @@ TEST(RedisStoresTest, NoRoomIsResourceExhaustedAndLeavesNothingHalfDone) {
   EXPECT_EQ(PutOutcome(*stores.steps, complete, "outcome").status().code(),
             absl::StatusCode::kResourceExhausted);
   const uint64_t version = stores.fits->Get("job")->version;
-  EXPECT_EQ(stores.fits->Replace("job", version, "more").status().code(),
+  EXPECT_EQ(stores.fits->Replace("job", version, "more", "owner").status().code(),
             absl::StatusCode::kResourceExhausted);
   // Who asks for what is there gets it.
   EXPECT_THAT(stores.steps->Progress(kKey, "")->arrived, ::testing::ElementsAre(0));
@@ -438,7 +439,7 @@ TEST(RedisStoresTest, AReplaceWhoseConnectionIsLostCountsOnce) {
   for (int report = 0; report < 300; ++report) {
     const StoredFit before = get();
     const absl::StatusOr<bool> replaced =
-        stores.fits->Replace("job", before.version, before.state + "x");
+        stores.fits->Replace("job", before.version, before.state + "x", "owner");
     const StoredFit after = get();
     // Alone with the store: whoever hears an answer hears that it was replaced, and it was, once.
     // That the connection is lost twice in a call is told; then it may have been replaced or not.

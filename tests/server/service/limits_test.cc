@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/planner/pass_instance.h"
 #include "server/service/rpc_status.h"
 
@@ -62,7 +63,7 @@ TEST(LimitsTest, EmptyMicrobatchesAreCountedOverAllPasses) {
   const absl::Status status = CheckLimits(outline, {});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(std::to_string(kMaxEmptyMicrobatches + 1024) + " micro-batches"));
+              HasSubstr(absl::StrCat(kMaxEmptyMicrobatches + 1024, " micro-batches")));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("more than " + std::to_string(kMaxEmptyMicrobatches)));
   outline.pass_options.pop_back();

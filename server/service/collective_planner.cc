@@ -102,7 +102,7 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options, St
 
 CollectivePlanner::~CollectivePlanner() { Shutdown(); }
 
-Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
+Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request, std::string owner,
                                            system_clock::time_point deadline,
                                            Rendezvous::Done done) {
   const absl::Duration wait = TimeFor(request, deadline, options_.longest_wait);
@@ -113,9 +113,16 @@ Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
     counted_request =
         std::make_shared<const v1::PlanBatchRequest>(WithoutManifest(request.mutable_request()));
   }
-  Rendezvous::Done counted = [observers = config_.observers, start, done = std::move(done),
+  {
+    std::lock_guard lock(joiners_mutex_);
+    Joiners& joiners = joiners_[request.request().job_id()];
+    if (joiners.joins++ == 0) joiners.owner = std::move(owner);
+  }
+  Rendezvous::Done counted = [this, job_id = request.request().job_id(),
+                              observers = config_.observers, start, done = std::move(done),
                               counted_request](const Rendezvous::Answer& answer) {
     const std::chrono::duration<double> seconds = steady_clock::now() - start;
+    EndJoin(job_id);
     observers.metrics->RecordJoin(answer.status(), seconds.count());
     if (answer.ok() && counted_request != nullptr) {
       RecordJoinedPlan(observers, counted_request, *answer);
@@ -124,6 +131,18 @@ Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request,
   };
   return rendezvous_.Join(std::move(request), start + absl::ToChronoNanoseconds(wait),
                           std::move(counted));
+}
+
+std::string CollectivePlanner::OwnerOfPlan(const std::string& job_id) {
+  std::lock_guard lock(joiners_mutex_);
+  const auto joiners = joiners_.find(job_id);
+  return joiners == joiners_.end() ? "" : joiners->second.owner;
+}
+
+void CollectivePlanner::EndJoin(const std::string& job_id) {
+  std::lock_guard lock(joiners_mutex_);
+  const auto joiners = joiners_.find(job_id);
+  if (--joiners->second.joins == 0) joiners_.erase(joiners);
 }
 
 void CollectivePlanner::Shutdown() {
@@ -178,7 +197,7 @@ void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& 
   const absl::Status submitted = CatchExceptions([&] {
     queued = std::make_shared<QueuedPlan>(pool_, planned);
     ticket = pool_->Submit({
-        .owner = "",
+        .owner = OwnerOfPlan(request->job_id()),
         .job = request->job_id(),
         .effort = outline.effort,
         .cost = CostOf(outline),

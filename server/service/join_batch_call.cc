@@ -52,7 +52,7 @@ void JoinBatchCall::Run() {
              .rank = request.data_parallel_rank()};
   }
   const Rendezvous::Ticket ticket =
-      planner_->Join(std::move(request), caller().deadline,
+      planner_->Join(std::move(request), owner(), caller().deadline,
                      [this, slice, self = self()](const Rendezvous::Answer& joined) {
                        if (!joined.ok()) return Answer(joined.status());
                        absl::StatusOr<CallAnswer> answer = absl::UnknownError("");

@@ -85,6 +85,8 @@ class Server {
          Stores stores);
 
   absl::Status Listen();
+  // Gives memory back that large plans have left, while there is nothing to plan.
+  void ReturnMemory();
   // FailedPrecondition as CheckTlsFiles; logs a certificate that is new. Under reload_mutex_.
   absl::Status NoteCertificate();
 
@@ -117,7 +119,10 @@ class Server {
   ServerCertificate certificate_;
   std::string certificate_error_;
   std::string tokens_error_;
-  // Last: uses all of the above.
+  // Of the tasks that were run, those before memory was last given back.
+  uint64_t run_before_return_ = 0;
+  // Last: use all of the above.
+  std::unique_ptr<Periodic> return_memory_;
   std::unique_ptr<Periodic> reload_;
 };
 

@@ -114,14 +114,33 @@ Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request, std::st
                                            Rendezvous::Done done) {
   const absl::Duration wait = TimeFor(request, deadline, options_.longest_wait);
   const Instant start = steady_clock::now();
-  Rendezvous::Done counted = [metrics = config_.observers.metrics, start,
+  {
+    std::lock_guard lock(joiners_mutex_);
+    Joiners& joiners = joiners_[request.request().job_id()];
+    if (joiners.joins++ == 0) joiners.owner = owner;
+  }
+  Rendezvous::Done counted = [this, job_id = request.request().job_id(),
+                              metrics = config_.observers.metrics, start,
                               done = std::move(done)](const Rendezvous::Answer& answer) {
     const std::chrono::duration<double> seconds = steady_clock::now() - start;
+    EndJoin(job_id);
     metrics->RecordJoin(answer.status(), seconds.count());
     done(answer);
   };
   return rendezvous_.Join(std::move(request), std::move(owner),
                           start + absl::ToChronoNanoseconds(wait), std::move(counted));
+}
+
+std::string CollectivePlanner::OwnerOfPlan(const std::string& job_id) {
+  std::lock_guard lock(joiners_mutex_);
+  const auto joiners = joiners_.find(job_id);
+  return joiners == joiners_.end() ? "" : joiners->second.owner;
+}
+
+void CollectivePlanner::EndJoin(const std::string& job_id) {
+  std::lock_guard lock(joiners_mutex_);
+  const auto joiners = joiners_.find(job_id);
+  if (--joiners->second.joins == 0) joiners_.erase(joiners);
 }
 
 void CollectivePlanner::Shutdown() {
@@ -182,7 +201,7 @@ void CollectivePlanner::Plan(const std::shared_ptr<const v1::PlanBatchRequest>& 
   const absl::Status submitted = CatchExceptions([&] {
     queued = std::make_shared<QueuedPlan>(pool_, planned);
     ticket = pool_->Submit({
-        .owner = "",
+        .owner = OwnerOfPlan(request->job_id()),
         .job = request->job_id(),
         .effort = outline.effort,
         .cost = CostOf(outline),

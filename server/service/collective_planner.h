@@ -14,7 +14,9 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -53,8 +55,9 @@ class CollectivePlanner {
   CollectivePlanner(const CollectivePlanner&) = delete;
   CollectivePlanner& operator=(const CollectivePlanner&) = delete;
 
-  // As Rendezvous::Join, answered at the earliest of request.timeout, `deadline` less a margin in
-  // which the answer still reaches the caller, and longest_wait.
+  // As Rendezvous::Join, for `owner` (authentication.h), answered at the earliest of
+  // request.timeout, `deadline` less a margin in which the answer still reaches the caller, and
+  // longest_wait.
   Rendezvous::Ticket Join(v1::JoinBatchRequest request, std::string owner,
                           std::chrono::system_clock::time_point deadline, Rendezvous::Done done);
 
@@ -70,8 +73,16 @@ class CollectivePlanner {
   void Shutdown();
 
  private:
+  // Those whose joins of one job wait here: the job's plans are planned for the first of them.
+  struct Joiners {
+    std::string owner;
+    size_t joins = 0;
+  };
+
   void Tick();
   RendezvousHooks Hooks();
+  std::string OwnerOfPlan(const std::string& job_id);
+  void EndJoin(const std::string& job_id);
   void Plan(const std::shared_ptr<const v1::PlanBatchRequest>& request, const std::stop_token& stop,
             const RendezvousHooks::Planned& planned);
 
@@ -81,6 +92,9 @@ class CollectivePlanner {
   StoreThreads* const store_threads_;
   PlanningPool* const pool_;
   const PlanBatchConfig& config_;
+  std::mutex joiners_mutex_;
+  // By job, guarded by joiners_mutex_.
+  std::map<std::string, Joiners> joiners_;
   Rendezvous rendezvous_;
   // Last: gone before the rendezvous that it ticks.
   std::optional<Periodic> ticker_;

@@ -1,8 +1,9 @@
-// What malloc does with memory that a plan no longer needs.
+// What malloc does with memory that plans no longer need.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_FREED_MEMORY_H_
 #define BATCHPLAN_SERVER_SERVICE_FREED_MEMORY_H_
 
+#include <cstddef>
 #include <cstdlib>  // __GLIBC__
 
 #if defined(__GLIBC__)
@@ -21,6 +22,24 @@ inline void KeepFreedMemory() {
   constexpr int kLargestKept = 32 << 20;
   mallopt(M_MMAP_THRESHOLD, kLargestKept);
   mallopt(M_TRIM_THRESHOLD, 2 * kLargestKept);
+#endif
+}
+
+// What malloc keeps, in all arenas. 0 with another malloc.
+inline size_t FreedMemory() {
+#if defined(__GLIBC__)
+  return mallinfo2().fordblks;
+#else
+  return 0;
+#endif
+}
+
+// Gives what malloc keeps back to the system, wherever it is: a plan's pages are otherwise held by
+// whatever small thing is allocated above them. Takes milliseconds, and the plans after it the time
+// to have pages mapped again.
+inline void ReturnFreedMemory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
 #endif
 }
 

@@ -135,6 +135,12 @@ bool PlanningPool::Remove(uint64_t ticket) {
   return true;
 }
 
+std::optional<uint64_t> PlanningPool::RunBeforeIdle() {
+  std::lock_guard lock(mutex_);
+  if (!queue_.empty()) return std::nullopt;
+  return run_;
+}
+
 void PlanningPool::Stop() {
   {
     std::lock_guard lock(mutex_);
@@ -173,6 +179,7 @@ void PlanningPool::Work() {
       // Then it is not known.
     }
     queue_.Done(*ticket, time, options_.clock());
+    ++run_;
     ++idle_threads_;
     ShowQueue();
     // The one thread may go on with one that waits, another with what had to wait for this; and

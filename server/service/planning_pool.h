@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -93,6 +94,9 @@ class PlanningPool {
   // False if it has begun or ended.
   bool Remove(uint64_t ticket);
 
+  // The tasks that were ever run, while none is run or waits; nothing otherwise.
+  std::optional<uint64_t> RunBeforeIdle();
+
   // Accepts no more tasks, runs those it has and joins the threads. Not from a task. A second call
   // does nothing.
   void Stop();
@@ -125,6 +129,7 @@ class PlanningPool {
   std::unordered_map<uint64_t, Waiting> waiting_;
   WorkRate rate_;
   uint64_t last_ticket_ = 0;
+  uint64_t run_ = 0;
   size_t idle_threads_;
   bool stopped_ = false;
 

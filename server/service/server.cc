@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "server/recent/recent_page.h"
 #include "server/service/authentication.h"
 #include "server/service/connection_limits.h"
+#include "server/service/freed_memory.h"
 #include "server/service/measured_stores.h"
 #include "server/service/open_connections.h"
 #include "server/telemetry/log.h"
@@ -49,6 +51,10 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
 constexpr size_t kStoreThreads = 8;
 // Beside these, for reports.
 constexpr size_t kReportThreads = 4;
+
+// What is worth giving back, and how often that is looked at.
+constexpr size_t kFreedMemoryToReturn = 128 << 20;
+constexpr absl::Duration kReturnInterval = absl::Seconds(2);
 
 // So that a long plan does not keep all others waiting.
 constexpr size_t kLeastPlanningThreads = 2;
@@ -218,10 +224,18 @@ absl::Status Server::Listen() {
   grpc_server_->GetHealthCheckService()->SetServingStatus(v1::BatchPlanner::service_full_name(),
                                                           true);
   ready_ = true;
+  return_memory_ = std::make_unique<Periodic>(kReturnInterval, [this] { ReturnMemory(); });
   if (tls) {
     reload_ = std::make_unique<Periodic>(options_.tls_reload_interval, [this] { ReloadFiles(); });
   }
   return absl::OkStatus();
+}
+
+void Server::ReturnMemory() {
+  const std::optional<uint64_t> run = pool_.RunBeforeIdle();
+  if (!run.has_value() || *run == run_before_return_) return;
+  run_before_return_ = *run;
+  if (FreedMemory() >= kFreedMemoryToReturn) ReturnFreedMemory();
 }
 
 absl::Status Server::NoteCertificate() {

@@ -42,6 +42,13 @@ v1::JoinBatchRequest PartOf(uint32_t worker, uint64_t step = 1) {
   return part;
 }
 
+// A call that holds the one thread that the job may have of two.
+v1::PlanBatchRequest OfTheStepsJob() {
+  v1::PlanBatchRequest request = ValidRequest();
+  request.set_job_id("join");
+  return request;
+}
+
 struct Answer {
   grpc::Status status;
   v1::JoinBatchResponse response;
@@ -423,7 +430,7 @@ TEST(JoinBatch, AFullPlanningQueueDelaysAStepAndRefusesNobody) {
   options.planning_threads = 1;
   options.max_queued_plans = 0;
   TestServer server(options, planner.function());
-  std::jthread busy([&] { EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok()); });
+  std::jthread busy([&] { EXPECT_TRUE(PlanBatch(*server.NewStub(), OfTheStepsJob()).ok()); });
   planner.WaitUntilHeld();
   std::vector<Answer> answers;
   std::jthread workers([&] { answers = JoinAll(server); });
@@ -447,7 +454,7 @@ TEST(JoinBatch, AStepThatNobodyWaitsForLeavesThePlanningQueue) {
   options.planning_threads = 1;
   options.max_queued_plans = 1;
   TestServer server(options, planner.function());
-  std::jthread busy([&] { EXPECT_TRUE(PlanBatch(*server.NewStub(), ValidRequest()).ok()); });
+  std::jthread busy([&] { EXPECT_TRUE(PlanBatch(*server.NewStub(), OfTheStepsJob()).ok()); });
   planner.WaitUntilHeld();
   v1::JoinBatchRequest part = PartOf(0);
   part.set_world_size(1);

@@ -37,12 +37,14 @@ absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& lim
         absl::StrCat("manifest.lengths has ", outline.sequences, " sequences", in_all,
                      ", more than the server's max_sequences=", limits.max_sequences)));
   }
-  if (const uint64_t least = LeastMicrobatches(outline); least > kMaxEmptyMicrobatches) {
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("min_microbatches and microbatch_count_multiple ask for ", least,
-                     " micro-batches over all passes, mini-batches and the ranks of data_parallel ",
-                     outline.data_parallel, ", more than ", kMaxEmptyMicrobatches,
-                     ", the limit where allow_empty_microbatches is set")));
+  // Each pass may have one for every sequence besides.
+  if (const uint64_t least = LeastMicrobatches(outline), planned = SequencesPlanned(outline);
+      least > kMaxEmptyMicrobatches && least - kMaxEmptyMicrobatches > planned) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat(
+        "min_microbatches and microbatch_count_multiple ask for ", least,
+        " micro-batches over all passes, mini-batches and the ranks of data_parallel ",
+        outline.data_parallel, ", more than ", kMaxEmptyMicrobatches,
+        " beyond one a sequence and pass, the limit where allow_empty_microbatches is set")));
   }
   // Parsed, an empty entry takes a hundred times what it takes on the wire.
   status.Update(CheckCount("passes", outline.passes, kMaxPasses));

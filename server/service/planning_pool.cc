@@ -135,10 +135,9 @@ bool PlanningPool::Remove(uint64_t ticket) {
   return true;
 }
 
-std::optional<uint64_t> PlanningPool::RunBeforeIdle() {
+bool PlanningPool::idle() {
   std::lock_guard lock(mutex_);
-  if (!queue_.empty()) return std::nullopt;
-  return run_;
+  return queue_.empty();
 }
 
 void PlanningPool::Stop() {
@@ -179,7 +178,6 @@ void PlanningPool::Work() {
       // Then it is not known.
     }
     queue_.Done(*ticket, time, options_.clock());
-    ++run_;
     ++idle_threads_;
     ShowQueue();
     // The one thread may go on with one that waits, another with what had to wait for this; and

@@ -25,7 +25,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -94,8 +93,8 @@ class PlanningPool {
   // False if it has begun or ended.
   bool Remove(uint64_t ticket);
 
-  // The tasks that were ever run, while none is run or waits; nothing otherwise.
-  std::optional<uint64_t> RunBeforeIdle();
+  // No task waits or is run.
+  bool idle();
 
   // Accepts no more tasks, runs those it has and joins the threads. Not from a task. A second call
   // does nothing.
@@ -129,7 +128,6 @@ class PlanningPool {
   std::unordered_map<uint64_t, Waiting> waiting_;
   WorkRate rate_;
   uint64_t last_ticket_ = 0;
-  uint64_t run_ = 0;
   size_t idle_threads_;
   bool stopped_ = false;
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -53,7 +52,7 @@ constexpr size_t kStoreThreads = 8;
 constexpr size_t kReportThreads = 4;
 
 // What is worth giving back, and how often that is looked at.
-constexpr size_t kFreedMemoryToReturn = 128 << 20;
+constexpr size_t kFreedMemoryToReturn = 64 << 20;
 constexpr absl::Duration kReturnInterval = absl::Seconds(2);
 
 // So that a long plan does not keep all others waiting.
@@ -232,10 +231,12 @@ absl::Status Server::Listen() {
 }
 
 void Server::ReturnMemory() {
-  const std::optional<uint64_t> run = pool_.RunBeforeIdle();
-  if (!run.has_value() || *run == run_before_return_) return;
-  run_before_return_ = *run;
-  if (FreedMemory() >= kFreedMemoryToReturn) ReturnFreedMemory();
+  if (!pool_.idle()) return;
+  const size_t freed = FreedMemory();
+  returned_memory_ = std::min(returned_memory_, freed);
+  if (freed - returned_memory_ < kFreedMemoryToReturn) return;
+  ReturnFreedMemory();
+  returned_memory_ = FreedMemory();
 }
 
 absl::Status Server::NoteCertificate() {

@@ -90,7 +90,7 @@ class Server {
   absl::Status Listen();
   // Of gRPC's, until they are answered or stopped.
   void EndCallsAndConnections();
-  // Gives memory back that large plans have left, while there is nothing to plan.
+  // Gives memory back that large plans and answers have left, while there is nothing to plan.
   void ReturnMemory();
   // FailedPrecondition as CheckTlsFiles; logs a certificate that is new. Under reload_mutex_.
   absl::Status NoteCertificate();
@@ -126,8 +126,8 @@ class Server {
   ServerCertificate certificate_;
   std::string certificate_error_;
   std::string tokens_error_;
-  // Of the tasks that were run, those before memory was last given back.
-  uint64_t run_before_return_ = 0;
+  // Of what malloc keeps, that which was given back: malloc goes on counting it.
+  size_t returned_memory_ = 0;
   // Last: use all of the above.
   std::unique_ptr<Periodic> return_memory_;
   std::unique_ptr<Periodic> reload_;

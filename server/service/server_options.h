@@ -20,15 +20,17 @@ struct ServerOptions {
   // The largest request and the largest response, in bytes. A million sequences take some 15 MB of
   // response at most; gRPC's own default of 4 MiB is too little.
   int64_t max_message_bytes = 64 << 20;
-  // The most sequences that one request may have.
+  // The most sequences that one request may have, each counted once a pass.
   int64_t max_sequences = 8 << 20;
-  // Plans made at the same time, each by one thread. 0: one a processor.
+  // Plans made at the same time, each by one thread. 0: one a processor. At least two, whatever is
+  // set, of which one job never has the last.
   int64_t planning_threads = 0;
   // Requests that may wait while all planning threads are busy; beyond, RESOURCE_EXHAUSTED. The
-  // threads and the queue are shared between jobs: fair_queue.h.
+  // threads and the queue are shared between owners and between jobs: fair_queue.h.
   int64_t max_queued_plans = 64;
-  // Sequences of all requests that wait or are planned, each request counted as 256 more, and one
-  // of many bytes as a sequence for every 16; beyond, RESOURCE_EXHAUSTED. A request that finds no
+  // Sequences of all requests that wait or are planned, once a pass, with the empty micro-batches
+  // that they ask for, each request counted as 256 more, and one of many bytes as a sequence for
+  // every 16; beyond, RESOURCE_EXHAUSTED. A request that finds no
   // other is planned at any size.
   int64_t max_queued_sequences = 16 << 20;
   // A plan that takes longer is given up with RESOURCE_EXHAUSTED.

@@ -38,7 +38,7 @@ const RedisScript& ReplaceScript() {
 
 std::string RedisKeyOfFit(const std::string& job_id) { return "batchplan:v1:fit:" + job_id; }
 
-std::string RandomName() {
+std::string NewWriterName() {
   std::random_device random;
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8),
                       absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
@@ -50,7 +50,7 @@ RedisFitStore::RedisFitStore(std::shared_ptr<RedisClient> client, absl::Duration
     : client_(std::move(client)),
       retention_(absl::StrCat(absl::ToInt64Milliseconds(
           std::clamp(retention, absl::Milliseconds(1), absl::Duration(absl::Hours(24 * 365)))))),
-      writer_(RandomName()) {}
+      writer_(NewWriterName()) {}
 
 absl::StatusOr<StoredFit> RedisFitStore::Get(const std::string& job_id) {
   const std::string key = RedisKeyOfFit(job_id);

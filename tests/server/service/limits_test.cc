@@ -57,6 +57,7 @@ TEST(LimitsTest, EmptyMicrobatchesAreCountedOverAllPasses) {
   RequestOutline outline = Outline("a", "b", 1);
   outline.allow_empty_microbatches = true;
   outline.data_parallel = 1024;
+  outline.sequences = 511;
   outline.passes = 2;
   outline.pass_options = {{.min_microbatches = kMaxEmptyMicrobatches / 1024},
                           {.min_microbatches = 1}};
@@ -67,6 +68,16 @@ TEST(LimitsTest, EmptyMicrobatchesAreCountedOverAllPasses) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("more than " + std::to_string(kMaxEmptyMicrobatches)));
   outline.pass_options.pop_back();
+  EXPECT_TRUE(CheckLimits(outline, {}).ok());
+}
+
+TEST(LimitsTest, MicrobatchesThatMayEachHaveASequenceAreWelcome) {
+  RequestOutline outline = Outline("a", "b", 8 << 20);
+  outline.allow_empty_microbatches = true;
+  outline.data_parallel = 1024;
+  outline.mini_batch_size = 1024;
+  outline.passes = 1;
+  outline.pass_options = {{.min_microbatches = 1}};
   EXPECT_TRUE(CheckLimits(outline, {}).ok());
 }
 

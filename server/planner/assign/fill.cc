@@ -31,7 +31,7 @@ struct Share {
 // Of an allowance: of a call, for each rank and for each sequence.
 constexpr uint64_t kUnitsToFill = 1000;
 constexpr uint64_t kUnitsARank = 2500;
-constexpr uint64_t kUnitsToFill = 50;
+constexpr uint64_t kUnitsAFilledSequence = 50;
 
 class RankFiller {
  public:
@@ -47,7 +47,7 @@ class RankFiller {
 
   absl::StatusOr<Assignment> Run() {
     allowance_.Spend(kUnitsToFill + kUnitsARank * shards_.size() +
-                     kUnitsToFill * shards_.all().size());
+                     kUnitsAFilledSequence * shards_.all().size());
     if (absl::Status status = DraftShares(); !status.ok()) return status;
     if (pass_.share_widths()) {
       if (std::optional<Assignment> shared = FillShared()) return *std::move(shared);

@@ -217,7 +217,7 @@ TEST(PlanCommand, ServerMayWantTlsACertificateAndAToken) {
 
 TEST(PlanCommand, UnreachableServerExitsWith3UnlessThereIsAFallback) {
   const std::string nowhere = "unix:/nonexistent/batchplan.sock";
-  const CliResult unreachable = RunPlan({"--server", nowhere});
+  const CliResult unreachable = RunPlan({"--server", nowhere, "--timeout", "1s"});
   EXPECT_EQ(unreachable.exit_code, 3);
   EXPECT_THAT(unreachable.err, StartsWith("batchplan: plan: UNAVAILABLE: "));
   EXPECT_THAT(unreachable.out, IsEmpty());

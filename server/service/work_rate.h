@@ -40,7 +40,8 @@ class WorkRate {
     // As on the wire.
     uint32_t effort = 0;
 
-    auto operator<=>(const Kind&) const = default;
+    // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   // May throw std::bad_alloc.

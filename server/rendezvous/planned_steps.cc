@@ -12,7 +12,7 @@ constexpr uint64_t kStepOverhead = 512;
 uint64_t BytesOf(const StepKey& key, const WholeStep& step) {
   uint64_t bytes = kStepOverhead + 2 * (key.job_id.size() + key.run_id.size()) + step.terms.size() +
                    step.outcome.size();
-  for (const std::string& content : step.contents) bytes += sizeof(content) + content.size();
+  for (const std::string& content : step.contents) bytes += sizeof(std::string) + content.size();
   return bytes;
 }
 

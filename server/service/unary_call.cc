@@ -158,8 +158,11 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
   State open = State::kOpen;
   if (!state_.compare_exchange_strong(open, State::kAnswering, std::memory_order_acq_rel)) return;
 
-  const std::shared_ptr<UnaryCall> kept = shared_from_this();
-  if (answer.ok() && environment_.unsent != nullptr) HoldAnswer(answer);
+  const std::shared_ptr<UnaryCall> kept = weak_from_this().lock();
+  if (answer.ok() && environment_.unsent != nullptr) {
+    const absl::Status held = CatchExceptions([&] { return HoldAnswer(*answer); });
+    if (!held.ok()) answer = held;
+  }
   absl::Status status = CleanStatus(answer.status());
   if (cut_short_ && absl::IsCancelled(status)) {
     status = absl::UnavailableError("the server is shutting down, and its shutdown_grace is over");
@@ -194,17 +197,15 @@ void UnaryCall::Answer(absl::StatusOr<CallAnswer> answer) noexcept {
        {"error", std::string(status.message())}});
 }
 
-void UnaryCall::HoldAnswer(absl::StatusOr<CallAnswer>& answer) {
+absl::Status UnaryCall::HoldAnswer(const CallAnswer& answer) {
   // gRPC's context lives until OnDone has returned, which ends what is begun here.
   const absl::StatusOr<uint64_t> ticket =
       environment_.unsent->Begin({.owner = owner_,
-                                  .bytes = answer->response.Length(),
-                                  .shared = answer->shared,
+                                  .bytes = answer.response.Length(),
+                                  .shared = answer.shared,
                                   .cancel = [this] { raw_.context->TryCancel(); }});
-  if (ticket.ok())
-    unsent_ticket_ = *ticket;
-  else
-    answer = ticket.status();
+  if (ticket.ok()) unsent_ticket_ = *ticket;
+  return ticket.status();
 }
 
 void UnaryCall::OnDone() {

@@ -152,8 +152,8 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
 
   void Begin();
   void RunQueued();
-  // Makes room for the answer until it is sent.
-  void HoldAnswer(absl::StatusOr<CallAnswer>& answer);
+  // Makes room for the answer until it is sent, or says why there is none.
+  absl::Status HoldAnswer(const CallAnswer& answer);
   // Answers the call if it waits in a queue, and nothing else will.
   void LeaveQueue();
 

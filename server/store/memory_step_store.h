@@ -65,7 +65,7 @@ class MemoryStepStore : public StepStore {
                                              const StepOutcome& outcome) override;
   absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
                           const std::vector<uint32_t>& workers) override;
-  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override;
+  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& whole) override;
 
   Counts counts();
 
@@ -110,7 +110,7 @@ class MemoryStepStore : public StepStore {
   // All under mutex_.
   Steps::iterator FindLive(const StepKey& key);
   void ForgetExpired();
-  void Forget(Steps::iterator step);
+  void Forget(Steps::iterator found);
   // A step without parts, which are added to it.
   Steps::iterator Begin(const StepKey& key, const StepPart& first, Expiries::iterator expiry);
   void Count(Step& step, uint64_t bytes);

@@ -50,7 +50,7 @@ class LogWriter {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  void Take(std::string line) {
+  void Take(const std::string& line) {
     {
       std::lock_guard lock(mutex_);
       if (queue_.size() + line.size() > kMaxQueuedLogBytes) {
@@ -96,10 +96,10 @@ class LogWriter {
 
 }  // namespace
 
-void WriteLogLine(std::string line) {
+void WriteLogLine(const std::string& line) {
   // Never destroyed: whatever runs last may still log.
   static LogWriter& writer = *new LogWriter;
-  writer.Take(std::move(line));
+  writer.Take(line);
 }
 
 bool FlushLog(absl::Duration longest) {

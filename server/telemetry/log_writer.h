@@ -23,7 +23,7 @@ inline constexpr size_t kMaxQueuedLogBytes = 4 << 20;
 
 // Has `line`, which ends in a newline, written to standard error. The first one starts the thread,
 // which takes no signals and lives as long as the process.
-void WriteLogLine(std::string line);
+void WriteLogLine(const std::string& line);
 
 // Waits until the lines of now are written, at most so long; whether they are. Takes no lock and no
 // memory, so that a signal handler may call it.

@@ -66,7 +66,8 @@ void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& opti
     const auto theirs = MakeCheckedPlan(manifest, reference);
     if (!theirs.ok()) continue;
     const double their_time = theirs->passes[0].metrics.predicted_step_time;
-    ASSERT_LE(ours.predicted_step_time, their_time * (1 + kRounding)) << preset;
+    ASSERT_LE(ours.predicted_step_time, their_time * (1 + kRounding))
+        << preset << ": longer by " << ours.predicted_step_time - their_time;
     ++comparison.compared;
     comparison.shorter += ours.predicted_step_time < their_time * (1 - kRounding);
   }
@@ -113,7 +114,8 @@ TEST_P(BalancedFamilyTest, StepsAreNoLongerThanThoseOfThePresets) {
       }
     }
   }
-  EXPECT_EQ(comparison.compared, 2 * testing::Cases(4) * std::size(kPackedPresets));
+  EXPECT_EQ(comparison.compared,
+            2 * (testing::Cases(3) + testing::Cases(1)) * std::size(kPackedPresets));
 }
 
 TEST_P(BalancedFamilyTest, PaddedStepsAreNoLongerThanThoseOfThePresets) {

@@ -128,7 +128,7 @@ TEST(MetamorphicTest, AnotherRankNeverRaisesTheIdealStepTime) {
           << request.Describe();
     }
   }
-  EXPECT_GT(compared, 50u);
+  EXPECT_GT(compared, testing::Cases(50));
 }
 
 TEST(MetamorphicTest, ALargerBudgetNeverRaisesTheLowerBound) {

@@ -77,7 +77,7 @@ void ForEachShare(Sharding sharding, Check check) {
       if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
     }
   }
-  EXPECT_GT(shares, 100u);
+  EXPECT_GT(shares, testing::Cases(100));
 }
 
 TEST(ShardingTest, StrideSortedDealsTheSortedSequencesInTurn) {

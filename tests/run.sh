@@ -175,6 +175,7 @@ if [ "$preset" = asan ] && [ -z "$only" ]; then
 fi
 
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:history_size=7:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
 scale=1

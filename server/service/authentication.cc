@@ -99,7 +99,9 @@ std::string OwnerOf(const Tokens* tokens, const grpc::ServerContextBase& call) {
 std::string OwnerOfPeer(std::string_view peer) {
   const size_t colon = peer.find(':');
   const std::string_view scheme = peer.substr(0, colon);
-  if (scheme != "ipv4" && scheme != "ipv6") return std::string(scheme);
+  if (colon == std::string_view::npos || (scheme != "ipv4" && scheme != "ipv6")) {
+    return std::string(scheme);
+  }
   // Brackets are escaped where gRPC takes the address for a URI.
   std::string address =
       absl::StrReplaceAll(absl::string_view(peer.data() + colon + 1, peer.size() - colon - 1),

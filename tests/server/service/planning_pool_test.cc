@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <functional>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -44,19 +45,23 @@ class Plug {
     PlanningTask task;
     task.owner = "plug";
     task.job = job;
-    task.run = [this] {
-      began_.count_down();
-      release_.wait();
+    task.run = [state = state_] {
+      state->began.count_down();
+      state->release.wait();
     };
     task.refuse = [](const absl::Status&) { ADD_FAILURE() << "refused"; };
     return task;
   }
-  void WaitUntilBegun() { began_.wait(); }
-  void Release() { release_.count_down(); }
+  void WaitUntilBegun() { state_->began.wait(); }
+  void Release() { state_->release.count_down(); }
 
  private:
-  std::latch began_{1};
-  std::latch release_{1};
+  // A pool may outlive the plug.
+  struct State {
+    std::latch began{1};
+    std::latch release{1};
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 class PlanningPoolTest : public ::testing::Test {

@@ -193,7 +193,16 @@ TEST_F(HttpEndpointTest, TheOldestThatIsNotDoneGivesWay) {
   EXPECT_THAT(HttpGet(port(), "/healthz"), StartsWith("HTTP/1.1 200 "));
 }
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BATCHPLAN_ADDRESS_SANITIZER
+#endif
+#endif
+
 TEST_F(HttpEndpointTest, ProbesAreAnsweredWhenTheProcessHasNoDescriptorLeft) {
+#ifdef BATCHPLAN_ADDRESS_SANITIZER
+  GTEST_SKIP() << "clang's checks of types need descriptors of their own";
+#endif
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   // The client's is open before there are no more.

@@ -147,7 +147,7 @@ TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
     ExpectSame(outline, request);
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(parsed, cases / 5);
+  EXPECT_GT(parsed, cases / 8);
   EXPECT_LT(parsed, cases);
 }
 
@@ -171,7 +171,7 @@ TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
     ExpectSame(outline, part.request());
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(parsed, cases / 5);
+  EXPECT_GT(parsed, cases / 8);
 }
 
 TEST_F(RequestOutlineTest, OfAReportItIsJobAndStep) {

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import subprocess
+import time
 
 import batchplan
 import numpy
@@ -166,10 +167,16 @@ def test_who_does_not_join_is_named(client):
 
 
 def test_workers_must_want_the_same(client):
-    with pytest.raises(batchplan.DeadlineExceeded):
-        client.join([1], job_id="differ", step=1, worker=0, world_size=2, wait=0.1, **OPTIONS)
-    with pytest.raises(batchplan.Error, match="max_tokens_per_microbatch"):
-        client.join([1], job_id="differ", step=1, worker=1, world_size=2, **{**OPTIONS, "max_tokens": 4096})
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        # As long as somebody waits for it, a step does not give way to other terms.
+        waiting = pool.submit(
+            client.join, [1, 1], job_id="differ", step=1, worker=0, world_size=2, wait=20, **OPTIONS)
+        time.sleep(1)
+        with pytest.raises(batchplan.Error, match="max_tokens_per_microbatch"):
+            client.join(
+                [1, 1], job_id="differ", step=1, worker=1, world_size=2, **{**OPTIONS, "max_tokens": 4096})
+        plan = client.join([1, 1], job_id="differ", step=1, worker=1, world_size=2, **OPTIONS)
+        assert waiting.result().fingerprint == plan.fingerprint
 
 
 def test_costs_are_fitted_to_reports(client):

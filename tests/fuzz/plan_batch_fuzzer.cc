@@ -35,6 +35,7 @@ void Require(const absl::Status& status, const char* what) {
 
 void RequireRefusal(const absl::Status& status, const char* what) {
   if (status.code() == absl::StatusCode::kInvalidArgument ||
+      status.code() == absl::StatusCode::kUnimplemented ||
       status.code() == absl::StatusCode::kFailedPrecondition) {
     return;
   }

@@ -131,8 +131,9 @@ class RequestOutlineTest : public ::testing::Test {
 TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
   RandomStream random(1);
   uint64_t parsed = 0;
-  const uint64_t cases = Cases(1000);
-  for (const uint64_t seed : Seeds(1000)) {
+  // Never fewer, so that the share of those that can be parsed is no matter of chance.
+  const uint64_t cases = std::max<uint64_t>(1000, Cases(1000));
+  for (uint64_t seed = testing::Seed(0); seed < testing::Seed(0) + cases; ++seed) {
     SCOPED_TRACE(seed);
     std::string bytes = RandomRequest(seed, random).SerializeAsString();
     // Concatenated messages are merged.
@@ -147,15 +148,16 @@ TEST_F(RequestOutlineTest, SaysWhatTheParsedMessageSays) {
     ExpectSame(outline, request);
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(parsed, cases / 8);
+  EXPECT_GT(parsed, cases / 4);
   EXPECT_LT(parsed, cases);
 }
 
 TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
   RandomStream random(2);
   uint64_t parsed = 0;
-  const uint64_t cases = Cases(500);
-  for (const uint64_t seed : Seeds(500)) {
+  // Never fewer, so that the share of those that can be parsed is no matter of chance.
+  const uint64_t cases = std::max<uint64_t>(500, Cases(500));
+  for (uint64_t seed = testing::Seed(0); seed < testing::Seed(0) + cases; ++seed) {
     SCOPED_TRACE(seed);
     v1::JoinBatchRequest part;
     *part.mutable_request() = RandomRequest(seed, random);
@@ -171,7 +173,7 @@ TEST_F(RequestOutlineTest, OfAPartItIsThatOfTheRequestInside) {
     ExpectSame(outline, part.request());
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(parsed, cases / 8);
+  EXPECT_GT(parsed, cases / 4);
 }
 
 TEST_F(RequestOutlineTest, OfAReportItIsJobAndStep) {

@@ -8,8 +8,8 @@
 #   tests/run.sh --gpu
 #
 #   --preset   the build to test; release by default. All of it: the format is checked first. asan, which clang
-#              builds, tries a quarter of the random cases, and has clang-tidy read what has changed.
-#              Each preset tries random cases of its own.
+#              builds, has clang-tidy read what has changed. asan and tsan try a quarter of the
+#              random cases. Each preset tries cases of its own.
 #   --only     one suite, named like the folder it mirrors (planner, checker, proto, ...), or several,
 #              separated by commas.
 #   --full     twenty times as many random cases, and with asan clang-tidy reads everything: the tier for
@@ -179,7 +179,7 @@ export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp:print_suppressions
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:history_size=7:ignore_noninstrumented_modules=1:suppressions=$PWD/tests/support/tsan.supp
 scale=1
-if [ "$preset" = asan ]; then scale=0.25; fi
+if [ "$preset" = asan ] || [ "$preset" = tsan ]; then scale=0.25; fi
 export BATCHPLAN_TEST_SCALE=${full:+20}
 export BATCHPLAN_TEST_SCALE=${BATCHPLAN_TEST_SCALE:-$scale}
 case "$preset" in

@@ -66,15 +66,15 @@ class Choices {
   size_t next_ = 0;
 };
 
-// The number of runs. Ends early once `failed` says so.
+// The number of runs. Ends early once `failed` says so, or after `limit` of them.
 inline uint64_t ExploreAll(const std::function<void(Choices&)>& run,
-                           const std::function<bool()>& failed) {
+                           const std::function<bool()>& failed, uint64_t limit) {
   Choices choices;
   uint64_t runs = 0;
   do {
     run(choices);
     ++runs;
-  } while (!failed() && choices.Advance());
+  } while (runs < limit && !failed() && choices.Advance());
   return runs;
 }
 

@@ -249,8 +249,8 @@ TEST(CallInFlightTest, WhatOutlivesTheGraceIsStoppedAndToldThatTheServerGoes) {
   calls.Start(server);
   planner.WaitUntilHeld();
   calls.Start(server);
+  WaitForMetric(server, "batchplan_queue_depth 1\n");
   server.server().Shutdown();
-  // The second may have come too late to be begun.
   const std::vector<grpc::Status> ends = {calls.Next(), calls.Next()};
   for (const grpc::Status& status : ends) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);

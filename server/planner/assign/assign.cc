@@ -15,6 +15,7 @@
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/assign/shares.h"
+#include "server/planner/assign/step_time.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/order.h"
 #include "server/planner/seeds.h"
@@ -215,7 +216,8 @@ class Assigner {
   }
 
   // The best of the balanced placements that the other passes can use; of those that leave a rank
-  // with no more empty micro-batches than the even placement, if there are any.
+  // with no more empty micro-batches than the even placement, if there are any. The even one where
+  // others were left out for it and it is the shortest that stays.
   absl::StatusOr<Placed> PlaceBest(size_t k, absl::string_view where) const {
     // Others are of use where another pass or its empty micro-batches can decide.
     const bool only_best = within_.size() == 1 && !SpreadsEmpty();
@@ -236,10 +238,21 @@ class Assigner {
       }
       if (!placed.ok() || !SpreadsEmpty()) return placed;
       const std::pair<size_t, size_t> empty = EmptyMicrobatches(*placed);
-      if (empty.second == 0) return placed;
-      if (!even) even = PlaceEvenly(k);
-      if (!even->ok() || EmptyMicrobatches(**even) >= empty) return placed;
-      if (!best.ok()) best = std::move(placed);
+      if (empty.second > 0 && !even) even = PlaceEvenly(k);
+      if (even && even->ok()) {
+        const std::pair<size_t, size_t> even_empty = EmptyMicrobatches(**even);
+        if (even_empty < empty) {
+          if (!best.ok()) best = std::move(placed);
+          continue;
+        }
+        Assignment& evenly = (*even)->assignments.front();
+        const Assignment& asked = placed->assignments.front();
+        if (even_empty == empty && StepTime(*lead_, evenly) < StepTime(*lead_, asked)) {
+          evenly.proven = asked.proven;
+          return *std::move(even);
+        }
+      }
+      return placed;
     }
     return best;
   }

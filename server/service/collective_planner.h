@@ -35,7 +35,7 @@ namespace batchplan {
 
 struct CollectivePlannerOptions {
   size_t max_waiting_joins = 65536;
-  uint64_t max_sequences = 8 << 20;
+  uint64_t max_sequences = 2 << 20;
   // The longest that a join waits, also for callers that set no limit.
   absl::Duration longest_wait = absl::Minutes(10);
   // How long a step that was planned is kept, here and in the store.

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -32,6 +31,7 @@
 #include "batchplan/client.h"
 #include "tests/server/service/requests.h"
 #include "tests/server/service/server_process.h"
+#include "tests/support/generators.h"
 #include "tests/support/redis_server.h"
 
 namespace batchplan {
@@ -281,10 +281,8 @@ void RunWorkers(const std::string& target, uint64_t first, uint64_t last, absl::
   const Workers workers(target, first, last, patience, answers);
 }
 
-int Scale() {
-  const char* scale = std::getenv("BATCHPLAN_TEST_SCALE");
-  return scale != nullptr && *scale != '\0' ? std::atoi(scale) : 1;
-}
+// So many, or a multiple of it in the tier for before a release.
+uint64_t AtLeast(uint64_t count) { return std::max(count, testing::Cases(count)); }
 
 TEST(Replicas, ServeTheWorkersOfOneStepTogether) {
   const RedisServer redis;
@@ -309,7 +307,7 @@ TEST(Replicas, AStepHasOnePlanWhateverDies) {
     const auto pause = [&](int64_t least) {
       absl::SleepFor(absl::Milliseconds(least + static_cast<int64_t>(random() % 300)));
     };
-    for (int death = 0; death < 20 * Scale(); ++death) {
+    for (uint64_t death = 0; death < AtLeast(20); ++death) {
       if (random() % 4 == 0) {
         redis.Kill();
         pause(0);
@@ -353,7 +351,7 @@ TEST(Replicas, AStepOfFittedCostsHasOnePlanWhileTheFitMovesAndReplicasDie) {
     ASSERT_TRUE(fit.ok()) << fit.status();
   }
   Answers answers;
-  const uint64_t steps = 100 * Scale();
+  const uint64_t steps = AtLeast(100);
   {
     const Workers workers(replicas.target(), 0, steps, absl::Minutes(1), &answers, Costs::kFitted);
     for (size_t death = 0; !workers.ended(); ++death) {
@@ -454,11 +452,11 @@ TEST(Replicas, ARedisThatIsAwayForAWhileCostsNobodyAnError) {
       }
     });
   }
-  for (int outage = 0; outage < 2; ++outage) {
+  for (const absl::Duration outage : {absl::Seconds(10), absl::Seconds(1)}) {
     const uint64_t before = furthest;
     while (furthest < before + 5 && !HasFailure()) absl::SleepFor(absl::Milliseconds(10));
     redis.Kill();
-    absl::SleepFor(absl::Seconds(3));
+    absl::SleepFor(outage);
     redis.Start();
   }
   const uint64_t before = furthest;
@@ -505,7 +503,7 @@ TEST(Replicas, WorkersThatWaitTakeWhatTheirMessagesHave) {
   join(0, 100);
   wait_for("1");
   const uint64_t before = replica.bytes();
-  constexpr uint64_t kJoins = 40;
+  constexpr uint64_t kJoins = 16;
   constexpr int kLengths = 1'000'000;
   for (uint64_t step = 1; step <= kJoins; ++step) {
     join(step, kLengths);

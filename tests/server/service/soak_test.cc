@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -154,10 +153,9 @@ TEST(Soak, MemoryIsFlat) {
   options.max_job_labels = 8;
   // The second worker of a step may come late on a busy machine.
   options.step_time_to_live = absl::Minutes(1);
-  options.step_retention = absl::Seconds(2);
+  options.step_retention = absl::Milliseconds(500);
   TestServer server(options);
-  const char* scale = std::getenv("BATCHPLAN_TEST_SCALE");
-  const size_t rounds = 12 * (scale != nullptr && *scale != '\0' ? std::atoi(scale) : 1);
+  const size_t rounds = std::max<uint64_t>(12, testing::Cases(12));
   // What is bounded fills up: the cache, labels, rates, arenas.
   std::vector<Caller> callers;
   for (uint64_t client = 0; client < kClients; ++client) callers.emplace_back(server, client);

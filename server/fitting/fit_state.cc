@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/hash/fnv_hash.h"
+#include "server/base/fnv_hash.h"
 
 namespace batchplan {
 namespace {

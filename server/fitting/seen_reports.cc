@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "server/hash/fnv_hash.h"
+#include "server/base/fnv_hash.h"
 
 namespace batchplan {
 

@@ -18,7 +18,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 #include "server/store/step_store.h"
 
 namespace batchplan {

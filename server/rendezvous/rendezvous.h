@@ -63,11 +63,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/base/clock.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/outcome.h"
 #include "server/rendezvous/planned_steps.h"
 #include "server/rendezvous/whole_request.h"
-#include "server/store/clock.h"
 #include "server/store/step_store.h"
 
 namespace batchplan {

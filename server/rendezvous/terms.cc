@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/hash/fnv_hash.h"
+#include "server/base/fnv_hash.h"
 
 namespace batchplan {
 namespace {

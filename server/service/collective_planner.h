@@ -23,10 +23,10 @@
 
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/base/periodic.h"
 #include "server/rendezvous/rendezvous.h"
 #include "server/service/job_fits.h"
 #include "server/service/open_stores.h"
-#include "server/service/periodic.h"
 #include "server/service/plan_batch.h"
 #include "server/service/planning_pool.h"
 #include "server/service/store_threads.h"

@@ -56,7 +56,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 
 namespace batchplan {
 

@@ -3,9 +3,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/ids.h"
 #include "server/fitting/fit_state.h"
 #include "server/telemetry/log.h"
-#include "server/text/ids.h"
 
 namespace batchplan {
 namespace {

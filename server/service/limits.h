@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "server/base/ids.h"
 #include "server/service/request_outline.h"
-#include "server/text/ids.h"
 
 namespace batchplan {
 

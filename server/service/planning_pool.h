@@ -33,9 +33,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/service/fair_queue.h"
 #include "server/service/work_rate.h"
-#include "server/store/clock.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {

@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
-#include "server/text/utf8.h"
+#include "server/base/utf8.h"
 
 namespace batchplan {
 namespace {

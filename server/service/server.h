@@ -19,13 +19,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/base/periodic.h"
 #include "server/recent/recent_plans.h"
 #include "server/service/byte_budget.h"
 #include "server/service/calls_in_flight.h"
 #include "server/service/collective_planner.h"
 #include "server/service/job_fits.h"
 #include "server/service/open_stores.h"
-#include "server/service/periodic.h"
 #include "server/service/plan_batch.h"
 #include "server/service/plan_cache.h"
 #include "server/service/planner_service.h"

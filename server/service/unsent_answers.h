@@ -27,8 +27,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/service/periodic.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
+#include "server/base/periodic.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 #include "server/store/job_runs.h"
 #include "server/store/listener_slot.h"
 #include "server/store/step_store.h"

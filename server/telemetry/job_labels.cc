@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "server/text/utf8.h"
+#include "server/base/utf8.h"
 
 namespace batchplan {
 

@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "server/base/utf8.h"
 #include "server/telemetry/log_writer.h"
-#include "server/text/utf8.h"
 
 namespace batchplan {
 namespace {

@@ -13,7 +13,7 @@
 #include <mutex>
 
 #include "absl/status/status.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 
 namespace batchplan {
 

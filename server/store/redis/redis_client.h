@@ -33,7 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 #include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_breaker.h"
 #include "server/store/redis/redis_connection.h"

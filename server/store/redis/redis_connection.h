@@ -24,7 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 #include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_reply.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "absl/time/time.h"
-#include "server/store/clock.h"
+#include "server/base/clock.h"
 
 namespace batchplan::testing {
 

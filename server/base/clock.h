@@ -1,7 +1,7 @@
-// The time that stores and what is built on them go by, so that a test can hold and move it.
+// The time that the server goes by, handed to whoever needs it so that a test can hold and move it.
 
-#ifndef BATCHPLAN_SERVER_STORE_CLOCK_H_
-#define BATCHPLAN_SERVER_STORE_CLOCK_H_
+#ifndef BATCHPLAN_SERVER_BASE_CLOCK_H_
+#define BATCHPLAN_SERVER_BASE_CLOCK_H_
 
 #include <chrono>
 #include <functional>
@@ -15,4 +15,4 @@ using Clock = std::function<Instant()>;
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_STORE_CLOCK_H_
+#endif  // BATCHPLAN_SERVER_BASE_CLOCK_H_

@@ -2,20 +2,20 @@
 //
 //   Periodic reload(absl::Minutes(1), [&] { server.ReloadFiles(); });
 //
-// The first time an interval after the start. Ends, without waiting for the next time, when it is
-// destroyed; work under way is finished first.
+// The first time is one interval after the start. Destroying it ends it without waiting for the next
+// time; work under way is finished first.
 
-#ifndef BATCHPLAN_SERVER_SERVICE_PERIODIC_H_
-#define BATCHPLAN_SERVER_SERVICE_PERIODIC_H_
+#ifndef BATCHPLAN_SERVER_BASE_PERIODIC_H_
+#define BATCHPLAN_SERVER_BASE_PERIODIC_H_
 
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/base/mutex.h"
 
 namespace batchplan {
 
@@ -24,7 +24,7 @@ class Periodic {
   // `work` must not throw.
   Periodic(absl::Duration interval, std::function<void()> work)
       : thread_([this, interval, work = std::move(work)](const std::stop_token& stop) {
-          std::unique_lock lock(mutex_);
+          MutexLock lock(mutex_);
           while (!stop.stop_requested()) {
             wake_.wait_for(lock, stop, absl::ToChronoNanoseconds(interval), [] { return false; });
             if (!stop.stop_requested()) work();
@@ -35,7 +35,7 @@ class Periodic {
   Periodic& operator=(const Periodic&) = delete;
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
   // Last: stopped before what it waits with is gone.
   std::jthread thread_;
@@ -43,4 +43,4 @@ class Periodic {
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_SERVICE_PERIODIC_H_
+#endif  // BATCHPLAN_SERVER_BASE_PERIODIC_H_

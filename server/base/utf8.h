@@ -1,7 +1,7 @@
 // UTF-8 in what clients send.
 
-#ifndef BATCHPLAN_SERVER_TEXT_UTF8_H_
-#define BATCHPLAN_SERVER_TEXT_UTF8_H_
+#ifndef BATCHPLAN_SERVER_BASE_UTF8_H_
+#define BATCHPLAN_SERVER_BASE_UTF8_H_
 
 #include <cstddef>
 #include <string_view>
@@ -14,4 +14,4 @@ size_t Utf8CharacterBytes(std::string_view text);
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_TEXT_UTF8_H_
+#endif  // BATCHPLAN_SERVER_BASE_UTF8_H_

@@ -1,4 +1,4 @@
-#include "server/hash/fnv_hash.h"
+#include "server/base/fnv_hash.h"
 
 namespace batchplan {
 

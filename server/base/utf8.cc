@@ -1,4 +1,4 @@
-#include "server/text/utf8.h"
+#include "server/base/utf8.h"
 
 #include <cstdint>
 

@@ -2,8 +2,8 @@
 // not. For telling values apart that nobody chose to collide: FNV-1a (G. Fowler, L. C. Noll,
 // K.-P. Vo), in 64 bits.
 
-#ifndef BATCHPLAN_SERVER_HASH_FNV_HASH_H_
-#define BATCHPLAN_SERVER_HASH_FNV_HASH_H_
+#ifndef BATCHPLAN_SERVER_BASE_FNV_HASH_H_
+#define BATCHPLAN_SERVER_BASE_FNV_HASH_H_
 
 #include <cstdint>
 
@@ -26,4 +26,4 @@ class FnvHash {
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_HASH_FNV_HASH_H_
+#endif  // BATCHPLAN_SERVER_BASE_FNV_HASH_H_

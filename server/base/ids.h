@@ -5,8 +5,8 @@
 // They go into log lines, labels of metrics, pages and keys of stores: what is short, on one line
 // and looks like what it is is welcome everywhere.
 
-#ifndef BATCHPLAN_SERVER_TEXT_IDS_H_
-#define BATCHPLAN_SERVER_TEXT_IDS_H_
+#ifndef BATCHPLAN_SERVER_BASE_IDS_H_
+#define BATCHPLAN_SERVER_BASE_IDS_H_
 
 #include <cstddef>
 #include <string_view>
@@ -25,4 +25,4 @@ absl::Status CheckId(std::string_view field, std::string_view id);
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_TEXT_IDS_H_
+#endif  // BATCHPLAN_SERVER_BASE_IDS_H_

@@ -1,4 +1,4 @@
-#include "server/text/ids.h"
+#include "server/base/ids.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "server/text/utf8.h"
+#include "server/base/utf8.h"
 
 namespace batchplan {
 namespace {

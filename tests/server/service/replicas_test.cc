@@ -503,7 +503,7 @@ TEST(Replicas, WorkersThatWaitTakeWhatTheirMessagesHave) {
   join(0, 100);
   wait_for("1");
   const uint64_t before = replica.bytes();
-  constexpr uint64_t kJoins = 16;
+  constexpr uint64_t kJoins = 40;
   constexpr int kLengths = 1'000'000;
   for (uint64_t step = 1; step <= kJoins; ++step) {
     join(step, kLengths);

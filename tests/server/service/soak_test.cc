@@ -153,7 +153,7 @@ TEST(Soak, MemoryIsFlat) {
   options.max_job_labels = 8;
   // The second worker of a step may come late on a busy machine.
   options.step_time_to_live = absl::Minutes(1);
-  options.step_retention = absl::Milliseconds(500);
+  options.step_retention = absl::Seconds(1);
   TestServer server(options);
   const size_t rounds = std::max<uint64_t>(12, testing::Cases(12));
   // What is bounded fills up: the cache, labels, rates, arenas.

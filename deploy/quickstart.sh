@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 to a planned batch: installs what is missing, builds, starts a server, plans
+# From a fresh Debian 12 or 13 to a planned batch: installs what is missing, builds, starts a server, plans
 # the documents of this machine over gRPC with the balanced solver, and shows what the plan is worth.
 # Seconds when run again.
 #

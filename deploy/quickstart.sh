@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 to a planned batch: installs what is missing, builds, starts a server, plans
+# From a fresh Debian 12 or 13 to a planned batch: installs what is missing, builds, starts a server, plans
 # the documents of this machine over gRPC with the balanced solver, and shows what the plan is worth.
 # Seconds when run again.
 #
@@ -61,11 +61,29 @@ say "Plan over gRPC: $dp data-parallel ranks, CP 2, $budget tokens a micro-batch
 "$bin/batchplan" plan --server "$(address grpc)" --lengths "$work/lengths" \
   --dp "$dp" --cp 2 --budget "$budget" --overlong truncate --job quickstart --verify
 
-say "The same, as Prometheus sees it"
-curl -sf "http://$(address metrics)/metrics" | grep '^batchplan_' | grep -v '_bucket{' | grep -v ' 0$'
+curl -sf "http://$(address metrics)/metrics" >"$work/metrics"
+say "A dozen of the server's $(grep -c '^batchplan_' "$work/metrics") series, as Prometheus sees them after that plan"
+dozen=(
+  requests_total plans_total plan_check_failures_total planning_seconds_sum
+  microbatches_total lower_bound_microbatches_total
+  true_tokens_total scheduled_tokens_total naive_tokens_total budget_tokens_total
+  step_efficiency_sum step_time_over_bound_sum
+)
+grep -E "^batchplan_($(IFS='|'; echo "${dozen[*]}"))[{ ]" "$work/metrics" | grep -v '} 0$'
 
 say "Stop"
 kill -TERM "$server"
 wait "$server"
 server=
 tail -n 1 "$work/log"
+
+say "Where to go next"
+cat <<EOF
+$bin/batchplan lengths /usr/share/doc >lengths.txt     # or your own files
+$bin/batchplan compare --lengths lengths.txt --dp $dp --budget $budget --overlong truncate
+$bin/batchplan plan --lengths lengths.txt --dp $dp --budget $budget --overlong truncate --format html >plan.html
+
+client/python/README.md   the same from Python; tensors, and drop-in planners for trainers
+deploy/README.md          a server for several jobs: flags, security, replicas, what to watch
+deploy/metrics.md         what each metric is
+EOF

@@ -168,15 +168,8 @@ absl::Status WorkerPlan::MapMemory() {
   map_.layouts = map_.counting + (size_t{most_sequences_} + 1) * kEntry;
   const size_t end = map_.layouts + 3 * (total + microbatches_.size()) * kEntry;
   map_.workspace = (end + kAlignment - 1) / kAlignment * kAlignment;
-
-  size_t layout_size = 0;
-  size_t reduce_size = 0;
-  batchplan_status status =
-      batchplan_layout_workspace_size(options_.backend, most_sequences_, &layout_size);
-  if (status == BATCHPLAN_OK) {
-    status = batchplan_reduce_workspace_size(options_.backend, most_sequences_, &reduce_size);
-  }
-  map_.workspace_size = std::max(layout_size, reduce_size);
+  const batchplan_status status =
+      batchplan_reduce_workspace_size(options_.backend, most_sequences_, &map_.workspace_size);
   map_.size = map_.workspace + map_.workspace_size;
   return KernelStatus(status, "workspace of the plan");
 }
@@ -215,9 +208,9 @@ absl::Status WorkerPlan::Upload() {
     microbatch.device_sequence_index = index;
 
     const batchplan_layout_options options = RowOf(microbatch, RowPart::kOwnRank).options;
-    const batchplan_status status = batchplan_compute_layout(
-        options_.backend, lengths, size, &options, &layout, At<batchplan_status>(map_.error_word),
-        At<void>(map_.workspace), map_.workspace_size, options_.stream);
+    const batchplan_status status =
+        batchplan_compute_layout(options_.backend, lengths, size, &options, &layout,
+                                 At<batchplan_status>(map_.error_word), options_.stream);
     if (status != BATCHPLAN_OK) return CallStatus(status, "layout", microbatch);
     index += size;
     lengths += size;

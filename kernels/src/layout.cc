@@ -6,29 +6,15 @@
 
 namespace kernels = batchplan::kernels;
 
-batchplan_status batchplan_layout_workspace_size(batchplan_backend backend,
-                                                 uint32_t /*num_sequences*/, size_t* size) {
-  if (!kernels::IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
-  if (size == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
-  *size = 0;
-  return BATCHPLAN_OK;
-}
-
 batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint32_t* lengths,
                                           uint32_t num_sequences,
                                           const batchplan_layout_options* options,
                                           const batchplan_packed_layout* layout,
-                                          batchplan_status* error_word, void* workspace,
-                                          size_t workspace_size, void* stream) {
-  size_t needed = 0;
-  if (const batchplan_status status =
-          batchplan_layout_workspace_size(backend, num_sequences, &needed);
-      status != BATCHPLAN_OK) {
-    return status;
-  }
+                                          batchplan_status* error_word, void* stream) {
+  if (!kernels::IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
   const bool on_device = backend == BATCHPLAN_BACKEND_CUDA;
   if (options == nullptr || layout == nullptr || (lengths == nullptr && num_sequences > 0) ||
-      (error_word == nullptr && on_device) || (workspace == nullptr && workspace_size > 0)) {
+      (error_word == nullptr && on_device)) {
     return BATCHPLAN_ERROR_NULL_POINTER;
   }
   if (const batchplan_status status =
@@ -38,7 +24,6 @@ batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint3
       status != BATCHPLAN_OK) {
     return status;
   }
-  if (workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
   if (const batchplan_status status = kernels::CheckOptions(num_sequences, *options);
       status != BATCHPLAN_OK) {
     return status;

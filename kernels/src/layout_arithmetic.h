@@ -26,8 +26,8 @@ BATCHPLAN_HOST_DEVICE constexpr uint64_t PaddedLength(uint32_t length,
   return (uint64_t{length} + multiple - 1) / multiple * multiple;
 }
 
-// What every sequence and every row must be divisible by so that each context parallel rank gets an
-// equal share: one chunk of every sequence, or two, from its front and from its back.
+// What every sequence and every row must be divisible by so that the shards of the context parallel
+// ranks are equal: each is one chunk of the sequence, or two, from its front and from its back.
 constexpr uint64_t ContextParallelDivisor(const batchplan_layout_options& options) {
   if (options.context_parallel == 1) return 1;
   const uint64_t chunks = options.sharding == BATCHPLAN_SHARDING_ZIGZAG ? 2 : 1;

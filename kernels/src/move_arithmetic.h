@@ -1,8 +1,8 @@
 // From where to where the tokens of a field move, one text for the host executor and the CUDA
 // kernels.
 //
-// Packing asks for every slot which token of the source it gets; unpacking asks for every token of
-// the destination which slot it comes from. Both write each destination once, so there is nothing
+// Packing asks for every cell which token of the source it gets; unpacking asks for every token of
+// the destination which cell it comes from. Both write each destination once, so there is nothing
 // to add up and nothing to race for.
 
 #ifndef BATCHPLAN_KERNELS_SRC_MOVE_ARITHMETIC_H_
@@ -101,7 +101,7 @@ struct SourceRun {
   uint32_t run;
 };
 
-// Packing: which token of the source, for per-sequence content which row, the slots of `tokens`
+// Packing: which token of the source, for per-sequence content which row, the cells of `tokens`
 // get.
 BATCHPLAN_HOST_DEVICE inline SourceRun PackSource(const Row& row,
                                                   const batchplan_sequences& sequences,
@@ -123,7 +123,7 @@ BATCHPLAN_HOST_DEVICE inline SourceRun PackSource(const Row& row,
   return {TokenOfRow(sequences, width, sequence_row, partner), Least(run, range.end - token)};
 }
 
-// Unpacking: which slot of the packed side the tokens from `token` to the end of the sequence's row
+// Unpacking: which cell of the packed side the tokens from `token` to the end of the sequence's row
 // at `row_end` come from.
 BATCHPLAN_HOST_DEVICE inline SourceRun UnpackSource(const Row& row, int32_t shift,
                                                     uint32_t sequence, uint32_t token,
@@ -137,11 +137,11 @@ BATCHPLAN_HOST_DEVICE inline SourceRun UnpackSource(const Row& row, int32_t shif
     return {kPadding, static_cast<uint32_t>(Least(range.begin - place, int64_t{length} - token))};
   }
   if (place >= range.end) return {kPadding, length - token};
-  const SlotRun from = SlotOfToken(row, ShareOf(row, sequence), static_cast<uint32_t>(place));
+  const CellRun from = CellOfToken(row, ShardOf(row, sequence), static_cast<uint32_t>(place));
   const uint32_t run = Least(from.run, range.end - static_cast<uint32_t>(place));
   if (from.rank == kNone) return {kPadding, run};
-  if (row.rank == BATCHPLAN_ALL_RANKS) return {int64_t{from.rank} * row.slots + from.slot, run};
-  return {from.rank == row.rank ? int64_t{from.slot} : kPadding, run};
+  if (row.rank == BATCHPLAN_ALL_RANKS) return {int64_t{from.rank} * row.cells + from.cell, run};
+  return {from.rank == row.rank ? int64_t{from.cell} : kPadding, run};
 }
 
 // What is wrong with sequence `sequence`: its offsets, or the row that its tokens are in.

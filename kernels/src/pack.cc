@@ -24,10 +24,10 @@ bool HasTokens(const batchplan_sequences& sequences, const batchplan_field& fiel
 batchplan_status CheckPointers(Direction direction, const Movement& movement,
                                const batchplan_field& field) {
   const bool packs = direction == Direction::kPack;
-  const bool has_slots = PackedSlots(movement.row) > 0;
+  const bool has_cells = PackedCells(movement.row) > 0;
   const bool has_tokens = movement.row.num_sequences > 0 && HasTokens(movement.sequences, field);
-  const bool writes = packs ? has_slots : has_tokens;
-  const bool reads = HasSource(field) && has_slots && has_tokens;
+  const bool writes = packs ? has_cells : has_tokens;
+  const bool reads = HasSource(field) && has_cells && has_tokens;
   if ((writes && field.destination == nullptr) || (reads && field.source == nullptr)) {
     return BATCHPLAN_ERROR_NULL_POINTER;
   }

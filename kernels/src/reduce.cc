@@ -59,7 +59,7 @@ batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row
     return status;
   }
   const kernels::Row checked_row = kernels::RowOf(*row);
-  const bool has_tokens = row->num_sequences > 0 && kernels::PackedSlots(checked_row) > 0;
+  const bool has_tokens = row->num_sequences > 0 && kernels::PackedCells(checked_row) > 0;
   if (const batchplan_status status = kernels::CheckReduction(*reduction, has_tokens);
       status != BATCHPLAN_OK) {
     return status;

@@ -108,40 +108,40 @@ BATCHPLAN_HOST_DEVICE inline SequenceTotals operator+(const SequenceTotals& a,
   return {a.sum + b.sum, a.mean + b.mean};
 }
 
-// The tokens of a sequence that are visited: all of it, or the share of one rank, in which some may
+// The tokens of a sequence that are visited: all of it, or the shard of one rank, in which some may
 // be padding. Never more than the row has.
 struct VisitedTokens {
-  Share share;
+  Shard shard;
   uint32_t length;
   int64_t count;
 };
 
 BATCHPLAN_HOST_DEVICE inline VisitedTokens TokensToVisit(const Row& row, uint32_t sequence) {
-  const Share share = ShareOf(row, sequence);
+  const Shard shard = ShardOf(row, sequence);
   const uint32_t length = LengthOf(row, sequence);
   const bool all = row.rank == BATCHPLAN_ALL_RANKS;
-  return {share, length, Least(all ? int64_t{length} : share.slots, int64_t{PackedSlots(row)})};
+  return {shard, length, Least(all ? int64_t{length} : shard.cells, int64_t{PackedCells(row)})};
 }
 
 // What number `visit` of the visited tokens adds.
 BATCHPLAN_HOST_DEVICE inline SequenceSums TermOf(const Row& row,
                                                  const batchplan_reduction& reduction,
                                                  const VisitedTokens& tokens, int64_t visit) {
-  int64_t slot = 0;
+  int64_t cell = 0;
   if (row.rank == BATCHPLAN_ALL_RANKS) {
-    const SlotRun from = SlotOfToken(row, tokens.share, static_cast<uint32_t>(visit));
+    const CellRun from = CellOfToken(row, tokens.shard, static_cast<uint32_t>(visit));
     if (from.rank == kNone) return {};
-    slot = int64_t{from.rank} * row.slots + from.slot;
+    cell = int64_t{from.rank} * row.cells + from.cell;
   } else {
-    slot = tokens.share.begin + visit;
-    const uint32_t token = TokenOfSlot(row, row.rank, tokens.share, visit).token;
-    if (token >= tokens.length || slot < 0 || slot >= row.slots) return {};
+    cell = tokens.shard.begin + visit;
+    const uint32_t token = TokenOfCell(row, row.rank, tokens.shard, visit).token;
+    if (token >= tokens.length || cell < 0 || cell >= row.cells) return {};
   }
   const double weight =
-      reduction.weights == nullptr ? 1 : ElementAt(reduction.weights, reduction.weight_type, slot);
+      reduction.weights == nullptr ? 1 : ElementAt(reduction.weights, reduction.weight_type, cell);
   // Masked: its value, NaN even, is nobody's business.
   if (weight == 0) return {};
-  return {Product(ElementAt(reduction.values, reduction.value_type, slot), weight), weight};
+  return {Product(ElementAt(reduction.values, reduction.value_type, cell), weight), weight};
 }
 
 BATCHPLAN_HOST_DEVICE inline double Quotient(double numerator, double denominator) {

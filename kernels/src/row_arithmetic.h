@@ -1,8 +1,9 @@
-// Which token of which sequence a slot of a rank's packed row holds, and back; one text for the
-// host executor and the CUDA kernels.
+// Which token of which sequence a cell of a packed row holds, and back; one text for the host
+// executor and the CUDA kernels.
 //
-// A slot is a place for one token in the row of one context parallel rank. The tail of the row is
-// treated as one more sequence, number num_sequences, of no true tokens.
+// A context parallel rank has a row of its own, made of cells: a cell has room for one token. What
+// a rank holds of one sequence is its shard. The tail of the row is treated as one more sequence,
+// number num_sequences, of no true tokens.
 //
 // The offset arrays come from the caller. CheckSequence judges them; the other functions give
 // answers within their stated ranges for whatever the arrays hold, so that a kernel that has not
@@ -35,7 +36,7 @@ struct Row {
   // Below context_parallel, or BATCHPLAN_ALL_RANKS.
   uint32_t rank;
   // Of one rank: width / context_parallel.
-  uint32_t slots;
+  uint32_t cells;
   // What padded lengths divide by.
   uint32_t divisor;
   bool zigzag;
@@ -59,7 +60,7 @@ constexpr batchplan_status CheckRow(const batchplan_row& row) {
 // `row` has passed CheckRow.
 constexpr Row RowOf(const batchplan_row& row) {
   const batchplan_layout_options& options = row.options;
-  // One rank holds every token in order; its slots need no chunks, which might be half a token.
+  // One rank holds every token in order; its cells need no chunks, which might be half a token.
   const bool zigzag = options.context_parallel > 1 && options.sharding == BATCHPLAN_SHARDING_ZIGZAG;
   return {.cu_seqlens = row.cu_seqlens,
           .cu_seqlens_padded = row.cu_seqlens_padded,
@@ -67,14 +68,14 @@ constexpr Row RowOf(const batchplan_row& row) {
           .width = options.row_width,
           .context_parallel = options.context_parallel,
           .rank = row.context_parallel_rank,
-          .slots = options.row_width / options.context_parallel,
+          .cells = options.row_width / options.context_parallel,
           .divisor = static_cast<uint32_t>(ContextParallelDivisor(options)),
           .zigzag = zigzag};
 }
 
-// Slots of the packed side of a field: of the one rank, or of all of them.
-BATCHPLAN_HOST_DEVICE constexpr uint32_t PackedSlots(const Row& row) {
-  return row.rank == BATCHPLAN_ALL_RANKS ? row.width : row.slots;
+// Cells of the packed side of a field: of the one rank, or of all of them.
+BATCHPLAN_HOST_DEVICE constexpr uint32_t PackedCells(const Row& row) {
+  return row.rank == BATCHPLAN_ALL_RANKS ? row.width : row.cells;
 }
 
 // The largest i of 0 .. `count` with offsets[i] <= `value`, 0 if there is none; offsets ascend.
@@ -99,14 +100,13 @@ BATCHPLAN_HOST_DEVICE inline uint32_t LengthOf(const Row& row, uint32_t sequence
   return length > 0 && length <= kMaxOffset ? static_cast<uint32_t>(length) : 0;
 }
 
-// The part of a sequence, or the tail, that each rank holds.
-struct Share {
-  // The first slot.
+// The cells that a sequence, or the tail, has in the row of each rank: the same in all of them.
+struct Shard {
   int64_t begin;
-  int64_t slots;
+  int64_t cells;
 };
 
-BATCHPLAN_HOST_DEVICE inline Share ShareOf(const Row& row, uint32_t sequence) {
+BATCHPLAN_HOST_DEVICE inline Shard ShardOf(const Row& row, uint32_t sequence) {
   const bool is_tail = sequence >= row.num_sequences;
   const int32_t begin = row.num_sequences > 0 ? row.cu_seqlens_padded[sequence] : 0;
   const int32_t end =
@@ -114,32 +114,32 @@ BATCHPLAN_HOST_DEVICE inline Share ShareOf(const Row& row, uint32_t sequence) {
   // Each divides, so that the difference may be taken afterwards; 32 bits, because a device divides
   // them several times faster than 64.
   const auto ranks = static_cast<int32_t>(row.context_parallel);
-  const int64_t first_slot = begin / ranks;
-  return {first_slot, end / ranks - first_slot};
+  const int64_t first_cell = begin / ranks;
+  return {first_cell, end / ranks - first_cell};
 }
 
-// The sequence, or the tail, whose share slot `slot` of a rank belongs to.
-BATCHPLAN_HOST_DEVICE inline uint32_t SequenceOfSlot(const Row& row, uint32_t slot) {
-  // Offsets divide by the ranks, so that the slots need not.
+// The sequence, or the tail, that cell `cell` of a rank belongs to.
+BATCHPLAN_HOST_DEVICE inline uint32_t SequenceOfCell(const Row& row, uint32_t cell) {
+  // Offsets divide by the ranks, so that the cells need not.
   return LastNotAbove(row.cu_seqlens_padded, row.num_sequences,
-                      int64_t{slot} * row.context_parallel);
+                      int64_t{cell} * row.context_parallel);
 }
 
-// Tokens in slots: `token` of the padded sequence and the `run` - 1 after it follow one another in
-// the row of a rank. kNone, with a run of 1, if the offsets leave the slot without a token.
+// What a cell holds: token `token` of the padded sequence. The `run` - 1 cells after it hold the
+// tokens after that one. kNone, with a run of 1, if the offsets leave the cell without a token.
 struct TokenRun {
   uint32_t token;
   uint32_t run;
 };
 
-// What slot `share.begin + index` of `rank` holds.
-BATCHPLAN_HOST_DEVICE inline TokenRun TokenOfSlot(const Row& row, uint32_t rank, const Share& share,
+// What cell `shard.begin + index` of `rank` holds.
+BATCHPLAN_HOST_DEVICE inline TokenRun TokenOfCell(const Row& row, uint32_t rank, const Shard& shard,
                                                   int64_t index) {
-  if (index < 0 || index >= share.slots) return {kNone, 1};
-  int64_t token = rank * share.slots + index;
-  int64_t run = share.slots - index;
+  if (index < 0 || index >= shard.cells) return {kNone, 1};
+  int64_t token = rank * shard.cells + index;
+  int64_t run = shard.cells - index;
   if (row.zigzag) {
-    const int64_t chunk = share.slots / 2;
+    const int64_t chunk = shard.cells / 2;
     if (index < chunk) {
       token = rank * chunk + index;
       run = chunk - index;
@@ -151,26 +151,27 @@ BATCHPLAN_HOST_DEVICE inline TokenRun TokenOfSlot(const Row& row, uint32_t rank,
   return {static_cast<uint32_t>(token), static_cast<uint32_t>(run)};
 }
 
-// Where a token is: a slot of a rank; the `run` - 1 tokens after it follow it there. The rank is
-// kNone, with a run of 1, if the offsets leave the token without a slot.
-struct SlotRun {
+// Where a token is: in cell `cell` of rank `rank`. The `run` - 1 tokens after it are in the cells
+// after that one. The rank is kNone, with a run of 1, if the offsets leave the token without a
+// cell.
+struct CellRun {
   uint32_t rank;
-  uint32_t slot;
+  uint32_t cell;
   uint32_t run;
 };
 
-BATCHPLAN_HOST_DEVICE inline SlotRun SlotOfToken(const Row& row, const Share& share,
+BATCHPLAN_HOST_DEVICE inline CellRun CellOfToken(const Row& row, const Shard& shard,
                                                  uint32_t token) {
-  const int64_t chunk = row.zigzag ? share.slots / 2 : share.slots;
+  const int64_t chunk = row.zigzag ? shard.cells / 2 : shard.cells;
   if (chunk <= 0 || chunk > kMaxOffset) return {kNone, 0, 1};
   const int64_t ordinal = token / static_cast<uint32_t>(chunk);
   const int64_t in_chunk = token - ordinal * chunk;
   const int64_t ranks = row.context_parallel;
   const bool mirrored = row.zigzag && ordinal >= ranks;
   const int64_t rank = mirrored ? 2 * ranks - 1 - ordinal : ordinal;
-  const int64_t slot = share.begin + (mirrored ? chunk : 0) + in_chunk;
-  if (rank < 0 || rank >= ranks || slot < 0 || slot >= row.slots) return {kNone, 0, 1};
-  return {static_cast<uint32_t>(rank), static_cast<uint32_t>(slot),
+  const int64_t cell = shard.begin + (mirrored ? chunk : 0) + in_chunk;
+  if (rank < 0 || rank >= ranks || cell < 0 || cell >= row.cells) return {kNone, 0, 1};
+  return {static_cast<uint32_t>(rank), static_cast<uint32_t>(cell),
           static_cast<uint32_t>(chunk - in_chunk)};
 }
 

@@ -90,7 +90,7 @@ class MicroBatch {
                                             .max_seqlen = nullptr,
                                             .max_seqlen_padded = nullptr};
     batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths_.data(), Count(), &options, &layout,
-                             nullptr, nullptr, 0, nullptr);
+                             nullptr, nullptr);
   }
 
   uint32_t Count() const { return static_cast<uint32_t>(lengths_.size()); }
@@ -280,7 +280,7 @@ void Layout(benchmark::State& state) {
                                           .max_seqlen_padded = &max_seqlen_padded};
   BesideMemcpy(state, 3 * sizeof(int32_t) * uint64_t{count}, [&] {
     return batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), count, &options,
-                                    &layout, nullptr, nullptr, 0, nullptr);
+                                    &layout, nullptr, nullptr);
   });
   state.counters["per_sequence"] =
       benchmark::Counter(static_cast<double>(count), benchmark::Counter::kIsIterationInvariantRate |

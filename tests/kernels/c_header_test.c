@@ -9,5 +9,5 @@ batchplan_status LayoutFromC(const uint32_t* lengths, uint32_t num_sequences, in
       .length_multiple = 4, .context_parallel = 2, .row_width = 24};
   const batchplan_packed_layout layout = {.cu_seqlens_padded = cu_seqlens};
   return batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths, num_sequences, &options, &layout,
-                                  NULL, NULL, 0, NULL);
+                                  NULL, NULL);
 }

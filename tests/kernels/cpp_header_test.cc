@@ -59,8 +59,7 @@ TEST(CppHeaderTest, TypedFieldsArePackedAndUnpacked) {
   layout.cu_seqlens = cu_seqlens.data();
   layout.cu_seqlens_padded = cu_seqlens_padded.data();
   ASSERT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, microbatch.sequence_lengths,
-                                     row.num_sequences, &row.options, &layout, nullptr, nullptr, 0,
-                                     nullptr),
+                                     row.num_sequences, &row.options, &layout, nullptr, nullptr),
             BATCHPLAN_OK);
 
   batchplan_sequences sequences = {};

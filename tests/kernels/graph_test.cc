@@ -79,7 +79,7 @@ TEST_F(GraphTest, OneGraphServesMicrobatchesOfOtherLengths) {
       .values = packed.data(), .sums = sums.data(), .sum_total = total.data()};
   Capture([&] {
     EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), kMostSequences, &row.options, &layout,
-                                       error_word.data(), nullptr, 0, stream_),
+                                       error_word.data(), stream_),
               BATCHPLAN_OK);
     EXPECT_EQ(batchplan_pack(kCuda, &row, &sequences, &field, 1, error_word.data(), stream_),
               BATCHPLAN_OK);

@@ -114,10 +114,10 @@ TEST(HostLayoutErrorTest, ErrorsAreReturnedAlsoWithoutAnErrorWordAndWithoutOutpu
       .length_multiple = 1, .context_parallel = 1, .row_width = 4};
   const batchplan_packed_layout none = {};
   EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), 1, &options, &none,
-                                     nullptr, nullptr, 0, nullptr),
+                                     nullptr, nullptr),
             BATCHPLAN_OK);
   EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), 2, &options, &none,
-                                     nullptr, nullptr, 0, nullptr),
+                                     nullptr, nullptr),
             BATCHPLAN_ERROR_ROW_TOO_NARROW);
 }
 
@@ -128,21 +128,16 @@ TEST(LayoutArgumentTest, RequiredPointersThatAreNullAreErrorsOnEveryBackend) {
   const batchplan_packed_layout none = {};
   batchplan_status error = BATCHPLAN_OK;
   for (const batchplan_backend backend : {BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA}) {
+    EXPECT_EQ(batchplan_compute_layout(backend, nullptr, 1, &options, &none, &error, nullptr),
+              BATCHPLAN_ERROR_NULL_POINTER);
+    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), 1, nullptr, &none, &error, nullptr),
+              BATCHPLAN_ERROR_NULL_POINTER);
     EXPECT_EQ(
-        batchplan_compute_layout(backend, nullptr, 1, &options, &none, &error, nullptr, 0, nullptr),
+        batchplan_compute_layout(backend, lengths.data(), 1, &options, nullptr, &error, nullptr),
         BATCHPLAN_ERROR_NULL_POINTER);
-    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), 1, nullptr, &none, &error, nullptr,
-                                       0, nullptr),
-              BATCHPLAN_ERROR_NULL_POINTER);
-    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), 1, &options, nullptr, &error,
-                                       nullptr, 0, nullptr),
-              BATCHPLAN_ERROR_NULL_POINTER);
-    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), 1, &options, &none, &error, nullptr,
-                                       8, nullptr),
-              BATCHPLAN_ERROR_NULL_POINTER);
   }
   EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_CUDA, lengths.data(), 1, &options, &none,
-                                     nullptr, nullptr, 0, nullptr),
+                                     nullptr, nullptr),
             BATCHPLAN_ERROR_NULL_POINTER);
 }
 
@@ -152,7 +147,7 @@ TEST(LayoutArgumentTest, MoreSequencesThanSignedOffsetsCountIsAnErrorBeforeALeng
       .length_multiple = 1, .context_parallel = 1, .row_width = 4};
   const batchplan_packed_layout none = {};
   EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), INT32_MAX, &options,
-                                     &none, nullptr, nullptr, 0, nullptr),
+                                     &none, nullptr, nullptr),
             BATCHPLAN_ERROR_OVERFLOW);
 }
 

@@ -1,7 +1,5 @@
 #include "layout_runner.h"
 
-#include <cstddef>
-
 namespace batchplan::kernels {
 
 LayoutResult RunLayout(batchplan_backend backend, const std::vector<uint32_t>& lengths,
@@ -21,14 +19,9 @@ LayoutResult RunLayout(batchplan_backend backend, const std::vector<uint32_t>& l
       .max_seqlen = max_seqlen.data(),
       .max_seqlen_padded = max_seqlen_padded.data()};
 
-  size_t workspace_size = 0;
-  EXPECT_EQ(batchplan_layout_workspace_size(backend, num_sequences, &workspace_size), BATCHPLAN_OK);
-  Memory workspace(backend, workspace_size);
-
   LayoutResult result;
-  result.status = batchplan_compute_layout(
-      backend, input.data(), num_sequences, &options, &layout, error_word.data(),
-      workspace_size > 0 ? workspace.data() : nullptr, workspace_size, nullptr);
+  result.status = batchplan_compute_layout(backend, input.data(), num_sequences, &options, &layout,
+                                           error_word.data(), nullptr);
   result.error_word = error_word.Values().front();
   if (result.status == BATCHPLAN_OK) result.status = result.error_word;
   result.cu_seqlens = cu_seqlens.Values();

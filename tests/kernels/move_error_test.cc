@@ -240,10 +240,10 @@ TEST_P(MoveErrorTest, SequencesAreJudgedWhereThereIsNothingToWriteToo) {
   field.width = 0;
   EXPECT_EQ(tokens.Unpack({.num_rows = 1}, {field}), BATCHPLAN_ERROR_SEQUENCE_TOO_LONG);
 
-  PackedRow no_slots(GetParam(), {0},
+  PackedRow no_cells(GetParam(), {0},
                      {.length_multiple = 1, .context_parallel = 1, .row_width = 0});
-  no_slots.SetOffsets({0, 5}, {0, 5});
-  EXPECT_EQ(no_slots.Pack({.num_rows = 1}, {Field()}), BATCHPLAN_ERROR_LAYOUT);
+  no_cells.SetOffsets({0, 5}, {0, 5});
+  EXPECT_EQ(no_cells.Pack({.num_rows = 1}, {Field()}), BATCHPLAN_ERROR_LAYOUT);
 }
 
 TEST_P(MoveErrorTest, NoFieldsAreNothingToDo) {
@@ -280,9 +280,10 @@ TEST_P(MoveErrorTest, EmptyTensorsNeedNoAddress) {
   field.source = nullptr;
   PackedRow no_sequences(GetParam(), {}, kOneRank);
   EXPECT_EQ(no_sequences.Pack({}, {field}), BATCHPLAN_OK);
-  PackedRow no_slots(GetParam(), {0},
+  EXPECT_EQ(no_sequences.Unpack({}, {field}), BATCHPLAN_OK);
+  PackedRow no_cells(GetParam(), {0},
                      {.length_multiple = 1, .context_parallel = 1, .row_width = 0});
-  EXPECT_EQ(no_slots.Unpack({.num_rows = 1}, {field}), BATCHPLAN_OK);
+  EXPECT_EQ(no_cells.Unpack({.num_rows = 1}, {field}), BATCHPLAN_OK);
   field = Field();
   field.destination = nullptr;
   field.width = 0;

@@ -119,7 +119,7 @@ class Question {
       : backend_(backend),
         case_(c),
         row_(backend, c.lengths, c.options, c.rank),
-        slots_(NaiveRow(c.lengths, c.options, c.rank)),
+        cells_(NaiveRow(c.lengths, c.options, c.rank)),
         offsets_(RowOffsets(c, generator)),
         index_buffer_(backend, c.index),
         offsets_buffer_(backend, offsets_),
@@ -131,7 +131,7 @@ class Question {
   }
 
   size_t sequence_bytes() const { return sequence_tokens_ * case_.token_bytes(); }
-  size_t packed_bytes() const { return slots_.size() * case_.token_bytes(); }
+  size_t packed_bytes() const { return cells_.size() * case_.token_bytes(); }
 
   Bytes Pack(const Bytes& sequences) {
     Buffer<std::byte> source(backend_, sequences, case_.source_misalignment);
@@ -150,13 +150,13 @@ class Question {
 
   Bytes NaivePacked(const Bytes& sequences) const {
     Bytes packed(packed_bytes());
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      const NaiveSlot& slot = slots_[i];
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      const NaiveCell& cell = cells_[i];
       std::span<const std::byte> value = pad_token_;
-      if (!slot.is_padding) {
-        const int64_t token = slot.token + case_.shift;
-        if (token >= 0 && token < case_.lengths[slot.sequence]) {
-          value = TokenAt(sequences, RowBegin(slot.sequence) + token, case_.token_bytes());
+      if (!cell.is_padding) {
+        const int64_t token = cell.token + case_.shift;
+        if (token >= 0 && token < case_.lengths[cell.sequence]) {
+          value = TokenAt(sequences, RowBegin(cell.sequence) + token, case_.token_bytes());
         }
       }
       PutToken(packed, i, value);
@@ -171,12 +171,12 @@ class Question {
         PutToken(sequences, RowBegin(sequence) + token, pad_token_);
       }
     }
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      const NaiveSlot& slot = slots_[i];
-      if (slot.is_padding) continue;
-      const int64_t token = slot.token + case_.shift;
-      if (token < 0 || token >= case_.lengths[slot.sequence]) continue;
-      PutToken(sequences, RowBegin(slot.sequence) + token, TokenAt(packed, i, case_.token_bytes()));
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      const NaiveCell& cell = cells_[i];
+      if (cell.is_padding) continue;
+      const int64_t token = cell.token + case_.shift;
+      if (token < 0 || token >= case_.lengths[cell.sequence]) continue;
+      PutToken(sequences, RowBegin(cell.sequence) + token, TokenAt(packed, i, case_.token_bytes()));
     }
     return sequences;
   }
@@ -207,7 +207,7 @@ class Question {
   batchplan_backend backend_;
   Case case_;
   PackedRow row_;
-  std::vector<NaiveSlot> slots_;
+  std::vector<NaiveCell> cells_;
   std::vector<int64_t> offsets_;
   Buffer<uint32_t> index_buffer_;
   Buffer<int64_t> offsets_buffer_;
@@ -261,21 +261,21 @@ TEST_P(MovePropertyTest, RanksTogetherHoldEveryPlaceOfEverySequenceOnce) {
   for (int round = 0; round < Rounds(200); ++round) {
     const Case c = generator.Next();
     SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
-    std::vector<std::pair<int32_t, int32_t>> places;
+    std::vector<std::pair<int32_t, int64_t>> places;
     for (uint32_t rank = 0; rank < c.options.context_parallel; ++rank) {
       PackedRow row(GetParam(), c.lengths, c.options, rank);
-      Buffer<int32_t> sequence_ids(GetParam(), row.slots());
-      Buffer<int32_t> position_ids(GetParam(), row.slots());
+      Buffer<int32_t> sequence_ids(GetParam(), row.cells());
+      Buffer<int64_t> position_ids(GetParam(), row.cells());
       ASSERT_EQ(row.Pack({}, {IdsOf(BATCHPLAN_CONTENT_SEQUENCE_IDS, sequence_ids.data()),
                               IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, position_ids.data())}),
                 BATCHPLAN_OK);
       const std::vector<int32_t> sequences = sequence_ids.Values();
-      const std::vector<int32_t> positions = position_ids.Values();
+      const std::vector<int64_t> positions = position_ids.Values();
       for (size_t i = 0; i < sequences.size(); ++i) places.emplace_back(sequences[i], positions[i]);
     }
-    std::vector<std::pair<int32_t, int32_t>> expected;
-    for (const NaiveSlot& slot : NaiveRow(c.lengths, c.options, BATCHPLAN_ALL_RANKS)) {
-      expected.emplace_back(slot.sequence, slot.token);
+    std::vector<std::pair<int32_t, int64_t>> expected;
+    for (const NaiveCell& cell : NaiveRow(c.lengths, c.options, BATCHPLAN_ALL_RANKS)) {
+      expected.emplace_back(cell.sequence, cell.token);
     }
     ASSERT_EQ(places, expected);
     std::ranges::sort(places);
@@ -298,20 +298,23 @@ TEST_P(MovePropertyTest, FieldsOfOneLaunchAreWhatTheyAreAlone) {
     std::vector<Buffer<std::byte>> together;
     std::vector<batchplan_field> fields;
     for (const uint32_t size : {1U, 8U, 2U, 16U, 4U}) {
-      const uint32_t elements = 1 + generator.Below(80);
+      // One of them has an entry a sequence, one has no source.
+      const batchplan_content content = size == 2   ? BATCHPLAN_CONTENT_PER_SEQUENCE
+                                        : size == 8 ? BATCHPLAN_CONTENT_POSITION_IDS
+                                                    : BATCHPLAN_CONTENT_TOKENS;
+      const uint32_t elements = size == 8 ? 1 : 1 + generator.Below(80);
       const size_t token_bytes = size_t{size} * elements;
       const size_t misaligned = size_t{generator.Below(16 / size)} * size;
       sources.emplace_back(GetParam(), generator.RandomBytes(tokens * token_bytes), misaligned);
-      alone.emplace_back(GetParam(), row.slots() * token_bytes);
-      together.emplace_back(GetParam(), row.slots() * token_bytes, misaligned);
-      fields.push_back({.element_size = size,
+      alone.emplace_back(GetParam(), row.cells() * token_bytes);
+      together.emplace_back(GetParam(), row.cells() * token_bytes, misaligned);
+      fields.push_back({.content = content,
+                        .element_size = size,
                         .elements_per_token = elements,
                         .source = sources.back().data(),
                         .destination = alone.back().data(),
                         .width = c.width,
                         .token_shift = c.shift});
-      // One of them an entry a sequence.
-      if (size == 2) fields.back().content = BATCHPLAN_CONTENT_PER_SEQUENCE;
       ASSERT_EQ(row.Pack(sequences, {fields.back()}), BATCHPLAN_OK);
       fields.back().destination = together.back().data();
     }
@@ -333,16 +336,16 @@ TEST_P(MovePropertyTest, EveryTokenGetsTheEntryOfItsSequence) {
     std::vector<int32_t> entries(size_t{c.num_rows} * elements);
     for (int32_t& entry : entries) entry = static_cast<int32_t>(generator.Below(1U << 30));
     Buffer<int32_t> source(GetParam(), entries);
-    Buffer<int32_t> packed(GetParam(), row.slots() * elements);
+    Buffer<int32_t> packed(GetParam(), row.cells() * elements);
     batchplan_field field = FieldOf<int32_t>(source.data(), packed.data(), 0, -7, elements);
     field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
     ASSERT_EQ(row.Pack({.sequence_index = index.data(), .num_rows = c.num_rows}, {field}),
               BATCHPLAN_OK);
     std::vector<int32_t> expected;
-    for (const NaiveSlot& slot : NaiveRow(c.lengths, c.options, c.rank)) {
+    for (const NaiveCell& cell : NaiveRow(c.lengths, c.options, c.rank)) {
       for (uint32_t k = 0; k < elements; ++k) {
         expected.push_back(
-            slot.is_padding ? -7 : entries[size_t{c.index[slot.sequence]} * elements + k]);
+            cell.is_padding ? -7 : entries[size_t{c.index[cell.sequence]} * elements + k]);
       }
     }
     ASSERT_EQ(packed.Values(), expected);

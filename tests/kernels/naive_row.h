@@ -1,4 +1,4 @@
-// What every slot of a packed row must hold, laid out as a person would: token by token into lists.
+// What every cell of a packed row must hold, laid out as a person would: token by token into lists.
 // Shares no code with the library.
 
 #ifndef BATCHPLAN_TESTS_KERNELS_NAIVE_ROW_H_
@@ -11,7 +11,7 @@
 
 namespace batchplan::kernels {
 
-struct NaiveSlot {
+struct NaiveCell {
   // The tail is sequence -1.
   int32_t sequence = -1;
   // In the padded sequence.
@@ -20,7 +20,7 @@ struct NaiveSlot {
 };
 
 // The row of context parallel rank `rank`, or of all ranks one after the other.
-std::vector<NaiveSlot> NaiveRow(const std::vector<uint32_t>& lengths,
+std::vector<NaiveCell> NaiveRow(const std::vector<uint32_t>& lengths,
                                 const batchplan_layout_options& options, uint32_t rank);
 
 // `length` rounded up to the multiple, or the sequence width.

@@ -19,7 +19,7 @@ PackedRow::PackedRow(batchplan_backend backend, const std::vector<uint32_t>& len
   const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens_.data(),
                                           .cu_seqlens_padded = cu_seqlens_padded_.data()};
   EXPECT_EQ(Outcome(batchplan_compute_layout(backend, input.data(), row_.num_sequences, &options,
-                                             &layout, error_word_.data(), nullptr, 0, nullptr)),
+                                             &layout, error_word_.data(), nullptr)),
             BATCHPLAN_OK);
 }
 
@@ -60,7 +60,7 @@ void PackedRow::SetOffsets(const std::vector<int32_t>& cu_seqlens,
   cu_seqlens_padded_.Write(cu_seqlens_padded);
 }
 
-size_t PackedRow::slots() const {
+size_t PackedRow::cells() const {
   const uint32_t width = row_.options.row_width;
   return row_.context_parallel_rank == BATCHPLAN_ALL_RANKS ? width
                                                            : width / row_.options.context_parallel;

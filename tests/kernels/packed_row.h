@@ -36,8 +36,8 @@ class PackedRow {
   // Overwrites the computed offsets.
   void SetOffsets(const std::vector<int32_t>& cu_seqlens,
                   const std::vector<int32_t>& cu_seqlens_padded);
-  // Slots of the packed side of a field.
-  size_t slots() const;
+  // Cells of the packed side of a field.
+  size_t cells() const;
 
  private:
   batchplan_status Outcome(batchplan_status returned);

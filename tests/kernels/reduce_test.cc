@@ -157,8 +157,8 @@ Reduced ReducePacked(batchplan_backend backend, const Losses& losses,
   PackedRow row(backend, losses.lengths, options, rank);
   Buffer<float> values(backend, losses.values);
   Buffer<float> weights(backend, losses.weights);
-  Buffer<float> packed_values(backend, row.slots());
-  Buffer<float> packed_weights(backend, row.slots());
+  Buffer<float> packed_values(backend, row.cells());
+  Buffer<float> packed_weights(backend, row.cells());
   EXPECT_EQ(row.Pack({.num_rows = losses.lengths.size()},
                      {FieldOf(values.data(), packed_values.data(), losses.width, kNan),
                       FieldOf(weights.data(), packed_weights.data(), losses.width, kNan)}),

@@ -81,41 +81,41 @@ __device__ const FieldTask& FieldOfBlock(const Tasks& tasks) {
 }
 
 // Ids have no source: they are written at once, and the token has nowhere left to go.
-__device__ void WriteId(const Tasks& tasks, const FieldTask& field, int64_t slot, int64_t id) {
+__device__ void WriteId(const Tasks& tasks, const FieldTask& field, int64_t cell, int64_t id) {
   if (HoldsError(tasks.error_word)) return;
   if (field.token_bytes == sizeof(int32_t)) {
-    reinterpret_cast<int32_t*>(field.destination)[slot] = static_cast<int32_t>(id);
+    reinterpret_cast<int32_t*>(field.destination)[cell] = static_cast<int32_t>(id);
   } else {
-    reinterpret_cast<int64_t*>(field.destination)[slot] = id;
+    reinterpret_cast<int64_t*>(field.destination)[cell] = id;
   }
 }
 
 struct PackTokens {
-  // Token number `slot` of the destination: where it comes from and goes to.
-  static __device__ void Find(const Tasks& tasks, const FieldTask& field, int64_t slot,
+  // Token number `cell` of the destination: where it comes from and goes to.
+  static __device__ void Find(const Tasks& tasks, const FieldTask& field, int64_t cell,
                               int64_t& source, int64_t& destination) {
     const Row& row = tasks.row;
     const bool all = row.rank == BATCHPLAN_ALL_RANKS;
-    const uint32_t rank = all ? static_cast<uint32_t>(slot) / row.slots : row.rank;
+    const uint32_t rank = all ? static_cast<uint32_t>(cell) / row.cells : row.rank;
     const uint32_t in_rank =
-        all ? static_cast<uint32_t>(slot) % row.slots : static_cast<uint32_t>(slot);
-    const uint32_t sequence = SequenceOfSlot(row, in_rank);
-    const Share share = ShareOf(row, sequence);
-    const TokenRun token = TokenOfSlot(row, rank, share, in_rank - share.begin);
+        all ? static_cast<uint32_t>(cell) % row.cells : static_cast<uint32_t>(cell);
+    const uint32_t sequence = SequenceOfCell(row, in_rank);
+    const Shard shard = ShardOf(row, sequence);
+    const TokenRun token = TokenOfCell(row, rank, shard, in_rank - shard.begin);
     if (field.content == BATCHPLAN_CONTENT_POSITION_IDS) {
-      WriteId(tasks, field, slot, token.token);
+      WriteId(tasks, field, cell, token.token);
       destination = kPadding;
       return;
     }
     if (field.content == BATCHPLAN_CONTENT_SEQUENCE_IDS) {
-      WriteId(tasks, field, slot, sequence < row.num_sequences ? int64_t{sequence} : -1);
+      WriteId(tasks, field, cell, sequence < row.num_sequences ? int64_t{sequence} : -1);
       destination = kPadding;
       return;
     }
     source = PackSource(row, tasks.sequences, field.content, field.width, field.token_shift,
                         sequence, token)
                  .source;
-    destination = slot;
+    destination = cell;
   }
 };
 
@@ -308,7 +308,7 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
 
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word, void* stream) {
   return Move<PackTokens>(movement, error_word, stream, [&](const batchplan_field&) {
-    return int64_t{PackedSlots(movement.row)};
+    return int64_t{PackedCells(movement.row)};
   });
 }
 

@@ -21,43 +21,43 @@ batchplan_status Check(const Movement& movement, batchplan_status* error_word) {
   return BATCHPLAN_OK;
 }
 
-// Fills the slots from `slot` on that hold `tokens` of a sequence.
+// Fills the cells from `cell` on that hold `tokens` of a sequence.
 void PackRun(const Movement& movement, const batchplan_field& field, const Tokens& copier,
-             int64_t slot, uint32_t sequence, TokenRun tokens) {
+             int64_t cell, uint32_t sequence, TokenRun tokens) {
   const bool is_tail = sequence == movement.row.num_sequences;
   if (field.content == BATCHPLAN_CONTENT_POSITION_IDS) {
-    copier.Number(slot, tokens.token, tokens.run, /*counts_up=*/true);
+    copier.Number(cell, tokens.token, tokens.run, /*counts_up=*/true);
     return;
   }
   if (field.content == BATCHPLAN_CONTENT_SEQUENCE_IDS) {
-    copier.Number(slot, is_tail ? -1 : int64_t{sequence}, tokens.run, /*counts_up=*/false);
+    copier.Number(cell, is_tail ? -1 : int64_t{sequence}, tokens.run, /*counts_up=*/false);
     return;
   }
   while (tokens.run > 0) {
     const auto [source, run] = PackSource(movement.row, movement.sequences, field.content,
                                           field.width, field.token_shift, sequence, tokens);
     if (source == kPadding) {
-      copier.Pad(slot, run);
+      copier.Pad(cell, run);
     } else if (field.content == BATCHPLAN_CONTENT_PER_SEQUENCE) {
-      copier.Repeat(slot, source, run);
+      copier.Repeat(cell, source, run);
     } else {
-      copier.Copy(slot, source, run);
+      copier.Copy(cell, source, run);
     }
-    slot += run;
+    cell += run;
     tokens = {tokens.token + run, tokens.run - run};
   }
 }
 
-// Fills the row of `rank`, which begins at slot `first_slot` of the field.
+// Fills the row of `rank`, which begins at cell `first_cell` of the field.
 void PackRank(const Movement& movement, const batchplan_field& field, uint32_t rank,
-              int64_t first_slot) {
+              int64_t first_cell) {
   const Row& row = movement.row;
   const Tokens copier(field);
   for (uint32_t sequence = 0; sequence <= row.num_sequences; ++sequence) {
-    const Share share = ShareOf(row, sequence);
-    for (int64_t index = 0; index < share.slots;) {
-      const TokenRun tokens = TokenOfSlot(row, rank, share, index);
-      PackRun(movement, field, copier, first_slot + share.begin + index, sequence, tokens);
+    const Shard shard = ShardOf(row, sequence);
+    for (int64_t index = 0; index < shard.cells;) {
+      const TokenRun tokens = TokenOfCell(row, rank, shard, index);
+      PackRun(movement, field, copier, first_cell + shard.begin + index, sequence, tokens);
       index += tokens.run;
     }
   }
@@ -96,7 +96,7 @@ batchplan_status Pack(const Movement& movement, batchplan_status* error_word) {
       continue;
     }
     for (uint32_t rank = 0; rank < row.context_parallel; ++rank) {
-      PackRank(movement, field, rank, int64_t{rank} * row.slots);
+      PackRank(movement, field, rank, int64_t{rank} * row.cells);
     }
   }
   return BATCHPLAN_OK;

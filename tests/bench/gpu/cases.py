@@ -99,8 +99,8 @@ def rows_packed(
     source = torch.randn(tokens + 1, hidden, device=library.device, dtype=torch.bfloat16)
     source = source[:-1] if aligned else source[1:]
     index, is_padding = batch.source_index(ragged=True)
-    ours = poisoned((batch.slots, hidden), source.dtype, library.device)
-    theirs = poisoned((batch.slots, hidden), source.dtype, library.device)
+    ours = poisoned((batch.cells, hidden), source.dtype, library.device)
+    theirs = poisoned((batch.cells, hidden), source.dtype, library.device)
     fields = Fields(TensorField(source, ours, hidden))
 
     def pack() -> None:
@@ -125,8 +125,8 @@ def rows_packed(
     ways = [Way("ours", pack, check), Way("index_select", by_index, check)]
     if context_parallel == 1:
         ways.append(Way("loop", by_loop, lambda: expect_equal(by_loop(), ours, f"{name}, loop")))
-    true_slots = batch.slots if is_padding is None else int((~is_padding).sum())
-    return Case(name, (true_slots + batch.slots) * hidden * 2, ways)
+    true_cells = batch.cells if is_padding is None else int((~is_padding).sum())
+    return Case(name, (true_cells + batch.cells) * hidden * 2, ways)
 
 
 def rows_unpacked(
@@ -134,8 +134,8 @@ def rows_unpacked(
 ) -> Case:
     """Hidden states of all ranks back into a ragged tensor."""
     batch = MicroBatch(library, tokens, context_parallel, kernels.ALL_RANKS)
-    source = torch.randn(batch.slots, hidden, device=library.device, dtype=torch.bfloat16)
-    index, _ = batch.slot_index(ragged=True)
+    source = torch.randn(batch.cells, hidden, device=library.device, dtype=torch.bfloat16)
+    index, _ = batch.cell_index(ragged=True)
     ours = poisoned((tokens, hidden), source.dtype, library.device)
     theirs = poisoned((tokens, hidden), source.dtype, library.device)
     fields = Fields(TensorField(source, ours, hidden))
@@ -173,7 +173,7 @@ class SixFields:
         shape = (batch.count, batch.longest)
         device = library.device
         self.sources = [torch.randint(0, 99, shape, device=device).to(t) for t in FIELD_TYPES]
-        self.packed = [poisoned((batch.slots,), t, device) for t in FIELD_TYPES]
+        self.packed = [poisoned((batch.cells,), t, device) for t in FIELD_TYPES]
         described = [
             TensorField(source, packed, width=batch.longest)
             for source, packed in zip(self.sources, self.packed)
@@ -188,7 +188,7 @@ class SixFields:
         self.library.pack(self.batch.row, self.batch.padded_rows, self.fields)
 
     def expected(self) -> list[torch.Tensor]:
-        """By the index, with the labels shifted and the positions of the slots."""
+        """By the index, with the labels shifted and the positions of the cells."""
         index, is_padding = self.batch.source_index(ragged=False)
         labels = self.batch.source_index(ragged=False, shift=1)
         taken = []
@@ -197,7 +197,7 @@ class SixFields:
             chosen = (*labels, LABEL_PAD) if i == LABELS else (index, is_padding, 0)
             take(source.view(-1), *chosen, out)
             taken.append(out)
-        taken[POSITION_IDS] = self.batch.slot_tokens()[1].to(taken[POSITION_IDS])
+        taken[POSITION_IDS] = self.batch.cell_tokens()[1].to(taken[POSITION_IDS])
         return taken
 
     def check(self) -> None:
@@ -241,7 +241,7 @@ def fields_packed(
         Way("index_select, field by field", by_index, check_others),
         Way("loop", by_loop, check_others),
     ]
-    return Case(name, 2 * batch.slots * FIELD_BYTES, ways)
+    return Case(name, 2 * batch.cells * FIELD_BYTES, ways)
 
 
 def fields_unpacked(
@@ -250,11 +250,11 @@ def fields_unpacked(
     """Back to padded tensors, padding written too."""
     batch = MicroBatch(library, tokens, context_parallel, kernels.ALL_RANKS)
     device = library.device
-    sources = [torch.randint(0, 99, (batch.slots,), device=device).to(t) for t in FIELD_TYPES]
+    sources = [torch.randint(0, 99, (batch.cells,), device=device).to(t) for t in FIELD_TYPES]
     shape = (batch.count, batch.longest)
     ours = [poisoned(shape, t, device) for t in FIELD_TYPES]
     theirs = [poisoned(shape, t, device) for t in FIELD_TYPES]
-    index, has_none = batch.slot_index(ragged=False)
+    index, has_none = batch.cell_index(ragged=False)
     fields = Fields(
         *[TensorField(source, out, width=batch.longest) for source, out in zip(sources, ours)]
     )
@@ -291,7 +291,7 @@ def fields_unpacked(
 def one_field_unpacked(library: kernels.Library, name: str, tokens: int) -> Case:
     """One float32 field to a padded tensor, which nested tensors do too."""
     batch = MicroBatch(library, tokens)
-    source = torch.rand(batch.slots, device=library.device)
+    source = torch.rand(batch.cells, device=library.device)
     ours = poisoned((batch.count, batch.longest), source.dtype, library.device)
     fields = Fields(TensorField(source, ours, width=batch.longest))
     if hasattr(torch.nested, "nested_tensor_from_jagged"):
@@ -323,9 +323,9 @@ def summed(library: kernels.Library, name: str, tokens: int) -> Case:
     """The masked sum of each sequence and of the row."""
     batch = MicroBatch(library, tokens)
     device = library.device
-    values = torch.rand(batch.slots, device=device)
-    mask = (torch.rand(batch.slots, device=device) < 0.8).to(torch.uint8)
-    sequence = batch.slot_tokens()[0].to(device)
+    values = torch.rand(batch.cells, device=device)
+    mask = (torch.rand(batch.cells, device=device) < 0.8).to(torch.uint8)
+    sequence = batch.cell_tokens()[0].to(device)
     sums = poisoned((batch.count,), torch.float32, device)
     total = poisoned((1,), torch.float32, device)
     workspace = library.reduce_workspace(batch.count)
@@ -353,7 +353,7 @@ def summed(library: kernels.Library, name: str, tokens: int) -> Case:
         torch.testing.assert_close(each.cpu(), exact.float(), rtol=1e-3, atol=0)
 
     ways = [Way("ours", reduce, check), Way("index_add_, not deterministic", by_index_add, check)]
-    return Case(name, batch.slots * 5, ways)
+    return Case(name, batch.cells * 5, ways)
 
 
 def laid_out_and_packed(library: kernels.Library, name: str, tokens: int) -> Case:
@@ -379,13 +379,13 @@ def laid_out_and_packed(library: kernels.Library, name: str, tokens: int) -> Cas
             library.check_error_word()
             shorter = pack_by_loop(batch, six.sources)
             for i in (0, 2, 3, 4):
-                tail = (0, batch.slots - shorter[i].numel())
+                tail = (0, batch.cells - shorter[i].numel())
                 expected = functional.pad(shorter[i], tail)
                 expect_equal(six.packed[i], expected, f"{name}, shorter, field {i}")
             batch.lengths.copy_(whole)
 
         ways.append(Way("ours, one graph replayed", graph.replay, check_replay))
-    return Case(name, 2 * batch.slots * FIELD_BYTES, ways)
+    return Case(name, 2 * batch.cells * FIELD_BYTES, ways)
 
 
 def captured(call: Call) -> torch.cuda.CUDAGraph:

@@ -150,12 +150,11 @@ class Library:
         size = ctypes.c_size_t
         pointer = ctypes.c_void_p
         u32 = ctypes.c_uint32
-        # Behind the backend; the error word, the workspace if any, and the stream come last.
-        to_the_end = [pointer, pointer, size, pointer]
-        self._declare("compute_layout", [pointer, u32, pointer, pointer, *to_the_end])
+        # Behind the backend; the error word, the workspace of a reduction, and the stream come last.
+        self._declare("compute_layout", [pointer, u32, pointer, pointer, pointer, pointer])
         self._declare("pack", [pointer, pointer, pointer, u32, pointer, pointer])
         self._declare("unpack", [pointer, pointer, pointer, u32, pointer, pointer])
-        self._declare("reduce", [pointer, pointer, *to_the_end])
+        self._declare("reduce", [pointer, pointer, pointer, pointer, size, pointer])
         self._declare("reduce_workspace_size", [u32, pointer])
         self.device = device
         self._backend = CUDA if device.type == "cuda" else HOST
@@ -184,7 +183,7 @@ class Library:
         self._check(
             self._c.batchplan_compute_layout(
                 self._backend, lengths.data_ptr(), len(lengths), ctypes.byref(options),
-                ctypes.byref(layout), error_word, None, 0, stream,
+                ctypes.byref(layout), error_word, stream,
             )
         )
 

@@ -34,7 +34,7 @@ class MicroBatch:
             self.host_offsets.append(self.host_offsets[-1] + length)
         self.row_width = sum(self._padded(length) for length in self.host_lengths)
         ranks = 1 if rank == kernels.ALL_RANKS else context_parallel
-        self.slots = self.row_width // ranks
+        self.cells = self.row_width // ranks
 
         device = library.device
         # As the kernels read it: uint32, which int32 agrees with for positive numbers.
@@ -66,8 +66,8 @@ class MicroBatch:
         every = list(range(self.context_parallel))
         return every if self.rank == kernels.ALL_RANKS else [self.rank]
 
-    def slot_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """For each slot, on the host: its sequence, and its token in the padded sequence."""
+    def cell_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """For each cell, on the host: its sequence, and its token in the padded sequence."""
         sequences, tokens = [], []
         for rank in self._ranks():
             for sequence, length in enumerate(self.host_lengths):
@@ -82,8 +82,8 @@ class MicroBatch:
     def source_index(
         self, ragged: bool, shift: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """For each slot its token of the source, and which slots are padding; None: none is."""
-        sequence, token = self.slot_tokens()
+        """For each cell its token of the source, and which cells are padding; None: none is."""
+        sequence, token = self.cell_tokens()
         length = torch.tensor(self.host_lengths)[sequence]
         row = torch.tensor(self.host_order)[sequence]
         begin = torch.tensor(self.host_offsets)[row] if ragged else row * self.longest
@@ -92,16 +92,16 @@ class MicroBatch:
         device = self.lengths.device
         return index.to(device), is_padding.to(device) if bool(is_padding.any()) else None
 
-    def slot_index(self, ragged: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The inverse, for all ranks: for each unpacked token its slot, and which have none."""
+    def cell_index(self, ragged: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The inverse, for all ranks: for each unpacked token its cell, and which have none."""
         index, is_padding = self.source_index(ragged)
-        slots = torch.arange(self.slots, device=index.device)
+        cells = torch.arange(self.cells, device=index.device)
         if is_padding is not None:
-            index, slots = index[~is_padding], slots[~is_padding]
+            index, cells = index[~is_padding], cells[~is_padding]
         inverse = torch.full(
             (self.tokens if ragged else self.count * self.longest,), -1, device=index.device
         )
-        inverse[index] = slots
+        inverse[index] = cells
         has_none = inverse < 0
         return inverse.clamp(min=0), has_none if bool(has_none.any()) else None
 

@@ -42,7 +42,7 @@ constexpr Setting kSettings[] = {
     {"padded, two by four", 2, 4, 40, true},
     {"mini-batches", 2, 2, 48, false, 12},
     {"mini-batches, padded", 2, 2, 48, true, 16},
-    {"contiguous shares", 2, 4, 40, false, 0, BATCHPLAN_SHARDING_CONTIGUOUS},
+    {"contiguous shards", 2, 4, 40, false, 0, BATCHPLAN_SHARDING_CONTIGUOUS},
     {"fewer sequences than ranks", 4, 2, 3, false},
     {"fewer sequences than ranks, padded", 4, 2, 3, true},
 };
@@ -172,7 +172,7 @@ TEST_P(WorkerPlanTest, UnpackingOnAllRanksRestoresTheBatch) {
     SCOPED_TRACE(setting.name);
     const v1::PlanBatchRequest request = RequestFor(setting);
     const NumberedBatch batch(GetParam(), request);
-    // The sum over the context parallel ranks, each with its own share of every sequence.
+    // The sum over the context parallel ranks, each with its own shard of every sequence.
     std::vector<int64_t> sum(batch.numbers.size());
     for (uint32_t cp = 0; cp < setting.context_parallel; ++cp) {
       auto restored = Shared<int64_t>(batch.numbers.size(), -1);
@@ -205,12 +205,12 @@ TEST_P(WorkerPlanTest, GatheredRowsAreUnpackedWhole) {
     std::vector<WorkerPlan> ranks;
     for (uint32_t cp = 0; cp < 4; ++cp) ranks.push_back(PlanOf(request, OptionsOf(dp, cp)));
     for (size_t m = 0; m < ranks[0].microbatches().size(); ++m) {
-      const size_t share = ranks[0].microbatches()[m].row_width_per_rank;
-      auto gathered = Shared<int64_t>(share * 4, -1);
+      const size_t shard = ranks[0].microbatches()[m].row_width_per_rank;
+      auto gathered = Shared<int64_t>(shard * 4, -1);
       for (uint32_t cp = 0; cp < 4; ++cp) {
         ASSERT_TRUE(ranks[cp]
                         .Pack(ranks[cp].microbatches()[m],
-                              {kernels::Tokens(batch.numbers.data(), gathered.data() + cp * share,
+                              {kernels::Tokens(batch.numbers.data(), gathered.data() + cp * shard,
                                                batch.width)})
                         .ok());
       }

@@ -1,4 +1,4 @@
-"""The README's program and the examples run, and print what they say."""
+"""The READMEs' programs and the examples run, and print what they say."""
 
 import pathlib
 import re
@@ -29,6 +29,16 @@ def test_the_readme_is_a_program(server, monkeypatch, capsys):
     printed = capsys.readouterr().out
     for comment in re.findall(r"^\s*print\([a-z]+\) +# (.+)$", program, re.MULTILINE):
         assert comment in printed
+
+
+def test_the_projects_readme_begins_with_a_program(capsys):
+    text = (PACKAGE.parents[1] / "README.md").read_text()
+    program = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
+    exec(compile(program, "README.md", "exec"), {"__name__": "readme"})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("<Plan: 10 sequences on 2 ranks x 2 micro-batches, ")
+    assert printed[1:5] == ["[2]", "[   0 3800]", "[3 4 7]", "[   0 1200 1855 3355]"]
+    assert printed[5].startswith("0.614")
 
 
 def test_grpo_trains_against_a_server(server):

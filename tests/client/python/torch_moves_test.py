@@ -261,20 +261,20 @@ def test_ids_and_what_attention_takes(device):
     assert megatron["max_seqlen_q"] == 64 - starts[-2]
 
 
-def test_context_parallel_shares_make_the_whole(device):
+def test_context_parallel_shards_make_the_whole(device):
     lengths = lengths_of(10)
     values = padded(lengths, torch.int64, device=device)
     for microbatch in microbatches(lengths, cp=2):
-        shares = [
+        shards = [
             PackedBatch(microbatch, {"values": values}, cp=2, cp_rank=rank) for rank in range(2)
         ]
         gathered = PackedBatch(microbatch, {"values": values}, cp=2, cp_rank=None)
-        assert torch.equal(torch.cat([share["values"] for share in shares]), gathered["values"])
+        assert torch.equal(torch.cat([shard["values"] for shard in shards]), gathered["values"])
         whole = unpack(gathered.row, gathered["values"])
-        assert torch.equal(whole, shares[0].unpack(shares[0]["values"]) + shares[1].unpack(shares[1]["values"]))
+        assert torch.equal(whole, shards[0].unpack(shards[0]["values"]) + shards[1].unpack(shards[1]["values"]))
         assert torch.equal(whole, unpack(microbatch, pack(microbatch, values)))
         with pytest.raises(ValueError, match="cp is 2"):
-            shares[0].flash_attention()
+            shards[0].flash_attention()
 
 
 def test_attention_under_context_parallelism_has_the_tail_as_a_sequence_of_its_own(device):

@@ -105,7 +105,7 @@ def test_sums_over_shifted_labels_whatever_the_context_parallel_size(device, cp)
     model = ToyTransformer().to(device)
     total = 0.0
     for microbatch in plan_of(batch, cp):
-        shares = [
+        shards = [
             PackedBatch(
                 microbatch,
                 {"ids": batch.ids, "labels": batch.ids, "mask": batch.mask},
@@ -116,8 +116,8 @@ def test_sums_over_shifted_labels_whatever_the_context_parallel_size(device, cp)
             )
             for rank in range(cp)
         ]
-        outputs = model([(one["ids"], one.position_ids, one.sequence_ids) for one in shares])
-        for packed, logits in zip(shares, outputs):
+        outputs = model([(one["ids"], one.position_ids, one.sequence_ids) for one in shards])
+        for packed, logits in zip(shards, outputs):
             chosen = torch.log_softmax(logits, dim=-1).gather(-1, packed["labels"][:, None])[:, 0]
             sums, _ = packed.sums(chosen * packed["advantages"], packed["mask"])
             loss = -sums.sum() / batch.global_tokens
@@ -126,7 +126,7 @@ def test_sums_over_shifted_labels_whatever_the_context_parallel_size(device, cp)
     assert_trained_alike((total, gradients(model)), trained_without_packing(batch, device))
 
 
-def test_a_loss_over_the_gathered_shares(device):
+def test_a_loss_over_the_gathered_shards(device):
     batch = Batch(device)
     torch.manual_seed(0)
     model = ToyTransformer().to(device)
@@ -134,8 +134,8 @@ def test_a_loss_over_the_gathered_shares(device):
     total = 0.0
     for microbatch in plan_of(batch, cp=2):
         fields = {"ids": batch.ids, "mask": batch.mask}
-        shares = [PackedBatch(microbatch, fields, cp=2, cp_rank=rank) for rank in range(2)]
-        outputs = model([(one["ids"], one.position_ids, one.sequence_ids) for one in shares])
+        shards = [PackedBatch(microbatch, fields, cp=2, cp_rank=rank) for rank in range(2)]
+        outputs = model([(one["ids"], one.position_ids, one.sequence_ids) for one in shards])
         packed = PackedBatch(
             microbatch,
             fields,
@@ -147,7 +147,7 @@ def test_a_loss_over_the_gathered_shares(device):
         one.backward()
         total += one.item()
         with pytest.raises(ValueError, match="the loss needs whole sequences"):
-            loss(shares[0], outputs[0], global_tokens=1)
+            loss(shards[0], outputs[0], global_tokens=1)
     assert_trained_alike((total, gradients(model)), trained_without_packing(batch, device))
 
 

@@ -1,5 +1,5 @@
 """A small transformer whose attention is masked by sequence, so that it runs padded rows and packed
-ones alike; of a packed row, also the shares of context parallel ranks."""
+ones alike; of a packed row, also the shards of context parallel ranks."""
 
 import torch
 from torch import nn
@@ -26,23 +26,23 @@ class ToyTransformer(nn.Module):
         self.last = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary)
 
-    def forward(self, shares):
-        """Logits of every share. A share is (ids, positions, sequences), [tokens] each; attention goes
+    def forward(self, shards):
+        """Logits of every shard. A shard is (ids, positions, sequences), [tokens] each; attention goes
         over all of them, causal within a sequence."""
-        hidden = [self.tokens(ids) + self.positions(positions) for ids, positions, _ in shares]
-        places = torch.cat([positions for _, positions, _ in shares])
-        sequences = torch.cat([one for _, _, one in shares])
+        hidden = [self.tokens(ids) + self.positions(positions) for ids, positions, _ in shards]
+        places = torch.cat([positions for _, positions, _ in shards])
+        sequences = torch.cat([one for _, _, one in shards])
         for layer in self.layers:
             made = [layer["query_key_value"](layer["before"](one)).chunk(3, dim=-1) for one in hidden]
             keys = self._split(torch.cat([key for _, key, _ in made]))
             values = self._split(torch.cat([value for _, _, value in made]))
-            for share, ((query, _, _), (_, positions, own)) in enumerate(zip(made, shares)):
+            for shard, ((query, _, _), (_, positions, own)) in enumerate(zip(made, shards)):
                 seen = (own[:, None] == sequences) & (positions[:, None] >= places)
                 scores = self._split(query) @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
                 weights = scores.masked_fill(~seen, -1e9).softmax(dim=-1)
                 mixed = (weights @ values).transpose(0, 1).reshape(len(query), -1)
-                hidden[share] = hidden[share] + layer["out"](mixed)
-                hidden[share] = hidden[share] + layer["mlp"](layer["between"](hidden[share]))
+                hidden[shard] = hidden[shard] + layer["out"](mixed)
+                hidden[shard] = hidden[shard] + layer["mlp"](layer["between"](hidden[shard]))
         return [self.head(self.last(one)) for one in hidden]
 
     def _split(self, tensor):

@@ -91,9 +91,9 @@ struct BatchTensors {
 
 // Which part of a row the packed tensors hold.
 enum class RowPart : uint8_t {
-  // This rank's share, [row_width_per_rank, ...].
+  // This rank's shard, [row_width_per_rank, ...].
   kOwnRank,
-  // The shares of all context parallel ranks, [context_parallel, row_width_per_rank, ...]: what an
+  // The shards of all context parallel ranks, [context_parallel, row_width_per_rank, ...]: what an
   // all-gather over them gives.
   kAllRanks,
 };
@@ -123,13 +123,13 @@ class WorkerPlan {
   const std::string& fingerprint() const { return fingerprint_; }
   const WorkerOptions& options() const { return options_; }
 
-  // Fills the packed destination of every field, this rank's share of the row, from the batch's
+  // Fills the packed destination of every field, this rank's shard of the row, from the batch's
   // tensors. At most BATCHPLAN_MAX_FIELDS fields, one launch. See batchplan_pack.
   absl::Status Pack(const WorkerMicrobatch& microbatch, absl::Span<const batchplan_field> fields,
                     const BatchTensors& batch = {}) const;
 
   // The inverse: fills the rows of the micro-batch's sequences in the batch's tensors, and leaves
-  // all others alone. From its own share alone, a context parallel rank writes pad_value for the
+  // all others alone. From its own shard alone, a context parallel rank writes pad_value for the
   // tokens of the others: with a pad of 0, the sum over the ranks is whole. See batchplan_unpack.
   absl::Status Unpack(const WorkerMicrobatch& microbatch, absl::Span<const batchplan_field> fields,
                       const BatchTensors& batch = {}, RowPart part = RowPart::kOwnRank) const;

@@ -12,7 +12,7 @@
 //                                       .row_width = 24};
 //   batchplan_packed_layout layout = {.cu_seqlens = a, .cu_seqlens_padded = b};
 //   batchplan_status status = batchplan_compute_layout(
-//       BATCHPLAN_BACKEND_HOST, lengths, 4, &options, &layout, NULL, NULL, 0, NULL);
+//       BATCHPLAN_BACKEND_HOST, lengths, 4, &options, &layout, NULL, NULL);
 //
 // The padded layout, [n, width], is the same thing with every sequence padded to one width:
 // sequence_width = width, row_width = n * width.
@@ -68,7 +68,7 @@ typedef struct batchplan_packed_layout {
   // [num_sequences + 1] Where each padded sequence begins in the whole row; last, where the tail
   // begins.
   int32_t* cu_seqlens_padded;
-  // [num_sequences + 1] cu_seqlens_padded / context_parallel: where the share of each sequence
+  // [num_sequences + 1] cu_seqlens_padded / context_parallel: where the shard of each sequence
   // begins in the row of every context parallel rank.
   int32_t* cu_seqlens_padded_per_rank;
   // [1] The largest length, and the largest padded length; 0 without sequences.
@@ -76,27 +76,18 @@ typedef struct batchplan_packed_layout {
   int32_t* max_seqlen_padded;
 } batchplan_packed_layout;
 
-// Writes to `*size` how many bytes of workspace batchplan_compute_layout needs for up to
-// `num_sequences` sequences; at present 0 for every backend.
-//
-// BATCHPLAN_ERROR_UNKNOWN_BACKEND, or BATCHPLAN_ERROR_NULL_POINTER if `size` is NULL.
-batchplan_status batchplan_layout_workspace_size(batchplan_backend backend, uint32_t num_sequences,
-                                                 size_t* size);
-
 // Computes the layout of the micro-batch whose sequences have `lengths` tokens.
 //
 // lengths     [num_sequences], in memory that the backend reads: for "cuda" device memory, or a
 //             host array that is pinned and stays as it is until the work is done. 0 is a legal
 //             length. May be NULL if num_sequences is 0.
 // error_word  Required for "cuda", optional for "host"; see status.h.
-// workspace   The backend's memory, workspace_size bytes, aligned to 256; free again when the work
-//             of the call is done. May be NULL if the size is 0.
 // stream      A cudaStream_t, NULL for the default stream. Ignored by "host".
 //
-// Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what
-// batchplan_layout_options names, BATCHPLAN_ERROR_OVERFLOW if row_width is above 2^31 - 1 or
-// num_sequences not below it, BATCHPLAN_ERROR_MISALIGNED, and BATCHPLAN_ERROR_CUDA for a failed
-// launch (cudaGetLastError knows more).
+// Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what batchplan_layout_options names,
+// BATCHPLAN_ERROR_OVERFLOW if row_width is above 2^31 - 1 or num_sequences not below it,
+// BATCHPLAN_ERROR_MISALIGNED, and BATCHPLAN_ERROR_CUDA for a failed launch (cudaGetLastError knows
+// more).
 //
 // Errors in the lengths: BATCHPLAN_ERROR_OVERFLOW if the padded total does not fit into an int32_t,
 // else BATCHPLAN_ERROR_SEQUENCE_TOO_LONG, else BATCHPLAN_ERROR_ROW_TOO_NARROW if the padded total
@@ -105,8 +96,7 @@ batchplan_status batchplan_compute_layout(batchplan_backend backend, const uint3
                                           uint32_t num_sequences,
                                           const batchplan_layout_options* options,
                                           const batchplan_packed_layout* layout,
-                                          batchplan_status* error_word, void* workspace,
-                                          size_t workspace_size, void* stream);
+                                          batchplan_status* error_word, void* stream);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -53,8 +53,7 @@ typedef struct batchplan_row {
   uint32_t num_sequences;
   batchplan_layout_options options;
   // Below options.context_parallel, or BATCHPLAN_ALL_RANKS; else
-  // BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK. The share of the row that the packed side of each field
-  // holds.
+  // BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK. The rank whose row the packed side of each field is.
   uint32_t context_parallel_rank;
 } batchplan_row;
 

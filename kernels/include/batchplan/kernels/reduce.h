@@ -67,8 +67,12 @@ batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint
 
 // Reduces one packed field. Two launches, one if no total is asked for.
 //
-// Arguments as for batchplan_pack; `workspace` as for batchplan_compute_layout. Errors:
-// BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_TYPE, BATCHPLAN_ERROR_MISALIGNED,
+// Arguments as for batchplan_pack, and
+//
+// workspace   The backend's memory, workspace_size bytes, aligned to 256; free again when the work
+//             of the call is done. May be NULL if the size is 0.
+//
+// Errors: BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_TYPE, BATCHPLAN_ERROR_MISALIGNED,
 // BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what batchplan_row names, and BATCHPLAN_ERROR_CUDA. After an
 // error in the error word the outputs hold nothing to rely on.
 batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row* row,

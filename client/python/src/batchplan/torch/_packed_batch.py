@@ -112,7 +112,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         every token attends to something, and nothing to what was never written.
 
         Raises:
-            ValueError: of a share under context parallelism, which attention needs more than.
+            ValueError: of one rank's shards under context parallelism, which attention needs more than.
         """
         if self.row.cp > 1:
             raise ValueError(

@@ -53,7 +53,7 @@ class PackedLoss:
             without sequences.
 
         Raises:
-            ValueError: under context parallelism, of one rank's share: gather the ranks' outputs, and
+            ValueError: under context parallelism, of one rank's shards: gather the ranks' outputs, and
                 give a batch that was packed with cp_rank=None.
         """
         row = packed.row
@@ -96,7 +96,7 @@ class PackedLoss:
     ) -> Iterator[tuple[torch.Tensor, Fields]]:
         planned = packed.row.microbatch
         if packed.row.cp > 1:
-            # Each sequence's shares are brought together first.
+            # Each sequence's shards are brought together first.
             for whole, fields in cls._padded(packed, output):
                 for place, length in enumerate(planned.lengths.tolist()):
                     yield (

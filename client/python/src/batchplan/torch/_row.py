@@ -21,15 +21,15 @@ class PackedRow:
 
         |a a a p|b b b b b p p p|c p p p|. . . .|     length_multiple 4; p: padding, .: tail
 
-    Under context parallelism a rank holds of every padded sequence the same share: zig-zag, chunks
-    cp_rank and 2 * cp - 1 - cp_rank of 2 * cp, as TransformerEngine, Megatron and NeMo-RL expect it,
-    or contiguous, chunk cp_rank of cp.
+    Under context parallelism each rank holds a shard of every padded sequence, all of one length:
+    zig-zag, chunks cp_rank and 2 * cp - 1 - cp_rank of 2 * cp, as TransformerEngine, Megatron and
+    NeMo-RL expect it, or contiguous, chunk cp_rank of cp.
 
     Attributes:
         microbatch: what is laid out.
-        cp, cp_rank: the context parallel size, and the rank whose share it is; None: the shares of
-            all ranks, one after the other, as an all-gather of them has it.
-        width: tokens of the share.
+        cp, cp_rank: the context parallel size, and the rank whose shards these are; None: those
+            of all ranks, one rank after the other, as an all-gather of them has it.
+        width: tokens of the rank's row, or of all ranks'.
         max_seqlen, max_seqlen_padded: the longest sequence's tokens, without and with padding.
         cu_seqlens: sums of true lengths, from 0. int32, shape [n + 1].
         cu_seqlens_padded: where each sequence begins in the row before it is divided by cp, and where
@@ -116,8 +116,8 @@ class PackedRow:
         return len(self.microbatch)
 
     def __repr__(self) -> str:
-        share = "" if self.cp == 1 else f", rank {self.cp_rank} of cp={self.cp}"
-        return f"<PackedRow: {len(self)} sequences in {self.width} tokens on {self.device}{share}>"
+        rank = "" if self.cp == 1 else f", rank {self.cp_rank} of cp={self.cp}"
+        return f"<PackedRow: {len(self)} sequences in {self.width} tokens on {self.device}{rank}>"
 
 
 def microbatch_of(row: PackedRow | MicroBatch) -> MicroBatch:

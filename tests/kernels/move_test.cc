@@ -1,4 +1,5 @@
-// The worked examples of the documents that batchplan follows, and each thing that pack can do.
+// The worked examples of the documents that batchplan follows, and what random rows
+// (move_property_test.cc) do not reach: the ends of ranges, absent sequences, far memory.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ class PackTest : public EveryBackendTest {
                                     int32_t token_shift = 0) {
     PackedRow row(GetParam(), lengths, options, rank);
     Buffer<char> source(GetParam(), Characters(rows));
-    Buffer<char> packed(GetParam(), row.slots());
+    Buffer<char> packed(GetParam(), row.cells());
     batchplan_field field = FieldOf(source.data(), packed.data(), rows.begin()->size(), 'p');
     field.token_shift = token_shift;
     EXPECT_EQ(row.Pack({.num_rows = rows.size()}, {field}), BATCHPLAN_OK);
@@ -73,125 +74,12 @@ TEST_P(PackTest, CompletePackingExampleOfFourSamplesOnTwoContextParallelRanks) {
             "0p1122pp3p0p112222pp");
 }
 
-TEST_P(PackTest, ContiguousShardsAreHalvesOfEverySequence) {
-  const batchplan_layout_options options = {.length_multiple = 2,
-                                            .context_parallel = 2,
-                                            .row_width = 10,
-                                            .sharding = BATCHPLAN_SHARDING_CONTIGUOUS};
-  EXPECT_EQ(PackCharacters({3, 4}, options, 0, {"abc.", "defg"}), "abdep");
-  EXPECT_EQ(PackCharacters({3, 4}, options, 1, {"abc.", "defg"}), "cpfgp");
-}
-
-TEST_P(PackTest, SequenceWidthGivesThePaddedLayout) {
-  const batchplan_layout_options options = {
-      .length_multiple = 1, .context_parallel = 1, .row_width = 12, .sequence_width = 4};
-  EXPECT_EQ(PackCharacters({2, 0, 4}, options, 0, {"ab...", ".....", "cdef."}), "abppppppcdef");
-}
-
-TEST_P(PackTest, TokensBehindASequenceAreNotRead) {
-  EXPECT_EQ(PackCharacters({1, 0}, {.length_multiple = 2, .context_parallel = 1, .row_width = 4}, 0,
-                           {"a!!", "!!!"}),
-            "appp");
-}
-
-TEST_P(PackTest, ShiftOfOneGivesNextTokenLabels) {
-  const batchplan_layout_options options = {
-      .length_multiple = 4, .context_parallel = 1, .row_width = 16};
-  EXPECT_EQ(PackCharacters({3, 1, 4}, options, 0, {"abc.", "d...", "efgh"}, 1), "bcppppppfghppppp");
-}
-
-TEST_P(PackTest, ShiftCrossesTheBoundariesOfChunks) {
-  const batchplan_layout_options options = {
-      .length_multiple = 4, .context_parallel = 2, .row_width = 8};
-  EXPECT_EQ(PackCharacters({8}, options, 0, {"01234567"}, 1), "127p");
-  EXPECT_EQ(PackCharacters({8}, options, 1, {"01234567"}, 1), "3456");
-}
-
-TEST_P(PackTest, NegativeShiftGivesThePreviousToken) {
+TEST_P(PackTest, ShiftBeyondEverySequenceGivesPadding) {
   const batchplan_layout_options options = {
       .length_multiple = 4, .context_parallel = 1, .row_width = 8};
-  EXPECT_EQ(PackCharacters({3, 4}, options, 0, {"abc.", "defg"}, -1), "pabppdef");
-  EXPECT_EQ(PackCharacters({3, 4}, options, 0, {"abc.", "defg"}, -4), "pppppppp");
-  EXPECT_EQ(PackCharacters({3, 4}, options, 0, {"abc.", "defg"}, INT32_MIN), "pppppppp");
-  EXPECT_EQ(PackCharacters({3, 4}, options, 0, {"abc.", "defg"}, INT32_MAX), "pppppppp");
-}
-
-TEST_P(PackTest, SequenceIndexGathersRowsInThePlansOrder) {
-  PackedRow row(GetParam(), {2, 1, 3},
-                {.length_multiple = 1, .context_parallel = 1, .row_width = 6});
-  Buffer<char> source(GetParam(), Characters({"a..", "bcd", "...", "ef."}));
-  Buffer<uint32_t> index(GetParam(), {3, 0, 1});
-  Buffer<char> packed(GetParam(), 6);
-  EXPECT_EQ(row.Pack({.sequence_index = index.data(), .num_rows = 4},
-                     {FieldOf(source.data(), packed.data(), 3)}),
-            BATCHPLAN_OK);
-  EXPECT_THAT(packed.Values(), ElementsAreArray("efabcd", 6));
-}
-
-TEST_P(PackTest, RaggedRowsAreReadFromTheirOffsets) {
-  PackedRow row(GetParam(), {2, 3}, {.length_multiple = 4, .context_parallel = 2, .row_width = 8},
-                1);
-  Buffer<char> source(GetParam(), Characters({"xabcyde"}));
-  Buffer<int64_t> offsets(GetParam(), {0, 1, 4, 5, 7});
-  Buffer<uint32_t> index(GetParam(), {3, 1});
-  Buffer<char> packed(GetParam(), 4);
-  EXPECT_EQ(row.Pack({.sequence_index = index.data(),
-                      .offsets = offsets.data(),
-                      .num_rows = 4,
-                      .num_tokens = 7},
-                     {FieldOf(source.data(), packed.data(), 0, 'p')}),
-            BATCHPLAN_OK);
-  EXPECT_THAT(packed.Values(), ElementsAreArray("epbc", 4));
-}
-
-TEST_P(PackTest, FieldsOfEveryKindMoveTogether) {
-  PackedRow row(GetParam(), {2, 1}, {.length_multiple = 2, .context_parallel = 1, .row_width = 6});
-  Buffer<int64_t> tokens(GetParam(), {10, 11, 99, 20, 99, 99});
-  Buffer<float> advantages(GetParam(), {0.5F, -2.0F});
-  Buffer<uint8_t> mask(GetParam(), {1, 0, 1, 1});
-  Buffer<int16_t> hidden(GetParam(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-  Buffer<int64_t> packed_tokens(GetParam(), 6);
-  Buffer<int64_t> labels(GetParam(), 6);
-  Buffer<float> packed_advantages(GetParam(), 6);
-  Buffer<uint8_t> packed_mask(GetParam(), 6);
-  Buffer<int16_t> packed_hidden(GetParam(), 18);
-  Buffer<int32_t> position_ids(GetParam(), 6);
-  Buffer<int64_t> wide_position_ids(GetParam(), 6);
-  Buffer<int32_t> sequence_ids(GetParam(), 6);
-
-  batchplan_field label_field = FieldOf(tokens.data(), labels.data(), 3, int64_t{-100});
-  label_field.token_shift = 1;
-  batchplan_field advantage_field = FieldOf(advantages.data(), packed_advantages.data(), 0);
-  advantage_field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
-  const std::vector<batchplan_field> fields = {
-      FieldOf(tokens.data(), packed_tokens.data(), 3, int64_t{7}),
-      label_field,
-      advantage_field,
-      FieldOf(mask.data(), packed_mask.data(), 2),
-      FieldOf(hidden.data(), packed_hidden.data(), 2, int16_t{-1}, 3),
-      IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, position_ids.data()),
-      IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, wide_position_ids.data()),
-      IdsOf(BATCHPLAN_CONTENT_SEQUENCE_IDS, sequence_ids.data())};
-  EXPECT_EQ(row.Pack({.num_rows = 2}, fields), BATCHPLAN_OK);
-
-  EXPECT_THAT(packed_tokens.Values(), ElementsAre(10, 11, 20, 7, 7, 7));
-  EXPECT_THAT(labels.Values(), ElementsAre(11, -100, -100, -100, -100, -100));
-  EXPECT_THAT(packed_advantages.Values(), ElementsAre(0.5F, 0.5F, -2.0F, 0, 0, 0));
-  EXPECT_THAT(packed_mask.Values(), ElementsAre(1, 0, 1, 0, 0, 0));
-  EXPECT_THAT(packed_hidden.Values(),
-              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1));
-  EXPECT_THAT(position_ids.Values(), ElementsAre(0, 1, 0, 1, 0, 1));
-  EXPECT_THAT(wide_position_ids.Values(), ElementsAre(0, 1, 0, 1, 0, 1));
-  EXPECT_THAT(sequence_ids.Values(), ElementsAre(0, 0, 1, 1, -1, -1));
-}
-
-TEST_P(PackTest, IdsNeedNoSequences) {
-  PackedRow row(GetParam(), {2, 4}, {.length_multiple = 4, .context_parallel = 2, .row_width = 8},
-                1);
-  Buffer<int32_t> position_ids(GetParam(), 4);
-  const batchplan_field field = IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, position_ids.data());
-  EXPECT_EQ(row.Pack({}, {field}), BATCHPLAN_OK);
-  EXPECT_THAT(position_ids.Values(), ElementsAre(1, 2, 1, 2));
+  for (const int32_t shift : {INT32_MIN, -4, 4, INT32_MAX}) {
+    EXPECT_EQ(PackCharacters({3, 4}, options, 0, {"abc.", "defg"}, shift), "pppppppp") << shift;
+  }
 }
 
 TEST_P(PackTest, RowWithoutSequencesIsAllPadding) {
@@ -206,13 +94,6 @@ TEST_P(PackTest, RowWithoutSequencesIsAllPadding) {
             BATCHPLAN_OK);
   EXPECT_THAT(packed.Values(), Each(9.0F));
   EXPECT_THAT(sequence_ids.Values(), Each(-1));
-}
-
-TEST_P(PackTest, RowOfNoWidthNeedsNoTensors) {
-  PackedRow row(GetParam(), {0, 0}, {.length_multiple = 4, .context_parallel = 2, .row_width = 0});
-  const batchplan_field field = {.element_size = 4, .elements_per_token = 1, .width = 8};
-  EXPECT_EQ(row.Pack({.num_rows = 2}, {field}), BATCHPLAN_OK);
-  EXPECT_EQ(row.Pack({.num_rows = 2}, {}), BATCHPLAN_OK);
 }
 
 // TransformerEngine's shared memory ends at some 12,000 sequences.
@@ -244,6 +125,39 @@ TEST_P(PackTest, AbsentSequencesMayHaveAnyIndex) {
                      {FieldOf(source.data(), packed.data(), 3, 'p')}),
             BATCHPLAN_OK);
   EXPECT_THAT(packed.Values(), ElementsAreArray("abpp", 4));
+}
+
+using UnpackTest = EveryBackendTest;
+BATCHPLAN_EVERY_BACKEND(UnpackTest);
+
+// Step 5 of the "Complete Packing Example", backwards: letters in the order of the sequences.
+TEST_P(UnpackTest, RowsOfAllContextParallelRanksComeBackInSequenceOrder) {
+  PackedRow row(GetParam(), {2, 4, 6, 1},
+                {.length_multiple = 4, .context_parallel = 2, .row_width = 20},
+                BATCHPLAN_ALL_RANKS);
+  Buffer<char> packed(GetParam(), Characters({"a.cfgh..m.", "b.deijkl.."}));
+  Buffer<char> sequences(GetParam(), 32);
+  EXPECT_EQ(row.Unpack({.num_rows = 4}, {FieldOf(packed.data(), sequences.data(), 8, '-')}),
+            BATCHPLAN_OK);
+  EXPECT_EQ(sequences.Values(), Characters({"ab------", "cdef----", "ghijkl--", "m-------"}));
+}
+
+TEST_P(UnpackTest, AbsentSequencesWithAnIndexBeyondTheRowsWriteNothing) {
+  PackedRow row(GetParam(), {1, 0}, {.length_multiple = 1, .context_parallel = 1, .row_width = 4});
+  Buffer<char> packed(GetParam(), Characters({"abcd"}));
+  Buffer<uint32_t> index(GetParam(), {1, UINT32_MAX});
+  Buffer<char> sequences(GetParam(), Characters({"....", "...."}));
+  EXPECT_EQ(row.Unpack({.sequence_index = index.data(), .num_rows = 2},
+                       {FieldOf(packed.data(), sequences.data(), 4, '-')}),
+            BATCHPLAN_OK);
+  EXPECT_EQ(sequences.Values(), Characters({"....", "a---"}));
+}
+
+TEST_P(UnpackTest, PositionsAreNotUnpacked) {
+  PackedRow row(GetParam(), {1}, {.length_multiple = 1, .context_parallel = 1, .row_width = 1});
+  Buffer<int32_t> ids(GetParam(), 1);
+  EXPECT_EQ(row.Unpack({.num_rows = 1}, {IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, ids.data())}),
+            BATCHPLAN_ERROR_CONTENT);
 }
 
 // 6 GB of address space, of which a few pages are touched. A device has no such thing, but its

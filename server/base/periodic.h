@@ -2,8 +2,8 @@
 //
 //   Periodic reload(absl::Minutes(1), [&] { server.ReloadFiles(); });
 //
-// The first time is one interval after the start. Destroying it ends it without waiting for the next
-// time; work under way is finished first.
+// The first time is one interval after the start. Destroying it ends it without waiting for the
+// next time; work under way is finished first.
 
 #ifndef BATCHPLAN_SERVER_BASE_PERIODIC_H_
 #define BATCHPLAN_SERVER_BASE_PERIODIC_H_

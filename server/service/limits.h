@@ -16,8 +16,8 @@
 namespace batchplan {
 
 struct RequestLimits {
-  // Each counted once a pass. Twice the largest batches of today; a plan of these takes seconds, and
-  // with the answer about 200 MiB beyond 50 times the request's own bytes.
+  // Each counted once a pass. Twice the largest batches of today; a plan of these takes seconds,
+  // and with the answer about 200 MiB beyond 50 times the request's own bytes.
   uint64_t max_sequences = 2 << 20;
 };
 

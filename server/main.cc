@@ -1,7 +1,9 @@
 // batchplan-server: from flags to a server, and from signals to its drain.
 
+#include <grpc/support/log.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,8 +23,6 @@
 #include "server/flags.h"
 #include "server/planner/make_plan.h"
 #include "server/service/freed_memory.h"
-#include "server/service/grpc_log.h"
-#include "server/service/open_file_limit.h"
 #include "server/service/server.h"
 #include "server/service/server_options.h"
 #include "server/telemetry/log.h"
@@ -36,6 +37,33 @@ using batchplan::ServerOptions;
 using batchplan::Severity;
 
 constexpr int kUsageError = 2;
+
+// Raises the limit of open descriptors to the most that the process is allowed, and returns what
+// holds then. A connection is a descriptor, and gRPC 1.51 never again takes one after it found
+// none.
+uint64_t RaiseOpenFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+}
+
+// gRPC's own messages as lines of our log, in its format and from its level on. Which messages
+// there are is GRPC_VERBOSITY's to say; errors, by default.
+void LogGrpcMessage(gpr_log_func_args* args) {
+  // What gRPC says of a listener that a shutdown has closed before gRPC itself does.
+  constexpr std::string_view kStoppedListening = "Failed accept4: Invalid argument";
+  if (args->message == kStoppedListening) return;
+  const std::string_view file = args->file;
+  // gRPC calls an error what a client did wrong too, such as a failed handshake: ours are errors.
+  const Severity severity =
+      args->severity == GPR_LOG_SEVERITY_ERROR ? Severity::kWarning : Severity::kInfo;
+  Log(severity, "grpc",
+      {{"message", args->message},
+       {"file", file.substr(file.rfind('/') + 1)},
+       {"line", args->line}});
+}
 
 // The host that `address` names, with the port that was bound.
 std::string WithPort(const std::string& address, int port) {
@@ -52,7 +80,7 @@ int Serve(const ServerOptions& options) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  const uint64_t open_files = batchplan::RaiseOpenFileLimit();
+  const uint64_t open_files = RaiseOpenFileLimit();
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(options);
   if (!server.ok()) {
     std::cerr << "batchplan-server: " << server.status().message() << "\n";
@@ -93,7 +121,7 @@ int Run(int argc, char** argv) {
   batchplan::SetLogOptions(flags.log);
   // gRPC and the C++ runtime say why before they abort.
   std::signal(SIGABRT, &FlushLogBeforeAbort);
-  batchplan::RouteGrpcLog();
+  gpr_set_log_function(&LogGrpcMessage);
   const int status = Serve(flags.server);
   batchplan::FlushLog(kLongestFlush);
   return status;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -17,11 +18,10 @@
 #include "absl/time/clock.h"
 #include "server/planner/make_plan.h"
 #include "server/recent/recent_page.h"
-#include "server/service/authentication.h"
-#include "server/service/connection_limits.h"
+#include "server/service/connections.h"
 #include "server/service/freed_memory.h"
-#include "server/service/measured_stores.h"
-#include "server/service/open_connections.h"
+#include "server/service/rpc/call_names.h"
+#include "server/service/security/authentication.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -91,6 +91,13 @@ CallEnvironment EnvironmentFor(const ServerOptions& options, PlanningPool* pool,
           .calls = calls,
           .tokens = tokens,
           .limits = {.max_sequences = static_cast<uint64_t>(options.max_sequences)}};
+}
+
+TlsFiles TlsFilesOf(const ServerOptions& options) {
+  return {.certificate = options.tls_certificate,
+          .key = options.tls_key,
+          .client_ca = options.tls_client_ca,
+          .reload_interval = options.tls_reload_interval};
 }
 
 PlanBatchConfig ConfigFor(const ServerOptions& options, PlanFunction plan, PlanCache* cache,
@@ -176,11 +183,13 @@ Server::Server(const ServerOptions& options, PlanFunction plan, std::unique_ptr<
       planning_limit_(options.max_planning_seconds),
       config_(ConfigFor(options, std::move(plan), &cache_, &planning_limit_,
                         {.metrics = &metrics_, .recent = recent_.get()})),
-      collective_({.max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
+      collective_({.replica = NewRequestId(),
+                   .max_waiting_joins = static_cast<size_t>(options.max_waiting_joins),
                    .max_sequences = static_cast<uint64_t>(options.max_sequences),
                    .longest_wait = options.step_time_to_live,
                    .step_retention = options.step_retention},
-                  &stores_, &fits_, &store_threads_, &pool_, config_),
+                  {.steps = stores_.steps.get(), .memory = stores_.memory}, &fits_, &store_threads_,
+                  &pool_, config_),
       service_(EnvironmentFor(options, &pool_, &store_threads_, &report_threads_, &waiting_bytes_,
                               &unsent_, &metrics_, &calls_, tokens_.get()),
                config_, &collective_, &fits_) {}
@@ -190,7 +199,7 @@ Server::~Server() { Shutdown(); }
 absl::Status Server::Listen() {
   const bool tls = !options_.tls_certificate.empty();
   if (tls) {
-    std::lock_guard lock(reload_mutex_);
+    MutexLock lock(reload_mutex_);
     if (absl::Status usable = NoteCertificate(); !usable.ok()) return usable;
   }
   if (!options_.metrics_listen.empty()) {
@@ -208,7 +217,8 @@ absl::Status Server::Listen() {
   grpc::ServerBuilder builder;
   builder.SetOption(std::make_unique<ReflectionOption>(options_.reflection));
   SetConnectionLimits(options_, &builder);
-  const std::shared_ptr<grpc::ServerCredentials> credentials = MakeServerCredentials(options_);
+  const std::shared_ptr<grpc::ServerCredentials> credentials =
+      MakeServerCredentials(TlsFilesOf(options_));
   if (tokens_ != nullptr) {
     credentials->SetAuthMetadataProcessor(
         std::make_shared<TokenProcessor>(tokens_.get(), &metrics_));
@@ -240,7 +250,7 @@ void Server::ReturnMemory() {
 }
 
 absl::Status Server::NoteCertificate() {
-  const absl::StatusOr<ServerCertificate> found = CheckTlsFiles(options_);
+  const absl::StatusOr<ServerCertificate> found = CheckTlsFiles(TlsFilesOf(options_));
   if (!found.ok()) {
     certificate_error_ = std::string(found.status().message());
     return found.status();
@@ -262,7 +272,7 @@ absl::Status Server::NoteCertificate() {
 }
 
 void Server::ReloadFiles() {
-  std::lock_guard lock(reload_mutex_);
+  MutexLock lock(reload_mutex_);
   // What is wrong is said once, not at every interval.
   if (!options_.tls_certificate.empty()) {
     const std::string before = certificate_error_;
@@ -314,7 +324,7 @@ void Server::EndCallsAndConnections() {
 }
 
 void Server::Shutdown() {
-  std::lock_guard lock(shutdown_mutex_);
+  MutexLock lock(shutdown_mutex_);
   if (shut_down_) return;
   shut_down_ = true;
   ready_ = false;

@@ -15,27 +15,28 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "server/base/mutex.h"
 #include "server/base/periodic.h"
 #include "server/recent/recent_plans.h"
-#include "server/service/byte_budget.h"
-#include "server/service/calls_in_flight.h"
-#include "server/service/collective_planner.h"
-#include "server/service/job_fits.h"
-#include "server/service/open_stores.h"
-#include "server/service/plan_batch.h"
-#include "server/service/plan_cache.h"
-#include "server/service/planner_service.h"
-#include "server/service/planning_limit.h"
-#include "server/service/planning_pool.h"
+#include "server/service/admission/byte_budget.h"
+#include "server/service/admission/planning_limit.h"
+#include "server/service/admission/planning_pool.h"
+#include "server/service/admission/store_threads.h"
+#include "server/service/admission/unsent_answers.h"
+#include "server/service/planning/collective_planner.h"
+#include "server/service/planning/job_fits.h"
+#include "server/service/planning/plan_batch.h"
+#include "server/service/planning/plan_cache.h"
+#include "server/service/rpc/calls_in_flight.h"
+#include "server/service/rpc/planner_service.h"
+#include "server/service/security/tls.h"
+#include "server/service/security/tokens.h"
 #include "server/service/server_options.h"
-#include "server/service/store_threads.h"
-#include "server/service/tls.h"
-#include "server/service/tokens.h"
-#include "server/service/unsent_answers.h"
+#include "server/service/stores.h"
 #include "server/telemetry/http_endpoint.h"
 #include "server/telemetry/metrics.h"
 
@@ -92,8 +93,8 @@ class Server {
   void EndCallsAndConnections();
   // Gives memory back that large plans and answers have left, while there is nothing to plan.
   void ReturnMemory();
-  // FailedPrecondition as CheckTlsFiles; logs a certificate that is new. Under reload_mutex_.
-  absl::Status NoteCertificate();
+  // FailedPrecondition as CheckTlsFiles; logs a certificate that is new.
+  absl::Status NoteCertificate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reload_mutex_);
 
   const ServerOptions options_;
   Metrics metrics_;
@@ -119,13 +120,13 @@ class Server {
   std::unique_ptr<HttpEndpoint> endpoint_;
   std::unique_ptr<grpc::Server> grpc_server_;
   int port_ = 0;
-  std::mutex shutdown_mutex_;
-  bool shut_down_ = false;
-  std::mutex reload_mutex_;
-  // What was last seen and logged, guarded by reload_mutex_.
-  ServerCertificate certificate_;
-  std::string certificate_error_;
-  std::string tokens_error_;
+  Mutex shutdown_mutex_;
+  bool shut_down_ ABSL_GUARDED_BY(shutdown_mutex_) = false;
+  Mutex reload_mutex_;
+  // What was last seen and logged.
+  ServerCertificate certificate_ ABSL_GUARDED_BY(reload_mutex_);
+  std::string certificate_error_ ABSL_GUARDED_BY(reload_mutex_);
+  std::string tokens_error_ ABSL_GUARDED_BY(reload_mutex_);
   // Of what malloc keeps, that which was given back: malloc goes on counting it.
   size_t returned_memory_ = 0;
   // Last: use all of the above.

@@ -12,12 +12,13 @@
 #define BATCHPLAN_TESTS_SERVER_SERVICE_HELD_PLANNER_H_
 
 #include <condition_variable>
-#include <mutex>
 #include <stop_token>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "server/base/mutex.h"
 #include "server/planner/make_plan.h"
-#include "server/service/plan_batch.h"
+#include "server/service/planning/plan_batch.h"
 
 namespace batchplan {
 
@@ -37,48 +38,51 @@ class HeldPlanner {
 
   // Returns once a call is held that no earlier return stood for.
   void WaitUntilHeld() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return held_ > 0; });
+    MutexLock lock(mutex_);
+    while (held_ == 0) changed_.wait(lock);
     --held_;
   }
 
   // Lets all go, now and later.
   void Release() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     released_ = true;
     changed_.notify_all();
   }
 
   // How many calls came, and how many of them ended by a stop.
   int calls() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return calls_;
   }
   int stopped() const {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return stopped_;
   }
 
  private:
   // False if the call was stopped while it was held.
   bool Hold(const std::stop_token& stop) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (++calls_ > hold_) return true;
     ++held_;
     changed_.notify_all();
-    if (changed_.wait(lock, stop, [this] { return released_; })) return true;
+    const bool released = changed_.wait(lock, stop, [this] {
+      mutex_.AssertHeld();
+      return released_;
+    });
+    if (released) return true;
     ++stopped_;
     return false;
   }
 
   const int hold_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  // Guarded by mutex_.
-  int calls_ = 0;
-  int held_ = 0;
-  int stopped_ = 0;
-  bool released_ = false;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int held_ ABSL_GUARDED_BY(mutex_) = 0;
+  int stopped_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace batchplan

@@ -1,4 +1,4 @@
-// Bytes of HTTP/2, right ones and wrong ones, for what no gRPC client can be made to send.
+// Bytes of HTTP/2, for what no gRPC client can be made to send.
 
 #ifndef BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_
 #define BATCHPLAN_TESTS_SERVER_SERVICE_HTTP2_FRAMES_H_
@@ -9,30 +9,18 @@
 
 namespace batchplan::http2 {
 
-enum FrameType : uint8_t {
-  kData = 0,
-  kHeaders = 1,
-  kResetStream = 3,
-  kSettings = 4,
-  kPing = 6,
-  kContinuation = 9
-};
+enum FrameType : uint8_t { kData = 0, kHeaders = 1, kResetStream = 3, kSettings = 4 };
 
 constexpr uint8_t kEndStream = 1;
 constexpr uint8_t kEndHeaders = 4;
 
-// A frame's header, whatever then follows it.
-inline std::string FrameHeader(uint32_t length, FrameType type, uint8_t flags, uint32_t stream) {
-  std::string header;
-  for (const int shift : {16, 8, 0}) header += static_cast<char>(length >> shift);
-  header += static_cast<char>(type);
-  header += static_cast<char>(flags);
-  for (const int shift : {24, 16, 8, 0}) header += static_cast<char>(stream >> shift);
-  return header;
-}
-
 inline std::string Frame(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload) {
-  return FrameHeader(static_cast<uint32_t>(payload.size()), type, flags, stream).append(payload);
+  std::string frame;
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(payload.size() >> shift);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const int shift : {24, 16, 8, 0}) frame += static_cast<char>(stream >> shift);
+  return frame.append(payload);
 }
 
 inline std::string Preface() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"; }

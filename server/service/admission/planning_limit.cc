@@ -1,0 +1,74 @@
+#include "server/service/admission/planning_limit.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/service/admission/rpc_status.h"
+
+namespace batchplan {
+
+using std::chrono::steady_clock;
+
+absl::Status Caller::StillWaiting() const {
+  // The deadline first: gRPC cancels a call whose deadline has passed.
+  if (std::chrono::system_clock::now() >= deadline) {
+    return absl::DeadlineExceededError("the call's deadline passed before it was answered");
+  }
+  if (stop.stop_requested()) return absl::CancelledError("the call was cancelled");
+  return absl::OkStatus();
+}
+
+PlanningLimit::PlanningLimit(absl::Duration limit)
+    : limit_(limit), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+PlanningLimit::Watch::Watch(PlanningLimit* limit, const std::stop_token& caller)
+    : limit_(limit),
+      end_(steady_clock::now() + absl::ToChronoNanoseconds(limit->limit_)),
+      on_caller_(caller, Stop{&stop_}) {
+  std::list<Watch*> watch = {this};
+  place_ = watch.begin();
+  {
+    MutexLock lock(limit_->mutex_);
+    // Where two begin at once, the other one's end may be a little later than its successor's.
+    limit_->watches_.splice(limit_->watches_.end(), watch);
+    limit_->begun_ = true;
+  }
+  limit_->changed_.notify_one();
+}
+
+PlanningLimit::Watch::~Watch() {
+  MutexLock lock(limit_->mutex_);
+  limit_->watches_.erase(place_);
+}
+
+absl::Status PlanningLimit::Error() const {
+  absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
+      "planning took longer than the server's max_planning_seconds=", absl::ToDoubleSeconds(limit_),
+      ", and would again; ask for a lower effort, fewer sequences or fewer passes"));
+  SetRetryAfter(-absl::InfiniteDuration(), &status);
+  return status;
+}
+
+void PlanningLimit::Run(const std::stop_token& stop) {
+  MutexLock lock(mutex_);
+  while (!stop.stop_requested()) {
+    // Those at the front may have been told and not have ended yet.
+    const auto next = std::find_if(watches_.begin(), watches_.end(),
+                                   [](const Watch* watch) { return !watch->over(); });
+    if (next == watches_.end()) {
+      begun_ = false;
+      changed_.wait(lock, stop, [this] {
+        mutex_.AssertHeld();
+        return begun_;
+      });
+    } else if (steady_clock::now() < (*next)->end_) {
+      const steady_clock::time_point end = (*next)->end_;
+      changed_.wait_until(lock, stop, end, [] { return false; });
+    } else {
+      (*next)->over_.store(true);
+      (*next)->stop_.request_stop();
+    }
+  }
+}
+
+}  // namespace batchplan

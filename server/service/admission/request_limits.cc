@@ -1,0 +1,141 @@
+#include "server/service/admission/request_limits.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/fitting/step_report.h"
+#include "server/planner/options.h"
+#include "server/planner/pass_instance.h"
+#include "server/service/admission/rpc_status.h"
+
+namespace batchplan {
+namespace {
+
+constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+
+// More than a sequence takes on the wire.
+constexpr uint64_t kBytesOfASequence = 16;
+
+uint64_t Add(uint64_t a, uint64_t b) { return a > kMost - b ? kMost : a + b; }
+
+uint64_t Multiply(uint64_t a, uint64_t b) { return b > 0 && a > kMost / b ? kMost : a * b; }
+
+// The least multiple of `multiple` that is `minimum` or more; both at least 1.
+uint64_t RoundUp(uint64_t minimum, uint64_t multiple) {
+  return Multiply((minimum - 1) / multiple + 1, multiple);
+}
+
+// The bytes of the varints 0 .. count - 1, of 32 bits at most.
+uint64_t VarintBytes(uint64_t count) {
+  uint64_t bytes = count;
+  // Each seven bits more take a byte more.
+  for (const int bits : {7, 14, 21, 28}) {
+    const uint64_t first = uint64_t{1} << bits;
+    if (count > first) bytes = Add(bytes, count - first);
+  }
+  return bytes;
+}
+
+static_assert(kMaxIdBytes <= OutlinedString::kMaxKeptBytes);
+
+absl::Status CheckOutlinedId(const char* field, const OutlinedString& id) {
+  if (id.bytes == id.text.size()) return CheckId(field, id.text);
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", id.bytes, " bytes, must have at most ", kMaxIdBytes));
+}
+
+absl::Status CheckCount(const char* field, uint64_t count, uint64_t limit) {
+  if (count <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", count, " entries; the limit is ", limit));
+}
+
+// `size` is how much the plan takes, in words.
+absl::Status TooLarge(const std::string& size, uint64_t max_message_bytes) {
+  absl::Status status = absl::ResourceExhaustedError(
+      absl::StrCat("the plan takes ", size,
+                   " bytes, more than the server's max_message_bytes=", max_message_bytes));
+  SetRetryAfter(-absl::InfiniteDuration(), &status);
+  return status;
+}
+
+}  // namespace
+
+uint64_t SequencesPlanned(const RequestOutline& outline) {
+  return Multiply(outline.sequences, std::max<uint64_t>(outline.passes, 1));
+}
+
+uint64_t LeastMicrobatches(const RequestOutline& outline) {
+  if (!outline.allow_empty_microbatches) return 0;
+  const uint64_t ranks = std::max<uint64_t>(outline.data_parallel, 1);
+  const uint64_t stages =
+      outline.virtual_pipeline > 1 ? std::max<uint64_t>(outline.pipeline_parallel, 1) : 1;
+  const uint64_t mini_batches =
+      outline.mini_batch_size == 0
+          ? 1
+          : std::max<uint64_t>(outline.sequences / outline.mini_batch_size, 1);
+  uint64_t microbatches = 0;
+  for (const OutlinedPass& pass : outline.pass_options) {
+    const uint64_t multiple =
+        std::lcm(std::max<uint64_t>(pass.microbatch_count_multiple, 1), stages);
+    const uint64_t of_a_rank = RoundUp(std::max<uint64_t>(pass.min_microbatches, 1), multiple);
+    microbatches = Add(microbatches, Multiply(Multiply(of_a_rank, ranks),
+                                              pass.ignore_mini_batches ? 1 : mini_batches));
+  }
+  return microbatches;
+}
+
+uint64_t LeastAnswerBytes(const RequestOutline& outline) {
+  if (outline.overlong == v1::OVERLONG_POLICY_DROP) return 0;
+  // sequence_index and sequence_lengths; microbatch_offsets and row_widths.
+  const uint64_t of_a_pass = Add(VarintBytes(outline.sequences), outline.sequences);
+  return Add(Multiply(of_a_pass, outline.passes), Multiply(2, LeastMicrobatches(outline)));
+}
+
+uint64_t CostOf(const RequestOutline& outline) {
+  return std::max(Add(SequencesPlanned(outline), LeastMicrobatches(outline)),
+                  outline.message_bytes / kBytesOfASequence);
+}
+
+absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits) {
+  absl::Status status = CheckOutlinedId("job_id", outline.job_id);
+  status.Update(CheckOutlinedId("request_id", outline.request_id));
+  if (const uint64_t planned = SequencesPlanned(outline); planned > limits.max_sequences) {
+    const std::string in_all =
+        outline.passes > 1 ? absl::StrCat(" in ", outline.passes, " passes, ", planned, " in all")
+                           : "";
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("manifest.lengths has ", outline.sequences, " sequences", in_all,
+                     ", more than the server's max_sequences=", limits.max_sequences)));
+  }
+  // Each pass may have one for every sequence besides.
+  if (const uint64_t least = LeastMicrobatches(outline), planned = SequencesPlanned(outline);
+      least > kMaxEmptyMicrobatches && least - kMaxEmptyMicrobatches > planned) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat(
+        "min_microbatches and microbatch_count_multiple ask for ", least,
+        " micro-batches over all passes, mini-batches and the ranks of data_parallel ",
+        outline.data_parallel, ", more than ", kMaxEmptyMicrobatches,
+        " beyond one a sequence and pass, the limit where allow_empty_microbatches is set")));
+  }
+  // Parsed, an empty entry takes a hundred times what it takes on the wire.
+  status.Update(CheckCount("passes", outline.passes, kMaxPasses));
+  status.Update(CheckCount("microbatches", outline.microbatches, kMaxReportedMicrobatches));
+  return status;
+}
+
+absl::Status CheckAnswerFits(const RequestOutline& outline, uint64_t max_message_bytes) {
+  const uint64_t bytes = LeastAnswerBytes(outline);
+  if (bytes <= max_message_bytes) return absl::OkStatus();
+  return TooLarge(absl::StrCat("at least ", bytes), max_message_bytes);
+}
+
+absl::Status CheckSendable(uint64_t bytes, uint64_t max_message_bytes) {
+  if (bytes <= max_message_bytes) return absl::OkStatus();
+  return TooLarge(absl::StrCat(bytes), max_message_bytes);
+}
+
+}  // namespace batchplan

@@ -1,0 +1,80 @@
+// What admission must know of a request before anything of it is parsed.
+//
+//   const RequestOutline outline = OutlinePlanBatch(bytes);
+//   outline.job_id, outline.sequences, ...
+//
+// One pass over the wire format of the message, in place: arrays are counted without being decoded,
+// at gigabytes a second, so that gRPC's own threads can afford it, and nothing is allocated but the
+// ids and a few bytes for each pass. What does not parse is outlined as far as it goes, and refused
+// later by whoever parses it; of a message that does parse, the outline says exactly what the
+// parsed message says.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_REQUEST_OUTLINE_H_
+#define BATCHPLAN_SERVER_SERVICE_ADMISSION_REQUEST_OUTLINE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "batchplan/v1/batch_planner.pb.h"
+
+namespace batchplan {
+
+// The first bytes of a string in a request, and how many it has in all.
+struct OutlinedString {
+  static constexpr size_t kMaxKeptBytes = 256;
+
+  // At most kMaxKeptBytes; any bytes, as they came.
+  std::string text;
+  uint64_t bytes = 0;
+};
+
+// What of a pass makes micro-batches, as on the wire.
+struct OutlinedPass {
+  uint32_t min_microbatches = 0;
+  uint32_t microbatch_count_multiple = 0;
+  bool ignore_mini_batches = false;
+
+  bool operator==(const OutlinedPass&) const = default;
+};
+
+struct RequestOutline {
+  OutlinedString job_id;
+  OutlinedString request_id;
+  uint64_t step = 0;
+  // manifest.lengths and passes of the request, counted.
+  uint64_t sequences = 0;
+  uint64_t passes = 0;
+  // What decides how much work a plan is: the fields of these names, as on the wire; of passes, the
+  // first kMaxPasses.
+  uint32_t data_parallel = 0;
+  uint32_t pipeline_parallel = 0;
+  uint32_t virtual_pipeline = 0;
+  uint32_t mini_batch_size = 0;
+  uint32_t effort = 0;
+  uint32_t overlong = 0;
+  bool allow_empty_microbatches = false;
+  std::vector<OutlinedPass> pass_options;
+  // Of a ReportStepRequest.
+  uint64_t microbatches = 0;
+  // Of the whole message.
+  uint64_t message_bytes = 0;
+};
+
+RequestOutline OutlinePlanBatch(const grpc::ByteBuffer& bytes);
+
+// The same of a request that was parsed, but for step and message_bytes.
+RequestOutline OutlineOf(const v1::PlanBatchRequest& request);
+
+// Of the PlanBatchRequest inside a JoinBatchRequest.
+RequestOutline OutlineJoinBatch(const grpc::ByteBuffer& bytes);
+
+// A ReportStepRequest has neither request_id nor sequences nor passes.
+RequestOutline OutlineReportStep(const grpc::ByteBuffer& bytes);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_ADMISSION_REQUEST_OUTLINE_H_

@@ -1,0 +1,79 @@
+// How long work takes for its cost, as lately seen: of the same job at the same effort where that
+// is known, else of anybody's at that effort, else of all.
+//
+//   WorkRate rate;
+//   rate.Observe({.owner = owner, .job = job, .effort = effort}, cost, time);  // of what ended
+//   rate.TimeFor(kind, cost)       // what so much work will take one thread, about
+//
+// A rate is the time of past work over its cost, both with weights that halve every few pieces. The
+// kMaxKinds kinds of work that were last seen are kept apart. Not thread-safe; a call takes the
+// logarithm of their number.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_ADMISSION_WORK_RATE_H_
+#define BATCHPLAN_SERVER_SERVICE_ADMISSION_WORK_RATE_H_
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace batchplan {
+
+class WorkRate {
+ public:
+  static constexpr size_t kMaxKinds = 4096;
+  // Pieces of work, of one kind and of all.
+  static constexpr double kHalfLife = 8;
+  static constexpr double kHalfLifeOfAll = 32;
+  // Of efforts, those that a request may name; what is beyond counts as the first.
+  static constexpr size_t kEfforts = 4;
+
+  // Work that is expected to be alike.
+  struct Kind {
+    std::string owner;
+    std::string job;
+    // As on the wire.
+    uint32_t effort = 0;
+
+    // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+    auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr)
+  };
+
+  // May throw std::bad_alloc.
+  void Observe(const Kind& kind, uint64_t cost, absl::Duration time);
+
+  // 0 until there is something to go by.
+  absl::Duration TimeFor(const Kind& kind, uint64_t cost) const;
+
+  // Whether TimeFor goes by work of this very kind.
+  bool Knows(const Kind& kind) const { return kinds_.contains(kind); }
+
+ private:
+  struct Rate {
+    double cost = 0;
+    absl::Duration time;
+
+    void Observe(uint64_t more_cost, absl::Duration more_time, double half_life);
+  };
+  struct Entry {
+    Rate rate;
+    std::list<const Kind*>::iterator use;
+  };
+
+  static size_t EffortOf(const Kind& kind) { return kind.effort < kEfforts ? kind.effort : 0; }
+
+  std::map<Kind, Entry> kinds_;
+  // Keys of kinds_, the least recently seen first.
+  std::list<const Kind*> uses_;
+  std::array<Rate, kEfforts> efforts_;
+  Rate all_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_ADMISSION_WORK_RATE_H_

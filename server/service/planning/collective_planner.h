@@ -1,0 +1,117 @@
+// Collective plans of one server: a Rendezvous with the store's threads behind it, the planning
+// pool for its plans, and a thread for its clock.
+//
+//   CollectivePlanner planner(options, {.steps = &store}, &fits, &store_threads, &pool, config);
+//   Rendezvous::Ticket ticket = planner.Join(std::move(request), caller_deadline, done);
+//   planner.Shutdown();
+//
+// A plan of a step waits for its turn and is planned as any other of its job; it leaves the queue
+// when nobody waits for it any more, and is offered again, as long as somebody does, when the queue
+// is full. Thread-safe.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_COLLECTIVE_PLANNER_H_
+#define BATCHPLAN_SERVER_SERVICE_PLANNING_COLLECTIVE_PLANNER_H_
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/base/mutex.h"
+#include "server/base/periodic.h"
+#include "server/rendezvous/rendezvous.h"
+#include "server/service/admission/planning_pool.h"
+#include "server/service/admission/store_threads.h"
+#include "server/service/planning/job_fits.h"
+#include "server/service/planning/plan_batch.h"
+#include "server/store/memory_step_store.h"
+#include "server/store/step_store.h"
+
+namespace batchplan {
+
+struct CollectivePlannerOptions {
+  // This server's name, which no other replica has.
+  std::string replica;
+  size_t max_waiting_joins = 65536;
+  uint64_t max_sequences = 2 << 20;
+  // The longest that a join waits, also for callers that set no limit.
+  absl::Duration longest_wait = absl::Minutes(10);
+  // How long a step that was planned is kept, here and in the store.
+  absl::Duration step_retention = absl::Minutes(10);
+};
+
+// Where the parts of steps are kept.
+struct CollectiveStore {
+  StepStore* steps = nullptr;
+  // The one in memory that is, or is behind, `steps`; else null.
+  MemoryStepStore* memory = nullptr;
+};
+
+class CollectivePlanner {
+ public:
+  // Everything that is pointed to must outlive this, and `store_threads` and `pool` must be stopped
+  // after Shutdown and before this is destroyed.
+  CollectivePlanner(const CollectivePlannerOptions& options, const CollectiveStore& store,
+                    JobFits* fits, StoreThreads* store_threads, PlanningPool* pool,
+                    const PlanBatchConfig& config);
+
+  // Shuts down.
+  ~CollectivePlanner();
+
+  CollectivePlanner(const CollectivePlanner&) = delete;
+  CollectivePlanner& operator=(const CollectivePlanner&) = delete;
+
+  // As Rendezvous::Join, for `owner` (authentication.h), answered at the earliest of
+  // request.timeout, `deadline` less a margin in which the answer still reaches the caller, and
+  // longest_wait.
+  Rendezvous::Ticket Join(v1::JoinBatchRequest request, std::string owner,
+                          std::chrono::system_clock::time_point deadline, Rendezvous::Done done);
+
+  void Cancel(Rendezvous::Ticket ticket) { rendezvous_.Cancel(ticket); }
+
+  // Of an answer, whatever part of the plan it is.
+  size_t max_message_bytes() const { return config_.max_message_bytes; }
+
+  // As Rendezvous::Served.
+  void Served(const ServedWorker& served) { rendezvous_.Served(served); }
+
+  // Answers all joins, and those that still come, with Unavailable. A second call does nothing.
+  void Shutdown();
+
+ private:
+  // Those whose joins of one job wait here: the job's plans are planned for the first of them.
+  struct Joiners {
+    std::string owner;
+    size_t joins = 0;
+  };
+
+  void Tick();
+  RendezvousHooks Hooks();
+  std::string OwnerOfPlan(const std::string& job_id);
+  void EndJoin(const std::string& job_id);
+  void Plan(const std::shared_ptr<const v1::PlanBatchRequest>& request, const std::stop_token& stop,
+            const RendezvousHooks::Planned& planned);
+
+  const CollectivePlannerOptions options_;
+  MemoryStepStore* const memory_;
+  JobFits* const fits_;
+  StoreThreads* const store_threads_;
+  PlanningPool* const pool_;
+  const PlanBatchConfig& config_;
+  Mutex joiners_mutex_;
+  // By job.
+  std::map<std::string, Joiners> joiners_ ABSL_GUARDED_BY(joiners_mutex_);
+  Rendezvous rendezvous_;
+  // Last: gone before the rendezvous that it ticks.
+  std::optional<Periodic> ticker_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_PLANNING_COLLECTIVE_PLANNER_H_

@@ -1,0 +1,125 @@
+#include "server/service/planning/job_fits.h"
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/fitting/fit_state.h"
+#include "server/telemetry/log.h"
+
+namespace batchplan {
+namespace {
+
+absl::Status CheckNamesJob(const std::string& job_id) {
+  if (!job_id.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("job_id is empty; a fitted cost model is a job's");
+}
+
+absl::StatusOr<JobFit> Parse(const std::string& job_id, const std::string& state) {
+  absl::StatusOr<JobFit> fit = ParseFit(state);
+  if (fit.ok()) return fit;
+  const std::string message(fit.status().message());
+  if (absl::IsDataLoss(fit.status())) {
+    // Times will come again; a job that could never be fitted any more would be worse.
+    Log(Severity::kError, "fit_state_damaged", {{"job", job_id}, {"error", message}});
+    return JobFit();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("job \"", absl::CEscape(job_id), "\": ", message,
+                   "; use the replicas of the version that wrote it, or another job_id"));
+}
+
+v1::CostModel WireCosts(const FittedCosts& costs) {
+  v1::CostModel model;
+  model.set_per_token(costs.per_token);
+  model.set_per_token_squared(costs.per_token_squared);
+  model.set_per_microbatch(costs.per_microbatch);
+  return model;
+}
+
+StepReport ReadReport(const v1::ReportStepRequest& request) {
+  StepReport report = {.step = request.step(), .microbatches = {}};
+  report.microbatches.reserve(static_cast<size_t>(request.microbatches_size()));
+  for (const v1::MicrobatchTiming& timing : request.microbatches()) {
+    report.microbatches.push_back({.tokens = timing.tokens(),
+                                   .tokens_squared = timing.tokens_squared(),
+                                   .milliseconds = timing.milliseconds(),
+                                   .peak_bytes = timing.peak_bytes()});
+  }
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<JobFit> JobFits::Get(const std::string& job_id) {
+  absl::Status valid = CheckNamesJob(job_id);
+  if (!valid.ok()) return valid;
+  const absl::StatusOr<StoredFit> stored = store_->Get(job_id);
+  if (!stored.ok()) return stored.status();
+  return Parse(job_id, stored->state);
+}
+
+absl::StatusOr<CountedReport> JobFits::Add(const std::string& job_id, const StepReport& report,
+                                           const std::string& owner) {
+  absl::Status valid = CheckNamesJob(job_id);
+  if (!valid.ok()) return valid;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const absl::StatusOr<StoredFit> stored = store_->Get(job_id);
+    if (!stored.ok()) return stored.status();
+    absl::StatusOr<JobFit> fit = Parse(job_id, stored->state);
+    if (!fit.ok()) return fit.status();
+    CountedReport result = {.fit = *std::move(fit)};
+    result.counted = AddReport(report, result.fit);
+    if (!result.counted) return result;
+    const absl::StatusOr<bool> replaced =
+        store_->Replace(job_id, stored->version, SerializeFit(result.fit), owner);
+    if (!replaced.ok()) return replaced.status();
+    if (*replaced) return result;
+  }
+  return absl::UnavailableError(absl::StrCat("other replicas replaced the fit of job \"",
+                                             absl::CEscape(job_id), "\" ", kMaxAttempts,
+                                             " times in a row; send the report again"));
+}
+
+absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatchRequest& request) {
+  absl::Status alone = CheckFittedStandsAlone(request.cost_model());
+  if (!alone.ok()) return alone;
+  const absl::StatusOr<JobFit> fit = fits->Get(request.job_id());
+  if (!fit.ok()) return fit.status();
+  const std::optional<FittedCosts> costs = Costs(fit->costs);
+  if (!costs) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cost_model.fitted is set, but of job \"", absl::CEscape(request.job_id()),
+                     "\" ", fit->costs.samples, " micro-batches were reported, and ", kMinSamples,
+                     " are needed; send ReportStep, and plan with other costs until then"));
+  }
+  return WireCosts(*costs);
+}
+
+absl::Status ReportStep(JobFits* fits, const std::string& owner,
+                        const v1::ReportStepRequest& request, v1::ReportStepResponse* response) {
+  const StepReport report = ReadReport(request);
+  absl::Status valid = report.Validate();
+  if (!valid.ok()) return valid;
+
+  const absl::StatusOr<CountedReport> result = fits->Add(request.job_id(), report, owner);
+  if (!result.ok()) return result.status();
+
+  response->set_samples(result->fit.costs.samples);
+  response->set_already_counted(!result->counted && !report.microbatches.empty());
+  if (const std::optional<FittedCosts> costs = Costs(result->fit.costs)) {
+    *response->mutable_fitted() = WireCosts(*costs);
+    response->set_fit_error(costs->fit_error);
+    response->set_outlier_share(costs->outlier_share);
+  }
+  if (request.memory_limit_bytes() > 0) {
+    response->set_suggested_max_tokens_per_microbatch(
+        SuggestTokens(result->fit.memory, request.memory_limit_bytes()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan

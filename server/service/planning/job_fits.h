@@ -1,0 +1,73 @@
+// The fits of all jobs, in the store that replicas share: what ReportStep counts, and what requests
+// for fitted costs are planned with.
+//
+//   JobFits fits(&store);
+//   absl::Status status = ReportStep(&fits, owner, report_request, &response);
+//   if (request.cost_model().fitted()) {
+//     absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits, request);
+//     ... plan with *costs as the request's cost_model ...
+//   }
+//
+// Thread-safe. Calls take the store's time: one call of it for Get, two for Add, and two more each
+// time that another call was faster: this replica's own calls of one job better come one at a time.
+// An error of the store is returned as it is.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_
+#define BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/fitting/job_fit.h"
+#include "server/store/fit_store.h"
+
+namespace batchplan {
+
+// A job's fit once a report was offered to it.
+struct CountedReport {
+  JobFit fit;
+  // False if the report was in already, or is empty.
+  bool counted = false;
+};
+
+class JobFits {
+ public:
+  // `store` outlives this.
+  explicit JobFits(FitStore* store) : store_(store) {}
+
+  // An empty fit for a job without one, and for one whose state is damaged, which is logged.
+  // InvalidArgument for an empty job id; FailedPrecondition if another version of batchplan wrote
+  // the state. That an id is one (base/ids.h) was checked when the call came.
+  absl::StatusOr<JobFit> Get(const std::string& job_id);
+
+  // Folds a valid report of `owner` into the job's fit, in the store. Errors as of Get; Unavailable
+  // if others were faster kMaxAttempts times in a row.
+  absl::StatusOr<CountedReport> Add(const std::string& job_id, const StepReport& report,
+                                    const std::string& owner);
+
+  static constexpr int kMaxAttempts = 64;
+
+ private:
+  FitStore* store_;
+};
+
+// The coefficients that are fitted for request.job_id now. The time of one call of the store, which
+// may block.
+//
+// InvalidArgument if the job id is empty, or if something is set beside
+// cost_model.fitted; FailedPrecondition, naming the job, its micro-batches so far and how many are
+// needed, if there are too few; JobFits' errors as they are.
+absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatchRequest& request);
+
+// Counts the micro-batches of `request`, which `owner` sent, into its job's fit, and writes what is
+// fitted now into `response`, which on an error is to be thrown away.
+//
+// InvalidArgument, naming field, value and limit; JobFits' errors as they are.
+absl::Status ReportStep(JobFits* fits, const std::string& owner,
+                        const v1::ReportStepRequest& request, v1::ReportStepResponse* response);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_

@@ -1,0 +1,179 @@
+#include "server/service/planning/plan_cache.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/time_util.h>
+#include <grpcpp/support/slice.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/service/admission/request_limits.h"
+#include "server/service/admission/request_outline.h"
+#include "server/service/planning/message_bytes.h"
+
+namespace batchplan {
+namespace {
+
+// What the list and the map take for a plan.
+constexpr size_t kEntryBytes = 384;
+
+// What `part` is a share of.
+uint64_t WholeOf(uint64_t part, double share) {
+  return share > 0 ? static_cast<uint64_t>(std::llround(static_cast<double>(part) / share)) : 0;
+}
+
+PassRecord RecordOf(const v1::PlanMetrics& metrics) {
+  return {
+      .microbatches = metrics.microbatches(),
+      .lower_bound_microbatches = metrics.lower_bound_microbatches(),
+      .true_tokens = metrics.true_tokens(),
+      .scheduled_tokens = metrics.scheduled_tokens(),
+      .naive_tokens = metrics.naive_tokens(),
+      .budget_tokens = WholeOf(metrics.true_tokens(), metrics.bin_utilization()),
+      .bin_utilization = metrics.bin_utilization(),
+      .bin_spread = 1 - metrics.bin_balance(),
+      .packing_efficiency = metrics.packing_efficiency(),
+      .padding_removed = std::max(0.0, metrics.padding_removed()),
+      .rank_cost_imbalance = metrics.rank_cost_imbalance(),
+      .step_efficiency = metrics.step_efficiency(),
+      // Where sequences cost nothing, no plan is better than another.
+      .step_time_over_bound = metrics.lower_bound_step_time() > 0
+                                  ? metrics.predicted_step_time() / metrics.lower_bound_step_time()
+                                  : 1};
+}
+
+}  // namespace
+
+uint64_t PlanSummary::microbatches() const {
+  uint64_t sum = 0;
+  for (const PassRecord& pass : passes) sum += pass.microbatches;
+  return sum;
+}
+
+PlanSummary Summarize(const v1::PlanBatchResponse& response) {
+  PlanSummary summary;
+  summary.passes.reserve(static_cast<size_t>(response.passes_size()));
+  for (const v1::PassPlan& pass : response.passes()) {
+    summary.passes.push_back(RecordOf(pass.metrics()));
+  }
+  return summary;
+}
+
+PlanKey PlanKeyOf(v1::PlanBatchRequest* request) {
+  // The request less what no plan depends on.
+  std::string job_id;
+  std::string request_id;
+  const uint64_t step = request->step();
+  request->mutable_job_id()->swap(job_id);
+  request->mutable_request_id()->swap(request_id);
+  request->clear_step();
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream text(&bytes);
+    google::protobuf::io::CodedOutputStream out(&text);
+    out.SetSerializationDeterministic(true);
+    request->SerializeToCodedStream(&out);
+  }
+  request->mutable_job_id()->swap(job_id);
+  request->mutable_request_id()->swap(request_id);
+  request->set_step(step);
+
+  PlanKey key = {};
+  const bool hashed =
+      EVP_Digest(bytes.data(), bytes.size(), key.data(), nullptr, EVP_sha256(), nullptr) == 1;
+  // It fails where there is no memory. No key is better than one that others have too.
+  if (!hashed) throw std::bad_alloc();
+  return key;
+}
+
+absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(v1::PlanBatchResponse response) {
+  auto plan = std::make_shared<CachedPlan>();
+  plan->summary = Summarize(response);
+  response.clear_planning_time();
+  const absl::StatusOr<grpc::ByteBuffer> body = ToBytes(response);
+  if (!body.ok()) return body.status();
+  plan->body = *body;
+  return plan;
+}
+
+absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time) const {
+  // Fields may come in any order: a message with this field alone, behind the others.
+  v1::PlanBatchResponse rest;
+  *rest.mutable_planning_time() = google::protobuf::util::TimeUtil::NanosecondsToDuration(
+      absl::ToInt64Nanoseconds(planning_time));
+  const absl::StatusOr<grpc::ByteBuffer> tail = ToBytes(rest);
+  if (!tail.ok()) return tail.status();
+  std::vector<grpc::Slice> slices;
+  std::vector<grpc::Slice> last;
+  if (!body.Dump(&slices).ok() || !tail->Dump(&last).ok()) {
+    return absl::InternalError("can't read the plan's bytes");
+  }
+  slices.insert(slices.end(), last.begin(), last.end());
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+size_t CachedPlan::bytes() const {
+  return body.Length() + kEntryBytes + summary.passes.capacity() * sizeof(PassRecord);
+}
+
+PlanCache::PlanCache(size_t max_bytes, Metrics* metrics)
+    : max_bytes_(max_bytes), metrics_(metrics) {}
+
+size_t PlanCache::FirstBytes::operator()(const PlanKey& key) const {
+  size_t bytes = 0;
+  std::memcpy(&bytes, key.data(), sizeof(bytes));
+  return bytes;
+}
+
+std::optional<PlanKey> PlanCache::KeyFor(v1::PlanBatchRequest* request) const {
+  if (!MayKeep(LeastAnswerBytes(OutlineOf(*request)))) return std::nullopt;
+  return PlanKeyOf(request);
+}
+
+std::shared_ptr<const CachedPlan> PlanCache::Find(const std::optional<PlanKey>& key) {
+  MutexLock lock(mutex_);
+  const auto place = key.has_value() ? places_.find(*key) : places_.end();
+  metrics_->RecordCacheLookup(place != places_.end());
+  if (place == places_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, place->second);
+  return place->second->plan;
+}
+
+void PlanCache::Insert(const std::optional<PlanKey>& key, std::shared_ptr<const CachedPlan> plan) {
+  const size_t bytes = plan->bytes();
+  if (!key.has_value() || !MayKeep(bytes)) return;
+  std::list<Entry> entry;
+  entry.push_back({.key = *key, .plan = std::move(plan)});
+  std::list<Entry> gone;  // destroyed outside the lock
+  MutexLock lock(mutex_);
+  const auto [place, fresh] = places_.try_emplace(*key, entry.begin());
+  if (!fresh) {
+    bytes_ -= place->second->plan->bytes();
+    gone.splice(gone.end(), entries_, place->second);
+    place->second = entry.begin();
+  }
+  entries_.splice(entries_.begin(), entry);
+  bytes_ += bytes;
+  while (bytes_ > max_bytes_) {
+    const auto last = std::prev(entries_.end());
+    bytes_ -= last->plan->bytes();
+    places_.erase(last->key);
+    gone.splice(gone.end(), entries_, last);
+  }
+  metrics_->RecordCacheSize(entries_.size(), bytes_);
+}
+
+size_t PlanCache::bytes() const {
+  MutexLock lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,118 @@
+// The plans that were lately made, for requests that come again: a retry whose answer was lost,
+// ranks that each ask for the same plan, a batch planned ahead of its step.
+//
+//   PlanCache cache(/*max_bytes=*/64 << 20, &metrics);
+//   const std::optional<PlanKey> key = cache.KeyFor(&request);
+//   if (std::shared_ptr<const CachedPlan> plan = cache.Find(key)) return plan->Answer(time);
+//   ... plan, then cache.Insert(key, plan) ...
+//
+// A plan is a pure function of the request without its job_id, step and request_id, so that a plan
+// from here is the plan that would be made. What was used least lately goes when there is no room;
+// a plan that takes more than a quarter of the room is not kept at all, so that one giant does not
+// empty the cache. Plans are kept as the bytes that are sent, which answers share without a copy.
+// Thread-safe; Find and Insert take one short lock. KeyFor takes the time of serialising and
+// hashing the request, which is spared where the plan is known to be too large.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_CACHE_H_
+#define BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_CACHE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/base/mutex.h"
+#include "server/telemetry/metrics.h"
+#include "server/telemetry/plan_record.h"
+
+namespace batchplan {
+
+// SHA-256 of everything in a request that a plan depends on.
+using PlanKey = std::array<uint8_t, 32>;
+
+// The ids are taken out of the request for the time of the call.
+PlanKey PlanKeyOf(v1::PlanBatchRequest* request);
+
+// What logs, metrics and the page of recent plans say of a plan.
+struct PlanSummary {
+  std::vector<PassRecord> passes;
+
+  // Of all passes.
+  uint64_t microbatches() const;
+};
+
+PlanSummary Summarize(const v1::PlanBatchResponse& response);
+
+struct CachedPlan {
+  // The serialized response but for its planning_time, which is each answer's own.
+  grpc::ByteBuffer body;
+  PlanSummary summary;
+
+  // The serialized response to a request that took so long to answer. Shares the body.
+  absl::StatusOr<grpc::ByteBuffer> Answer(absl::Duration planning_time) const;
+
+  // About the memory that the plan takes in a cache.
+  size_t bytes() const;
+};
+
+// `response` in the form that is kept and sent.
+absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(v1::PlanBatchResponse response);
+
+class PlanCache {
+ public:
+  // 0 bytes keep nothing.
+  PlanCache(size_t max_bytes, Metrics* metrics);
+
+  PlanCache(const PlanCache&) = delete;
+  PlanCache& operator=(const PlanCache&) = delete;
+
+  bool enabled() const { return max_bytes_ > 0; }
+
+  // What the plan of `request` is kept under; none if it is known to be too large to be kept.
+  std::optional<PlanKey> KeyFor(v1::PlanBatchRequest* request) const;
+
+  // The plan of that key, or null. Without a key there is none.
+  std::shared_ptr<const CachedPlan> Find(const std::optional<PlanKey>& key);
+
+  // Keeps `plan`, if it has a key and fits, in place of what stands under the key.
+  void Insert(const std::optional<PlanKey>& key, std::shared_ptr<const CachedPlan> plan);
+
+  size_t bytes() const;
+
+ private:
+  struct Entry {
+    PlanKey key;
+    std::shared_ptr<const CachedPlan> plan;
+  };
+  // A key is as random as a hash can be.
+  struct FirstBytes {
+    size_t operator()(const PlanKey& key) const;
+  };
+
+  // Of one plan.
+  bool MayKeep(uint64_t bytes) const { return bytes <= max_bytes_ / 4; }
+
+  const size_t max_bytes_;
+  Metrics* const metrics_;
+
+  mutable Mutex mutex_;
+  // What was used last comes first.
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<PlanKey, std::list<Entry>::iterator, FirstBytes> places_
+      ABSL_GUARDED_BY(mutex_);
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_CACHE_H_

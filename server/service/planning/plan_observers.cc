@@ -1,0 +1,98 @@
+#include "server/service/planning/plan_observers.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/time/clock.h"
+#include "server/service/admission/rpc_status.h"
+#include "server/service/planning/message_bytes.h"
+#include "server/service/planning/plan_cache.h"
+
+namespace batchplan {
+namespace {
+
+// The response that `plan` is kept as; null if memory runs out.
+std::shared_ptr<const v1::PlanBatchResponse> Read(const CachedPlan& plan) {
+  auto response = std::make_shared<v1::PlanBatchResponse>();
+  return ParseBytes(plan.body, response.get()).ok() ? response : nullptr;
+}
+
+std::shared_ptr<const v1::PlanBatchResponse> PlanOf(
+    const std::shared_ptr<const JoinedPlan>& joined) {
+  return {joined, &joined->plan};
+}
+
+// About the memory that it takes, with the serialized form that some of its workers ask for.
+size_t Bytes(const JoinedPlan& joined) {
+  return joined.plan.SpaceUsedLong() + joined.plan.ByteSizeLong() +
+         joined.worker_offsets.size() * sizeof(joined.worker_offsets[0]);
+}
+
+// Where memory runs out nobody is told, but whoever asked for the plan is answered.
+template <typename Telling>
+void Quietly(const Telling& tell) {
+  CatchExceptions([&] {
+    tell();
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void Tell(const PlanObservers& observers, const PlanRecord& plan, uint64_t step,
+          absl::FunctionRef<WholePlan()> whole) {
+  const absl::Time now = absl::Now();
+  observers.metrics->RecordPlan(plan, now);
+  if (observers.recent != nullptr) observers.recent->Record(plan, step, now, whole);
+}
+
+}  // namespace
+
+v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request) {
+  if (!request->has_manifest()) return *request;
+  v1::Manifest manifest;
+  manifest.Swap(request->mutable_manifest());
+  const absl::Cleanup restore = [&] { manifest.Swap(request->mutable_manifest()); };
+  v1::PlanBatchRequest copy = *request;
+  copy.clear_manifest();
+  return copy;
+}
+
+void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
+                 const std::shared_ptr<const CachedPlan>& plan, absl::Duration planning_time) {
+  const PlanRecord record = {.job_id = request->job_id(),
+                             .preset = request->preset(),
+                             .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
+                             .planning_seconds = absl::ToDoubleSeconds(planning_time),
+                             .passes = plan->summary.passes};
+  Quietly([&] {
+    Tell(observers, record, request->step(), [&] {
+      return WholePlan{
+          .request = std::make_shared<const v1::PlanBatchRequest>(WithoutManifest(request)),
+          .response = [plan] { return Read(*plan); },
+          .bytes = plan->bytes()};
+    });
+  });
+}
+
+void ObserveJoinedPlan(const PlanObservers& observers,
+                       const std::shared_ptr<const v1::PlanBatchRequest>& request,
+                       const std::shared_ptr<const JoinedPlan>& joined) {
+  const absl::Duration planning_time = absl::Nanoseconds(
+      google::protobuf::util::TimeUtil::DurationToNanoseconds(joined->plan.planning_time()));
+  Quietly([&] {
+    const PlanSummary summary = Summarize(joined->plan);
+    const PlanRecord record = {.job_id = request->job_id(),
+                               .preset = request->preset(),
+                               .sequences = joined->worker_offsets.back(),
+                               .planning_seconds = absl::ToDoubleSeconds(planning_time),
+                               .passes = summary.passes};
+    Tell(observers, record, request->step(), [&] {
+      return WholePlan{.request = request,
+                       .response = [joined] { return PlanOf(joined); },
+                       .bytes = Bytes(*joined)};
+    });
+  });
+}
+
+}  // namespace batchplan

@@ -1,0 +1,39 @@
+// Who is told of a plan that was answered: the metrics, and the recent plans.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_
+#define BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_
+
+#include <memory>
+
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "server/recent/recent_plans.h"
+#include "server/rendezvous/joined_plan.h"
+#include "server/service/planning/plan_cache.h"
+#include "server/telemetry/metrics.h"
+
+namespace batchplan {
+
+// Where memory runs out they are not told; the plan is answered all the same.
+struct PlanObservers {
+  Metrics* metrics = nullptr;
+  // Null: none are kept.
+  RecentPlans* recent = nullptr;
+};
+
+// Tells them that `request` is answered with `plan` after `planning_time`. Changes nothing in it.
+void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
+                 const std::shared_ptr<const CachedPlan>& plan, absl::Duration planning_time);
+
+// Tells them of the plan of a step that workers joined, each of them with a request like `request`,
+// whose manifest is not read.
+void ObserveJoinedPlan(const PlanObservers& observers,
+                       const std::shared_ptr<const v1::PlanBatchRequest>& request,
+                       const std::shared_ptr<const JoinedPlan>& joined);
+
+// A copy of `request` without its manifest, which it leaves as it was.
+v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_

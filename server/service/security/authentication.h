@@ -1,0 +1,69 @@
+// Who may call, and for which jobs.
+//
+//   credentials->SetAuthMetadataProcessor(std::make_shared<TokenProcessor>(&tokens, &metrics));
+//   ... in a call, once its request is known ...
+//   absl::Status allowed = CheckJobAllowed(&tokens, *context, request.job_id());
+//
+// A call carries its token as `authorization: Bearer TOKEN`. Without a token of the table it ends
+// before its message is read; grpc.health.v1 alone needs none, for probes know no secrets. The two
+// steps each look the token up: gRPC's AuthContext belongs to a connection, whose calls may carry
+// different tokens, so nothing about a call can be kept there. Thread-safe; a lookup is a SHA-256
+// and a pass over the table, microseconds for hundreds of tokens.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_SECURITY_AUTHENTICATION_H_
+#define BATCHPLAN_SERVER_SERVICE_SECURITY_AUTHENTICATION_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "server/service/security/tokens.h"
+#include "server/telemetry/log_limit.h"
+#include "server/telemetry/metrics.h"
+
+namespace batchplan {
+
+// Lines a second for calls that are refused: anybody may cause them.
+inline constexpr double kRefusalsLogged = 5;
+
+// Refuses calls without a token of the table: UNAUTHENTICATED, counted, and logged as far as the
+// limit goes; a line says how many others there were.
+class TokenProcessor final : public grpc::AuthMetadataProcessor {
+ public:
+  // Both must outlive the gRPC server.
+  TokenProcessor(const Tokens* tokens, Metrics* metrics) : tokens_(tokens), metrics_(metrics) {}
+
+  // Not worth a thread.
+  bool IsBlocking() const override { return false; }
+
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
+                       OutputMetadata* consumed, OutputMetadata* response) override;
+
+ private:
+  const Tokens* const tokens_;
+  Metrics* const metrics_;
+  LogLimit log_limit_{kRefusalsLogged};
+};
+
+// OK if the call's token may plan for `job_id`, or if there are no tokens (nullptr).
+// PermissionDenied, naming the job and what the token is for; Unauthenticated if the token has been
+// withdrawn since the call began.
+absl::Status CheckJobAllowed(const Tokens* tokens, const grpc::ServerContextBase& call,
+                             std::string_view job_id);
+
+// Whose call it is, by what a caller can't choose freely: what is shared is shared between owners
+// first, and only then between the jobs that each of them names. Where there are tokens, the call's
+// token (which must be one of them: "" otherwise); without tokens, the peer's address without its
+// port, of an IPv6 address the first 64 bits, for whoever has one address there has them all. All
+// callers over a Unix socket are one owner, and so are those behind one proxy.
+std::string OwnerOf(const Tokens* tokens, const grpc::ServerContextBase& call);
+
+// The same of a peer as gRPC names it, such as "ipv4:10.0.0.7:51234".
+std::string OwnerOfPeer(std::string_view peer);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_SECURITY_AUTHENTICATION_H_

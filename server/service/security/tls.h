@@ -1,0 +1,52 @@
+// What a server shows of itself, and asks of its clients, when a connection begins.
+//
+//   absl::StatusOr<ServerCertificate> certificate = CheckTlsFiles(files);
+//   builder.AddListeningPort(address, MakeServerCredentials(files), &port);
+//
+// TLS 1.2 or later if there is a certificate, else plain text. gRPC reads the files again every
+// files.reload_interval, and uses what they then hold for new connections.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_SECURITY_TLS_H_
+#define BATCHPLAN_SERVER_SERVICE_SECURITY_TLS_H_
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace batchplan {
+
+// PEM files, each named by the flag of the same name after "tls_": ServerOptions says what they
+// mean.
+struct TlsFiles {
+  std::string certificate;
+  std::string key;
+  std::string client_ca;
+  absl::Duration reload_interval;
+};
+
+// The first certificate of --tls_certificate.
+struct ServerCertificate {
+  std::string subject;
+  // In hexadecimal, as tools show it.
+  std::string serial;
+  absl::Time not_before;
+  absl::Time not_after;
+
+  friend bool operator==(const ServerCertificate&, const ServerCertificate&) = default;
+};
+
+// Looks at the files as gRPC would use them. FailedPrecondition, naming flag and file, if one can't
+// be read, is not what it should be, or the key is not that of the certificate: gRPC itself would
+// only drop connections. For files with a certificate.
+absl::StatusOr<ServerCertificate> CheckTlsFiles(const TlsFiles& files);
+
+// For files that have been checked.
+std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(const TlsFiles& files);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_SECURITY_TLS_H_

@@ -1,0 +1,33 @@
+// What replicas share, by the operator's choice: in this process's memory, or in Redis.
+
+#ifndef BATCHPLAN_SERVER_SERVICE_STORES_H_
+#define BATCHPLAN_SERVER_SERVICE_STORES_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/service/server_options.h"
+#include "server/store/fit_store.h"
+#include "server/store/memory_step_store.h"
+#include "server/store/step_store.h"
+#include "server/telemetry/metrics.h"
+
+namespace batchplan {
+
+struct Stores {
+  std::unique_ptr<StepStore> steps;
+  std::unique_ptr<FitStore> fits;
+  // The one in memory that is, or is behind, `steps`; else null.
+  MemoryStepStore* memory = nullptr;
+};
+
+// Those of valid options. InvalidArgument, naming the flag, if there is no password where one is
+// needed; a Redis that can't be reached is no error.
+absl::StatusOr<Stores> OpenStores(const ServerOptions& options);
+
+// `stores`, with each call counted and timed in `metrics`, which outlives them.
+Stores Measured(Stores stores, Metrics* metrics);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_SERVICE_STORES_H_

@@ -1,0 +1,211 @@
+// What a FairQueue is to do, in a form that is plainly right, and random calls to try both with.
+
+#ifndef BATCHPLAN_TESTS_SERVER_SERVICE_ADMISSION_FAIR_QUEUE_MODEL_H_
+#define BATCHPLAN_TESTS_SERVER_SERVICE_ADMISSION_FAIR_QUEUE_MODEL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "server/service/admission/fair_queue.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+
+inline constexpr size_t kPlenty = 1000;
+
+inline Instant At(absl::Duration time) { return Instant(absl::ToChronoNanoseconds(time)); }
+
+inline FairQueue::Call MakeCall(const std::string& owner, const std::string& job, uint64_t id,
+                                uint64_t cost = 100, absl::Duration time = absl::Milliseconds(1)) {
+  return {.owner = owner, .job = job, .id = id, .cost = cost, .time = time};
+}
+
+// The queue's rules as its header has them, looked up in vectors each time, while time stands
+// still.
+class FairQueueModel {
+ public:
+  using Call = FairQueue::Call;
+  // Whose turn a call takes: its owner, and its job, or nothing for a newcomer.
+  using Place = std::pair<std::string, std::optional<std::string>>;
+
+  void Push(const Call& call) {
+    const Place place = PlaceOf(call.owner, call.job);
+    Owner& owner = owners_[call.owner];
+    if (!Waits([&](const Call& one) { return one.owner == call.owner; })) {
+      owner.used = std::max(owner.used, reached_);
+    }
+    absl::Duration& used = owner.jobs[place.second].used;
+    if (!Waits([&](const Call& one) { return placed_[one.id] == place; })) {
+      used = std::max(used, owner.reached);
+    }
+    placed_[call.id] = place;
+    waiting_.push_back(call);
+  }
+
+  std::optional<uint64_t> Pop(size_t free_threads) {
+    free_threads_ = free_threads;
+    const Call* next = nullptr;
+    for (const Call& call : waiting_) {
+      if (!Allowed(call)) continue;
+      if (next == nullptr || Rank(call) < Rank(*next)) next = &call;
+    }
+    if (next == nullptr) return std::nullopt;
+    const Call call = *next;
+    Owner& owner = owners_[call.owner];
+    Job& job = owner.jobs[placed_[call.id].second];
+    reached_ = std::max(reached_, owner.used);
+    owner.reached = std::max(owner.reached, job.used);
+    owner.used += call.time;
+    job.used += call.time;
+    std::erase_if(waiting_, [&](const Call& one) { return one.id == call.id; });
+    taken_.push_back(call);
+    return call.id;
+  }
+
+  void Done(uint64_t id, absl::Duration time) {
+    const auto found = Find(taken_, id);
+    const Call call = *found;
+    taken_.erase(found);
+    Owner& owner = owners_[call.owner];
+    const Place place = placed_[id];
+    owner.used += time - call.time;
+    owner.jobs[place.second].used += time - call.time;
+    if (!place.second.has_value() && !owner.jobs.contains(call.job)) {
+      owner.jobs[call.job].used = owner.reached + time;
+      for (const auto* calls : {&waiting_, &taken_}) {
+        for (const Call& one : *calls) {
+          if (one.owner == call.owner && one.job == call.job) placed_[one.id].second = call.job;
+        }
+      }
+    }
+  }
+
+  bool Remove(uint64_t id) {
+    const auto found = Find(waiting_, id);
+    if (found == waiting_.end()) return false;
+    const std::string owner = found->owner;
+    waiting_.erase(found);
+    if (owners_[owner].jobs.size() == 1 && !Held(owner).first) owners_.erase(owner);
+    return true;
+  }
+
+  const std::vector<Call>& waiting() const { return waiting_; }
+  const std::vector<Call>& taken() const { return taken_; }
+
+  uint64_t Cost() const {
+    uint64_t cost = 0;
+    for (const auto* calls : {&waiting_, &taken_}) {
+      for (const Call& call : *calls) cost += call.cost;
+    }
+    return cost;
+  }
+
+  Place PlaceOf(const std::string& owner, const std::string& job) const {
+    const auto found = owners_.find(owner);
+    if (found == owners_.end() || !found->second.jobs.contains(job)) return {owner, std::nullopt};
+    return {owner, job};
+  }
+  const Place& PlaceOf(const Call& call) const { return placed_.at(call.id); }
+
+  // Calls and cost of a place or of an owner, waiting or taken.
+  std::pair<size_t, uint64_t> Held(const Place& place) const {
+    return Sum([&](const Call& call) { return placed_.at(call.id) == place; });
+  }
+  std::pair<size_t, uint64_t> Held(const std::string& owner) const {
+    return Sum([&](const Call& call) { return call.owner == owner; });
+  }
+
+ private:
+  struct Job {
+    absl::Duration used;
+  };
+  struct Owner {
+    absl::Duration used;
+    absl::Duration reached;
+    // Newcomers under no name.
+    std::map<std::optional<std::string>, Job> jobs = {{std::nullopt, {}}};
+  };
+
+  static std::vector<Call>::iterator Find(std::vector<Call>& calls, uint64_t id) {
+    return std::find_if(calls.begin(), calls.end(), [id](const Call& c) { return c.id == id; });
+  }
+  template <typename Which>
+  bool Waits(const Which& which) const {
+    return std::any_of(waiting_.begin(), waiting_.end(), which);
+  }
+  template <typename Which>
+  std::pair<size_t, uint64_t> Sum(const Which& which) const {
+    std::pair<size_t, uint64_t> held;
+    for (const auto* calls : {&waiting_, &taken_}) {
+      for (const Call& call : *calls) {
+        if (!which(call)) continue;
+        ++held.first;
+        held.second += call.cost;
+      }
+    }
+    return held;
+  }
+
+  bool Allowed(const Call& call) const {
+    if (free_threads_ != 1) return free_threads_ > 0;
+    const bool newcomer = !PlaceOf(call).second.has_value();
+    size_t newcomers = 0;
+    for (const Call& held : taken_) {
+      if (held.owner != call.owner) continue;
+      if (held.job == call.job || owners_.size() > 1) return false;
+      if (newcomer && !PlaceOf(held).second.has_value()) ++newcomers;
+    }
+    return newcomers < 2;
+  }
+
+  // The least goes first. Older calls of a place come before newer ones, which have the same used.
+  std::tuple<absl::Duration, uint64_t, absl::Duration, uint64_t> Rank(const Call& call) {
+    const Owner& owner = owners_[call.owner];
+    return {owner.used, OldestAllowed(call.owner), owner.jobs.at(placed_[call.id].second).used,
+            call.id};
+  }
+  // The call that the owner would have served next, which breaks ties between owners.
+  uint64_t OldestAllowed(const std::string& owner) {
+    std::optional<std::pair<absl::Duration, uint64_t>> best;
+    for (const Call& call : waiting_) {
+      if (call.owner != owner || !Allowed(call)) continue;
+      const auto rank = std::pair(owners_[owner].jobs.at(placed_[call.id].second).used, call.id);
+      if (!best.has_value() || rank < *best) best = rank;
+    }
+    return best.has_value() ? best->second : 0;
+  }
+
+  size_t free_threads_ = 0;
+  std::map<std::string, Owner> owners_;
+  std::map<uint64_t, Place> placed_;
+  absl::Duration reached_;
+  std::vector<Call> waiting_;
+  std::vector<Call> taken_;
+};
+
+inline uint64_t RandomCost(testing::RandomStream& random) {
+  return random.Between(1, random.Chance(10) ? 200'000 : random.Chance(50) ? 3000 : 300);
+}
+
+inline absl::Duration RandomTime(testing::RandomStream& random) {
+  return absl::Microseconds(random.Between(0, random.Chance(10) ? 2'000'000 : 3000));
+}
+
+inline std::string RandomName(testing::RandomStream& random, char first, uint64_t names) {
+  return std::string(1, static_cast<char>(first + static_cast<char>(random.Between(0, names - 1))));
+}
+
+inline FairQueue::Call RandomCall(testing::RandomStream& random, uint64_t id) {
+  return MakeCall(RandomName(random, 'A', 3), RandomName(random, 'a', 4), id, RandomCost(random),
+                  RandomTime(random));
+}
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_SERVER_SERVICE_ADMISSION_FAIR_QUEUE_MODEL_H_

@@ -1,0 +1,303 @@
+#include "server/service/planning/job_fits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/make_plan.h"
+#include "tests/server/fitting/random_fit.h"
+#include "tests/server/service/planning/fake_fit_store.h"
+#include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::RandomStream;
+
+// A report of one to eight micro-batches, with peaks.
+v1::ReportStepRequest RandomRequest(RandomStream& random, uint64_t step,
+                                    const std::string& job = "job") {
+  v1::ReportStepRequest request;
+  request.set_job_id(job);
+  request.set_step(step);
+  for (const ReportedMicrobatch& microbatch : testing::RandomReport(random, step).microbatches) {
+    v1::MicrobatchTiming* timing = request.add_microbatches();
+    timing->set_tokens(microbatch.tokens);
+    timing->set_tokens_squared(microbatch.tokens_squared);
+    timing->set_milliseconds(microbatch.milliseconds);
+    timing->set_peak_bytes(microbatch.peak_bytes);
+  }
+  return request;
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+class ReportStepTest : public ::testing::Test {
+ protected:
+  v1::ReportStepResponse Report(const v1::ReportStepRequest& request) {
+    v1::ReportStepResponse response;
+    const absl::Status status = ReportStep(&fits_, "owner", request, &response);
+    EXPECT_TRUE(status.ok()) << status;
+    return response;
+  }
+  absl::Status Refused(const v1::ReportStepRequest& request) {
+    v1::ReportStepResponse response;
+    return ReportStep(&fits_, "owner", request, &response);
+  }
+  // Reports steps 0 .. steps - 1; what the last one was told.
+  v1::ReportStepResponse ReportSteps(uint64_t steps) {
+    v1::ReportStepResponse response;
+    for (uint64_t step = 0; step < steps; ++step) response = Report(RandomRequest(random_, step));
+    return response;
+  }
+
+  RandomStream random_{1};
+  FakeFitStore store_;
+  JobFits fits_{&store_};
+};
+
+TEST_F(ReportStepTest, CoefficientsComeWithTheThirtySecondMicrobatch) {
+  uint64_t samples = 0;
+  for (uint64_t step = 0; step < 50; ++step) {
+    const v1::ReportStepRequest request = RandomRequest(random_, step);
+    samples += static_cast<uint64_t>(request.microbatches_size());
+    const v1::ReportStepResponse response = Report(request);
+    EXPECT_EQ(response.samples(), samples);
+    EXPECT_EQ(response.has_fitted(), samples >= 32);
+    EXPECT_FALSE(response.already_counted());
+  }
+}
+
+TEST_F(ReportStepTest, CoefficientsAreTheJobs) {
+  const v1::ReportStepResponse response = ReportSteps(200);
+  // What RandomReport's device takes.
+  EXPECT_NEAR(response.fitted().per_token(), 0.01, 0.0003);
+  EXPECT_NEAR(response.fitted().per_token_squared(), 1e-6, 4e-8);
+  EXPECT_NEAR(response.fitted().per_microbatch(), 30, 1);
+  EXPECT_FALSE(response.fitted().fitted());
+  EXPECT_GT(response.fit_error(), 0.01);
+  EXPECT_LT(response.fit_error(), 0.15);
+  EXPECT_LT(response.outlier_share(), 0.2);
+}
+
+TEST_F(ReportStepTest, ABudgetIsSuggestedForTheLimitThatIsAskedFor) {
+  v1::ReportStepRequest request = RandomRequest(random_, 1000);
+  ReportSteps(200);
+  EXPECT_EQ(Report(request).suggested_max_tokens_per_microbatch(), 0);
+  // RandomReport's device: 20 GB, and 1 MB a token.
+  request.clear_microbatches();
+  request.set_memory_limit_bytes(60'000'000'000);
+  const uint32_t suggested = Report(request).suggested_max_tokens_per_microbatch();
+  EXPECT_LE(suggested, 40000);
+  EXPECT_GE(suggested, 36000);
+}
+
+TEST_F(ReportStepTest, WithoutPeaksNoBudgetIsKnown) {
+  v1::ReportStepRequest request = RandomRequest(random_, 1);
+  for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) timing.clear_peak_bytes();
+  request.set_memory_limit_bytes(60'000'000'000);
+  EXPECT_EQ(Report(request).suggested_max_tokens_per_microbatch(), 0);
+}
+
+TEST_F(ReportStepTest, AReportSentAgainIsToldSoAndNotCounted) {
+  ReportSteps(40);
+  const v1::ReportStepRequest request = RandomRequest(random_, 40);
+  const v1::ReportStepResponse first = Report(request);
+  const int replaces = store_.replaces;
+  v1::ReportStepResponse second = Report(request);
+  EXPECT_EQ(store_.replaces, replaces);
+  EXPECT_TRUE(second.already_counted());
+  second.clear_already_counted();
+  EXPECT_EQ(second.SerializeAsString(), first.SerializeAsString());
+}
+
+TEST_F(ReportStepTest, AReportOfNothingOnlyAsks) {
+  const v1::ReportStepResponse last = ReportSteps(40);
+  const int replaces = store_.replaces;
+  v1::ReportStepRequest request;
+  request.set_job_id("job");
+  EXPECT_EQ(Report(request).SerializeAsString(), last.SerializeAsString());
+  EXPECT_EQ(store_.replaces, replaces);
+}
+
+TEST_F(ReportStepTest, JobsHaveNothingToDoWithOneAnother) {
+  ReportSteps(40);
+  EXPECT_LE(Report(RandomRequest(random_, 0, "another")).samples(), 8);
+}
+
+TEST_F(ReportStepTest, WrongInputIsRefusedByNameAndNothingIsCounted) {
+  v1::ReportStepRequest request = RandomRequest(random_, 1);
+  request.mutable_microbatches(0)->set_milliseconds(std::nan(""));
+  absl::Status status = Refused(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("microbatches[0].milliseconds is nan"));
+
+  request = RandomRequest(random_, 1, "");
+  status = Refused(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("job_id is empty"));
+  EXPECT_EQ(store_.replaces, 0);
+}
+
+TEST_F(ReportStepTest, ErrorsOfTheStoreAreTheCallers) {
+  store_.failure = absl::UnavailableError("the store is away");
+  EXPECT_EQ(Refused(RandomRequest(random_, 1)), store_.failure);
+}
+
+TEST_F(ReportStepTest, OvertakenTooOftenItGivesUp) {
+  store_.always_overtaken = true;
+  const absl::Status status = Refused(RandomRequest(random_, 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("\"job\""), HasSubstr("64 times")));
+  EXPECT_EQ(store_.replaces, JobFits::kMaxAttempts);
+}
+
+TEST_F(ReportStepTest, AReportThatWasOvertakenIsCountedOnTopOfTheOther) {
+  JobFits other(&store_);
+  const v1::ReportStepRequest mine = RandomRequest(random_, 1);
+  const v1::ReportStepRequest theirs = RandomRequest(random_, 1);
+  store_.after_get = [&] {
+    v1::ReportStepResponse response;
+    EXPECT_TRUE(ReportStep(&other, "owner", theirs, &response).ok());
+  };
+  const v1::ReportStepResponse response = Report(mine);
+  EXPECT_EQ(response.samples(),
+            static_cast<uint64_t>(mine.microbatches_size() + theirs.microbatches_size()));
+}
+
+// The same report over two replicas, because the first one's answer was late.
+TEST_F(ReportStepTest, ARetryElsewhereIsNotCountedTwiceEvenAtTheSameTime) {
+  JobFits other(&store_);
+  const v1::ReportStepRequest request = RandomRequest(random_, 1);
+  store_.after_get = [&] {
+    v1::ReportStepResponse response;
+    EXPECT_TRUE(ReportStep(&other, "owner", request, &response).ok());
+  };
+  const v1::ReportStepResponse response = Report(request);
+  EXPECT_TRUE(response.already_counted());
+  EXPECT_EQ(response.samples(), static_cast<uint64_t>(request.microbatches_size()));
+}
+
+TEST_F(ReportStepTest, ReplicasLoseNoReport) {
+  constexpr int kReplicas = 3;
+  constexpr int kThreads = 2;
+  constexpr uint64_t kSteps = 25;
+  std::vector<uint64_t> counts(kReplicas * kThreads, 0);
+  {
+    std::vector<std::unique_ptr<JobFits>> replicas;
+    for (int i = 0; i < kReplicas; ++i) replicas.push_back(std::make_unique<JobFits>(&store_));
+    std::vector<std::jthread> threads;
+    for (size_t worker = 0; worker < counts.size(); ++worker) {
+      threads.emplace_back([&, worker] {
+        RandomStream random(worker);
+        for (uint64_t step = 0; step < kSteps; ++step) {
+          const v1::ReportStepRequest request = RandomRequest(random, step);
+          v1::ReportStepResponse response;
+          absl::Status status;
+          do {
+            status = ReportStep(replicas[worker % kReplicas].get(), "owner", request, &response);
+          } while (absl::IsUnavailable(status));
+          EXPECT_TRUE(status.ok()) << status;
+          counts[worker] += static_cast<uint64_t>(request.microbatches_size());
+        }
+      });
+    }
+    threads.clear();
+  }
+  uint64_t total = 0;
+  for (const uint64_t count : counts) total += count;
+  EXPECT_EQ(fits_.Get("job")->costs.samples, total);
+}
+
+TEST_F(ReportStepTest, ADamagedStateIsReplacedAndLogged) {
+  ASSERT_TRUE(*store_.Replace("job", 0, "rubbish", "owner"));
+  CaptureLog();
+  const v1::ReportStepRequest request = RandomRequest(random_, 1);
+  EXPECT_EQ(Report(request).samples(), static_cast<uint64_t>(request.microbatches_size()));
+  EXPECT_THAT(CapturedLog(), HasSubstr("ERROR event=fit_state_damaged job=job"));
+  EXPECT_TRUE(Report(request).already_counted());
+}
+
+TEST_F(ReportStepTest, TheStateOfAnotherVersionIsLeftAlone) {
+  std::string state = "BPFT";
+  state += '\x07';
+  state += std::string(40, '\0');
+  ASSERT_TRUE(*store_.Replace("job", 0, state, "owner"));
+  const absl::Status status = Refused(RandomRequest(random_, 1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("\"job\""), HasSubstr("version 7")));
+  EXPECT_EQ(store_.Get("job")->state, state);
+}
+
+class FittedCostModelTest : public ReportStepTest {
+ protected:
+  FittedCostModelTest() {
+    request_ = ValidRequest();
+    request_.set_job_id("job");
+    request_.mutable_cost_model()->set_fitted(true);
+  }
+
+  v1::PlanBatchRequest request_;
+};
+
+TEST_F(FittedCostModelTest, IsWhatReportStepSaid) {
+  const v1::ReportStepResponse reported = ReportSteps(100);
+  const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_EQ(costs->SerializeAsString(), reported.fitted().SerializeAsString());
+}
+
+TEST_F(FittedCostModelTest, PlansAndIsRecordedInThePlan) {
+  ReportSteps(100);
+  const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  *request_.mutable_cost_model() = *costs;
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request_);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  v1::PlanBatchResponse response;
+  FillResponse(*plan, {}, &response);
+  EXPECT_EQ(response.cost_model_used().SerializeAsString(), costs->SerializeAsString());
+}
+
+TEST_F(FittedCostModelTest, IsNotThereBeforeEnoughWasReported) {
+  const v1::ReportStepRequest report = RandomRequest(random_, 1);
+  Report(report);
+  const absl::Status status = FittedCostModel(&fits_, request_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("\"job\""),
+                    HasSubstr(std::to_string(report.microbatches_size()) + " micro-batches"),
+                    HasSubstr("32")));
+}
+
+TEST_F(FittedCostModelTest, NeedsAJob) {
+  request_.clear_job_id();
+  const absl::Status status = FittedCostModel(&fits_, request_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("job_id is empty"));
+}
+
+TEST_F(FittedCostModelTest, StandsAlone) {
+  request_.mutable_cost_model()->set_per_token(2);
+  const absl::Status status = FittedCostModel(&fits_, request_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("cost_model.fitted is set beside per_token 2"));
+  EXPECT_EQ(store_.gets, 0);
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,152 @@
+#include "server/service/planning/plan_batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <string>
+
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/make_plan.h"
+#include "tests/server/service/requests.h"
+#include "tests/support/captured_log.h"
+
+namespace batchplan {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class PlanBatchTest : public ::testing::Test {
+ protected:
+  PlanBatchTest() {
+    config_.observers.metrics = &metrics_;
+    config_.max_message_bytes = 1 << 20;
+    config_.verify_plans = true;
+    config_.plan = [this](const Manifest& manifest, const PlanOptions& options,
+                          const std::stop_token& stop) {
+      ++calls_;
+      return MakePlan(manifest, options, stop);
+    };
+  }
+
+  std::string MetricsText() const {
+    return prometheus::TextSerializer().Serialize(metrics_.collectable()->Collect());
+  }
+
+  // As a call does, which counts what it answers.
+  absl::Status PlanAndCount(const Caller& caller = {}) {
+    v1::PlanBatchRequest request = ValidRequest();
+    return PlanOrRecall(config_, &request, caller).status();
+  }
+
+  Metrics metrics_{"1"};
+  PlanBatchConfig config_;
+  int calls_ = 0;
+  v1::PlanBatchResponse response_;
+};
+
+TEST_F(PlanBatchTest, TheResponseCarriesThePlan) {
+  const v1::PlanBatchRequest request = ValidRequest();
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+
+  const absl::Status status = PlanBatch(config_, request, {}, &response_);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(response_.fingerprint(), plan->fingerprint);
+  EXPECT_EQ(response_.planner_version(), std::string(PlannerVersion()));
+  EXPECT_TRUE(response_.has_planning_time());
+}
+
+TEST_F(PlanBatchTest, APlanIsRecorded) {
+  ASSERT_TRUE(PlanBatch(config_, ValidRequest(), {}, &response_).ok());
+  EXPECT_THAT(MetricsText(), HasSubstr("batchplan_microbatches_total 0\n"));
+  ASSERT_TRUE(PlanAndCount().ok());
+  const v1::PlanMetrics& pass = response_.passes(0).metrics();
+  const std::string text = MetricsText();
+  EXPECT_THAT(text, HasSubstr("batchplan_plans_total{preset=\"nemo_rl_packing\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_sequences_per_plan_sum 256\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_microbatches_total " +
+                              std::to_string(pass.microbatches()) + "\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_true_tokens_total " + std::to_string(pass.true_tokens())));
+  EXPECT_THAT(text,
+              HasSubstr("batchplan_naive_tokens_total " + std::to_string(pass.naive_tokens())));
+  EXPECT_THAT(text, HasSubstr("batchplan_budget_tokens_total " +
+                              std::to_string(uint64_t{pass.microbatches()} *
+                                             ValidRequest().passes(0).max_tokens_per_microbatch()) +
+                              "\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_bin_utilization_count 1\n"));
+}
+
+TEST_F(PlanBatchTest, APassedDeadlineIsNotPlanned) {
+  const Caller caller{.deadline = std::chrono::system_clock::time_point{}, .stop = {}};
+  EXPECT_EQ(PlanBatch(config_, ValidRequest(), caller, &response_).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(PlanBatchTest, ACancelledCallIsNotPlanned) {
+  std::stop_source stop;
+  stop.request_stop();
+  const Caller caller{.stop = stop.get_token()};
+  EXPECT_EQ(PlanBatch(config_, ValidRequest(), caller, &response_).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(calls_, 0);
+}
+
+TEST_F(PlanBatchTest, ACallCancelledWhilePlanningIsCancelledWhateverThePlannerSays) {
+  std::stop_source stop;
+  const PlanFunction plan = config_.plan;
+  config_.plan = [&](const Manifest& manifest, const PlanOptions& options,
+                     const std::stop_token& /*token*/) {
+    absl::StatusOr<Plan> done = plan(manifest, options, {});
+    stop.request_stop();
+    return done;
+  };
+  EXPECT_EQ(PlanAndCount({.stop = stop.get_token()}).code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(MetricsText(), HasSubstr("batchplan_microbatches_total 0\n"));
+}
+
+TEST_F(PlanBatchTest, AResponseOverTheLimitNamesSizeAndLimit) {
+  config_.max_message_bytes = 100;
+  v1::PlanBatchRequest request = ValidRequest();
+  const absl::Status status = PlanOrRecall(config_, &request, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              MatchesRegex("the plan takes [0-9]+ bytes, more than the server's "
+                           "max_message_bytes=100"));
+}
+
+class BrokenPlanTest : public PlanBatchTest {
+ protected:
+  BrokenPlanTest() {
+    const PlanFunction plan = config_.plan;
+    config_.plan = [plan](const Manifest& manifest, const PlanOptions& options,
+                          const std::stop_token& stop) {
+      absl::StatusOr<Plan> broken = plan(manifest, options, stop);
+      // One sequence twice, another one nowhere.
+      broken->passes[0].sequence_index[0] = broken->passes[0].sequence_index[1];
+      return broken;
+    };
+  }
+};
+
+TEST_F(BrokenPlanTest, IsNotSentWhenPlansAreVerified) {
+  CaptureLog();
+  const absl::Status status = PlanAndCount();
+  const std::string log = CapturedLog();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(log, HasSubstr("ERROR event=plan_check_failed request_id=r-1 job=test"));
+  EXPECT_THAT(MetricsText(), HasSubstr("batchplan_plan_check_failures_total 1\n"));
+  EXPECT_THAT(MetricsText(), HasSubstr("batchplan_microbatches_total 0\n"));
+}
+
+TEST_F(BrokenPlanTest, IsNotNoticedOtherwise) {
+  config_.verify_plans = false;
+  EXPECT_TRUE(PlanBatch(config_, ValidRequest(), {}, &response_).ok());
+}
+
+}  // namespace
+}  // namespace batchplan

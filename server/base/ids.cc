@@ -58,11 +58,14 @@ absl::Status Refusal(std::string_view field, std::string_view id, const std::str
 
 }  // namespace
 
+absl::Status CheckIdBytes(std::string_view field, size_t bytes) {
+  if (bytes <= kMaxIdBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(field), " has ", bytes, " bytes, must have at most ", kMaxIdBytes));
+}
+
 absl::Status CheckId(std::string_view field, std::string_view id) {
-  if (id.size() > kMaxIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(std::string(field), " has ", id.size(),
-                                                   " bytes, must have at most ", kMaxIdBytes));
-  }
+  if (absl::Status length = CheckIdBytes(field, id.size()); !length.ok()) return length;
   for (size_t place = 0; place < id.size();) {
     const size_t bytes = Utf8CharacterBytes(id.substr(place));
     if (bytes == 0) return Refusal(field, id, "no character", place);

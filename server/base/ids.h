@@ -23,6 +23,9 @@ inline constexpr size_t kMaxIdBytes = 128;
 // An empty one is fine.
 absl::Status CheckId(std::string_view field, std::string_view id);
 
+// The same for an id that is too long to be kept, by the bytes that it has.
+absl::Status CheckIdBytes(std::string_view field, size_t bytes);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_BASE_IDS_H_

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/base/ids.h"
 #include "server/fitting/step_report.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
@@ -43,9 +44,7 @@ uint64_t VarintBytes(uint64_t count) {
 static_assert(kMaxIdBytes <= OutlinedString::kMaxKeptBytes);
 
 absl::Status CheckOutlinedId(const char* field, const OutlinedString& id) {
-  if (id.bytes == id.text.size()) return CheckId(field, id.text);
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " has ", id.bytes, " bytes, must have at most ", kMaxIdBytes));
+  return id.bytes == id.text.size() ? CheckId(field, id.text) : CheckIdBytes(field, id.bytes);
 }
 
 absl::Status CheckCount(const char* field, uint64_t count, uint64_t limit) {

@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "server/base/ids.h"
 #include "server/service/admission/request_outline.h"
 
 namespace batchplan {
@@ -34,8 +33,8 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline);
 uint64_t CostOf(const RequestOutline& outline);
 
 struct RequestLimits {
-  // Each counted once a pass. Twice the largest batches of today; a plan of these takes seconds, and
-  // with the answer about 200 MiB beyond 50 times the request's own bytes.
+  // Each counted once a pass. Twice the largest batches of today; a plan of these takes seconds,
+  // and with the answer about 200 MiB beyond 50 times the request's own bytes.
   uint64_t max_sequences = 2 << 20;
 };
 

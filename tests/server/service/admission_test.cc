@@ -218,6 +218,7 @@ TEST(AdmissionTest, WhatIsBeyondALimitIsRefusedBeforeItIsPlanned) {
   large.mutable_manifest()->mutable_lengths()->Resize(4'000'000, 1);
   for (int pass = 0; pass < 2; ++pass) *large.add_passes() = often.passes(pass);
   ServerOptions small_answers = TwoThreads();
+  small_answers.max_sequences = 8 << 20;
   small_answers.max_message_bytes = 16 << 20;
   TestServer small(small_answers, planner.function());
   const grpc::Status status = PlanBatch(*small.NewStub(), large);

@@ -1,6 +1,46 @@
 #include "server/rendezvous/joined_plan.h"
 
+#include <algorithm>
+#include <cstddef>
+
 namespace batchplan {
+namespace {
+
+using Values = google::protobuf::RepeatedField<uint32_t>;
+
+// Appends from[begin .. end).
+void AppendRange(const Values& from, size_t begin, size_t end, Values* to) {
+  to->Add(from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(end));
+}
+
+void SlicePass(const v1::PassPlan& whole, uint32_t data_parallel, uint32_t rank,
+               v1::PassPlan* slice) {
+  slice->set_name(whole.name());
+  *slice->mutable_microbatches_per_rank() = whole.microbatches_per_rank();
+  slice->set_length_multiple(whole.length_multiple());
+  *slice->mutable_metrics() = whole.metrics();
+
+  slice->add_microbatch_offsets(0);
+  size_t mini_batch_begin = 0;
+  for (const uint32_t slots : whole.microbatches_per_rank()) {
+    const size_t first = mini_batch_begin + size_t{rank} * slots;
+    const size_t last = first + slots;
+    mini_batch_begin += size_t{data_parallel} * slots;
+    AppendRange(whole.row_widths(), first, last, slice->mutable_row_widths());
+
+    const uint32_t begin = whole.microbatch_offsets(static_cast<int>(first));
+    const uint32_t end = whole.microbatch_offsets(static_cast<int>(last));
+    const auto base = static_cast<uint32_t>(slice->sequence_index_size());
+    AppendRange(whole.sequence_index(), begin, end, slice->mutable_sequence_index());
+    AppendRange(whole.sequence_lengths(), begin, end, slice->mutable_sequence_lengths());
+    for (size_t m = first + 1; m <= last; ++m) {
+      const uint32_t offset = whole.microbatch_offsets(static_cast<int>(m));
+      slice->add_microbatch_offsets(base + (offset - begin));
+    }
+  }
+}
+
+}  // namespace
 
 const std::string& JoinedPlan::Serialized() const {
   std::call_once(serialized_once_, [this] {
@@ -10,6 +50,18 @@ const std::string& JoinedPlan::Serialized() const {
     if (!response.SerializeToString(&serialized_)) serialized_.clear();
   });
   return serialized_;
+}
+
+void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, uint32_t rank,
+                  v1::PlanBatchResponse* slice) {
+  for (const v1::PassPlan& pass : whole.passes()) {
+    SlicePass(pass, std::max(data_parallel, 1U), rank, slice->add_passes());
+  }
+  *slice->mutable_excluded() = whole.excluded();
+  slice->set_fingerprint(whole.fingerprint());
+  slice->set_planner_version(whole.planner_version());
+  if (whole.has_planning_time()) *slice->mutable_planning_time() = whole.planning_time();
+  if (whole.has_cost_model_used()) *slice->mutable_cost_model_used() = whole.cost_model_used();
 }
 
 }  // namespace batchplan

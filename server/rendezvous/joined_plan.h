@@ -1,4 +1,4 @@
-// The plan of a step, the same for all of its workers.
+// The plan of a step, the same for all of its workers, and the slice of it that one rank executes.
 //
 // Written once, by whoever makes it; then shared and read from any thread.
 
@@ -31,6 +31,15 @@ struct JoinedPlan {
   mutable std::once_flag serialized_once_;
   mutable std::string serialized_;
 };
+
+// The part of a plan that one data-parallel rank executes. Writes into `slice`, which is empty, the
+// micro-batches of `rank` in every pass and mini-batch, in their order: microbatch_offsets begin at
+// 0, sequence_index still are positions in the manifest. All that describes the whole plan
+// (microbatches_per_rank, metrics, excluded, fingerprint, versions, cost model) is the whole
+// plan's. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank < data_parallel. Takes the
+// time of a copy of the slice, and of a look at microbatches_per_rank.
+void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, uint32_t rank,
+                  v1::PlanBatchResponse* slice);
 
 }  // namespace batchplan
 

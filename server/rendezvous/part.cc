@@ -1,10 +1,13 @@
 #include "server/rendezvous/part.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/ids.h"
 #include "server/rendezvous/step_record.pb.h"
 #include "server/rendezvous/terms.h"
 
@@ -41,17 +44,17 @@ absl::Status CheckJobId(const std::string& job_id) {
     return absl::InvalidArgumentError(
         "request.job_id is empty; the workers of a step find each other by job_id and step");
   }
-  if (job_id.size() > kMaxJobIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("request.job_id has ", job_id.size(),
-                                                   " bytes; the limit is ", kMaxJobIdBytes));
+  if (job_id.size() > kMaxIdBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request.job_id has ", job_id.size(), " bytes; the limit is ", kMaxIdBytes));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckRunId(const std::string& run_id) {
-  if (run_id.size() > kMaxRunIdBytes) {
+  if (run_id.size() > kMaxIdBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("run_id has ", run_id.size(), " bytes; the limit is ", kMaxRunIdBytes));
+        absl::StrCat("run_id has ", run_id.size(), " bytes; the limit is ", kMaxIdBytes));
   }
   const auto control = std::find_if(run_id.begin(), run_id.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -91,7 +94,7 @@ absl::Status ValidateJoin(const v1::JoinBatchRequest& request) {
   return status;
 }
 
-StepKey KeyOf(const v1::JoinBatchRequest& request) {
+StepKey StepKeyOf(const v1::JoinBatchRequest& request) {
   return {.job_id = request.request().job_id(),
           .step = request.request().step(),
           .run_id = request.run_id()};
@@ -109,6 +112,58 @@ StepPart MakePart(v1::JoinBatchRequest request) {
   content.set_terms_digest(TermsDigest(part.terms));
   part.content = content.SerializeAsString();
   return part;
+}
+
+absl::StatusOr<v1::PlanBatchRequest> AgreedRequest(const StepKey& key, const std::string& terms) {
+  v1::JoinBatchRequest agreed;
+  if (!agreed.ParseFromString(terms)) return absl::AbortedError("terms of another version");
+  v1::PlanBatchRequest request;
+  request.Swap(agreed.mutable_request());
+  request.set_job_id(key.job_id);
+  request.set_step(key.step);
+  return request;
+}
+
+absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::string& terms,
+                                             const std::vector<std::string>& contents,
+                                             uint64_t max_sequences) {
+  absl::StatusOr<v1::PlanBatchRequest> agreed = AgreedRequest(key, terms);
+  if (!agreed.ok()) return agreed.status();
+  const uint64_t digest = TermsDigest(terms);
+
+  WholeRequest whole;
+  whole.request = std::make_shared<v1::PlanBatchRequest>(*std::move(agreed));
+  v1::Manifest& manifest = *whole.request->mutable_manifest();
+  whole.worker_offsets.reserve(contents.size() + 1);
+  whole.worker_offsets.push_back(0);
+  // The first worker whose sequences have groups, and the first whose sequences have none.
+  std::optional<size_t> grouped;
+  std::optional<size_t> ungrouped;
+  for (size_t worker = 0; worker < contents.size(); ++worker) {
+    rendezvous::PartContent part;
+    if (!part.ParseFromString(contents[worker]) || part.terms_digest() != digest) {
+      return absl::AbortedError(absl::StrCat("worker ", worker, "'s part came with other terms"));
+    }
+    if (part.lengths_size() > 0) {
+      std::optional<size_t>& first = part.group_ids_size() > 0 ? grouped : ungrouped;
+      if (!first) first = worker;
+    }
+    const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
+    if (sequences > max_sequences) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the parts up to worker ", worker, "'s have ", sequences,
+                       " sequences, more than the server's max_sequences=", max_sequences));
+    }
+    manifest.mutable_lengths()->MergeFrom(part.lengths());
+    manifest.mutable_group_ids()->MergeFrom(part.group_ids());
+    whole.worker_offsets.push_back(static_cast<uint32_t>(sequences));
+  }
+  if (grouped && ungrouped) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request.manifest.group_ids has one a sequence in worker ", *grouped,
+        "'s part and none in worker ", *ungrouped, "'s; all workers give them, or none does"));
+  }
+  return whole;
 }
 
 }  // namespace batchplan

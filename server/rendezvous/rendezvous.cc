@@ -32,7 +32,7 @@ Rendezvous::~Rendezvous() { store_->SetListener(nullptr); }
 Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, std::string owner,
                                     Instant deadline, Done done) {
   const absl::Status valid = ValidateJoin(request);
-  StepKey key = KeyOf(request);
+  StepKey key = StepKeyOf(request);
   std::shared_ptr<StepPart> part;
   if (valid.ok()) {
     part = std::make_shared<StepPart>(MakePart(std::move(request)));

@@ -66,8 +66,8 @@
 #include "server/base/clock.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/outcome.h"
+#include "server/rendezvous/part.h"
 #include "server/rendezvous/planned_steps.h"
-#include "server/rendezvous/whole_request.h"
 #include "server/store/step_store.h"
 
 namespace batchplan {
@@ -131,12 +131,12 @@ class Rendezvous {
   using Answer = absl::StatusOr<std::shared_ptr<const JoinedPlan>>;
   using Done = std::function<void(Answer)>;
 
-  // As metrics show them.
   struct Counts {
-    // Now.
+    // The joins that wait now, and the steps that they wait for: as metrics show them.
     size_t waiting = 0;
     size_t steps = 0;
-    // Since the start: joins refused for max_waiting, and plans asked for.
+    // Since the start: joins refused for max_waiting, which batchplan_joins_total counts among the
+    // refused ones, and plans asked for. No metric of their own; tests look at them.
     uint64_t refused = 0;
     uint64_t plans = 0;
   };
@@ -158,8 +158,8 @@ class Rendezvous {
   //   ResourceExhausted    too many joins wait, the store is full, or the planner is, or memory ran
   //                        out in a call of the store or for the whole request
   //   Unavailable          the store could not be reached until the deadline, this server shuts
-  //   down,
-  //                        or it is of another version than the one that planned the step. Retry
+  //                        down, or it is of another version than the one that planned the step.
+  //                        Retry
   //   Cancelled            by Cancel
   // or another error of the planner's. A part stays when its join is answered with an error.
   Ticket Join(v1::JoinBatchRequest request, std::string owner, Instant deadline, Done done);

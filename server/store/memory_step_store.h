@@ -31,7 +31,6 @@
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/store/job_runs.h"
-#include "server/store/listener_slot.h"
 #include "server/store/step_store.h"
 
 namespace batchplan {

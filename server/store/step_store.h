@@ -34,9 +34,12 @@
 #define BATCHPLAN_SERVER_STORE_STEP_STORE_H_
 
 #include <compare>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -197,6 +200,33 @@ class StepStore {
   // Puts a step back that the store has lost, with its outcome: all of what is missing, at once.
   // False, changing nothing, if there is another one in its place, with other terms or contents.
   virtual absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) = 0;
+};
+
+// The one listener of a step store, replaced while it may be running: for those who implement one.
+//
+//   slot.Set(listener);     // returns once the one before is not running any more
+//   slot.Call(key, event);
+//
+// Thread-safe. No lock is held while the listener runs, and any number of threads may run it.
+class ListenerSlot {
+ public:
+  // Null: nobody. Not from within the listener that is replaced.
+  void Set(StepStore::Listener listener);
+
+  // What the listener throws goes on to the caller.
+  void Call(const StepKey& key, StepEvent event);
+
+ private:
+  struct Counted {
+    StepStore::Listener listener;
+    // Calls under way. Guarded by mutex_.
+    int calls = 0;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  // Guarded by mutex_. Null: nobody listens.
+  std::shared_ptr<Counted> current_;
 };
 
 }  // namespace batchplan

@@ -13,7 +13,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/rendezvous/rendezvous.h"
-#include "server/rendezvous/slice.h"
+#include "server/rendezvous/joined_plan.h"
 #include "server/service/admission/request_limits.h"
 #include "server/service/admission/rpc_status.h"
 #include "server/service/planning/collective_planner.h"

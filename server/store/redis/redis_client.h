@@ -17,7 +17,7 @@
 // Redis that is away costs one caller the time-outs, and not each of them. Nothing is done before
 // the first call; a Redis that is not there yet is found when it is.
 //
-// Errors are those of redis_error.h, with the store's name and what to do. Thread-safe.
+// Errors are those of ExplainRedisFailure, with the store's name and what to do. Thread-safe.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_CLIENT_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_CLIENT_H_
@@ -35,9 +35,7 @@
 #include "absl/time/time.h"
 #include "server/base/clock.h"
 #include "server/store/redis/redis_address.h"
-#include "server/store/redis/redis_breaker.h"
 #include "server/store/redis/redis_connection.h"
-#include "server/store/redis/redis_reply.h"
 
 namespace batchplan {
 
@@ -61,6 +59,35 @@ struct RedisScript {
 
   std::string text;
   std::string sha1;
+};
+
+// Keeps calls away from a Redis that does not answer, so that not each of them waits in vain: after
+// a failure, calls fail at once for a while, then one call at a time tries.
+//
+//   if (absl::Status status = breaker.Admit(now); !status.ok()) return status;
+//   ...
+//   answered ? breaker.Succeeded() : breaker.Failed(now, why);    // always one of them
+//
+// Thread-safe, a lock of a few instructions.
+class RedisBreaker {
+ public:
+  explicit RedisBreaker(Instant::duration retry_delay) : retry_delay_(retry_delay) {}
+
+  // Ok if the caller may go on; otherwise the last failure.
+  absl::Status Admit(Instant now);
+
+  // Each returns whether that is news: the first success after a failure, the first failure.
+  bool Succeeded();
+  bool Failed(Instant now, const absl::Status& why);
+
+ private:
+  const Instant::duration retry_delay_;
+
+  std::mutex mutex_;
+  // Guarded by mutex_. Ok: all may go on.
+  absl::Status failure_;
+  Instant retry_at_;
+  bool trying_ = false;
 };
 
 class RedisClient {

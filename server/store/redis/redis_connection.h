@@ -1,4 +1,5 @@
-// One connection to a Redis: commands out, replies in, each by a deadline.
+// One connection to a Redis: commands out, replies in, each by a deadline; and what its errors
+// mean.
 //
 //   absl::StatusOr<std::unique_ptr<RedisConnection>> connection =
 //       RedisConnection::Open(address, deadline);
@@ -16,9 +17,14 @@
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_CONNECTION_H_
 
+#include <hiredis/hiredis.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,7 +32,6 @@
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
 #include "server/store/redis/redis_address.h"
-#include "server/store/redis/redis_reply.h"
 
 namespace batchplan {
 
@@ -39,6 +44,44 @@ inline constexpr int64_t kSlowestBytesPerSecond = 8'000'000;
 
 // What so many bytes may take on such a way.
 Instant::duration TransferTime(size_t bytes);
+
+// What a Redis answers: hiredis' tree, owned. A null pointer is no reply.
+struct FreeRedisReply {
+  void operator()(redisReply* reply) const { freeReplyObject(reply); }
+};
+using RedisReply = std::unique_ptr<redisReply, FreeRedisReply>;
+
+// The bytes of a string, status or error; empty for everything else. Good as long as the reply.
+inline std::string_view RedisBytes(const redisReply& reply) {
+  const bool has_bytes = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS ||
+                         reply.type == REDIS_REPLY_ERROR;
+  return has_bytes ? std::string_view(reply.str, reply.len) : std::string_view();
+}
+
+// A string; nothing for a null and everything else.
+inline std::optional<std::string> RedisString(const redisReply& reply) {
+  if (reply.type != REDIS_REPLY_STRING) return std::nullopt;
+  return std::string(reply.str, reply.len);
+}
+
+// The elements of an array; none for everything else.
+inline std::span<redisReply* const> RedisElements(const redisReply& reply) {
+  if (reply.type != REDIS_REPLY_ARRAY) return {};
+  return {reply.element, reply.elements};
+}
+
+// The error reply `text` as a status with that text, cut to a message's length:
+//   ResourceExhausted    there is no memory left
+//   Unavailable          what passes by itself: loading, fail-over, a busy script, too many clients
+//   FailedPrecondition   what a person has to put right: password, rights, protected mode, cluster.
+//                        Clients retry Unavailable and would hide the reason until they give up
+//   Internal             everything else; a script or a key is not what it should be
+// An error from within a script counts as what it is, also where an older Redis wraps it.
+absl::Status StatusFromRedisError(std::string_view text);
+
+// `status`, of a connection or of an error reply, as callers of the store get it: with the store's
+// name, what depends on it and what to do. DeadlineExceeded becomes Unavailable.
+absl::Status ExplainRedisFailure(const std::string& redacted_url, const absl::Status& status);
 
 class RedisConnection {
  public:

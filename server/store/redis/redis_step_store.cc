@@ -10,7 +10,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "server/store/redis/redis_reply.h"
 
 namespace batchplan {
 namespace {
@@ -183,7 +182,7 @@ std::string NameOf(const StepKey& key) {
   return absl::StrCat(key.job_id, "/", key.run_id, "/", key.run_id.size(), ".", key.step);
 }
 
-std::optional<StepKey> KeyOf(std::string_view name) {
+std::optional<StepKey> ParseName(std::string_view name) {
   const size_t slash = name.rfind('/');
   if (slash == std::string_view::npos) return std::nullopt;
   std::string_view ids = name.substr(0, slash);
@@ -414,7 +413,7 @@ void RedisStepStore::Hear(std::string_view message) {
     event = StepEvent::kIncomplete;
     message.remove_suffix(1);
   }
-  if (const std::optional<StepKey> key = KeyOf(message)) listener_.Call(*key, event);
+  if (const std::optional<StepKey> key = ParseName(message)) listener_.Call(*key, event);
 }
 
 }  // namespace batchplan

@@ -36,7 +36,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/store/listener_slot.h"
 #include "server/store/redis/redis_client.h"
 #include "server/store/redis/redis_subscriber.h"
 #include "server/store/step_store.h"

@@ -4,7 +4,9 @@
 //   stores->steps->PutPart(...);
 //   stores->fits->Get(...);
 //
-// What an operator of that Redis needs to know stands in redis_step_store.h.
+// What an operator of that Redis needs to know stands in redis_step_store.h. Fitted costs are kept
+// under batchplan:v1:fit:JOB, one hash a job, and forgotten when nothing was reported for their
+// retention.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_

@@ -15,8 +15,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "server/store/redis/redis_error.h"
-#include "server/store/redis/redis_reply.h"
 
 namespace batchplan {
 namespace {

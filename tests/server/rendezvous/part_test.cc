@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "server/rendezvous/terms.h"
-#include "server/rendezvous/whole_request.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

@@ -1,4 +1,4 @@
-#include "server/rendezvous/slice.h"
+#include "server/rendezvous/joined_plan.h"
 
 #include <gtest/gtest.h>
 

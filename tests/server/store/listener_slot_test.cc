@@ -1,5 +1,3 @@
-#include "server/store/listener_slot.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,6 +5,8 @@
 #include <new>
 #include <thread>
 #include <vector>
+
+#include "server/store/step_store.h"
 
 namespace batchplan {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "tests/server/store/manual_clock.h"
 #include "tests/server/store/step_store_contract.h"
+#include "tests/server/store/step_store_model.h"
 #include "tests/support/scarce_memory.h"
 
 namespace batchplan::testing {

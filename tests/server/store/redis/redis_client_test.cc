@@ -22,6 +22,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+using std::chrono::milliseconds;
+
 // Patient with a busy machine, and without a pause after a failure.
 const RedisClientOptions kPatient = {.connect_timeout = absl::Seconds(20),
                                      .command_timeout = absl::Seconds(20),
@@ -91,19 +93,6 @@ TEST(RedisClientTest, ErrorRepliesComeAsStatusesAndKeepTheConnection) {
   EXPECT_EQ(Info(redis, "clients", "connected_clients"), "2");
 }
 
-TEST(RedisClientTest, ConnectionsLostMeanwhileAreReplacedWithoutAnError) {
-  RedisServer redis;
-  RedisClient client(AddressOf(redis), kPatient);
-  ASSERT_TRUE(client.Call({"PING"}).ok());
-  for (int round = 0; round < 5; ++round) {
-    redis.Kill();
-    redis.Start();
-    EXPECT_TRUE(client.Call({"PING"}).ok());
-  }
-  redis.Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-  EXPECT_TRUE(client.Call({"PING"}).ok());
-}
-
 TEST(RedisClientTest, ANewConnectionThatIsLostIsNotTriedAgain) {
   ScriptedRedis redis({[](RedisPeer& peer) { peer.ReadUntil("PING"); },
                        [](RedisPeer& peer) { peer.ReadUntil("PING"); }});
@@ -143,7 +132,7 @@ TEST(RedisClientTest, ACommandThatTimesOutIsNotSentTwiceAndItsLateReplyIsNobodys
 TEST(RedisClientTest, ALargeCommandHasTheTimeThatItsBytesTake) {
   ScriptedRedis redis({[](RedisPeer& peer) {
     peer.ReadUntil("SET");
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(milliseconds(300));
     peer.ReadUntil("the end");
     peer.Write("+OK\r\n");
     peer.AwaitClose();
@@ -162,9 +151,9 @@ TEST(RedisClientTest, ALargeReplyHasTheTimeThatItsBytesTake) {
     const std::string third(16 << 20, 'x');
     peer.ReadUntil("GET");
     peer.Write("$" + std::to_string(3 * third.size()) + "\r\n" + third);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    std::this_thread::sleep_for(milliseconds(1200));
     peer.Write(third);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    std::this_thread::sleep_for(milliseconds(1200));
     peer.Write(third + "\r\n");
     peer.AwaitClose();
   }});
@@ -254,6 +243,38 @@ TEST(RedisClientTest, NoDescriptorIsLostOverAThousandCallsAndRestarts) {
     }
   }
   EXPECT_EQ(OpenDescriptors(), before);
+}
+
+const Instant kStart = Instant(std::chrono::hours(1));
+const absl::Status kRefused = absl::UnavailableError("Connection refused");
+
+TEST(RedisBreakerTest, LetsAllInWhileNothingHasFailed) {
+  RedisBreaker breaker(milliseconds(200));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(breaker.Admit(kStart).ok());
+  EXPECT_FALSE(breaker.Succeeded());
+  EXPECT_TRUE(breaker.Admit(kStart).ok());
+}
+
+TEST(RedisBreakerTest, FailsCallsAtOnceForAWhileAndThenLetsOneTry) {
+  RedisBreaker breaker(milliseconds(200));
+  ASSERT_TRUE(breaker.Admit(kStart).ok());
+  EXPECT_TRUE(breaker.Failed(kStart, kRefused));
+  EXPECT_EQ(breaker.Admit(kStart + milliseconds(199)), kRefused);
+  EXPECT_TRUE(breaker.Admit(kStart + milliseconds(200)).ok());
+  // Whatever time it takes, nobody else tries meanwhile.
+  EXPECT_EQ(breaker.Admit(kStart + milliseconds(5000)), kRefused);
+  EXPECT_FALSE(breaker.Failed(kStart + milliseconds(5000), kRefused));
+  EXPECT_EQ(breaker.Admit(kStart + milliseconds(5199)), kRefused);
+  EXPECT_TRUE(breaker.Admit(kStart + milliseconds(5200)).ok());
+}
+
+TEST(RedisBreakerTest, ASuccessLetsAllInAgain) {
+  RedisBreaker breaker(milliseconds(200));
+  EXPECT_TRUE(breaker.Failed(kStart, kRefused));
+  ASSERT_TRUE(breaker.Admit(kStart + milliseconds(200)).ok());
+  EXPECT_TRUE(breaker.Succeeded());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(breaker.Admit(kStart + milliseconds(200)).ok());
+  EXPECT_TRUE(breaker.Failed(kStart, kRefused));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "server/store/redis/redis_stores.h"
 #include "tests/server/store/fit_store_contract.h"
 #include "tests/server/store/step_store_contract.h"
+#include "tests/server/store/step_store_model.h"
 #include "tests/support/redis_server.h"
 
 namespace batchplan::testing {

@@ -70,20 +70,6 @@ TEST(RedisSubscriberTest, HearsItsChannelInOrderAndBytesAsTheyAre) {
             (std::vector<std::string>{bytes, "", std::string(1 << 20, 'x'), "last"}));
 }
 
-TEST(RedisSubscriberTest, IsBackAfterARestart) {
-  RedisServer redis;
-  Heard heard;
-  RedisSubscriber subscriber(AddressOf(redis), "news", {},
-                             [&heard](std::string_view message) { heard.Add(message); });
-  ASSERT_TRUE(subscriber.WaitUntilSubscribed(InAMinute()));
-  for (const char* message : {"one", "two"}) {
-    redis.Kill();
-    redis.Start();
-    PublishUntilHeard(redis, message);
-    EXPECT_TRUE(heard.Await(message));
-  }
-}
-
 TEST(RedisSubscriberTest, FindsARedisThatComesLater) {
   RedisServer redis;
   redis.Kill();

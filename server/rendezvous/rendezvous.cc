@@ -18,7 +18,7 @@ Rendezvous::Rendezvous(RendezvousOptions options, StepStore* store, Clock clock,
       planned_(options_.max_planned_bytes, options_.planned_lifetime) {
   store_->SetListener([this](const StepKey& key, StepEvent event) {
     Effects effects(this);
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (event == StepEvent::kChanged) {
       Hint(key, effects);
     } else if (planned_.Has(key, clock_())) {
@@ -41,7 +41,7 @@ Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, std::string ow
   }
 
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const Ticket ticket = ++last_ticket_;
   if (!valid.ok()) {
     effects.Reply(std::move(done), valid);
@@ -67,20 +67,20 @@ Rendezvous::Ticket Rendezvous::Join(v1::JoinBatchRequest request, std::string ow
 
 void Rendezvous::Cancel(Ticket ticket) {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto waiter = waiters_.find(ticket);
   if (waiter == waiters_.end()) return;
   Reply(ticket, CancelledJoinError(waiter->second.key, waiter->second.part->worker), effects);
 }
 
 void Rendezvous::Served(const ServedWorker& served) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   served_[{served.key, served.incarnation}].push_back(served.worker);
 }
 
 void Rendezvous::Tick() {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const Instant now = clock_();
   // Made once for all workers of a step, of whom there may be many.
   std::map<StepKey, absl::Status> incomplete;
@@ -110,13 +110,13 @@ void Rendezvous::Tick() {
 
 void Rendezvous::Shutdown() {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   shutting_down_ = true;
   while (!waiters_.empty()) Reply(waiters_.begin()->first, ShuttingDownError(), effects);
 }
 
 Rendezvous::Counts Rendezvous::counts() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return {.waiting = waiters_.size(), .steps = steps_.size(), .refused = refused_, .plans = plans_};
 }
 
@@ -126,7 +126,7 @@ void Rendezvous::Offer(Ticket ticket, const StepKey& key, const StepPart& part, 
   const auto offered = UnlessOutOfMemory([&] { return store_->PutPart(key, part); });
 
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto step = steps_.find(key);
   // The store tells every replica, but hints may be lost.
   if (offered && offered->ok() && (*offered)->complete) Hint(key, effects);
@@ -218,7 +218,7 @@ void Rendezvous::OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects) {
 void Rendezvous::TellServed(const StepKey& key) {
   std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (auto it = served_.lower_bound({key, ""}); it != served_.end() && it->first.first == key;) {
       served.insert(served_.extract(it++));
     }
@@ -233,7 +233,7 @@ void Rendezvous::TellServed(const StepKey& key) {
 // Tells the store that nobody waits here, if that is still so.
 void Rendezvous::Leave(const StepKey& key) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto step = steps_.find(key);
     if (step != steps_.end() && !step->second.waiters.empty()) return;
   }
@@ -241,7 +241,7 @@ void Rendezvous::Leave(const StepKey& key) {
 }
 
 bool Rendezvous::IsPlanned(const StepKey& key) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return planned_.Has(key, clock_());
 }
 
@@ -249,14 +249,14 @@ bool Rendezvous::IsPlanned(const StepKey& key) const {
 absl::Status Rendezvous::Restore(const StepKey& key) {
   std::shared_ptr<const WholeStep> step;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     step = planned_.Take(key, clock_());
   }
   if (step == nullptr) return absl::OkStatus();
   const auto restored = UnlessOutOfMemory([&] { return store_->Restore(key, *step); });
   // Another step in its place stays there.
   const bool is_other = restored && restored->ok() && !**restored;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   planned_.Return(key, /*keep=*/!is_other);
   return restored ? restored->status() : OutOfMemoryError(key);
 }

@@ -51,7 +51,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <stop_token>
@@ -59,11 +58,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/outcome.h"
 #include "server/rendezvous/part.h"
@@ -260,33 +261,32 @@ class Rendezvous {
   // All whose parts seem to be in are to offer them again.
   void EndWithLoss(const StepKey& key);
 
-  // Under mutex_.
-  void Hint(const StepKey& key, Effects& effects);
-  void EndLook(Steps::iterator step, Effects& effects);
-  void ScheduleLook(LocalStep& step);
-  void OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects);
-  void Reply(Ticket ticket, Answer answer, Effects& effects);
-  absl::Status TimeoutError(const Waiter& waiter) const;
-  absl::Status IncompleteError(const Waiter& waiter) const;
+  void Hint(const StepKey& key, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLook(Steps::iterator step, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ScheduleLook(LocalStep& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OfferAgain(Ticket ticket, Waiter& waiter, Effects& effects)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Reply(Ticket ticket, Answer answer, Effects& effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TimeoutError(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status IncompleteError(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RendezvousOptions options_;
   StepStore* const store_;
   const Clock clock_;
   const RendezvousHooks hooks_;
 
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  bool shutting_down_ = false;
-  Ticket last_ticket_ = 0;
-  std::map<Ticket, Waiter> waiters_;
-  std::set<std::pair<Instant, Ticket>> deadlines_;
+  mutable Mutex mutex_;
+  bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;
+  Ticket last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<Ticket, Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<Instant, Ticket>> deadlines_ ABSL_GUARDED_BY(mutex_);
   // Those with waiters, and those that are busy.
-  Steps steps_;
-  PlannedSteps planned_;
+  Steps steps_ ABSL_GUARDED_BY(mutex_);
+  PlannedSteps planned_ ABSL_GUARDED_BY(mutex_);
   // Workers that the store is to be told of, by step and incarnation.
-  std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served_;
-  uint64_t refused_ = 0;
-  uint64_t plans_ = 0;
+  std::map<std::pair<StepKey, std::string>, std::vector<uint32_t>> served_ ABSL_GUARDED_BY(mutex_);
+  uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t plans_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace batchplan

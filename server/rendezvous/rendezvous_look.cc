@@ -22,7 +22,7 @@ void Rendezvous::Look(const StepKey& key) {
   if (progress->current_run) return EndWithError(key, SupersededError(key, *progress->current_run));
   {
     Effects effects(this);
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = steps_.find(key);
     LocalStep& step = found->second;
     step.store_status = absl::OkStatus();
@@ -72,7 +72,7 @@ void Rendezvous::Gather(const StepKey& key, const StepProgress& progress) {
   run->step->contents = std::move((*parts)->contents);
   {
     Effects effects(this);
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = steps_.find(key);
     // All of those that are in have the same terms, or some are not in any more.
     for (const Ticket ticket : found->second.waiters) {
@@ -115,7 +115,7 @@ absl::Status Rendezvous::SetCosts(Run& run) {
 
 void Rendezvous::StartPlan(const std::shared_ptr<Run>& run) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ++plans_;
   }
   hooks_.plan(run->whole.request, run->stop.get_token(), [this, run](PlanResult result) {
@@ -127,7 +127,7 @@ void Rendezvous::StartPlan(const std::shared_ptr<Run>& run) {
 void Rendezvous::PlanLater(const std::shared_ptr<Run>& run, const absl::Status& refusal,
                            absl::Duration delay) {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = steps_.find(run->key);
   if (found->second.waiters.empty()) return EndLook(found, effects);
   found->second.ask_again = clock_() + absl::ToChronoNanoseconds(delay);
@@ -199,7 +199,7 @@ void Rendezvous::EndWithPlan(const Run& run, const std::shared_ptr<const JoinedP
   // Where memory runs out it is not remembered, and nobody is told.
   UnlessOutOfMemory([&] {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       planned_.Remember(run.key, run.step, clock_());
     }
     if (!run.recorded_here || !hooks_.recorded) return true;
@@ -212,7 +212,7 @@ void Rendezvous::EndWithPlan(const Run& run, const std::shared_ptr<const JoinedP
 
 void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = steps_.find(run.key);
   const std::set<Ticket> waiters = found->second.waiters;
   for (const Ticket ticket : waiters) {
@@ -231,7 +231,7 @@ void Rendezvous::EndWithAnswer(const Run& run, const Answer& answer) {
 
 void Rendezvous::EndWithError(const StepKey& key, const absl::Status& status) {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = steps_.find(key);
   const std::set<Ticket> waiters = found->second.waiters;
   for (const Ticket ticket : waiters) {
@@ -243,7 +243,7 @@ void Rendezvous::EndWithError(const StepKey& key, const absl::Status& status) {
 // OK and NotFound are no failures of the store.
 void Rendezvous::EndWithStoreError(const StepKey& key, const absl::Status& status) {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = steps_.find(key);
   const bool failed = !status.ok() && !absl::IsNotFound(status);
   found->second.store_status = failed ? status : absl::OkStatus();
@@ -253,7 +253,7 @@ void Rendezvous::EndWithStoreError(const StepKey& key, const absl::Status& statu
 
 void Rendezvous::EndWithLoss(const StepKey& key) {
   Effects effects(this);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = steps_.find(key);
   for (const Ticket ticket : found->second.waiters) {
     Waiter& waiter = waiters_.at(ticket);

@@ -5,7 +5,7 @@
 namespace batchplan {
 
 absl::StatusOr<StoredFit> MemoryFitStore::Get(const std::string& job_id) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) return StoredFit();
   Move(found->second, found->second.owner, found->second.uses);
@@ -14,7 +14,7 @@ absl::StatusOr<StoredFit> MemoryFitStore::Get(const std::string& job_id) {
 
 absl::StatusOr<bool> MemoryFitStore::Replace(const std::string& job_id, uint64_t version,
                                              const std::string& state, const std::string& owner) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = jobs_.find(job_id);
   const uint64_t current = found == jobs_.end() ? 0 : found->second.fit.version;
   if (version != current) return false;
@@ -55,7 +55,7 @@ void MemoryFitStore::ForgetOne(const std::string& newcomer) {
 }
 
 size_t MemoryFitStore::jobs() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return jobs_.size();
 }
 

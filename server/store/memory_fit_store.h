@@ -15,10 +15,11 @@
 #include <cstddef>
 #include <list>
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "server/base/mutex.h"
 #include "server/store/fit_store.h"
 
 namespace batchplan {
@@ -56,17 +57,17 @@ class MemoryFitStore : public FitStore {
     Uses::iterator use;
   };
 
-  // Under mutex_. Puts the job last in the list.
+  // Puts the job last in the list.
   static void Move(Job& job, Owners::iterator owner, Uses Owner::*uses);
-  void ForgetOne(const std::string& newcomer);
+  void ForgetOne(const std::string& newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_jobs_;
 
-  std::mutex mutex_;
-  std::map<std::string, Job> jobs_;
+  Mutex mutex_;
+  std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   // Those that have jobs.
-  Owners owners_;
-  uint64_t last_version_ = 0;
+  Owners owners_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace batchplan

@@ -38,7 +38,7 @@ absl::StatusOr<PartReceipt> MemoryStepStore::PutPart(const StepKey& key, const S
   PartReceipt receipt;
   bool became_complete = false;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!key.run_id.empty()) {
       std::string current = runs_.See(key.job_id, key.run_id, clock_());
       if (current != key.run_id) {
@@ -106,7 +106,7 @@ absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key,
                                                        const std::string& waits_at) {
   StepProgress progress;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!key.run_id.empty()) {
       std::optional<std::string> current = runs_.Current(key.job_id, clock_());
       if (current && *current != key.run_id) {
@@ -129,7 +129,7 @@ absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key,
 }
 
 absl::Status MemoryStepStore::Leave(const StepKey& key, const std::string& waits_at) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = FindLive(key);
   if (found == steps_.end() || found->second.outcome) return absl::OkStatus();
   Step& step = found->second;
@@ -144,7 +144,7 @@ absl::StatusOr<StepParts> MemoryStepStore::Parts(const StepKey& key) {
   StepParts parts;
   std::vector<std::shared_ptr<const std::string>> shared;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = FindLive(key);
     if (found == steps_.end() || !found->second.complete()) {
       return NotCompleteError(key);
@@ -162,7 +162,7 @@ absl::StatusOr<StandingOutcome> MemoryStepStore::PutOutcome(const StepKey& key,
                                                             const std::string& incarnation,
                                                             const StepOutcome& outcome) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     const auto found = FindLive(key);
     if (found == steps_.end() || found->second.incarnation != incarnation ||
         !found->second.complete()) {
@@ -185,7 +185,7 @@ absl::StatusOr<StandingOutcome> MemoryStepStore::PutOutcome(const StepKey& key,
 
 absl::Status MemoryStepStore::MarkServed(const StepKey& key, const std::string& incarnation,
                                          const std::vector<uint32_t>& workers) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = FindLive(key);
   if (found == steps_.end() || found->second.incarnation != incarnation) return absl::OkStatus();
   Step& step = found->second;
@@ -200,7 +200,7 @@ absl::Status MemoryStepStore::MarkServed(const StepKey& key, const std::string& 
 
 absl::StatusOr<bool> MemoryStepStore::Restore(const StepKey& key, const WholeStep& whole) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto found = FindLive(key);
     uint64_t bytes = whole.outcome.size();
     const bool first = found == steps_.end();
@@ -247,7 +247,7 @@ absl::StatusOr<bool> MemoryStepStore::Restore(const StepKey& key, const WholeSte
 }
 
 MemoryStepStore::Counts MemoryStepStore::counts() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   ForgetExpired();
   return {.steps = steps_.size(), .parts = parts_, .bytes = bytes_};
 }

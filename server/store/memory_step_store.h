@@ -21,15 +21,16 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/store/job_runs.h"
 #include "server/store/step_store.h"
 
@@ -106,38 +107,39 @@ class MemoryStepStore : public StepStore {
   };
   using Owners = std::map<std::string, Owner>;
 
-  // All under mutex_.
-  Steps::iterator FindLive(const StepKey& key);
-  void ForgetExpired();
-  void Forget(Steps::iterator found);
+  Steps::iterator FindLive(const StepKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetExpired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Steps::iterator found) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A step without parts, which are added to it.
-  Steps::iterator Begin(const StepKey& key, const StepPart& first, Expiries::iterator expiry);
-  void Count(Step& step, uint64_t bytes);
+  Steps::iterator Begin(const StepKey& key, const StepPart& first, Expiries::iterator expiry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Count(Step& step, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool GivesWay(const Step& step) const;
   // Somebody waits at the replica; nothing if that is empty, or once there is an outcome.
-  void Wait(Step& step, const std::string& waits_at);
+  void Wait(Step& step, const std::string& waits_at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Means nothing until MoveExpiry makes it the step's: what comes between may still fail.
-  Expiries::iterator AddExpiry(const StepKey& key, absl::Duration lifetime);
-  void MoveExpiry(Step& step, Expiries::iterator expiry);
+  Expiries::iterator AddExpiry(const StepKey& key, absl::Duration lifetime)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MoveExpiry(Step& step, Expiries::iterator expiry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Has steps give way to so many bytes of `owner` for the step `key`, or says why not.
   absl::Status MakeRoom(const StepKey& key, const std::string& owner, const std::string& what,
-                        uint64_t bytes);
-  bool IsFull(uint64_t bytes) const;
+                        uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsFull(uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const MemoryStepStoreOptions options_;
   const Clock clock_;
 
-  std::mutex mutex_;
-  Steps steps_;
+  Mutex mutex_;
+  Steps steps_ ABSL_GUARDED_BY(mutex_);
   // Those of all steps; any others mean nothing.
-  Expiries expiries_;
+  Expiries expiries_ ABSL_GUARDED_BY(mutex_);
   // Those without an outcome, in the order of waits_until.
-  Keys unplanned_;
+  Keys unplanned_ ABSL_GUARDED_BY(mutex_);
   // Those that have steps.
-  Owners owners_;
-  JobRuns runs_;
-  uint64_t parts_ = 0;
-  uint64_t bytes_ = 0;
+  Owners owners_ ABSL_GUARDED_BY(mutex_);
+  JobRuns runs_ ABSL_GUARDED_BY(mutex_);
+  uint64_t parts_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 
   ListenerSlot listener_;
 };

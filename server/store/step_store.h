@@ -39,14 +39,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/base/mutex.h"
 
 namespace batchplan {
 
@@ -219,14 +220,14 @@ class ListenerSlot {
  private:
   struct Counted {
     StepStore::Listener listener;
-    // Calls under way. Guarded by mutex_.
+    // Calls under way. Under the slot's mutex_.
     int calls = 0;
   };
 
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  // Guarded by mutex_. Null: nobody listens.
-  std::shared_ptr<Counted> current_;
+  Mutex mutex_;
+  std::condition_variable_any idle_;
+  // Null: nobody listens.
+  std::shared_ptr<Counted> current_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace batchplan

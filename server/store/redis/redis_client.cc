@@ -49,7 +49,7 @@ bool IsOfUse(const RedisReply& reply) {
 }  // namespace
 
 absl::Status RedisBreaker::Admit(Instant now) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (failure_.ok()) return absl::OkStatus();
   if (trying_ || now < retry_at_) return failure_;
   trying_ = true;
@@ -59,7 +59,7 @@ absl::Status RedisBreaker::Admit(Instant now) {
 // Calls that were let in before the failure may still end while another one tries. They then let
 // in one more than need be, which is harmless.
 bool RedisBreaker::Succeeded() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const bool news = !failure_.ok();
   failure_ = absl::OkStatus();
   trying_ = false;
@@ -67,7 +67,7 @@ bool RedisBreaker::Succeeded() {
 }
 
 bool RedisBreaker::Failed(Instant now, const absl::Status& why) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const bool news = failure_.ok();
   failure_ = why;
   retry_at_ = now + retry_delay_;
@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisClient::Open(Instant deadl
 }
 
 std::unique_ptr<RedisConnection> RedisClient::TakeIdle() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (idle_.empty()) return nullptr;
   std::unique_ptr<RedisConnection> connection = std::move(idle_.back());
   idle_.pop_back();
@@ -174,13 +174,13 @@ std::unique_ptr<RedisConnection> RedisClient::TakeIdle() {
 }
 
 void RedisClient::Keep(std::unique_ptr<RedisConnection> connection) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (idle_.size() < options_.max_idle_connections) idle_.push_back(std::move(connection));
 }
 
 void RedisClient::CloseIdle() {
   std::vector<std::unique_ptr<RedisConnection>> closed;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   closed.swap(idle_);
 }
 

@@ -25,15 +25,16 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_connection.h"
 
@@ -83,11 +84,11 @@ class RedisBreaker {
  private:
   const Instant::duration retry_delay_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_. Ok: all may go on.
-  absl::Status failure_;
-  Instant retry_at_;
-  bool trying_ = false;
+  Mutex mutex_;
+  // Ok: all may go on.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  Instant retry_at_ ABSL_GUARDED_BY(mutex_);
+  bool trying_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 class RedisClient {
@@ -126,9 +127,9 @@ class RedisClient {
   const RedisClientOptions options_;
   RedisBreaker breaker_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_. The last one was used last.
-  std::vector<std::unique_ptr<RedisConnection>> idle_;
+  Mutex mutex_;
+  // The last one was used last.
+  std::vector<std::unique_ptr<RedisConnection>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace batchplan

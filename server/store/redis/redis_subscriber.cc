@@ -59,8 +59,9 @@ RedisSubscriber::~RedisSubscriber() {
 }
 
 bool RedisSubscriber::WaitUntilSubscribed(Instant deadline) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline, [this] { return tried_; });
+  MutexLock lock(mutex_);
+  while (!tried_ && changed_.wait_until(lock, deadline) != std::cv_status::timeout) {
+  }
   return subscribed_;
 }
 
@@ -71,7 +72,7 @@ void RedisSubscriber::Work() {
     if (absl::IsCancelled(ended)) return;
     bool was_subscribed = false;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       was_subscribed = subscribed_;
     }
     SetSubscribed(false, ended);
@@ -123,7 +124,7 @@ absl::Status RedisSubscriber::Listen() {
 
 void RedisSubscriber::SetSubscribed(bool subscribed, const absl::Status& why) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     tried_ = true;
     subscribed_ = subscribed;
   }

@@ -13,14 +13,15 @@
 
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/base/mutex.h"
 #include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_connection.h"
 
@@ -71,11 +72,10 @@ class RedisSubscriber {
   // An eventfd that says: stop.
   const int stop_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  bool tried_ = false;
-  bool subscribed_ = false;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  bool tried_ ABSL_GUARDED_BY(mutex_) = false;
+  bool subscribed_ ABSL_GUARDED_BY(mutex_) = false;
 
   // The thread's own: whether on_change was told of a failure last.
   bool told_of_failure_ = false;

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <span>
 
-#include "server/fitting/identified_fit.h"
-
 namespace batchplan {
 namespace {
 

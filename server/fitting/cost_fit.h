@@ -22,7 +22,7 @@
 //   samples only once some five of the recent ones show it. A steady job hardly ever starts over.
 //
 // Coefficients are finite and not negative, and those that the samples can't tell apart are 0
-// (identified_fit.h). A function of the samples in their order, however they were reported.
+// (IdentifiedFit). A function of the samples in their order, however they were reported.
 // A value of up to 2 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
 // the refreshes.
 
@@ -34,9 +34,8 @@
 #include <optional>
 #include <vector>
 
-#include "server/fitting/normal_equations.h"
+#include "server/fitting/least_squares.h"
 #include "server/fitting/robust_fit.h"
-#include "server/fitting/timing_sample.h"
 
 namespace batchplan {
 

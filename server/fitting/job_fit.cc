@@ -1,6 +1,183 @@
 #include "server/fitting/job_fit.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/fnv_hash.h"
+
 namespace batchplan {
+namespace {
+
+// Whether `report` is none of the latest kSeenReports; if so, it is one from now on.
+bool IsNew(const StepReport& report, SeenReports& seen) {
+  FnvHash hash;
+  hash.Add(report.step);
+  for (const ReportedMicrobatch& microbatch : report.microbatches) {
+    hash.Add(microbatch.tokens);
+    hash.Add(microbatch.tokens_squared);
+    hash.Add(std::bit_cast<uint64_t>(microbatch.milliseconds));
+    hash.Add(microbatch.peak_bytes);
+  }
+  if (std::ranges::find(seen.hashes, hash.value()) != seen.hashes.end()) return false;
+  if (seen.hashes.size() == kSeenReports) seen.hashes.erase(seen.hashes.begin());
+  seen.hashes.push_back(hash.value());
+  return true;
+}
+
+constexpr absl::string_view kMark = "BPFT";
+constexpr size_t kHeaderBytes = 8;
+constexpr size_t kHashBytes = 8;
+
+class Writer {
+ public:
+  void Visit(uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8) bytes_ += static_cast<char>(value >> shift);
+  }
+  void Visit(double value) { Visit(std::bit_cast<uint64_t>(value)); }
+  // Lists are as long as they are.
+  template <typename T>
+  bool VisitCount(const std::vector<T>& list, size_t /*most*/) {
+    Visit(uint64_t{list.size()});
+    return true;
+  }
+
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(absl::string_view bytes) : rest_(bytes) {}
+
+  void Visit(uint64_t& value) {
+    value = 0;
+    if (rest_.size() < 8) {
+      complete_ = false;
+      return;
+    }
+    for (size_t i = 0; i < 8; ++i) {
+      value |= uint64_t{static_cast<unsigned char>(rest_[i])} << (8 * i);
+    }
+    rest_.remove_prefix(8);
+  }
+  void Visit(double& value) {
+    uint64_t bits = 0;
+    Visit(bits);
+    value = std::bit_cast<double>(bits);
+  }
+  template <typename T>
+  bool VisitCount(std::vector<T>& list, size_t most) {
+    uint64_t count = 0;
+    Visit(count);
+    if (count > most) {
+      complete_ = false;
+      return false;
+    }
+    list.resize(count);
+    return true;
+  }
+
+  // Whether everything was there, and nothing else.
+  bool complete() const { return complete_ && rest_.empty(); }
+
+ private:
+  absl::string_view rest_;
+  bool complete_ = true;
+};
+
+// One description of the layout for both directions. `Fit` is a JobFit, constant to the writer.
+template <typename Visitor, typename Triple>
+void VisitTriple(Visitor& visitor, Triple& triple) {
+  for (auto& value : triple) visitor.Visit(value);
+}
+
+template <typename Visitor, typename Classes>
+void VisitClasses(Visitor& visitor, Classes& classes) {
+  if (!visitor.VisitCount(classes, kPeakClasses)) return;
+  for (auto& peaks : classes) {
+    visitor.Visit(peaks.min_tokens);
+    visitor.Visit(peaks.max_tokens);
+    visitor.Visit(peaks.min_bytes);
+    visitor.Visit(peaks.max_bytes);
+  }
+}
+
+template <typename Visitor, typename Fit>
+void VisitFit(Visitor& visitor, Fit& fit) {
+  if (!visitor.VisitCount(fit.costs.recent, kRecentSamples)) return;
+  for (auto& sample : fit.costs.recent) {
+    visitor.Visit(sample.tokens);
+    visitor.Visit(sample.tokens_squared);
+    visitor.Visit(sample.milliseconds);
+  }
+  for (auto& line : fit.costs.sums.matrix) VisitTriple(visitor, line);
+  VisitTriple(visitor, fit.costs.sums.right);
+  visitor.Visit(fit.costs.sums.square);
+  visitor.Visit(fit.costs.sums.weight);
+  VisitTriple(visitor, fit.costs.model.coefficients);
+  visitor.Visit(fit.costs.model.scale);
+  visitor.Visit(fit.costs.model.typical_milliseconds);
+  visitor.Visit(fit.costs.samples);
+  VisitClasses(visitor, fit.memory.current);
+  VisitClasses(visitor, fit.memory.previous);
+  visitor.Visit(fit.memory.in_current);
+  if (!visitor.VisitCount(fit.seen.hashes, kSeenReports)) return;
+  for (auto& hash : fit.seen.hashes) visitor.Visit(hash);
+}
+
+uint64_t HashOf(absl::string_view bytes) {
+  FnvHash hash;
+  hash.Add(bytes);
+  return hash.value();
+}
+
+bool NotNegative(std::span<const double> values) {
+  return std::ranges::all_of(values, [](double x) { return std::isfinite(x) && x >= 0; });
+}
+
+bool IsSample(const TimingSample& sample) {
+  return std::isfinite(sample.tokens) && sample.tokens >= 1 &&
+         std::isfinite(sample.tokens_squared) && sample.tokens_squared >= 1 &&
+         std::isfinite(sample.milliseconds) && sample.milliseconds >= kMinReportedMilliseconds;
+}
+
+// What AddSample and Costs rely on.
+bool IsCostFit(const CostFit& fit) {
+  if (!std::ranges::all_of(fit.recent, IsSample) || fit.recent.size() > fit.samples) return false;
+  for (const Triple& line : fit.sums.matrix) {
+    if (!NotNegative(line)) return false;
+  }
+  const RobustFit& model = fit.model;
+  if (!NotNegative(fit.sums.right) || !NotNegative(model.coefficients) ||
+      !NotNegative(
+          std::vector{fit.sums.square, fit.sums.weight, model.scale, model.typical_milliseconds})) {
+    return false;
+  }
+  if (fit.sums.weight > 0 && fit.recent.size() != kRecentSamples) return false;
+  if (fit.samples < kRefreshSamples) return true;
+  return !fit.recent.empty() && model.typical_milliseconds > 0 && model.scale >= kLeastScale;
+}
+
+bool AreClasses(const std::vector<PeakClass>& classes) {
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const PeakClass& peaks = classes[i];
+    if (peaks.min_tokens < 1 || peaks.max_tokens < peaks.min_tokens || peaks.min_bytes < 1 ||
+        peaks.max_bytes < peaks.min_bytes ||
+        PeakClassOf(peaks.min_tokens) != PeakClassOf(peaks.max_tokens)) {
+      return false;
+    }
+    if (i > 0 && PeakClassOf(classes[i - 1].min_tokens) >= PeakClassOf(peaks.min_tokens)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 bool AddReport(const StepReport& report, JobFit& fit) {
   if (report.microbatches.empty() || !IsNew(report, fit.seen)) return false;
@@ -12,6 +189,48 @@ bool AddReport(const StepReport& report, JobFit& fit) {
     if (microbatch.peak_bytes > 0) AddPeak(microbatch.tokens, microbatch.peak_bytes, fit.memory);
   }
   return true;
+}
+
+std::string SerializeFit(const JobFit& fit) {
+  Writer writer;
+  writer.bytes_ = std::string(kMark);
+  for (int shift = 0; shift < 32; shift += 8) {
+    writer.bytes_ += static_cast<char>(kFitStateVersion >> shift);
+  }
+  VisitFit(writer, fit);
+  writer.Visit(HashOf(writer.bytes_));
+  return std::move(writer.bytes_);
+}
+
+absl::StatusOr<JobFit> ParseFit(absl::string_view state) {
+  JobFit fit;
+  if (state.empty()) return fit;
+  const auto corrupt = [&state] {
+    return absl::DataLossError(absl::StrCat("the stored fit of ", state.size(),
+                                            " bytes is no state that batchplan wrote"));
+  };
+  if (state.size() < kHeaderBytes + kHashBytes || state.substr(0, kMark.size()) != kMark) {
+    return corrupt();
+  }
+  uint32_t version = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    version |= uint32_t{static_cast<unsigned char>(state[kMark.size() + i])} << (8 * i);
+  }
+  if (version != kFitStateVersion) {
+    return absl::UnimplementedError(absl::StrCat("the stored fit is of version ", version,
+                                                 ", this server reads ", kFitStateVersion));
+  }
+  const size_t hashed = state.size() - kHashBytes;
+  uint64_t hash = 0;
+  Reader(state.substr(hashed)).Visit(hash);
+  if (hash != HashOf(state.substr(0, hashed))) return corrupt();
+  Reader reader(state.substr(kHeaderBytes, hashed - kHeaderBytes));
+  VisitFit(reader, fit);
+  if (!reader.complete() || !IsCostFit(fit.costs) || !AreClasses(fit.memory.current) ||
+      !AreClasses(fit.memory.previous)) {
+    return corrupt();
+  }
+  return fit;
 }
 
 }  // namespace batchplan

@@ -1,20 +1,41 @@
 // All that is fitted for one job: its costs, its memory, and which reports are in.
 //
 //   absl::Status valid = report.Validate();
-//   if (AddReport(report, fit)) ... store the fit ...
+//   if (AddReport(report, fit)) ... store SerializeFit(fit) ...
 //   Costs(fit.costs), SuggestTokens(fit.memory, limit)
 //
-// A value of up to 9 KiB, whatever has been reported; fit_state.h turns it into bytes.
+//   absl::StatusOr<JobFit> same = ParseFit(state);
+//
+// A value of up to 9 KiB, whatever has been reported. As bytes, for a store that replicas share,
+// little-endian: "BPFT", the version, then each member in its order, a list as its count and its
+// entries; at the end a hash of all before it. Versions differ where the layout or the meaning
+// does.
 
 #ifndef BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/fitting/cost_fit.h"
 #include "server/fitting/memory_fit.h"
-#include "server/fitting/seen_reports.h"
 #include "server/fitting/step_report.h"
 
 namespace batchplan {
+
+inline constexpr size_t kSeenReports = 256;
+
+// The hashes of the latest reports, so that one that is sent again is not counted twice. A value.
+struct SeenReports {
+  // In order, the latest last.
+  std::vector<uint64_t> hashes;
+
+  friend bool operator==(const SeenReports&, const SeenReports&) = default;
+};
 
 struct JobFit {
   CostFit costs;
@@ -25,8 +46,19 @@ struct JobFit {
 };
 
 // Folds a valid report in. False, changing nothing, if it has no micro-batches or is one of the
-// latest kSeenReports.
+// latest kSeenReports. Reports are the same if step and micro-batches are, to the last bit: two
+// workers' never are, as long as they measure.
 bool AddReport(const StepReport& report, JobFit& fit);
+
+inline constexpr uint32_t kFitStateVersion = 1;
+// What a state takes at most.
+inline constexpr size_t kMaxFitStateBytes = 10240;
+
+std::string SerializeFit(const JobFit& fit);
+
+// The fit that `state` was made of; an empty one for no bytes. Unimplemented for the state of
+// another version; DataLoss for bytes that are no state, or that no fit has.
+absl::StatusOr<JobFit> ParseFit(absl::string_view state);
 
 }  // namespace batchplan
 

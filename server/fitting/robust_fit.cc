@@ -4,15 +4,33 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "server/fitting/identified_fit.h"
 #include "server/fitting/median.h"
-#include "server/fitting/non_negative.h"
 
 namespace batchplan {
 namespace {
+
+// For IdentifiedFit: of a coefficient's share of the time, and what fits better by chance.
+constexpr double kMaxStandardError = 0.1;
+constexpr double kChance = 4;
+
+bool Identified(const NormalEquations& equations, double scale, Columns columns) {
+  for (size_t column = 0; column < 3; ++column) {
+    if ((columns >> column & 1U) == 0) continue;
+    Triple unit{};
+    unit[column] = 1;
+    // The column's own variance, in units of scale^2, is the inverse's diagonal.
+    const std::optional<Triple> inverse = equations.SolveFor(unit, columns, 0);
+    if (!inverse) return false;
+    const double variance = (*inverse)[column];
+    const double mean_square = equations.matrix[column][column] / equations.weight;
+    if (!(scale * std::sqrt(variance * mean_square) < kMaxStandardError)) return false;
+  }
+  return true;
+}
 
 constexpr int kDeviationRounds = 20;
 // Rounds that better the sum of absolute deviations by less are not worth their time.
@@ -61,6 +79,24 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples) {
 }
 
 }  // namespace
+
+Triple IdentifiedFit(const NormalEquations& equations, double scale) {
+  if (!(equations.weight > 0)) return {};
+  if (Identified(equations, scale, kAllColumns)) return SolveNonNegative(equations, kAllColumns);
+  std::optional<Triple> best;
+  double best_explained = 0;
+  for (const Columns pair : {kPerToken | kPerTokenSquared, kPerToken | kPerMicrobatch,
+                             kPerTokenSquared | kPerMicrobatch}) {
+    if (!Identified(equations, scale, pair)) continue;
+    const Triple solution = SolveNonNegative(equations, pair);
+    const double explained = Dot(solution, equations.right);
+    if (!best || explained > best_explained + kChance * scale * scale) {
+      best = solution;
+      best_explained = explained;
+    }
+  }
+  return best ? *best : SolveNonNegative(equations, kPerToken);
+}
 
 double RobustFit::Predict(const TimingSample& sample) const {
   return coefficients[0] * sample.tokens + coefficients[1] * sample.tokens_squared +

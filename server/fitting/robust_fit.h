@@ -1,4 +1,5 @@
-// A cost model for a few timings, some of which are of stragglers.
+// A cost model for a few timings, some of which are of stragglers, in those terms that the timings
+// can tell apart.
 //
 //   RobustFit fit = FitRobustly(samples);
 //   fit.IsOutlier(sample);
@@ -8,10 +9,36 @@
 
 #include <span>
 
-#include "server/fitting/normal_equations.h"
-#include "server/fitting/timing_sample.h"
+#include "server/fitting/least_squares.h"
 
 namespace batchplan {
+
+// What is known of one micro-batch that ran.
+struct TimingSample {
+  // Sums over its sequences of the aligned length and of its square.
+  double tokens = 0;
+  double tokens_squared = 0;
+  double milliseconds = 0;
+
+  friend bool operator==(const TimingSample&, const TimingSample&) = default;
+};
+
+// The columns of a cost model, in the order of its coefficients.
+inline constexpr Columns kPerToken = 1;
+inline constexpr Columns kPerTokenSquared = 2;
+inline constexpr Columns kPerMicrobatch = 4;
+
+// The non-negative coefficients of least squared error. A set of columns is identified if the
+// standard error of each one's share of the time is below a tenth of the time; `scale` is the
+// standard deviation of a target of weight 1, targets being times relative to what they should be.
+// With all three columns identified all are used. Otherwise a pair is: of the identified ones the
+// first of tokens and squares, tokens and micro-batch, squares and micro-batch, unless a later one
+// fits better by more than chance (4 of its squared errors' variances). Otherwise tokens alone.
+//
+// So sequences all of one length, whose squares tell no more than their tokens, cost by the token,
+// and so do micro-batches that are all alike; where all micro-batches are equally full, nothing is
+// put down to the micro-batch. Constant time.
+Triple IdentifiedFit(const NormalEquations& equations, double scale);
 
 // Residuals larger than so many scales are outliers; of normally distributed ones 1 in 16,000 is.
 inline constexpr double kOutlierGate = 4;

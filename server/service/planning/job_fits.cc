@@ -7,7 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proto/batchplan/v1/convert.h"
-#include "server/fitting/fit_state.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/fitting/fit_state.h"
 #include "tests/server/fitting/random_fit.h"
 
 namespace batchplan {

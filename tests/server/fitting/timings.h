@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "server/fitting/timing_sample.h"
+#include "server/fitting/robust_fit.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {

@@ -1,4 +1,4 @@
-#include "server/fitting/non_negative.h"
+#include "server/fitting/least_squares.h"
 
 #include <gtest/gtest.h>
 

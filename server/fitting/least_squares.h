@@ -1,15 +1,17 @@
-// Weighted least squares in three unknowns, as sums that any number of rows goes into.
+// Weighted least squares in three unknowns, as sums that any number of rows goes into; and the
+// solution whose coefficients are not negative.
 //
 //   NormalEquations sums;
 //   for (...) sums.Add(row, target, weight);
 //   std::optional<Triple> solution = sums.Solve(kAllColumns);
+//   Triple positive = SolveNonNegative(sums, kAllColumns);
 //
 // The columns may be of very different size: they are brought to length 1 before anything is
 // solved, and a column that is a combination of others but for 1e-10 of its square is refused.
 // A value; constant time and space.
 
-#ifndef BATCHPLAN_SERVER_FITTING_NORMAL_EQUATIONS_H_
-#define BATCHPLAN_SERVER_FITTING_NORMAL_EQUATIONS_H_
+#ifndef BATCHPLAN_SERVER_FITTING_LEAST_SQUARES_H_
+#define BATCHPLAN_SERVER_FITTING_LEAST_SQUARES_H_
 
 #include <array>
 #include <optional>
@@ -45,6 +47,12 @@ struct NormalEquations {
   friend bool operator==(const NormalEquations&, const NormalEquations&) = default;
 };
 
+// The coefficients >= 0 of least squared error, 0 outside of `columns`. Exact: the best solution is
+// the free one in the columns that it uses (C. L. Lawson, R. J. Hanson, "Solving least squares
+// problems", 1974, chapter 23), so all sets of columns, at most seven, are tried. Columns that
+// depend on one another are not used together. All 0 if no set will do. Constant time.
+Triple SolveNonNegative(const NormalEquations& equations, Columns columns);
+
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_FITTING_NORMAL_EQUATIONS_H_
+#endif  // BATCHPLAN_SERVER_FITTING_LEAST_SQUARES_H_

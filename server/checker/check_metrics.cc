@@ -48,7 +48,7 @@ Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) 
   load.cost = model.per_microbatch;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
-    const uint64_t aligned = AlignedLength(length, pass.expected_pass.length_multiple);
+    const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
     load.true_tokens += length;
     load.aligned_tokens += aligned;
     load.cost += SequenceCost(model, static_cast<double>(padded ? width : aligned));
@@ -98,15 +98,15 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
     totals.aligned_tokens += load.aligned_tokens;
     totals.scheduled_tokens += load.scheduled_tokens;
   }
-  for (uint32_t length : pass.expected.planned_lengths) {
+  for (uint32_t length : pass.demands.planned_lengths) {
     totals.longest = std::max<uint64_t>(totals.longest, length);
-    const uint64_t aligned = AlignedLength(length, pass.expected_pass.length_multiple);
+    const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
     totals.aligned_cost += SequenceCost(pass.request.cost_model, static_cast<double>(aligned));
   }
   size_t m = 0;
   while (m < microbatches.size()) {
     const size_t slots = pass.plan.microbatches_per_rank[microbatches[m].mini_batch];
-    const size_t end = m + slots * pass.expected.data_parallel;
+    const size_t end = m + slots * pass.demands.data_parallel;
     AddMiniBatch(
         {loads.begin() + static_cast<ptrdiff_t>(m), loads.begin() + static_cast<ptrdiff_t>(end)},
         slots, pass.request.synchronization, totals);
@@ -159,7 +159,7 @@ absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
            CheckExact(pass, "aligned_tokens", metrics.aligned_tokens, totals.aligned_tokens),
            CheckExact(pass, "scheduled_tokens", metrics.scheduled_tokens, totals.scheduled_tokens),
            CheckExact(pass, "naive_tokens", metrics.naive_tokens,
-                      pass.expected.planned_sequences * naive_width),
+                      pass.demands.planned_sequences * naive_width),
        }) {
     if (!status.ok()) return status;
   }
@@ -204,7 +204,7 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, doubl
       totals.true_tokens / budget + (totals.true_tokens % budget == 0 ? 0 : 1);
   const double scheduled_share =
       static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
-  const double ranks = static_cast<double>(pass.expected.data_parallel);
+  const double ranks = static_cast<double>(pass.demands.data_parallel);
   const double mean_tokens = static_cast<double>(totals.aligned_tokens) / ranks;
   for (const absl::Status& status : {
            CheckNear(pass, "bin_utilization", metrics.bin_utilization, utilization, kTolerance),
@@ -230,7 +230,7 @@ absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
   const PlanMetrics& metrics = pass.plan.metrics;
   const double ideal = (totals.aligned_cost +
                         pass.request.cost_model.per_microbatch * metrics.lower_bound_microbatches) /
-                       static_cast<double>(pass.expected.data_parallel);
+                       static_cast<double>(pass.demands.data_parallel);
   for (const absl::Status& status : {
            CheckNear(pass, "predicted_step_time", metrics.predicted_step_time, totals.step_time,
                      kTolerance * totals.step_time),

@@ -4,14 +4,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/checker/check_exclusions.h"
 #include "server/checker/check_metrics.h"
-#include "server/checker/check_mini_batches.h"
 #include "server/checker/check_rows.h"
 #include "server/checker/check_sequences.h"
 #include "server/checker/check_shape.h"
-#include "server/checker/expectation.h"
 #include "server/checker/pass_under_check.h"
+#include "server/checker/request_demands.h"
 #include "server/checker/violation.h"
 
 namespace batchplan {
@@ -47,8 +45,8 @@ absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, con
   using checker::CheckPass;
   using checker::PassUnderCheck;
 
-  absl::StatusOr<checker::Expectation> expected = checker::Expect(manifest, options);
-  if (!expected.ok()) return expected.status();
+  absl::StatusOr<checker::RequestDemands> demands = checker::DemandsOf(manifest, options);
+  if (!demands.ok()) return demands.status();
   if (plan.passes.size() != options.passes.size()) {
     return checker::Violation("passes has ", plan.passes.size(), " entries, but the request has ",
                               options.passes.size());
@@ -57,15 +55,15 @@ absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, con
       !status.ok()) {
     return status;
   }
-  if (absl::Status status = checker::CheckExclusions(*expected, plan); !status.ok()) return status;
+  if (absl::Status status = checker::CheckExclusions(*demands, plan); !status.ok()) return status;
 
   const auto under_check = [&](size_t number) {
     return PassUnderCheck{number,
                           manifest,
                           options,
                           options.passes[number],
-                          *expected,
-                          expected->passes[number],
+                          *demands,
+                          demands->passes[number],
                           plan.passes[number]};
   };
   const PassUnderCheck first = under_check(0);

@@ -19,7 +19,7 @@ Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   Content content;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint64_t aligned =
-        AlignedLength(pass.plan.sequence_lengths[p], pass.expected_pass.length_multiple);
+        AlignedLength(pass.plan.sequence_lengths[p], pass.pass_demands.length_multiple);
     content.aligned_tokens += aligned;
     content.longest_aligned = std::max(content.longest_aligned, aligned);
   }
@@ -56,10 +56,9 @@ absl::Status CheckBudget(const PassUnderCheck& pass, size_t m, const Microbatch&
                        content.aligned_tokens, " aligned tokens");
     }
   }
-  if (width % pass.expected_pass.length_multiple != 0) {
+  if (width % pass.pass_demands.length_multiple != 0) {
     return Violation(Field(pass, "row_widths", m), " is ", width,
-                     ", not a multiple of the length multiple ",
-                     pass.expected_pass.length_multiple);
+                     ", not a multiple of the length multiple ", pass.pass_demands.length_multiple);
   }
   return absl::OkStatus();
 }
@@ -75,7 +74,7 @@ uint64_t PaddedRowWidth(const PassUnderCheck& pass, uint64_t aligned_tokens,
       return longest_of_mini_batch;
     case RowPadding::kCapacity: {
       const uint64_t budget = pass.options.max_tokens_per_microbatch;
-      return budget - budget % pass.expected_pass.length_multiple;
+      return budget - budget % pass.pass_demands.length_multiple;
     }
     case RowPadding::kBuckets: {
       const auto bucket =
@@ -104,10 +103,9 @@ absl::Status CheckSharedWidths(const PassUnderCheck& pass,
 
 absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
   const PassPlan& plan = pass.plan;
-  if (plan.length_multiple != pass.expected_pass.length_multiple) {
+  if (plan.length_multiple != pass.pass_demands.length_multiple) {
     return Violation(Field(pass, "length_multiple"), " is ", plan.length_multiple,
-                     ", but the request and its topology give ",
-                     pass.expected_pass.length_multiple);
+                     ", but the request and its topology give ", pass.pass_demands.length_multiple);
   }
   std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
   // Packed: the longest row. Padded: the longest sequence.

@@ -7,9 +7,45 @@
 
 namespace batchplan::checker {
 
+absl::Status CheckExclusions(const RequestDemands& demands, const Plan& plan) {
+  for (size_t e = 0; e < plan.excluded.size(); ++e) {
+    const ExcludedSequence& listed = plan.excluded[e];
+    if (e > 0 && listed.index <= plan.excluded[e - 1].index) {
+      return Violation("excluded[", e, "].index is ", listed.index, ", not above ",
+                       plan.excluded[e - 1].index, " before it");
+    }
+    if (e >= demands.excluded.size() || listed.index < demands.excluded[e].index) {
+      return Violation("excluded[", e, "] lists sequence ", listed.index,
+                       ", which the overlong policy does not touch at the length limit ",
+                       demands.length_limit);
+    }
+    const ExcludedSequence& wanted = demands.excluded[e];
+    if (listed.index > wanted.index) {
+      return Violation("excluded[", e, "] lists sequence ", listed.index,
+                       ", but the overlong policy touches sequence ", wanted.index, " of ",
+                       wanted.length, " tokens before it");
+    }
+    if (listed.length != wanted.length) {
+      return Violation("excluded[", e, "].length is ", listed.length, ", but sequence ",
+                       wanted.index, " has ", wanted.length, " tokens");
+    }
+    if (listed.reason != wanted.reason) {
+      return Violation("excluded[", e, "].reason is ", static_cast<uint32_t>(listed.reason),
+                       ", but the overlong policy gives ", static_cast<uint32_t>(wanted.reason));
+    }
+  }
+  if (plan.excluded.size() < demands.excluded.size()) {
+    const ExcludedSequence& missing = demands.excluded[plan.excluded.size()];
+    return Violation("excluded does not list sequence ", missing.index, " of ", missing.length,
+                     " tokens, which the overlong policy touches at the length limit ",
+                     demands.length_limit);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Placement> CheckSequences(const PassUnderCheck& pass,
                                          const std::vector<Microbatch>& microbatches) {
-  const std::vector<uint32_t>& planned_lengths = pass.expected.planned_lengths;
+  const std::vector<uint32_t>& planned_lengths = pass.demands.planned_lengths;
   Placement placement(planned_lengths.size(), kNowhere);
   for (size_t m = 0; m < microbatches.size(); ++m) {
     for (size_t p = microbatches[m].begin; p < microbatches[m].end; ++p) {
@@ -40,6 +76,114 @@ absl::StatusOr<Placement> CheckSequences(const PassUnderCheck& pass,
     }
   }
   return placement;
+}
+
+absl::Status CheckMiniBatches(const PlacedPass& placed) {
+  const auto& [pass, microbatches, placement] = placed;
+  if (pass.options.ignore_mini_batches) return absl::OkStatus();
+  const RequestDemands& demands = pass.demands;
+  std::vector<uint64_t> sizes(pass.plan.microbatches_per_rank.size(), 0);
+  for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
+    if (placement[sequence] == kNowhere) continue;
+    const uint32_t mini_batch = microbatches[placement[sequence]].mini_batch;
+    ++sizes[mini_batch];
+    if (!demands.mini_batch_of.empty() && mini_batch != demands.mini_batch_of[sequence]) {
+      return Violation("passes[", pass.number, "] has sequence ", sequence, " in mini-batch ",
+                       mini_batch, ", but the manifest's order puts it into mini-batch ",
+                       demands.mini_batch_of[sequence]);
+    }
+  }
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    if (sizes[k] == 0) {
+      return Violation("passes[", pass.number, "] has no sequences in mini-batch ", k);
+    }
+    // Which mini-batch a dropped sequence was in is not recorded; then the size is an upper limit.
+    const bool wrong = demands.any_dropped ? sizes[k] > demands.mini_batch_size
+                                           : sizes[k] != demands.mini_batch_size;
+    if (wrong) {
+      return Violation("passes[", pass.number, "] has ", sizes[k], " sequences in mini-batch ", k,
+                       ", but mini_batches.size is ", demands.mini_batch_size);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGroups(const PlacedPass& placed) {
+  const auto& [pass, microbatches, placement] = placed;
+  const std::vector<uint32_t>& group_of = pass.demands.group_of;
+  if (group_of.empty()) return absl::OkStatus();
+  const GroupPolicy policy = pass.request.mini_batches.groups;
+  // Each group's first planned member, to which all others are compared.
+  std::vector<uint32_t> leader_of(group_of.size(), kNowhere);
+  for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
+    if (placement[sequence] == kNowhere) continue;
+    uint32_t& leader = leader_of[group_of[sequence]];
+    if (leader == kNowhere) leader = static_cast<uint32_t>(sequence);
+    const Microbatch& own = microbatches[placement[sequence]];
+    const Microbatch& leaders = microbatches[placement[leader]];
+    const char* torn = nullptr;
+    if (own.mini_batch != leaders.mini_batch) {
+      torn = "mini-batch";
+    } else if (policy != GroupPolicy::kSameMiniBatch && own.rank != leaders.rank) {
+      torn = "rank";
+    } else if (policy == GroupPolicy::kSameMicrobatch && placement[sequence] != placement[leader]) {
+      torn = "micro-batch";
+    }
+    if (torn != nullptr) {
+      return Violation("passes[", pass.number, "] has sequences ", leader, " and ", sequence,
+                       " of group ", pass.manifest.group_ids[sequence],
+                       " apart, which must be in the same ", torn);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEqualCounts(const PlacedPass& placed) {
+  const auto& [pass, microbatches, placement] = placed;
+  // Later passes leave every sequence on its rank, so that what the first says holds for all.
+  if (!pass.request.passes.front().equal_sequence_counts) return absl::OkStatus();
+  // Micro-batches stand mini-batch by mini-batch and rank by rank, so each rank's are a run.
+  size_t first_count = 0;  // of rank 0 in the current mini-batch
+  size_t m = 0;
+  while (m < microbatches.size()) {
+    const uint32_t mini_batch = microbatches[m].mini_batch;
+    const uint32_t rank = microbatches[m].rank;
+    const size_t begin = microbatches[m].begin;
+    size_t end = begin;
+    for (; m < microbatches.size() && microbatches[m].mini_batch == mini_batch &&
+           microbatches[m].rank == rank;
+         ++m) {
+      end = microbatches[m].end;
+    }
+    if (rank == 0) first_count = end - begin;
+    if (end - begin != first_count) {
+      return Violation("passes[", pass.number, "] has ", end - begin, " sequences on rank ", rank,
+                       " in mini-batch ", mini_batch, ", but ", first_count,
+                       " on rank 0, and equal_sequence_counts is set");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSameRanks(const PlacedPass& first, const PlacedPass& later) {
+  const bool same_mini_batches =
+      !first.pass.options.ignore_mini_batches && !later.pass.options.ignore_mini_batches;
+  for (size_t sequence = 0; sequence < first.placement.size(); ++sequence) {
+    if (first.placement[sequence] == kNowhere) continue;
+    const Microbatch& before = first.microbatches[first.placement[sequence]];
+    const Microbatch& after = later.microbatches[later.placement[sequence]];
+    if (after.rank != before.rank) {
+      return Violation("passes[", later.pass.number, "] has sequence ", sequence, " on rank ",
+                       after.rank, ", but passes[", first.pass.number, "] has it on rank ",
+                       before.rank);
+    }
+    if (same_mini_batches && after.mini_batch != before.mini_batch) {
+      return Violation("passes[", later.pass.number, "] has sequence ", sequence, " in mini-batch ",
+                       after.mini_batch, ", but passes[", first.pass.number,
+                       "] has it in mini-batch ", before.mini_batch);
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace batchplan::checker

@@ -1,20 +1,51 @@
-// Promise 1, second half: every planned sequence is in exactly one place of the pass.
+// Promises 1 and 4: every sequence is in exactly one place of each pass or listed as excluded, and
+// that place respects mini-batches, groups, equal counts and the ranks of the pass before.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_CHECK_SEQUENCES_H_
 #define BATCHPLAN_SERVER_CHECKER_CHECK_SEQUENCES_H_
 
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/checker/pass_under_check.h"
+#include "server/checker/request_demands.h"
+#include "server/planner/plan.h"
 
 namespace batchplan::checker {
+
+// What the overlong policy touched is listed, all of it and nothing else: Internal unless
+// plan.excluded is exactly the list demanded, ascending, with true lengths and reasons.
+absl::Status CheckExclusions(const RequestDemands& demands, const Plan& plan);
 
 // Where each sequence is; kNowhere for the dropped ones. Internal if a sequence is missing, there
 // twice, out of range, there although dropped, or planned with another length than its own (or, if
 // truncated, the limit).
 absl::StatusOr<Placement> CheckSequences(const PassUnderCheck& pass,
                                          const std::vector<Microbatch>& microbatches);
+
+// A pass whose sequences have been found.
+struct PlacedPass {
+  const PassUnderCheck& pass;
+  const std::vector<Microbatch>& microbatches;
+  const Placement& placement;
+};
+
+// Internal if a mini-batch does not hold what it should: with the order preserved exactly its piece
+// of the manifest, shuffled exactly mini_batches.size sequences, in both cases less the dropped
+// ones, but never nothing.
+absl::Status CheckMiniBatches(const PlacedPass& placed);
+
+// Internal if members of a group are further apart than the policy allows.
+absl::Status CheckGroups(const PlacedPass& placed);
+
+// Internal if ranks have different numbers of sequences in a mini-batch, less the dropped ones,
+// although the first pass, which fixes the ranks, asked for equal ones.
+absl::Status CheckEqualCounts(const PlacedPass& placed);
+
+// Internal if `later` has a sequence on another rank than `first`, or, where both respect
+// mini-batches, in another mini-batch.
+absl::Status CheckSameRanks(const PlacedPass& first, const PlacedPass& later);
 
 }  // namespace batchplan::checker
 

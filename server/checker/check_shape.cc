@@ -23,10 +23,10 @@ absl::Status CheckArraySizes(const PassUnderCheck& pass) {
                      " entries, but there are ", plan.microbatch_offsets.size() - 1,
                      " micro-batches");
   }
-  if (plan.microbatches_per_rank.size() != pass.expected_pass.mini_batches) {
+  if (plan.microbatches_per_rank.size() != pass.pass_demands.mini_batches) {
     return Violation(Field(pass, "microbatches_per_rank"), " has ",
                      plan.microbatches_per_rank.size(), " entries, but there are ",
-                     pass.expected_pass.mini_batches, " mini-batches");
+                     pass.pass_demands.mini_batches, " mini-batches");
   }
   return absl::OkStatus();
 }
@@ -55,20 +55,20 @@ absl::Status CheckCounts(const PassUnderCheck& pass) {
   uint64_t sum = 0;
   for (size_t k = 0; k < counts.size(); ++k) {
     const uint64_t count = counts[k];
-    if (count < pass.expected_pass.min_microbatches) {
+    if (count < pass.pass_demands.min_microbatches) {
       return Violation(Field(pass, "microbatches_per_rank", k), " is ", count,
-                       ", below the minimum ", pass.expected_pass.min_microbatches);
+                       ", below the minimum ", pass.pass_demands.min_microbatches);
     }
-    if (count % pass.expected_pass.count_multiple != 0) {
+    if (count % pass.pass_demands.count_multiple != 0) {
       return Violation(Field(pass, "microbatches_per_rank", k), " is ", count,
-                       ", not a multiple of ", pass.expected_pass.count_multiple);
+                       ", not a multiple of ", pass.pass_demands.count_multiple);
     }
-    sum += count * pass.expected.data_parallel;
+    sum += count * pass.demands.data_parallel;
     // Compared at every step, so that no garbage makes the sum overflow.
     if (sum > microbatches) break;
   }
   if (sum != microbatches) {
-    return Violation(Field(pass, "microbatches_per_rank"), " over ", pass.expected.data_parallel,
+    return Violation(Field(pass, "microbatches_per_rank"), " over ", pass.demands.data_parallel,
                      " ranks gives ", sum > microbatches ? "more than " : "",
                      sum > microbatches ? microbatches : sum, " micro-batches, but row_widths has ",
                      microbatches);
@@ -81,7 +81,7 @@ std::vector<Microbatch> ListMicrobatches(const PassUnderCheck& pass) {
   std::vector<Microbatch> microbatches;
   microbatches.reserve(plan.row_widths.size());
   for (uint32_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
-    for (uint32_t rank = 0; rank < pass.expected.data_parallel; ++rank) {
+    for (uint32_t rank = 0; rank < pass.demands.data_parallel; ++rank) {
       for (uint32_t slot = 0; slot < plan.microbatches_per_rank[k]; ++slot) {
         const size_t m = microbatches.size();
         microbatches.push_back(

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/checker/expectation.h"
+#include "server/checker/request_demands.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/plan.h"
@@ -21,8 +22,8 @@ struct PassUnderCheck {
   const Manifest& manifest;
   const PlanOptions& request;
   const PassOptions& options;
-  const Expectation& expected;
-  const PassExpectation& expected_pass;
+  const RequestDemands& demands;
+  const PassDemands& pass_demands;
   const PassPlan& plan;
 };
 
@@ -44,8 +45,12 @@ using Placement = std::vector<uint32_t>;
 inline constexpr uint32_t kNowhere = UINT32_MAX;
 
 // "passes[<number>].<name>" and "passes[<number>].<name>[<index>]".
-std::string Field(const PassUnderCheck& pass, absl::string_view name);
-std::string Field(const PassUnderCheck& pass, absl::string_view name, size_t index);
+inline std::string Field(const PassUnderCheck& pass, absl::string_view name) {
+  return absl::StrCat("passes[", pass.number, "].", name);
+}
+inline std::string Field(const PassUnderCheck& pass, absl::string_view name, size_t index) {
+  return absl::StrCat("passes[", pass.number, "].", name, "[", index, "]");
+}
 
 }  // namespace batchplan::checker
 

@@ -1,7 +1,7 @@
 // What the request alone says about any plan for it, worked out before the plan is looked at.
 
-#ifndef BATCHPLAN_SERVER_CHECKER_EXPECTATION_H_
-#define BATCHPLAN_SERVER_CHECKER_EXPECTATION_H_
+#ifndef BATCHPLAN_SERVER_CHECKER_REQUEST_DEMANDS_H_
+#define BATCHPLAN_SERVER_CHECKER_REQUEST_DEMANDS_H_
 
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace batchplan::checker {
 
-struct PassExpectation {
+struct PassDemands {
   // Every aligned length and every row width is a multiple of this.
   uint32_t length_multiple = 1;
   // The micro-batches of a rank in a mini-batch: at least the minimum, a multiple of the multiple.
@@ -22,7 +22,7 @@ struct PassExpectation {
   uint64_t mini_batches = 1;
 };
 
-struct Expectation {
+struct RequestDemands {
   uint64_t data_parallel = 1;
   // No planned length is above this, in any pass.
   uint32_t length_limit = 0;
@@ -40,15 +40,15 @@ struct Expectation {
   // By manifest position, numbered from 0; empty where groups need not stay together.
   std::vector<uint32_t> group_of;
   // One for each pass of the request.
-  std::vector<PassExpectation> passes;
+  std::vector<PassDemands> passes;
 };
 
 // Internal if the request admits no plan at all, so that any plan for it is a violation.
-absl::StatusOr<Expectation> Expect(const Manifest& manifest, const PlanOptions& options);
+absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options);
 
 // `length` rounded up to a multiple of `multiple`, which is at least 1.
 uint64_t AlignedLength(uint32_t length, uint32_t multiple);
 
 }  // namespace batchplan::checker
 
-#endif  // BATCHPLAN_SERVER_CHECKER_EXPECTATION_H_
+#endif  // BATCHPLAN_SERVER_CHECKER_REQUEST_DEMANDS_H_

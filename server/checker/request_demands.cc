@@ -1,4 +1,4 @@
-#include "server/checker/expectation.h"
+#include "server/checker/request_demands.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -101,14 +101,14 @@ std::vector<uint32_t> CutMiniBatches(size_t count, uint64_t size,
 
 // Fills planned_lengths, planned_sequences, excluded and any_dropped.
 absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy,
-                                 Expectation& expected) {
-  const uint32_t limit = expected.length_limit;
+                                 RequestDemands& demands) {
+  const uint32_t limit = demands.length_limit;
   const auto overlong = [&](size_t i) { return manifest.lengths[i] > limit; };
 
-  std::vector<bool> group_dropped(expected.group_of.size(), false);
-  if (policy == OverlongPolicy::kDrop && !expected.group_of.empty()) {
+  std::vector<bool> group_dropped(demands.group_of.size(), false);
+  if (policy == OverlongPolicy::kDrop && !demands.group_of.empty()) {
     for (size_t i = 0; i < manifest.lengths.size(); ++i) {
-      if (overlong(i)) group_dropped[expected.group_of[i]] = true;
+      if (overlong(i)) group_dropped[demands.group_of[i]] = true;
     }
   }
   for (size_t i = 0; i < manifest.lengths.size(); ++i) {
@@ -116,10 +116,10 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
     const auto index = static_cast<uint32_t>(i);
     uint32_t planned = length;
     if (policy == OverlongPolicy::kDrop) {
-      if (overlong(i) || (!expected.group_of.empty() && group_dropped[expected.group_of[i]])) {
+      if (overlong(i) || (!demands.group_of.empty() && group_dropped[demands.group_of[i]])) {
         planned = 0;
-        expected.any_dropped = true;
-        expected.excluded.push_back({index, length, ExclusionReason::kDropped});
+        demands.any_dropped = true;
+        demands.excluded.push_back({index, length, ExclusionReason::kDropped});
       }
     } else if (overlong(i)) {
       if (policy == OverlongPolicy::kReject) {
@@ -131,12 +131,12 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
                          "] can't be truncated to it");
       }
       planned = limit;
-      expected.excluded.push_back({index, length, ExclusionReason::kTruncated});
+      demands.excluded.push_back({index, length, ExclusionReason::kTruncated});
     }
-    expected.planned_lengths.push_back(planned);
-    if (planned != 0) ++expected.planned_sequences;
+    demands.planned_lengths.push_back(planned);
+    if (planned != 0) ++demands.planned_sequences;
   }
-  if (expected.planned_sequences == 0) {
+  if (demands.planned_sequences == 0) {
     return Violation("every sequence is above the length limit ", limit, " and dropped");
   }
   return absl::OkStatus();
@@ -149,43 +149,43 @@ uint64_t AlignedLength(uint32_t length, uint32_t multiple) {
   return rounded_up - rounded_up % multiple;
 }
 
-absl::StatusOr<Expectation> Expect(const Manifest& manifest, const PlanOptions& options) {
+absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options) {
   if (absl::Status status = CheckRequest(manifest, options); !status.ok()) return status;
 
   const size_t count = manifest.lengths.size();
   const MiniBatching& mini_batches = options.mini_batches;
-  Expectation expected;
-  expected.data_parallel = AtLeastOne(options.topology.data_parallel);
-  expected.mini_batch_size = mini_batches.size == 0 ? count : mini_batches.size;
-  expected.length_limit = std::numeric_limits<uint32_t>::max();
+  RequestDemands demands;
+  demands.data_parallel = AtLeastOne(options.topology.data_parallel);
+  demands.mini_batch_size = mini_batches.size == 0 ? count : mini_batches.size;
+  demands.length_limit = std::numeric_limits<uint32_t>::max();
   for (const PassOptions& pass : options.passes) {
     absl::StatusOr<uint32_t> multiple = LengthMultiple(options.topology, pass);
     if (!multiple.ok()) return multiple.status();
     const uint32_t budget = pass.max_tokens_per_microbatch;
-    expected.length_limit = std::min(expected.length_limit, budget - budget % *multiple);
+    demands.length_limit = std::min(demands.length_limit, budget - budget % *multiple);
 
-    PassExpectation& expected_pass = expected.passes.emplace_back();
-    expected_pass.length_multiple = *multiple;
-    expected_pass.min_microbatches = AtLeastOne(pass.min_microbatches);
-    expected_pass.count_multiple = AtLeastOne(pass.microbatch_count_multiple);
+    PassDemands& pass_demands = demands.passes.emplace_back();
+    pass_demands.length_multiple = *multiple;
+    pass_demands.min_microbatches = AtLeastOne(pass.min_microbatches);
+    pass_demands.count_multiple = AtLeastOne(pass.microbatch_count_multiple);
     if (options.topology.virtual_pipeline > 1) {
       // An interleaved schedule runs micro-batches in rounds of one for each pipeline stage.
-      expected_pass.count_multiple =
-          std::lcm(expected_pass.count_multiple, AtLeastOne(options.topology.pipeline_parallel));
+      pass_demands.count_multiple =
+          std::lcm(pass_demands.count_multiple, AtLeastOne(options.topology.pipeline_parallel));
     }
-    expected_pass.mini_batches = pass.ignore_mini_batches ? 1 : count / expected.mini_batch_size;
+    pass_demands.mini_batches = pass.ignore_mini_batches ? 1 : count / demands.mini_batch_size;
   }
   if (mini_batches.groups != GroupPolicy::kIgnore && !manifest.group_ids.empty()) {
-    expected.group_of = NumberGroups(manifest.group_ids);
+    demands.group_of = NumberGroups(manifest.group_ids);
   }
   if (mini_batches.order == Order::kPreserved) {
-    expected.mini_batch_of = CutMiniBatches(count, expected.mini_batch_size, expected.group_of);
+    demands.mini_batch_of = CutMiniBatches(count, demands.mini_batch_size, demands.group_of);
   }
-  if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, expected);
+  if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, demands);
       !status.ok()) {
     return status;
   }
-  return expected;
+  return demands;
 }
 
 }  // namespace batchplan::checker

@@ -127,7 +127,8 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
   flags->Add("log_level", log_level, "info|warning|error", "Write lines of this severity and above",
              {"info", "warning", "error"});
   flags->Add("max_job_labels", &options->max_job_labels, "N",
-             "Jobs with time series of their own, the busiest; others are counted as \"other\"");
+             "Jobs with time series of their own, until they are idle for an hour; others are "
+             "counted as \"other\"");
   flags->Add("recent_plans", &options->recent_plans, "N",
              "Plans of each job that GET /plans of metrics_listen shows; 0: no such page");
 

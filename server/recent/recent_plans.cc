@@ -40,7 +40,7 @@ void RecentPlans::Record(const PlanRecord& plan, uint64_t step, absl::Time now,
   RecentPlan figures = FiguresOf(plan, step, now);
   {
     std::optional<WholePlan> dropped;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto job = jobs_.find(plan.job_id);
     if (job == jobs_.end()) {
       dropped = MakeRoomForJob();
@@ -58,7 +58,7 @@ void RecentPlans::Record(const PlanRecord& plan, uint64_t step, absl::Time now,
   }
   WholePlan renewed = whole();
   std::vector<WholePlan> dropped;
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   dropped = Keep(plan.job_id, std::move(renewed), now);
 }
 
@@ -78,6 +78,7 @@ std::vector<WholePlan> RecentPlans::Keep(std::string_view job_id, WholePlan whol
   std::vector<WholePlan> dropped;
   dropped.reserve(jobs_.size() + 1);
   const auto drop = [&](Kept& kept) {
+    mutex_.AssertHeld();
     if (!kept.whole) return;
     bytes_ -= kept.whole->bytes;
     dropped.push_back(*std::move(kept.whole));
@@ -106,7 +107,7 @@ std::vector<WholePlan> RecentPlans::Keep(std::string_view job_id, WholePlan whol
 std::vector<RecentPlans::Job> RecentPlans::Jobs() const {
   std::vector<Job> jobs;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     jobs.reserve(jobs_.size());
     for (const auto& [id, kept] : jobs_)
       jobs.push_back({id, {kept.plans.begin(), kept.plans.end()}});
@@ -118,7 +119,7 @@ std::vector<RecentPlans::Job> RecentPlans::Jobs() const {
 }
 
 std::optional<WholePlan> RecentPlans::Whole(std::string_view job_id) const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto job = jobs_.find(job_id);
   return job == jobs_.end() ? std::nullopt : job->second.whole;
 }

@@ -17,15 +17,16 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/base/mutex.h"
 #include "server/telemetry/plan_record.h"
 
 namespace batchplan {
@@ -99,15 +100,16 @@ class RecentPlans {
     absl::Time last() const { return plans.back().time; }
   };
 
-  // Both under mutex_; what they take out is destroyed by the caller, after it.
-  std::optional<WholePlan> MakeRoomForJob();
-  std::vector<WholePlan> Keep(std::string_view job_id, WholePlan whole, absl::Time now);
+  // What they take out is destroyed by the caller, once mutex_ is released.
+  std::optional<WholePlan> MakeRoomForJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<WholePlan> Keep(std::string_view job_id, WholePlan whole, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RecentPlansOptions options_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // None without plans.
-  std::map<std::string, Kept, std::less<>> jobs_;
-  size_t bytes_ = 0;
+  std::map<std::string, Kept, std::less<>> jobs_ ABSL_GUARDED_BY(mutex_);
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace batchplan

@@ -61,7 +61,8 @@ struct ServerOptions {
   // most are cancelled or refused.
   int64_t max_unsent_bytes = int64_t{512} << 20;
 
-  // Jobs with time series of their own; those beyond are counted together.
+  // Jobs with time series of their own, until they are idle for an hour; those beyond are counted
+  // together.
   int64_t max_job_labels = 100;
   // Plans of each job that GET /plans shows. 0: it is not served, and nothing is kept for it.
   int64_t recent_plans = 32;

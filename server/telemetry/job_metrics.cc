@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "server/telemetry/metric_catalog.h"
-#include "server/telemetry/metric_families.h"
 
 namespace batchplan {
 
@@ -25,7 +24,10 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
       fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
       fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
       fit_samples_(GaugeFamily(metric::kJobFitSamples, registry)),
-      labels_(labels, [this](const std::string& job) { RemoveSeries(job); }) {}
+      labels_(labels, [this](const std::string& job) {
+        mutex_.AssertHeld();
+        RemoveSeries(job);
+      }) {}
 
 std::pair<const std::string, JobMetrics::Series>& JobMetrics::SeriesOf(std::string_view job_id,
                                                                        absl::Time now) {
@@ -57,8 +59,8 @@ void JobMetrics::RemoveSeries(const std::string& job) {
   jobs_.erase(found);
 }
 
-void JobMetrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
-  std::lock_guard lock(mutex_);
+void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
+  MutexLock lock(mutex_);
   const Series& series = SeriesOf(plan.job_id, now).second;
   const auto count = [&](CounterPlace place, uint64_t number) {
     series.counters[place]->Increment(static_cast<double>(number));
@@ -80,13 +82,13 @@ void JobMetrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
   }
 }
 
-void JobMetrics::RecordError(std::string_view job_id, absl::Time now) {
-  std::lock_guard lock(mutex_);
+void JobMetrics::CountError(std::string_view job_id, absl::Time now) {
+  MutexLock lock(mutex_);
   SeriesOf(job_id, now).second.counters[kErrors]->Increment();
 }
 
-void JobMetrics::RecordFit(std::string_view job_id, const FitRecord& fit, absl::Time now) {
-  std::lock_guard lock(mutex_);
+void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Time now) {
+  MutexLock lock(mutex_);
   auto& labelled = SeriesOf(job_id, now);
   const std::string& job = labelled.first;
   Series& series = labelled.second;

@@ -2,7 +2,7 @@
 // clients make up.
 //
 //   JobMetrics jobs({.max_labels = 100}, registry);
-//   jobs.RecordPlan({.job_id = "grpo-7b", ...}, absl::Now());
+//   jobs.CountPlan({.job_id = "grpo-7b", ...}, absl::Now());
 //
 // Thread-safe: all is done under one lock, since a job may lose its series to another's. Allocates
 // for new jobs alone.
@@ -20,12 +20,13 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "server/base/mutex.h"
 #include "server/telemetry/job_labels.h"
 #include "server/telemetry/plan_record.h"
 
@@ -40,9 +41,9 @@ class JobMetrics {
   JobMetrics& operator=(const JobMetrics&) = delete;
 
   // A plan that was answered, an error that was, and what is fitted to the job now.
-  void RecordPlan(const PlanRecord& plan, absl::Time now);
-  void RecordError(std::string_view job_id, absl::Time now);
-  void RecordFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
+  void CountPlan(const PlanRecord& plan, absl::Time now);
+  void CountError(std::string_view job_id, absl::Time now);
+  void ShowFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
 
  private:
   // The places of a job's series in the arrays below.
@@ -81,10 +82,11 @@ class JobMetrics {
     std::optional<FitSeries> fit;
   };
 
-  // Those of `job_id`, made if they are new. Under mutex_, as is their use: another job may take
+  // Those of `job_id`, made if they are new. They are used under mutex_ too: another job may take
   // their place.
-  std::pair<const std::string, Series>& SeriesOf(std::string_view job_id, absl::Time now);
-  void RemoveSeries(const std::string& job);
+  std::pair<const std::string, Series>& SeriesOf(std::string_view job_id, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveSeries(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::array<prometheus::Family<prometheus::Counter>*, kCounters> counters_;
   std::array<prometheus::Family<prometheus::Histogram>*, kMeans> means_;
@@ -92,10 +94,9 @@ class JobMetrics {
   prometheus::Family<prometheus::Gauge>* const fit_errors_;
   prometheus::Family<prometheus::Gauge>* const fit_samples_;
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  JobLabels labels_;
-  std::map<std::string, Series, std::less<>> jobs_;
+  Mutex mutex_;
+  JobLabels labels_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Series, std::less<>> jobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace batchplan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
@@ -132,6 +133,20 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields) {
   if (severity < lowest_severity.load(std::memory_order_relaxed)) return;
   WriteLogLine(FormatLogLine(absl::Now(), severity, event, fields, CurrentLogFormat()));
+}
+
+std::optional<uint64_t> LogLimit::Admit(absl::Time now) {
+  MutexLock lock(mutex_);
+  // A clock that was set back gives no room, and takes none.
+  const double seconds = std::max(0.0, absl::ToDoubleSeconds(now - last_));
+  room_ = std::min(rate_, room_ + rate_ * seconds);
+  last_ = now;
+  if (room_ < 1) {
+    ++left_out_;
+    return std::nullopt;
+  }
+  room_ -= 1;
+  return std::exchange(left_out_, 0);
 }
 
 }  // namespace batchplan

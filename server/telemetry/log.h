@@ -19,12 +19,16 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/base/mutex.h"
 
 namespace batchplan {
 
@@ -74,6 +78,27 @@ std::string FormatLogLine(absl::Time time, Severity severity, std::string_view e
 
 // Has one line written to standard error, stamped with the present time.
 void Log(Severity severity, std::string_view event, std::initializer_list<LogField> fields = {});
+
+// How many lines of one kind may be logged, where anybody can cause them.
+//
+//   if (const std::optional<uint64_t> left_out = limit.Admit(absl::Now())) Log(...);
+//
+// Thread-safe.
+class LogLimit {
+ public:
+  // So many lines a second in the long run, and as many at once after a quiet second.
+  explicit LogLimit(double lines_a_second) : rate_(lines_a_second), room_(lines_a_second) {}
+
+  // Whether a line may be written: if so, how many could not be since the last that was.
+  std::optional<uint64_t> Admit(absl::Time now);
+
+ private:
+  const double rate_;
+  Mutex mutex_;
+  double room_ ABSL_GUARDED_BY(mutex_);
+  absl::Time last_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  uint64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
+};
 
 }  // namespace batchplan
 

@@ -8,12 +8,13 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <mutex>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
+#include "server/base/mutex.h"
 #include "server/telemetry/log.h"
 
 namespace batchplan {
@@ -52,7 +53,7 @@ class LogWriter {
 
   void Take(const std::string& line) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (queue_.size() + line.size() > kMaxQueuedLogBytes) {
         dropped.fetch_add(1);
         return;
@@ -71,8 +72,8 @@ class LogWriter {
     for (;;) {
       uint64_t lines = 0;
       {
-        std::unique_lock lock(mutex_);
-        queued_.wait(lock, [this] { return lines_ > 0; });
+        MutexLock lock(mutex_);
+        while (lines_ == 0) queued_.wait(lock);
         std::swap(text, queue_);
         lines = std::exchange(lines_, 0);
       }
@@ -87,11 +88,11 @@ class LogWriter {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable queued_;
+  Mutex mutex_;
+  std::condition_variable_any queued_;
   // Lines, one after the other.
-  std::string queue_;
-  uint64_t lines_ = 0;
+  std::string queue_ ABSL_GUARDED_BY(mutex_);
+  uint64_t lines_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

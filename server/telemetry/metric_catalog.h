@@ -1,11 +1,17 @@
 // Every metric that the server exports: names, types, labels, meanings and buckets, in this one
-// place. deploy/metrics.md is MetricTable() of it.
+// place; and how its series are made. deploy/metrics.md is MetricTable() of it.
 //
 // Base units throughout, and no label whose values clients could grow without bound: `job_id` is
 // one of --max_job_labels, "other" or "unset" (job_labels.h), all others are from fixed sets.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_METRIC_CATALOG_H_
 #define BATCHPLAN_SERVER_TELEMETRY_METRIC_CATALOG_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
 
 #include <span>
 #include <string>
@@ -256,6 +262,22 @@ std::span<const MetricDefinition* const> MetricCatalog();
 
 // As Markdown.
 std::string MetricTable();
+
+// Families of a registry as they are defined.
+prometheus::Family<prometheus::Counter>* CounterFamily(const MetricDefinition& definition,
+                                                       prometheus::Registry& registry);
+prometheus::Family<prometheus::Gauge>* GaugeFamily(const MetricDefinition& definition,
+                                                   prometheus::Registry& registry);
+prometheus::Family<prometheus::Histogram>* HistogramFamily(const MetricDefinition& definition,
+                                                           prometheus::Registry& registry);
+
+prometheus::Histogram::BucketBoundaries BucketsOf(const MetricDefinition& definition);
+
+// Of definitions without labels.
+prometheus::Counter* AddCounter(const MetricDefinition& definition, prometheus::Registry& registry);
+prometheus::Gauge* AddGauge(const MetricDefinition& definition, prometheus::Registry& registry);
+prometheus::Histogram* AddHistogram(const MetricDefinition& definition,
+                                    prometheus::Registry& registry);
 
 }  // namespace batchplan
 

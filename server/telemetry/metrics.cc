@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "server/telemetry/metric_catalog.h"
-#include "server/telemetry/metric_families.h"
 #include "server/telemetry/process_metrics.h"
 
 namespace batchplan {
@@ -207,15 +206,15 @@ void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
     step_efficiency_->Observe(pass.step_efficiency);
     step_time_over_bound_->Observe(pass.step_time_over_bound);
   }
-  jobs_.RecordPlan(plan, now);
+  jobs_.CountPlan(plan, now);
 }
 
 void Metrics::RecordJobError(std::string_view job_id, absl::Time now) {
-  jobs_.RecordError(job_id, now);
+  jobs_.CountError(job_id, now);
 }
 
 void Metrics::RecordJobFit(std::string_view job_id, const FitRecord& fit, absl::Time now) {
-  jobs_.RecordFit(job_id, fit, now);
+  jobs_.ShowFit(job_id, fit, now);
 }
 
 void Metrics::RecordCheckFailure() { check_failures_->Increment(); }

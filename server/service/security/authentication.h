@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "server/service/security/tokens.h"
-#include "server/telemetry/log_limit.h"
+#include "server/telemetry/log.h"
 #include "server/telemetry/metrics.h"
 
 namespace batchplan {

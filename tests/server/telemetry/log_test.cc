@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
-#include "server/telemetry/log_limit.h"
 #include "server/telemetry/log_writer.h"
 #include "tests/support/captured_log.h"
 

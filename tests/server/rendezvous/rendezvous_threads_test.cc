@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/rendezvous/rendezvous.h"
 #include "server/store/memory_step_store.h"
+#include "tests/server/store/forwarding_step_store.h"
 
 namespace batchplan::testing {
 namespace {
@@ -71,34 +72,13 @@ class Executor {
 };
 
 // One store for two replicas in one process: each hears of everything.
-class SharedStore : public StepStore {
+class SharedStore : public ForwardingStepStore {
  public:
-  explicit SharedStore(StepStore* store) : store_(store) {}
+  using ForwardingStepStore::ForwardingStepStore;
 
   void SetListener(Listener listener) override {
     std::lock_guard lock(mutex_);
     listener_ = std::move(listener);
-  }
-  absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
-    return store_->PutPart(key, part);
-  }
-  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override {
-    return store_->Progress(key, waits_at);
-  }
-  absl::Status Leave(const StepKey& key, const std::string& waits_at) override {
-    return store_->Leave(key, waits_at);
-  }
-  absl::StatusOr<StepParts> Parts(const StepKey& key) override { return store_->Parts(key); }
-  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
-                                             const StepOutcome& outcome) override {
-    return store_->PutOutcome(key, incarnation, outcome);
-  }
-  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
-                          const std::vector<uint32_t>& workers) override {
-    return store_->MarkServed(key, incarnation, workers);
-  }
-  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override {
-    return store_->Restore(key, step);
   }
 
   void Notify(const StepKey& key, StepEvent event) {
@@ -107,7 +87,6 @@ class SharedStore : public StepStore {
   }
 
  private:
-  StepStore* const store_;
   std::mutex mutex_;
   Listener listener_;
 };

@@ -1,5 +1,3 @@
-#include "server/rendezvous/joined_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "proto/batchplan/v1/convert.h"
 #include "server/planner/make_plan.h"
+#include "server/rendezvous/joined_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"
 

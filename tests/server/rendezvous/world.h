@@ -69,6 +69,10 @@ struct WorldOptions {
   bool remembers = false;
 };
 
+// How long the store keeps a step.
+inline constexpr absl::Duration kWorldTimeToLive = absl::Minutes(10);
+inline constexpr absl::Duration kWorldRetention = absl::Minutes(10);
+
 // What a planner says that is to be asked again after 100 ms.
 inline absl::Status NoRoomForNow() { return absl::ResourceExhaustedError("no room for now"); }
 

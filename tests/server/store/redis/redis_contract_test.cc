@@ -10,6 +10,7 @@
 
 #include "server/store/redis/redis_stores.h"
 #include "tests/server/store/fit_store_contract.h"
+#include "tests/server/store/forwarding_step_store.h"
 #include "tests/server/store/step_store_contract.h"
 #include "tests/server/store/step_store_model.h"
 #include "tests/support/redis_server.h"
@@ -36,10 +37,11 @@ RedisStores Open(const RedisServer& redis, const StepStoreOptions& lifetimes) {
 
 // A store that can also wait until its listener has heard what another published last: messages of
 // a channel keep their order.
-class TappedStore : public StepStore {
+class TappedStore : public ForwardingStepStore {
  public:
-  explicit TappedStore(std::unique_ptr<StepStore> store) : store_(std::move(store)) {
-    SetListener(nullptr);
+  explicit TappedStore(std::unique_ptr<StepStore> store)
+      : ForwardingStepStore(store.get()), store_(std::move(store)) {
+    TappedStore::SetListener(nullptr);
   }
   ~TappedStore() override { store_->SetListener(nullptr); }
 
@@ -53,27 +55,6 @@ class TappedStore : public StepStore {
         listener(key, event);
       }
     });
-  }
-  absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override {
-    return store_->PutPart(key, part);
-  }
-  absl::StatusOr<StepProgress> Progress(const StepKey& key, const std::string& waits_at) override {
-    return store_->Progress(key, waits_at);
-  }
-  absl::Status Leave(const StepKey& key, const std::string& waits_at) override {
-    return store_->Leave(key, waits_at);
-  }
-  absl::StatusOr<StepParts> Parts(const StepKey& key) override { return store_->Parts(key); }
-  absl::StatusOr<StandingOutcome> PutOutcome(const StepKey& key, const std::string& incarnation,
-                                             const StepOutcome& outcome) override {
-    return store_->PutOutcome(key, incarnation, outcome);
-  }
-  absl::Status MarkServed(const StepKey& key, const std::string& incarnation,
-                          const std::vector<uint32_t>& workers) override {
-    return store_->MarkServed(key, incarnation, workers);
-  }
-  absl::StatusOr<bool> Restore(const StepKey& key, const WholeStep& step) override {
-    return store_->Restore(key, step);
   }
 
   // As published with `mark`.

@@ -12,8 +12,7 @@
 #include "client/cli/report.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/pages/page.h"
-#include "server/pages/plan_data.h"
+#include "server/pages/plan_page.h"
 
 namespace batchplan::cli {
 namespace {

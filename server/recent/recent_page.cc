@@ -10,8 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/pages/page.h"
-#include "server/pages/plan_data.h"
+#include "server/pages/plan_page.h"
 
 namespace batchplan {
 namespace {

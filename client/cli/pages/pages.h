@@ -1,4 +1,4 @@
-// The HTML page built into the program, complete but for its data: see server/pages/page.h.
+// The HTML page built into the program, complete but for its data: see server/pages/plan_page.h.
 
 #ifndef BATCHPLAN_CLIENT_CLI_PAGES_PAGES_H_
 #define BATCHPLAN_CLIENT_CLI_PAGES_PAGES_H_

@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/pages/page.h"
 #include "server/pages/plan_page.h"
 #include "tests/client/cli/run_cli.h"
 #include "tests/support/page_data.h"

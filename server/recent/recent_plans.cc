@@ -18,13 +18,13 @@ RecentPlan FiguresOf(const PlanRecord& plan, uint64_t step, absl::Time now) {
   double scheduled_tokens = 0;
   double naive_tokens = 0;
   for (const PassRecord& pass : plan.passes) {
-    figures.microbatches += pass.microbatches;
-    figures.lower_bound_microbatches += pass.lower_bound_microbatches;
-    figures.step_efficiency = std::min(figures.step_efficiency, pass.step_efficiency);
-    true_tokens += static_cast<double>(pass.true_tokens);
+    figures.microbatches += pass.metrics.microbatches;
+    figures.lower_bound_microbatches += pass.metrics.lower_bound_microbatches;
+    figures.step_efficiency = std::min(figures.step_efficiency, pass.metrics.step_efficiency);
+    true_tokens += static_cast<double>(pass.metrics.true_tokens);
     budget_tokens += static_cast<double>(pass.budget_tokens);
-    scheduled_tokens += static_cast<double>(pass.scheduled_tokens);
-    naive_tokens += static_cast<double>(pass.naive_tokens);
+    scheduled_tokens += static_cast<double>(pass.metrics.scheduled_tokens);
+    naive_tokens += static_cast<double>(pass.metrics.naive_tokens);
   }
   if (budget_tokens > 0) figures.bin_utilization = true_tokens / budget_tokens;
   if (naive_tokens > 0) {

@@ -68,17 +68,17 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
   count(kPlans, 1);
   count(kSequences, plan.sequences);
   for (const PassRecord& pass : plan.passes) {
-    count(kTrueTokens, pass.true_tokens);
-    count(kScheduledTokens, pass.scheduled_tokens);
-    count(kNaiveTokens, pass.naive_tokens);
+    count(kTrueTokens, pass.metrics.true_tokens);
+    count(kScheduledTokens, pass.metrics.scheduled_tokens);
+    count(kNaiveTokens, pass.metrics.naive_tokens);
     count(kBudgetTokens, pass.budget_tokens);
-    count(kMicrobatches, pass.microbatches);
-    count(kLowerBoundMicrobatches, pass.lower_bound_microbatches);
-    series.means[kBinSpread]->Observe(pass.bin_spread);
-    series.means[kPackingEfficiency]->Observe(pass.packing_efficiency);
-    series.means[kRankCostImbalance]->Observe(pass.rank_cost_imbalance);
-    series.means[kStepEfficiency]->Observe(pass.step_efficiency);
-    series.means[kStepTimeOverBound]->Observe(pass.step_time_over_bound);
+    count(kMicrobatches, pass.metrics.microbatches);
+    count(kLowerBoundMicrobatches, pass.metrics.lower_bound_microbatches);
+    series.means[kBinSpread]->Observe(pass.bin_spread());
+    series.means[kPackingEfficiency]->Observe(pass.metrics.packing_efficiency);
+    series.means[kRankCostImbalance]->Observe(pass.metrics.rank_cost_imbalance);
+    series.means[kStepEfficiency]->Observe(pass.metrics.step_efficiency);
+    series.means[kStepTimeOverBound]->Observe(pass.step_time_over_bound());
   }
 }
 

@@ -192,19 +192,20 @@ void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
   sequences_->Observe(static_cast<double>(plan.sequences));
   PlanningSeconds(preset, plan.sequences).Observe(plan.planning_seconds);
   for (const PassRecord& pass : plan.passes) {
-    microbatches_->Increment(static_cast<double>(pass.microbatches));
-    lower_bound_microbatches_->Increment(static_cast<double>(pass.lower_bound_microbatches));
-    true_tokens_->Increment(static_cast<double>(pass.true_tokens));
-    scheduled_tokens_->Increment(static_cast<double>(pass.scheduled_tokens));
-    naive_tokens_->Increment(static_cast<double>(pass.naive_tokens));
+    microbatches_->Increment(static_cast<double>(pass.metrics.microbatches));
+    lower_bound_microbatches_->Increment(
+        static_cast<double>(pass.metrics.lower_bound_microbatches));
+    true_tokens_->Increment(static_cast<double>(pass.metrics.true_tokens));
+    scheduled_tokens_->Increment(static_cast<double>(pass.metrics.scheduled_tokens));
+    naive_tokens_->Increment(static_cast<double>(pass.metrics.naive_tokens));
     budget_tokens_->Increment(static_cast<double>(pass.budget_tokens));
-    bin_utilization_->Observe(pass.bin_utilization);
-    bin_spread_->Observe(pass.bin_spread);
-    packing_efficiency_->Observe(pass.packing_efficiency);
-    padding_removed_->Observe(pass.padding_removed);
-    rank_cost_imbalance_->Observe(pass.rank_cost_imbalance);
-    step_efficiency_->Observe(pass.step_efficiency);
-    step_time_over_bound_->Observe(pass.step_time_over_bound);
+    bin_utilization_->Observe(pass.metrics.bin_utilization);
+    bin_spread_->Observe(pass.bin_spread());
+    packing_efficiency_->Observe(pass.metrics.packing_efficiency);
+    padding_removed_->Observe(pass.padding_removed());
+    rank_cost_imbalance_->Observe(pass.metrics.rank_cost_imbalance);
+    step_efficiency_->Observe(pass.metrics.step_efficiency);
+    step_time_over_bound_->Observe(pass.step_time_over_bound());
   }
   jobs_.CountPlan(plan, now);
 }

@@ -3,29 +3,32 @@
 #ifndef BATCHPLAN_SERVER_TELEMETRY_PLAN_RECORD_H_
 #define BATCHPLAN_SERVER_TELEMETRY_PLAN_RECORD_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "server/planner/plan.h"
+
 namespace batchplan {
 
-// Of each pass of a plan; as in PlanMetrics where it has them. None is negative: Prometheus takes
-// a sum that falls for one that began anew.
+// Of one pass of a plan.
 struct PassRecord {
-  uint64_t microbatches = 0;
-  uint64_t lower_bound_microbatches = 0;
-  uint64_t true_tokens = 0;
-  uint64_t scheduled_tokens = 0;
-  uint64_t naive_tokens = 0;
-  // That the micro-batches have room for.
+  // As the planner measured it.
+  PlanMetrics metrics;
+  // What the micro-batches have room for: each one's max_tokens_per_microbatch.
   uint64_t budget_tokens = 0;
-  double bin_utilization = 0;
-  double bin_spread = 0;
-  double packing_efficiency = 0;
-  double padding_removed = 0;
-  double rank_cost_imbalance = 0;
-  double step_efficiency = 0;
-  double step_time_over_bound = 0;
+
+  // What of the metrics is exported in another form. None is negative: Prometheus takes a sum that
+  // falls for one that began anew.
+  double bin_spread() const { return 1 - metrics.bin_balance; }
+  double padding_removed() const { return std::max(0.0, metrics.padding_removed); }
+  // 1 where sequences cost nothing: there no plan is better than another.
+  double step_time_over_bound() const {
+    return metrics.lower_bound_step_time > 0
+               ? metrics.predicted_step_time / metrics.lower_bound_step_time
+               : 1;
+  }
 };
 
 struct PlanRecord {

@@ -43,6 +43,9 @@ absl::Status CheckFittedStandsAlone(const v1::CostModel& model);
 // once.
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response);
 
+// The metrics of a pass.
+PlanMetrics ReadMetrics(const v1::PlanMetrics& wire);
+
 // The plan that a response carries, for the plan checker. InvalidArgument if an enum value is
 // unknown.
 absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response);

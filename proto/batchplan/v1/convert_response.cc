@@ -41,28 +41,6 @@ void FillMetrics(const PlanMetrics& metrics, v1::PlanMetrics* wire) {
   wire->set_step_efficiency(metrics.step_efficiency);
 }
 
-PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
-  return {.microbatches = wire.microbatches(),
-          .lower_bound_microbatches = wire.lower_bound_microbatches(),
-          .certified_optimal = wire.certified_optimal(),
-          .true_tokens = wire.true_tokens(),
-          .aligned_tokens = wire.aligned_tokens(),
-          .scheduled_tokens = wire.scheduled_tokens(),
-          .naive_tokens = wire.naive_tokens(),
-          .bin_utilization = wire.bin_utilization(),
-          .aligned_bin_utilization = wire.aligned_bin_utilization(),
-          .waste_ratio = wire.waste_ratio(),
-          .bin_balance = wire.bin_balance(),
-          .packing_efficiency = wire.packing_efficiency(),
-          .padding_removed = wire.padding_removed(),
-          .rank_token_imbalance = wire.rank_token_imbalance(),
-          .rank_cost_imbalance = wire.rank_cost_imbalance(),
-          .ideal_step_time = wire.ideal_step_time(),
-          .lower_bound_step_time = wire.lower_bound_step_time(),
-          .predicted_step_time = wire.predicted_step_time(),
-          .step_efficiency = wire.step_efficiency()};
-}
-
 void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
   wire->set_name(pass.name);
   CopyArray(pass.sequence_index, wire->mutable_sequence_index());
@@ -86,6 +64,28 @@ PassPlan ReadPass(const v1::PassPlan& wire) {
 }
 
 }  // namespace
+
+PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
+  return {.microbatches = wire.microbatches(),
+          .lower_bound_microbatches = wire.lower_bound_microbatches(),
+          .certified_optimal = wire.certified_optimal(),
+          .true_tokens = wire.true_tokens(),
+          .aligned_tokens = wire.aligned_tokens(),
+          .scheduled_tokens = wire.scheduled_tokens(),
+          .naive_tokens = wire.naive_tokens(),
+          .bin_utilization = wire.bin_utilization(),
+          .aligned_bin_utilization = wire.aligned_bin_utilization(),
+          .waste_ratio = wire.waste_ratio(),
+          .bin_balance = wire.bin_balance(),
+          .packing_efficiency = wire.packing_efficiency(),
+          .padding_removed = wire.padding_removed(),
+          .rank_token_imbalance = wire.rank_token_imbalance(),
+          .rank_cost_imbalance = wire.rank_cost_imbalance(),
+          .ideal_step_time = wire.ideal_step_time(),
+          .lower_bound_step_time = wire.lower_bound_step_time(),
+          .predicted_step_time = wire.predicted_step_time(),
+          .step_efficiency = wire.step_efficiency()};
+}
 
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response) {
   for (const PassPlan& pass : plan.passes) FillPass(pass, response->add_passes());

@@ -93,7 +93,8 @@ absl::StatusOr<PlannedBatch> PlanOrRecall(const PlanBatchConfig& config,
   if (!status.ok()) return status;
   planned.planning_time = absl::Nanoseconds(
       google::protobuf::util::TimeUtil::DurationToNanoseconds(response.planning_time()));
-  absl::StatusOr<std::shared_ptr<const CachedPlan>> made = MakeCachedPlan(std::move(response));
+  absl::StatusOr<std::shared_ptr<const CachedPlan>> made =
+      MakeCachedPlan(*request, std::move(response));
   if (!made.ok()) return made.status();
   planned.plan = *std::move(made);
   if (config.cache != nullptr) config.cache->Insert(key, planned.plan);

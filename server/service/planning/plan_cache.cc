@@ -6,8 +6,6 @@
 #include <grpcpp/support/slice.h>
 #include <openssl/evp.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <new>
@@ -15,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/batchplan/v1/convert.h"
 #include "server/service/admission/request_limits.h"
 #include "server/service/admission/request_outline.h"
 #include "server/service/planning/message_bytes.h"
@@ -25,46 +24,27 @@ namespace {
 // What the list and the map take for a plan.
 constexpr size_t kEntryBytes = 384;
 
-// What `part` is a share of.
-uint64_t WholeOf(uint64_t part, double share) {
-  return share > 0 ? static_cast<uint64_t>(std::llround(static_cast<double>(part) / share)) : 0;
-}
-
-PassRecord RecordOf(const v1::PlanMetrics& metrics) {
-  return {
-      .microbatches = metrics.microbatches(),
-      .lower_bound_microbatches = metrics.lower_bound_microbatches(),
-      .true_tokens = metrics.true_tokens(),
-      .scheduled_tokens = metrics.scheduled_tokens(),
-      .naive_tokens = metrics.naive_tokens(),
-      .budget_tokens = WholeOf(metrics.true_tokens(), metrics.bin_utilization()),
-      .bin_utilization = metrics.bin_utilization(),
-      .bin_spread = 1 - metrics.bin_balance(),
-      .packing_efficiency = metrics.packing_efficiency(),
-      .padding_removed = std::max(0.0, metrics.padding_removed()),
-      .rank_cost_imbalance = metrics.rank_cost_imbalance(),
-      .step_efficiency = metrics.step_efficiency(),
-      // Where sequences cost nothing, no plan is better than another.
-      .step_time_over_bound = metrics.lower_bound_step_time() > 0
-                                  ? metrics.predicted_step_time() / metrics.lower_bound_step_time()
-                                  : 1};
-}
-
 }  // namespace
 
-uint64_t PlanSummary::microbatches() const {
-  uint64_t sum = 0;
-  for (const PassRecord& pass : passes) sum += pass.microbatches;
-  return sum;
+std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
+                                     const v1::PlanBatchResponse& response) {
+  std::vector<PassRecord> passes;
+  passes.reserve(static_cast<size_t>(response.passes_size()));
+  for (int i = 0; i < response.passes_size(); ++i) {
+    PassRecord& pass = passes.emplace_back();
+    pass.metrics = ReadMetrics(response.passes(i).metrics());
+    // A plan has the passes of its request; what a test puts in its place may have others.
+    if (i >= request.passes_size()) continue;
+    pass.budget_tokens =
+        uint64_t{pass.metrics.microbatches} * request.passes(i).max_tokens_per_microbatch();
+  }
+  return passes;
 }
 
-PlanSummary Summarize(const v1::PlanBatchResponse& response) {
-  PlanSummary summary;
-  summary.passes.reserve(static_cast<size_t>(response.passes_size()));
-  for (const v1::PassPlan& pass : response.passes()) {
-    summary.passes.push_back(RecordOf(pass.metrics()));
-  }
-  return summary;
+uint64_t CachedPlan::microbatches() const {
+  uint64_t sum = 0;
+  for (const PassRecord& pass : passes) sum += pass.metrics.microbatches;
+  return sum;
 }
 
 PlanKey PlanKeyOf(v1::PlanBatchRequest* request) {
@@ -94,9 +74,10 @@ PlanKey PlanKeyOf(v1::PlanBatchRequest* request) {
   return key;
 }
 
-absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(v1::PlanBatchResponse response) {
+absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(
+    const v1::PlanBatchRequest& request, v1::PlanBatchResponse response) {
   auto plan = std::make_shared<CachedPlan>();
-  plan->summary = Summarize(response);
+  plan->passes = RecordPasses(request, response);
   response.clear_planning_time();
   const absl::StatusOr<grpc::ByteBuffer> body = ToBytes(response);
   if (!body.ok()) return body.status();
@@ -121,7 +102,7 @@ absl::StatusOr<grpc::ByteBuffer> CachedPlan::Answer(absl::Duration planning_time
 }
 
 size_t CachedPlan::bytes() const {
-  return body.Length() + kEntryBytes + summary.passes.capacity() * sizeof(PassRecord);
+  return body.Length() + kEntryBytes + passes.capacity() * sizeof(PassRecord);
 }
 
 PlanCache::PlanCache(size_t max_bytes, Metrics* metrics)

@@ -43,20 +43,18 @@ using PlanKey = std::array<uint8_t, 32>;
 // The ids are taken out of the request for the time of the call.
 PlanKey PlanKeyOf(v1::PlanBatchRequest* request);
 
-// What logs, metrics and the page of recent plans say of a plan.
-struct PlanSummary {
-  std::vector<PassRecord> passes;
-
-  // Of all passes.
-  uint64_t microbatches() const;
-};
-
-PlanSummary Summarize(const v1::PlanBatchResponse& response);
+// What is recorded of each pass of `response`, a plan for `request`.
+std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
+                                     const v1::PlanBatchResponse& response);
 
 struct CachedPlan {
   // The serialized response but for its planning_time, which is each answer's own.
   grpc::ByteBuffer body;
-  PlanSummary summary;
+  // What logs, metrics and the page of recent plans say of it.
+  std::vector<PassRecord> passes;
+
+  // Of all passes.
+  uint64_t microbatches() const;
 
   // The serialized response to a request that took so long to answer. Shares the body.
   absl::StatusOr<grpc::ByteBuffer> Answer(absl::Duration planning_time) const;
@@ -65,8 +63,9 @@ struct CachedPlan {
   size_t bytes() const;
 };
 
-// `response` in the form that is kept and sent.
-absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(v1::PlanBatchResponse response);
+// `response`, a plan for `request`, in the form that is kept and sent.
+absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(
+    const v1::PlanBatchRequest& request, v1::PlanBatchResponse response);
 
 class PlanCache {
  public:

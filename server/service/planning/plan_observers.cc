@@ -3,6 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
@@ -64,7 +65,7 @@ void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
                              .preset = request->preset(),
                              .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
                              .planning_seconds = absl::ToDoubleSeconds(planning_time),
-                             .passes = plan->summary.passes};
+                             .passes = plan->passes};
   Quietly([&] {
     Tell(observers, record, request->step(), [&] {
       return WholePlan{
@@ -81,12 +82,12 @@ void ObserveJoinedPlan(const PlanObservers& observers,
   const absl::Duration planning_time = absl::Nanoseconds(
       google::protobuf::util::TimeUtil::DurationToNanoseconds(joined->plan.planning_time()));
   Quietly([&] {
-    const PlanSummary summary = Summarize(joined->plan);
+    const std::vector<PassRecord> passes = RecordPasses(*request, joined->plan);
     const PlanRecord record = {.job_id = request->job_id(),
                                .preset = request->preset(),
                                .sequences = joined->worker_offsets.back(),
                                .planning_seconds = absl::ToDoubleSeconds(planning_time),
-                               .passes = summary.passes};
+                               .passes = passes};
     Tell(observers, record, request->step(), [&] {
       return WholePlan{.request = request,
                        .response = [joined] { return PlanOf(joined); },

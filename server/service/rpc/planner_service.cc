@@ -96,7 +96,7 @@ absl::StatusOr<CallAnswer> PlanBatchCall::Plan() {
   const absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
   if (!response.ok()) return response.status();
   CallAnswer answer = {.response = *response,
-                       .microbatches = planned->plan->summary.microbatches()};
+                       .microbatches = planned->plan->microbatches()};
   if (config_.cache != nullptr) answer.recalled = planned->recalled;
   answer.shared = planned->plan;
   return answer;

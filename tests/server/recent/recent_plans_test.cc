@@ -64,20 +64,20 @@ TEST_F(RecentPlansTest, TheLastPlansOfAJobAreKept) {
 }
 
 TEST_F(RecentPlansTest, PassesAreTakenTogether) {
-  const PassRecord train = {.microbatches = 4,
-                            .lower_bound_microbatches = 3,
-                            .true_tokens = 300,
-                            .scheduled_tokens = 320,
-                            .naive_tokens = 900,
-                            .budget_tokens = 400,
-                            .step_efficiency = 0.9};
-  const PassRecord logprobs = {.microbatches = 1,
-                               .lower_bound_microbatches = 1,
-                               .true_tokens = 300,
-                               .scheduled_tokens = 300,
-                               .naive_tokens = 900,
-                               .budget_tokens = 800,
-                               .step_efficiency = 0.7};
+  const PassRecord train = {.metrics = {.microbatches = 4,
+                                        .lower_bound_microbatches = 3,
+                                        .true_tokens = 300,
+                                        .scheduled_tokens = 320,
+                                        .naive_tokens = 900,
+                                        .step_efficiency = 0.9},
+                            .budget_tokens = 400};
+  const PassRecord logprobs = {.metrics = {.microbatches = 1,
+                                           .lower_bound_microbatches = 1,
+                                           .true_tokens = 300,
+                                           .scheduled_tokens = 300,
+                                           .naive_tokens = 900,
+                                           .step_efficiency = 0.7},
+                               .budget_tokens = 800};
   recent_.Record({.job_id = "a",
                   .preset = "balanced",
                   .sequences = 20,

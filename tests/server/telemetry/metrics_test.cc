@@ -57,20 +57,27 @@ TEST(MetricsTest, AllSeriesExistBeforeTheFirstCall) {
 
 TEST(MetricsTest, APlanIsReadFromTheCounters) {
   Metrics metrics("1");
-  const PassRecord passes[] = {{.microbatches = 8,
-                                .lower_bound_microbatches = 7,
-                                .true_tokens = 900,
-                                .scheduled_tokens = 1000,
-                                .naive_tokens = 4000,
-                                .budget_tokens = 1024,
-                                .bin_utilization = 0.875,
-                                .bin_spread = 0.75,
-                                .packing_efficiency = 0.625,
-                                .padding_removed = 0.75,
-                                .rank_cost_imbalance = 1.25,
-                                .step_efficiency = 0.5,
-                                .step_time_over_bound = 1.125},
-                               {.microbatches = 2, .true_tokens = 100, .bin_utilization = 0.125}};
+  // The second pass takes more tokens than its padded batch would, and its sequences cost nothing.
+  const PassRecord passes[] = {{.metrics = {.microbatches = 8,
+                                            .lower_bound_microbatches = 7,
+                                            .true_tokens = 900,
+                                            .scheduled_tokens = 1000,
+                                            .naive_tokens = 4000,
+                                            .bin_utilization = 0.875,
+                                            .bin_balance = 0.25,
+                                            .packing_efficiency = 0.625,
+                                            .padding_removed = 0.75,
+                                            .rank_cost_imbalance = 1.25,
+                                            .lower_bound_step_time = 8,
+                                            .predicted_step_time = 9,
+                                            .step_efficiency = 0.5},
+                                .budget_tokens = 1024},
+                               {.metrics = {.microbatches = 2,
+                                            .true_tokens = 100,
+                                            .bin_utilization = 0.125,
+                                            .bin_balance = 1,
+                                            .padding_removed = -0.25},
+                                .budget_tokens = 800}};
   metrics.RecordPlan({.job_id = "grpo",
                       .preset = "nemo_rl_packing",
                       .sequences = 100,
@@ -87,7 +94,7 @@ TEST(MetricsTest, APlanIsReadFromTheCounters) {
         std::string("batchplan_true_tokens_total 1000\n"),
         std::string("batchplan_scheduled_tokens_total 1000\n"),
         std::string("batchplan_naive_tokens_total 4000\n"),
-        std::string("batchplan_budget_tokens_total 1024\n"),
+        std::string("batchplan_budget_tokens_total 1824\n"),
         std::string("batchplan_sequences_per_plan_sum 100\n"),
         std::string("batchplan_sequences_per_plan_bucket{le=\"64\"} 0\n"),
         std::string("batchplan_sequences_per_plan_bucket{le=\"256\"} 1\n"),
@@ -99,13 +106,13 @@ TEST(MetricsTest, APlanIsReadFromTheCounters) {
         std::string("batchplan_padding_removed_sum 0.75\n"),
         std::string("batchplan_rank_cost_imbalance_sum 1.25\n"),
         std::string("batchplan_step_efficiency_sum 0.5\n"),
-        std::string("batchplan_step_time_over_bound_sum 1.125\n"),
+        std::string("batchplan_step_time_over_bound_sum 2.125\n"),
         std::string("batchplan_job_plans_total{job_id=\"grpo\"} 1\n"),
         std::string("batchplan_job_sequences_total{job_id=\"grpo\"} 100\n"),
         std::string("batchplan_job_true_tokens_total{job_id=\"grpo\"} 1000\n"),
         std::string("batchplan_job_scheduled_tokens_total{job_id=\"grpo\"} 1000\n"),
         std::string("batchplan_job_naive_tokens_total{job_id=\"grpo\"} 4000\n"),
-        std::string("batchplan_job_budget_tokens_total{job_id=\"grpo\"} 1024\n"),
+        std::string("batchplan_job_budget_tokens_total{job_id=\"grpo\"} 1824\n"),
         std::string("batchplan_job_microbatches_total{job_id=\"grpo\"} 10\n"),
         std::string("batchplan_job_lower_bound_microbatches_total{job_id=\"grpo\"} 7\n"),
         std::string("batchplan_job_bin_spread_sum{job_id=\"grpo\"} 0.75\n"),
@@ -336,7 +343,7 @@ TEST(MetricsTest, ManyThreadsMayRecord) {
     threads.emplace_back([&metrics] {
       for (int j = 0; j < 1000; ++j) {
         metrics.RecordQueue(1, 300);
-        const PassRecord pass = {.microbatches = 2};
+        const PassRecord pass = {.metrics = {.microbatches = 2}};
         metrics.RecordPlan({.preset = "verl", .passes = {&pass, 1}}, absl::UnixEpoch());
         metrics.RecordCheckFailure();
         metrics.RecordQueue(0, 0);

@@ -38,9 +38,9 @@ PlanKey Key(uint64_t number) {
 }
 
 // A plan that takes `bytes` in a cache.
-std::shared_ptr<const CachedPlan> PlanOf(size_t bytes, uint64_t microbatches = 0) {
+std::shared_ptr<const CachedPlan> PlanOf(size_t bytes, uint32_t microbatches = 0) {
   auto plan = std::make_shared<CachedPlan>();
-  plan->summary.passes = {{.microbatches = microbatches}};
+  plan->passes = {{.metrics = {.microbatches = microbatches}}};
   const grpc::Slice slice(std::string(bytes - plan->bytes(), 'x'));
   plan->body = grpc::ByteBuffer(&slice, 1);
   return plan;
@@ -145,9 +145,9 @@ TEST(PlanCacheTest, ManyThreadsMayUseIt) {
         for (int i = 0; i < 2000; ++i) {
           const uint64_t key = random.Between(0, 20);
           if (const auto plan = cache.Find(Key(key))) {
-            EXPECT_EQ(plan->summary.microbatches(), key);
+            EXPECT_EQ(plan->microbatches(), key);
           }
-          cache.Insert(Key(key), PlanOf(1000, key));
+          cache.Insert(Key(key), PlanOf(1000, static_cast<uint32_t>(key)));
         }
       });
     }
@@ -205,7 +205,7 @@ TEST(CachedPlanTest, AnAnswerIsTheResponseWithItsOwnTime) {
                                   .cache = nullptr};
   v1::PlanBatchResponse made;
   ASSERT_TRUE(PlanBatch(config, ValidRequest(), {}, &made).ok());
-  const auto plan = MakeCachedPlan(made);
+  const auto plan = MakeCachedPlan(ValidRequest(), made);
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const int64_t nanoseconds : {0, 1, 1'500'000'000}) {
     const auto bytes = (*plan)->Answer(absl::Nanoseconds(nanoseconds));

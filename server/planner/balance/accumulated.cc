@@ -8,12 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/balance/rank_share.h"
-#include "server/planner/partition/descending.h"
-#include "server/planner/partition/even_parts.h"
-#include "server/planner/partition/exchange_search.h"
-#include "server/planner/partition/part_bound.h"
-#include "server/planner/partition/refine.h"
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/exchange_search.h"
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/packing/orders.h"
 
 namespace batchplan {
 namespace {

@@ -1,5 +1,3 @@
-#include "server/planner/packing/modified_first_fit.h"
-
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -7,10 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/packing/decreasing.h"
-#include "server/planner/packing/first_fit.h"
-#include "server/planner/packing/first_fit_decreasing.h"
 #include "server/planner/packing/index_set.h"
+#include "server/planner/packing/kinds.h"
+#include "server/planner/packing/packer.h"
 
 namespace batchplan {
 namespace {

@@ -1,9 +1,9 @@
-#include "server/planner/padded/level_split.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <queue>
 #include <tuple>
+
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {

@@ -1,9 +1,8 @@
-#include "server/planner/padded/optimal_split.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/numeric/int128.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {

@@ -1,12 +1,10 @@
-#include "server/planner/padded/slots.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
 #include <utility>
 
-#include "server/planner/padded/level_split.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {

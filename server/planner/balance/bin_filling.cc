@@ -81,9 +81,9 @@ void Filling::Remove(uint32_t position) {
 namespace {
 
 constexpr uint64_t kUnitsALeftOverStep = 2;
-// For each that is left over, once the allowance is spent.
+// For each position that is left over, even if the allowance is spent.
 constexpr uint64_t kLeastStepsEach = 16;
-// Bins that are tried as receivers of one step.
+// Bins that are asked to relieve an overfull one.
 constexpr int kMaxRelievers = 400;
 
 class OverflowMender {
@@ -107,7 +107,7 @@ class OverflowMender {
       if (!Relieve(rooms_.begin()->second)) return false;
     }
     for (const auto& [room, bin] : rooms_) {
-      if (filling_.IsOverfull(bin)) return false;  // of sequences
+      if (filling_.IsOverfull(bin)) return false;  // has too many sequences
     }
     return true;
   }
@@ -129,7 +129,8 @@ class OverflowMender {
     }
   }
 
-  // Of those that may take a sequence more; any bin if there is none.
+  // The bin for what is left over, of those that may take a sequence more; any bin if there are
+  // none.
   uint32_t BinFor(uint32_t position) {
     if (rooms_.empty()) return begin_;
     auto found = rooms_.lower_bound({task_.length[position], 0});

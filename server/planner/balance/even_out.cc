@@ -13,7 +13,7 @@ namespace {
 
 // Bins that are tried as receivers of one giver.
 constexpr int kMaxReceivers = 100;
-// Exchanges tried on either side of the one that would even out best, where that breaks a limit.
+// Where the exchange that would even out best breaks a limit: how many are tried on either side.
 constexpr int kMaxNeighbors = 4;
 // Rounds that gain next to nothing before the search ends.
 constexpr int kMaxIdleRounds = 3;
@@ -22,12 +22,12 @@ constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
 constexpr uint64_t kUnitsAStep = 16;
-// Of a receiver that is tried, which may take no step.
+// For a receiver that is tried, whether or not that takes a step.
 constexpr uint64_t kUnitsAReceiver = 20;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
-// The bins in the order of slots: place s * ranks + i is one of the bins of slot s.
+// The bins sorted by slot: the entries from s * ranks on, as many as there are ranks, are slot s.
 std::vector<uint32_t> BySlots(const Filling& filling, RankRule rule) {
   const uint32_t ranks = filling.task().ranks;
   const uint32_t slots = filling.task().slots;
@@ -162,7 +162,7 @@ class EvenOutSearch {
     receivers_.erase({Deviation(bin), bin});
   }
 
-  // To the first of the receivers furthest under their targets that brings something.
+  // Gives to the first receiver that brings something, those furthest under their targets first.
   bool Give(uint32_t giver) {
     const int64_t over = Deviation(giver);
     refused_.clear();
@@ -198,8 +198,8 @@ class EvenOutSearch {
     return given;
   }
 
-  // Of those that bring the two deviations, `gap` apart, closer together by more than the
-  // tolerance, the best.
+  // The best exchange of those that bring the two deviations, which are `gap` apart, closer
+  // together by more than the tolerance.
   Exchange BestExchange(uint32_t giver, uint32_t receiver, int64_t gap) {
     wanted_ = gap / 2;
     best_ = Exchange();
@@ -257,14 +257,15 @@ class EvenOutSearch {
     best_ = {.out = {out, kNone}, .error = error};
   }
 
-  // Of `takes` the first that, for items of this cost, leaves the giver what is wanted, or more.
+  // The first of `takes` in return for which items of this cost relieve the giver of what is
+  // wanted, or of more.
   std::span<const uint32_t>::iterator Middle(std::span<const uint32_t> takes, int64_t cost) const {
     return std::partition_point(takes.begin(), takes.end(),
                                 [&](uint32_t in) { return cost - Cost(in) < wanted_; });
   }
 
-  // `out` for `first`, if any, and one of `takes`, of which that is looked for which comes closest:
-  // from `middle` on to either side.
+  // Tries `out` for `first`, if any, and one of `takes`: the one that comes closest to what is
+  // wanted, looked for from `middle` on to either side.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
                  std::span<const uint32_t> takes, std::span<const uint32_t>::iterator middle) {
     int64_t cost = Cost(out[0]);

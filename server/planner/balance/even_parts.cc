@@ -30,7 +30,7 @@ uint64_t LargestSumBound(std::span<const uint64_t> descending_loads, uint32_t pa
   const uint64_t others = std::clamp<uint64_t>(least_each, 1, size) - 1;
   uint64_t bound =
       std::max((sum(0, size) + parts - 1) / parts, descending_loads[0] + sum(size - others, size));
-  // Of the k * parts + 1 costliest all, and all but the k + 1 cheapest.
+  // The sums of the k * parts + 1 costliest, and of these without the k + 1 cheapest.
   uint64_t all = descending_loads[0];
   uint64_t costlier = 0;
   for (size_t k = 1; k * parts < size; ++k) {
@@ -51,7 +51,7 @@ struct LoadsEach {
 
 // Steps from one look at the stop token to the next; a power of two.
 constexpr uint64_t kStepsPerLook = 1024;
-// Of a step, and for each part.
+// What placing a load costs; and more for each part.
 constexpr uint64_t kUnitsAPlacement = 40;
 constexpr uint64_t kUnitsAPart = 12;
 
@@ -105,7 +105,7 @@ class PartSearch {
     for (const uint32_t part : PartsFor(depth)) {
       if (Done()) return;
       Part& into = parts_[part];
-      // The best may have got better since.
+      // The best may have become better since the candidates were chosen.
       if (into.sum + loads_[load] >= least_) return;
       --steps_;
       if (steps_ % kStepsPerLook == 0 && allowance_.stop_requested()) steps_ = 0;
@@ -160,12 +160,12 @@ class PartSearch {
   uint64_t least_ = 0;  // largest sum of the best
 };
 
-// The partition that has the least largest sum of those found within `steps` placements: a
-// depth-first search in descending order of the loads, each into the lightest part first, which
-// leaves a branch where the largest sum can't fall below that of `part_of`, the best so far, and
-// ends at `bound` (R. E. Korf, "A complete anytime algorithm for number partitioning", 1998).
-// `part_of` itself where nothing better is found; the best there is if the steps suffice, as they
-// do for a dozen loads. Ends early with the allowance. Needs a total below 2^62.
+// Looks for a partition with a lower largest sum than that of `part_of`, exhaustively: depth first,
+// the loads in descending order, each into the lightest part first. Leaves a branch where the
+// largest sum can't fall below the best so far, and ends when it is `bound` or lower (R. E. Korf,
+// "A complete anytime algorithm for number partitioning", 1998). Returns the best found within
+// `steps` placements, `part_of` itself if there is nothing better; the best there is if the steps
+// suffice, as they do for a dozen loads. Ends early with the allowance. Needs a total below 2^62.
 // Deterministic; O(steps * parts log parts).
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
@@ -174,9 +174,9 @@ std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<u
   return PartSearch(loads, std::move(part_of), parts, each, bound, search.left, allowance).Run();
 }
 
-// Beyond, the differencing method takes longer than exchanges do.
+// Of more loads, the differencing method takes longer than exchanges do.
 constexpr size_t kMostForDifferencing = 1024;
-// Beyond, a search of a few thousand steps rarely finds anything.
+// Of more loads, a search of a few thousand steps rarely finds anything.
 constexpr size_t kMostForSearch = 64;
 
 uint64_t LargestSum(std::span<const uint64_t> loads, std::span<const uint32_t> part_of,

@@ -26,7 +26,7 @@ class CountRules {
   }
 
  private:
-  // From the heavy part to the light one.
+  // What a move takes from the heavy part to the light one.
   struct Change {
     int64_t sequences = 0;
     int64_t loads = 0;
@@ -46,7 +46,7 @@ class CountRules {
     return rules_.counts.empty() ? 1 : rules_.counts[load];
   }
 
-  // Only who gives away loads can have too few.
+  // Only a part that gives loads away can have too few.
   bool Enough(int64_t loads, int64_t given) const {
     return given <= 0 || loads >= int64_t{rules_.least_each};
   }

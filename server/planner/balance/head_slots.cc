@@ -12,13 +12,13 @@ namespace {
 // What a slot may waste, as a part of its cost, before other ways to fill it are tried.
 constexpr uint64_t kTolerance = 10000;
 constexpr uint64_t kQuantiles = 8;
-// Unused items that are looked at where an item may be cheap and long at once.
+// Unused items that are looked at for one that fits: an item may be cheap and too long at once.
 constexpr int kMaxMisses = 32;
 // Exchanges with unused items that bring a bin closer to its slot's cost.
 constexpr int kMaxExchanges = 8;
 
-// Positions looked at before the slots that are left are filled like all others: far more than
-// slots need that keep most of what was tried for them.
+// Positions that may be looked at; then the slots that are left are filled like all others. Far
+// more than is needed where most of what is tried for a slot is kept.
 uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
 constexpr uint64_t kUnitsALook = 20;
 
@@ -36,12 +36,12 @@ class OpenBins {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Add(bin);
   }
 
-  // What one of them may still cost, and what one has room for; of no bins nothing.
+  // The most that one of them may still cost, and the most room that one has; 0 if there are none.
   uint64_t widest() const { return by_gap_.empty() ? 0 : by_gap_.rbegin()->first; }
   uint32_t roomiest() const { return by_room_.empty() ? 0 : by_room_.rbegin()->first; }
 
-  // The tightest bin that holds the item, which costs at most what those asked for before did.
-  // kNone too if many bins have room but not sequences enough.
+  // The tightest bin that holds the item, which costs no more than those asked for before. kNone if
+  // there is none, or if many bins have the room but not sequences enough.
   uint32_t Tightest(uint64_t cost, uint32_t length, uint32_t count) {
     for (auto found = by_gap_.lower_bound({cost, 0});
          found != by_gap_.end() && found->first < least_; ++found) {
@@ -55,7 +55,7 @@ class OpenBins {
     return kNone;
   }
 
-  // Around a change of the bin.
+  // To be called before and after a change of the bin.
   void Remove(uint32_t bin) {
     by_gap_.erase({most_ - bins_[bin].cost, bin});
     by_room_.erase({bins_[bin].room, bin});
@@ -152,7 +152,8 @@ class HeadFiller {
     if (slot.waste < best.waste) best = std::move(slot);
   }
 
-  // One of the costliest items for each bin, and beside it what fits under `most` and the budget.
+  // One of the costliest items for each bin, and beside it what the limits and a cost of at most
+  // `most` allow.
   Slot FillBesideSeeds(uint64_t most) {
     Open();
     for (Bin& bin : slot_.bins) Take(bin, static_cast<uint32_t>(unused_.AtLeast(0)));

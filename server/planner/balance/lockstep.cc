@@ -41,11 +41,11 @@ SearchLimits SearchLimitsOf(Effort effort, uint64_t items) {
   }
 }
 
-// For what the fill left over: it is seldom much, and filling again costs more. Where each rank is
-// filled by itself they divide the constant among them.
+// Steps of PlaceLeftOver, which are many: seldom is much left over, and to fill again costs more.
+// Where each rank is filled by itself, the ranks divide the constant among them.
 uint64_t LeftOverSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fills + 128 * items; }
 
-// Part of a step time that is not worth another start.
+// Another start is not worth its time for less than this part of the step time.
 constexpr uint64_t kGoodEnough = 10000;
 
 // Places `bins`, then gives each bin that is still empty an item of the costliest bins.
@@ -61,7 +61,7 @@ void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t 
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
   });
-  // Those that have an item to give, in turns.
+  // The bins that have an item to give take turns.
   std::erase_if(order, [&](uint32_t bin) { return filling.Members(bin).size() < 2; });
   size_t next = 0;
   for (uint32_t bin = begin + static_cast<uint32_t>(bins.size()); bin < end; ++bin, ++next) {
@@ -95,7 +95,7 @@ class LockstepSolver {
 
  private:
   void FillAndImprove() {
-    // Tokens beside cost: spreads the room too, where little is left.
+    // By cost alone; then by cost and tokens, which evens out the room too where there is little.
     const uint64_t density = sorted_.total_cost / std::max<uint64_t>(1, sorted_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
       Filling filling(sorted_);

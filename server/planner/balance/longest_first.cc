@@ -126,7 +126,7 @@ std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint
                                        const Allowance& allowance) {
   const SortedTask& task = filling.task();
   LeastHeap<Entry> least;
-  // Bins that did not hold an item, the roomiest first: they wait for a shorter one.
+  // Bins that did not hold an item wait for a shorter one, the roomiest first.
   std::priority_queue<std::pair<int64_t, uint32_t>> waiting;
   const auto entry_of = [&](uint32_t bin) {
     const uint64_t tokens = task.limits.capacity - static_cast<uint64_t>(filling[bin].room);
@@ -147,7 +147,7 @@ std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint
       const uint32_t bin = least.Top().part;
       if (filling.Holds(bin, position)) break;
       least.Pop();
-      // A bin short of sequences is taken for full: single ones will not fit either.
+      // A bin that lacks sequences but not tokens counts as full and comes back no more.
       if (filling[bin].room < task.length[position]) waiting.emplace(filling[bin].room, bin);
     }
     if (least.empty()) {

@@ -29,7 +29,7 @@ uint64_t SequencesOf(const PackItems& items, std::span<const uint32_t> bin) {
   return sequences;
 }
 
-// A share of the items as items of its own.
+// A share of the items as an instance of its own.
 struct ShareItems {
   ShareItems(const PackItems& items, std::span<const uint32_t> share) {
     lengths.reserve(share.size());
@@ -217,8 +217,8 @@ class CountMender {
   }
 
  private:
-  // The cheapest item of one rank that finds room on the other, in the roomiest bin there that may
-  // take one more.
+  // Moves the cheapest item of one rank that fits into the other's roomiest bin of those that may
+  // take a sequence more.
   bool MoveOne(uint32_t rich, uint32_t poor) {
     uint32_t roomiest = Filling::kUnplaced;
     for (uint32_t bin = poor * slots_; bin < (poor + 1) * slots_; ++bin) {

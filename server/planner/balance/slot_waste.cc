@@ -61,9 +61,9 @@ uint64_t Companions::Most(uint64_t price, uint32_t room, uint32_t longest) const
 namespace {
 
 constexpr size_t kCoarsePrices = 16;
-// The classes of highest values that are looked at closely.
+// How many classes, those of the highest values, are looked at closely.
 constexpr size_t kCloseLooks = 1024;
-// The part of the values that is found sooner by a heap.
+// If fewer than one in so many of the values are wanted, a heap finds them sooner than a sort.
 constexpr size_t kFewOf = 8;
 
 // Items that are the longest of their micro-batch.
@@ -128,7 +128,7 @@ class WasteBound {
     return a.length <= half_ ? std::min(a.cost, companions_.Times(price, a.length)) : a.cost;
   }
   void LookClosely(uint64_t price);
-  // Of all micro-batches with a floor.
+  // The least value that a micro-batch may have.
   uint64_t LeastValue() const;
   // What is wasted if all values are the least.
   absl::uint128 MostWaste(uint64_t least_value) const;
@@ -216,7 +216,7 @@ void WasteBound::LookClosely(uint64_t price) {
                    values_.end(), Higher);
   for (size_t i = 0; i < looks; ++i) {
     const Anchors& a = anchors_[values_[i].anchors];
-    // Otherwise everything beside it is at most half the room, which its value allows for.
+    // Otherwise nothing beside it is longer than half the room, as its value assumes already.
     if (a.longest <= a.room / 2) continue;
     const uint64_t beside = std::min(a.beside_most, companions_.Most(price, a.room, a.longest));
     values_[i].value = std::min(values_[i].value, Own(a, price) + beside);
@@ -239,7 +239,7 @@ absl::uint128 WasteBound::MostWaste(uint64_t least_value) const {
   return waste;
 }
 
-// Those that meet floors above the least value; the order of the others makes no difference.
+// Sorts the values that meet floors above the least value; the order of the others does not matter.
 void WasteBound::SortTop(uint64_t least_value) {
   uint64_t bins = 0;
   for (const SlotFloor& floor : floors_) {
@@ -280,7 +280,7 @@ absl::uint128 WasteBound::WasteOfSorted() const {
 
 }  // namespace
 
-// Ever closer looks around the best of evenly spread prices.
+// Tries evenly spaced prices, then looks ever closer around the best.
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                          const BinLimits& limits, uint32_t ranks) {
   if (floors.empty()) return 0;
@@ -296,7 +296,7 @@ absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const Slo
     }
   };
   size_t step = CeilDiv(prices.size(), kCoarsePrices);
-  // At the highest there is no excess.
+  // From the highest price down, at which there is no excess.
   for (size_t back = 0; back < prices.size(); back += step) {
     attempt(prices.size() - 1 - back, false);
   }

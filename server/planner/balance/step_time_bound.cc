@@ -80,12 +80,12 @@ std::vector<ItemClass> ClassesByCost(const PackItems& items) {
 
 namespace {
 
-// Thresholds K of the first kind of weights, evenly over 0 .. C/2.
+// Thresholds K of the first sort of weights in SlotFloors, evenly spaced over 0 .. C/2.
 constexpr uint64_t kThresholds = 32;
-// The second kind, k = 2 .. kParts.
+// Of the second sort of weights those for k = 2 .. kParts.
 constexpr uint64_t kParts = 6;
 
-// Adds up whole-numbered weights of which a slot holds `most`.
+// Adds up weights, whole numbers, of which a slot holds `most`.
 class WeightSum {
  public:
   explicit WeightSum(uint64_t most) : most_(most) {}
@@ -94,7 +94,7 @@ class WeightSum {
   // and weights are below 2^31 and 2^32, so no sum overflows.
   uint64_t Add(uint64_t weight, uint64_t items, uint64_t slots) {
     sum_ += weight * items;
-    return sum_ <= slots * most_ ? slots : sum_ / most_ + (sum_ % most_ != 0);
+    return sum_ <= slots * most_ ? slots : CeilDiv(sum_, most_);
   }
 
  private:
@@ -115,8 +115,8 @@ class ThresholdSums {
 
   // As WeightSum::Add, by the best of the thresholds.
   uint64_t Add(uint64_t length, uint64_t items, uint64_t slots) {
-    // Thresholds up to there leave the length as it is. Others are above the rest of the capacity,
-    // or above the length.
+    // With a threshold of at most this the length counts as it is. With a greater one it counts as
+    // the capacity, if it is above half of that, or as nothing.
     const uint64_t kept = std::min(length, capacity_ - length);
     const size_t first =
         std::upper_bound(thresholds_.begin(), thresholds_.end(), kept) - thresholds_.begin();
@@ -125,7 +125,7 @@ class ThresholdSums {
       for (size_t i = first; i < sums_.size(); ++i) sums_[i] += capacity_ * items;
     }
     const uint64_t sum = *std::max_element(sums_.begin(), sums_.end());
-    return sum <= slots * most_ ? slots : sum / most_ + (sum % most_ != 0);
+    return sum <= slots * most_ ? slots : CeilDiv(sum, most_);
   }
 
  private:
@@ -135,7 +135,7 @@ class ThresholdSums {
   std::vector<uint64_t> sums_;
 };
 
-// In units of 1 / (k * (k + 1)).
+// The second sort of weight, in units of 1 / (k * (k + 1)).
 uint64_t PartsWeight(uint64_t length, uint64_t capacity, uint64_t k) {
   if (length * (k + 1) < capacity) return 0;
   const uint64_t parts = length * (k + 1) / capacity;
@@ -168,7 +168,7 @@ std::vector<SlotFloor> SlotFloors(std::span<const ItemClass> classes, const BinL
 
 namespace {
 
-// What a lone rank takes, which waits for nobody.
+// What a rank takes that is alone and waits for nobody.
 uint64_t TotalCost(const PackItems& items) {
   uint64_t total = 0;
   for (const uint64_t load : items.loads) total += load;

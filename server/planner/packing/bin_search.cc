@@ -48,8 +48,8 @@ class SlackFiller {
   }
 
  private:
-  // The first kind from `kind` on of which there was an item left before this bin. Halves the way
-  // there for the next time.
+  // The first kind from `kind` on of which an item was left when this bin was begun. Shortens the
+  // way there by half for the next time.
   size_t FirstBefore(size_t kind) {
     while (next_left_[kind] != kind) {
       next_left_[kind] = next_left_[next_left_[kind]];
@@ -109,15 +109,15 @@ class SlackFiller {
     value_ = 0;
     Take(first);
     const uint32_t least = kinds_.lengths[shortest_ - 1];
-    // Only more than this is of interest.
+    // A filling is of interest if it is worth more than this.
     uint64_t floor = 0;
     uint64_t best_value = 0;
     for (size_t next = first;;) {
       const size_t kind = FirstFitting(next, room_);
       if (kind < left_.size() && (steps > 0 || best_.empty())) {
         steps -= steps > 0;
-        // What the room left is worth at most; and no more than so many items fit there, each of
-        // at most this value.
+        // What may still come is worth no more than the room left, and no more than as many items
+        // as could fit there, each worth as much as this one.
         const uint64_t more = std::min(worth_(room_), room_ / least * values_[kind]);
         if (best_.empty() || value_ + more > floor) {
           Take(static_cast<uint32_t>(kind));
@@ -136,7 +136,8 @@ class SlackFiller {
       }
       if (taken_.size() == 1 || steps == 0) break;
       const uint32_t last = PutBack();
-      // Of items that leave no room for another the longest is best: on to those that do.
+      // If the item taken last left no room for another, any shorter one is only of use if it does
+      // leave some.
       const bool closed = room_ - kinds_.lengths[last] < least;
       next = closed ? FirstFitting(last + size_t{1}, room_ - least) : last + size_t{1};
     }
@@ -144,7 +145,7 @@ class SlackFiller {
     return worth_.most() - best_value - TopUp();
   }
 
-  // Adds to best_ what still fits, which by its worth may be nothing; returns its worth.
+  // Adds to best_ what still fits. Returns what that is worth, which may be nothing.
   uint64_t TopUp() {
     for (uint32_t kind : best_) Take(kind);
     const uint64_t before = value_;
@@ -166,7 +167,8 @@ class SlackFiller {
   const DualFeasible& worth_;
   const SlackSearch& options_;
   std::vector<uint64_t> values_;
-  // Items of each kind outside the bin being filled, and for each the next that may have some.
+  // Items of each kind outside the bin being filled; and for each kind the next one, itself or
+  // later, that may have some.
   std::vector<uint32_t> left_;
   std::vector<size_t> next_left_;
   // The kinds from here on are used up.
@@ -228,7 +230,7 @@ class BinCompletion {
         next = taken_.back();
         continue;
       }
-      // Back to the last item that was a choice, which the first of a bin is not.
+      // Back to the last item that was a choice; the first of a bin never is.
       while (taken_.size() == starts_.back() + 1) {
         if (starts_.size() == 1) return {.bins = std::nullopt, .exhausted = true};
         Reopen();
@@ -247,7 +249,7 @@ class BinCompletion {
         lengths_.begin();
     while (kind < lengths_.size() && left_[kind] == 0) ++kind;
     if (kind == lengths_.size()) return kind;
-    // So many more fit at most; each of them no longer than this.
+    // No more than so many items still fit, and none of them is longer than this one.
     const uint64_t reach = uint64_t{room_ / lengths_.back()} * lengths_[kind];
     return reach + waste_ < room_ ? lengths_.size() : kind;
   }

@@ -16,7 +16,7 @@
 namespace batchplan {
 namespace {
 
-// Of one kind, at most `times`.
+// Items of one kind that may be taken, at most `times`.
 struct Choice {
   uint32_t kind = 0;
   uint32_t length = 0;
@@ -45,7 +45,7 @@ struct Branching {
 
 Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t more_than,
                  uint64_t& steps) {
-  // Of the choices from each on.
+  // The shortest length from each choice on.
   std::vector<uint64_t> shortest(choices.size() + 1, uint64_t{capacity} + 1);
   for (size_t i = choices.size(); i-- > 0;) {
     shortest[i] = std::min<uint64_t>(shortest[i + 1], choices[i].length);
@@ -94,7 +94,8 @@ Branching Branch(std::span<const Choice> choices, uint32_t capacity, uint64_t mo
 }
 
 KnapsackFill ByCapacity(std::span<const Choice> choices, uint32_t capacity, uint64_t more_than) {
-  // most[c]: the value of c tokens; took[row][c]: whether that took the row's item.
+  // most[c]: the most that fits into c tokens is worth; took[row][c]: whether it has the row's
+  // item.
   std::vector<uint64_t> most(size_t{capacity} + 1, 0);
   std::vector<const Choice*> rows;
   for (const Choice& choice : choices) rows.insert(rows.end(), choice.times, &choice);
@@ -122,7 +123,8 @@ KnapsackFill ByCapacity(std::span<const Choice> choices, uint32_t capacity, uint
 
 KnapsackFill FillKnapsack(const Kinds& kinds, std::span<const uint32_t> demand,
                           std::span<const uint64_t> values, uint64_t more_than, uint64_t& steps) {
-  // Bytes of the table; and steps of the search where it would need more.
+  // The largest table, in bytes. An instance that needs a larger one has so many steps of branch
+  // and bound instead.
   constexpr uint64_t kMaxTable = uint64_t{1} << 22;
   constexpr uint64_t kMaxBranches = uint64_t{1} << 14;
   const std::vector<Choice> choices = ByValuePerLength(kinds, demand, values);
@@ -149,18 +151,19 @@ namespace {
 // Integer prices are in units of 2^-31 bins.
 constexpr uint64_t kBin = uint64_t{1} << 31;
 
-// A dive is left to bin completion when so few items are left, for so many of its steps, each of
-// which takes as long as several here.
+// A dive leaves the rest to bin completion once it is of so few items. Completion may take so many
+// steps, each of which counts as several here.
 constexpr uint64_t kMaxCompletedItems = 96;
 constexpr uint64_t kMaxCompletionSteps = 20000;
 constexpr uint64_t kStepsPerCompletion = 10;
 
-// Prices that are not yet right serve as well to find patterns, and most pivots would be undone.
+// Pivots between two patterns. Prices need not be right to find patterns by, and of more pivots
+// most would be undone.
 constexpr size_t kPivotsPerPattern = 3;
 constexpr size_t kManyPivots = 1000;
 
 constexpr size_t kMaxDives = 40;
-// One bin more is taken in a round for so many that are still to be filled.
+// A round of a dive takes one more bin for every so many that are still to be filled.
 constexpr size_t kBinsPerExtraBin = 32;
 
 CoveringProgram::Pattern PatternOf(std::vector<uint32_t> kinds) {
@@ -204,14 +207,14 @@ class Relaxation {
     bound_ = 0;
   }
 
-  // Generates patterns until so many bins are `enough` for the program, or the bound cannot rise
-  // above its value; or until the bound is `too_many`.
+  // Generates patterns until the program needs no more than `enough` bins, or until the bound has
+  // reached its value; or gives up as soon as the bound is `too_many`.
   void Solve(uint64_t enough, uint64_t too_many, uint64_t& steps) {
     double smoothing = 0.7;
     while (steps > 0 && !stop_.stop_requested()) {
       const bool optimal = program_.Solve(kPivotsPerPattern, steps, stop_);
       if (bound_ >= too_many) return;
-      // Where rounded up the bound is the value of the program, which only falls, it is final.
+      // The value of the program only falls: once it rounds up to the bound, that is final.
       if (static_cast<double>(std::max(enough, bound_)) + 1e-6 >= program_.Value()) break;
       const KnapsackFill fill = Price(smoothing, steps);
       if (!fill.kinds.empty()) {
@@ -271,7 +274,7 @@ class Relaxation {
   uint64_t bound_ = 0;
 };
 
-// Takes a bin of the pattern, less what is in no demand, off the demand.
+// Takes one bin of the pattern off the demand, without items for which there is none.
 void TakeBin(const CoveringProgram::Pattern& pattern, std::vector<uint32_t>& demand, Bins& bins) {
   std::vector<uint32_t> bin;
   for (const auto& [kind, times] : pattern) {
@@ -287,8 +290,8 @@ bool IsInDemand(const CoveringProgram::Pattern& pattern, std::span<const uint32_
                      [&](const auto& part) { return part.second <= demand[part.first]; });
 }
 
-// Takes in each round the pattern with the largest fraction, but in round number `discrepancy`,
-// from 1 on, that with the second largest.
+// Takes in each round the pattern with the largest fraction, but in round number `discrepancy`, the
+// first being 1, the one with the second largest.
 std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t target,
                          size_t discrepancy, uint64_t& steps, const std::stop_token& stop) {
   Bins bins;
@@ -309,7 +312,8 @@ std::optional<Bins> Dive(const Kinds& kinds, Relaxation relaxation, size_t targe
         return bins;
       }
     }
-    // Whole bins, and of the fractions the largest; of many bins more of these, which saves time.
+    // All whole bins and the largest fraction; where many bins are left, more of the fractions,
+    // which saves time.
     const CoveringProgram& program = relaxation.program();
     if (program.is_singular()) return std::nullopt;
     std::vector<std::pair<double, size_t>> fractions;
@@ -345,7 +349,8 @@ GeneratedBins GenerateColumns(const Kinds& kinds, uint64_t enough, uint64_t fewe
   relaxation.Solve(enough, fewer_than, steps);
   GeneratedBins result{.bins = std::nullopt, .bound = relaxation.bound()};
   const uint64_t target = std::max(enough, result.bound);
-  // The first target, then more bins, and again, until there is nothing between.
+  // Dives for the fewest bins, for one more, and so on up to what is known already; then all over
+  // again, with another choice each time.
   for (size_t dive = 0, extra = 0, discrepancy = 0;
        dive < kMaxDives && target < fewer_than && steps > 0 && !stop.stop_requested(); ++dive) {
     if (std::optional<Bins> bins =

@@ -6,11 +6,11 @@
 namespace batchplan {
 namespace {
 
-// What is zero but for rounding: of a reduced cost or an amount, and of a pivot.
+// What counts as zero, because rounding may have made it: a reduced cost or an amount; and a pivot.
 constexpr double kTiny = 1e-9;
 constexpr double kTinyPivot = 1e-7;
 
-// Of the dual simplex method, for each row: more is a circle.
+// Pivots of the dual simplex method for each row, at most. If there are more, it goes in circles.
 constexpr size_t kMaxDualPivots = 4;
 
 }  // namespace
@@ -36,8 +36,8 @@ bool CoveringProgram::Solve(size_t pivots, uint64_t& steps, const std::stop_toke
   if (is_singular_) return false;
   pattern_in_.resize(patterns_.size(), 0);
   const uint64_t each = rows_ * rows_ + 4 * patterns_.size();
-  // With the demand lowered amounts may be negative while all prices are still right; with patterns
-  // added it is the other way about.
+  // After the demand was lowered amounts may be negative while all prices are still right: the dual
+  // method. After patterns were added it is the other way about: the primal one.
   const auto may_step = [&] { return steps > each && !is_singular_ && !stop.stop_requested(); };
   for (size_t pivot = 0; pivot < kMaxDualPivots * rows_ && may_step() && DualStep(); ++pivot) {
     steps -= each;
@@ -118,7 +118,7 @@ bool CoveringProgram::PrimalStep() {
     if (leaving != kNone) {
       const double difference =
           amounts_[row] * product_[leaving] - amounts_[leaving] * product_[row];
-      // Of ties the larger pivot, for the sake of precision.
+      // Of equals the larger pivot, for the sake of precision.
       if (difference > kTiny || (difference > -kTiny && product_[row] <= product_[leaving]))
         continue;
     }
@@ -139,7 +139,7 @@ bool CoveringProgram::DualStep() {
     const double pivot = -InRow(leaving, column);
     if (pivot <= kTinyPivot) return;
     const double ratio = std::max(0.0, ReducedCost(column)) / pivot;
-    // Of ties the larger pivot, which goes in circles less often than the first.
+    // Of equals the larger pivot, which goes in circles less often than the first.
     if (entering != kNone && ratio >= best_ratio - kTiny &&
         (ratio > best_ratio + kTiny || pivot <= best_pivot)) {
       return;

@@ -18,9 +18,9 @@ namespace {
 // Bins being filled by a packer that places single sequences in decreasing order, each into the
 // bin that its rule prefers, the lowest-numbered of equals. Such a packer goes through items of one
 // length by filling one bin after the other, and bins that were alike stay alike: neighbours with
-// the same lengths in them are a *run*, named by its first bin. All the bins that nobody has opened
-// are the last run. A length opens, extends or splits runs, so that work goes by the changes and
-// not by the items.
+// the same lengths in them are a *run*, named by its first bin. All bins that are not open are the
+// last run. A length opens, extends or splits runs: the work grows with these changes, and not with
+// the items.
 class BinRuns {
  public:
   struct Run {
@@ -30,7 +30,7 @@ class BinRuns {
     uint32_t size;
   };
 
-  // For so many items, in at most `most_bins`.
+  // For so many items, in at most `most_bins` bins.
   BinRuns(const BinLimits& limits, size_t items, size_t most_bins)
       : max_sequences_(limits.max_sequences),
         runs_(std::make_unique_for_overwrite<Run[]>(most_bins + 1)),
@@ -95,20 +95,20 @@ class BinRuns {
   uint32_t max_sequences_;
   // At every run's first bin; the others are not initialised.
   std::unique_ptr<Run[]> runs_;
-  // Each places items, so that there are no more steps than these.
+  // Each step places an item or more, so there are no more steps than items.
   std::unique_ptr<Step[]> steps_;
   size_t step_count_ = 0;
 };
 
-// Packs by a rule. Rule is made of (runs, index, most_bins), index being that of the lengths, and
-// has
+// Packs by a rule. Rule is made of (runs, index, number of lengths, most_bins), index being that of
+// the lengths, and has
 //   void Open(size_t length)  the length of that number is next;
 //   void Add(uint32_t run)    a run that takes sequences, and has room for one that is left;
 //   uint32_t Take()           removes the run that is to be filled next.
 template <typename Rule>
 Bins PackByRuns(const DecreasingItems& items, const BinLimits& limits, size_t most_bins) {
   if (items.order.empty()) return Bins();
-  // A bitmap of a word for each two items: larger ones take longer to write than to do without.
+  // A word of the bitmap for every two items: to write a larger one takes longer than it saves.
   constexpr size_t kPlacesPerItem = 32;
   const LengthIndex index(items.lengths, kPlacesPerItem * items.order.size());
   BinRuns runs(limits, items.order.size(), most_bins);
@@ -149,8 +149,8 @@ Bins BinRuns::Build(const std::vector<uint32_t>& order) const {
   return Bins(std::move(items), std::move(offsets));
 }
 
-// The lowest run that holds the length. A run that does not waits for the first length that it
-// holds, in a list of those that wait for the same.
+// First fit: the lowest run that holds the length. A run that does not hold it waits for the first
+// length that it holds, in a list of those that wait for the same.
 class LowestRun {
  public:
   LowestRun(const BinRuns& runs, const LengthIndex& index, size_t lengths, size_t most_bins)
@@ -221,10 +221,11 @@ Bins PackFirstFitDecreasing(const DecreasingItems& items, const BinLimits& limit
 
 namespace {
 
-// The fullest run that holds the length, the lowest of equally full ones. Runs stand by the longest
-// length that they hold: of those classes, whose rooms do not overlap, the last one up to the
-// current length has the fullest run. Each is a pairing heap (M. L. Fredman, R. Sedgewick,
-// D. D. Sleator, R. E. Tarjan, 1986) by (room, first bin).
+// Best fit: the fullest run that holds the length, the lowest of equally full ones. Runs are
+// grouped by the longest length that they hold. A run of a later group, of a shorter length, is
+// fuller than any of an earlier one, so of the groups whose runs hold the current length the last
+// one has the fullest run. Each group is a pairing heap (M. L. Fredman, R. Sedgewick, D. D.
+// Sleator, R. E. Tarjan, 1986) by (room, first bin).
 class FullestRun {
  public:
   FullestRun(const BinRuns& runs, const LengthIndex& index, size_t lengths, size_t most_bins)
@@ -232,7 +233,7 @@ class FullestRun {
         index_(index),
         root_(lengths, kNone),
         links_(std::make_unique_for_overwrite<Links[]>(most_bins + 1)),
-        classes_(lengths) {}
+        groups_(lengths) {}
 
   void Open(size_t length) { length_ = length; }
 
@@ -244,16 +245,16 @@ class FullestRun {
     const size_t held = index_.UpTo(runs_[run].room);
     if (held == root_.size()) return;
     links_[run] = {.child = kNone, .sibling = kNone};
-    if (root_[held] == kNone) classes_.Insert(held);
+    if (root_[held] == kNone) groups_.Insert(held);
     root_[held] = Meld(root_[held], run);
   }
 
   uint32_t Take() {
-    const size_t held = classes_.AtMost(length_);
+    const size_t held = groups_.AtMost(length_);
     if (held == IndexSet::kNone) return unopened_;
     const uint32_t run = root_[held];
     root_[held] = MeldSiblings(links_[run].child);
-    if (root_[held] == kNone) classes_.Erase(held);
+    if (root_[held] == kNone) groups_.Erase(held);
     return run;
   }
 
@@ -274,7 +275,7 @@ class FullestRun {
     return a;
   }
 
-  // One heap of a list of heaps: by twos, then the pairs from the last to the first.
+  // Makes a list of heaps one: melds two and two, then the pairs from the last to the first.
   uint32_t MeldSiblings(uint32_t first) {
     uint32_t pairs = kNone;
     while (first != kNone) {
@@ -303,7 +304,7 @@ class FullestRun {
   // Of runs in a heap.
   std::unique_ptr<Links[]> links_;
   // Those that have a run.
-  IndexSet classes_;
+  IndexSet groups_;
 };
 
 }  // namespace

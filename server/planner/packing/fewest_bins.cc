@@ -20,7 +20,7 @@ namespace batchplan {
 namespace {
 
 constexpr size_t kMaxFailures = 8;
-// To choose the bins of a round.
+// What choosing the bins of a round costs.
 constexpr uint64_t kStepsPerBin = 100;
 
 // What a bin's items are worth.
@@ -30,8 +30,8 @@ uint64_t WorthOf(std::span<const uint32_t> bin, const Kinds& kinds, const DualFe
   });
 }
 
-// Bins in the order in which they are to be taken: of each two one drawn, if `shuffled`, and the
-// other by least worth.
+// Bins in the order in which they are to be taken: those worth least first, and if `shuffled` every
+// other one drawn at random.
 std::vector<uint32_t> Worst(const Bins& bins, const Kinds& kinds, const DualFeasible& worth,
                             bool shuffled, std::mt19937_64& random) {
   std::vector<std::pair<uint64_t, uint32_t>> keys;
@@ -71,12 +71,12 @@ Excerpt ExcerptOf(const Kinds& kinds, std::vector<uint32_t> items) {
   return excerpt;
 }
 
-// Fewer bins for a packing that is too large to improve as a whole. Takes bins of at most `items`
-// items out, packs these anew by column generation, and again, until there are at most `enough`
-// bins, too many rounds in a row or all `steps` were to no avail, or `stop` is requested. The bins
-// taken are in the first round those that lack most by `worth` (see MinimumBinSlack), later half of
-// them drawn at random: large neighbourhood search, P. Shaw, "Using constraint programming and
-// local search methods to solve vehicle routing problems" (1998).
+// Fewer bins for a packing that is too large to improve as a whole. In each round some bins with at
+// most `items` items are packed anew by column generation. Ends once there are at most `enough`
+// bins, too many rounds in a row were to no avail, all `steps` are used up, or `stop` is requested.
+// The bins of the first round are those that lack most by `worth` (see MinimumBinSlack); later half
+// of them are drawn at random: large neighbourhood search, P. Shaw, "Using constraint programming
+// and local search methods to solve vehicle routing problems" (1998).
 Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t enough,
                 size_t items, std::mt19937_64& random, uint64_t& steps,
                 const std::stop_token& stop) {
@@ -118,13 +118,14 @@ Bins RepackSome(const Kinds& kinds, const DualFeasible& worth, Bins bins, size_t
   return bins;
 }
 
-// What the searches may cost, in steps of each.
+// What the searches may cost, in steps of their own.
 struct StepLimits {
-  // Minimum bin slack: a bin, and all.
+  // Minimum bin slack: for one bin, and for all.
   uint64_t slack_steps_a_bin;
   uint64_t slack_steps;
   uint64_t completion_steps;
-  // Column generation, of at most so many kinds, or else of so many items at a time.
+  // Column generation of all items, where there are no more kinds than these; and of some items at
+  // a time.
   uint64_t column_steps;
   size_t max_kinds;
   uint64_t repack_steps;
@@ -153,15 +154,15 @@ constexpr StepLimits kThorough = {.slack_steps_a_bin = 20'000,
                                   .repack_steps = 500'000'000,
                                   .repacked_items = 150};
 
-// What a step takes of an allowance, and for each item a look at all of them.
+// What a step takes of an allowance; and what is taken for each item before the searches.
 constexpr uint64_t kUnitsASlackStep = 15;
 constexpr uint64_t kUnitsACompletionStep = 12;
 constexpr uint64_t kUnitsAColumnStep = 1;
 constexpr uint64_t kUnitsToPrepare = 100;
 
-// Of all steps of minimum bin slack, whatever the most.
+// Minimum bin slack may always take so many for each item.
 constexpr uint64_t kLeastSlackStepsPerItem = 16;
-// A bin, of a search that is made beside those of the most.
+// For one bin, in one more search by minimum bin slack that is as brief as can be.
 constexpr uint64_t kFewSlackSteps = 16;
 // Beyond, bin completion rarely comes to an end.
 constexpr size_t kMostForCompletion = 256;
@@ -201,12 +202,12 @@ class Incumbent {
   }
   size_t size() const { return best_.size(); }
   uint64_t bound() const { return bound_; }
-  // As few bins as are of use.
+  // Fewer bins than these are of no use, or impossible.
   uint64_t target() const { return std::max(enough_, bound_); }
   const Allowance& allowance() const { return allowance_; }
-  // Whether no better packing is wanted.
+  // Whether no better packing is wanted, from whatever source.
   bool IsOver() const { return size() <= target() || allowance_.stop_requested(); }
-  // Whether none is looked for either.
+  // Whether none is to be searched for.
   bool Done() const { return IsOver() || allowance_.spent(); }
   FewestBins Take() && { return {.bins = std::move(best_), .bound = bound_}; }
 
@@ -221,8 +222,8 @@ class Incumbent {
   uint64_t bound_ = 0;
 };
 
-void Search(const PackItems& items, uint32_t capacity, const StepLimits& most,
-            Incumbent& incumbent) {
+void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& most,
+                 Incumbent& incumbent) {
   const Allowance& allowance = incumbent.allowance();
   allowance.Spend(kUnitsToPrepare * items.size());
   const Kinds kinds = KindsOf(items.lengths, capacity);
@@ -278,7 +279,7 @@ FewestBins PackWithin(const PackItems& items, const BinLimits& limits, uint64_t 
   }
   for (const StepLimits& most : efforts) {
     if (incumbent.Done()) break;
-    Search(items, limits.capacity, most, incumbent);
+    SearchFewer(items, limits.capacity, most, incumbent);
   }
   return std::move(incumbent).Take();
 }
@@ -306,7 +307,7 @@ FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint6
 
 namespace {
 
-// BinRoom as the search wants it.
+// BinRoom as SearchBins wants it.
 class Room {
  public:
   Room(const PackItems& items, const BinLimits& limits) : items_(&items), left_(limits) {}

@@ -63,8 +63,8 @@ class PartLists {
   std::vector<uint32_t> next_;
 };
 
-// A partial solution's place in the queue: the largest spread first, then the largest sum, then the
-// oldest.
+// A partial solution's place in the queue: the largest spread first, which is by how much its sums
+// differ, then the largest sum, then the oldest.
 struct Entry {
   uint64_t spread = 0;
   uint64_t largest = 0;
@@ -161,7 +161,7 @@ std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
   std::vector<Solution> solutions;
   std::vector<uint32_t> unused;  // numbers of solutions that have been merged into others
   std::priority_queue<Entry> queue;
-  // The last merge's, which more often than not is the next to be popped.
+  // What the last merge made, which more often than not is the next to be popped.
   std::optional<Entry> merged;
   const auto pop = [&] {
     const bool first = merged && (queue.empty() || queue.top() < *merged);
@@ -245,9 +245,8 @@ namespace {
 // Parts with room that are tried for one item before a division is given up.
 constexpr int kMaxMisses = 64;
 
-// Moves the lightest items out of overfull parts into others, the heaviest of them first. False if
-// one finds no room; `part_of` is then of no use.
-// `descending`: the order of the loads.
+// Moves the lightest items of overfull parts into others, the heaviest of them first. False if one
+// finds no room; `part_of` is then of no use. `descending` is the order of the loads.
 bool Repair(const PackItems& items, std::span<const uint64_t> loads,
             std::span<const uint32_t> descending, const BinLimits& limits, uint32_t parts,
             std::vector<uint32_t>& part_of) {

@@ -11,13 +11,14 @@
 namespace batchplan {
 namespace {
 
-// Counting sort's table may have this many places for every item, but not more than a core's cache
-// holds.
+// A counting sort's table may have so many places for every item, but no more in all than a core's
+// cache holds.
 constexpr size_t kPlacesPerItem = 4;
 constexpr size_t kMostPlaces = size_t{1} << 17;
 
 DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest) {
-  // Neighbours of equal length would wait for one another: they count in two tables.
+  // Every other length counts in a table of its own: of two equal neighbours the second would
+  // otherwise have to wait until the first is counted.
   std::vector<uint32_t> even(size_t{longest} + 1);
   std::vector<uint32_t> odd(size_t{longest} + 1);
   const size_t pairs = lengths.size() / 2 * 2;
@@ -44,7 +45,7 @@ DecreasingItems CountingSort(std::span<const uint32_t> lengths, uint32_t longest
   return sorted;
 }
 
-// Sorts keys of a length above a position.
+// Sorts keys, each a length with the number of its item in the bits below.
 template <typename Key>
 DecreasingItems SortKeys(std::span<const uint32_t> lengths) {
   const auto position_bits = static_cast<uint32_t>(std::bit_width(lengths.size() - 1));
@@ -55,8 +56,8 @@ DecreasingItems SortKeys(std::span<const uint32_t> lengths) {
   const Key position = (Key{1} << position_bits) - 1;
   DecreasingItems sorted{.order = std::vector<uint32_t>(keys.size()),
                          .lengths = std::vector<LengthCount>(keys.size())};
-  // Without branches, which would be guessed wrong: a length's count is that of the items up to its
-  // last one until the end of the one before is taken off.
+  // Without branches, which would be guessed wrong. So at first a length's count is that of all
+  // items up to its last one; in the end what comes before its first one is taken off.
   size_t distinct = 0;
   auto current = static_cast<uint32_t>(keys.back() >> position_bits);
   for (size_t i = 0; i < keys.size(); ++i) {

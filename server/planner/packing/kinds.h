@@ -28,8 +28,8 @@ struct LengthCount {
 // The kinds, longest first. O(n) where the longest is at most a few times n; else O(n log n).
 std::vector<LengthCount> CountLengths(std::span<const uint32_t> lengths);
 
-// Items by (length, position), both descending: among equals the higher position goes first. This
-// is the order of the "decreasing" packers. O(n): a counting sort where lengths are no larger than
+// Items by (length, number), both descending: among equals the higher number goes first. This is
+// the order of the "decreasing" packers. O(n): a counting sort where lengths are no larger than
 // some times their number, a radix sort otherwise.
 std::vector<uint32_t> DecreasingOrder(std::span<const uint32_t> lengths);
 
@@ -45,8 +45,8 @@ DecreasingItems SortDecreasing(std::span<const uint32_t> lengths);
 // The instance of the searches for few bins: to them all that counts is how many items there are of
 // each kind, which is the *demand* for it.
 //
-// They give bins of kinds: Bins whose "items" are positions in Kinds::lengths, each as often as the
-// bin holds items of that kind.
+// They give bins of kinds: Bins whose "items" are numbers of kinds, as in Kinds::lengths, each as
+// often as the bin holds items of that kind.
 struct Kinds {
   // Longest first, each different, in 1 .. capacity.
   std::vector<uint32_t> lengths;
@@ -65,7 +65,7 @@ uint64_t TokensIn(const Kinds& kinds, std::span<const uint32_t> demand);
 // Bins of items as bins of kinds.
 Bins KindsInBins(const Bins& bins, std::span<const uint32_t> lengths, const Kinds& kinds);
 
-// The items behind bins of kinds; of one kind the highest position first.
+// The items behind bins of kinds; of one kind the highest number first.
 Bins ItemsInBins(const Bins& bins_of_kinds, std::span<const uint32_t> lengths);
 
 // Numbers kinds, longest first, and tells the longest that is no longer than a given number of
@@ -131,7 +131,8 @@ class LengthIndex {
   std::span<const LengthCount> lengths_;
   uint32_t shift_ = 0;
   std::vector<Word> words_;
-  // Where places are shared: the first length of each taken one, from the last; all before.
+  // Where places are shared: first_[p] is the longest length in the p-th place that is taken, from
+  // the shortest on; first_[0] is the number of lengths.
   std::vector<uint32_t> first_;
 };
 

@@ -10,10 +10,10 @@
 namespace batchplan {
 namespace {
 
-// What one bound may cost, but for the least number of periods.
+// Evaluations that one bound may cost, but for the least number of periods, which are always tried.
 constexpr size_t kMaxEvaluations = size_t{1} << 16;
 constexpr size_t kMinPeriods = 4;
-// Periods tried without a threshold; and periods, and as many thresholds, tried with each other.
+// Periods tried without a threshold; and periods tried with each of as many thresholds.
 constexpr size_t kMaxPeriods = 256;
 constexpr size_t kMaxCrossed = 16;
 
@@ -49,7 +49,8 @@ class Totals {
   }
 
  private:
-  // Of first .. last. In ever longer steps: it is often near.
+  // The first of first .. last that is shorter than `length`. In ever longer steps, as it is often
+  // near.
   size_t FirstBelow(uint64_t length, size_t first, size_t last) const {
     size_t step = 1;
     while (step < last - first && lengths_[first + step - 1].length >= length) {
@@ -85,7 +86,7 @@ class Thresholded {
 
   uint64_t Bound(const DualFeasible& value) const {
     const uint64_t sum = totals_.Sum(value, first_, last_);
-    return totals_.Items(0, first_) + sum / value.most() + (sum % value.most() != 0);
+    return totals_.Items(0, first_) + CeilDiv(sum, value.most());
   }
 
  private:
@@ -94,7 +95,7 @@ class Thresholded {
   size_t last_ = 0;
 };
 
-// Up to `count` of the values, spread evenly.
+// Up to `count` of the values, evenly spaced.
 std::vector<uint32_t> Sample(const std::vector<uint32_t>& values, size_t count) {
   if (values.size() <= count) return values;
   std::vector<uint32_t> sample(count);
@@ -102,8 +103,8 @@ std::vector<uint32_t> Sample(const std::vector<uint32_t>& values, size_t count) 
   return sample;
 }
 
-// Where the sum over items changes its slope in the period: at lengths, which come longest first,
-// and their complements. Ascending.
+// The periods at which the sum over the items, as a function of the period, has its corners: the
+// lengths, which come longest first, and what they lack of the capacity. Ascending.
 std::vector<uint32_t> Periods(std::span<const LengthCount> lengths, uint32_t capacity) {
   std::vector<uint32_t> periods;
   periods.reserve(2 * lengths.size());
@@ -190,9 +191,9 @@ uint64_t Sum(std::span<const uint32_t> values) {
   return std::accumulate(values.begin(), values.end(), uint64_t{0});
 }
 
-// L2 of lengths that are counted, longest first.
+// L2 of kinds, longest first.
 uint64_t L2(std::span<const LengthCount> lengths, uint32_t capacity) {
-  // Of the kinds before each: how many items, and their sum.
+  // Of the kinds before each: how many items there are, and their tokens.
   std::vector<uint64_t> count(lengths.size() + 1, 0);
   std::vector<uint64_t> sum(lengths.size() + 1, 0);
   for (size_t i = 0; i < lengths.size(); ++i) {

@@ -12,7 +12,7 @@
 namespace batchplan {
 namespace {
 
-// The positions of `loads` by ascending key(load), of equal ones the lower position first.
+// The numbers of the loads by ascending key(load), of equal ones the lower number first.
 // `largest` is the largest key.
 template <typename Key>
 std::vector<uint32_t> AscendingBy(std::span<const uint64_t> loads, uint64_t largest, Key key) {

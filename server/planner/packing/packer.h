@@ -1,6 +1,6 @@
 // The greedy packers: lengths and a capacity in, bins out.
 //
-// Items are positions in the spans given. Every packer is deterministic, never overfills a bin,
+// Every packer is deterministic, never overfills a bin,
 // leaves no bin empty, and places every item. Time O(n log n) for items of one sequence each (see
 // each packer for others), memory O(n).
 //

@@ -7,7 +7,7 @@
 namespace batchplan {
 namespace {
 
-// Of a shortest path, for each item.
+// What a shortest path costs for each item.
 constexpr uint64_t kUnitsAnItem = 60;
 
 // Whether, of splits that cost the same, the one with the fewest or with the most runs is taken.

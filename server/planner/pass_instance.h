@@ -19,7 +19,7 @@
 #include "server/planner/options.h"
 #include "server/planner/overlong.h"
 #include "server/planner/packing/bins.h"
-#include "server/planner/padded/padded_items.h"
+#include "server/planner/padded/splits.h"
 #include "server/planner/sequence_lists.h"
 
 namespace batchplan {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "server/planner/packing/shuffle.h"
+#include "server/planner/packing/orders.h"
 
 namespace batchplan {
 

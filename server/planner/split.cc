@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/packing/shuffle.h"
+#include "server/planner/packing/orders.h"
 #include "server/planner/seeds.h"
 
 namespace batchplan {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "server/planner/effort.h"
-#include "server/planner/fewest_bins/fewest_bins.h"
+#include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
 #include "tests/support/classic_instances.h"
 #include "tests/support/generators.h"

@@ -10,8 +10,7 @@
 
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
-#include "server/planner/padded/optimal_split.h"
-#include "server/planner/padded/sorted_scan.h"
+#include "server/planner/padded/splits.h"
 #include "server/planner/presets.h"
 #include "tests/support/generators.h"
 

@@ -8,7 +8,7 @@
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/packed_fill.h"
 #include "server/planner/assign/shares.h"
-#include "server/planner/balance/deal_bins.h"
+#include "server/planner/balance/rank_bins.h"
 #include "server/planner/cancellation.h"
 
 namespace batchplan {

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "server/planner/fewest_bins/pack_into.h"
-#include "server/planner/partition/descending.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/packing/orders.h"
 
 namespace batchplan {
 namespace {

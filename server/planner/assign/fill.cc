@@ -12,7 +12,7 @@
 #include "server/planner/balance/lockstep.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/padded/sorted_scan.h"
+#include "server/planner/padded/splits.h"
 #include "server/planner/seeds.h"
 
 namespace batchplan {

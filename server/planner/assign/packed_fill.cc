@@ -1,9 +1,8 @@
 #include "server/planner/assign/packed_fill.h"
 
 #include "server/planner/assign/split_bins.h"
-#include "server/planner/fewest_bins/fewest_bins.h"
-#include "server/planner/fewest_bins/pack_into.h"
-#include "server/planner/packing/karmarkar_karp_bins.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/packing/karmarkar_karp.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {

@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "server/planner/assign/split_bins.h"
-#include "server/planner/packing/search_bins.h"
-#include "server/planner/padded/optimal_split.h"
-#include "server/planner/padded/sorted_scan.h"
+#include "server/planner/packing/bin_search.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {

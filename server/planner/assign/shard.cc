@@ -10,13 +10,12 @@
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/contiguous.h"
 #include "server/planner/assign/equal_counts.h"
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/exchange_search.h"
+#include "server/planner/balance/longest_first.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/partition/descending.h"
-#include "server/planner/partition/even_parts.h"
-#include "server/planner/partition/karmarkar_karp.h"
-#include "server/planner/partition/longest_first.h"
-#include "server/planner/partition/part_bound.h"
-#include "server/planner/partition/refine.h"
+#include "server/planner/packing/karmarkar_karp.h"
+#include "server/planner/packing/orders.h"
 
 namespace batchplan {
 namespace {

@@ -13,8 +13,8 @@
 #include "server/planner/balance/accumulated.h"
 #include "server/planner/balance/lockstep.h"
 #include "server/planner/balance/step_time_bound.h"
-#include "server/planner/fewest_bins/fewest_bins.h"
-#include "server/planner/packing/first_fit_decreasing.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/packing/packer.h"
 
 namespace batchplan {
 namespace {

@@ -8,12 +8,9 @@
 
 #include "server/planner/assign/more_slots.h"
 #include "server/planner/assign/sorted_items.h"
-#include "server/planner/balance/deal_bins.h"
-#include "server/planner/padded/level_split.h"
-#include "server/planner/padded/optimal_split.h"
-#include "server/planner/padded/slots.h"
-#include "server/planner/padded/sorted_scan.h"
-#include "server/planner/partition/even_parts.h"
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {

@@ -13,8 +13,8 @@
 
 namespace batchplan {
 
-// Runs of the whole mini-batch's sorted order that any rank may take (padded/level_split.h,
-// padded/slots.h): as few as the constraints allow, or more where that shortens the step
+// Runs of the whole mini-batch's sorted order that any rank may take (padded/splits.h):
+// as few as the constraints allow, or more where that shortens the step
 // (more_slots.h). Nothing where sequences are bound to ranks by groups or equal counts, if there
 // are too few for the micro-batches that are needed, or if `stop` is
 // requested before there is a first division.

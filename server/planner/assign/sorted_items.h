@@ -9,7 +9,7 @@
 
 #include "server/planner/items.h"
 #include "server/planner/packing/bins.h"
-#include "server/planner/padded/padded_items.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/balance/rank_share.h"
+#include "server/planner/balance/rank_bins.h"
 
 namespace batchplan {
 namespace {

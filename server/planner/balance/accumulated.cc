@@ -8,12 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/balance/rank_share.h"
-#include "server/planner/partition/descending.h"
-#include "server/planner/partition/even_parts.h"
-#include "server/planner/partition/exchange_search.h"
-#include "server/planner/partition/part_bound.h"
-#include "server/planner/partition/refine.h"
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/exchange_search.h"
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/packing/orders.h"
 
 namespace batchplan {
 namespace {
@@ -76,7 +74,7 @@ class BinRules {
   }
 
  private:
-  // Of a bin, what is left of it and the items it has; of items, what they take.
+  // Of a bin: the room that is left, and how many items there are. Of items: what they take.
   struct Room {
     int64_t tokens = 0;
     int64_t sequences = 0;
@@ -130,7 +128,7 @@ class BinRules {
     bin_of_[item] = to;
   }
 
-  // Those that an item can take: none without room for a sequence.
+  // The tokens that another item can have here: none where no sequence may come.
   static int64_t FreeTokens(const Room& room) { return room.sequences > 0 ? room.tokens : -1; }
 
   void FindRoomiest(uint32_t rank) {
@@ -146,7 +144,7 @@ class BinRules {
   std::vector<uint32_t> roomiest_;              // bin of each rank
 };
 
-// Rounds of whole bins, then items.
+// How often items are exchanged, and then whole bins.
 int Rounds(Effort effort) { return effort == Effort::kThorough ? 8 : 2; }
 
 class Balancer {
@@ -225,7 +223,7 @@ class Balancer {
     return ByRank(bins, rank_of_bin);
   }
 
-  // Bins of similar size on each rank that has the room.
+  // Makes the bins of each rank similar in tokens, where the limits leave the room.
   Bins EvenOut(const Bins& bins) const {
     if (allowance_.stop_requested()) return bins;
     Bins result;
@@ -270,7 +268,7 @@ class Balancer {
     return *std::max_element(sums.begin(), sums.end());
   }
 
-  // Of bins in the order of the result.
+  // The cost of the costliest rank, of bins in the order of the result.
   uint64_t LargestCost(const Bins& bins) const {
     std::vector<uint32_t> rank_of_bin(bins.size());
     for (size_t bin = 0; bin < bins.size(); ++bin) {

@@ -1,5 +1,3 @@
-#include "server/planner/balance/even_out.h"
-
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -8,13 +6,14 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
+#include "server/planner/balance/bin_filling.h"
 
 namespace batchplan {
 namespace {
 
 // Bins that are tried as receivers of one giver.
 constexpr int kMaxReceivers = 100;
-// Exchanges tried on either side of the one that would even out best, where that breaks a limit.
+// Where the exchange that would even out best breaks a limit: how many are tried on either side.
 constexpr int kMaxNeighbors = 4;
 // Rounds that gain next to nothing before the search ends.
 constexpr int kMaxIdleRounds = 3;
@@ -23,15 +22,15 @@ constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
 constexpr uint64_t kUnitsAStep = 16;
-// Of a receiver that is tried, which may take no step.
+// For a receiver that is tried, whether or not that takes a step.
 constexpr uint64_t kUnitsAReceiver = 20;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
-// The bins in the order of slots: place s * ranks + i is one of the bins of slot s.
+// The bins sorted by slot: the entries from s * ranks on, as many as there are ranks, are slot s.
 std::vector<uint32_t> BySlots(const Filling& filling, RankRule rule) {
-  const uint32_t ranks = filling.problem().ranks;
-  const uint32_t slots = filling.problem().slots;
+  const uint32_t ranks = filling.task().ranks;
+  const uint32_t slots = filling.task().slots;
   std::vector<uint32_t> order(filling.bins());
   std::iota(order.begin(), order.end(), 0u);
   const auto costlier = [&](uint32_t a, uint32_t b) {
@@ -52,9 +51,9 @@ std::vector<uint32_t> BySlots(const Filling& filling, RankRule rule) {
 
 uint64_t TimeOf(const Filling& filling, std::span<const uint32_t> by_slots) {
   uint64_t time = 0;
-  for (size_t begin = 0; begin < by_slots.size(); begin += filling.problem().ranks) {
+  for (size_t begin = 0; begin < by_slots.size(); begin += filling.task().ranks) {
     uint64_t most = 0;
-    for (uint32_t bin : by_slots.subspan(begin, filling.problem().ranks)) {
+    for (uint32_t bin : by_slots.subspan(begin, filling.task().ranks)) {
       most = std::max(most, filling[bin].cost);
     }
     time += most;
@@ -62,16 +61,16 @@ uint64_t TimeOf(const Filling& filling, std::span<const uint32_t> by_slots) {
   return time;
 }
 
-class Search {
+class EvenOutSearch {
  public:
-  Search(const EvenOutOptions& options, Filling& filling)
+  EvenOutSearch(const EvenOutOptions& options, Filling& filling)
       : options_(options),
-        problem_(filling.problem()),
+        task_(filling.task()),
         filling_(filling),
-        domains_(options.ranks == RankRule::kFixed ? problem_.ranks : 1),
+        domains_(options.ranks == RankRule::kFixed ? task_.ranks : 1),
         targets_(filling.bins()),
         refusals_(filling.bins()),
-        search_(options.allowance, options.steps, kUnitsAStep, 2 * uint64_t{problem_.size()}),
+        search_(options.allowance, options.steps, kUnitsAStep, 2 * uint64_t{task_.size()}),
         steps_(search_.left) {}
 
   uint64_t Run() {
@@ -89,13 +88,13 @@ class Search {
       idle = last - time > time / kNegligible && time < last ? 0 : idle + 1;
       last = time;
       SetTargets(by_slots);
-      tolerance_ = static_cast<int64_t>(time / kNegligible / problem_.slots);
+      tolerance_ = static_cast<int64_t>(time / kNegligible / task_.slots);
       bool changed = false;
       for (uint32_t domain = 0; domain < domains_; ++domain) changed |= Rebalance(domain);
       if (!changed && pairs_ == options_.pairs) break;
       pairs_ = options_.pairs;
     }
-    for (uint32_t position = 0; position < problem_.size(); ++position) {
+    for (uint32_t position = 0; position < task_.size(); ++position) {
       if (filling_.BinOf(position) != best_bin_of[position]) {
         filling_.Move(position, best_bin_of[position]);
       }
@@ -119,14 +118,14 @@ class Search {
   }
 
   void SetTargets(std::span<const uint32_t> by_slots) {
-    const uint32_t ranks = problem_.ranks;
+    const uint32_t ranks = task_.ranks;
     for (size_t begin = 0; begin < by_slots.size(); begin += ranks) {
       const std::span<const uint32_t> slot = by_slots.subspan(begin, ranks);
       uint64_t sum = 0;
       uint64_t costliest = 0;
       for (uint32_t bin : slot) {
         sum += filling_[bin].cost;
-        costliest = std::max(costliest, problem_.cost[filling_.Members(bin).front()]);
+        costliest = std::max(costliest, task_.cost[filling_.Members(bin).front()]);
       }
       for (uint32_t bin : slot) {
         targets_[bin] = static_cast<int64_t>(std::max(sum / ranks, costliest));
@@ -163,7 +162,7 @@ class Search {
     receivers_.erase({Deviation(bin), bin});
   }
 
-  // To the first of the receivers furthest under their targets that brings something.
+  // Gives to the first receiver that brings something, those furthest under their targets first.
   bool Give(uint32_t giver) {
     const int64_t over = Deviation(giver);
     refused_.clear();
@@ -199,8 +198,8 @@ class Search {
     return given;
   }
 
-  // Of those that bring the two deviations, `gap` apart, closer together by more than the
-  // tolerance, the best.
+  // The best exchange of those that bring the two deviations, which are `gap` apart, closer
+  // together by more than the tolerance.
   Exchange BestExchange(uint32_t giver, uint32_t receiver, int64_t gap) {
     wanted_ = gap / 2;
     best_ = Exchange();
@@ -258,35 +257,36 @@ class Search {
     best_ = {.out = {out, kNone}, .error = error};
   }
 
-  // Of `takes` the first that, for items of this cost, leaves the giver what is wanted, or more.
+  // The first of `takes` in return for which items of this cost relieve the giver of what is
+  // wanted, or of more.
   std::span<const uint32_t>::iterator Middle(std::span<const uint32_t> takes, int64_t cost) const {
     return std::partition_point(takes.begin(), takes.end(),
                                 [&](uint32_t in) { return cost - Cost(in) < wanted_; });
   }
 
-  // `out` for `first`, if any, and one of `takes`, of which that is looked for which comes closest:
-  // from `middle` on to either side.
+  // Tries `out` for `first`, if any, and one of `takes`: the one that comes closest to what is
+  // wanted, looked for from `middle` on to either side.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
                  std::span<const uint32_t> takes, std::span<const uint32_t>::iterator middle) {
     int64_t cost = Cost(out[0]);
-    int64_t tokens = problem_.length[out[0]];
-    int64_t sequences = problem_.count[out[0]];
+    int64_t tokens = task_.length[out[0]];
+    int64_t sequences = task_.count[out[0]];
     if (out[1] != kNone) {
       cost += Cost(out[1]);
-      tokens += problem_.length[out[1]];
-      sequences += problem_.count[out[1]];
+      tokens += task_.length[out[1]];
+      sequences += task_.count[out[1]];
     }
     if (first != kNone) {
       cost -= Cost(first);
-      tokens -= problem_.length[first];
-      sequences -= problem_.count[first];
+      tokens -= task_.length[first];
+      sequences -= task_.count[first];
     }
     const bool keep_counts = KeepCounts(giver, receiver);
     const auto try_one = [&](uint32_t in) {
       const int64_t error = std::abs(cost - Cost(in) - wanted_);
       if (error >= best_.error) return true;
-      const int64_t more = tokens - problem_.length[in];
-      const int64_t more_sequences = sequences - problem_.count[in];
+      const int64_t more = tokens - task_.length[in];
+      const int64_t more_sequences = sequences - task_.count[in];
       if (more_sequences != 0 && keep_counts) return false;
       if (more > filling_[receiver].room || -more > filling_[giver].room ||
           more_sequences > filling_[receiver].sequences ||
@@ -315,13 +315,13 @@ class Search {
   // Whether as many sequences must come back as are given.
   bool KeepCounts(uint32_t giver, uint32_t receiver) const {
     return options_.ranks == RankRule::kEqualCounts &&
-           giver / problem_.slots != receiver / problem_.slots;
+           giver / task_.slots != receiver / task_.slots;
   }
 
-  int64_t Cost(uint32_t position) const { return static_cast<int64_t>(problem_.cost[position]); }
+  int64_t Cost(uint32_t position) const { return static_cast<int64_t>(task_.cost[position]); }
 
   const EvenOutOptions& options_;
-  const Problem& problem_;
+  const SortedTask& task_;
   Filling& filling_;
   const uint32_t domains_;
   bool pairs_ = false;
@@ -341,7 +341,7 @@ class Search {
 }  // namespace
 
 uint64_t EvenOut(const EvenOutOptions& options, Filling& filling) {
-  return Search(options, filling).Run();
+  return EvenOutSearch(options, filling).Run();
 }
 
 }  // namespace batchplan

@@ -1,11 +1,10 @@
-#include "server/planner/balance/head_slots.h"
-
 #include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/container/btree_set.h"
+#include "server/planner/balance/bin_filling.h"
 
 namespace batchplan {
 namespace {
@@ -13,13 +12,13 @@ namespace {
 // What a slot may waste, as a part of its cost, before other ways to fill it are tried.
 constexpr uint64_t kTolerance = 10000;
 constexpr uint64_t kQuantiles = 8;
-// Unused items that are looked at where an item may be cheap and long at once.
+// Unused items that are looked at for one that fits: an item may be cheap and too long at once.
 constexpr int kMaxMisses = 32;
 // Exchanges with unused items that bring a bin closer to its slot's cost.
 constexpr int kMaxExchanges = 8;
 
-// Positions looked at before the slots that are left are filled like all others: far more than
-// slots need that keep most of what was tried for them.
+// Positions that may be looked at; then the slots that are left are filled like all others. Far
+// more than is needed where most of what is tried for a slot is kept.
 uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
 constexpr uint64_t kUnitsALook = 20;
 
@@ -37,12 +36,12 @@ class OpenBins {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Add(bin);
   }
 
-  // What one of them may still cost, and what one has room for; of no bins nothing.
+  // The most that one of them may still cost, and the most room that one has; 0 if there are none.
   uint64_t widest() const { return by_gap_.empty() ? 0 : by_gap_.rbegin()->first; }
   uint32_t roomiest() const { return by_room_.empty() ? 0 : by_room_.rbegin()->first; }
 
-  // The tightest bin that holds the item, which costs at most what those asked for before did.
-  // kNone too if many bins have room but not sequences enough.
+  // The tightest bin that holds the item, which costs no more than those asked for before. kNone if
+  // there is none, or if many bins have the room but not sequences enough.
   uint32_t Tightest(uint64_t cost, uint32_t length, uint32_t count) {
     for (auto found = by_gap_.lower_bound({cost, 0});
          found != by_gap_.end() && found->first < least_; ++found) {
@@ -56,7 +55,7 @@ class OpenBins {
     return kNone;
   }
 
-  // Around a change of the bin.
+  // To be called before and after a change of the bin.
   void Remove(uint32_t bin) {
     by_gap_.erase({most_ - bins_[bin].cost, bin});
     by_room_.erase({bins_[bin].room, bin});
@@ -95,20 +94,20 @@ class HeadFiller {
       : allowance_(allowance),
         unused_(unused),
         filling_(filling),
-        problem_(filling.problem()),
-        search_(allowance, Looks(problem_.size()), kUnitsALook, 4 * uint64_t{problem_.size()}),
+        task_(filling.task()),
+        search_(allowance, Looks(task_.size()), kUnitsALook, 4 * uint64_t{task_.size()}),
         looks_(search_.left) {}
 
   uint32_t Run() {
-    const uint32_t ranks = problem_.ranks;
-    uint64_t left = problem_.total_cost;
-    uint64_t unused = problem_.size();
+    const uint32_t ranks = task_.ranks;
+    uint64_t left = task_.total_cost;
+    uint64_t unused = task_.size();
     uint32_t filled = 0;
-    for (; filled + 1 < problem_.slots; ++filled) {
-      const uint64_t slots = problem_.slots - filled;
+    for (; filled + 1 < task_.slots; ++filled) {
+      const uint64_t slots = task_.slots - filled;
       const uint64_t reserve = (slots - 1) * ranks;
       if (unused < reserve + ranks) break;
-      const uint64_t longest = problem_.cost[unused_.AtLeast(0)];
+      const uint64_t longest = task_.cost[unused_.AtLeast(0)];
       if (longest <= left / (slots * ranks)) break;
       if (looks_ == 0 || allowance_.stop_requested()) break;
       spare_ = unused - reserve;
@@ -132,31 +131,29 @@ class HeadFiller {
     if (IsGood(best)) return best;
     const uint32_t seed = static_cast<uint32_t>(unused_.AtLeast(0));
     std::vector<uint32_t> beside;
-    const size_t first =
-        problem_.FirstWithin(longest, problem_.limits.capacity - problem_.length[seed]);
+    const size_t first = task_.FirstWithin(longest, task_.limits.capacity - task_.length[seed]);
     for (uint64_t q = 0; q < kQuantiles; ++q) {
-      const size_t position = unused_.AtLeast(first + (problem_.size() - first) * q / kQuantiles);
-      if (position < problem_.size() && position != seed) {
+      const size_t position = unused_.AtLeast(first + (task_.size() - first) * q / kQuantiles);
+      if (position < task_.size() && position != seed) {
         beside.push_back(static_cast<uint32_t>(position));
       }
     }
     for (uint32_t position : beside) {
       if (looks_ == 0) return best;
-      Keep(FillBesideSeeds(longest + problem_.cost[position]), best);
+      Keep(FillBesideSeeds(longest + task_.cost[position]), best);
     }
     if (!IsGood(best)) Keep(FillTightest(longest), best);
     return best;
   }
 
-  bool IsGood(const Slot& slot) const {
-    return slot.waste <= slot.cost / kTolerance * problem_.ranks;
-  }
+  bool IsGood(const Slot& slot) const { return slot.waste <= slot.cost / kTolerance * task_.ranks; }
 
   static void Keep(Slot slot, Slot& best) {
     if (slot.waste < best.waste) best = std::move(slot);
   }
 
-  // One of the costliest items for each bin, and beside it what fits under `most` and the budget.
+  // One of the costliest items for each bin, and beside it what the limits and a cost of at most
+  // `most` allow.
   Slot FillBesideSeeds(uint64_t most) {
     Open();
     for (Bin& bin : slot_.bins) Take(bin, static_cast<uint32_t>(unused_.AtLeast(0)));
@@ -175,15 +172,14 @@ class HeadFiller {
   Slot FillTightest(uint64_t most) {
     Open();
     OpenBins open(slot_.bins, most);
-    uint32_t empty = problem_.ranks;
-    uint64_t misses = uint64_t{kMaxMisses} * problem_.ranks;
+    uint32_t empty = task_.ranks;
+    uint64_t misses = uint64_t{kMaxMisses} * task_.ranks;
     for (size_t position = 0; spare_ > taken_ && misses > 0; ++position) {
-      position =
-          FindFitting(open.widest(), open.roomiest(), problem_.limits.max_sequences, position);
+      position = FindFitting(open.widest(), open.roomiest(), task_.limits.max_sequences, position);
       if (position == IndexSet::kNone) break;
       const auto item = static_cast<uint32_t>(position);
       const uint32_t tightest =
-          open.Tightest(problem_.cost[item], problem_.length[item], problem_.count[item]);
+          open.Tightest(task_.cost[item], task_.length[item], task_.count[item]);
       const bool opens = tightest != OpenBins::kNone && slot_.bins[tightest].positions.empty();
       if (tightest == OpenBins::kNone || (!opens && spare_ - taken_ <= empty)) {
         --misses;
@@ -209,19 +205,19 @@ class HeadFiller {
       for (size_t m = 1; m < bin.positions.size(); ++m) {
         const uint32_t out = bin.positions[m];
         const size_t in =
-            FindFitting(most - bin.cost + problem_.cost[out], bin.room + problem_.length[out],
-                        bin.sequences + problem_.count[out]);
-        if (in == IndexSet::kNone || problem_.cost[in] <= problem_.cost[out] + best_gain) continue;
-        best_gain = problem_.cost[in] - problem_.cost[out];
+            FindFitting(most - bin.cost + task_.cost[out], bin.room + task_.length[out],
+                        bin.sequences + task_.count[out]);
+        if (in == IndexSet::kNone || task_.cost[in] <= task_.cost[out] + best_gain) continue;
+        best_gain = task_.cost[in] - task_.cost[out];
         best_out = m;
         best_in = static_cast<uint32_t>(in);
       }
       if (best_gain == 0) return;
       const uint32_t out = bin.positions[best_out];
       bin.positions.erase(bin.positions.begin() + static_cast<ptrdiff_t>(best_out));
-      bin.cost -= problem_.cost[out];
-      bin.room += problem_.length[out];
-      bin.sequences += problem_.count[out];
+      bin.cost -= task_.cost[out];
+      bin.room += task_.length[out];
+      bin.sequences += task_.count[out];
       unused_.Insert(out);
       --taken_;
       Take(bin, best_in);
@@ -230,10 +226,10 @@ class HeadFiller {
 
   // The costliest unused item within these limits, at or after `from`.
   size_t FindFitting(uint64_t most_cost, uint32_t room, uint32_t sequences, size_t from = 0) {
-    size_t position = unused_.AtLeast(std::max(from, problem_.FirstWithin(most_cost, room)));
-    for (int misses = 0; position < problem_.size(); ++misses) {
+    size_t position = unused_.AtLeast(std::max(from, task_.FirstWithin(most_cost, room)));
+    for (int misses = 0; position < task_.size(); ++misses) {
       if (looks_ > 0) --looks_;
-      if (problem_.length[position] <= room && problem_.count[position] <= sequences) {
+      if (task_.length[position] <= room && task_.count[position] <= sequences) {
         return position;
       }
       if (misses == kMaxMisses) break;
@@ -244,10 +240,10 @@ class HeadFiller {
 
   void Open() {
     slot_ = Slot();
-    slot_.bins.assign(problem_.ranks, Bin{.positions = {},
-                                          .cost = 0,
-                                          .room = problem_.limits.capacity,
-                                          .sequences = problem_.limits.max_sequences});
+    slot_.bins.assign(task_.ranks, Bin{.positions = {},
+                                       .cost = 0,
+                                       .room = task_.limits.capacity,
+                                       .sequences = task_.limits.max_sequences});
     taken_ = 0;
   }
 
@@ -255,9 +251,9 @@ class HeadFiller {
     unused_.Erase(position);
     ++taken_;
     bin.positions.push_back(position);
-    bin.cost += problem_.cost[position];
-    bin.room -= problem_.length[position];
-    bin.sequences -= problem_.count[position];
+    bin.cost += task_.cost[position];
+    bin.room -= task_.length[position];
+    bin.sequences -= task_.count[position];
   }
 
   // Puts everything back and tells what the slot would have wasted.
@@ -273,7 +269,7 @@ class HeadFiller {
   const Allowance& allowance_;
   IndexSet& unused_;
   Filling& filling_;
-  const Problem& problem_;
+  const SortedTask& task_;
   SearchSteps search_;
   uint64_t& looks_;
   uint64_t spare_ = 0;  // items that the slot may use

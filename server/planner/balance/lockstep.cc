@@ -6,22 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/balance/count_shares.h"
-#include "server/planner/balance/deal_bins.h"
-#include "server/planner/balance/even_out.h"
-#include "server/planner/balance/filling.h"
-#include "server/planner/balance/head_slots.h"
-#include "server/planner/balance/legalize.h"
-#include "server/planner/balance/problem.h"
-#include "server/planner/balance/spread.h"
-#include "server/planner/fewest_bins/pack_into.h"
+#include "server/planner/balance/bin_filling.h"
+#include "server/planner/balance/longest_first.h"
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/index_set.h"
 
 namespace batchplan {
 namespace {
 
-// What a plan is worth.
-struct Budget {
+// What the searches for one plan are worth.
+struct SearchLimits {
   uint64_t steps;  // of one local search
   uint32_t patience;
   bool pairs;
@@ -32,7 +27,7 @@ struct Budget {
 // Beyond this many items the first start is as good as others.
 constexpr uint64_t kMostForRestarts = 65536;
 
-Budget BudgetOf(Effort effort, uint64_t items) {
+SearchLimits SearchLimitsOf(Effort effort, uint64_t items) {
   switch (effort) {
     case Effort::kFast:
       return {.steps = 4096 + 4 * items, .patience = 4, .pairs = false, .restarts = false};
@@ -46,11 +41,11 @@ Budget BudgetOf(Effort effort, uint64_t items) {
   }
 }
 
-// For what the fill left over: it is seldom much, and filling again costs more. Where each rank is
-// filled by itself they divide the constant among them.
-uint64_t LegalizeSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fills + 128 * items; }
+// Steps of PlaceLeftOver, which are many: seldom is much left over, and to fill again costs more.
+// Where each rank is filled by itself, the ranks divide the constant among them.
+uint64_t LeftOverSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fills + 128 * items; }
 
-// Part of a step time that is not worth another start.
+// Another start is not worth its time for less than this part of the step time.
 constexpr uint64_t kGoodEnough = 10000;
 
 // Places `bins`, then gives each bin that is still empty an item of the costliest bins.
@@ -66,7 +61,7 @@ void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t 
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
   });
-  // Those that have an item to give, in turns.
+  // The bins that have an item to give take turns.
   std::erase_if(order, [&](uint32_t bin) { return filling.Members(bin).size() < 2; });
   size_t next = 0;
   for (uint32_t bin = begin + static_cast<uint32_t>(bins.size()); bin < end; ++bin, ++next) {
@@ -76,22 +71,23 @@ void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t 
   }
 }
 
-class Solver {
+class LockstepSolver {
  public:
-  explicit Solver(const LockstepTask& task)
+  explicit LockstepSolver(const LockstepTask& task)
       : task_(task),
-        problem_(task.items, task.limits, task.ranks, task.slots),
-        budget_(BudgetOf(Affordable(task.effort, task.allowance), task.items.size())) {}
+        sorted_(task.items, task.limits, task.ranks, task.slots),
+        search_limits_(SearchLimitsOf(Affordable(task.effort, task.allowance), task.items.size())) {
+  }
 
   std::optional<BalancedBins> Run() {
     if (!task_.start_only) FillAndImprove();
     if (task_.allowance.stop_requested()) return std::nullopt;
-    const bool has_start = task_.start != nullptr && task_.start->size() <= problem_.bins();
+    const bool has_start = task_.start != nullptr && task_.start->size() <= sorted_.bins();
     if (!best_ && has_start && task_.rank_of.empty()) {
-      std::vector<uint32_t> position_of(problem_.size());
-      for (uint32_t i = 0; i < problem_.size(); ++i) position_of[problem_.item[i]] = i;
-      Filling filling(problem_);
-      FillFrom(*task_.start, position_of, 0, problem_.bins(), filling);
+      std::vector<uint32_t> position_of(sorted_.size());
+      for (uint32_t i = 0; i < sorted_.size(); ++i) position_of[sorted_.item[i]] = i;
+      Filling filling(sorted_);
+      FillFrom(*task_.start, position_of, 0, sorted_.bins(), filling);
       Improve(filling);
     }
     return std::move(best_);
@@ -99,45 +95,45 @@ class Solver {
 
  private:
   void FillAndImprove() {
-    // Tokens beside cost: spreads the room too, where little is left.
-    const uint64_t density = problem_.total_cost / std::max<uint64_t>(1, problem_.total_length);
+    // By cost alone; then by cost and tokens, which evens out the room too where there is little.
+    const uint64_t density = sorted_.total_cost / std::max<uint64_t>(1, sorted_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
-      Filling filling(problem_);
+      Filling filling(sorted_);
       const bool filled =
           task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
       if (filled) Improve(filling);
       if (task_.allowance.stop_requested() || (best_ && IsGood())) return;
-      if (!budget_.restarts || task_.allowance.spent()) return;
+      if (!search_limits_.restarts || task_.allowance.spent()) return;
     }
   }
 
   bool IsGood() const { return best_->step_time <= task_.enough + task_.enough / kGoodEnough; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {
-    IndexSet unused(problem_.size());
-    for (size_t i = 0; i < problem_.size(); ++i) unused.Insert(i);
+    IndexSet unused(sorted_.size());
+    for (size_t i = 0; i < sorted_.size(); ++i) unused.Insert(i);
     const uint32_t head = FillHeadSlots(unused, filling, task_.allowance);
     if (task_.allowance.stop_requested()) return false;
     std::vector<uint32_t> rest;
-    for (size_t i = unused.AtLeast(0); i < problem_.size(); i = unused.AtLeast(i + 1)) {
+    for (size_t i = unused.AtLeast(0); i < sorted_.size(); i = unused.AtLeast(i + 1)) {
       rest.push_back(static_cast<uint32_t>(i));
     }
-    const std::vector<uint32_t> left_over =
-        Spread(rest, head * problem_.ranks, problem_.bins(), per_token, filling, task_.allowance);
+    const std::vector<uint32_t> left_over = FillLongestFirst(
+        rest, head * sorted_.ranks, sorted_.bins(), per_token, filling, task_.allowance);
     if (task_.allowance.stop_requested()) return false;
-    return PlaceLeftOver(left_over, 0, problem_.bins(), LegalizeSteps(problem_.size(), 1), filling,
+    return PlaceLeftOver(left_over, 0, sorted_.bins(), LeftOverSteps(sorted_.size(), 1), filling,
                          task_.allowance);
   }
 
   bool FillWithinRanks(uint64_t per_token, Filling& filling) const {
-    std::vector<std::vector<uint32_t>> shares(problem_.ranks);
-    for (uint32_t i = 0; i < problem_.size(); ++i) {
-      shares[task_.rank_of[problem_.item[i]]].push_back(i);
+    std::vector<std::vector<uint32_t>> shares(sorted_.ranks);
+    for (uint32_t i = 0; i < sorted_.size(); ++i) {
+      shares[task_.rank_of[sorted_.item[i]]].push_back(i);
     }
-    for (uint32_t rank = 0; rank < problem_.ranks; ++rank) {
+    for (uint32_t rank = 0; rank < sorted_.ranks; ++rank) {
       if (task_.allowance.stop_requested()) return false;
-      const Allowance::Part part(task_.allowance, problem_.ranks - rank + 1);
-      if (!FillRank(shares[rank], rank * problem_.slots, (rank + 1) * problem_.slots, per_token,
+      const Allowance::Part part(task_.allowance, sorted_.ranks - rank + 1);
+      if (!FillRank(shares[rank], rank * sorted_.slots, (rank + 1) * sorted_.slots, per_token,
                     filling)) {
         return false;
       }
@@ -148,22 +144,22 @@ class Solver {
   bool FillRank(const std::vector<uint32_t>& share, uint32_t begin, uint32_t end,
                 uint64_t per_token, Filling& filling) const {
     const std::vector<uint32_t> left_over =
-        Spread(share, begin, end, per_token, filling, task_.allowance);
+        FillLongestFirst(share, begin, end, per_token, filling, task_.allowance);
     if (task_.allowance.stop_requested()) return false;
-    const uint64_t steps = LegalizeSteps(share.size(), problem_.ranks);
+    const uint64_t steps = LeftOverSteps(share.size(), sorted_.ranks);
     if (PlaceLeftOver(left_over, begin, end, steps, filling, task_.allowance)) return true;
     std::vector<uint32_t> lengths;
     std::vector<uint32_t> counts;
     for (uint32_t position : share) {
-      lengths.push_back(problem_.length[position]);
-      counts.push_back(problem_.count[position]);
+      lengths.push_back(sorted_.length[position]);
+      counts.push_back(sorted_.count[position]);
       filling.Remove(position);
     }
     const PackItems items{
         .lengths = lengths,
         .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
     const std::optional<Bins> bins =
-        PackInto(items, problem_.limits, end - begin, task_.effort, task_.allowance);
+        PackInto(items, sorted_.limits, end - begin, task_.effort, task_.allowance);
     if (bins) FillFrom(*bins, share, begin, end, filling);
     return bins.has_value();
   }
@@ -175,9 +171,9 @@ class Solver {
 
   uint64_t Search(RankRule rule, Filling& filling) const {
     return EvenOut({.enough = task_.enough,
-                    .steps = budget_.steps,
-                    .patience = budget_.patience,
-                    .pairs = budget_.pairs,
+                    .steps = search_limits_.steps,
+                    .patience = search_limits_.patience,
+                    .pairs = search_limits_.pairs,
                     .ranks = rule,
                     .allowance = task_.allowance},
                    filling);
@@ -202,35 +198,37 @@ class Solver {
       std::vector<uint64_t> costs;
       costs.reserve(filling.bins());
       for (uint32_t bin = 0; bin < filling.bins(); ++bin) costs.push_back(filling[bin].cost);
-      const std::vector<uint32_t> bin_at = DealBins(costs, problem_.ranks, problem_.slots);
+      const std::vector<uint32_t> bin_at = DealBins(costs, sorted_.ranks, sorted_.slots);
       for (uint32_t place = 0; place < bin_at.size(); ++place) place_of[bin_at[place]] = place;
     } else {
       std::vector<uint32_t> order(filling.bins());
       std::iota(order.begin(), order.end(), 0u);
       std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-        const uint32_t rank_a = a / problem_.slots;
-        const uint32_t rank_b = b / problem_.slots;
+        const uint32_t rank_a = a / sorted_.slots;
+        const uint32_t rank_b = b / sorted_.slots;
         return std::tuple(rank_a, filling[b].cost, a) < std::tuple(rank_b, filling[a].cost, b);
       });
       for (uint32_t place = 0; place < order.size(); ++place) place_of[order[place]] = place;
     }
-    std::vector<uint32_t> bin_of(problem_.size());
-    for (uint32_t i = 0; i < problem_.size(); ++i) {
-      bin_of[problem_.item[i]] = place_of[filling.BinOf(i)];
+    std::vector<uint32_t> bin_of(sorted_.size());
+    for (uint32_t i = 0; i < sorted_.size(); ++i) {
+      bin_of[sorted_.item[i]] = place_of[filling.BinOf(i)];
     }
-    std::vector<uint32_t> items(problem_.size());
+    std::vector<uint32_t> items(sorted_.size());
     std::iota(items.begin(), items.end(), 0u);
     return Bins(items, bin_of, filling.bins());
   }
 
   const LockstepTask& task_;
-  const Problem problem_;
-  const Budget budget_;
+  const SortedTask sorted_;
+  const SearchLimits search_limits_;
   std::optional<BalancedBins> best_;
 };
 
 }  // namespace
 
-std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task) { return Solver(task).Run(); }
+std::optional<BalancedBins> BalanceLockstep(const LockstepTask& task) {
+  return LockstepSolver(task).Run();
+}
 
 }  // namespace batchplan

@@ -5,18 +5,66 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/balance/companions.h"
+#include "server/planner/packing/lower_bounds.h"
 
 namespace batchplan {
 namespace {
 
-constexpr size_t kCoarsePrices = 16;
-// The classes of highest values that are looked at closely.
-constexpr size_t kCloseLooks = 1024;
-// The part of the values that is found sooner by a heap.
-constexpr size_t kFewOf = 8;
+constexpr uint32_t kSteps = 2048;
 
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+}  // namespace
+
+Companions::Companions(std::span<const ItemClass> by_length, uint32_t capacity, uint64_t ceiling)
+    : by_length_(by_length), ceiling_(ceiling), width_(capacity / kSteps + 1) {
+  token_cost_in_step_.resize(StepOf(capacity) + 1, 0);
+  uint64_t highest = 0;
+  for (const ItemClass& c : by_length) {
+    highest = std::max(highest, CeilDiv(c.cost, c.length));
+    token_cost_.push_back(highest);
+    token_cost_in_step_[StepOf(c.length)] = highest;
+    if (steps_.empty() || StepOf(steps_.back().longest) != StepOf(c.length)) {
+      steps_.push_back({.shortest = c.length, .longest = c.length, .costliest = c.cost});
+    }
+    steps_.back().longest = c.length;
+    steps_.back().costliest = std::max(steps_.back().costliest, c.cost);
+  }
+  for (size_t step = 1; step < token_cost_in_step_.size(); ++step) {
+    token_cost_in_step_[step] = std::max(token_cost_in_step_[step], token_cost_in_step_[step - 1]);
+  }
+}
+
+uint64_t Companions::TokenCost(uint32_t longest) const {
+  const size_t fitting =
+      std::partition_point(by_length_.begin(), by_length_.end(),
+                           [&](const ItemClass& c) { return c.length <= longest; }) -
+      by_length_.begin();
+  return fitting == 0 ? 0 : token_cost_[fitting - 1];
+}
+
+uint64_t Companions::Fill(uint64_t price, uint32_t room, uint32_t longest) const {
+  return Times(std::min(price, token_cost_in_step_[StepOf(longest)]), room);
+}
+
+uint64_t Companions::Most(uint64_t price, uint32_t room, uint32_t longest) const {
+  uint64_t most = Fill(price, room, std::min(longest, room / 2));
+  auto step = std::partition_point(steps_.begin(), steps_.end(),
+                                   [&](const Step& s) { return s.longest <= room / 2; });
+  for (; step != steps_.end() && step->shortest <= longest; ++step) {
+    const uint64_t first =
+        std::min(step->costliest, Times(price, std::min(step->longest, longest)));
+    const uint32_t rest = room - step->shortest;
+    most = std::max(most, first + Fill(price, rest, rest));
+  }
+  return std::min(most, ceiling_);
+}
+
+namespace {
+
+constexpr size_t kCoarsePrices = 16;
+// How many classes, those of the highest values, are looked at closely.
+constexpr size_t kCloseLooks = 1024;
+// If fewer than one in so many of the values are wanted, a heap finds them sooner than a sort.
+constexpr size_t kFewOf = 8;
 
 // Items that are the longest of their micro-batch.
 struct Anchors {
@@ -80,7 +128,7 @@ class WasteBound {
     return a.length <= half_ ? std::min(a.cost, companions_.Times(price, a.length)) : a.cost;
   }
   void LookClosely(uint64_t price);
-  // Of all micro-batches with a floor.
+  // The least value that a micro-batch may have.
   uint64_t LeastValue() const;
   // What is wasted if all values are the least.
   absl::uint128 MostWaste(uint64_t least_value) const;
@@ -168,7 +216,7 @@ void WasteBound::LookClosely(uint64_t price) {
                    values_.end(), Higher);
   for (size_t i = 0; i < looks; ++i) {
     const Anchors& a = anchors_[values_[i].anchors];
-    // Otherwise everything beside it is at most half the room, which its value allows for.
+    // Otherwise nothing beside it is longer than half the room, as its value assumes already.
     if (a.longest <= a.room / 2) continue;
     const uint64_t beside = std::min(a.beside_most, companions_.Most(price, a.room, a.longest));
     values_[i].value = std::min(values_[i].value, Own(a, price) + beside);
@@ -191,7 +239,7 @@ absl::uint128 WasteBound::MostWaste(uint64_t least_value) const {
   return waste;
 }
 
-// Those that meet floors above the least value; the order of the others makes no difference.
+// Sorts the values that meet floors above the least value; the order of the others does not matter.
 void WasteBound::SortTop(uint64_t least_value) {
   uint64_t bins = 0;
   for (const SlotFloor& floor : floors_) {
@@ -232,7 +280,7 @@ absl::uint128 WasteBound::WasteOfSorted() const {
 
 }  // namespace
 
-// Ever closer looks around the best of evenly spread prices.
+// Tries evenly spaced prices, then looks ever closer around the best.
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                          const BinLimits& limits, uint32_t ranks) {
   if (floors.empty()) return 0;
@@ -248,7 +296,7 @@ absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const Slo
     }
   };
   size_t step = CeilDiv(prices.size(), kCoarsePrices);
-  // At the highest there is no excess.
+  // From the highest price down, at which there is no excess.
   for (size_t back = 0; back < prices.size(); back += step) {
     attempt(prices.size() - 1 - back, false);
   }

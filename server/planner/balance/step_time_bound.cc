@@ -3,20 +3,172 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <tuple>
 #include <vector>
 
 #include "absl/numeric/int128.h"
-#include "server/planner/balance/item_classes.h"
-#include "server/planner/balance/slot_floors.h"
+#include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/slot_waste.h"
-#include "server/planner/partition/part_bound.h"
+#include "server/planner/packing/kinds.h"
+#include "server/planner/packing/lower_bounds.h"
 
 namespace batchplan {
 namespace {
 
-uint64_t CeilDiv(absl::uint128 a, uint64_t b) { return absl::Uint128Low64((a + (b - 1)) / b); }
+bool Costlier(const ItemClass& a, const ItemClass& b) {
+  return std::tuple(b.cost, b.length, b.sequences) < std::tuple(a.cost, a.length, a.sequences);
+}
 
-// What a lone rank takes, which waits for nobody.
+// By a histogram of lengths. Empty if two items of one length cost differently.
+std::vector<ItemClass> ClassesByLength(const PackItems& items, uint32_t longest) {
+  std::vector<ItemClass> histogram(size_t{longest} + 1);
+  for (size_t i = 0; i < items.size(); ++i) {
+    ItemClass& bucket = histogram[items.lengths[i]];
+    if (bucket.items == 0) {
+      bucket.length = items.lengths[i];
+      bucket.cost = items.loads[i];
+    } else if (bucket.cost != items.loads[i]) {
+      return {};
+    }
+    ++bucket.items;
+  }
+  std::vector<ItemClass> classes;
+  for (size_t length = histogram.size(); length-- > 0;) {
+    if (histogram[length].items > 0) classes.push_back(histogram[length]);
+  }
+  return classes;
+}
+
+// Merges neighbours that are alike.
+void MergeEquals(std::vector<ItemClass>& classes) {
+  size_t last = 0;
+  for (size_t i = 1; i < classes.size(); ++i) {
+    if (!Costlier(classes[last], classes[i])) {
+      classes[last].items += classes[i].items;
+    } else {
+      classes[++last] = classes[i];
+    }
+  }
+  if (!classes.empty()) classes.resize(last + 1);
+}
+
+}  // namespace
+
+std::vector<ItemClass> ClassesByCost(const PackItems& items) {
+  if (items.size() == 0) return {};
+  std::vector<ItemClass> classes;
+  const uint32_t longest = *std::max_element(items.lengths.begin(), items.lengths.end());
+  if (items.counts.empty() && longest / 8 <= items.size()) {
+    classes = ClassesByLength(items, longest);
+  }
+  if (classes.empty()) {
+    classes.reserve(items.size());
+    // Most often the longest is the costliest too, and lengths are quicker to sort.
+    for (const uint32_t i : DecreasingOrder(items.lengths)) {
+      classes.push_back({.cost = items.loads[i],
+                         .length = items.lengths[i],
+                         .sequences = items.count(i),
+                         .items = 1});
+    }
+  }
+  if (!std::is_sorted(classes.begin(), classes.end(), Costlier)) {
+    std::sort(classes.begin(), classes.end(), Costlier);
+  }
+  MergeEquals(classes);
+  return classes;
+}
+
+namespace {
+
+// Thresholds K of the first sort of weights in SlotFloors, evenly spaced over 0 .. C/2.
+constexpr uint64_t kThresholds = 32;
+// Of the second sort of weights those for k = 2 .. kParts.
+constexpr uint64_t kParts = 6;
+
+// Adds up weights, whole numbers, of which a slot holds `most`.
+class WeightSum {
+ public:
+  explicit WeightSum(uint64_t most) : most_(most) {}
+
+  // The slots that the items so far need, if these are more than `slots`; `slots` otherwise. Items
+  // and weights are below 2^31 and 2^32, so no sum overflows.
+  uint64_t Add(uint64_t weight, uint64_t items, uint64_t slots) {
+    sum_ += weight * items;
+    return sum_ <= slots * most_ ? slots : CeilDiv(sum_, most_);
+  }
+
+ private:
+  uint64_t most_;
+  uint64_t sum_ = 0;
+};
+
+// The sums of weights by thresholds, of which a slot holds the capacity for each rank.
+class ThresholdSums {
+ public:
+  ThresholdSums(uint64_t capacity, uint32_t ranks) : capacity_(capacity), most_(capacity * ranks) {
+    for (uint64_t i = 0; i <= kThresholds; ++i) {
+      const uint64_t threshold = capacity * i / (2 * kThresholds);
+      if (thresholds_.empty() || thresholds_.back() != threshold) thresholds_.push_back(threshold);
+    }
+    sums_.resize(thresholds_.size());
+  }
+
+  // As WeightSum::Add, by the best of the thresholds.
+  uint64_t Add(uint64_t length, uint64_t items, uint64_t slots) {
+    // With a threshold of at most this the length counts as it is. With a greater one it counts as
+    // the capacity, if it is above half of that, or as nothing.
+    const uint64_t kept = std::min(length, capacity_ - length);
+    const size_t first =
+        std::upper_bound(thresholds_.begin(), thresholds_.end(), kept) - thresholds_.begin();
+    for (size_t i = 0; i < first; ++i) sums_[i] += length * items;
+    if (length > capacity_ / 2) {
+      for (size_t i = first; i < sums_.size(); ++i) sums_[i] += capacity_ * items;
+    }
+    const uint64_t sum = *std::max_element(sums_.begin(), sums_.end());
+    return sum <= slots * most_ ? slots : CeilDiv(sum, most_);
+  }
+
+ private:
+  uint64_t capacity_;
+  uint64_t most_;
+  std::vector<uint64_t> thresholds_;
+  std::vector<uint64_t> sums_;
+};
+
+// The second sort of weight, in units of 1 / (k * (k + 1)).
+uint64_t PartsWeight(uint64_t length, uint64_t capacity, uint64_t k) {
+  if (length * (k + 1) < capacity) return 0;
+  const uint64_t parts = length * (k + 1) / capacity;
+  return length * (k + 1) % capacity == 0 ? parts * k : parts * (k + 1);
+}
+
+}  // namespace
+
+std::vector<SlotFloor> SlotFloors(std::span<const ItemClass> classes, const BinLimits& limits,
+                                  uint32_t ranks) {
+  const uint64_t capacity = limits.capacity;
+  ThresholdSums by_threshold(capacity, ranks);
+  std::vector<WeightSum> by_parts;
+  for (uint64_t k = 2; k <= kParts; ++k) by_parts.emplace_back(k * (k + 1) * ranks);
+  WeightSum by_sequences(uint64_t{limits.max_sequences} * ranks);
+
+  std::vector<SlotFloor> floors;
+  uint64_t slots = 0;
+  for (const ItemClass& c : classes) {
+    uint64_t needed = by_threshold.Add(c.length, c.items, slots);
+    for (uint64_t k = 2; k <= kParts; ++k) {
+      needed = by_parts[k - 2].Add(PartsWeight(c.length, capacity, k), c.items, needed);
+    }
+    needed = by_sequences.Add(c.sequences, c.items, needed);
+    if (needed > slots) floors.push_back({.cost = c.cost, .slots = needed - slots});
+    slots = needed;
+  }
+  return floors;
+}
+
+namespace {
+
+// What a rank takes that is alone and waits for nobody.
 uint64_t TotalCost(const PackItems& items) {
   uint64_t total = 0;
   for (const uint64_t load : items.loads) total += load;

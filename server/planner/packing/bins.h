@@ -1,4 +1,17 @@
-// Bins of items: the output of every packer.
+// Items and bins: what every packer takes, and what it gives.
+//
+// The words of this folder:
+//   item       what is packed as a whole: a sequence, or several that stay together. Items have no
+//              names but their numbers, 0 .. n - 1, as they stand in the spans given.
+//   length     an item's tokens, aligned; what a bin's capacity limits.
+//   load       what an item adds to the time of its bin, where that matters.
+//   kind       the items of one length (kinds.h); the *demand* for a kind is how many there are.
+//   bin        a micro-batch. Its *room* is what it can still take, its *slack* what it leaves
+//              empty in the end. A bin is *open* once it has an item.
+//   pattern    how often each kind is in a bin (covering_program.h).
+//   bound      what no packing goes below; proven.
+//   steps      how the work of a search is counted and limited, so that it ends at the same place
+//              on every machine (allowance.h).
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_BINS_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_BINS_H_
@@ -49,8 +62,9 @@ struct BinRoom {
   uint32_t sequences;
 };
 
-// More bins than any packer needs that opens one only for an item which no open bin holds: of two
-// such bins one item of the second overflows the first, in tokens or in sequences. O(n).
+// As many bins as a packer may need, at most, that opens one only for an item which no open bin
+// holds. The item that opened a bin overflows every bin before it, in tokens or in sequences, so
+// that two bins always hold more together than one may. O(n).
 size_t MostBins(const PackItems& items, const BinLimits& limits);
 
 // Bins as one flat array: bin b holds items[offsets[b] .. offsets[b + 1]).
@@ -59,7 +73,7 @@ class Bins {
   // No bins.
   Bins() : offsets_{0} {}
 
-  // The bins 0 .. bin_count - 1 with, in placement order, item items[i] in bin bin_of[i].
+  // The bins 0 .. bin_count - 1, item items[i] in bin bin_of[i]; in a bin, items keep this order.
   Bins(std::span<const uint32_t> items, std::span<const uint32_t> bin_of, uint32_t bin_count);
 
   // These arrays: offsets rise from 0 to items.size().

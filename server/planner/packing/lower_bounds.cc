@@ -5,21 +5,195 @@
 #include <numeric>
 #include <vector>
 
-#include "server/planner/packing/dual_feasible.h"
-#include "server/planner/packing/length_counts.h"
+#include "server/planner/packing/kinds.h"
 
 namespace batchplan {
 namespace {
 
-uint64_t CeilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+// Evaluations that one bound may cost, but for the least number of periods, which are always tried.
+constexpr size_t kMaxEvaluations = size_t{1} << 16;
+constexpr size_t kMinPeriods = 4;
+// Periods tried without a threshold; and periods tried with each of as many thresholds.
+constexpr size_t kMaxPeriods = 256;
+constexpr size_t kMaxCrossed = 16;
+
+// Lengths, longest first, with how many items and tokens there are before each.
+class Totals {
+ public:
+  explicit Totals(std::span<const LengthCount> lengths) : lengths_(lengths) {
+    items_.reserve(lengths.size() + 1);
+    tokens_.reserve(lengths.size() + 1);
+    for (const LengthCount& kind : lengths) {
+      items_.push_back(items_.back() + kind.count);
+      tokens_.push_back(tokens_.back() + uint64_t{kind.count} * kind.length);
+    }
+  }
+
+  std::span<const LengthCount> lengths() const { return lengths_; }
+  uint64_t Items(size_t first, size_t last) const { return items_[last] - items_[first]; }
+
+  // The sum of the function over the items in first .. last. Between two multiples of the period it
+  // is flat and then of slope 1, so that only its corners have to be found.
+  uint64_t Sum(const DualFeasible& value, size_t first, size_t last) const {
+    uint64_t sum = 0;
+    while (first < last) {
+      const uint32_t periods = lengths_[first].length / value.period();
+      const uint64_t begin = uint64_t{periods} * value.period();
+      const size_t flat = FirstBelow(begin + value.flat() + 1, first, last);
+      const size_t next = FirstBelow(begin, flat, last);
+      sum += Items(first, next) * periods * (value.period() - value.flat()) + tokens_[flat] -
+             tokens_[first] - Items(first, flat) * (begin + value.flat());
+      first = next;
+    }
+    return sum;
+  }
+
+ private:
+  // The first of first .. last that is shorter than `length`. In ever longer steps, as it is often
+  // near.
+  size_t FirstBelow(uint64_t length, size_t first, size_t last) const {
+    size_t step = 1;
+    while (step < last - first && lengths_[first + step - 1].length >= length) {
+      first += step;
+      step *= 2;
+    }
+    const auto begin = lengths_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(step, last - first));
+    const auto found = std::partition_point(
+        begin, end, [&](const LengthCount& kind) { return kind.length >= length; });
+    return static_cast<size_t>(found - lengths_.begin());
+  }
+
+  std::span<const LengthCount> lengths_;
+  std::vector<uint64_t> items_ = {0};
+  std::vector<uint64_t> tokens_ = {0};
+};
+
+// An instance behind a threshold e <= C/2: items above C - e have bins of their own, those below e
+// are dropped.
+class Thresholded {
+ public:
+  Thresholded(const Totals& totals, uint32_t capacity, uint32_t threshold) : totals_(totals) {
+    const std::span<const LengthCount> lengths = totals.lengths();
+    const auto first = std::partition_point(
+        lengths.begin(), lengths.end(),
+        [&](const LengthCount& kind) { return kind.length > capacity - threshold; });
+    const auto last = std::partition_point(
+        first, lengths.end(), [&](const LengthCount& kind) { return kind.length >= threshold; });
+    first_ = static_cast<size_t>(first - lengths.begin());
+    last_ = static_cast<size_t>(last - lengths.begin());
+  }
+
+  uint64_t Bound(const DualFeasible& value) const {
+    const uint64_t sum = totals_.Sum(value, first_, last_);
+    return totals_.Items(0, first_) + CeilDiv(sum, value.most());
+  }
+
+ private:
+  const Totals& totals_;
+  size_t first_ = 0;
+  size_t last_ = 0;
+};
+
+// Up to `count` of the values, evenly spaced.
+std::vector<uint32_t> Sample(const std::vector<uint32_t>& values, size_t count) {
+  if (values.size() <= count) return values;
+  std::vector<uint32_t> sample(count);
+  for (size_t i = 0; i < count; ++i) sample[i] = values[i * values.size() / count];
+  return sample;
+}
+
+// The periods at which the sum over the items, as a function of the period, has its corners: the
+// lengths, which come longest first, and what they lack of the capacity. Ascending.
+std::vector<uint32_t> Periods(std::span<const LengthCount> lengths, uint32_t capacity) {
+  std::vector<uint32_t> periods;
+  periods.reserve(2 * lengths.size());
+  auto kind = lengths.rbegin();
+  for (const LengthCount& longest : lengths) {
+    const uint32_t complement = capacity - longest.length;
+    if (complement == 0) continue;
+    for (; kind != lengths.rend() && kind->length <= complement; ++kind) {
+      if (kind->length < complement) periods.push_back(kind->length);
+    }
+    periods.push_back(complement);
+  }
+  for (; kind != lengths.rend(); ++kind) periods.push_back(kind->length);
+  return periods;
+}
+
+// Twelfths of the capacity: uniform lengths in C/4 .. C/2, for one, are bounded best by 5/12 C.
+std::vector<uint32_t> Fractions(uint32_t capacity) {
+  std::vector<uint32_t> fractions;
+  for (uint64_t i = 1; i <= 12; ++i) {
+    const auto fraction = static_cast<uint32_t>(capacity * i / 12);
+    if (fraction > 0) fractions.push_back(fraction);
+  }
+  return fractions;
+}
+
+// Lengths of up to half the capacity, ascending.
+std::vector<uint32_t> Thresholds(std::span<const LengthCount> lengths, uint32_t capacity) {
+  std::vector<uint32_t> thresholds;
+  for (auto kind = lengths.rbegin(); kind != lengths.rend(); ++kind) {
+    if (kind->length > capacity / 2) break;
+    thresholds.push_back(kind->length);
+  }
+  return thresholds;
+}
+
+}  // namespace
+
+uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity,
+                           uint64_t enough) {
+  if (lengths.empty()) return 0;
+  const size_t affordable = std::max(kMinPeriods, kMaxEvaluations / lengths.size());
+  uint64_t best = 0;
+  const auto try_periods = [&](const Thresholded& items, std::span<const uint32_t> periods) {
+    for (uint32_t period : periods) {
+      if (best >= enough) return;
+      best = std::max(best, items.Bound(DualFeasible(period, capacity)));
+    }
+  };
+  const Totals totals(lengths);
+  const Thresholded all(totals, capacity, 0);
+  try_periods(all, Fractions(capacity));
+  if (best >= enough) return best;
+  const std::vector<uint32_t> periods = Periods(lengths, capacity);
+  try_periods(all, Sample(periods, std::min(affordable, kMaxPeriods)));
+  if (best >= enough) return best;
+  size_t crossed = kMaxCrossed;
+  while (crossed * crossed > affordable) crossed /= 2;
+  const std::vector<uint32_t> crossed_periods = Sample(periods, crossed);
+  for (uint32_t threshold : Sample(Thresholds(lengths, capacity), crossed)) {
+    try_periods(Thresholded(totals, capacity, threshold), crossed_periods);
+  }
+  return best;
+}
+
+DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity) {
+  DualFeasible best(capacity, capacity);
+  const Totals totals(lengths);
+  const Thresholded all(totals, capacity, 0);
+  uint64_t best_bound = all.Bound(best);
+  for (uint32_t period : Fractions(capacity)) {
+    const DualFeasible other(period, capacity);
+    const uint64_t bound = all.Bound(other);
+    if (bound <= best_bound) continue;
+    best_bound = bound;
+    best = other;
+  }
+  return best;
+}
+
+namespace {
 
 uint64_t Sum(std::span<const uint32_t> values) {
   return std::accumulate(values.begin(), values.end(), uint64_t{0});
 }
 
-// L2 of lengths that are counted, longest first.
+// L2 of kinds, longest first.
 uint64_t L2(std::span<const LengthCount> lengths, uint32_t capacity) {
-  // Of the kinds before each: how many items, and their sum.
+  // Of the kinds before each: how many items there are, and their tokens.
   std::vector<uint64_t> count(lengths.size() + 1, 0);
   std::vector<uint64_t> sum(lengths.size() + 1, 0);
   for (size_t i = 0; i < lengths.size(); ++i) {

@@ -1,4 +1,10 @@
-// How many bins any packing needs.
+// How many bins any packing needs: by volume, by thresholds, by dual feasible functions.
+//
+// A function f is dual feasible for capacity C if f(x1) + f(x2) + .. <= f(C) whenever
+// x1 + x2 + .. <= C. Then no bin takes more than f(C) of the sum of f over all items, so that
+// ceil(sum f(x) / f(C)) bounds the number of bins from below. A survey of such functions:
+// F. Clautiaux, C. Alves, J. Valerio de Carvalho, "A survey of dual-feasible and superadditive
+// functions", Annals of Operations Research 179 (2010).
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_LOWER_BOUNDS_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_LOWER_BOUNDS_H_
@@ -8,8 +14,22 @@
 #include <span>
 
 #include "server/planner/packing/bins.h"
+#include "server/planner/packing/kinds.h"
 
 namespace batchplan {
+
+// a / b, rounded up, which is below 2^64. Number is uint64_t or absl::uint128.
+template <typename Number>
+constexpr uint64_t CeilDiv(const Number& a, uint64_t b) {
+  return static_cast<uint64_t>(a / b) + (a % b != 0);
+}
+
+// The best of the bounds below: valid for any packing of the items, as tight as is to be had in
+// milliseconds. The cheapest come first, and the first of `enough` or more is returned: a caller
+// that knows a packing has no use for better ones. O(n) for lengths of no extraordinary range (see
+// CountLengths).
+uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits,
+                        uint64_t enough = std::numeric_limits<uint64_t>::max());
 
 // ceil(sum of lengths / capacity). O(n).
 uint64_t VolumeBound(std::span<const uint32_t> lengths, uint32_t capacity);
@@ -25,12 +45,44 @@ uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 // several sequences the bounds on these as if they were lengths.
 uint64_t CountBound(const PackItems& items, const BinLimits& limits);
 
-// The best of these and DualFeasibleBound: valid for any packing of the items, as tight as is to be
-// had in milliseconds. The cheapest come first, and the first of `enough` or more is returned: a
-// caller that knows a packing has no use for better ones. O(n) for lengths of no extraordinary
-// range (see CountLengths).
-uint64_t LowerBoundBins(const PackItems& items, const BinLimits& limits,
-                        uint64_t enough = std::numeric_limits<uint64_t>::max());
+// The function of C. A. Burdett and E. L. Johnson, "A subadditive approach to solve linear integer
+// programs" (1977), for one period d in 1 .. C: flat for the first C mod d of every d, then of
+// slope 1. With d = C it is the length itself. Never falls, and f(x) + f(y) <= f(x + y).
+class DualFeasible {
+ public:
+  DualFeasible(uint32_t period, uint32_t capacity)
+      : period_(period), flat_(capacity % period), most_((*this)(capacity)) {}
+
+  uint64_t operator()(uint32_t length) const {
+    const uint32_t rest = length % period_;
+    return uint64_t{length / period_} * (period_ - flat_) + (rest > flat_ ? rest - flat_ : 0);
+  }
+  uint32_t period() const { return period_; }
+  uint32_t flat() const { return flat_; }
+  // Of the capacity.
+  uint64_t most() const { return most_; }
+
+ private:
+  uint32_t period_;
+  uint32_t flat_;
+  uint64_t most_;
+};
+
+// Of the lengths themselves and the functions whose period is a fraction of the capacity the one
+// that gives the best bound; the lengths if none is better. Bins that are filled best by its
+// measure are those that a packing of that many bins consists of.
+DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity);
+
+// The best bound of these functions, alone and behind the thresholds of S. P. Fekete and
+// J. Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical
+// Programming 91 (2001). Periods and thresholds are sampled: all of a small instance,
+// and of a large one so few that the bound costs little more than counting the lengths. Exact in
+// integers. Ends with the first bound of `enough` or more, for callers to whom better ones are of
+// no use.
+//
+// `lengths`: longest first, in 1 .. capacity.
+uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity,
+                           uint64_t enough = std::numeric_limits<uint64_t>::max());
 
 }  // namespace batchplan
 

@@ -1,5 +1,3 @@
-#include "server/planner/packing/modified_first_fit.h"
-
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -7,10 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/packing/decreasing.h"
-#include "server/planner/packing/first_fit.h"
-#include "server/planner/packing/first_fit_decreasing.h"
 #include "server/planner/packing/index_set.h"
+#include "server/planner/packing/kinds.h"
+#include "server/planner/packing/packer.h"
 
 namespace batchplan {
 namespace {
@@ -54,8 +51,8 @@ class CountTree {
   std::vector<uint32_t> least_;
 };
 
-// The items not yet packed, ascending by (length, position), so that each class is one range of
-// ranks.
+// The items not yet packed, ascending by (length, number). An item's place in that order is its
+// rank, so that the small items are one range of ranks, and so on.
 class Leftovers {
  public:
   Leftovers(std::vector<uint32_t> ascending, const PackItems& items)
@@ -112,7 +109,7 @@ class Leftovers {
 // The bins of the large items.
 struct LargeBins {
   std::vector<BinRoom> rooms;
-  // What is in them, in placement order.
+  // What is in them, as it was placed.
   std::vector<uint32_t> items;
   std::vector<uint32_t> bin_of;
 

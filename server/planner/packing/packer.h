@@ -1,16 +1,21 @@
-// Bin packing, apart from everything else: lengths and a capacity in, bins out.
+// The greedy packers: lengths and a capacity in, bins out.
 //
-// Items are positions in the spans given. Every packer is deterministic, never overfills
-// a bin, leaves no bin empty, and places every item. Time O(n log n) for items of
-// one sequence each (see each packer for others), memory O(n).
+// Every packer is deterministic, never overfills a bin,
+// leaves no bin empty, and places every item. Time O(n log n) for items of one sequence each (see
+// each packer for others), memory O(n).
+//
+// Those that look for as few bins as there can be are in fewest_bins.h.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
+#include "server/planner/packing/kinds.h"
 
 namespace batchplan {
 
@@ -26,9 +31,55 @@ enum class Packer {
 
 // Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences by
 // any packer but kBalanced. `seed` is used by kFirstFitShuffle only. Once a stop is requested the
-// slowest, kKarmarkarKarp, ends soon, and what it returns is of no use.
+// slowest, kKarmarkarKarp (karmarkar_karp.h), ends soon, and what it returns is of no use.
 Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64_t seed,
           const Allowance& allowance = {});
+
+// Concatenation: items in the order given, a new bin when the next one would overflow the last.
+// O(n). Less than twice the fewest bins, and the manifest's order is kept.
+Bins PackConcatenative(const PackItems& items, const BinLimits& limits);
+
+// First fit: each of the items named by `order` (all, or some), in that order, into the
+// lowest-numbered bin that still holds it. O(n log n) by a tournament tree over the bins' room;
+// where items are of several sequences and those are limited, up to O(n) more for an item that
+// finds tokens and sequences in different bins. In decreasing order: at most 11/9 of the fewest
+// bins plus 6/9 (Dosa 2007).
+Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
+
+// Best fit of the items named by `order`, in that order: each into the fullest bin that still holds
+// it, of equally full ones the lowest-numbered. O(n log n), and as many times more as there are
+// different numbers of sequences left in bins where items are of several sequences. In decreasing
+// order as good as first fit: at most 11/9 of the fewest bins plus 4.
+Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
+
+// PackFirstFit in decreasing order. O(n) and, for every run of alike bins that a length changes, a
+// logarithm to base 64; n words of memory beside the result, and four for each change. Where items
+// are of several sequences, PackFirstFit itself.
+Bins PackFirstFitDecreasing(const PackItems& items, const BinLimits& limits);
+
+// The same of items of one sequence each that are sorted already and need at most `most_bins`.
+Bins PackFirstFitDecreasing(const DecreasingItems& items, const BinLimits& limits,
+                            size_t most_bins);
+
+// PackBestFit in decreasing order. O(n) and, for every run of alike bins that a length changes, the
+// logarithm of the number of runs whose room holds the same lengths; memory as above. Where items
+// are of several sequences, PackBestFit itself.
+Bins PackBestFitDecreasing(const PackItems& items, const BinLimits& limits);
+
+// Modified first fit decreasing: long items get the companions that suit them before the rest is
+// packed. D. S. Johnson and M. R. Garey, "A 71/60 theorem for bin packing", Journal of Complexity 1
+// (1985): asymptotically at most 71/60 of the fewest bins, where first fit decreasing may take
+// 11/9. With capacity C, items are large (> C/2), medium (> C/3), small (> C/6) or tiny.
+//
+// 1. One bin per large item, longest first.
+// 2. Forward over these bins: the largest medium item that fits.
+// 3. Backward over those without a medium item: if the two smallest small items fit together, the
+//    smallest, then the largest small one that still fits.
+// 4. Forward over all: while the smallest item left fits, the largest that fits.
+// 5. First fit decreasing of what is left.
+//
+// O(n log n).
+Bins PackModifiedFirstFitDecreasing(const PackItems& items, const BinLimits& limits);
 
 }  // namespace batchplan
 

@@ -1,14 +1,14 @@
-#include "server/planner/padded/level_split.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <queue>
 #include <tuple>
 
+#include "server/planner/padded/splits.h"
+
 namespace batchplan {
 namespace {
 
-// To find the end of one run.
+// What finding the end of one run costs.
 constexpr uint64_t kUnitsARun = 10;
 
 class LevelSplitter {
@@ -40,7 +40,7 @@ class LevelSplitter {
     return high;
   }
 
-  // Exactly `runs` runs, none costlier than `level`, at which as many suffice.
+  // Exactly `runs` runs, none costlier than `level`, which so many runs are enough for.
   Cuts Split(size_t runs, uint64_t level) const {
     // The costliest first, of equal ones the foremost.
     struct Run {
@@ -82,8 +82,8 @@ class LevelSplitter {
            limits_.Allow(counts_[end] - counts_[begin], items_.widths[end - 1]);
   }
 
-  // The furthest end of a run from `begin`, `begin` itself if no item fits: in growing strides,
-  // then by bisection.
+  // The furthest end of a run that begins at `begin`; `begin` itself if not one item fits. In
+  // growing strides, then by bisection.
   uint32_t FurthestEnd(uint32_t begin, uint64_t level) const {
     uint32_t fits = begin;
     uint32_t stride = 1;

@@ -1,14 +1,13 @@
-#include "server/planner/padded/optimal_split.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/numeric/int128.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {
 
-// Of a shortest path, for each item.
+// What a shortest path costs for each item.
 constexpr uint64_t kUnitsAnItem = 60;
 
 // Whether, of splits that cost the same, the one with the fewest or with the most runs is taken.

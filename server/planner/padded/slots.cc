@@ -1,17 +1,15 @@
-#include "server/planner/padded/slots.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
 #include <utility>
 
-#include "server/planner/padded/level_split.h"
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {
 
-// To look at the cost of one run.
+// What looking at the cost of one run costs.
 constexpr uint64_t kUnitsAStep = 2;
 
 class CutMover {
@@ -84,14 +82,14 @@ class CutMover {
     return (counts_[end] - counts_[begin]) * costs_[end - 1];
   }
 
-  // Descending.
+  // The costs of the two runs, the larger first.
   TwoCosts CostsAround(uint32_t begin, uint32_t cut, uint32_t end) const {
     const uint64_t a = CostOf(begin, cut);
     const uint64_t b = CostOf(cut, end);
     return {std::max(a, b), std::min(a, b)};
   }
 
-  // The sum with two runs' costs replaced; leaves all costs, descending, in `changed_`.
+  // The sum after two runs' costs are replaced. Leaves all costs, descending, in `changed_`.
   uint64_t SumWith(const TwoCosts& before, const TwoCosts& after) {
     steps_ -= std::min<uint64_t>(steps_, descending_.size());
     changed_.clear();

@@ -1,8 +1,8 @@
-#include "server/planner/padded/sorted_scan.h"
-
 #include <algorithm>
 #include <queue>
 #include <tuple>
+
+#include "server/planner/padded/splits.h"
 
 namespace batchplan {
 namespace {

@@ -11,8 +11,8 @@
 #include <stop_token>
 #include <vector>
 
+#include "server/planner/balance/even_parts.h"
 #include "server/planner/packing/packer.h"
-#include "server/planner/partition/part_bound.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

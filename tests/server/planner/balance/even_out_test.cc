@@ -1,5 +1,3 @@
-#include "server/planner/balance/even_out.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "server/planner/balance/bin_filling.h"
 #include "tests/server/planner/balance/instances.h"
 
 namespace batchplan {
@@ -29,8 +28,8 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
         random.OneOf<RankRule>({RankRule::kFree, RankRule::kEqualCounts, RankRule::kFixed});
     const BalanceInstance instance =
         testing::RandomBalance(random, {.counts = rule != RankRule::kEqualCounts});
-    const Problem problem = instance.problem();
-    Filling filling = testing::FillingOf(problem, instance.solution);
+    const SortedTask task = instance.task();
+    Filling filling = testing::FillingOf(task, instance.solution);
     const uint64_t before = TimeOf(instance, filling, rule);
     const EvenOutOptions options = {.enough = random.Chance(20) ? random.Between(0, before) : 0,
                                     .steps = random.OneOf<uint64_t>({0, 1, 10, 100000}),
@@ -50,13 +49,12 @@ TEST(EvenOutTest, TheStepIsNeverLongerThanBeforeAndAsLongAsIsSaid) {
     }
     if (rule == RankRule::kFixed) {
       const std::vector<uint32_t> rank_of = instance.SolutionRanks();
-      for (uint32_t i = 0; i < problem.size(); ++i) {
-        ASSERT_EQ(filling.BinOf(i) / problem.slots, rank_of[problem.item[i]])
-            << instance.Describe();
+      for (uint32_t i = 0; i < task.size(); ++i) {
+        ASSERT_EQ(filling.BinOf(i) / task.slots, rank_of[task.item[i]]) << instance.Describe();
       }
     }
     if (options.steps == 0 || before <= options.enough) {
-      const Filling untouched = testing::FillingOf(problem, instance.solution);
+      const Filling untouched = testing::FillingOf(task, instance.solution);
       ASSERT_TRUE(std::ranges::equal(filling.bin_of(), untouched.bin_of()));
     }
   }
@@ -67,9 +65,9 @@ TEST(EvenOutTest, TheSameIsFoundTwice) {
   for (const uint64_t seed : testing::Seeds(500)) {
     RandomStream random(seed);
     const BalanceInstance instance = testing::RandomBalance(random);
-    const Problem problem = instance.problem();
-    Filling first = testing::FillingOf(problem, instance.solution);
-    Filling second = testing::FillingOf(problem, instance.solution);
+    const SortedTask task = instance.task();
+    Filling first = testing::FillingOf(task, instance.solution);
+    Filling second = testing::FillingOf(task, instance.solution);
     EvenOut({.steps = 10000, .pairs = true}, first);
     EvenOut({.steps = 10000, .pairs = true}, second);
     ASSERT_TRUE(std::ranges::equal(first.bin_of(), second.bin_of())) << instance.Describe();
@@ -89,10 +87,10 @@ TEST(EvenOutTest, OneLongForTwoShortTakesPairs) {
                                    .costs = c.costs,
                                    .limits = {.capacity = 24},
                                    .ranks = 2};
-    const Problem problem = instance.problem();
+    const SortedTask task = instance.task();
     for (const bool pairs : {false, true}) {
-      Filling filling(problem);
-      for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i < c.in_first ? 0 : 1);
+      Filling filling(task);
+      for (uint32_t i = 0; i < task.size(); ++i) filling.Place(i, i < c.in_first ? 0 : 1);
       const uint64_t time = EvenOut({.steps = 1000, .pairs = pairs}, filling);
       EXPECT_EQ(time, pairs ? c.after : c.before);
       EXPECT_EQ(time, TimeOf(instance, filling, RankRule::kFree));
@@ -103,12 +101,12 @@ TEST(EvenOutTest, OneLongForTwoShortTakesPairs) {
 TEST(EvenOutTest, ARequestToStopEndsTheSearch) {
   const std::vector<uint32_t> lengths = {3, 3, 2, 2};
   const std::vector<uint64_t> costs = {3, 3, 2, 2};
-  const Problem problem({.lengths = lengths, .loads = costs}, {.capacity = 24}, 2, 1);
+  const SortedTask task({.lengths = lengths, .loads = costs}, {.capacity = 24}, 2, 1);
   std::stop_source stop;
   for (const bool stopped : {false, true}) {
     if (stopped) stop.request_stop();
-    Filling filling(problem);
-    for (uint32_t i = 0; i < problem.size(); ++i) filling.Place(i, i / 2);
+    Filling filling(task);
+    for (uint32_t i = 0; i < task.size(); ++i) filling.Place(i, i / 2);
     EXPECT_EQ(EvenOut({.steps = 1000, .allowance = stop.get_token()}, filling), stopped ? 6 : 5);
   }
 }

@@ -14,9 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/planner/balance/filling.h"
-#include "server/planner/balance/problem.h"
-#include "server/planner/balance/rank_share.h"
+#include "server/planner/balance/bin_filling.h"
+#include "server/planner/balance/rank_bins.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/packing/packer.h"
 #include "tests/support/generators.h"
@@ -34,7 +33,7 @@ struct BalanceInstance {
   Bins solution = {};
 
   PackItems items() const { return {.lengths = lengths, .counts = counts, .loads = costs}; }
-  Problem problem() const { return Problem(items(), limits, ranks, slots); }
+  SortedTask task() const { return SortedTask(items(), limits, ranks, slots); }
   uint32_t bins() const { return ranks * slots; }
   // The rank of each item in `solution`.
   std::vector<uint32_t> SolutionRanks() const {
@@ -187,7 +186,7 @@ inline Bins BinsOf(const Filling& filling) {
   for (uint32_t bin = 0; bin < filling.bins(); ++bin) {
     std::vector<uint32_t> items;
     for (uint32_t position : filling.Members(bin)) {
-      items.push_back(filling.problem().item[position]);
+      items.push_back(filling.task().item[position]);
     }
     bins.Add(items);
   }
@@ -195,10 +194,10 @@ inline Bins BinsOf(const Filling& filling) {
 }
 
 // `bins` as a filling, bin b as bin b.
-inline Filling FillingOf(const Problem& problem, const Bins& bins) {
-  std::vector<uint32_t> position_of(problem.size());
-  for (uint32_t i = 0; i < problem.size(); ++i) position_of[problem.item[i]] = i;
-  Filling filling(problem);
+inline Filling FillingOf(const SortedTask& task, const Bins& bins) {
+  std::vector<uint32_t> position_of(task.size());
+  for (uint32_t i = 0; i < task.size(); ++i) position_of[task.item[i]] = i;
+  Filling filling(task);
   for (uint32_t bin = 0; bin < bins.size(); ++bin) {
     for (uint32_t item : bins[bin]) filling.Place(position_of[item], bin);
   }

@@ -20,7 +20,7 @@ namespace {
 using testing::Cases;
 using testing::RandomStream;
 
-struct Instance {
+struct BoundInstance {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> counts;
   std::vector<uint64_t> costs;
@@ -83,9 +83,9 @@ uint64_t CostOf(Costs costs, uint64_t length, uint32_t capacity, RandomStream& r
   return 0;
 }
 
-Instance RandomInstance(Shape shape, Costs costs, size_t size, uint32_t capacity,
-                        RandomStream& random) {
-  Instance instance;
+BoundInstance RandomInstance(Shape shape, Costs costs, size_t size, uint32_t capacity,
+                             RandomStream& random) {
+  BoundInstance instance;
   instance.limits.capacity = capacity;
   instance.ranks = static_cast<uint32_t>(random.Between(1, 3));
   if (random.Chance(25)) {
@@ -179,7 +179,8 @@ TEST(StepTimeBoundTest, NeverExceedsTheOptimum) {
     const Costs costs = kCosts[i / 7 % std::size(kCosts)];
     const auto capacity =
         static_cast<uint32_t>(random.OneOf<uint64_t>({1, 2, 3, 5, 7, 12, 40, 1000, 16384}));
-    const Instance instance = RandomInstance(shape, costs, random.Between(1, 8), capacity, random);
+    const BoundInstance instance =
+        RandomInstance(shape, costs, random.Between(1, 8), capacity, random);
     const PackItems items = instance.items();
     const uint64_t lockstep = LockstepBound(items, instance.limits, instance.ranks);
     const uint64_t best = testing::BestLockstep(items, instance.limits, instance.ranks);
@@ -205,7 +206,7 @@ TEST(StepTimeBoundTest, NeverExceedsTheOptimum) {
 }
 
 // The step time of items put at random, or each on the least loaded micro-batch that holds it.
-uint64_t HeuristicLockstep(const Instance& instance, RandomStream& random) {
+uint64_t HeuristicLockstep(const BoundInstance& instance, RandomStream& random) {
   const PackItems items = instance.items();
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -246,7 +247,8 @@ TEST(StepTimeBoundTest, NeverExceedsAnyPackingOfLargerInstances) {
     const Shape shape = kShapes[i % std::size(kShapes)];
     const Costs costs = kCosts[i / 7 % std::size(kCosts)];
     const auto capacity = static_cast<uint32_t>(random.OneOf<uint64_t>({5, 40, 1000, 65536}));
-    Instance instance = RandomInstance(shape, costs, random.Between(50, 500), capacity, random);
+    BoundInstance instance =
+        RandomInstance(shape, costs, random.Between(50, 500), capacity, random);
     instance.ranks = static_cast<uint32_t>(random.Between(1, 24));
     const uint64_t bound = LockstepBound(instance.items(), instance.limits, instance.ranks);
     for (int trial = 0; trial < 8; ++trial) {
@@ -259,8 +261,8 @@ TEST(StepTimeBoundTest, NeverExceedsAnyPackingOfLargerInstances) {
 TEST(StepTimeBoundTest, OrderAndUnitMakeNoDifference) {
   RandomStream random(testing::Seed(3));
   for (uint64_t i = 0; i < Cases(200); ++i) {
-    Instance instance = RandomInstance(kShapes[i % std::size(kShapes)], Costs::kBoth,
-                                       random.Between(1, 60), 1000, random);
+    BoundInstance instance = RandomInstance(kShapes[i % std::size(kShapes)], Costs::kBoth,
+                                            random.Between(1, 60), 1000, random);
     instance.counts.clear();
     const uint64_t bound = LockstepBound(instance.items(), instance.limits, instance.ranks);
     std::reverse(instance.lengths.begin(), instance.lengths.end());

@@ -7,8 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "server/planner/packing/dual_feasible.h"
-#include "server/planner/packing/length_counts.h"
+#include "server/planner/packing/kinds.h"
 #include "tests/support/brute_force.h"
 #include "tests/support/generators.h"
 

@@ -9,9 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "server/planner/packing/best_fit.h"
-#include "server/planner/packing/decreasing.h"
-#include "server/planner/packing/first_fit.h"
+#include "server/planner/packing/kinds.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "tests/support/brute_force.h"
 #include "tests/support/generators.h"

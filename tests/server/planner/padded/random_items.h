@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/planner/padded/padded_items.h"
+#include "server/planner/padded/splits.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {

@@ -1,0 +1,219 @@
+#include "server/planner/balance/bin_filling.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "absl/container/btree_set.h"
+#include "server/planner/packing/kinds.h"
+
+namespace batchplan {
+
+SortedTask::SortedTask(const PackItems& items, const BinLimits& bin_limits, uint32_t rank_count,
+                       uint32_t slot_count)
+    : item(DecreasingOrder(items.lengths)),
+      limits(bin_limits),
+      ranks(rank_count),
+      slots(slot_count) {
+  // Most often the longest is the costliest too, and lengths are quicker to sort.
+  const auto costlier = [&](uint32_t a, uint32_t b) { return items.loads[b] < items.loads[a]; };
+  if (!std::is_sorted(item.begin(), item.end(), costlier)) {
+    std::stable_sort(item.begin(), item.end(), costlier);
+  }
+  length.resize(items.size());
+  count.resize(items.size());
+  cost.resize(items.size());
+  for (size_t i = 0; i < item.size(); ++i) {
+    length[i] = items.lengths[item[i]];
+    count[i] = items.count(item[i]);
+    cost[i] = items.loads[item[i]];
+    total_cost += cost[i];
+    total_length += length[i];
+  }
+  lengths_descend = std::is_sorted(length.rbegin(), length.rend());
+}
+
+size_t SortedTask::FirstWithin(uint64_t most_cost, uint32_t most_length) const {
+  const auto first = std::partition_point(cost.begin(), cost.end(),
+                                          [&](uint64_t value) { return value > most_cost; });
+  const size_t by_cost = first - cost.begin();
+  if (!lengths_descend) return by_cost;
+  return std::partition_point(length.begin() + static_cast<ptrdiff_t>(by_cost), length.end(),
+                              [&](uint32_t value) { return value > most_length; }) -
+         length.begin();
+}
+
+Filling::Filling(const SortedTask& task)
+    : task_(&task),
+      bins_(task.bins(),
+            Bin{.cost = 0, .room = task.limits.capacity, .sequences = task.limits.max_sequences}),
+      members_(task.bins()),
+      bin_of_(task.size(), kUnplaced) {}
+
+void Filling::Place(uint32_t position, uint32_t bin) {
+  std::vector<uint32_t>& members = members_[bin];
+  if (members.empty() || members.back() < position) {
+    members.push_back(position);
+  } else {
+    members.insert(std::upper_bound(members.begin(), members.end(), position), position);
+  }
+  bin_of_[position] = bin;
+  Bin& into = bins_[bin];
+  into.cost += task_->cost[position];
+  into.room -= task_->length[position];
+  into.sequences -= task_->count[position];
+  ++into.items;
+}
+
+void Filling::Remove(uint32_t position) {
+  const uint32_t bin = bin_of_[position];
+  std::vector<uint32_t>& members = members_[bin];
+  members.erase(std::lower_bound(members.begin(), members.end(), position));
+  bin_of_[position] = kUnplaced;
+  Bin& from = bins_[bin];
+  from.cost -= task_->cost[position];
+  from.room += task_->length[position];
+  from.sequences += task_->count[position];
+  --from.items;
+}
+
+namespace {
+
+constexpr uint64_t kUnitsALeftOverStep = 2;
+// For each position that is left over, even if the allowance is spent.
+constexpr uint64_t kLeastStepsEach = 16;
+// Bins that are asked to relieve an overfull one.
+constexpr int kMaxRelievers = 400;
+
+class OverflowMender {
+ public:
+  OverflowMender(uint32_t begin, uint32_t end, uint64_t& steps, Filling& filling)
+      : task_(filling.task()), begin_(begin), end_(end), steps_(steps), filling_(filling) {}
+
+  void Place(std::span<const uint32_t> positions) {
+    Collect([&](uint32_t bin) { return filling_[bin].sequences > 0; });
+    for (uint32_t position : positions) {
+      const uint32_t bin = BinFor(position);
+      rooms_.erase({filling_[bin].room, bin});
+      filling_.Place(position, bin);
+      if (filling_[bin].sequences > 0) rooms_.emplace(filling_[bin].room, bin);
+    }
+  }
+
+  bool Run() {
+    Collect([](uint32_t) { return true; });
+    while (rooms_.begin()->first < 0) {
+      if (!Relieve(rooms_.begin()->second)) return false;
+    }
+    for (const auto& [room, bin] : rooms_) {
+      if (filling_.IsOverfull(bin)) return false;  // has too many sequences
+    }
+    return true;
+  }
+
+ private:
+  // `out` leaves for `receiver`, and `in`, if any, comes back.
+  struct Step {
+    uint32_t out = 0;
+    uint32_t in = Filling::kUnplaced;
+    uint32_t receiver = 0;
+    int64_t relief = 0;
+  };
+
+  template <typename Condition>
+  void Collect(Condition condition) {
+    rooms_.clear();
+    for (uint32_t bin = begin_; bin < end_; ++bin) {
+      if (condition(bin)) rooms_.emplace(filling_[bin].room, bin);
+    }
+  }
+
+  // The bin for what is left over, of those that may take a sequence more; any bin if there are
+  // none.
+  uint32_t BinFor(uint32_t position) {
+    if (rooms_.empty()) return begin_;
+    auto found = rooms_.lower_bound({task_.length[position], 0});
+    while (found != rooms_.end() && !filling_.Holds(found->second, position)) {
+      found = steps_ > 0 ? std::next(found) : rooms_.end();
+      steps_ -= std::min<uint64_t>(steps_, 1);
+    }
+    return found != rooms_.end() ? found->second : rooms_.rbegin()->second;
+  }
+
+  template <typename Change>
+  void Update(uint32_t bin, Change change) {
+    rooms_.erase({filling_[bin].room, bin});
+    change();
+    rooms_.emplace(filling_[bin].room, bin);
+  }
+
+  bool Relieve(uint32_t bin) {
+    const int64_t overflow = -filling_[bin].room;
+    Step best;
+    int receivers = 0;
+    for (auto found = rooms_.rbegin(); found != rooms_.rend() && receivers < kMaxRelievers;
+         ++found, ++receivers) {
+      if (found->first <= 0) break;
+      TryReceiver(bin, found->second, overflow, best);
+      if (best.relief == overflow || steps_ == 0) break;
+    }
+    if (best.relief == 0) return false;
+    Update(bin, [&] {
+      Update(best.receiver, [&] {
+        filling_.Move(best.out, best.receiver);
+        if (best.in != Filling::kUnplaced) filling_.Move(best.in, bin);
+      });
+    });
+    return true;
+  }
+
+  void TryReceiver(uint32_t bin, uint32_t receiver, int64_t overflow, Step& best) {
+    const Filling::Bin& to = filling_[receiver];
+    const Filling::Bin& from = filling_[bin];
+    for (uint32_t out : filling_.Members(bin)) {
+      const int64_t out_length = task_.length[out];
+      const int64_t out_count = task_.count[out];
+      if (steps_ == 0) return;
+      steps_ -= std::min(steps_, 1 + filling_.Members(receiver).size());
+      if (out_length <= to.room && out_count <= to.sequences && filling_.Members(bin).size() > 1) {
+        Consider({.out = out, .receiver = receiver, .relief = out_length}, overflow, best);
+      }
+      for (uint32_t in : filling_.Members(receiver)) {
+        const int64_t relief = out_length - task_.length[in];
+        if (relief <= 0 || relief > to.room) continue;
+        const int64_t extra = out_count - task_.count[in];
+        if (extra > to.sequences || -extra > from.sequences) continue;
+        Consider({.out = out, .in = in, .receiver = receiver, .relief = relief}, overflow, best);
+      }
+    }
+  }
+
+  // The smallest relief that cures, else the largest.
+  static void Consider(const Step& step, int64_t overflow, Step& best) {
+    const bool better = best.relief >= overflow
+                            ? step.relief >= overflow && step.relief < best.relief
+                            : step.relief > best.relief;
+    if (better) best = step;
+  }
+
+  const SortedTask& task_;
+  const uint32_t begin_;
+  const uint32_t end_;
+  uint64_t& steps_;
+  Filling& filling_;
+  absl::btree_set<std::pair<int64_t, uint32_t>> rooms_;  // (room, bin)
+};
+
+}  // namespace
+
+bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
+                   uint64_t steps, Filling& filling, const Allowance& allowance) {
+  if (left_over.empty()) return true;
+  SearchSteps search(allowance, steps, kUnitsALeftOverStep, kLeastStepsEach * left_over.size());
+  OverflowMender mender(begin, end, search.left, filling);
+  mender.Place(left_over);
+  return mender.Run();
+}
+
+}  // namespace batchplan

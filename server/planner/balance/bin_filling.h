@@ -1,0 +1,155 @@
+// Micro-batches of a lockstep plan while they are being filled and improved, and the steps that do
+// so. lockstep.h runs them in turn: the slots that long items dictate (FillHeadSlots), the rest by
+// longest processing time first (longest_first.h), what found no room (PlaceLeftOver), and then a
+// local search (EvenOut).
+//
+// The words of this folder, from the outside in:
+//   item       what is placed as a whole, a sequence or several; its number is the caller's.
+//   position   an item's place in the order of descending cost, 0 for the costliest.
+//   cost       what an item adds to the time of its bin; the caller's PackItems call it the load.
+//   class      items that are alike in length, cost and number of sequences (slot_waste.h); a kind
+//              (packing/kinds.h) is of one length and knows no cost.
+//   bin        a micro-batch: items within a token budget and, maybe, a number of sequences.
+//   slot       the bins with the same ordinal on all ranks, which run at the same time, so that all
+//              of them take as long as the costliest.
+//   step time  the sum over slots of the costliest bin.
+//   room       tokens that a bin can still take.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_BIN_FILLING_H_
+#define BATCHPLAN_SERVER_PLANNER_BALANCE_BIN_FILLING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/packing/index_set.h"
+
+namespace batchplan {
+
+// What is to be placed, by position: items by descending cost, then length, of equal ones the
+// higher number first. Where every item is one sequence the lengths descend as well.
+struct SortedTask {
+  SortedTask(const PackItems& items, const BinLimits& bin_limits, uint32_t rank_count,
+             uint32_t slot_count);
+
+  size_t size() const { return cost.size(); }
+  uint32_t bins() const { return ranks * slots; }
+
+  // The first position, at or after which every item costs at most `most_cost` and, where lengths
+  // descend, is at most `most_length` long.
+  size_t FirstWithin(uint64_t most_cost, uint32_t most_length) const;
+
+  std::vector<uint32_t> item;  // as the caller numbers them
+  std::vector<uint32_t> length;
+  std::vector<uint32_t> count;  // sequences
+  std::vector<uint64_t> cost;
+  bool lengths_descend = true;
+  uint64_t total_cost = 0;
+  uint64_t total_length = 0;
+  BinLimits limits;
+  uint32_t ranks;
+  uint32_t slots;
+};
+
+// The bins of a task and the positions that each holds, costliest first. A bin may be overfull for
+// a while: its room is negative then.
+class Filling {
+ public:
+  struct Bin {
+    uint64_t cost = 0;
+    int64_t room = 0;       // tokens
+    int64_t sequences = 0;  // that may still come
+    uint32_t items = 0;
+  };
+
+  static constexpr uint32_t kUnplaced = std::numeric_limits<uint32_t>::max();
+
+  // Nothing is placed. The task must outlive the filling.
+  explicit Filling(const SortedTask& task);
+
+  const SortedTask& task() const { return *task_; }
+  uint32_t bins() const { return static_cast<uint32_t>(bins_.size()); }
+  const Bin& operator[](uint32_t bin) const { return bins_[bin]; }
+  std::span<const uint32_t> Members(uint32_t bin) const { return members_[bin]; }
+  uint32_t BinOf(uint32_t position) const { return bin_of_[position]; }
+  std::span<const uint32_t> bin_of() const { return bin_of_; }
+
+  bool Holds(uint32_t bin, uint32_t position) const {
+    return task_->length[position] <= bins_[bin].room &&
+           task_->count[position] <= bins_[bin].sequences;
+  }
+  bool IsOverfull(uint32_t bin) const { return bins_[bin].room < 0 || bins_[bin].sequences < 0; }
+
+  void Place(uint32_t position, uint32_t bin);
+  void Remove(uint32_t position);
+  void Move(uint32_t position, uint32_t bin) {
+    Remove(position);
+    Place(position, bin);
+  }
+
+ private:
+  const SortedTask* task_;
+  std::vector<Bin> bins_;
+  std::vector<std::vector<uint32_t>> members_;
+  std::vector<uint32_t> bin_of_;
+};
+
+// The slots that long items dictate. While the costliest unused item costs more than the mean of
+// the micro-batches that are left, it decides what its slot takes, whatever stands beside it. So
+// the bins of one slot after the other are filled as close to that cost as the token budget lets
+// them come, so that the least is lost to waiting. Several ways to fill a slot are tried and the
+// one that wastes least is kept. Takes the items out of `unused`, which holds all positions, and
+// leaves enough of them that no later bin is empty.
+//
+// Returns the number of slots filled, the bins [0, ranks * slots filled) of the empty `filling`.
+// O(n log n). Once the allowance is spent or a stop requested, no further slot is begun.
+uint32_t FillHeadSlots(IndexSet& unused, Filling& filling, const Allowance& allowance = {});
+
+// Places what found no room: into the tightest of the bins [begin, end) that holds it, else into
+// the roomiest that may take a sequence more, which then is overfull. Moves and exchanges between
+// bins mend that: from the worst overfull bin to those with most room, the smallest change that
+// cures it, or else the largest, so that the overflow falls with every step. False if it gets stuck
+// or has used `steps` items and bins short of sequences looked at; some bins are then overfull.
+bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
+                   uint64_t steps, Filling& filling, const Allowance& allowance = {});
+
+// Which items may change their rank. Where ranks matter, bins r * slots .. (r + 1) * slots - 1 are
+// those of rank r.
+enum class RankRule {
+  kFree,
+  // A rank keeps its number of sequences.
+  kEqualCounts,
+  // No item leaves its rank.
+  kFixed,
+};
+
+struct EvenOutOptions {
+  // Stop at this step time.
+  uint64_t enough = 0;
+  // Exchanges looked at.
+  uint64_t steps = 0;
+  // Givers that find nothing at a receiver before it is left out until it changes.
+  uint32_t patience = 4;
+  // Whether one item may be exchanged for two, once nothing simpler helps.
+  bool pairs = false;
+  RankRule ranks = RankRule::kFree;
+  // Once it is spent or a stop requested, the search ends early.
+  Allowance allowance = {};
+};
+
+// Local search for the least step time: lowers the sum over slots of the costliest bin by moves and
+// exchanges of items between bins, all of which stay within their limits and none of which becomes
+// empty. Slots are the bins sorted by cost, all together or, if ranks matter, those of each rank by
+// themselves. Every slot has a target, its mean or its costliest item if that is more; the bin
+// furthest over its target gives to those furthest under theirs what brings the two closest to
+// them. Slots are formed anew after each round, and the best filling met is kept. Returns its step
+// time.
+uint64_t EvenOut(const EvenOutOptions& options, Filling& filling);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_BALANCE_BIN_FILLING_H_

@@ -1,0 +1,69 @@
+#include "server/planner/balance/exchange_search.h"
+
+namespace batchplan {
+namespace {
+
+class CountRules {
+ public:
+  CountRules(const RefineRules& rules, std::span<const uint32_t> part_of, uint32_t parts)
+      : rules_(rules), loads_(parts, 0) {
+    for (uint32_t part : part_of) ++loads_[part];
+  }
+
+  bool MayMove() const { return !rules_.equal_counts || !rules_.counts.empty(); }
+
+  bool Allow(uint32_t heavy, uint32_t light, std::span<const Exchange> move) const {
+    const Change change = ChangeOf(move);
+    if (rules_.equal_counts && change.sequences != 0) return false;
+    return Enough(loads_[heavy] - change.loads, change.loads) &&
+           Enough(loads_[light] + change.loads, -change.loads);
+  }
+
+  void Apply(uint32_t heavy, uint32_t light, std::span<const Exchange> move) {
+    const int64_t change = ChangeOf(move).loads;
+    loads_[heavy] -= change;
+    loads_[light] += change;
+  }
+
+ private:
+  // What a move takes from the heavy part to the light one.
+  struct Change {
+    int64_t sequences = 0;
+    int64_t loads = 0;
+  };
+
+  Change ChangeOf(std::span<const Exchange> move) const {
+    Change change;
+    for (const Exchange& exchange : move) {
+      change.sequences += SequencesOf(exchange.out) - SequencesOf(exchange.in);
+      change.loads += (exchange.out != Exchange::kNothing) - (exchange.in != Exchange::kNothing);
+    }
+    return change;
+  }
+
+  int64_t SequencesOf(uint32_t load) const {
+    if (load == Exchange::kNothing) return 0;
+    return rules_.counts.empty() ? 1 : rules_.counts[load];
+  }
+
+  // Only a part that gives loads away can have too few.
+  bool Enough(int64_t loads, int64_t given) const {
+    return given <= 0 || loads >= int64_t{rules_.least_each};
+  }
+
+  const RefineRules& rules_;
+  std::vector<int64_t> loads_;  // of each part
+};
+
+}  // namespace
+
+std::vector<uint32_t> RefineParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
+                                  uint32_t parts, const RefineRules& rules, uint64_t goal,
+                                  uint64_t steps, const Allowance& allowance) {
+  if (parts <= 1 || loads.empty()) return part_of;
+  CountRules count_rules(rules, part_of, parts);
+  ExchangeSearch(loads, parts, part_of, count_rules).Run(goal, steps, allowance);
+  return part_of;
+}
+
+}  // namespace batchplan

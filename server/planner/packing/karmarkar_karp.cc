@@ -1,0 +1,315 @@
+#include "server/planner/packing/karmarkar_karp.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "server/planner/packing/lower_bounds.h"
+#include "server/planner/packing/orders.h"
+
+namespace batchplan {
+namespace {
+
+// Merges from one look for a stop to the next.
+constexpr uint32_t kMergesPerLook = 4096;
+
+// One part of a partial solution. Its loads are a list from `head`, which also tells parts of equal
+// sum and count apart, to `tail`.
+struct Part {
+  uint64_t sum = 0;
+  uint32_t count = 0;
+  uint32_t head = 0;
+  uint32_t tail = 0;
+
+  // Larger sums first.
+  friend bool operator<(const Part& a, const Part& b) {
+    if (a.sum != b.sum) return a.sum > b.sum;
+    return std::tuple(b.count, a.head) < std::tuple(a.count, b.head);
+  }
+};
+
+Part PartOf(uint32_t load, uint64_t sum) {
+  return {.sum = sum, .count = 1, .head = load, .tail = load};
+}
+
+std::vector<uint64_t> Gather(std::span<const uint64_t> loads, std::span<const uint32_t> order) {
+  std::vector<uint64_t> gathered(order.size());
+  for (size_t i = 0; i < order.size(); ++i) gathered[i] = loads[order[i]];
+  return gathered;
+}
+
+// The loads of all parts as linked lists, so that joining two parts takes constant time.
+class PartLists {
+ public:
+  explicit PartLists(size_t loads) : next_(loads) {}
+
+  Part Join(const Part& a, const Part& b) {
+    next_[a.tail] = b.head;
+    return {.sum = a.sum + b.sum, .count = a.count + b.count, .head = a.head, .tail = b.tail};
+  }
+
+  void Number(const Part& part, uint32_t number, std::vector<uint32_t>& part_of) const {
+    for (uint32_t load = part.head; load != part.tail; load = next_[load]) part_of[load] = number;
+    part_of[part.tail] = number;
+  }
+
+ private:
+  std::vector<uint32_t> next_;
+};
+
+// A partial solution's place in the queue: the largest spread first, which is by how much its sums
+// differ, then the largest sum, then the oldest.
+struct Entry {
+  uint64_t spread = 0;
+  uint64_t largest = 0;
+  uint32_t age = 0;
+  uint32_t solution = 0;
+
+  friend bool operator<(const Entry& a, const Entry& b) {
+    if (a.spread != b.spread) return a.spread < b.spread;
+    return std::tuple(a.largest, b.age) < std::tuple(b.largest, a.age);
+  }
+};
+
+// A partial solution: the parts that hold a load, which in the end are as many as are wanted.
+class Solution {
+ public:
+  void Assign(const Part& part) {
+    parts_.assign(1, part);
+    largest_ = part.sum;
+  }
+
+  size_t size() const { return parts_.size(); }
+  uint64_t largest() const { return largest_; }
+  uint64_t Spread(uint32_t parts) const {
+    return parts_.size() < parts ? largest_ : largest_ - parts_.front().sum;
+  }
+
+  // Joins the largest part of `other`, which has no more parts, with the smallest of this one, and
+  // so on: the largest parts of `other` take the empty places, the rest, by descending sum, join
+  // the parts here by ascending sum. Once there are no empty places, only some times as many parts
+  // are touched as `other` has, so that all merges take O(n log n). `other` is of no use any more.
+  void Merge(Solution& other, uint32_t parts, PartLists& lists) {
+    std::sort(other.parts_.begin(), other.parts_.end());
+    const size_t fresh = std::min<size_t>(parts - size(), other.size());
+    const size_t joined = other.size() - fresh;
+    const std::span<const Part> rest = std::span(other.parts_).subspan(fresh);
+    // To take many of the smallest out of a heap costs more than to sort it.
+    const bool sort = joined > 0 && (fresh > 0 || 8 * joined > size());
+    if (sort) {
+      std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return b < a; });
+      for (size_t i = 0; i < joined; ++i) JoinTo(parts_[i], rest[i], lists);
+    } else if (joined > 0) {
+      const auto end = parts_.end() - static_cast<ptrdiff_t>(joined);
+      for (auto last = parts_.end(); last != end; --last) std::pop_heap(parts_.begin(), last);
+      for (size_t i = 0; i < joined; ++i) JoinTo(parts_[size() - 1 - i], rest[i], lists);
+      for (auto last = end; last != parts_.end();) std::push_heap(parts_.begin(), ++last);
+    }
+    parts_.insert(parts_.end(), other.parts_.begin(),
+                  other.parts_.begin() + static_cast<ptrdiff_t>(fresh));
+    if (sort || (fresh > 0 && size() == parts)) std::make_heap(parts_.begin(), parts_.end());
+    largest_ = std::max(largest_, other.largest_);
+  }
+
+  // By descending sum.
+  std::vector<Part> Sorted() const {
+    std::vector<Part> sorted = parts_;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }
+
+ private:
+  void JoinTo(Part& part, const Part& other, PartLists& lists) {
+    part = lists.Join(part, other);
+    largest_ = std::max(largest_, part.sum);
+  }
+
+  // In no order while there are empty places, then a heap with the smallest on top.
+  std::vector<Part> parts_;
+  uint64_t largest_ = 0;
+};
+
+std::vector<uint32_t> NumberParts(const std::vector<Part>& parts, const PartLists& lists,
+                                  size_t loads) {
+  std::vector<uint32_t> part_of(loads);
+  uint32_t number = 0;
+  for (const Part& part : parts) lists.Number(part, number++, part_of);
+  return part_of;
+}
+
+}  // namespace
+
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts,
+                                    const Allowance& allowance) {
+  return KarmarkarKarp(loads, DescendingOrder(loads), parts, allowance);
+}
+
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
+                                    std::span<const uint32_t> descending, uint32_t parts,
+                                    const Allowance& allowance) {
+  if (loads.empty() || parts == 1) return std::vector<uint32_t>(loads.size(), 0);
+  PartLists lists(loads.size());
+  // A load alone is a solution whose spread is the load; those wait in an array of their own.
+  const std::vector<uint64_t> spreads = Gather(loads, descending);
+  size_t next = 0;
+  std::vector<Solution> solutions;
+  std::vector<uint32_t> unused;  // numbers of solutions that have been merged into others
+  std::priority_queue<Entry> queue;
+  // What the last merge made, which more often than not is the next to be popped.
+  std::optional<Entry> merged;
+  const auto pop = [&] {
+    const bool first = merged && (queue.empty() || queue.top() < *merged);
+    const Entry* top = first ? &*merged : queue.empty() ? nullptr : &queue.top();
+    if (top != nullptr && (next == descending.size() || spreads[next] < top->spread)) {
+      const uint32_t solution = top->solution;
+      first ? merged.reset() : queue.pop();
+      return solution;
+    }
+    if (unused.empty()) {
+      unused.push_back(static_cast<uint32_t>(solutions.size()));
+      solutions.emplace_back();
+    }
+    const uint32_t solution = unused.back();
+    unused.pop_back();
+    solutions[solution].Assign(PartOf(descending[next], spreads[next]));
+    ++next;
+    return solution;
+  };
+  for (uint32_t age = 0;; ++age) {
+    if (age % kMergesPerLook == 0 && allowance.stop_requested()) {
+      return std::vector<uint32_t>(loads.size(), 0);
+    }
+    uint32_t large = pop();
+    if (!merged && queue.empty() && next == descending.size()) {
+      return NumberParts(solutions[large].Sorted(), lists, loads.size());
+    }
+    uint32_t small = pop();
+    if (solutions[large].size() < solutions[small].size()) std::swap(large, small);
+    solutions[large].Merge(solutions[small], parts, lists);
+    unused.push_back(small);
+    if (merged) queue.push(*merged);
+    merged = {.spread = solutions[large].Spread(parts),
+              .largest = solutions[large].largest(),
+              .age = age,
+              .solution = large};
+  }
+}
+
+std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
+                                         const Allowance& allowance) {
+  if (loads.empty()) return {};
+  PartLists lists(loads.size());
+  // Each solution has `parts` parts of one count, by descending sum.
+  std::vector<std::vector<Part>> solutions;
+  std::priority_queue<Entry> queue;
+  const auto push = [&](std::vector<Part> solution) {
+    queue.push({.spread = solution.front().sum - solution.back().sum,
+                .largest = solution.front().sum,
+                .age = static_cast<uint32_t>(solutions.size()),
+                .solution = static_cast<uint32_t>(solutions.size())});
+    solutions.push_back(std::move(solution));
+  };
+  const std::vector<uint32_t> order = DescendingOrder(loads);
+  for (size_t begin = 0; begin < order.size(); begin += parts) {
+    std::vector<Part> solution;
+    solution.reserve(parts);
+    for (size_t i = begin; i < begin + parts; ++i) {
+      solution.push_back(PartOf(order[i], loads[order[i]]));
+    }
+    push(std::move(solution));
+  }
+  const auto pop = [&] {
+    std::vector<Part> top = std::move(solutions[queue.top().solution]);
+    queue.pop();
+    return top;
+  };
+  for (;;) {
+    std::vector<Part> merged = pop();
+    if (allowance.stop_requested()) return std::vector<uint32_t>(loads.size(), 0);
+    if (queue.empty()) return NumberParts(merged, lists, loads.size());
+    const std::vector<Part> other = pop();
+    for (uint32_t i = 0; i < parts; ++i) merged[i] = lists.Join(merged[i], other[parts - 1 - i]);
+    std::sort(merged.begin(), merged.end());
+    push(std::move(merged));
+  }
+}
+
+namespace {
+
+// Parts with room that are tried for one item before a division is given up.
+constexpr int kMaxMisses = 64;
+
+// Moves the lightest items of overfull parts into others, the heaviest of them first. False if one
+// finds no room; `part_of` is then of no use. `descending` is the order of the loads.
+bool Repair(const PackItems& items, std::span<const uint64_t> loads,
+            std::span<const uint32_t> descending, const BinLimits& limits, uint32_t parts,
+            std::vector<uint32_t>& part_of) {
+  // Keeping the heaviest items that fit leaves the lightest ones over.
+  std::vector<BinRoom> rooms(parts, BinRoom(limits));
+  std::vector<uint64_t> load_of(parts, 0);
+  std::vector<uint32_t> homeless;
+  for (uint32_t item : descending) {
+    const uint32_t part = part_of[item];
+    if (rooms[part].Holds(items, item)) {
+      rooms[part].Take(items, item);
+      load_of[part] += loads[item];
+    } else {
+      homeless.push_back(item);
+    }
+  }
+  if (homeless.empty()) return true;
+
+  std::set<std::pair<uint64_t, uint32_t>> lightest;  // (load, part)
+  for (uint32_t part = 0; part < parts; ++part) lightest.emplace(load_of[part], part);
+  for (uint32_t item : homeless) {
+    auto found = lightest.begin();
+    for (int misses = 0; !rooms[found->second].Holds(items, item);) {
+      if (++found == lightest.end() || ++misses > kMaxMisses) return false;
+    }
+    const uint32_t part = found->second;
+    lightest.erase(found);
+    rooms[part].Take(items, item);
+    load_of[part] += loads[item];
+    lightest.emplace(load_of[part], part);
+    part_of[item] = part;
+  }
+  return true;
+}
+
+}  // namespace
+
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least,
+                       const Allowance& allowance) {
+  if (items.size() == 0) return Bins();
+  // Where nothing has a load, because a micro-batch costs the same whatever it holds, tokens are
+  // what fills bins.
+  const bool have_loads =
+      std::any_of(items.loads.begin(), items.loads.end(), [](uint64_t load) { return load > 0; });
+  std::vector<uint64_t> tokens;
+  if (!have_loads) tokens.assign(items.lengths.begin(), items.lengths.end());
+  const std::span<const uint64_t> loads = have_loads ? items.loads : tokens;
+
+  const std::vector<uint32_t> descending = DescendingOrder(loads);
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto most = static_cast<uint32_t>(items.size());
+  const uint64_t bound = LowerBoundBins(items, limits);
+  uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
+  for (uint64_t growth = std::max<uint64_t>(1, parts / 32);; growth *= 2) {
+    std::vector<uint32_t> part_of =
+        KarmarkarKarp(loads, descending, static_cast<uint32_t>(parts), allowance);
+    if (allowance.stop_requested() ||
+        Repair(items, loads, descending, limits, static_cast<uint32_t>(parts), part_of)) {
+      return Bins(order, part_of, static_cast<uint32_t>(parts));
+    }
+    parts = std::min<uint64_t>(most, parts + growth);
+  }
+}
+
+}  // namespace batchplan

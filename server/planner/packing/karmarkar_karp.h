@@ -1,0 +1,45 @@
+// The largest differencing method: loads divided into parts of even sum, and bins packed by it.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PACKING_KARMARKAR_KARP_H_
+#define BATCHPLAN_SERVER_PLANNER_PACKING_KARMARKAR_KARP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+// The part, 0 .. parts - 1, of each load, such that the parts' sums are close: N. Karmarkar and
+// R. M. Karp, "The differencing method of set partitioning" (1982), for many parts as R. E. Korf
+// states it (2009). Parts are numbered by descending sum. Every part gets a load if there are as
+// many loads as parts. Needs parts >= 1 and a total below 2^64. Deterministic; O(n log n) time
+// whatever the number of parts, O(n) memory. Once a stop is requested it ends soon, with a
+// partition that is of no use.
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts,
+                                    const Allowance& allowance = {});
+
+// The same of loads whose DescendingOrder is known.
+std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
+                                    std::span<const uint32_t> descending, uint32_t parts,
+                                    const Allowance& allowance = {});
+
+// The same with equally many loads in every part. Needs parts to divide loads.size().
+std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
+                                         const Allowance& allowance = {});
+
+// A packer: bins of even load instead of as few as can be. Divides the items into k bins of even
+// load, k the lower bound or `at_least` if that is more, and at most the number of items. The
+// method knows no capacity: the lightest items of an overfull bin move to the least loaded bin with
+// room. Where there is none k grows, by a thirty-second and then by ever more, and the items are
+// divided anew. O(n log n) a division. Once a stop is requested it ends soon, with bins that are of
+// no use.
+Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1,
+                       const Allowance& allowance = {});
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PACKING_KARMARKAR_KARP_H_

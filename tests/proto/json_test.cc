@@ -115,5 +115,12 @@ TEST(JsonTest, OtherPeoplesObjectsMayHoldAnything) {
   EXPECT_TRUE(FromJson(R"({"tags": [null], "Tags": 1, "t_ags": {"a": [[null]]}})", &object).ok());
 }
 
+TEST(JsonTest, NumbersReadBackAsTheyWere) {
+  EXPECT_EQ(JsonNumber(0.1), "0.1");
+  EXPECT_EQ(JsonNumber(64), "64");
+  EXPECT_EQ(JsonNumber(1.0 / 0.0), "null");
+  EXPECT_EQ(JsonString("a\"\n"), "\"a\\\"\\n\"");
+}
+
 }  // namespace
 }  // namespace batchplan

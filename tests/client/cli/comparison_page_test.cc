@@ -1,7 +1,5 @@
 // What the page of a comparison holds. How it looks is for eyes.
 
-#include "client/cli/comparison_page.h"
-
 #include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/comparison.h"
+#include "client/cli/reports/comparison.h"
 #include "tests/client/cli/canned_planner.h"
 #include "tests/client/cli/run_cli.h"
 #include "tests/support/page_data.h"

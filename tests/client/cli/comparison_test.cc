@@ -1,15 +1,14 @@
-#include "client/cli/comparison.h"
+#include "client/cli/reports/comparison.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/figures.h"
+#include "client/cli/reports/figures.h"
 #include "tests/client/cli/canned_planner.h"
 
 namespace batchplan::cli {
@@ -24,13 +23,6 @@ v1::PlanBatchRequest Request() {
   return request;
 }
 
-const ComparisonRow* Find(const std::vector<ComparisonRow>& rows, const std::string& name) {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const ComparisonRow& row) {
-    return row.candidate.name == name;
-  });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 std::string Best(const std::vector<ComparisonRow>& rows) {
   std::string best;
   for (const ComparisonRow& row : rows) {
@@ -41,40 +33,6 @@ std::string Best(const std::vector<ComparisonRow>& rows) {
 
 v1::Packer PackerOf(const v1::PlanBatchRequest& request) {
   return request.passes(0).packed().packer();
-}
-
-TEST(Comparison, BalancedLeads) {
-  const std::vector<Candidate> candidates = ListCandidates();
-  EXPECT_EQ(candidates[0].kind, CandidateKind::kPreset);
-  EXPECT_EQ(candidates[0].name, "balanced");
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest&) -> absl::StatusOr<v1::PlanMetrics> {
-        return CannedMetrics(1, 1);
-      });
-  const std::vector<ComparisonRow> rows = Compare(client, Request(), 0);
-  ASSERT_EQ(rows.size(), candidates.size());
-  EXPECT_EQ(rows[0].candidate.name, "balanced");
-  EXPECT_TRUE(rows[0].best);
-}
-
-TEST(Comparison, RefusedCandidatesKeepTheirRowAndReason) {
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
-        if (PackerOf(request) == v1::PACKER_BEST_FIT_DECREASING) {
-          return absl::InvalidArgumentError("does not fit");
-        }
-        if (PackerOf(request) == v1::PACKER_CONCATENATIVE) {
-          return absl::UnimplementedError("not with these groups");
-        }
-        return CannedMetrics(1, 1);
-      });
-  const std::vector<ComparisonRow> rows = Compare(client, Request(), 0);
-  ASSERT_NE(Find(rows, "best_fit_decreasing"), nullptr);
-  EXPECT_EQ(Find(rows, "best_fit_decreasing")->figures.status(),
-            absl::InvalidArgumentError("does not fit"));
-  ASSERT_NE(Find(rows, "concatenative"), nullptr);
-  EXPECT_EQ(Find(rows, "concatenative")->figures.status(),
-            absl::UnimplementedError("not with these groups"));
 }
 
 TEST(Comparison, BestHasLeastStepTimeThenFewerMicrobatchesThenComesFirst) {
@@ -98,14 +56,6 @@ TEST(Comparison, BestHasLeastStepTimeThenFewerMicrobatchesThenComesFirst) {
               return CannedMetrics(late ? 1 : 2, 9);
             }),
             "concatenative");
-}
-
-TEST(Comparison, NoRowIsBestIfAllAreRefused) {
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest&) -> absl::StatusOr<v1::PlanMetrics> {
-        return absl::InvalidArgumentError("no");
-      });
-  EXPECT_EQ(Best(Compare(client, Request(), 0)), "");
 }
 
 TEST(Comparison, CandidatesReplaceTheAlgorithmAndKeepTheRest) {

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "batchplan/v1/batch_planner.pb.h"
-#include "proto/batchplan/v1/strict_json.h"
 
 namespace batchplan {
 namespace {

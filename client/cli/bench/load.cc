@@ -5,11 +5,13 @@
 #include <cmath>
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "server/base/mutex.h"
 
 namespace batchplan::cli {
 namespace {
@@ -35,14 +37,14 @@ class Run {
   // Makes a call that was due at `due`, and calls `then` after its answer.
   void Call(Time due, std::function<void()> then) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ++outstanding_;
     }
     call_([this, due, then = std::move(then)](const absl::Status& status) {
       if (due >= measured_from_) Count(absl::FromChrono(SteadyClock::now() - due), status);
       then();
       // Under the lock: Wait may return as soon as it is let go, and the run be gone.
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       --outstanding_;
       changed_.notify_all();
     });
@@ -50,8 +52,8 @@ class Run {
 
   // Returns once less than `count` calls are under way.
   void WaitForFewerThan(size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this, count] { return outstanding_ < count; });
+    MutexLock lock(mutex_);
+    while (outstanding_ >= count) changed_.wait(lock);
   }
 
   void Finish() {
@@ -65,7 +67,7 @@ class Run {
       result_->latencies.Record(latency);
       return;
     }
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++result_->errors[status.code()];
     result_->messages[status.code()] = std::string(status.message());
   }
@@ -74,10 +76,10 @@ class Run {
   BenchResult* const result_;
   const Time measured_from_;
   const Time end_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  size_t outstanding_ = 0;
+  // Also held to count an error in the result.
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  size_t outstanding_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // One of the closed loop's callers: a chain of calls, each begun where the last one's answer came

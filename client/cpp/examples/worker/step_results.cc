@@ -1,4 +1,4 @@
-#include "client/cpp/examples/worker/comparison.h"
+#include "client/cpp/examples/worker/step_results.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,6 +28,15 @@ double Difference(const std::vector<T>& actual, const std::vector<T>& expected) 
 }
 
 }  // namespace
+
+StepResults ZeroResults(const Batch& batch, const Model& model) {
+  StepResults results;
+  results.token_losses.resize(batch.sequences() * batch.width);
+  results.hidden_gradients.resize(batch.sequences() * batch.width * kHidden);
+  results.sequence_means.resize(batch.sequences());
+  results.gradients = ZeroGradients(model);
+  return results;
+}
 
 double LargestDifference(const std::vector<double>& actual, const std::vector<double>& expected) {
   return Difference(actual, expected);

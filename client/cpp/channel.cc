@@ -1,7 +1,8 @@
-#include "client/cpp/health_probe.h"
+#include "client/cpp/channel.h"
 
 #include <grpcpp/generic/generic_stub.h>
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,9 @@
 namespace batchplan {
 namespace {
 
+// The end of a channel ends the watches on it. Should it not, they end so soon.
+constexpr std::chrono::seconds kWatch(1);
+
 // A HealthCheckResponse whose status, its one field, is NOT_SERVING.
 constexpr char kNotServing[] = "\x08\x02";
 
@@ -24,6 +28,37 @@ std::string Bytes(const grpc::ByteBuffer& buffer) {
 }
 
 }  // namespace
+
+PolledChannel::PolledChannel(std::shared_ptr<grpc::Channel> channel)
+    : channel_(std::move(channel)), poller_([this] { Poll(); }) {}
+
+PolledChannel::~PolledChannel() {
+  {
+    const std::scoped_lock lock(mutex_);
+    channel_.reset();
+  }
+  poller_.join();
+}
+
+// A watch of the channel's state has gRPC read from all of its connections while the queue is
+// waited for. The state itself does not matter.
+void PolledChannel::Poll() {
+  grpc::CompletionQueue watches;
+  void* tag = nullptr;
+  bool ok = false;
+  for (;;) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (channel_ == nullptr) break;
+      channel_->NotifyOnStateChange(channel_->GetState(/*try_to_connect=*/false),
+                                    std::chrono::system_clock::now() + kWatch, &watches, nullptr);
+    }
+    watches.Next(&tag, &ok);
+  }
+  watches.Shutdown();
+  while (watches.Next(&tag, &ok)) {
+  }
+}
 
 absl::Status ProbeHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
   grpc::ClientContext context;

@@ -1,21 +1,22 @@
-#include "client/python/core/requests.h"
+#include "client/python/core/messages.h"
 
 #include <google/protobuf/message.h>
 
-#include <chrono>
+#include <limits>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/python/core/status_error.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/planner/make_plan.h"
 
 namespace batchplan::python {
 namespace {
 
 template <typename Message>
-Message Read(const std::string& json) {
+Message ReadJson(const std::string& json) {
   Message message;
   Check(FromJson(json, &message));
   return message;
@@ -34,33 +35,22 @@ std::string Bytes(const google::protobuf::Message& message) {
   return bytes;
 }
 
-}  // namespace
-
-std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
-                                     const std::stop_token& stop) {
-  const auto request = Read<v1::PlanBatchRequest>(request_json);
-  ParsedRequest parsed = Get(ParseRequest(request));
-  parsed.manifest.lengths = arrays.lengths;
-  parsed.manifest.group_ids = arrays.group_ids;
-  const auto start = std::chrono::steady_clock::now();
-  Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
-  const auto time = absl::FromChrono(std::chrono::steady_clock::now() - start);
-
-  Plan without_arrays = {.excluded = plan.excluded,
-                         .fingerprint = plan.fingerprint,
-                         .cost_model_used = plan.cost_model_used};
-  for (const PassPlan& pass : plan.passes) {
-    without_arrays.passes.push_back(
-        {.name = pass.name, .length_multiple = pass.length_multiple, .metrics = pass.metrics});
+template <typename Message>
+Message ReadBytes(absl::string_view bytes) {
+  Message message;
+  if (bytes.size() > std::numeric_limits<int>::max() ||
+      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw StatusError(
+        absl::InternalError(absl::StrCat("the answer is no ", message.GetTypeName())));
   }
-  v1::PlanBatchResponse head;
-  FillResponse(without_arrays, time, &head);
-  return std::make_shared<Planned>(std::move(plan), parsed.options.topology.data_parallel, head);
+  return message;
 }
+
+}  // namespace
 
 std::vector<bool> PaddedPasses(const std::string& request_json) {
   const ParsedRequest parsed =
-      Get(ParseRequestWithoutCosts(Read<v1::PlanBatchRequest>(request_json)));
+      Get(ParseRequestWithoutCosts(ReadJson<v1::PlanBatchRequest>(request_json)));
   std::vector<bool> padded;
   for (const PassOptions& pass : parsed.options.passes) {
     padded.push_back(pass.layout == Layout::kPadded);
@@ -69,19 +59,33 @@ std::vector<bool> PaddedPasses(const std::string& request_json) {
 }
 
 std::string EncodePlanBatch(const std::string& request_json, const ManifestArrays& arrays) {
-  auto request = Read<v1::PlanBatchRequest>(request_json);
+  auto request = ReadJson<v1::PlanBatchRequest>(request_json);
   Add(arrays, request.mutable_manifest());
   return Bytes(request);
 }
 
 std::string EncodeJoinBatch(const std::string& request_json, const ManifestArrays& arrays) {
-  auto join = Read<v1::JoinBatchRequest>(request_json);
+  auto join = ReadJson<v1::JoinBatchRequest>(request_json);
   Add(arrays, join.mutable_request()->mutable_manifest());
   return Bytes(join);
 }
 
 std::string EncodeReportStep(const std::string& request_json) {
-  return Bytes(Read<v1::ReportStepRequest>(request_json));
+  return Bytes(ReadJson<v1::ReportStepRequest>(request_json));
+}
+
+std::shared_ptr<Planned> DecodePlanBatch(absl::string_view bytes, uint32_t ranks) {
+  return ReadPlanned(ReadBytes<v1::PlanBatchResponse>(bytes), ranks);
+}
+
+Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks) {
+  auto response = ReadBytes<v1::JoinBatchResponse>(bytes);
+  return {.plan = ReadPlanned(std::move(*response.mutable_plan()), ranks),
+          .worker_offsets = {response.worker_offsets().begin(), response.worker_offsets().end()}};
+}
+
+std::string DecodeReportStep(absl::string_view bytes) {
+  return Get(ToCompleteJson(ReadBytes<v1::ReportStepResponse>(bytes)));
 }
 
 }  // namespace batchplan::python

@@ -1,22 +1,21 @@
-// The `batchplan` command: its subcommands, wired up.
+// The `batchplan` command: its subcommands, wired up, with its help and its version.
+
+#include <google/protobuf/stubs/common.h>
+#include <grpcpp/grpcpp.h>
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/bench_command.h"
-#include "client/cli/compare_command.h"
-#include "client/cli/exit_code.h"
-#include "client/cli/help_formatter.h"
-#include "client/cli/join_command.h"
-#include "client/cli/lengths_command.h"
-#include "client/cli/output.h"
-#include "client/cli/plan_command.h"
-#include "client/cli/sweep_command.h"
-#include "client/cli/version.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/commands/commands.h"
+#include "client/cli/output/outcome.h"
+#include "server/planner/make_plan.h"
 
 namespace batchplan::cli {
 namespace {
@@ -29,6 +28,46 @@ Example:
   batchplan sweep --lengths lengths.txt --dp 8,16 --budget 8192,16384
 
 `batchplan COMMAND --help` says more.)";
+
+constexpr size_t kDescriptionColumn = 34;
+constexpr size_t kDescriptionWidth = 64;
+
+// How --help reads: names and types of the options, descriptions wrapped to the width of a page.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kDescriptionColumn); }
+
+  // The type alone: which options exclude each other is said by their groups, and by the error.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    return type.empty() ? "" : absl::StrCat(" ", type);
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string wrapped;
+    size_t width = 0;
+    for (const absl::string_view word : absl::StrSplit(option->get_description(), ' ')) {
+      if (width > 0) {
+        const bool full = width + 1 + word.size() > kDescriptionWidth;
+        wrapped += full ? '\n' : ' ';
+        width = full ? 0 : width + 1;
+      }
+      absl::StrAppend(&wrapped, word);
+      width += word.size();
+    }
+    return wrapped;
+  }
+};
+
+// Plans made by one version are alike.
+std::string VersionLine() { return absl::StrCat("batchplan ", std::string(PlannerVersion())); }
+
+// The same, with the versions of the libraries underneath, a line each.
+std::string VersionReport() {
+  return absl::StrCat(VersionLine(), "\ngRPC ", grpc::Version(), "\nprotobuf ",
+                      GOOGLE_PROTOBUF_VERSION / 1000000, ".", GOOGLE_PROTOBUF_VERSION / 1000 % 1000,
+                      ".", GOOGLE_PROTOBUF_VERSION % 1000, "\n");
+}
 
 int Main(int argc, char** argv) {
   CLI::App app("Plans batches for LLM training: less padding, less waiting.", "batchplan");

@@ -7,25 +7,26 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.grpc.pb.h"
+#include "client/cpp/channel.h"
 #include "client/cpp/channel_credentials.h"
-#include "client/cpp/health_probe.h"
-#include "client/cpp/polled_channel.h"
 #include "client/cpp/retry.h"
 #include "client/cpp/tls_mistake.h"
 #include "proto/batchplan/v1/call_rules.h"
 #include "proto/batchplan/v1/run_id.h"
 #include "proto/batchplan/v1/status.h"
+#include "server/base/mutex.h"
 
 namespace batchplan {
 namespace {
@@ -75,6 +76,13 @@ std::optional<absl::Duration> Pushback(const grpc::Status& status,
     milliseconds = -1;
   }
   return absl::Milliseconds(milliseconds);
+}
+
+absl::Status CheckAtLeast(const char* field, absl::Duration value, absl::Duration least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.", field, " is ",
+                                                 absl::FormatDuration(value), ", must be at least ",
+                                                 absl::FormatDuration(least)));
 }
 
 class RemoteConnection final : public Connection {
@@ -153,7 +161,7 @@ class RemoteConnection final : public Connection {
   absl::Status Mistake(absl::Duration limit) {
     if (absl::Status token = CheckTokenFile(options_); !token.ok()) return token;
     if (channel_->get()->GetState(false) != GRPC_CHANNEL_TRANSIENT_FAILURE) return absl::OkStatus();
-    const std::scoped_lock lock(mistake_mutex_);
+    const MutexLock lock(mistake_mutex_);
     const absl::Duration now = clock_.Now();
     if (now >= look_again_for_mistakes_ && limit > absl::ZeroDuration()) {
       tls_mistake_ = FindTlsMistake(target_, options_.tls, limit);
@@ -211,12 +219,55 @@ class RemoteConnection final : public Connection {
   // When names were last looked up early, in milliseconds.
   std::atomic<int64_t> looked_again_ = 0;
   // Held while one call looks for mistakes: others wait for what it finds.
-  std::mutex mistake_mutex_;
-  absl::Status tls_mistake_;
-  absl::Duration look_again_for_mistakes_;
+  Mutex mistake_mutex_;
+  absl::Status tls_mistake_ ABSL_GUARDED_BY(mistake_mutex_);
+  absl::Duration look_again_for_mistakes_ ABSL_GUARDED_BY(mistake_mutex_);
 };
 
 }  // namespace
+
+absl::Status RemoteOptions::Validate() const {
+  if (max_message_bytes < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.max_message_bytes is ",
+                                                   max_message_bytes, ", must be at least 1"));
+  }
+  if (default_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.default_timeout is ",
+                                                   absl::FormatDuration(default_timeout),
+                                                   ", must be more than 0"));
+  }
+  if (max_attempts.has_value() && *max_attempts < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("RemoteOptions.max_attempts is ", *max_attempts, ", must be at least 1"));
+  }
+  if (initial_backoff < absl::Milliseconds(1) || initial_backoff > max_backoff) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "RemoteOptions.initial_backoff is ", absl::FormatDuration(initial_backoff),
+        ", must be at least 1ms and at most max_backoff, ", absl::FormatDuration(max_backoff)));
+  }
+  constexpr absl::Duration kLeast = absl::Milliseconds(1);
+  for (const absl::Status& status :
+       {CheckAtLeast("attempt_timeout", attempt_timeout, kLeast),
+        CheckAtLeast("keepalive_time", keepalive_time, kLeast),
+        CheckAtLeast("keepalive_timeout", keepalive_timeout, kLeast),
+        CheckAtLeast("connect_timeout", connect_timeout, absl::Milliseconds(100))}) {
+    if (!status.ok()) return status;
+  }
+  if (tls.has_value() && tls->root_certificates.empty()) {
+    return absl::InvalidArgumentError(
+        "RemoteOptions.tls.root_certificates is empty, must be a file");
+  }
+  if (tls.has_value() && tls->certificate.empty() != tls->key.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.tls.certificate is \"",
+                                                   tls->certificate, "\" and tls.key is \"",
+                                                   tls->key, "\", must be two files or neither"));
+  }
+  if (!token_file.empty() && !tls.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("RemoteOptions.token_file is ", token_file,
+                                                   ", must be empty without RemoteOptions.tls"));
+  }
+  return absl::OkStatus();
+}
 
 std::shared_ptr<Connection> MakeRemoteConnection(const std::string& target,
                                                  const RemoteOptions& options) {

@@ -11,8 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/cpp/kernel_status.h"
+#include "batchplan/kernels/status.h"
+#include "batchplan/worker_options.h"
 #include "server/planner/align.h"
 
 namespace batchplan {
@@ -57,6 +59,27 @@ absl::Status CheckRanks(const WorkerOptions& options, const PassRequirements& re
   return absl::OkStatus();
 }
 
+// "`what`: the sentence of `status`". A backend that was not built is Unimplemented, a device that
+// is missing FailedPrecondition, a failure of CUDA Internal, all else InvalidArgument.
+absl::Status KernelStatus(batchplan_status status, absl::string_view what) {
+  const auto code = [status] {
+    switch (status) {
+      case BATCHPLAN_OK:
+        return absl::StatusCode::kOk;
+      case BATCHPLAN_ERROR_BACKEND_NOT_BUILT:
+        return absl::StatusCode::kUnimplemented;
+      case BATCHPLAN_ERROR_NO_DEVICE:
+        return absl::StatusCode::kFailedPrecondition;
+      case BATCHPLAN_ERROR_CUDA:
+        return absl::StatusCode::kInternal;
+      default:
+        return absl::StatusCode::kInvalidArgument;
+    }
+  };
+  if (status == BATCHPLAN_OK) return absl::OkStatus();
+  return {code(), absl::StrCat(what, ": ", batchplan_status_string(status))};
+}
+
 absl::Status CallStatus(batchplan_status status, const char* function,
                         const WorkerMicrobatch& microbatch) {
   // Asked a few times a micro-batch: no words unless something is wrong.
@@ -75,6 +98,24 @@ std::vector<batchplan_field> SingleTokens(absl::Span<const batchplan_field> fiel
 }
 
 }  // namespace
+
+absl::Status WorkerOptions::Validate() const {
+  if (static_cast<bool>(allocator.allocate) != static_cast<bool>(allocator.free)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WorkerOptions.allocator has ", allocator.allocate ? "allocate" : "free",
+                     ", but not ", allocator.allocate ? "free" : "allocate"));
+  }
+  if (backend == BATCHPLAN_BACKEND_CUDA && !allocator.allocate) {
+    return absl::InvalidArgumentError(
+        "WorkerOptions.allocator is not set, but the CUDA backend needs device memory from it");
+  }
+  if (sharding != BATCHPLAN_SHARDING_ZIGZAG && sharding != BATCHPLAN_SHARDING_CONTIGUOUS) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WorkerOptions.sharding is ", sharding, ", which names no sharding"));
+  }
+  return KernelStatus(batchplan_backend_status(backend),
+                      absl::StrCat("WorkerOptions.backend is ", backend));
+}
 
 absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
                                               const PassRequirements& requirements,

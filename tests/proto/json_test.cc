@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "batchplan/v1/batch_planner.pb.h"
-#include "proto/batchplan/v1/strict_json.h"
 
 namespace batchplan {
 namespace {
@@ -113,6 +112,13 @@ TEST(JsonTest, AnyBytesEndInAnAnswer) {
 TEST(JsonTest, OtherPeoplesObjectsMayHoldAnything) {
   google::protobuf::Struct object;
   EXPECT_TRUE(FromJson(R"({"tags": [null], "Tags": 1, "t_ags": {"a": [[null]]}})", &object).ok());
+}
+
+TEST(JsonTest, NumbersReadBackAsTheyWere) {
+  EXPECT_EQ(JsonNumber(0.1), "0.1");
+  EXPECT_EQ(JsonNumber(64), "64");
+  EXPECT_EQ(JsonNumber(1.0 / 0.0), "null");
+  EXPECT_EQ(JsonString("a\"\n"), "\"a\\\"\\n\"");
 }
 
 }  // namespace

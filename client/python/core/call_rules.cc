@@ -1,5 +1,6 @@
-#include "client/python/core/call_rules.h"
+#include "proto/batchplan/v1/call_rules.h"
 
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -10,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "proto/batchplan/v1/call_rules.h"
+#include "client/python/core/bindings.h"
 #include "proto/batchplan/v1/run_id.h"
 
 namespace nb = nanobind;

@@ -1,5 +1,6 @@
-#include "client/python/core/kernels.h"
+#include "batchplan/kernels.h"
 
+#include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -15,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "batchplan/kernels.h"
+#include "client/python/core/bindings.h"
 #include "client/python/core/status_error.h"
 #include "client/python/core/unlocked.h"
 

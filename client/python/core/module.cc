@@ -17,15 +17,16 @@
 #include <utility>
 #include <vector>
 
-#include "client/python/core/call_rules.h"
-#include "client/python/core/kernels.h"
-#include "client/python/core/page.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "client/python/core/bindings.h"
+#include "client/python/core/messages.h"
 #include "client/python/core/planned.h"
 #include "client/python/core/planning.h"
-#include "client/python/core/requests.h"
-#include "client/python/core/responses.h"
 #include "client/python/core/status_error.h"
 #include "client/python/core/unlocked.h"
+#include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/json.h"
+#include "server/pages/plan_page.h"
 #include "server/planner/make_plan.h"
 
 namespace nb = nanobind;
@@ -106,10 +107,19 @@ nb::bytes WriteReportStep(const std::string& request_json) {
 
 std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(View(bytes)); }
 
+// A plan as a page for the browser, one HTML file that needs nothing else: see
+// server/pages/plan_page.h. Both messages as protobuf's JSON, the request without its manifest;
+// `response` is a whole plan for it, made `where`.
 std::string PageOf(const std::string& request_json, const std::string& response_json,
                    const std::string& where) {
   const Unlocked unlocked;
-  return FormatPlanPage(request_json, response_json, where);
+  v1::PlanBatchRequest request;
+  Check(FromJson(request_json, &request));
+  v1::PlanBatchResponse response;
+  Check(FromJson(response_json, &response));
+  // The plan says which costs it is made for.
+  const ParsedRequest parsed = Get(ParseRequestWithoutCosts(request));
+  return Get(PlanPage(request, parsed.options, response, {.where = where}));
 }
 
 void RaiseStatus(const std::exception_ptr& thrown, void* /*payload*/) {

@@ -10,8 +10,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "batchplan/v1/batch_planner.pb.h"
 #include "client/python/core/status_error.h"
 #include "client/python/core/unlocked.h"
+#include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/json.h"
+#include "server/planner/make_plan.h"
 
 namespace nb = nanobind;
 
@@ -23,6 +28,30 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSignalInterval(100);
 // Added to a time point it stays within the clock's range.
 constexpr double kLongest = 86400.0 * 365;
+
+// Plans as a server does, without one. Throws StatusError; Cancelled once `stop` is requested.
+std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
+                                     const std::stop_token& stop) {
+  v1::PlanBatchRequest request;
+  Check(FromJson(request_json, &request));
+  ParsedRequest parsed = Get(ParseRequest(request));
+  parsed.manifest.lengths = arrays.lengths;
+  parsed.manifest.group_ids = arrays.group_ids;
+  const auto start = Clock::now();
+  Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
+  const auto time = absl::FromChrono(Clock::now() - start);
+
+  Plan without_arrays = {.excluded = plan.excluded,
+                         .fingerprint = plan.fingerprint,
+                         .cost_model_used = plan.cost_model_used};
+  for (const PassPlan& pass : plan.passes) {
+    without_arrays.passes.push_back(
+        {.name = pass.name, .length_multiple = pass.length_multiple, .metrics = pass.metrics});
+  }
+  v1::PlanBatchResponse head;
+  FillResponse(without_arrays, time, &head);
+  return std::make_shared<Planned>(std::move(plan), parsed.options.topology.data_parallel, head);
+}
 
 // The caller's thread while another one plans. Returns once that is done.
 void Await(const std::future<std::shared_ptr<Planned>>& plan, const PlanningLimits& limits) {
@@ -66,8 +95,8 @@ std::shared_ptr<Planned> PlanApart(const std::string& request_json, const Manife
   return plan.get();
 }
 
-std::shared_ptr<Planned> Plan(const std::string& request_json, const ManifestArrays& arrays,
-                              const PlanningLimits& limits) {
+std::shared_ptr<Planned> PlanWithin(const std::string& request_json, const ManifestArrays& arrays,
+                                    const PlanningLimits& limits) {
   if (limits.seconds || limits.watches_signals) {
     try {
       return PlanApart(request_json, arrays, limits);
@@ -84,7 +113,7 @@ std::shared_ptr<Planned> Plan(const std::string& request_json, const ManifestArr
 std::shared_ptr<Planned> PlanHere(const std::string& request_json, const ManifestArrays& arrays,
                                   const PlanningLimits& limits) {
   try {
-    return Plan(request_json, arrays, limits);
+    return PlanWithin(request_json, arrays, limits);
   } catch (const StatusError& error) {
     if (!absl::IsCancelled(error.status) || !PythonEnds()) throw;
     // What a thread ends by without a word.

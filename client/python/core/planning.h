@@ -9,8 +9,8 @@
 #include <stop_token>
 #include <string>
 
+#include "client/python/core/messages.h"
 #include "client/python/core/planned.h"
-#include "client/python/core/requests.h"
 
 namespace batchplan::python {
 
@@ -24,12 +24,14 @@ struct PlanningLimits {
   bool watches_signals = false;
 };
 
-// MakePlanned within limits. Takes and gives back Python's lock; the planner sees a stop within its
-// longest stage. A plan that may be stopped from here is made in a thread of its own, some 50 us.
+// Plans as a server does, without one, within limits. `request_json` is a PlanBatchRequest without
+// the arrays of its manifest. Takes and gives back Python's lock; the planner sees a stop within
+// its longest stage. A plan that may be stopped from here is made in a thread of its own, some 50
+// us.
 //
 // Throws StatusError: DeadlineExceeded when the time was over, Cancelled when stopped by others,
-// and what MakePlanned does; nanobind::python_error with what a signal's handler raised, or, where
-// Python ends, with SystemExit.
+// and what is wrong with the request; nanobind::python_error with what a signal's handler raised,
+// or, where Python ends, with SystemExit.
 std::shared_ptr<Planned> PlanHere(const std::string& request_json, const ManifestArrays& arrays,
                                   const PlanningLimits& limits);
 

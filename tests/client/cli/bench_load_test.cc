@@ -1,5 +1,3 @@
-#include "client/cli/bench_load.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/cli/bench_report.h"
+#include "client/cli/bench/load.h"
+#include "client/cli/bench/results.h"
 
 namespace batchplan::cli {
 namespace {

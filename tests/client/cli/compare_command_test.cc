@@ -2,7 +2,6 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +14,6 @@ namespace batchplan {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -27,22 +25,6 @@ CliResult RunCompare(const std::vector<std::string>& more,
                                         "4",       "--budget",  "512"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return RunCli(arguments, lengths);
-}
-
-TEST(CompareCommand, TableShowsEveryPlannerAndMarksOne) {
-  const CliResult result = RunCompare({});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, IsEmpty());
-  EXPECT_THAT(result.out,
-              AllOf(StartsWith("batch     60 sequences, "), HasSubstr("DP 4\n"),
-                    HasSubstr("512 tokens a micro-batch"), HasSubstr("preset  balanced "),
-                    HasSubstr("preset  nemo_rl_packing "), HasSubstr("packer  concatenative "),
-                    HasSubstr("packer  best_fit_decreasing "),
-                    HasSubstr("\n* least predicted step time, lockstep\n")));
-  const std::vector<std::string> lines = LinesOf(result.out);
-  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
-                          [](const std::string& line) { return line.rfind("*  ", 0) == 0; }),
-            1);
 }
 
 TEST(CompareCommand, BestHasTheLeastStepTimeUnderTheRequestsSynchronization) {
@@ -76,13 +58,6 @@ TEST(CompareCommand, RowsAreThePlansThatTheirFlagsGive) {
     EXPECT_EQ(row.at("lockstepStepTime").number_value(), metrics.predicted_step_time());
     EXPECT_EQ(row.at("binUtilization").number_value(), metrics.bin_utilization());
   }
-}
-
-TEST(CompareCommand, CsvHasOneLineACandidate) {
-  const std::vector<std::string> lines = LinesOf(RunCompare({"--format", "csv"}).out);
-  EXPECT_THAT(lines[0], StartsWith("kind,candidate,best,microbatches,lower_bound_microbatches,"));
-  EXPECT_EQ(lines.size() - 1, ParseRows(RunCompare({"--format", "json"})).size());
-  EXPECT_THAT(lines, Contains(StartsWith("packer,first_fit_decreasing,")));
 }
 
 TEST(CompareCommand, SavedRequestsCompareLikeTheirFlags) {

@@ -1,16 +1,18 @@
-#include "client/cli/comparison.h"
+#include "client/cli/reports/comparison.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/cli/figures.h"
+#include "client/cli/reports/figures.h"
 #include "tests/client/cli/canned_planner.h"
+#include "tests/client/cli/run_cli.h"
+#include "tests/support/page_data.h"
 
 namespace batchplan::cli {
 namespace {
@@ -24,13 +26,6 @@ v1::PlanBatchRequest Request() {
   return request;
 }
 
-const ComparisonRow* Find(const std::vector<ComparisonRow>& rows, const std::string& name) {
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const ComparisonRow& row) {
-    return row.candidate.name == name;
-  });
-  return found == rows.end() ? nullptr : &*found;
-}
-
 std::string Best(const std::vector<ComparisonRow>& rows) {
   std::string best;
   for (const ComparisonRow& row : rows) {
@@ -41,40 +36,6 @@ std::string Best(const std::vector<ComparisonRow>& rows) {
 
 v1::Packer PackerOf(const v1::PlanBatchRequest& request) {
   return request.passes(0).packed().packer();
-}
-
-TEST(Comparison, BalancedLeads) {
-  const std::vector<Candidate> candidates = ListCandidates();
-  EXPECT_EQ(candidates[0].kind, CandidateKind::kPreset);
-  EXPECT_EQ(candidates[0].name, "balanced");
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest&) -> absl::StatusOr<v1::PlanMetrics> {
-        return CannedMetrics(1, 1);
-      });
-  const std::vector<ComparisonRow> rows = Compare(client, Request(), 0);
-  ASSERT_EQ(rows.size(), candidates.size());
-  EXPECT_EQ(rows[0].candidate.name, "balanced");
-  EXPECT_TRUE(rows[0].best);
-}
-
-TEST(Comparison, RefusedCandidatesKeepTheirRowAndReason) {
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
-        if (PackerOf(request) == v1::PACKER_BEST_FIT_DECREASING) {
-          return absl::InvalidArgumentError("does not fit");
-        }
-        if (PackerOf(request) == v1::PACKER_CONCATENATIVE) {
-          return absl::UnimplementedError("not with these groups");
-        }
-        return CannedMetrics(1, 1);
-      });
-  const std::vector<ComparisonRow> rows = Compare(client, Request(), 0);
-  ASSERT_NE(Find(rows, "best_fit_decreasing"), nullptr);
-  EXPECT_EQ(Find(rows, "best_fit_decreasing")->figures.status(),
-            absl::InvalidArgumentError("does not fit"));
-  ASSERT_NE(Find(rows, "concatenative"), nullptr);
-  EXPECT_EQ(Find(rows, "concatenative")->figures.status(),
-            absl::UnimplementedError("not with these groups"));
 }
 
 TEST(Comparison, BestHasLeastStepTimeThenFewerMicrobatchesThenComesFirst) {
@@ -98,14 +59,6 @@ TEST(Comparison, BestHasLeastStepTimeThenFewerMicrobatchesThenComesFirst) {
               return CannedMetrics(late ? 1 : 2, 9);
             }),
             "concatenative");
-}
-
-TEST(Comparison, NoRowIsBestIfAllAreRefused) {
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest&) -> absl::StatusOr<v1::PlanMetrics> {
-        return absl::InvalidArgumentError("no");
-      });
-  EXPECT_EQ(Best(Compare(client, Request(), 0)), "");
 }
 
 TEST(Comparison, CandidatesReplaceTheAlgorithmAndKeepTheRest) {
@@ -167,6 +120,69 @@ TEST(Comparison, PlannersOwnStepTimeStandsUnderTheRequestsSynchronization) {
   request.set_synchronization(v1::SYNCHRONIZATION_ACCUMULATED);
   EXPECT_EQ(PlanFigures(client, request, 0)->step_times.accumulated, 42);
   EXPECT_EQ(PlanFigures(client, request, 1).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// What the page holds. How it looks is for eyes.
+
+TEST(ComparisonPage, CommandPrintsAPageThatStandsAlone) {
+  const std::vector<std::string> flags = {"compare",     "--lengths", "-",   "--dp",
+                                          "2",           "--budget",  "64",  "--sync",
+                                          "accumulated", "--format",  "html"};
+  const CliResult result = RunCli(flags, "5\n60\n33\n31\n12\n7\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  ExpectStandsAlone(result.out);
+
+  const auto rows = Embedded<google::protobuf::ListValue>(result.out, "rows");
+  const auto request = Embedded<v1::PlanBatchRequest>(result.out, "request");
+  const auto response = Embedded<v1::PlanBatchResponse>(result.out, "response");
+  EXPECT_EQ(request.synchronization(), v1::SYNCHRONIZATION_ACCUMULATED);
+  EXPECT_EQ(request.topology().data_parallel(), 2U);
+  int planned = 0;
+  for (const google::protobuf::Value& row : rows.values()) {
+    if (row.struct_value().fields().contains("error")) continue;
+    ASSERT_LT(planned, response.passes_size());
+    const v1::PassPlan& plan = response.passes(planned++);
+    EXPECT_EQ(plan.row_widths_size(),
+              row.struct_value().fields().at("microbatches").number_value());
+    EXPECT_EQ(plan.sequence_lengths_size(), 6);
+  }
+  EXPECT_GT(planned, 1);
+  EXPECT_EQ(response.passes_size(), planned);
+  EXPECT_EQ(request.passes_size(), planned);
+}
+
+TEST(ComparisonPage, EveryPlanHasItsOwnLayoutAndRefusedRowsHaveNone) {
+  const Client client =
+      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
+        if (request.passes(0).packed().packer() == v1::PACKER_CONCATENATIVE) {
+          return absl::InvalidArgumentError("</script> does not fit");
+        }
+        return CannedMetrics(1, 1);
+      });
+  v1::PlanBatchRequest request;
+  request.set_job_id("</script><script>");
+  for (const uint32_t length : {5, 3}) request.mutable_manifest()->add_lengths(length);
+  request.add_passes()->set_max_tokens_per_microbatch(16);
+  const std::vector<ComparisonRow> rows = Compare(client, request, 0);
+  const auto page = FormatComparisonPage(client, request, 0, rows);
+  ASSERT_TRUE(page.ok()) << page.status();
+
+  EXPECT_EQ(Embedded<google::protobuf::ListValue>(*page, "rows").values_size(),
+            static_cast<int>(rows.size()));
+  const auto shown = Embedded<v1::PlanBatchRequest>(*page, "request");
+  EXPECT_EQ(shown.job_id(), request.job_id());
+  int planned = 0;
+  for (const ComparisonRow& row : rows) {
+    if (!row.figures.ok()) continue;
+    ASSERT_LT(planned, shown.passes_size());
+    const v1::Pass& pass = shown.passes(planned++);
+    if (row.candidate.kind == CandidateKind::kPreset) continue;
+    EXPECT_EQ(pass.has_padded(), row.candidate.kind == CandidateKind::kScan);
+    EXPECT_EQ(pass.has_packed(), row.candidate.kind == CandidateKind::kPacker);
+  }
+  EXPECT_GT(planned, 1);
+  EXPECT_LT(planned, static_cast<int>(rows.size()));
+  EXPECT_EQ(shown.passes_size(), planned);
 }
 
 }  // namespace

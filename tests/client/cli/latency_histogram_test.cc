@@ -1,5 +1,3 @@
-#include "client/cli/latency_histogram.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <random>
 #include <thread>
 #include <vector>
+
+#include "client/cli/bench/results.h"
 
 namespace batchplan::cli {
 namespace {

@@ -1,6 +1,6 @@
 // What a plan's page holds. How it looks is for eyes.
 
-#include "client/cli/plan_page.h"
+#include "server/pages/plan_page.h"
 
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/output/plan_files.h"
 #include "proto/batchplan/v1/json.h"
 #include "server/pages/plan_page.h"
 #include "tests/client/cli/run_cli.h"

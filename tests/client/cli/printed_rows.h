@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "tests/client/cli/run_cli.h"
 
 namespace batchplan {
@@ -51,12 +50,6 @@ inline double Least(const std::vector<Row>& rows, const std::string& field) {
     if (row.count(field) > 0) least = std::min(least, row.at(field).number_value());
   }
   return least;
-}
-
-inline std::vector<std::string> LinesOf(const std::string& text) {
-  std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  if (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
 }
 
 }  // namespace batchplan

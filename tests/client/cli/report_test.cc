@@ -1,19 +1,16 @@
-#include "client/cli/report.h"
+#include "client/cli/reports/report.h"
 
-#include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "absl/status/status.h"
-#include "client/cli/footnotes.h"
+#include "client/cli/output/table.h"
 #include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {
-
-using ::testing::HasSubstr;
 
 Report SmallReport() {
   Figures figures;
@@ -119,11 +116,17 @@ TEST(Footnotes, TheSameReasonHasTheSameMark) {
   EXPECT_EQ(notes.ToString(), "[1] a\n[2] b\n");
 }
 
-TEST(Json, NumbersReadBackAsTheyWere) {
-  EXPECT_EQ(JsonNumber(0.1), "0.1");
-  EXPECT_EQ(JsonNumber(64), "64");
-  EXPECT_EQ(JsonNumber(1.0 / 0.0), "null");
-  EXPECT_EQ(JsonString("a\"\n"), "\"a\\\"\\n\"");
+TEST(Table, NumbersAreGroupedByThousands) {
+  EXPECT_EQ(WithThousands(0), "0");
+  EXPECT_EQ(WithThousands(999), "999");
+  EXPECT_EQ(WithThousands(1000), "1,000");
+  EXPECT_EQ(WithThousands(18446744073709551615U), "18,446,744,073,709,551,615");
+  EXPECT_EQ(Percent(0.9371), "93.7%");
+  EXPECT_EQ(Decimal(0.1234567), "0.123457");
+  EXPECT_EQ(Decimal(99999.94), "99999.9");
+  EXPECT_EQ(Decimal(1234567.8), "1,234,568");
+  EXPECT_EQ(Decimal(1e20), "1e+20");
+  EXPECT_EQ(Milliseconds(12.345), "12.3 ms");
 }
 
 }  // namespace

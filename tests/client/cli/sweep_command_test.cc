@@ -39,21 +39,6 @@ TEST(SweepCommand, EveryPointIsARowAndOneIsBest) {
   }
 }
 
-TEST(SweepCommand, TableShowsInfeasiblePointsWithTheirReason) {
-  const CliResult result = RunSweep({"--budget", "256,512", "--dp", "2,4"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              AllOf(HasSubstr("preset  balanced (the default)\n"), HasSubstr("GPUs"),
-                    HasSubstr("  [1]\n"), HasSubstr("\n* least GPU time a true token"),
-                    HasSubstr("\n[1] manifest."), HasSubstr("max_tokens_per_microbatch is 256")));
-  const std::vector<std::string> csv =
-      LinesOf(RunSweep({"--budget", "256,512", "--format", "csv"}).out);
-  ASSERT_THAT(csv, SizeIs(3));
-  EXPECT_THAT(csv[0], StartsWith("budget,data_parallel,context_parallel,gpus,best,microbatches,"));
-  EXPECT_THAT(csv[1], StartsWith("256,1,1,1,0,,,,,,,,,,,,\"manifest."));
-  EXPECT_THAT(csv[2], StartsWith("512,1,1,1,1,"));
-}
-
 TEST(SweepCommand, SavedRequestsKeepWhatIsNotSwept) {
   const CliResult saved = RunCli({"plan", "--lengths", "-", "--dp", "4", "--cp", "2", "--budget",
                                   "512", "--preset", "nemo_rl_packing", "--print_request"},

@@ -1,4 +1,4 @@
-#include "client/cli/sweep.h"
+#include "client/cli/reports/sweep.h"
 
 #include <gtest/gtest.h>
 
@@ -81,20 +81,6 @@ TEST(Sweep, FewerMicrobatchesBreakTies) {
   EXPECT_EQ(Names(Sweep(client, Request(),
                         {.budgets = {100, 200}, .data_parallel = {}, .context_parallel = {}}, 0)),
             (std::vector<std::string>{"100/1/2", "[200/1/2]"}));
-}
-
-TEST(Sweep, InfeasiblePointsKeepTheirReason) {
-  const Client client =
-      MakeCannedClient([](const v1::PlanBatchRequest& request) -> absl::StatusOr<v1::PlanMetrics> {
-        if (request.passes(0).max_tokens_per_microbatch() < 100) {
-          return absl::InvalidArgumentError("too long");
-        }
-        return CannedMetrics(6, 1);
-      });
-  const std::vector<SweepPoint> points = Sweep(
-      client, Request(), {.budgets = {50, 100}, .data_parallel = {}, .context_parallel = {}}, 0);
-  EXPECT_EQ(Names(points), (std::vector<std::string>{"50/1/2", "[100/1/2]"}));
-  EXPECT_EQ(points[0].figures.status(), absl::InvalidArgumentError("too long"));
 }
 
 TEST(Sweep, BudgetsAreThoseOfThePassAskedFor) {

@@ -1,4 +1,4 @@
-#include "client/cli/whole_request.h"
+#include "client/cli/commands/whole_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

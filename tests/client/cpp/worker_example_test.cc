@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "batchplan/client.h"
-#include "client/cpp/examples/worker/comparison.h"
 #include "client/cpp/examples/worker/padded_step.h"
 #include "client/cpp/examples/worker/ranks_step.h"
+#include "client/cpp/examples/worker/step_results.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan::examples {

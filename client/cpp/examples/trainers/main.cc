@@ -12,18 +12,19 @@
 #include <cstdio>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "client/cpp/examples/trainers/job.h"
+#include "server/base/mutex.h"
 
 namespace batchplan::examples {
 namespace {
@@ -34,22 +35,22 @@ std::atomic<bool> interrupted = false;
 class Errors {
  public:
   void Add(const std::string& job, const absl::Status& status) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::string code = absl::StatusCodeToString(status.code());
     if (++counts_[{job, code}] > 1) return;
     absl::FPrintF(stderr, "%s: %s\n", job, status.ToString());
   }
 
   void Print() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [error, count] : counts_) {
       absl::FPrintF(stderr, "%s: %s %d times\n", error.first, error.second, count);
     }
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, int> counts_;
+  mutable Mutex mutex_;
+  std::map<std::pair<std::string, std::string>, int> counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 void Run(const std::string& server, absl::Duration interval, absl::Time end) {

@@ -26,10 +26,10 @@
 #include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "client/cpp/examples/worker/batch.h"
-#include "client/cpp/examples/worker/comparison.h"
 #include "client/cpp/examples/worker/model.h"
 #include "client/cpp/examples/worker/padded_step.h"
 #include "client/cpp/examples/worker/ranks_step.h"
+#include "client/cpp/examples/worker/step_results.h"
 
 namespace batchplan::examples {
 namespace {

@@ -12,7 +12,7 @@ import grpc
 from numpy.typing import ArrayLike
 
 from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, check_target, credentials_for, failure_of, options_for
+from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
 from batchplan._errors import Error
 from batchplan._options import PlanOptions
@@ -43,14 +43,7 @@ class AsyncClient:
     ) -> None:
         """As Client's."""
         self._timeout = seconds("timeout", timeout)
-        check_target(target)
-        credentials = credentials_for(tls, token)
-        options = options_for(tls)
-        self._channel = (
-            grpc.aio.insecure_channel(target, options)
-            if credentials is None
-            else grpc.aio.secure_channel(target, credentials, options)
-        )
+        self._channel: grpc.aio.Channel = open_channel(grpc.aio, target, tls, token)
         self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
         self._closing = asyncio.Event()
 

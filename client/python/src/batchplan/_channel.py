@@ -33,12 +33,18 @@ class Tls:
     server_name: str | None = None
 
 
-def check_target(target: str) -> None:
+def open_channel(api: Any, target: str, tls: Tls | None, token: str | None) -> Any:
+    """A channel of `api`, which is grpc or grpc.aio. Nothing is connected before the first call."""
     if not text("target", target):
         raise InvalidRequest("target is empty; must be host:port, or another target of gRPC's")
+    credentials = _credentials(tls, token)
+    options = _options(tls)
+    if credentials is None:
+        return api.insecure_channel(target, options)
+    return api.secure_channel(target, credentials, options)
 
 
-def options_for(tls: Tls | None) -> list[tuple[str, Any]]:
+def _options(tls: Tls | None) -> list[tuple[str, Any]]:
     """A turn for each of a name's addresses, which are replicas, and pings that tell those that hang.
     Retries are _retry.py's: gRPC's end after two seconds, whatever the call's time."""
     options: list[tuple[str, Any]] = [
@@ -63,7 +69,7 @@ def options_for(tls: Tls | None) -> list[tuple[str, Any]]:
     return options
 
 
-def credentials_for(tls: Tls | None, token: str | None) -> grpc.ChannelCredentials | None:
+def _credentials(tls: Tls | None, token: str | None) -> grpc.ChannelCredentials | None:
     """None for plain text."""
     if tls is not None and not isinstance(tls, Tls):
         raise InvalidRequest(f'tls is "{tls}"; must be a batchplan.Tls')

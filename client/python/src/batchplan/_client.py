@@ -11,7 +11,7 @@ import grpc
 from numpy.typing import ArrayLike
 
 from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
-from batchplan._channel import Tls, check_target, credentials_for, failure_of, options_for
+from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
 from batchplan._errors import Error
 from batchplan._options import PlanOptions
@@ -56,14 +56,7 @@ class Client:
                 token or the certificates is raised.
         """
         self._timeout = seconds("timeout", timeout)
-        check_target(target)
-        credentials = credentials_for(tls, token)
-        options = options_for(tls)
-        self._channel = (
-            grpc.insecure_channel(target, options)
-            if credentials is None
-            else grpc.secure_channel(target, credentials, options)
-        )
+        self._channel: grpc.Channel = open_channel(grpc, target, tls, token)
         self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
         self._closing = threading.Event()
 

@@ -1,0 +1,19 @@
+// The batch that the workers of a step have together, as one of them can tell from the plan.
+
+#ifndef BATCHPLAN_CLIENT_CLI_COMMANDS_WHOLE_REQUEST_H_
+#define BATCHPLAN_CLIENT_CLI_COMMANDS_WHOLE_REQUEST_H_
+
+#include "absl/status/statusor.h"
+#include "batchplan/v1/batch_planner.pb.h"
+
+namespace batchplan::cli {
+
+// `own`, a worker's request, with the manifest of all workers: its lengths are those that `answer`,
+// a whole plan, says of each sequence. Without groups, which a plan does not tell.
+// InvalidArgument if the plan leaves out a sequence, or has one that no worker sent.
+absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::PlanBatchRequest& own,
+                                                  const v1::JoinBatchResponse& answer);
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_COMMANDS_WHOLE_REQUEST_H_

@@ -1,0 +1,209 @@
+#include "client/cli/input/request_input.h"
+
+#include <google/protobuf/message.h>
+
+#include <CLI/CLI.hpp>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/input/field_flag.h"
+#include "client/cli/input/input_files.h"
+#include "client/cli/input/read_lengths.h"
+#include "proto/batchplan/v1/json.h"
+
+namespace batchplan::cli {
+namespace {
+
+// A flag of the request, and the field that it sets.
+struct FieldFlag {
+  const char* flag;
+  const char* path;
+  const char* help;
+};
+
+struct Group {
+  const char* title;
+  std::vector<FieldFlag> flags;
+};
+
+const std::vector<Group>& RequestGroups() {
+  static const auto* const groups = new std::vector<Group>{
+      {"Training job",
+       {{"--dp", "topology.data_parallel", "Data-parallel ranks [1]"},
+        {"--cp", "topology.context_parallel", "Context-parallel size [1]"},
+        {"--tp", "topology.tensor_parallel", "Tensor-parallel size [1]"},
+        {"--pp", "topology.pipeline_parallel", "Pipeline-parallel size [1]"},
+        {"--vpp", "topology.virtual_pipeline", "Virtual pipeline stages [1]"},
+        {"--sequence_parallel", "topology.sequence_parallel",
+         "Activations are split along the sequence across --tp"},
+        {"--sync", "synchronization", "When ranks wait for each other [lockstep]"}}},
+      {"Mini-batches",
+       {{"--mini_batch_size", "mini_batches.size",
+         "Sequences in a mini-batch, over all ranks [all of them]"},
+        {"--seed", "mini_batches.seed", "Seed of every random choice [0]"},
+        {"--groups", "mini_batches.groups",
+         "Where sequences of one group, the second column of --lengths, stay together [ignore]"}}},
+      {"Names, for the server's logs and metrics",
+       {{"--job", "job_id", "Job"},
+        {"--step", "step", "Step"},
+        {"--request_id", "request_id", "Request"}}},
+      {"Algorithm",
+       {{"--preset", "preset", "A named bundle of the options below, such as verl [balanced]"},
+        {"--effort", "effort", "How hard the balanced solver searches [default]"},
+        {"--fitted_cost", "cost_model.fitted",
+         "Take the costs that the server fitted to what --job reported, instead of --cost"},
+        {"--overlong", "overlong", "What to do with sequences longer than a micro-batch [reject]"},
+        {"--allow_empty_microbatches", "allow_empty_microbatches",
+         "Let ranks with too few sequences run empty micro-batches"},
+        {"--pad_to", "manifest.pad_to",
+         "The width to compare with; the plan stays as it is [longest sequence]"}}}};
+  return *groups;
+}
+
+const Group& PassGroup() {
+  static const auto* const group = new Group{
+      "Micro-batches",
+      {{"--packer", "packed.packer", "How sequences come to packed rows"},
+       {"--rows", "packed.rows", "What packed rows are padded to"},
+       {"--buckets", "packed.buckets", "Row widths for --rows buckets"},
+       {"--scan", "padded.scan", "Padded rows instead of packed ones, split by"},
+       {"--sharding", "sharding", "How sequences come to ranks"},
+       {"--balance_on", "balance_on", "What is balanced between ranks"},
+       {"--order", "order", "Order of the micro-batches of a rank"},
+       {"--length_multiple", "length_multiple",
+        "Round lengths up to a multiple of this, besides what --cp and --tp need [1]"},
+       {"--min_microbatches", "min_microbatches", "At least so many a rank and mini-batch [1]"},
+       {"--microbatch_count_multiple", "microbatch_count_multiple",
+        "A multiple of this a rank and mini-batch [1]"},
+       {"--max_sequences", "max_sequences_per_microbatch",
+        "At most so many sequences in a micro-batch [any number]"},
+       {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
+       {"--ignore_mini_batches", "ignore_mini_batches",
+        "Plan the batch as one mini-batch, for a pass without a gradient update"}}};
+  return *group;
+}
+
+// "A,B,C": the three coefficients.
+void SetCost(const std::string& text, v1::CostModel* cost) {
+  std::vector<double> coefficients;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtod(item, &coefficients.emplace_back())) {
+      coefficients.clear();
+      break;
+    }
+  }
+  if (coefficients.size() != 3) {
+    throw CLI::ValidationError(
+        "--cost", absl::StrCat("\"", text, "\" is not three numbers separated by commas"));
+  }
+  cost->set_per_token(coefficients[0]);
+  cost->set_per_token_squared(coefficients[1]);
+  cost->set_per_microbatch(coefficients[2]);
+}
+
+// Adds the flags of a request to `app`, but for those in `without`, and returns them. They fill
+// `request`, which gets one pass.
+std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request,
+                                          const std::set<std::string>& without) {
+  std::vector<CLI::Option*> flags;
+  const auto add = [&](const FieldFlag& field, google::protobuf::Message* message,
+                       const char* title) {
+    if (without.contains(field.flag)) return;
+    flags.push_back(AddFieldFlag(app, field.flag, message, field.path, field.help)->group(title));
+  };
+  v1::Pass* pass = request->add_passes();
+  add({kBudgetFlag, "max_tokens_per_microbatch",
+       "Tokens that a micro-batch holds at most, padding included"},
+      pass, "Training job");
+  for (const Group& group : RequestGroups()) {
+    for (const FieldFlag& field : group.flags) add(field, request, group.title);
+  }
+  for (const FieldFlag& field : PassGroup().flags) add(field, pass, PassGroup().title);
+  flags.push_back(
+      app->add_flag_callback(
+             "--shuffle",
+             [request] { request->mutable_mini_batches()->set_order(v1::ORDER_SHUFFLED); },
+             "Shuffle, with --seed, before cutting into mini-batches")
+          ->group("Mini-batches"));
+  flags.push_back(
+      app->add_option_function<std::string>(
+             "--cost",
+             [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
+             "Cost a token, a token squared, a micro-batch [1,1/24576,0]")
+          ->type_name("A,B,C")
+          ->excludes(app->get_option("--fitted_cost"))
+          ->group("Algorithm"));
+  // A message has one layout: set together, the later flag would silently undo the earlier one.
+  if (CLI::Option* padded = app->get_option_no_throw("--scan"); padded != nullptr) {
+    for (const char* packed : {"--packer", "--rows", "--buckets"}) {
+      padded->excludes(app->get_option(packed));
+    }
+  }
+  return flags;
+}
+
+absl::Status ReadRequest(const std::string& path, v1::PlanBatchRequest* request) {
+  Input input(path);
+  if (!input.status().ok()) return input.status();
+  const std::string json{std::istreambuf_iterator<char>(input.stream()),
+                         std::istreambuf_iterator<char>()};
+  request->Clear();
+  if (const absl::Status parsed = FromJson(json, request); !parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(DisplayName(path), ": not a PlanBatchRequest in JSON: ", parsed.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
+  request_file_ =
+      app->add_option("--request", request_path_, "A PlanBatchRequest as protobuf JSON; - is stdin")
+          ->type_name("FILE")
+          ->group("Input, one of");
+  lengths_ = app->add_option("--lengths", lengths_path_,
+                             "One length a line, or a length and a group; blank lines and # "
+                             "comments are fine; - is stdin")
+                 ->type_name("FILE")
+                 ->group("Input, one of");
+  const std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
+  if (!without.contains(kBudgetFlag)) {
+    budget_ = app->get_option(kBudgetFlag);
+    RequireForLengths(budget_);
+  }
+  lengths_->excludes(request_file_);
+  for (CLI::Option* flag : flags) request_file_->excludes(flag);
+}
+
+void RequestInput::AddAlternative(CLI::Option* option) {
+  alternative_ = option->excludes(lengths_)->excludes(request_file_)->group("Input, one of");
+  if (budget_ != nullptr) alternative_->needs(budget_);
+}
+
+void RequestInput::Check() const {
+  if (alternative_ != nullptr && alternative_->count() > 0) return;
+  if (request_path_.empty() && lengths_path_.empty()) {
+    throw CLI::RequiredError(absl::StrCat(
+        "--lengths FILE or --request FILE",
+        alternative_ == nullptr
+            ? ""
+            : absl::StrCat(" or ", alternative_->get_name(), " ", alternative_->get_type_name())));
+  }
+}
+
+absl::Status RequestInput::Read() {
+  if (!request_path_.empty()) return ReadRequest(request_path_, &request_);
+  Input input(lengths_path_);
+  if (!input.status().ok()) return input.status();
+  return ReadLengths(input.stream(), DisplayName(lengths_path_), request_.mutable_manifest());
+}
+
+}  // namespace batchplan::cli

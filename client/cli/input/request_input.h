@@ -1,0 +1,56 @@
+// What a command plans: a file of lengths and the flags that make up a request, or a whole request
+// as JSON. Where it is sent and how the answer is printed, other flags say.
+
+#ifndef BATCHPLAN_CLIENT_CLI_INPUT_REQUEST_INPUT_H_
+#define BATCHPLAN_CLIENT_CLI_INPUT_REQUEST_INPUT_H_
+
+#include <CLI/CLI.hpp>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "batchplan/v1/batch_planner.pb.h"
+
+namespace batchplan::cli {
+
+// No plan without it.
+inline constexpr char kBudgetFlag[] = "--budget";
+
+// Not thread-safe. Must outlive the parse.
+class RequestInput {
+ public:
+  // Adds --request, --lengths and the request's flags but for those in `without`. Fields whose flag
+  // is not given stay unset, so that the preset's values hold. A request from a
+  // file excludes every flag; lengths need --budget, which a command that leaves it out adds
+  // itself, and requires with RequireForLengths.
+  void AddTo(CLI::App* app, const std::set<std::string>& without = {});
+
+  // --lengths is an error without this option.
+  void RequireForLengths(CLI::Option* option) { lengths_->needs(option); }
+
+  // Another way to say what is planned, in place of --lengths: with `option`, Check asks for no
+  // file, and whoever added it fills the manifest.
+  void AddAlternative(CLI::Option* option);
+
+  // CLI::RequiredError if the command line names no input; for the command's callback.
+  void Check() const;
+
+  // The request, complete: reads the named file. InvalidArgument, naming file and line, if it holds
+  // something else; NotFound if it can't be opened. The input is read once: call it once.
+  absl::Status Read();
+
+  const v1::PlanBatchRequest& request() const { return request_; }
+
+ private:
+  CLI::Option* request_file_ = nullptr;
+  CLI::Option* lengths_ = nullptr;
+  CLI::Option* budget_ = nullptr;
+  CLI::Option* alternative_ = nullptr;
+  std::string request_path_;
+  std::string lengths_path_;
+  v1::PlanBatchRequest request_;
+};
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_INPUT_REQUEST_INPUT_H_

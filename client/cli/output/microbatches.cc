@@ -1,0 +1,152 @@
+#include "client/cli/output/microbatches.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace batchplan::cli {
+namespace {
+
+absl::Status CheckShape(const v1::PassPlan& plan, uint32_t data_parallel) {
+  uint64_t microbatches = 0;
+  for (const uint32_t per_rank : plan.microbatches_per_rank()) {
+    microbatches += uint64_t{per_rank} * data_parallel;
+  }
+  const auto& offsets = plan.microbatch_offsets();
+  if (static_cast<uint64_t>(offsets.size()) != microbatches + 1) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", offsets.size(),
+                                                   " microbatch_offsets for ", microbatches,
+                                                   " micro-batches"));
+  }
+  if (static_cast<uint64_t>(plan.row_widths_size()) != microbatches) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.row_widths_size(),
+                                                   " row_widths for ", microbatches,
+                                                   " micro-batches"));
+  }
+  if (offsets[0] != 0 || !std::is_sorted(offsets.begin(), offsets.end()) ||
+      offsets[offsets.size() - 1] != static_cast<uint32_t>(plan.sequence_index_size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the plan's microbatch_offsets do not ascend from 0 to its ",
+                     plan.sequence_index_size(), " sequences"));
+  }
+  if (plan.sequence_lengths_size() != plan.sequence_index_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.sequence_lengths_size(),
+                                                   " sequence_lengths for ",
+                                                   plan.sequence_index_size(), " sequences"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t Align(uint64_t length, uint32_t multiple) {
+  return multiple <= 1 ? length : (length + multiple - 1) / multiple * multiple;
+}
+
+absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& plan, Layout layout,
+                                                         uint32_t data_parallel) {
+  if (absl::Status shape = CheckShape(plan, data_parallel); !shape.ok()) return shape;
+  std::vector<Microbatch> microbatches;
+  microbatches.reserve(plan.row_widths_size());
+  for (int mini_batch = 0; mini_batch < plan.microbatches_per_rank_size(); ++mini_batch) {
+    for (uint32_t rank = 0; rank < data_parallel; ++rank) {
+      for (uint32_t slot = 0; slot < plan.microbatches_per_rank(mini_batch); ++slot) {
+        const int ordinal = static_cast<int>(microbatches.size());
+        Microbatch& microbatch = microbatches.emplace_back();
+        microbatch.mini_batch = static_cast<uint32_t>(mini_batch);
+        microbatch.rank = rank;
+        microbatch.slot = slot;
+        microbatch.begin = plan.microbatch_offsets(ordinal);
+        microbatch.end = plan.microbatch_offsets(ordinal + 1);
+        microbatch.row_width = plan.row_widths(ordinal);
+        for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
+          const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+          microbatch.true_tokens += length;
+          microbatch.aligned_tokens += Align(length, plan.length_multiple());
+        }
+        microbatch.scheduled_tokens = layout == Layout::kPadded
+                                          ? uint64_t{microbatch.row_width} * microbatch.sequences()
+                                          : microbatch.row_width;
+      }
+    }
+  }
+  return microbatches;
+}
+
+absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
+    const PlanOptions& options, const v1::PlanBatchResponse& response) {
+  if (static_cast<size_t>(response.passes_size()) != options.passes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", response.passes_size(),
+                                                   " passes, the request ", options.passes.size()));
+  }
+  std::vector<std::vector<Microbatch>> passes;
+  for (int pass = 0; pass < response.passes_size(); ++pass) {
+    absl::StatusOr<std::vector<Microbatch>> microbatches = ListMicrobatches(
+        response.passes(pass), options.passes[pass].layout, options.topology.data_parallel);
+    if (!microbatches.ok()) return microbatches.status();
+    passes.push_back(*std::move(microbatches));
+  }
+  return passes;
+}
+
+double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
+                      const v1::CostModel& model) {
+  double cost = model.per_microbatch();
+  for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
+    // The padded layout computes the padding.
+    const auto computed = static_cast<double>(
+        layout == Layout::kPadded
+            ? microbatch.row_width
+            : Align(plan.sequence_lengths(static_cast<int>(i)), plan.length_multiple()));
+    cost += model.per_token() * computed + model.per_token_squared() * computed * computed;
+  }
+  if (layout == Layout::kPacked && microbatch.row_width > microbatch.aligned_tokens) {
+    cost +=
+        model.per_token() * static_cast<double>(microbatch.row_width - microbatch.aligned_tokens);
+  }
+  return cost;
+}
+
+std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
+                                const v1::PassPlan& plan, Layout layout, uint32_t data_parallel,
+                                const v1::CostModel& cost_model) {
+  std::vector<RankLoad> ranks(data_parallel);
+  for (const Microbatch& microbatch : microbatches) {
+    RankLoad& rank = ranks[microbatch.rank];
+    ++rank.microbatches;
+    rank.sequences += microbatch.sequences();
+    rank.true_tokens += microbatch.true_tokens;
+    rank.cost += MicrobatchCost(microbatch, plan, layout, cost_model);
+  }
+  return ranks;
+}
+
+StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1::PassPlan& plan,
+                           Layout layout, uint32_t data_parallel, const v1::CostModel& cost_model) {
+  StepTimes times;
+  size_t next = 0;
+  for (const uint32_t slots : plan.microbatches_per_rank()) {
+    std::vector<double> slowest(slots, 0);
+    double busiest = 0;
+    for (uint32_t rank = 0; rank < data_parallel; ++rank) {
+      double sum = 0;
+      for (uint32_t slot = 0; slot < slots; ++slot) {
+        const double cost = MicrobatchCost(microbatches[next++], plan, layout, cost_model);
+        slowest[slot] = std::max(slowest[slot], cost);
+        sum += cost;
+      }
+      busiest = std::max(busiest, sum);
+    }
+    times.lockstep = std::accumulate(slowest.begin(), slowest.end(), times.lockstep);
+    times.accumulated += busiest;
+  }
+  return times;
+}
+
+}  // namespace batchplan::cli

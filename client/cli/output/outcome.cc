@@ -1,0 +1,55 @@
+#include "client/cli/output/outcome.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace batchplan::cli {
+
+ExitCode ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ExitCode::kOk;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return ExitCode::kUnavailable;
+    default:
+      return ExitCode::kFailed;
+  }
+}
+
+std::string Explain(const absl::Status& status) {
+  // A wrong request or a missing file explains itself; what a server or the network did needs the
+  // code that its documentation speaks of.
+  if (absl::IsInvalidArgument(status) || absl::IsNotFound(status)) {
+    return std::string(status.message());
+  }
+  return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
+}
+
+ExitCode ReportError(const char* command, const absl::Status& status) {
+  if (status.ok()) return ExitCode::kOk;
+  std::fputs(absl::StrCat("batchplan: ", command, ": ", Explain(status), "\n").c_str(), stderr);
+  return ExitCodeFor(status);
+}
+
+absl::Status WriteToStdout(absl::string_view data) {
+  errno = 0;
+  if (std::fwrite(data.data(), 1, data.size(), stdout) != data.size() || std::fflush(stdout) != 0) {
+    return absl::DataLossError(
+        absl::StrCat("can't write to stdout: ", std::generic_category().message(errno)));
+  }
+  return absl::OkStatus();
+}
+
+ExitCode PrintOrReport(const char* command, const absl::StatusOr<std::string>& text) {
+  return ReportError(command, text.ok() ? WriteToStdout(*text) : text.status());
+}
+
+}  // namespace batchplan::cli

@@ -1,0 +1,221 @@
+#include "client/cli/output/plan_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/output/microbatches.h"
+#include "client/cli/output/request_summary.h"
+#include "client/cli/output/table.h"
+
+namespace batchplan::cli {
+namespace {
+
+double ToMilliseconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) * 1e3 +
+         static_cast<double>(duration.nanos()) / 1e6;
+}
+
+std::string MicrobatchesLine(const v1::PlanMetrics& metrics) {
+  return absl::StrCat(
+      WithThousands(metrics.microbatches()),
+      metrics.certified_optimal()
+          ? " (the fewest possible)"
+          : absl::StrCat(" (at least ", WithThousands(metrics.lower_bound_microbatches()),
+                         " needed)"));
+}
+
+// What was asked, and of whom.
+void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse& response,
+               const PlanOrigin& origin, Table* table) {
+  if (!request.job_id().empty()) {
+    table->AddRow(
+        {"job", absl::StrCat(absl::CEscape(request.job_id()), ", step ", request.step())});
+  }
+  table->AddRow({"batch", BatchLine(request.manifest())});
+  table->AddRow({"job size", TopologyLine(request.topology())});
+  table->AddRow({"preset", PresetLine(request)});
+  table->AddRow({"planned", absl::StrCat(origin.where, " in ",
+                                         Milliseconds(ToMilliseconds(response.planning_time())),
+                                         ", batchplan ", absl::CEscape(response.planner_version()),
+                                         origin.verified ? ", verified" : "")});
+  table->AddRow({"fingerprint", absl::CEscape(response.fingerprint())});
+}
+
+void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
+  uint64_t counts[2] = {0, 0};
+  uint64_t tokens[2] = {0, 0};
+  for (const v1::ExcludedSequence& sequence : response.excluded()) {
+    const int dropped = sequence.reason() == v1::EXCLUSION_REASON_DROPPED ? 1 : 0;
+    ++counts[dropped];
+    tokens[dropped] += sequence.length();
+  }
+  if (counts[0] > 0) {
+    table->AddRow({"truncated", absl::StrCat(Count(counts[0], "sequence"), " of together ",
+                                             Count(tokens[0], "token"))});
+  }
+  if (counts[1] > 0) {
+    table->AddRow({"dropped", absl::StrCat(Count(counts[1], "sequence"), " of together ",
+                                           Count(tokens[1], "token"))});
+  }
+}
+
+void AddMetrics(const PassOptions& options, const v1::PassPlan& plan, Table* table) {
+  const v1::PlanMetrics& metrics = plan.metrics();
+  table->AddRow(
+      {"budget", absl::StrCat(Count(options.max_tokens_per_microbatch, "token"),
+                              " a micro-batch, lengths in multiples of ", plan.length_multiple())});
+  table->AddRow({"micro-batches", MicrobatchesLine(metrics)});
+  if (plan.microbatches_per_rank_size() > 1) {
+    table->AddRow({"mini-batches", WithThousands(plan.microbatches_per_rank_size())});
+  }
+  table->AddRow({"tokens", absl::StrCat(WithThousands(metrics.true_tokens()), " true, ",
+                                        WithThousands(metrics.aligned_tokens()), " aligned, ",
+                                        WithThousands(metrics.scheduled_tokens()), " scheduled")});
+  table->AddRow({"padding removed", absl::StrCat(Percent(metrics.padding_removed()), " of the ",
+                                                 WithThousands(metrics.naive_tokens()),
+                                                 " tokens of the padded batch")});
+  table->AddRow({"bin utilization", absl::StrCat(Percent(metrics.bin_utilization()), ", waste ",
+                                                 Percent(metrics.waste_ratio()))});
+  table->AddRow({"bin balance", absl::StrFormat("%.3f", metrics.bin_balance())});
+  table->AddRow({"packing efficiency", Percent(metrics.packing_efficiency())});
+  table->AddRow({"rank imbalance",
+                 absl::StrFormat("tokens %.3f, cost %.3f (slowest rank / mean rank)",
+                                 metrics.rank_token_imbalance(), metrics.rank_cost_imbalance())});
+  table->AddRow(
+      {"step time", absl::StrFormat("%.6g predicted, %.6g at best, %.6g ideal (cost units)",
+                                    metrics.predicted_step_time(), metrics.lower_bound_step_time(),
+                                    metrics.ideal_step_time())});
+  table->AddRow({"step efficiency", Percent(metrics.step_efficiency())});
+}
+
+// With more ranks than this, the table sums them up instead of listing them.
+constexpr uint32_t kMostRanksListed = 32;
+// The bar of the most expensive rank.
+constexpr double kBarLength = 24;
+
+double Fill(const RankLoad& rank, uint32_t budget) {
+  const double room = static_cast<double>(rank.microbatches) * budget;
+  return room > 0 ? static_cast<double>(rank.true_tokens) / room : 0;
+}
+
+double MeanCost(const std::vector<RankLoad>& ranks) {
+  double total = 0;
+  for (const RankLoad& rank : ranks) total += rank.cost;
+  return total > 0 ? total / static_cast<double>(ranks.size()) : 1;
+}
+
+double MostCost(const std::vector<RankLoad>& ranks) {
+  double most = 0;
+  for (const RankLoad& rank : ranks) most = std::max(most, rank.cost);
+  return most > 0 ? most : 1;
+}
+
+std::string ListRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
+  Table table({Justify::kRight, Justify::kRight, Justify::kRight, Justify::kRight, Justify::kRight,
+               Justify::kRight, Justify::kLeft});
+  table.AddRow({"rank", "micro-batches", "sequences", "tokens", "fill", "cost / mean", ""});
+  const double mean = MeanCost(ranks);
+  const double most = MostCost(ranks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RankLoad& rank = ranks[i];
+    table.AddRow({absl::StrCat(i), WithThousands(rank.microbatches), WithThousands(rank.sequences),
+                  WithThousands(rank.true_tokens), Percent(Fill(rank, budget)),
+                  absl::StrFormat("%.3f", rank.cost / mean),
+                  std::string(std::lround(kBarLength * rank.cost / most), '#')});
+  }
+  return table.ToString();
+}
+
+// Sums up one column: its least, median and most.
+template <typename Value, typename Format>
+void AddColumn(const std::vector<RankLoad>& ranks, Value value, Format format,
+               std::vector<std::vector<std::string>>* rows) {
+  std::vector<decltype(value(ranks[0]))> values;
+  values.reserve(ranks.size());
+  for (const RankLoad& rank : ranks) values.push_back(value(rank));
+  std::sort(values.begin(), values.end());
+  (*rows)[1].push_back(format(values.front()));
+  (*rows)[2].push_back(format(values[values.size() / 2]));
+  (*rows)[3].push_back(format(values.back()));
+}
+
+std::string SumUpRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
+  std::vector<std::vector<std::string>> rows = {
+      {absl::StrCat(WithThousands(ranks.size()), " ranks"), "micro-batches", "sequences", "tokens",
+       "fill", "cost / mean"},
+      {"least"},
+      {"median"},
+      {"most"}};
+  const double mean = MeanCost(ranks);
+  AddColumn(
+      ranks, [](const RankLoad& rank) { return rank.microbatches; }, WithThousands, &rows);
+  AddColumn(
+      ranks, [](const RankLoad& rank) { return rank.sequences; }, WithThousands, &rows);
+  AddColumn(
+      ranks, [](const RankLoad& rank) { return rank.true_tokens; }, WithThousands, &rows);
+  AddColumn(
+      ranks, [&](const RankLoad& rank) { return Fill(rank, budget); }, Percent, &rows);
+  AddColumn(
+      ranks, [&](const RankLoad& rank) { return rank.cost / mean; },
+      [](double cost) { return absl::StrFormat("%.3f", cost); }, &rows);
+
+  Table table({Justify::kLeft, Justify::kRight, Justify::kRight, Justify::kRight, Justify::kRight,
+               Justify::kRight});
+  for (std::vector<std::string>& row : rows) table.AddRow(std::move(row));
+  const auto slowest =
+      std::max_element(ranks.begin(), ranks.end(),
+                       [](const RankLoad& a, const RankLoad& b) { return a.cost < b.cost; });
+  return absl::StrCat(table.ToString(), "slowest: rank ", slowest - ranks.begin(), "\n");
+}
+
+// One line a rank: what it holds, how full its micro-batches are of true tokens, and its cost over
+// the mean rank's, with a bar. Beyond kMostRanksListed ranks, the least, median and most of each
+// column instead, and which rank is the slowest.
+std::string FormatRankTable(const std::vector<RankLoad>& ranks, uint32_t budget) {
+  return ranks.size() <= kMostRanksListed ? ListRanks(ranks, budget) : SumUpRanks(ranks, budget);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
+                                            const PlanOptions& options,
+                                            const v1::PlanBatchResponse& response,
+                                            const PlanOrigin& origin) {
+  const absl::StatusOr<std::vector<std::vector<Microbatch>>> passes = ListPasses(options, response);
+  if (!passes.ok()) return passes.status();
+  Table header({Justify::kLeft, Justify::kLeft});
+  AddHeader(request, response, origin, &header);
+  AddExcluded(response, &header);
+  // One pass, the usual case, reads as one block.
+  const bool one_pass = options.passes.size() == 1;
+  if (one_pass) AddMetrics(options.passes[0], response.passes(0), &header);
+  std::string text = header.ToString();
+
+  for (int i = 0; i < response.passes_size(); ++i) {
+    const PassOptions& pass_options = options.passes[i];
+    const v1::PassPlan& plan = response.passes(i);
+    const uint32_t ranks = options.topology.data_parallel;
+    if (!one_pass) {
+      Table metrics({Justify::kLeft, Justify::kLeft});
+      metrics.AddRow({"pass", absl::CEscape(plan.name())});
+      AddMetrics(pass_options, plan, &metrics);
+      absl::StrAppend(&text, "\n", metrics.ToString());
+    }
+    absl::StrAppend(&text, "\n",
+                    FormatRankTable(SumByRank((*passes)[i], plan, pass_options.layout, ranks,
+                                              response.cost_model_used()),
+                                    pass_options.max_tokens_per_microbatch));
+  }
+  return text;
+}
+
+}  // namespace batchplan::cli

@@ -1,0 +1,75 @@
+// One batch planned by every algorithm there is: what `batchplan compare` finds out, as a report
+// and as a page for the browser.
+
+#ifndef BATCHPLAN_CLIENT_CLI_REPORTS_COMPARISON_H_
+#define BATCHPLAN_CLIENT_CLI_REPORTS_COMPARISON_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "batchplan/client.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "client/cli/reports/figures.h"
+#include "client/cli/reports/report.h"
+
+namespace batchplan::cli {
+
+// What a candidate is, and the flag of `batchplan plan` that asks for it.
+enum class CandidateKind : uint8_t {
+  kPreset,  // --preset
+  kPacker,  // --packer, its bins dealt to the ranks: --sharding deal_bins
+  kScan,    // --scan, ranks taking strides of the sorted order: --sharding stride_sorted
+};
+
+struct Candidate {
+  CandidateKind kind = CandidateKind::kPreset;
+  // As the flag takes it, such as first_fit_decreasing.
+  std::string name;
+};
+
+struct ComparisonRow {
+  Candidate candidate;
+  // Or why the planner refused.
+  absl::StatusOr<Figures> figures;
+  // The one with the least predicted step time under the request's synchronization; among equals,
+  // the one with fewer micro-batches, then the earlier. No row is best if all are refused.
+  bool best = false;
+};
+
+// "preset", "packer" or "scan".
+std::string KindName(CandidateKind kind);
+
+// Every preset, packer and scan of the contract, in its order: "balanced" leads.
+std::vector<Candidate> ListCandidates();
+
+// `request` with the candidate's algorithm in place of its own: the preset, and in all passes
+// sharding, layout, packer and scan. Packed candidates keep the request's row padding.
+v1::PlanBatchRequest WithCandidate(const Candidate& candidate, const v1::PlanBatchRequest& request);
+
+// Plans `request` with every candidate, one after the other, and takes the figures of the pass at
+// position `pass` (FindPass). A candidate that the planner refuses has the reason in its row.
+std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequest& request,
+                                   int pass);
+
+// A row a candidate, in the comparison's order. The columns of its own are `kind` (preset, packer
+// or scan) and `candidate`. `request` is the one compared for, `pass` the position of its pass.
+Report ReportComparison(const v1::PlanBatchRequest& request, int pass,
+                        const std::vector<ComparisonRow>& rows);
+
+// The table, where the time of each candidate's step goes, and a picture of each plan: one HTML
+// file that needs nothing else, about 6 bytes a sequence and candidate. `rows` are what Compare
+// gave for the other arguments. It keeps figures and not plans: these are made again, which gives
+// the same ones.
+absl::StatusOr<std::string> FormatComparisonPage(const Client& client,
+                                                 const v1::PlanBatchRequest& request, int pass,
+                                                 const std::vector<ComparisonRow>& rows);
+
+// The page, complete but for its data, "rows", "request" and "response": see server/pages/page.h.
+absl::string_view ComparisonPageTemplate();
+
+}  // namespace batchplan::cli
+
+#endif  // BATCHPLAN_CLIENT_CLI_REPORTS_COMPARISON_H_

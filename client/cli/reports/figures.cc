@@ -1,0 +1,71 @@
+#include "client/cli/reports/figures.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/output/microbatches.h"
+#include "proto/batchplan/v1/convert.h"
+
+namespace batchplan::cli {
+absl::StatusOr<int> FindPass(const v1::PlanBatchRequest& request, const std::string& name) {
+  if (request.passes().empty()) {
+    return absl::InvalidArgumentError("passes is empty; at least one is needed");
+  }
+  if (name.empty()) return 0;
+  std::vector<std::string> names;
+  for (int i = 0; i < request.passes_size(); ++i) {
+    if (request.passes(i).name() == name) return i;
+    names.push_back(absl::StrCat("\"", absl::CEscape(request.passes(i).name()), "\""));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the request has no pass \"", absl::CEscape(name),
+                                                 "\"; it has ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<Figures> PlanFigures(const Client& client, const v1::PlanBatchRequest& request,
+                                    int pass) {
+  const absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
+  if (!response.ok()) return response.status();
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
+  if (!parsed.ok()) return parsed.status();
+  const PlanOptions& options = parsed->options;
+  if (pass >= response->passes_size() || static_cast<size_t>(pass) >= options.passes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the plan has ", response->passes_size(), " passes and no pass ", pass));
+  }
+  const v1::PassPlan& plan = response->passes(pass);
+  const Layout layout = options.passes[pass].layout;
+  const uint32_t ranks = options.topology.data_parallel;
+  const absl::StatusOr<std::vector<Microbatch>> microbatches =
+      ListMicrobatches(plan, layout, ranks);
+  if (!microbatches.ok()) return microbatches.status();
+
+  Figures figures;
+  figures.metrics = plan.metrics();
+  figures.step_times =
+      PredictStepTimes(*microbatches, plan, layout, ranks, response->cost_model_used());
+  // The planner adds costs up exactly; a sum of doubles may differ from it in the last digits.
+  (options.synchronization == Synchronization::kLockstep ? figures.step_times.lockstep
+                                                         : figures.step_times.accumulated) =
+      plan.metrics().predicted_step_time();
+  figures.planning_milliseconds =
+      static_cast<double>(
+          google::protobuf::util::TimeUtil::DurationToNanoseconds(response->planning_time())) /
+      1e6;
+  return figures;
+}
+
+bool IsBetter(const Figures& a, const Figures& b) {
+  if (a.metrics.predicted_step_time() != b.metrics.predicted_step_time()) {
+    return a.metrics.predicted_step_time() < b.metrics.predicted_step_time();
+  }
+  return a.metrics.microbatches() < b.metrics.microbatches();
+}
+
+}  // namespace batchplan::cli

@@ -1,0 +1,91 @@
+#include "client/python/core/messages.h"
+
+#include <google/protobuf/message.h>
+
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "batchplan/v1/batch_planner.pb.h"
+#include "client/python/core/status_error.h"
+#include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/json.h"
+
+namespace batchplan::python {
+namespace {
+
+template <typename Message>
+Message ReadJson(const std::string& json) {
+  Message message;
+  Check(FromJson(json, &message));
+  return message;
+}
+
+void Add(const ManifestArrays& arrays, v1::Manifest* manifest) {
+  manifest->mutable_lengths()->Add(arrays.lengths.begin(), arrays.lengths.end());
+  manifest->mutable_group_ids()->Add(arrays.group_ids.begin(), arrays.group_ids.end());
+}
+
+std::string Bytes(const google::protobuf::Message& message) {
+  std::string bytes;
+  if (!message.SerializeToString(&bytes)) {
+    throw StatusError(absl::ResourceExhaustedError("the request is larger than 2 GiB"));
+  }
+  return bytes;
+}
+
+template <typename Message>
+Message ReadBytes(absl::string_view bytes) {
+  Message message;
+  if (bytes.size() > std::numeric_limits<int>::max() ||
+      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw StatusError(
+        absl::InternalError(absl::StrCat("the answer is no ", message.GetTypeName())));
+  }
+  return message;
+}
+
+}  // namespace
+
+std::vector<bool> PaddedPasses(const std::string& request_json) {
+  const ParsedRequest parsed =
+      Get(ParseRequestWithoutCosts(ReadJson<v1::PlanBatchRequest>(request_json)));
+  std::vector<bool> padded;
+  for (const PassOptions& pass : parsed.options.passes) {
+    padded.push_back(pass.layout == Layout::kPadded);
+  }
+  return padded;
+}
+
+std::string EncodePlanBatch(const std::string& request_json, const ManifestArrays& arrays) {
+  auto request = ReadJson<v1::PlanBatchRequest>(request_json);
+  Add(arrays, request.mutable_manifest());
+  return Bytes(request);
+}
+
+std::string EncodeJoinBatch(const std::string& request_json, const ManifestArrays& arrays) {
+  auto join = ReadJson<v1::JoinBatchRequest>(request_json);
+  Add(arrays, join.mutable_request()->mutable_manifest());
+  return Bytes(join);
+}
+
+std::string EncodeReportStep(const std::string& request_json) {
+  return Bytes(ReadJson<v1::ReportStepRequest>(request_json));
+}
+
+std::shared_ptr<Planned> DecodePlanBatch(absl::string_view bytes, uint32_t ranks) {
+  return ReadPlanned(ReadBytes<v1::PlanBatchResponse>(bytes), ranks);
+}
+
+Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks) {
+  auto response = ReadBytes<v1::JoinBatchResponse>(bytes);
+  return {.plan = ReadPlanned(std::move(*response.mutable_plan()), ranks),
+          .worker_offsets = {response.worker_offsets().begin(), response.worker_offsets().end()}};
+}
+
+std::string DecodeReportStep(absl::string_view bytes) {
+  return Get(ToCompleteJson(ReadBytes<v1::ReportStepResponse>(bytes)));
+}
+
+}  // namespace batchplan::python

@@ -1,0 +1,49 @@
+// Messages to and from a server. Requests are what Python has to say as JSON, with the manifest's
+// arrays beside it; answers are bytes. All functions throw StatusError.
+
+#ifndef BATCHPLAN_CLIENT_PYTHON_CORE_MESSAGES_H_
+#define BATCHPLAN_CLIENT_PYTHON_CORE_MESSAGES_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "client/python/core/planned.h"
+
+namespace batchplan::python {
+
+// The caller's arrays, which are read in place.
+struct ManifestArrays {
+  std::span<const uint32_t> lengths;
+  // Empty, or one a sequence.
+  std::span<const uint32_t> group_ids;
+};
+
+// Of each pass of a PlanBatchRequest, whether it is laid out as padded rows in place of packed
+// ones.
+std::vector<bool> PaddedPasses(const std::string& request_json);
+
+// A PlanBatchRequest, which lacks the arrays of its manifest, in bytes.
+std::string EncodePlanBatch(const std::string& request_json, const ManifestArrays& arrays);
+// The same of a JoinBatchRequest, whose `request` lacks the arrays.
+std::string EncodeJoinBatch(const std::string& request_json, const ManifestArrays& arrays);
+std::string EncodeReportStep(const std::string& request_json);
+
+struct Joined {
+  std::shared_ptr<Planned> plan;
+  // Where each worker's part begins in the manifest; one more than there are workers.
+  std::vector<uint32_t> worker_offsets;
+};
+
+// Answers from their bytes, for a plan of `ranks` ranks.
+std::shared_ptr<Planned> DecodePlanBatch(absl::string_view bytes, uint32_t ranks);
+Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks);
+// A ReportStepResponse as protobuf's JSON.
+std::string DecodeReportStep(absl::string_view bytes);
+
+}  // namespace batchplan::python
+
+#endif  // BATCHPLAN_CLIENT_PYTHON_CORE_MESSAGES_H_

@@ -16,8 +16,7 @@
 #include "client/cli/output/table.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/pages/page.h"
-#include "server/pages/plan_data.h"
+#include "server/pages/plan_page.h"
 #include "server/planner/presets.h"
 
 namespace batchplan::cli {

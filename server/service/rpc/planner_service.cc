@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "proto/batchplan/v1/convert.h"
-#include "server/rendezvous/rendezvous.h"
 #include "server/rendezvous/joined_plan.h"
+#include "server/rendezvous/rendezvous.h"
 #include "server/service/admission/request_limits.h"
 #include "server/service/admission/rpc_status.h"
 #include "server/service/planning/collective_planner.h"
@@ -95,8 +95,7 @@ absl::StatusOr<CallAnswer> PlanBatchCall::Plan() {
   if (!planned.ok()) return planned.status();
   const absl::StatusOr<grpc::ByteBuffer> response = planned->plan->Answer(planned->planning_time);
   if (!response.ok()) return response.status();
-  CallAnswer answer = {.response = *response,
-                       .microbatches = planned->plan->microbatches()};
+  CallAnswer answer = {.response = *response, .microbatches = planned->plan->microbatches()};
   if (config_.cache != nullptr) answer.recalled = planned->recalled;
   answer.shared = planned->plan;
   return answer;

@@ -3,12 +3,12 @@
 //   const Allowance allowance(AllowanceOf(effort), stop);       // of a request
 //   {
 //     const Allowance::Part part(allowance, /*of=*/3);           // a third of what is left
-//     SearchSteps steps(allowance, 100'000, /*units_each=*/20);  // of one search
+//     SearchSteps steps(allowance, 100'000, /*ticks_each=*/20);  // of one search
 //     while (steps.left > 0) { --steps.left; ... }
 //   }
 //
 // Searches have budgets of their own; an allowance is what bounds all of them together, however
-// many mini-batches, passes and ranks a request has. It is counted in units of about a nanosecond
+// many mini-batches, passes and ranks a request has. It is counted in ticks of about a nanosecond
 // of processor time, never measured, and drawn from in a fixed order, so that the same request
 // gives the same plan on every machine.
 
@@ -32,7 +32,7 @@ constexpr uint64_t AllowanceOf(Effort effort) {
   return effort == Effort::kThorough ? 6'000'000'000 : 800'000'000;
 }
 
-// Copies draw from the same units. For one thread, but for the request to stop.
+// Copies draw from the same ticks. For one thread, but for the request to stop.
 class Allowance {
   struct Account {
     uint64_t left = 0;
@@ -42,8 +42,8 @@ class Allowance {
  public:
   // Without limit, until `stop` is requested.
   Allowance(std::stop_token stop = {}) : stop_(std::move(stop)) {}  // NOLINT: tokens stand for it.
-  Allowance(uint64_t units, std::stop_token stop)
-      : stop_(std::move(stop)), account_(std::make_shared<Account>(Account{.left = units})) {}
+  Allowance(uint64_t ticks, std::stop_token stop)
+      : stop_(std::move(stop)), account_(std::make_shared<Account>(Account{.left = ticks})) {}
 
   bool stop_requested() const { return stop_.stop_requested(); }
   const std::stop_token& stop() const { return stop_; }
@@ -51,24 +51,24 @@ class Allowance {
   uint64_t left() const { return account_ ? account_->left : kNoLimit; }
   // Whether nothing is left, so that only what every plan needs is worth its time.
   bool spent() const { return left() == 0; }
-  // Work of this many units was done; of more than are left, all are gone.
-  void Spend(uint64_t units) const {
+  // Work of this many ticks was done; of more than are left, all are gone.
+  void Spend(uint64_t ticks) const {
     if (!account_) return;
-    account_->used += units;
-    account_->left -= std::min(account_->left, units);
+    account_->used += ticks;
+    account_->left -= std::min(account_->left, ticks);
   }
   // All that was spent, beyond what was left too; 0 without limit.
   uint64_t used() const { return account_ ? account_->used : 0; }
 
-  // While it lives, only `shares` parts of `of` of what is left can be spent. What is not spent
+  // While it lives, only `parts` of `of` equal parts of what is left can be spent. What is not spent
   // then is there for those that come later. Parts end in the reverse of the order in which they
   // began.
   class Part {
    public:
-    Part(const Allowance& allowance, uint64_t of, uint64_t shares = 1)
+    Part(const Allowance& allowance, uint64_t of, uint64_t parts = 1)
         : account_(allowance.account_) {
-      if (!account_ || of <= shares) return;
-      held_back_ = account_->left - account_->left / of * shares;
+      if (!account_ || of <= parts) return;
+      held_back_ = account_->left - account_->left / of * parts;
       account_->left -= held_back_;
     }
     ~Part() {
@@ -97,13 +97,13 @@ inline Effort Affordable(Effort effort, const Allowance& allowance) {
 // The steps of one search, which end with the allowance; spent when the search is over.
 class SearchSteps {
  public:
-  // `budget` steps of `units_each`, or as many as are left, but never fewer than `least`.
-  SearchSteps(const Allowance& allowance, uint64_t budget, uint64_t units_each, uint64_t least = 0)
-      : left(std::min(budget, std::max(least, allowance.left() / units_each))),
+  // `most` steps of `ticks_each`, or as many as are left, but never fewer than `least`.
+  SearchSteps(const Allowance& allowance, uint64_t most, uint64_t ticks_each, uint64_t least = 0)
+      : left(std::min(most, std::max(least, allowance.left() / ticks_each))),
         allowance_(allowance),
-        units_each_(units_each),
+        ticks_each_(ticks_each),
         given_(left) {}
-  ~SearchSteps() { allowance_.Spend((given_ - left) * units_each_); }
+  ~SearchSteps() { allowance_.Spend((given_ - left) * ticks_each_); }
   SearchSteps(const SearchSteps&) = delete;
   SearchSteps& operator=(const SearchSteps&) = delete;
 
@@ -111,7 +111,7 @@ class SearchSteps {
 
  private:
   const Allowance& allowance_;
-  const uint64_t units_each_;
+  const uint64_t ticks_each_;
   const uint64_t given_;
 };
 

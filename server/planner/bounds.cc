@@ -11,15 +11,15 @@
 namespace batchplan {
 namespace {
 
-// Blocks by the sums of their sequences in either layout: a padded micro-batch takes as many tokens
-// as its sequences have, or more.
-Items SumsOf(const PassInstance& pass, const SequenceLists& blocks) {
-  Items items = pass.ItemsOf(blocks);
+// Items whose lengths are the sums of their sequences in either layout: a padded micro-batch takes
+// as many tokens as its sequences have, or more.
+Items SummedItems(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) {
+  Items items = pass.ItemsOf(mini_batch);
   if (pass.options().layout == Layout::kPacked) return items;
-  for (size_t block = 0; block < blocks.size(); ++block) {
-    items.lengths[block] = 0;
-    for (SequenceIndex sequence : blocks[block]) {
-      items.lengths[block] += pass.aligned()[sequence.value()];
+  for (uint32_t item = 0; item < items.size(); ++item) {
+    items.lengths[item] = 0;
+    for (SequenceIndex sequence : items.sequences[item]) {
+      items.lengths[item] += pass.aligned()[sequence.value()];
     }
   }
   return items;
@@ -38,24 +38,24 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
   Cost bound = lockstep_proven;
   if (synchronization == Synchronization::kLockstep) {
     if (bound == 0) {
-      const Items items = SumsOf(pass, pass.MicrobatchBlocks(mini_batch));
+      const Items items = SummedItems(pass, mini_batch);
       bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks());
     }
-    // At least AccumulatedBound of the same blocks.
-    if (!pass.groups_share_rank() || pass.groups_share_microbatch()) return bound;
+    // At least AccumulatedBound of the same items.
+    if (!pass.groups_keep_rank() || pass.groups_keep_microbatch()) return bound;
   }
   // Every rank takes as long as its own micro-batches, in lockstep too.
-  const Items items = pass.ItemsOf(pass.RankBlocks(mini_batch));
-  return std::max(bound, AccumulatedBound(items.ForPacking(), pass.ranks()));
+  const Items units = pass.ItemsFrom(pass.UnitLists(mini_batch));
+  return std::max(bound, AccumulatedBound(units.ForPacking(), pass.ranks()));
 }
 
 }  // namespace
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Assignment& assignment) {
-  const Proven& proven = assignment.proven;
+                         Synchronization synchronization, const Placement& placement) {
+  const Proven& proven = placement.proven;
   const uint64_t fewest =
-      std::max(FewestMicrobatchesPerRank(pass, mini_batch, assignment.slots),
+      std::max(FewestMicrobatchesPerRank(pass, mini_batch, placement.slots),
                pass.counts().RoundUp((proven.microbatches + pass.ranks() - 1) / pass.ranks()));
   return {.microbatches = fewest * pass.ranks(),
           .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +

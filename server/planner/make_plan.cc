@@ -58,25 +58,25 @@ absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned)
 }
 
 // Writes a mini-batch's micro-batches behind what the plan has.
-void Append(const PassInstance& pass, const PlannedLengths& planned, const Assignment& assignment,
+void Append(const PassInstance& pass, const PlannedLengths& planned, const Placement& placement,
             PassPlan& plan) {
-  for (size_t m = 0; m < assignment.microbatches.size(); ++m) {
-    for (SequenceIndex sequence : assignment.microbatches[m]) {
+  for (size_t m = 0; m < placement.microbatches.size(); ++m) {
+    for (SequenceIndex sequence : placement.microbatches[m]) {
       plan.sequence_index.push_back(sequence.value());
       plan.sequence_lengths.push_back(planned.lengths[sequence.value()]);
     }
     plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
   }
-  std::vector<uint32_t> rows = assignment.widths;
+  std::vector<uint32_t> rows = placement.widths;
   if (pass.options().layout == Layout::kPacked) {
     PadRows(pass.options(), pass.length_multiple(), rows);
   }
   plan.row_widths.insert(plan.row_widths.end(), rows.begin(), rows.end());
-  plan.microbatches_per_rank.push_back(assignment.slots);
+  plan.microbatches_per_rank.push_back(placement.slots);
 }
 
-// What comes of the assignments: stage 4, and the bounds, mini-batch by mini-batch.
-class PassPlans : public AssignmentSink {
+// What comes of the placements: stage 4, and the bounds, mini-batch by mini-batch.
+class PassPlans : public PlacementSink {
  public:
   PassPlans(std::span<const PassInstance> passes, const PlannedLengths& planned,
             const SequenceLists& mini_batches, Synchronization synchronization,
@@ -89,14 +89,14 @@ class PassPlans : public AssignmentSink {
     Clear();
   }
 
-  void Add(size_t pass, size_t mini_batch, Assignment assignment) override {
+  void Add(size_t pass, size_t mini_batch, Placement placement) override {
     const PassInstance& instance = passes_[pass];
     const std::span<const SequenceIndex> sequences =
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
-    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, assignment));
+    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, placement));
     if (allowance_.stop_requested()) return;
-    OrderMicrobatches(instance, instance.options().order, assignment);
-    Append(instance, planned_, assignment, plans_[pass]);
+    OrderMicrobatches(instance, instance.options().order, placement);
+    Append(instance, planned_, placement, plans_[pass]);
   }
 
   void Clear() override {

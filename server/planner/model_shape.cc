@@ -27,8 +27,8 @@ absl::StatusOr<CostModel> CostModelOf(const ModelShape& shape) {
   constexpr double kUnit = 1e-9;
   const double layers = shape.layers;
   const double hidden = shape.hidden_size;
-  const double kv_share = static_cast<double>(kv_heads) / shape.attention_heads;
-  const double projections = 4 * hidden * hidden * (1 + kv_share);
+  const double kv_part = static_cast<double>(kv_heads) / shape.attention_heads;
+  const double projections = 4 * hidden * hidden * (1 + kv_part);
   const double mlp = 6 * hidden * shape.ffn_hidden_size;
   const double logits = 2 * hidden * shape.vocabulary_size;
   return CostModel{.per_token = kUnit * (layers * (projections + mlp) + logits),

@@ -30,18 +30,18 @@ void PutSmallAtBothEnds(std::span<uint32_t> rank) {
 }  // namespace
 
 std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOrder order,
-                                          const Assignment& assignment) {
-  const SequenceLists& microbatches = assignment.microbatches;
+                                          const Placement& placement) {
+  const SequenceLists& microbatches = placement.microbatches;
   std::vector<uint32_t> position(microbatches.size());
   std::iota(position.begin(), position.end(), 0u);
   if (order == MicrobatchOrder::kAsAssigned) return position;
   std::vector<Cost> costs(microbatches.size());
   for (size_t m = 0; m < costs.size(); ++m) {
-    costs[m] = pass.CostOf(microbatches[m], assignment.widths[m]);
+    costs[m] = pass.CostOf(microbatches[m], placement.widths[m]);
   }
-  if (assignment.shared_widths) CostSlotsAlike(assignment.slots, costs);
-  for (size_t begin = 0; begin < position.size(); begin += assignment.slots) {
-    std::span<uint32_t> rank = std::span(position).subspan(begin, assignment.slots);
+  if (placement.same_widths) CostSlotsAlike(placement.slots, costs);
+  for (size_t begin = 0; begin < position.size(); begin += placement.slots) {
+    std::span<uint32_t> rank = std::span(position).subspan(begin, placement.slots);
     rank = rank.first(std::find_if(rank.begin(), rank.end(),
                                    [&](uint32_t m) { return microbatches[m].empty(); }) -
                       rank.begin());
@@ -52,10 +52,10 @@ std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOr
   return position;
 }
 
-void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignment& assignment) {
+void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement) {
   if (order == MicrobatchOrder::kAsAssigned) return;
-  const SequenceLists& microbatches = assignment.microbatches;
-  const std::vector<uint32_t> position = MicrobatchesInOrder(pass, order, assignment);
+  const SequenceLists& microbatches = placement.microbatches;
+  const std::vector<uint32_t> position = MicrobatchesInOrder(pass, order, placement);
   SequenceLists ordered;
   ordered.Reserve(microbatches.size(), microbatches.all().size());
   std::vector<uint32_t> widths;
@@ -63,10 +63,10 @@ void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Assignme
   for (uint32_t m : position) {
     ordered.Push(microbatches[m]);
     ordered.Close();
-    widths.push_back(assignment.widths[m]);
+    widths.push_back(placement.widths[m]);
   }
-  assignment.microbatches = std::move(ordered);
-  assignment.widths = std::move(widths);
+  placement.microbatches = std::move(ordered);
+  placement.widths = std::move(widths);
 }
 
 }  // namespace batchplan

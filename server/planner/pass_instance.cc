@@ -43,7 +43,7 @@ absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uin
 }
 
 // Whether ranks that take turns in the sorted order run the same positions at the same widths.
-bool SharesWidths(const PassOptions& pass, Sharding sharding) {
+bool HasSameWidths(const PassOptions& pass, Sharding sharding) {
   return pass.layout == Layout::kPadded && pass.scan == Scan::kSorted &&
          sharding == Sharding::kStrideSorted;
 }
@@ -95,12 +95,11 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
       allow_empty_(options.allow_empty_microbatches),
       synchronization_(options.synchronization),
       effort_(options.effort),
-      share_widths_(SharesWidths(*options_, options.passes[0].sharding)),
-      groups_share_microbatch_(!groups.empty() &&
-                               options.mini_batches.groups == GroupPolicy::kSameMicrobatch),
-      groups_share_rank_(
-          !groups.empty() &&
-          (groups_share_microbatch_ || options.mini_batches.groups == GroupPolicy::kSameRank)),
+      same_widths_(HasSameWidths(*options_, options.passes[0].sharding)),
+      groups_keep_microbatch_(!groups.empty() &&
+                              options.mini_batches.groups == GroupPolicy::kSameMicrobatch),
+      groups_keep_rank_(!groups.empty() && (groups_keep_microbatch_ ||
+                                            options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
       counts_(CountRuleOf(options.topology, *options_)),
       cost_(cost),
@@ -117,12 +116,12 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
 PassInstance PassInstance::With(const PassOptions& method) const {
   PassInstance other = *this;
   other.options_ = &method;
-  other.share_widths_ = SharesWidths(method, method.sharding);
+  other.same_widths_ = HasSameWidths(method, method.sharding);
   return other;
 }
 
 absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
-  if (!groups_share_microbatch_) return absl::OkStatus();
+  if (!groups_keep_microbatch_) return absl::OkStatus();
   struct Group {
     uint64_t count = 0;
     uint64_t tokens = 0;
@@ -154,23 +153,41 @@ absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
   return absl::OkStatus();
 }
 
-SequenceLists PassInstance::MicrobatchBlocks(std::span<const SequenceIndex> sequences) const {
-  return groups_share_microbatch_ ? groups_->Together(sequences)
-                                  : SequenceLists::Singles(sequences);
+SequenceLists PassInstance::UnitLists(std::span<const SequenceIndex> sequences) const {
+  return groups_keep_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
 }
 
-SequenceLists PassInstance::RankBlocks(std::span<const SequenceIndex> sequences) const {
-  return groups_share_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
+Units PassInstance::UnitsOf(std::span<const SequenceIndex> sequences) const {
+  const bool tokens = options_->balance_on == BalanceOn::kTokens;
+  Units units{.sequences = UnitLists(sequences), .counts = {}, .loads = {}};
+  const SequenceLists& lists = units.sequences;
+  units.counts.reserve(lists.size());
+  units.loads.reserve(lists.size());
+  for (size_t unit = 0; unit < lists.size(); ++unit) {
+    uint64_t load = 0;
+    for (SequenceIndex sequence : lists[unit]) {
+      const uint32_t aligned = (*aligned_)[sequence.value()];
+      load += tokens ? aligned : cost_.OfSequence(aligned);
+    }
+    units.counts.push_back(static_cast<uint32_t>(lists[unit].size()));
+    units.loads.push_back(load);
+  }
+  return units;
 }
 
-Items PassInstance::ItemsOf(const SequenceLists& blocks) const {
+Items PassInstance::ItemsOf(std::span<const SequenceIndex> sequences) const {
+  return ItemsFrom(groups_keep_microbatch_ ? groups_->Together(sequences)
+                                           : SequenceLists::Singles(sequences));
+}
+
+Items PassInstance::ItemsFrom(SequenceLists lists) const {
   Items items;
-  items.lengths.reserve(blocks.size());
-  items.costs.reserve(blocks.size());
-  for (size_t block = 0; block < blocks.size(); ++block) {
+  items.lengths.reserve(lists.size());
+  items.costs.reserve(lists.size());
+  for (size_t item = 0; item < lists.size(); ++item) {
     uint32_t length = 0;
     Cost cost = 0;
-    for (SequenceIndex sequence : blocks[block]) {
+    for (SequenceIndex sequence : lists[item]) {
       const uint32_t aligned = (*aligned_)[sequence.value()];
       length = options_->layout == Layout::kPadded ? std::max(length, aligned) : length + aligned;
       cost += cost_.OfSequence(aligned);
@@ -178,25 +195,14 @@ Items PassInstance::ItemsOf(const SequenceLists& blocks) const {
     items.lengths.push_back(length);
     items.costs.push_back(cost);
   }
-  if (groups_share_microbatch_) {
-    items.counts.reserve(blocks.size());
-    for (size_t block = 0; block < blocks.size(); ++block) {
-      items.counts.push_back(static_cast<uint32_t>(blocks[block].size()));
+  if (groups_keep_microbatch_) {
+    items.counts.reserve(lists.size());
+    for (size_t item = 0; item < lists.size(); ++item) {
+      items.counts.push_back(static_cast<uint32_t>(lists[item].size()));
     }
   }
+  items.sequences = std::move(lists);
   return items;
-}
-
-std::vector<uint64_t> PassInstance::LoadsOf(const SequenceLists& blocks) const {
-  const bool tokens = options_->balance_on == BalanceOn::kTokens;
-  std::vector<uint64_t> loads(blocks.size(), 0);
-  for (size_t block = 0; block < blocks.size(); ++block) {
-    for (SequenceIndex sequence : blocks[block]) {
-      const uint32_t aligned = (*aligned_)[sequence.value()];
-      loads[block] += tokens ? aligned : cost_.OfSequence(aligned);
-    }
-  }
-  return loads;
 }
 
 Cost PassInstance::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const {
@@ -212,10 +218,10 @@ Cost PassInstance::CostOf(std::span<const SequenceIndex> microbatch, uint32_t wi
   return width > tokens ? cost + cost_.OfTail(width - tokens) : cost;
 }
 
-std::vector<uint64_t> PassInstance::TrueTokensOf(const SequenceLists& blocks) const {
-  std::vector<uint64_t> tokens(blocks.size(), 0);
-  for (size_t block = 0; block < blocks.size(); ++block) {
-    for (SequenceIndex sequence : blocks[block]) tokens[block] += planned_[sequence.value()];
+std::vector<uint64_t> PassInstance::TrueTokensOf(const SequenceLists& lists) const {
+  std::vector<uint64_t> tokens(lists.size(), 0);
+  for (size_t list = 0; list < lists.size(); ++list) {
+    for (SequenceIndex sequence : lists[list]) tokens[list] += planned_[sequence.value()];
   }
   return tokens;
 }

@@ -1,4 +1,19 @@
 // What one pass asks of the planner: the request, boiled down to lengths, costs and limits.
+//
+// The planner's words:
+//   length: the tokens of a sequence, as in the manifest or cut to the longest that is allowed.
+//   aligned length: a length rounded up to the pass's multiple. Limits and costs are of these.
+//   unit: what goes to one rank whole: a sequence, or a group that stays on one rank.
+//   item: what goes to one micro-batch whole: a sequence, or a group that stays in one micro-batch.
+//   load: what ranks and micro-batches are evened out by: cost, or tokens where that is asked for.
+//   share: the sequences of one rank.
+//   bin: items that fit into one micro-batch, before its rank and slot are known.
+//   micro-batch: what a rank runs at once: a packed row, or sequences padded to one width.
+//   slot: the number of a micro-batch on its rank. In lockstep those of one slot run together.
+//   placement: a mini-batch's micro-batches in one pass, by rank and slot (placement.h).
+//   width: the tokens of a packed row, or those that each sequence of a padded one is padded to.
+// Units are sharded: given to ranks. A rank's share is filled into micro-batches. Bins are dealt:
+// given to ranks and slots. Items are spread: the costliest first, to the cheapest bin with room.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_
@@ -60,7 +75,7 @@ class PassInstance {
   Synchronization synchronization() const { return synchronization_; }
   Effort effort() const { return effort_; }
   // Whether ranks run the same positions of their sorted orders at the same widths.
-  bool share_widths() const { return share_widths_; }
+  bool same_widths() const { return same_widths_; }
   const CountRule& counts() const { return counts_; }
   const CostFunction& cost() const { return cost_; }
   // Of a packed row.
@@ -70,21 +85,23 @@ class PassInstance {
   // By manifest position; 0 for a dropped sequence.
   std::span<const uint32_t> aligned() const { return *aligned_; }
 
-  // `sequences` in the blocks that share a micro-batch, and in those that share a rank.
-  SequenceLists MicrobatchBlocks(std::span<const SequenceIndex> sequences) const;
-  SequenceLists RankBlocks(std::span<const SequenceIndex> sequences) const;
-  bool groups_share_rank() const { return groups_share_rank_; }
-  bool groups_share_microbatch() const { return groups_share_microbatch_; }
+  // Whether groups go to one rank, and to one micro-batch, as a whole.
+  bool groups_keep_rank() const { return groups_keep_rank_; }
+  bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
 
-  // The lengths are those of blocks that share a micro-batch; the costs are true of any block.
-  Items ItemsOf(const SequenceLists& blocks) const;
-  // What ranks are balanced by: aligned tokens or cost, of all sequences of each block.
-  std::vector<uint64_t> LoadsOf(const SequenceLists& blocks) const;
+  // `sequences` as items and as units, in the order of their first members.
+  Items ItemsOf(std::span<const SequenceIndex> sequences) const;
+  Units UnitsOf(std::span<const SequenceIndex> sequences) const;
+  // The lists of sequences that make units.
+  SequenceLists UnitLists(std::span<const SequenceIndex> sequences) const;
+  // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
+  // that is together in a micro-batch.
+  Items ItemsFrom(SequenceLists lists) const;
   // What a micro-batch costs whose row, or padded width, is `width` tokens; 0 for an empty one but
   // for the fixed cost.
   Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const;
-  // True tokens, of all sequences of each block.
-  std::vector<uint64_t> TrueTokensOf(const SequenceLists& blocks) const;
+  // True tokens, of all sequences of each list.
+  std::vector<uint64_t> TrueTokensOf(const SequenceLists& lists) const;
 
  private:
   PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
@@ -100,9 +117,9 @@ class PassInstance {
   bool allow_empty_;
   Synchronization synchronization_;
   Effort effort_;
-  bool share_widths_;
-  bool groups_share_microbatch_;
-  bool groups_share_rank_;
+  bool same_widths_;
+  bool groups_keep_microbatch_;
+  bool groups_keep_rank_;
   const Groups* groups_;
   CountRule counts_;
   CostFunction cost_;

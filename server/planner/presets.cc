@@ -22,8 +22,8 @@ PassOptions NemoRlPacking(const Topology& topology) {
   return pass;
 }
 
-// The dynamic batching of NeMo-RL and of ROLL: ranks take turns in the sorted order and share the
-// widths of their micro-batches.
+// The dynamic batching of NeMo-RL and of ROLL: ranks take turns in the sorted order and have
+// the same widths.
 PassOptions SortedAndStrided() {
   PassOptions pass;
   pass.layout = Layout::kPadded;

@@ -23,22 +23,16 @@
 namespace batchplan {
 namespace {
 
-// The passes' micro-batches over one mini-batch, and the shares of the ranks that they all keep to.
-struct Placed {
-  SequenceLists shares;
-  std::vector<Assignment> assignments;  // one for each pass that has this mini-batch
-};
-
 // The most empty micro-batches that one rank has in some pass, then all of them.
-std::pair<size_t, size_t> EmptyMicrobatches(const Placed& placed) {
+std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
   size_t most = 0;
   size_t all = 0;
-  for (const Assignment& assignment : placed.assignments) {
-    for (size_t rank = 0; rank < assignment.ranks(); ++rank) {
-      const size_t begin = rank * assignment.slots;
+  for (const Placement& placement : placed.passes) {
+    for (size_t rank = 0; rank < placement.ranks(); ++rank) {
+      const size_t begin = rank * placement.slots;
       size_t empty = 0;
-      for (size_t slot = 0; slot < assignment.slots; ++slot) {
-        empty += assignment.microbatches[begin + slot].empty();
+      for (size_t slot = 0; slot < placement.slots; ++slot) {
+        empty += placement.microbatches[begin + slot].empty();
       }
       most = std::max(most, empty);
       all += empty;
@@ -54,7 +48,7 @@ class Assigner {
  public:
   Assigner(std::span<const PassInstance> passes, const Topology& topology,
            const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
-           AssignmentSink& sink)
+           PlacementSink& sink)
       : passes_(passes),
         first_(passes.front()),
         sequences_(mini_batches.all().size()),
@@ -97,11 +91,11 @@ class Assigner {
       const Allowance::Part part(allowance_,
                                  (mini_batches_->size() - k) * within_.size() + over_all_.size(),
                                  within_.size());
-      absl::StatusOr<Placed> mini_batch = PlaceMiniBatch(k);
+      absl::StatusOr<MiniBatchPlacement> mini_batch = PlaceMiniBatch(k);
       if (!mini_batch.ok()) return mini_batch.status();
       if (absl::Status status = Add(k, *std::move(mini_batch)); !status.ok()) return status;
     }
-    absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll();
+    absl::StatusOr<std::vector<Placement>> over_all = FillOverAll();
     if (absl::IsInvalidArgument(over_all.status())) over_all = PlaceAllAnew(over_all.status());
     if (!over_all.ok()) return over_all.status();
     for (size_t i = 0; i < over_all_.size(); ++i) {
@@ -133,15 +127,15 @@ class Assigner {
     return a == b;
   }
 
-  // Hands a mini-batch's assignments on and keeps what the passes over all of them need.
-  absl::Status Add(size_t k, Placed placed) {
-    for (const Assignment& assignment : placed.assignments) {
-      microbatches_ += assignment.microbatches.size();
+  // Hands a mini-batch's placements on and keeps what the passes over all of them need.
+  absl::Status Add(size_t k, MiniBatchPlacement placed) {
+    for (const Placement& placement : placed.passes) {
+      microbatches_ += placement.microbatches.size();
     }
     if (absl::Status status = CheckTotal(microbatches_); !status.ok()) return status;
     for (size_t i = 0; i < within_.size(); ++i) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-      sink_.Add(within_[i] - passes_.data(), k, std::move(placed.assignments[i]));
+      sink_.Add(within_[i] - passes_.data(), k, std::move(placed.passes[i]));
     }
     if (over_all_.empty()) return absl::OkStatus();
     for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
@@ -176,67 +170,59 @@ class Assigner {
   // Whether the request names the rank of each sequence.
   bool IsFixed() const { return first_.options().sharding == Sharding::kStrideSorted; }
 
-  absl::StatusOr<Placed> FillWithin(size_t k, SequenceLists shares,
-                                    PackingWork work = PackingWork::kAsAsked) const {
-    return FillRest(k, {.shares = std::move(shares), .assignments = {}}, work);
-  }
-  // With the leading pass as it was dealt.
-  absl::StatusOr<Placed> FillWithin(size_t k, Dealt dealt) const {
-    Placed placed{.shares = std::move(dealt.shares), .assignments = {}};
-    placed.assignments.push_back(std::move(dealt.assignment));
-    return FillRest(k, std::move(placed), PackingWork::kAsAsked);
-  }
-  absl::StatusOr<Placed> FillRest(size_t k, Placed placed, PackingWork work) const {
-    while (placed.assignments.size() < within_.size()) {
-      const size_t i = placed.assignments.size();
+  // The passes that have no placement yet inside the shares.
+  absl::StatusOr<MiniBatchPlacement> Fill(size_t k, MiniBatchPlacement placed,
+                                          PackingWork work = PackingWork::kAsAsked) const {
+    while (placed.passes.size() < within_.size()) {
+      const size_t i = placed.passes.size();
       if (twin_within_[i] < i) {
-        placed.assignments.push_back(placed.assignments[twin_within_[i]]);
+        placed.passes.push_back(placed.passes[twin_within_[i]]);
         continue;
       }
       const PassInstance& pass = *within_[i];
       const Allowance::Part part(allowance_, within_.size() - i);
-      absl::StatusOr<Assignment> filled =
+      absl::StatusOr<Placement> filled =
           FillRanks(pass, placed.shares, Seed(k), Where(pass, k), work, allowance_);
       if (!filled.ok()) return filled.status();
-      placed.assignments.push_back(*std::move(filled));
+      placed.passes.push_back(*std::move(filled));
     }
     return placed;
   }
 
   // As the first pass's sharding has it.
-  absl::StatusOr<Placed> PlaceAsAsked(size_t k) const {
+  absl::StatusOr<MiniBatchPlacement> PlaceAsAsked(size_t k) const {
     const std::string where = Where(*lead_, k);
     if (IsBalanced()) return PlaceBest(k, where);
-    absl::StatusOr<Dealt> dealt = [&] {
+    absl::StatusOr<MiniBatchPlacement> dealt = [&] {
       const Allowance::Part part(allowance_, within_.size());
       return Place(*lead_, (*mini_batches_)[k], Seed(k), where, allowance_);
     }();
     if (!dealt.ok()) return dealt.status();
-    return FillWithin(k, *std::move(dealt));
+    return Fill(k, *std::move(dealt));
   }
 
   // The best of the balanced placements that the other passes can use; of those that leave a rank
   // with no more empty micro-batches than the even placement, if there are any. The even one where
   // others were left out for it and it is the shortest that stays.
-  absl::StatusOr<Placed> PlaceBest(size_t k, absl::string_view where) const {
+  absl::StatusOr<MiniBatchPlacement> PlaceBest(size_t k, absl::string_view where) const {
     // Others are of use where another pass or its empty micro-batches can decide.
-    const bool only_best = within_.size() == 1 && !SpreadsEmpty();
-    absl::StatusOr<std::vector<Dealt>> placements = [&] {
+    const bool only_best = within_.size() == 1 && !KeepsEmptyEven();
+    absl::StatusOr<std::vector<MiniBatchPlacement>> placements = [&] {
       const Allowance::Part part(allowance_, within_.size());
       return PlaceBalanced(*lead_, references_, (*mini_batches_)[k], Seed(k),
                            only_best ? 1 : references_.size() + 1, where, allowance_);
     }();
     if (!placements.ok()) return placements.status();
-    absl::StatusOr<Placed> best;
-    std::optional<absl::StatusOr<Placed>> even;
-    for (Dealt& dealt : *placements) {
-      OrderMicrobatches(*lead_, MicrobatchOrder::kLargestFirst, dealt.assignment);
-      absl::StatusOr<Placed> placed = FillWithin(k, std::move(dealt));
+    absl::StatusOr<MiniBatchPlacement> best;
+    std::optional<absl::StatusOr<MiniBatchPlacement>> even;
+    for (MiniBatchPlacement& dealt : *placements) {
+      OrderMicrobatches(*lead_, MicrobatchOrder::kLargestFirst, dealt.lead());
+      absl::StatusOr<MiniBatchPlacement> placed = Fill(k, std::move(dealt));
       if (absl::IsInvalidArgument(placed.status())) {
         if (!best.ok()) best = std::move(placed);
         continue;
       }
-      if (!placed.ok() || !SpreadsEmpty()) return placed;
+      if (!placed.ok() || !KeepsEmptyEven()) return placed;
       const std::pair<size_t, size_t> empty = EmptyMicrobatches(*placed);
       if (empty.second > 0 && !even) even = PlaceEvenly(k);
       if (even && even->ok()) {
@@ -245,8 +231,8 @@ class Assigner {
           if (!best.ok()) best = std::move(placed);
           continue;
         }
-        Assignment& evenly = (*even)->assignments.front();
-        const Assignment& asked = placed->assignments.front();
+        Placement& evenly = (*even)->lead();
+        const Placement& asked = placed->lead();
         if (even_empty == empty && StepTime(*lead_, evenly) < StepTime(*lead_, asked)) {
           evenly.proven = asked.proven;
           return *std::move(even);
@@ -258,31 +244,32 @@ class Assigner {
   }
 
   // Whether empty micro-batches are as few on each rank as an even placement has them.
-  bool SpreadsEmpty() const {
+  bool KeepsEmptyEven() const {
     return first_.allow_empty() && !first_.options().equal_sequence_counts;
   }
 
-  absl::StatusOr<Placed> PlaceEvenly(size_t k) const {
-    const RankUnits units(first_, (*mini_batches_)[k]);
-    return FillWithin(k, SharesOf(units.blocks, ShardEvenly(first_, units), first_.ranks()));
+  absl::StatusOr<MiniBatchPlacement> PlaceEvenly(size_t k) const {
+    const Units units = first_.UnitsOf((*mini_batches_)[k]);
+    return Fill(k, {.shares = SharesOf(units.sequences, ShardEvenly(first_, units), first_.ranks()),
+                    .passes = {}});
   }
 
   // The even placement where a rank of `asked` has more empty micro-batches than it would have
   // then.
-  absl::StatusOr<Placed> SpreadEmpty(size_t k, Placed asked) const {
+  absl::StatusOr<MiniBatchPlacement> EvenIfFewerEmpty(size_t k, MiniBatchPlacement asked) const {
     const std::pair<size_t, size_t> empty = EmptyMicrobatches(asked);
     if (empty.second == 0 || first_.options().equal_sequence_counts) return asked;
-    absl::StatusOr<Placed> even = PlaceEvenly(k);
+    absl::StatusOr<MiniBatchPlacement> even = PlaceEvenly(k);
     if (absl::IsInvalidArgument(even.status())) return asked;
     if (even.ok() && EmptyMicrobatches(*even) >= empty) return asked;
-    if (even.ok()) even->assignments.front().proven = asked.assignments.front().proven;
+    if (even.ok()) even->lead().proven = asked.lead().proven;
     return even;
   }
 
-  absl::StatusOr<Placed> PlaceMiniBatch(size_t k) const {
-    absl::StatusOr<Placed> asked = PlaceAsAsked(k);
+  absl::StatusOr<MiniBatchPlacement> PlaceMiniBatch(size_t k) const {
+    absl::StatusOr<MiniBatchPlacement> asked = PlaceAsAsked(k);
     if (IsFixed()) return asked;
-    if (asked.ok() && first_.allow_empty()) return SpreadEmpty(k, *std::move(asked));
+    if (asked.ok() && first_.allow_empty()) return EvenIfFewerEmpty(k, *std::move(asked));
     if (!absl::IsInvalidArgument(asked.status())) return asked;
     for (const PassInstance* pass : within_) {
       absl::Status possible = CheckPossible(*pass, (*mini_batches_)[k], Where(*pass, k));
@@ -290,32 +277,32 @@ class Assigner {
     }
 
     if (CanDeal(*lead_) && !Deals(*lead_) && !IsContiguous()) {
-      absl::StatusOr<Dealt> dealt =
+      absl::StatusOr<MiniBatchPlacement> dealt =
           PackAndDeal(*lead_, (*mini_batches_)[k], Seed(k), Where(*lead_, k), allowance_);
       if (dealt.ok()) {
-        absl::StatusOr<Placed> placed = FillWithin(k, *std::move(dealt));
+        absl::StatusOr<MiniBatchPlacement> placed = Fill(k, *std::move(dealt));
         if (!absl::IsInvalidArgument(placed.status())) return placed;
       }
     }
     if (!first_.options().equal_sequence_counts) {
-      absl::StatusOr<Placed> placed = PlaceEvenly(k);
+      absl::StatusOr<MiniBatchPlacement> placed = PlaceEvenly(k);
       if (!absl::IsInvalidArgument(placed.status())) return placed;
     }
 
-    const RankUnits units(first_, (*mini_batches_)[k]);
-    absl::StatusOr<Placed> found = asked;
+    const Units units = first_.UnitsOf((*mini_batches_)[k]);
+    absl::StatusOr<MiniBatchPlacement> found = asked;
     RankSearch search = SearchTerms({&units, 1});
     const PackingWork work = WorkOfTries();
     search.accept = [&](size_t, const std::vector<uint32_t>& rank_of) {
-      absl::StatusOr<Placed> placed =
-          FillWithin(k, SharesOf(units.blocks, rank_of, first_.ranks()), work);
+      absl::StatusOr<MiniBatchPlacement> placed = Fill(
+          k, {.shares = SharesOf(units.sequences, rank_of, first_.ranks()), .passes = {}}, work);
       if (absl::IsInvalidArgument(placed.status())) return false;
       found = std::move(placed);
       return true;
     };
     SearchRanks({&units, 1}, search);
     if (!found.ok() || work == PackingWork::kAsAsked) return found;
-    absl::StatusOr<Placed> better = FillWithin(k, found->shares);
+    absl::StatusOr<MiniBatchPlacement> better = Fill(k, {.shares = found->shares, .passes = {}});
     return absl::IsInvalidArgument(better.status()) ? std::move(found) : std::move(better);
   }
 
@@ -324,7 +311,7 @@ class Assigner {
     return sequences_ <= kMostForSearches ? PackingWork::kAsAsked : PackingWork::kGreedy;
   }
 
-  RankSearch SearchTerms(std::span<const RankUnits> mini_batches) const {
+  RankSearch SearchTerms(std::span<const Units> mini_batches) const {
     RankSearch search;
     search.allowance = allowance_;
     search.ranks = first_.ranks();
@@ -337,8 +324,8 @@ class Assigner {
     }
     // Items that a unit brings at most.
     uint64_t most_items = 1;
-    if (!first_.groups_share_microbatch()) {
-      for (const RankUnits& units : mini_batches) {
+    if (!first_.groups_keep_microbatch()) {
+      for (const Units& units : mini_batches) {
         for (uint32_t count : units.counts) most_items = std::max<uint64_t>(most_items, count);
       }
     }
@@ -351,19 +338,19 @@ class Assigner {
                                     std::span<const SequenceIndex> sequences,
                                     absl::string_view where) {
     if (pass.allow_empty()) return absl::OkStatus();
-    const size_t items = pass.MicrobatchBlocks(sequences).size();
+    const size_t items = pass.ItemsOf(sequences).size();
     const uint64_t fewest = FewestMicrobatchesPerRank(pass, sequences);
     if (fewest > items / pass.ranks()) return TooFewItems(pass, items, fewest, where);
-    const size_t groups = pass.RankBlocks(sequences).size();
+    const size_t groups = pass.UnitLists(sequences).size();
     if (groups < pass.ranks()) return TooFewGroups(pass, groups, where);
     return absl::OkStatus();
   }
 
   // The passes that ignore mini-batches, over the shares of all of them.
-  absl::StatusOr<std::vector<Assignment>> FillOverAll(
+  absl::StatusOr<std::vector<Placement>> FillOverAll(
       PackingWork work = PackingWork::kAsAsked) const {
-    std::vector<Assignment> assignments;
-    if (over_all_.empty()) return assignments;
+    std::vector<Placement> placements;
+    if (over_all_.empty()) return placements;
     uint64_t microbatches = microbatches_;
     SequenceLists shares;
     shares.Reserve(first_.ranks(), shares_.all().size());
@@ -376,45 +363,46 @@ class Assigner {
     for (size_t i = 0; i < over_all_.size(); ++i) {
       const PassInstance& pass = *over_all_[i];
       if (twin_over_all_[i] < i) {
-        assignments.push_back(assignments[twin_over_all_[i]]);
+        placements.push_back(placements[twin_over_all_[i]]);
       } else {
         const Allowance::Part part(allowance_, over_all_.size() - i);
-        absl::StatusOr<Assignment> filled =
+        absl::StatusOr<Placement> filled =
             FillRanks(pass, shares, Seed(0), pass.where(), work, allowance_);
         if (!filled.ok()) return filled.status();
-        assignments.push_back(*std::move(filled));
+        placements.push_back(*std::move(filled));
       }
-      microbatches += assignments.back().microbatches.size();
+      microbatches += placements.back().microbatches.size();
       if (absl::Status status = CheckTotal(microbatches); !status.ok()) return status;
     }
-    return assignments;
+    return placements;
   }
 
   // Other shares for all mini-batches, because a pass over all of them can't use those they have,
   // for the reason given.
-  absl::StatusOr<std::vector<Assignment>> PlaceAllAnew(const absl::Status& reason) {
+  absl::StatusOr<std::vector<Placement>> PlaceAllAnew(const absl::Status& reason) {
     if (IsFixed()) return reason;
     for (const PassInstance* pass : over_all_) {
       absl::Status possible = CheckPossible(*pass, mini_batches_->all(), pass->where());
       if (!possible.ok()) return possible;
     }
     if (!first_.options().equal_sequence_counts) {
-      absl::StatusOr<std::vector<Assignment>> over_all = PlaceAllEvenly();
+      absl::StatusOr<std::vector<Placement>> over_all = PlaceAllEvenly();
       if (!absl::IsInvalidArgument(over_all.status())) return over_all;
     }
 
-    std::vector<RankUnits> units;
+    std::vector<Units> units;
     uint64_t all_units = 0;
     for (size_t k = 0; k < mini_batches_->size(); ++k) {
-      all_units += units.emplace_back(first_, (*mini_batches_)[k]).size();
+      all_units += units.emplace_back(first_.UnitsOf((*mini_batches_)[k])).size();
       if (all_units > kMaxSearchedUnits) return reason;
     }
-    std::vector<Placed> tried(units.size());
-    absl::StatusOr<std::vector<Assignment>> found = reason;
+    std::vector<MiniBatchPlacement> tried(units.size());
+    absl::StatusOr<std::vector<Placement>> found = reason;
     RankSearch search = SearchTerms(units);
     search.accept = [&](size_t k, const std::vector<uint32_t>& rank_of) {
-      absl::StatusOr<Placed> mini_batch =
-          FillWithin(k, SharesOf(units[k].blocks, rank_of, first_.ranks()), WorkOfTries());
+      absl::StatusOr<MiniBatchPlacement> mini_batch =
+          Fill(k, {.shares = SharesOf(units[k].sequences, rank_of, first_.ranks()), .passes = {}},
+               WorkOfTries());
       if (absl::IsInvalidArgument(mini_batch.status())) return false;
       if (!mini_batch.ok()) {
         found = mini_batch.status();
@@ -430,7 +418,7 @@ class Assigner {
           return true;
         }
       }
-      absl::StatusOr<std::vector<Assignment>> over_all = FillOverAll(WorkOfTries());
+      absl::StatusOr<std::vector<Placement>> over_all = FillOverAll(WorkOfTries());
       if (absl::IsInvalidArgument(over_all.status())) return false;
       found = std::move(over_all);
       return true;
@@ -439,10 +427,10 @@ class Assigner {
     return found;
   }
 
-  absl::StatusOr<std::vector<Assignment>> PlaceAllEvenly() {
+  absl::StatusOr<std::vector<Placement>> PlaceAllEvenly() {
     Clear();
     for (size_t k = 0; k < mini_batches_->size(); ++k) {
-      absl::StatusOr<Placed> mini_batch = PlaceEvenly(k);
+      absl::StatusOr<MiniBatchPlacement> mini_batch = PlaceEvenly(k);
       if (!mini_batch.ok()) return mini_batch.status();
       if (absl::Status status = Add(k, *std::move(mini_batch)); !status.ok()) return status;
     }
@@ -454,7 +442,7 @@ class Assigner {
   const uint64_t sequences_;
   const uint64_t seed_;
   const Allowance& allowance_;
-  AssignmentSink& sink_;
+  PlacementSink& sink_;
   // The mini-batches within which ranks are decided; the whole manifest if every pass ignores them.
   const SequenceLists* mini_batches_ = nullptr;
   SequenceLists whole_;
@@ -482,7 +470,7 @@ class Assigner {
 
 absl::Status AssignAll(std::span<const PassInstance> passes, const Topology& topology,
                        const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
-                       AssignmentSink& sink) {
+                       PlacementSink& sink) {
   return Assigner(passes, topology, mini_batches, seed, allowance, sink).Run();
 }
 

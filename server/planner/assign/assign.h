@@ -10,26 +10,26 @@
 
 #include "absl/status/status.h"
 #include "server/planner/allowance.h"
-#include "server/planner/assign/assignment.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
+#include "server/planner/placement.h"
 #include "server/planner/sequence_lists.h"
 
 namespace batchplan {
 
 // Takes what AssignAll makes, so that no more than one mini-batch's is held.
-class AssignmentSink {
+class PlacementSink {
  public:
-  virtual ~AssignmentSink() = default;
+  virtual ~PlacementSink() = default;
   // Of the pass of this number; the mini-batches of a pass come in their order. A pass that ignores
   // mini-batches has number 0 alone.
-  virtual void Add(size_t pass, size_t mini_batch, Assignment assignment) = 0;
+  virtual void Add(size_t pass, size_t mini_batch, Placement placement) = 0;
   // Forget all that came: others come in their place.
   virtual void Clear() = 0;
 };
 
 // Gives every sequence a rank, the same in all passes, and every pass its micro-batches: one
-// Assignment a mini-batch for each pass, or a single one where the pass ignores mini-batches.
+// Placement a mini-batch for each pass, or a single one where the pass ignores mini-batches.
 //
 // The first pass's sharding decides on the ranks. Where that leaves some pass without a legal
 // number of micro-batches, others are tried: the bins of a packed mini-batch dealt, equally many
@@ -43,7 +43,7 @@ class AssignmentSink {
 // Cancelled if a stop is requested. What the sink has then is of no use.
 absl::Status AssignAll(std::span<const PassInstance> passes, const Topology& topology,
                        const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
-                       AssignmentSink& sink);
+                       PlacementSink& sink);
 
 }  // namespace batchplan
 

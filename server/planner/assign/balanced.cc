@@ -20,11 +20,11 @@ namespace {
 constexpr size_t kMostForReferences = 65536;
 
 // Of an allowance: of a placement, and for each sequence.
-constexpr uint64_t kUnitsToPlace = 4000;
-constexpr uint64_t kUnitsASequence = 200;
+constexpr uint64_t kTicksToPlace = 4000;
+constexpr uint64_t kTicksASequence = 200;
 
 struct Candidate {
-  Dealt dealt;
+  MiniBatchPlacement placement;
   Cost step_time = 0;
 };
 
@@ -59,42 +59,40 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
   return methods;
 }
 
-absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
-                                                 std::span<const PassInstance> references,
-                                                 std::span<const SequenceIndex> mini_batch,
-                                                 uint64_t seed, size_t most,
-                                                 absl::string_view where,
-                                                 const Allowance& allowance) {
+absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
+    const PassInstance& pass, std::span<const PassInstance> references,
+    std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
+    const Allowance& allowance) {
   const bool has_references =
       pass.effort() == Effort::kThorough ||
       (pass.effort() == Effort::kDefault && mini_batch.size() <= kMostForReferences);
-  const uint64_t units_to_place = kUnitsToPlace + kUnitsASequence * mini_batch.size();
+  const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
-  const auto add = [&](Dealt dealt) {
-    const Cost time = StepTime(pass, dealt.assignment);
+  const auto add = [&](MiniBatchPlacement placement) {
+    const Cost time = StepTime(pass, placement.lead());
     const auto place = std::upper_bound(
         candidates.begin(), candidates.end(), time,
         [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });
-    candidates.insert(place, {.dealt = std::move(dealt), .step_time = time});
+    candidates.insert(place, {.placement = std::move(placement), .step_time = time});
     if (candidates.size() > most) candidates.pop_back();
   };
 
   Proven proven;
   {
     const Allowance::Part part(allowance, has_references ? 2 : 1);
-    allowance.Spend(units_to_place);
-    std::optional<Dealt> solved = pass.options().layout == Layout::kPacked
-                                      ? SolvePacked(pass, mini_batch, allowance)
-                                      : SolvePadded(pass, mini_batch, allowance);
+    allowance.Spend(ticks_to_place);
+    std::optional<MiniBatchPlacement> solved = pass.options().layout == Layout::kPacked
+                                                   ? SolvePacked(pass, mini_batch, allowance)
+                                                   : SolvePadded(pass, mini_batch, allowance);
     if (solved) {
-      proven = solved->assignment.proven;
+      proven = solved->lead().proven;
       add(*std::move(solved));
     }
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::Status refused;
   if (candidates.empty()) {
-    absl::StatusOr<Dealt> divided = Place(pass, mini_batch, seed, where, allowance);
+    absl::StatusOr<MiniBatchPlacement> divided = Place(pass, mini_batch, seed, where, allowance);
     if (divided.ok()) {
       add(*std::move(divided));
     } else {
@@ -105,18 +103,19 @@ absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
     for (const PassInstance& reference : references) {
       if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
       // Without any placement the request may be refused, so that they are made whatever is left.
-      if (allowance.left() < units_to_place && !candidates.empty()) break;
-      allowance.Spend(units_to_place);
-      absl::StatusOr<Dealt> dealt = Place(reference, mini_batch, seed, where, allowance);
-      if (dealt.ok()) add(*std::move(dealt));
+      if (allowance.left() < ticks_to_place && !candidates.empty()) break;
+      allowance.Spend(ticks_to_place);
+      absl::StatusOr<MiniBatchPlacement> placed =
+          Place(reference, mini_batch, seed, where, allowance);
+      if (placed.ok()) add(*std::move(placed));
     }
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (candidates.empty()) return refused;
-  std::vector<Dealt> placements;
+  std::vector<MiniBatchPlacement> placements;
   for (Candidate& candidate : candidates) {
-    candidate.dealt.assignment.proven = proven;
-    placements.push_back(std::move(candidate.dealt));
+    candidate.placement.lead().proven = proven;
+    placements.push_back(std::move(candidate.placement));
   }
   return placements;
 }

@@ -28,12 +28,10 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
 // by cost, which is left to the caller (OrderMicrobatches).
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is requested.
-absl::StatusOr<std::vector<Dealt>> PlaceBalanced(const PassInstance& pass,
-                                                 std::span<const PassInstance> references,
-                                                 std::span<const SequenceIndex> mini_batch,
-                                                 uint64_t seed, size_t most,
-                                                 absl::string_view where,
-                                                 const Allowance& allowance);
+absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
+    const PassInstance& pass, std::span<const PassInstance> references,
+    std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
+    const Allowance& allowance);
 
 }  // namespace batchplan
 

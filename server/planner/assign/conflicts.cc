@@ -32,7 +32,7 @@ std::string Limits(const PassInstance& pass) {
 absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t per_rank,
                          absl::string_view where) {
   return absl::InvalidArgumentError(
-      absl::StrCat(where, " has ", Count(items, pass.groups_share_microbatch()), ", but needs ",
+      absl::StrCat(where, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
                    per_rank * pass.ranks(), " micro-batches of one or more, ", per_rank,
                    " on each rank of data_parallel ", pass.ranks(), " (", Limits(pass), ")"));
 }
@@ -47,7 +47,7 @@ absl::Status TooFewGroups(const PassInstance& pass, size_t groups, absl::string_
 absl::Status TooFewItemsOnRank(const PassInstance& pass, size_t rank, size_t items, uint64_t slots,
                                absl::string_view where) {
   return absl::InvalidArgumentError(absl::StrCat(
-      where, ": rank ", rank, " has ", Count(items, pass.groups_share_microbatch()), ", but needs ",
+      where, ": rank ", rank, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
       slots, " micro-batches of one or more, as every rank of data_parallel ", pass.ranks(), " (",
       Limits(pass), ")"));
 }
@@ -56,7 +56,7 @@ absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t need
                          size_t items, uint64_t slots, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": rank ", fullest, " needs ", needed, " micro-batches, but rank ",
-                   poorest, " has ", Count(items, pass.groups_share_microbatch()), ", so that ",
+                   poorest, " has ", Count(items, pass.groups_keep_microbatch()), ", so that ",
                    slots, " are the most that every rank of data_parallel ", pass.ranks(),
                    " can have (", Limits(pass), ")"));
 }
@@ -68,10 +68,10 @@ absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string
                    " in all, the limit where allow_empty_microbatches is set"));
 }
 
-absl::Status BlocksDontDivide(const PassInstance& pass, size_t blocks, absl::string_view where) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, " has ", Count(blocks, pass.groups_share_rank()), ", which data_parallel ",
-      pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
+absl::Status UnitsDontDivide(const PassInstance& pass, size_t units, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(units, pass.groups_keep_rank()), ", which data_parallel ",
+                   pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
 }
 
 absl::Status SequencesDontDivide(const PassInstance& pass, uint64_t sequences,

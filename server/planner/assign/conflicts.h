@@ -33,8 +33,8 @@ absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t need
 // `slots` on every rank are more than kMaxEmptyMicrobatches in all.
 absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string_view where);
 
-// `blocks` sequences or groups are no multiple of the ranks that STRIDE_SORTED deals them to.
-absl::Status BlocksDontDivide(const PassInstance& pass, size_t blocks, absl::string_view where);
+// `units` are no multiple of the ranks that STRIDE_SORTED deals them to.
+absl::Status UnitsDontDivide(const PassInstance& pass, size_t units, absl::string_view where);
 
 // `sequences` are no multiple of the ranks, but equal counts are asked for.
 absl::Status SequencesDontDivide(const PassInstance& pass, uint64_t sequences,

@@ -25,15 +25,15 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
 
 }  // namespace
 
-Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items& items,
-              const Bins& bins, std::span<const uint32_t> bin_at) {
+MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
+                               std::span<const uint32_t> bin_at) {
   const bool padded = pass.options().layout == Layout::kPadded;
   const size_t slots = bin_at.size() / pass.ranks();
-  Dealt dealt;
-  Assignment& assignment = dealt.assignment;
-  assignment.slots = static_cast<uint32_t>(slots);
-  assignment.microbatches.Reserve(bin_at.size(), blocks.all().size());
-  assignment.widths.reserve(bin_at.size());
+  MiniBatchPlacement result;
+  Placement& placement = result.passes.emplace_back();
+  placement.slots = static_cast<uint32_t>(slots);
+  placement.microbatches.Reserve(bin_at.size(), items.sequences.all().size());
+  placement.widths.reserve(bin_at.size());
   std::vector<uint32_t> rank_of(items.size());
   for (size_t m = 0; m < bin_at.size(); ++m) {
     uint32_t width = 0;
@@ -41,23 +41,23 @@ Dealt DealtAs(const PassInstance& pass, const SequenceLists& blocks, const Items
       for (uint32_t item : bins[bin_at[m]]) {
         const uint32_t length = items.lengths[item];
         width = padded ? std::max(width, length) : width + length;
-        assignment.microbatches.Push(blocks[item]);
+        placement.microbatches.Push(items.sequences[item]);
         rank_of[item] = static_cast<uint32_t>(m / slots);
       }
     }
-    assignment.microbatches.Close();
-    assignment.widths.push_back(width);
+    placement.microbatches.Close();
+    placement.widths.push_back(width);
   }
-  dealt.shares = SharesOf(blocks, rank_of, pass.ranks());
-  return dealt;
+  result.shares = SharesOf(items.sequences, rank_of, pass.ranks());
+  return result;
 }
 
-absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
-                                  std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                  absl::string_view where, const Allowance& allowance) {
+absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
+                                               std::span<const SequenceIndex> mini_batch,
+                                               uint64_t seed, absl::string_view where,
+                                               const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
-  const SequenceLists blocks = pass.MicrobatchBlocks(mini_batch);
-  const Items items = pass.ItemsOf(blocks);
+  const Items items = pass.ItemsOf(mini_batch);
   const Bins draft = [&] {
     const Allowance::Part part(allowance, 2);
     return DraftPacked(pass, items, seed, PackingWork::kAsAsked, allowance);
@@ -77,7 +77,7 @@ absl::StatusOr<Dealt> PackAndDeal(const PassInstance& pass,
     bins = SettlePacked(pass, items, draft, filled, ranks, PackingWork::kAsAsked, allowance);
   }
 
-  return DealtAs(pass, blocks, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
+  return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
 }
 
 }  // namespace batchplan

@@ -16,35 +16,35 @@ using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
 
 // Looks at parts without room: each is one step along a tree.
 constexpr uint64_t kMaxLooks = 1'000'000;
-constexpr uint64_t kUnitsALook = 20;
+constexpr uint64_t kTicksALook = 20;
 constexpr uint64_t kLeastLooksEach = 16;
-// Blocks times their different counts up to which a division into given counts is made even too.
+// Units times their different counts up to which a division into given counts is made even too.
 constexpr uint64_t kMostToEvenOut = 20'000'000;
 
-// Each block to the lightest part with room for it; nothing if there is none, or if those without
+// Each unit to the lightest part with room for it; nothing if there is none, or if those without
 // room are too many to look at.
 std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
                                                       std::span<const uint32_t> counts,
                                                       uint32_t parts, uint64_t each,
                                                       const Allowance& allowance) {
-  SearchSteps search(allowance, kMaxLooks + kLeastLooksEach * loads.size(), kUnitsALook,
+  SearchSteps search(allowance, kMaxLooks + kLeastLooksEach * loads.size(), kTicksALook,
                      kLeastLooksEach * loads.size());
   Lightest lightest;
   for (uint32_t part = 0; part < parts; ++part) lightest.emplace(0, part);
   std::vector<uint64_t> room(parts, each);
   std::vector<uint32_t> part_of(loads.size());
-  for (uint32_t block : DescendingOrder(loads)) {
+  for (uint32_t unit : DescendingOrder(loads)) {
     auto found = lightest.begin();
-    for (; found != lightest.end() && room[found->second] < counts[block]; ++found) {
+    for (; found != lightest.end() && room[found->second] < counts[unit]; ++found) {
       if (search.left == 0) return std::nullopt;
       --search.left;
     }
     if (found == lightest.end() || allowance.stop_requested()) return std::nullopt;
     const auto [load, part] = *found;
     lightest.erase(found);
-    part_of[block] = part;
-    room[part] -= counts[block];
-    if (room[part] > 0) lightest.emplace(load + loads[block], part);
+    part_of[unit] = part;
+    room[part] -= counts[unit];
+    if (room[part] > 0) lightest.emplace(load + loads[unit], part);
   }
   return part_of;
 }
@@ -64,11 +64,11 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
       PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
                Effort::kDefault, allowance);
   if (!pattern) return std::nullopt;
-  // Which parts still take a block of some count, and how many such blocks.
+  // Which parts still take a unit of some count, and how many such units.
   std::map<uint32_t, std::vector<uint32_t>> wanted;
   for (uint32_t part = 0; part < parts; ++part) {
-    for (uint32_t block : (*pattern)[part]) {
-      std::vector<uint32_t>& left = wanted[counts[block]];
+    for (uint32_t unit : (*pattern)[part]) {
+      std::vector<uint32_t>& left = wanted[counts[unit]];
       left.resize(parts, 0);
       ++left[part];
     }
@@ -82,18 +82,18 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
   const bool even_out = loads.size() * takers.size() <= kMostToEvenOut;
   std::vector<uint64_t> load_of(parts, 0);
   std::vector<uint32_t> part_of(loads.size());
-  for (uint32_t block : DescendingOrder(loads)) {
+  for (uint32_t unit : DescendingOrder(loads)) {
     if (allowance.stop_requested()) return std::nullopt;
-    Lightest& mine = takers[counts[block]];
+    Lightest& mine = takers[counts[unit]];
     const uint32_t part = mine.begin()->second;
-    part_of[block] = part;
-    const bool last = --wanted[counts[block]][part] == 0;
+    part_of[unit] = part;
+    const bool last = --wanted[counts[unit]][part] == 0;
     if (!even_out) {
       if (last) mine.erase(mine.begin());
       continue;
     }
     for (auto& [count, lightest] : takers) lightest.erase({load_of[part], part});
-    load_of[part] += loads[block];
+    load_of[part] += loads[unit];
     for (const auto& [count, left] : wanted) {
       if (left[part] > 0) takers[count].emplace(load_of[part], part);
     }

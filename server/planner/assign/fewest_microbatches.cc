@@ -18,11 +18,11 @@ uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
 uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
                                    std::span<const SequenceIndex> mini_batch, uint64_t possible) {
   if (pass.options().layout == Layout::kPacked) {
-    const Items items = pass.ItemsOf(pass.MicrobatchBlocks(mini_batch));
+    const Items items = pass.ItemsOf(mini_batch);
     return FewestPackedPerRank(pass, items.ForPacking(), possible);
   }
   // Of sequences alone: with groups that stay together there can only be more.
-  const SortedItems items(pass.ItemsOf(SequenceLists::Singles(mini_batch)));
+  const SortedItems items(pass.ItemsFrom(SequenceLists::Singles(mini_batch)));
   return PerRank(pass, DraftPadded(pass, items));
 }
 

@@ -12,26 +12,29 @@ namespace batchplan {
 
 bool CanDeal(const PassInstance& pass) {
   return pass.options().layout == Layout::kPacked && !pass.options().equal_sequence_counts &&
-         (!pass.groups_share_rank() || pass.groups_share_microbatch());
+         (!pass.groups_keep_rank() || pass.groups_keep_microbatch());
 }
 
 bool Deals(const PassInstance& pass) {
   return pass.options().sharding == Sharding::kDealBins && CanDeal(pass);
 }
 
-absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                            uint64_t seed, absl::string_view where, const Allowance& allowance) {
+absl::StatusOr<MiniBatchPlacement> Place(const PassInstance& pass,
+                                         std::span<const SequenceIndex> mini_batch, uint64_t seed,
+                                         absl::string_view where, const Allowance& allowance) {
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where, allowance);
-  const RankUnits units(pass, mini_batch);
+  const Units units = pass.UnitsOf(mini_batch);
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, allowance);
   if (!rank_of.ok()) return rank_of.status();
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-  SequenceLists shares = SharesOf(units.blocks, *rank_of, pass.ranks());
-  absl::StatusOr<Assignment> filled =
+  SequenceLists shares = SharesOf(units.sequences, *rank_of, pass.ranks());
+  absl::StatusOr<Placement> filled =
       FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, allowance);
   if (!filled.ok()) return filled.status();
-  return Dealt{.assignment = *std::move(filled), .shares = std::move(shares)};
+  MiniBatchPlacement placed{.shares = std::move(shares), .passes = {}};
+  placed.passes.push_back(*std::move(filled));
+  return placed;
 }
 
 }  // namespace batchplan

@@ -26,8 +26,9 @@ bool Deals(const PassInstance& pass);
 //
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
 // Cancelled if a stop is requested.
-absl::StatusOr<Dealt> Place(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                            uint64_t seed, absl::string_view where, const Allowance& allowance);
+absl::StatusOr<MiniBatchPlacement> Place(const PassInstance& pass,
+                                         std::span<const SequenceIndex> mini_batch, uint64_t seed,
+                                         absl::string_view where, const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -35,8 +35,8 @@ struct RankSearch {
 // The rank of each unit of each mini-batch such that every mini-batch is accepted, the last one
 // last. Nothing if there is none, or if the search gave up, as it does
 // at once of many units.
-std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(
-    std::span<const RankUnits> mini_batches, const RankSearch& search);
+std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(std::span<const Units> mini_batches,
+                                                              const RankSearch& search);
 
 }  // namespace batchplan
 

@@ -25,12 +25,12 @@ using RankOf = std::vector<uint32_t>;
 constexpr uint64_t kAnyNumber = std::numeric_limits<uint64_t>::max();
 
 // Rank r takes units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
-absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const RankUnits& units,
+absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const Units& units,
                                      absl::string_view where) {
   if (units.size() % pass.ranks() != 0) {
-    return BlocksDontDivide(pass, units.size(), where);
+    return UnitsDontDivide(pass, units.size(), where);
   }
-  const std::vector<uint64_t> tokens = pass.TrueTokensOf(units.blocks);
+  const std::vector<uint64_t> tokens = pass.TrueTokensOf(units.sequences);
   std::vector<uint32_t> order(units.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(),
@@ -48,7 +48,7 @@ RankOf RanksOfRuns(const std::vector<size_t>& offsets) {
 }
 
 // Runs of the mini-batch's order.
-RankOf ShardContiguously(const PassInstance& pass, const RankUnits& units) {
+RankOf ShardContiguously(const PassInstance& pass, const Units& units) {
   if (units.size() >= pass.ranks()) return RanksOfRuns(CutIntoRuns(units.loads, pass.ranks()));
   RankOf rank_of(units.size());
   std::iota(rank_of.begin(), rank_of.end(), 0u);
@@ -56,7 +56,7 @@ RankOf ShardContiguously(const PassInstance& pass, const RankUnits& units) {
 }
 
 // Runs of `each` sequences; nothing if a unit crosses their ends.
-std::optional<RankOf> ShardIntoEqualRuns(const RankUnits& units, uint64_t each) {
+std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint64_t each) {
   RankOf rank_of;
   uint64_t taken = 0;
   for (uint32_t count : units.counts) {
@@ -67,17 +67,17 @@ std::optional<RankOf> ShardIntoEqualRuns(const RankUnits& units, uint64_t each) 
   return rank_of;
 }
 
-absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& units,
+absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const Units& units,
                                     absl::string_view where, const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
-  if (units.sequences % ranks != 0) {
-    return SequencesDontDivide(pass, units.sequences, where);
+  if (units.total() % ranks != 0) {
+    return SequencesDontDivide(pass, units.total(), where);
   }
-  const uint64_t each = units.sequences / ranks;
+  const uint64_t each = units.total() / ranks;
   std::optional<RankOf> rank_of;
   if (pass.options().sharding == Sharding::kContiguous) {
     rank_of = ShardIntoEqualRuns(units, each);
-  } else if (units.size() != units.sequences) {
+  } else if (units.size() != units.total()) {
     rank_of = PartsOfEqualCount(units.loads, units.counts, ranks, allowance);
     if (rank_of && pass.options().sharding == Sharding::kBalanced) {
       std::vector<uint64_t> descending = units.loads;
@@ -96,17 +96,17 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const RankUnits& u
     rank_of = LongestFirst(units.loads, ranks, each, 0, allowance);
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-  if (!rank_of) return GroupsDontDivide(pass, units.size(), units.sequences, where);
+  if (!rank_of) return GroupsDontDivide(pass, units.size(), units.total(), where);
   return *std::move(rank_of);
 }
 
 // Units of every rank, so that it comes to its fewest micro-batches, where there are enough.
-uint32_t LeastUnits(const PassInstance& pass, const RankUnits& units) {
+uint32_t LeastUnits(const PassInstance& pass, const Units& units) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(pass.counts().RoundUp(1), units.size() / pass.ranks()));
 }
 
-bool HasEqualCounts(const RankUnits& units, const RankOf& rank_of, uint32_t ranks) {
+bool HasEqualCounts(const Units& units, const RankOf& rank_of, uint32_t ranks) {
   std::vector<uint64_t> sequences(ranks, 0);
   for (size_t unit = 0; unit < rank_of.size(); ++unit) {
     sequences[rank_of[unit]] += units.counts[unit];
@@ -117,25 +117,15 @@ bool HasEqualCounts(const RankUnits& units, const RankOf& rank_of, uint32_t rank
 
 }  // namespace
 
-RankUnits::RankUnits(const PassInstance& first_pass, std::span<const SequenceIndex> mini_batch)
-    : blocks(first_pass.RankBlocks(mini_batch)),
-      loads(first_pass.LoadsOf(blocks)),
-      sequences(mini_batch.size()) {
-  counts.reserve(blocks.size());
-  for (size_t block = 0; block < blocks.size(); ++block) {
-    counts.push_back(static_cast<uint32_t>(blocks[block].size()));
-  }
-}
-
-absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
-                                                 const RankUnits& units, absl::string_view where,
+absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass, const Units& units,
+                                                 absl::string_view where,
                                                  const Allowance& allowance) {
   const PassOptions& options = first_pass.options();
   if (options.sharding == Sharding::kStrideSorted) {
     absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, where);
     if (rank_of.ok() && options.equal_sequence_counts &&
         !HasEqualCounts(units, *rank_of, first_pass.ranks())) {
-      return GroupsDontDivide(first_pass, units.size(), units.sequences, where);
+      return GroupsDontDivide(first_pass, units.size(), units.total(), where);
     }
     return rank_of;
   }
@@ -155,7 +145,7 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
   }
 }
 
-std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const RankUnits& units) {
+std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const Units& units) {
   const uint32_t ranks = first_pass.ranks();
   RankOf rank_of(units.size());
   if (first_pass.options().sharding == Sharding::kContiguous) {

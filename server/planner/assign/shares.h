@@ -10,8 +10,8 @@
 
 namespace batchplan {
 
-// One list a rank: the sequences of the blocks that are its own, in the order of the blocks.
-SequenceLists SharesOf(const SequenceLists& blocks, std::span<const uint32_t> rank_of,
+// One list a rank: the sequences of the lists that are its own, in the order of the lists.
+SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> rank_of,
                        uint32_t ranks);
 
 }  // namespace batchplan

@@ -36,7 +36,7 @@ constexpr uint64_t kTightPart = 2000;
 
 bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
   if (!pass.options().equal_sequence_counts) return CanDeal(pass);
-  return pass.synchronization() == Synchronization::kLockstep && !pass.groups_share_rank() &&
+  return pass.synchronization() == Synchronization::kLockstep && !pass.groups_keep_rank() &&
          sequences % pass.ranks() == 0;
 }
 
@@ -57,25 +57,24 @@ class Solver {
          const Allowance& allowance)
       : pass_(pass),
         allowance_(allowance),
-        blocks_(pass.MicrobatchBlocks(mini_batch)),
-        items_(pass.ItemsOf(blocks_)),
+        items_(pass.ItemsOf(mini_batch)),
         objective_(ObjectiveOf(pass, items_)),
         packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
         tokens_(std::accumulate(items_.lengths.begin(), items_.lengths.end(), uint64_t{0})),
         slots_(FewestSlots(pass, packing_)),
         most_slots_(items_.size() / pass.ranks()) {}
 
-  std::optional<Dealt> Run() {
+  std::optional<MiniBatchPlacement> Run() {
     if (slots_ > most_slots_) return std::nullopt;
     const std::optional<Bins> bins =
         pass_.synchronization() == Synchronization::kLockstep ? Lockstep() : Accumulated();
     if (!bins || allowance_.stop_requested()) return std::nullopt;
     std::vector<uint32_t> bin_at(bins->size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
-    Dealt dealt = DealtAs(pass_, blocks_, items_, *bins, bin_at);
-    if (packed_) dealt.assignment.proven.microbatches = packed_->bound;
-    if (objective_.is_cost) dealt.assignment.proven.lockstep_time = lockstep_bound_;
-    return dealt;
+    MiniBatchPlacement placement = PlacementOf(pass_, items_, *bins, bin_at);
+    if (packed_) placement.lead().proven.microbatches = packed_->bound;
+    if (objective_.is_cost) placement.lead().proven.lockstep_time = lockstep_bound_;
+    return placement;
   }
 
  private:
@@ -141,7 +140,6 @@ class Solver {
 
   const PassInstance& pass_;
   const Allowance& allowance_;
-  const SequenceLists blocks_;
   const Items items_;
   const Objective objective_;
   const PackItems packing_;
@@ -154,9 +152,9 @@ class Solver {
 
 }  // namespace
 
-std::optional<Dealt> SolvePacked(const PassInstance& pass,
-                                 std::span<const SequenceIndex> mini_batch,
-                                 const Allowance& allowance) {
+std::optional<MiniBatchPlacement> SolvePacked(const PassInstance& pass,
+                                              std::span<const SequenceIndex> mini_batch,
+                                              const Allowance& allowance) {
   if (!MayTakeAnyRank(pass, mini_batch.size())) return std::nullopt;
   return Solver(pass, mini_batch, allowance).Run();
 }

@@ -17,9 +17,9 @@ namespace batchplan {
 // constraints allow and are found, or more where that shortens the step (more_slots.h).
 // Nothing where items are bound to ranks by groups or, without lockstep, by equal counts; if there
 // are too few for the micro-batches that are needed; or if a stop is requested.
-std::optional<Dealt> SolvePacked(const PassInstance& pass,
-                                 std::span<const SequenceIndex> mini_batch,
-                                 const Allowance& allowance);
+std::optional<MiniBatchPlacement> SolvePacked(const PassInstance& pass,
+                                              std::span<const SequenceIndex> mini_batch,
+                                              const Allowance& allowance);
 
 }  // namespace batchplan
 

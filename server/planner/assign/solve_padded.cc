@@ -44,8 +44,7 @@ class Solver {
       : pass_(pass),
         allowance_(allowance),
         lockstep_(pass.synchronization() == Synchronization::kLockstep),
-        blocks_(pass.MicrobatchBlocks(mini_batch)),
-        items_(pass.ItemsOf(blocks_)),
+        items_(pass.ItemsOf(mini_batch)),
         sorted_(items_) {
     const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
     for (uint32_t width : sorted_.view().widths) {
@@ -54,7 +53,7 @@ class Solver {
     per_microbatch_ = tokens ? 0 : pass.cost().OfMicrobatch();
   }
 
-  std::optional<Dealt> Run() {
+  std::optional<MiniBatchPlacement> Run() {
     const uint64_t ranks = pass_.ranks();
     const uint64_t most = items_.size() / ranks;
     const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
@@ -66,7 +65,7 @@ class Solver {
     };
     const Division best =
         TryMoreSlots(pass_.counts(), slots, most, MoreSlots(pass_.effort()), Divide(slots), divide);
-    return DealtAs(pass_, blocks_, items_, sorted_.BinsOf(best.cuts), best.run_at);
+    return PlacementOf(pass_, items_, sorted_.BinsOf(best.cuts), best.run_at);
   }
 
  private:
@@ -113,7 +112,6 @@ class Solver {
   const PassInstance& pass_;
   const Allowance& allowance_;
   const bool lockstep_;
-  const SequenceLists blocks_;
   const Items items_;
   const SortedItems sorted_;
   std::vector<uint64_t> costs_;  // of one sequence, by place in the sorted order
@@ -122,11 +120,11 @@ class Solver {
 
 }  // namespace
 
-std::optional<Dealt> SolvePadded(const PassInstance& pass,
-                                 std::span<const SequenceIndex> mini_batch,
-                                 const Allowance& allowance) {
+std::optional<MiniBatchPlacement> SolvePadded(const PassInstance& pass,
+                                              std::span<const SequenceIndex> mini_batch,
+                                              const Allowance& allowance) {
   const bool bound_to_ranks = pass.options().equal_sequence_counts ||
-                              (pass.groups_share_rank() && !pass.groups_share_microbatch());
+                              (pass.groups_keep_rank() && !pass.groups_keep_microbatch());
   if (bound_to_ranks) return std::nullopt;
   return Solver(pass, mini_batch, allowance).Run();
 }

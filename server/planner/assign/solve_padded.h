@@ -18,9 +18,9 @@ namespace batchplan {
 // (more_slots.h). Nothing where sequences are bound to ranks by groups or equal counts, if there
 // are too few for the micro-batches that are needed, or if `stop` is
 // requested before there is a first division.
-std::optional<Dealt> SolvePadded(const PassInstance& pass,
-                                 std::span<const SequenceIndex> mini_batch,
-                                 const Allowance& allowance);
+std::optional<MiniBatchPlacement> SolvePadded(const PassInstance& pass,
+                                              std::span<const SequenceIndex> mini_batch,
+                                              const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -22,7 +22,7 @@ TEST(AllowanceTest, HasNoLimitUnlessItIsGivenOne) {
   EXPECT_EQ(steps.left, 1000);
 }
 
-TEST(AllowanceTest, CopiesDrawFromTheSameUnits) {
+TEST(AllowanceTest, CopiesDrawFromTheSameTicks) {
   const Allowance allowance(100, {});
   const Allowance copy = allowance;
   copy.Spend(60);
@@ -77,17 +77,17 @@ TEST(AllowanceTest, KnowsOfAStop) {
 }
 
 // Lets everything go.
-class NoSink : public AssignmentSink {
+class NoSink : public PlacementSink {
  public:
-  void Add(size_t, size_t, Assignment) override {}
+  void Add(size_t, size_t, Placement) override {}
   void Clear() override {}
 };
 
 // A request whose mini-batches are all hard to pack, so that every search uses its steps.
 class SharedStepsTest : public ::testing::Test {
  protected:
-  // The units that mini-batches of this size take of an allowance.
-  uint64_t Used(uint32_t size, size_t passes, uint64_t units) {
+  // The ticks that mini-batches of this size take of an allowance.
+  uint64_t Used(uint32_t size, size_t passes, uint64_t ticks) {
     PlanOptions options = options_;
     options.mini_batches.size = size;
     for (uint32_t i = 1; i < passes; ++i) {
@@ -104,7 +104,7 @@ class SharedStepsTest : public ::testing::Test {
       instances.push_back(*PassInstance::Create(manifest, options, i, 1, AlignAll(lengths_, 1),
                                                 planned, groups, mini_batches.size()));
     }
-    const Allowance allowance(units, {});
+    const Allowance allowance(ticks, {});
     NoSink sink;
     EXPECT_TRUE(AssignAll(instances, options.topology, mini_batches, 0, allowance, sink).ok());
     return allowance.used();
@@ -122,7 +122,7 @@ class SharedStepsTest : public ::testing::Test {
   static constexpr uint32_t kBudget = 16384;
   static constexpr uint64_t kUnlimited = uint64_t{1} << 62;
   // Without these a plan can't be made; whatever the allowance.
-  static constexpr uint64_t kUnitsEach = 1500;
+  static constexpr uint64_t kTicksEach = 1500;
 
   const PlanOptions options_ = Options();
   const std::vector<uint32_t> lengths_ = [] {
@@ -135,19 +135,19 @@ class SharedStepsTest : public ::testing::Test {
 };
 
 TEST_F(SharedStepsTest, AllMiniBatchesTogetherTakeWhatTheRequestIsAllowed) {
-  const uint64_t units = 5'000'000;
-  const uint64_t most = units + kUnitsEach * lengths_.size();
+  const uint64_t ticks = 5'000'000;
+  const uint64_t most = ticks + kTicksEach * lengths_.size();
   EXPECT_GT(Used(100, 1, kUnlimited), 4 * most);
   for (const uint32_t size : {100, 300, 1500, 3000}) {
-    EXPECT_LE(Used(size, 1, units), most) << size;
+    EXPECT_LE(Used(size, 1, ticks), most) << size;
   }
 }
 
 TEST_F(SharedStepsTest, AllPassesTogetherTakeWhatTheRequestIsAllowed) {
-  const uint64_t units = 5'000'000;
-  const uint64_t most = units + kUnitsEach * 8 * lengths_.size();
+  const uint64_t ticks = 5'000'000;
+  const uint64_t most = ticks + kTicksEach * 8 * lengths_.size();
   EXPECT_GT(Used(300, 8, kUnlimited), 4 * most);
-  EXPECT_LE(Used(300, 8, units), most);
+  EXPECT_LE(Used(300, 8, ticks), most);
 }
 
 TEST_F(SharedStepsTest, PassesOfEqualOptionsAreWorkedOutOnce) {

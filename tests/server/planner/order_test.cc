@@ -25,18 +25,17 @@ std::vector<uint32_t> Ordered(MicrobatchOrder order, bool one_empty = false) {
   const PassInstance pass = *PassInstance::Create(manifest, options, 0, /*length_multiple=*/1,
                                                   AlignAll(planned.lengths, 1), planned, groups, 1);
 
-  Assignment assignment;
-  assignment.slots = 5;
+  Placement placement;
+  placement.slots = 5;
   for (uint32_t i = 0; i < lengths.size(); ++i) {
     const bool empty = one_empty && i == 9;
-    if (!empty) assignment.microbatches.Push(SequenceIndex(i));
-    assignment.microbatches.Close();
-    assignment.widths.push_back(empty ? 0 : lengths[i]);
+    if (!empty) placement.microbatches.Push(SequenceIndex(i));
+    placement.microbatches.Close();
+    placement.widths.push_back(empty ? 0 : lengths[i]);
   }
-  OrderMicrobatches(pass, order, assignment);
+  OrderMicrobatches(pass, order, placement);
   std::vector<uint32_t> sequences;
-  for (SequenceIndex sequence : assignment.microbatches.all())
-    sequences.push_back(sequence.value());
+  for (SequenceIndex sequence : placement.microbatches.all()) sequences.push_back(sequence.value());
   return sequences;
 }
 

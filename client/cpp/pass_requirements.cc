@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "proto/batchplan/v1/convert.h"
-#include "server/planner/align.h"
+#include "server/planner/lengths.h"
 #include "server/planner/options.h"
 
 namespace batchplan {

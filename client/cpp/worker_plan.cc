@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "batchplan/kernels/status.h"
 #include "batchplan/worker_options.h"
-#include "server/planner/align.h"
+#include "server/planner/lengths.h"
 
 namespace batchplan {
 namespace {

@@ -1,4 +1,4 @@
-// What may still be spent on a plan, and whether anybody waits for it.
+// How much work a plan is worth, what of it may still be spent, and whether anybody waits for it.
 //
 //   const Allowance allowance(AllowanceOf(effort), stop);       // of a request
 //   {
@@ -22,9 +22,11 @@
 #include <stop_token>
 #include <utility>
 
-#include "server/planner/effort.h"
-
 namespace batchplan {
+
+// Counted in steps of each search and of all together, never in time, so that the
+// same request gives the same plan on every machine.
+enum class Effort { kFast, kDefault, kThorough };
 
 // Of a request. The greedy work that every plan takes, which grows with the sequences alone, comes
 // on top.
@@ -60,9 +62,9 @@ class Allowance {
   // All that was spent, beyond what was left too; 0 without limit.
   uint64_t used() const { return account_ ? account_->used : 0; }
 
-  // While it lives, only `parts` of `of` equal parts of what is left can be spent. What is not spent
-  // then is there for those that come later. Parts end in the reverse of the order in which they
-  // began.
+  // While it lives, only `parts` of `of` equal parts of what is left can be spent. What is not
+  // spent then is there for those that come later. Parts end in the reverse of the order in which
+  // they began.
   class Part {
    public:
     Part(const Allowance& allowance, uint64_t of, uint64_t parts = 1)

@@ -1,4 +1,5 @@
-// Predicted compute, as integers: equal on every machine, and safe to add up.
+// What planning is by: the cost model of a transformer from its shape, and predicted compute as
+// integers, equal on every machine and safe to add up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_COST_H_
 #define BATCHPLAN_SERVER_PLANNER_COST_H_
@@ -50,6 +51,35 @@ class CostFunction {
   Coefficient per_token_squared_;
   Cost per_microbatch_;
 };
+
+struct ModelShape {
+  uint32_t layers = 0;
+  uint32_t hidden_size = 0;
+  // Of a gated MLP (three matrices, as in Llama and Qwen); for two matrices give 2/3 of it.
+  uint32_t ffn_hidden_size = 0;
+  uint32_t attention_heads = 0;
+  // 0: as many as attention_heads.
+  uint32_t kv_heads = 0;
+  uint32_t vocabulary_size = 0;
+  bool causal = false;
+};
+
+// Multiply-adds of the forward pass as floating-point operations, in units of 10^9. The backward
+// pass takes twice as many, a factor that all sequences share. With h the hidden size, f that of
+// the MLP, g = kv_heads/attention_heads, V the vocabulary, for each token and layer:
+//
+//   4h^2 + 4gh^2   projections of queries, outputs, keys and values
+//   6hf            gated MLP
+//   4hL            scores and values over L tokens; half of that if causal
+//
+// and 2hV once for the logits. After D. Narayanan et al., "Efficient large-scale language model
+// training on GPU clusters using Megatron-LM" (2021), appendix, with grouped-query attention and a
+// gated MLP, without recomputation. h = 4096, g = 1, 6hf = 16h^2, V = 0 gives 24h^2 + 4hL: the
+// 24576 L + L^2 that trainers use for 7B models, in units of 4h.
+//
+// InvalidArgument, naming the field, if layers, hidden_size or attention_heads is 0, or if kv_heads
+// does not divide attention_heads.
+absl::StatusOr<CostModel> CostModelOf(const ModelShape& shape);
 
 }  // namespace batchplan
 

@@ -8,19 +8,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/align.h"
 #include "server/planner/allowance.h"
 #include "server/planner/assign/assign.h"
-#include "server/planner/bounds.h"
+#include "server/planner/assign/bounds.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/fingerprint.h"
-#include "server/planner/groups.h"
+#include "server/planner/lengths.h"
 #include "server/planner/measure.h"
+#include "server/planner/mini_batches.h"
 #include "server/planner/order.h"
-#include "server/planner/overlong.h"
 #include "server/planner/pass_instance.h"
-#include "server/planner/rows.h"
-#include "server/planner/split.h"
+#include "server/planner/plan.h"
 
 namespace batchplan {
 namespace {
@@ -67,10 +64,7 @@ void Append(const PassInstance& pass, const PlannedLengths& planned, const Place
     }
     plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
   }
-  std::vector<uint32_t> rows = placement.widths;
-  if (pass.options().layout == Layout::kPacked) {
-    PadRows(pass.options(), pass.length_multiple(), rows);
-  }
+  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
   plan.row_widths.insert(plan.row_widths.end(), rows.begin(), rows.end());
   plan.microbatches_per_rank.push_back(placement.slots);
 }

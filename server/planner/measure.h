@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "server/planner/bounds.h"
+#include "server/planner/assign/bounds.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"

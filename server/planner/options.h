@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/planner/effort.h"
+#include "server/planner/allowance.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {

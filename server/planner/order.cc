@@ -29,16 +29,20 @@ void PutSmallAtBothEnds(std::span<uint32_t> rank) {
 
 }  // namespace
 
-std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOrder order,
-                                          const Placement& placement) {
+std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& placement) {
+  std::vector<Cost> costs(placement.microbatches.size());
+  for (size_t m = 0; m < costs.size(); ++m) {
+    costs[m] = pass.CostOf(placement.microbatches[m], placement.widths[m]);
+  }
+  return costs;
+}
+
+std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement& placement,
+                                          std::vector<Cost> costs) {
   const SequenceLists& microbatches = placement.microbatches;
   std::vector<uint32_t> position(microbatches.size());
   std::iota(position.begin(), position.end(), 0u);
   if (order == MicrobatchOrder::kAsAssigned) return position;
-  std::vector<Cost> costs(microbatches.size());
-  for (size_t m = 0; m < costs.size(); ++m) {
-    costs[m] = pass.CostOf(microbatches[m], placement.widths[m]);
-  }
   if (placement.same_widths) CostSlotsAlike(placement.slots, costs);
   for (size_t begin = 0; begin < position.size(); begin += placement.slots) {
     std::span<uint32_t> rank = std::span(position).subspan(begin, placement.slots);
@@ -55,7 +59,8 @@ std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOr
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement) {
   if (order == MicrobatchOrder::kAsAssigned) return;
   const SequenceLists& microbatches = placement.microbatches;
-  const std::vector<uint32_t> position = MicrobatchesInOrder(pass, order, placement);
+  const std::vector<uint32_t> position =
+      MicrobatchesInOrder(order, placement, MicrobatchCosts(pass, placement));
   SequenceLists ordered;
   ordered.Reserve(microbatches.size(), microbatches.all().size());
   std::vector<uint32_t> widths;

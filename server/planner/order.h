@@ -11,10 +11,13 @@
 
 namespace batchplan {
 
-// The places of the micro-batches in OrderMicrobatches' order: the one at place m is to be number
-// order[m].
-std::vector<uint32_t> MicrobatchesInOrder(const PassInstance& pass, MicrobatchOrder order,
-                                          const Placement& placement);
+// What each micro-batch costs before rows are padded.
+std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& placement);
+
+// The micro-batches of `costs` in the order that OrderMicrobatches gives them: number order[m]
+// comes to position m.
+std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement& placement,
+                                          std::vector<Cost> costs);
 
 // Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing,
 // and empty micro-batches stay last. Where ranks have the same widths all are reordered

@@ -1,11 +1,10 @@
 #include "server/planner/pass_instance.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/align.h"
-#include "server/planner/rows.h"
 
 namespace batchplan {
 namespace {
@@ -42,6 +41,32 @@ absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uin
       " in all, the limit where allow_empty_microbatches is set"));
 }
 
+// The most aligned tokens that a row may hold: the token budget, or the widest bucket.
+uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple) {
+  return pass.rows == RowPadding::kBuckets
+             ? pass.buckets.back()
+             : AlignDown(pass.max_tokens_per_microbatch, length_multiple);
+}
+
+// That every bucket is a multiple of the length multiple, and one holds the longest sequence.
+absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
+                             uint32_t longest_aligned, absl::string_view where) {
+  if (pass.rows != RowPadding::kBuckets) return absl::OkStatus();
+  for (size_t i = 0; i < pass.buckets.size(); ++i) {
+    if (pass.buckets[i] % length_multiple != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".packed.buckets[", i, "] is ", pass.buckets[i],
+                       ", not a multiple of the length multiple ", length_multiple));
+    }
+  }
+  if (longest_aligned > pass.buckets.back()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ".packed.buckets ends at ", pass.buckets.back(), ", but the longest sequence takes ",
+        longest_aligned, " tokens; add a bucket that holds it"));
+  }
+  return absl::OkStatus();
+}
+
 // Whether ranks that take turns in the sorted order run the same positions at the same widths.
 bool HasSameWidths(const PassOptions& pass, Sharding sharding) {
   return pass.layout == Layout::kPadded && pass.scan == Scan::kSorted &&
@@ -50,13 +75,24 @@ bool HasSameWidths(const PassOptions& pass, Sharding sharding) {
 
 }  // namespace
 
-AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple) {
-  std::vector<uint32_t> aligned;
-  aligned.reserve(planned_lengths.size());
-  for (uint32_t length : planned_lengths) {
-    aligned.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
-  }
-  return std::make_shared<const std::vector<uint32_t>>(std::move(aligned));
+uint64_t CountRule::RoundUp(uint64_t needed) const {
+  const uint64_t count = std::max(needed, minimum);
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+uint64_t CountRule::LeastThatNeeds(uint64_t count) const {
+  return count < minimum + multiple ? 0 : count - multiple + 1;
+}
+
+uint64_t CountRule::RoundDown(uint64_t available) const {
+  const uint64_t count = available / multiple * multiple;
+  return count >= minimum ? count : 0;
+}
+
+CountRule CountRuleOf(const Topology& topology, const PassOptions& pass) {
+  const uint64_t stages = topology.virtual_pipeline > 1 ? topology.pipeline_parallel : 1;
+  return {.minimum = pass.min_microbatches,
+          .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, stages)};
 }
 
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
@@ -153,6 +189,11 @@ absl::Status PassInstance::CheckGroupsFit(const Manifest& manifest) const {
   return absl::OkStatus();
 }
 
+bool PassInstance::may_deal_bins() const {
+  return options_->layout == Layout::kPacked && !options_->equal_sequence_counts &&
+         (!groups_keep_rank_ || groups_keep_microbatch_);
+}
+
 SequenceLists PassInstance::UnitLists(std::span<const SequenceIndex> sequences) const {
   return groups_keep_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
 }
@@ -203,6 +244,48 @@ Items PassInstance::ItemsFrom(SequenceLists lists) const {
   }
   items.sequences = std::move(lists);
   return items;
+}
+
+Objective PassInstance::ObjectiveOf(const Items& items) const {
+  Objective objective;
+  if (options_->balance_on == BalanceOn::kTokens) {
+    objective.loads.assign(items.lengths.begin(), items.lengths.end());
+    return objective;
+  }
+  objective.loads = items.costs;
+  objective.per_microbatch = cost_.OfMicrobatch();
+  objective.is_cost = true;
+  if (options_->rows == RowPadding::kLongest || options_->rows == RowPadding::kCapacity) {
+    objective.is_cost = false;
+    objective.per_microbatch += cost_.OfTail(bin_limits_.capacity);
+    for (uint32_t i = 0; i < items.size(); ++i) {
+      const Cost tail = cost_.OfTail(items.lengths[i]);
+      objective.loads[i] -= tail < items.costs[i] ? tail : items.costs[i];
+    }
+  }
+  return objective;
+}
+
+std::vector<uint32_t> PassInstance::RowWidths(std::vector<uint32_t> widths) const {
+  if (options_->layout == Layout::kPadded || options_->rows == RowPadding::kNone) return widths;
+  const uint32_t longest = *std::max_element(widths.begin(), widths.end());
+  for (uint32_t& row : widths) {
+    if (row == 0) continue;
+    switch (options_->rows) {
+      case RowPadding::kNone:
+        break;
+      case RowPadding::kLongest:
+        row = longest;
+        break;
+      case RowPadding::kCapacity:
+        row = bin_limits_.capacity;
+        break;
+      case RowPadding::kBuckets:
+        row = *std::lower_bound(options_->buckets.begin(), options_->buckets.end(), row);
+        break;
+    }
+  }
+  return widths;
 }
 
 Cost PassInstance::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const {

@@ -20,22 +20,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/planner/cost.h"
-#include "server/planner/count_rule.h"
-#include "server/planner/groups.h"
-#include "server/planner/items.h"
+#include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
+#include "server/planner/mini_batches.h"
 #include "server/planner/options.h"
-#include "server/planner/overlong.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/padded/splits.h"
-#include "server/planner/sequence_lists.h"
 
 namespace batchplan {
 
@@ -43,10 +39,56 @@ namespace batchplan {
 // ones come near it.
 inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 18;
 
-using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;
+// The constraint on the micro-batches of one rank in one mini-batch.
+struct CountRule {
+  uint64_t minimum = 1;
+  uint64_t multiple = 1;
 
-// By manifest position; 0 for a dropped sequence.
-AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple);
+  // The least allowed count that is at least `needed`.
+  uint64_t RoundUp(uint64_t needed) const;
+  // The least number that RoundUp brings to the allowed `count` or beyond.
+  uint64_t LeastThatNeeds(uint64_t count) const;
+  // The greatest allowed count that is at most `available`; 0: there is none.
+  uint64_t RoundDown(uint64_t available) const;
+};
+
+// The pass's minimum, and lcm(microbatch_count_multiple, PP if VPP > 1).
+CountRule CountRuleOf(const Topology& topology, const PassOptions& pass);
+
+// What goes to one micro-batch whole, a sequence or a group that stays together there. Arrays of
+// one size.
+struct Items {
+  SequenceLists sequences = {};
+  // Aligned tokens: in the packed layout the sum of the item's sequences, in the padded layout the
+  // longest of them.
+  std::vector<uint32_t> lengths;
+  // Sequences in an item; empty: one each.
+  std::vector<uint32_t> counts;
+  std::vector<Cost> costs;
+
+  uint32_t size() const { return static_cast<uint32_t>(lengths.size()); }
+  PackItems ForPacking() const { return {.lengths = lengths, .counts = counts, .loads = costs}; }
+};
+
+// What goes to one rank whole, a sequence or a group that stays together there. Arrays of one size.
+struct Units {
+  SequenceLists sequences;
+  std::vector<uint32_t> counts;  // sequences in a unit
+  std::vector<uint64_t> loads;   // what ranks are balanced by: aligned tokens or cost
+
+  uint32_t size() const { return static_cast<uint32_t>(loads.size()); }
+  // Sequences of all units.
+  uint64_t total() const { return sequences.all().size(); }
+};
+
+// What the balanced solver evens out: a packed micro-batch's load is the sum over its items and a
+// part that all micro-batches have alike.
+struct Objective {
+  std::vector<uint64_t> loads;  // of each item
+  uint64_t per_microbatch = 0;
+  // Whether loads are costs as they stand.
+  bool is_cost = false;
+};
 
 // Views what it is created from, which must outlive it.
 class PassInstance {
@@ -88,6 +130,8 @@ class PassInstance {
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
   bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
+  // Whether packed bins may go to ranks whole, whatever is in them.
+  bool may_deal_bins() const;
 
   // `sequences` as items and as units, in the order of their first members.
   Items ItemsOf(std::span<const SequenceIndex> sequences) const;
@@ -97,6 +141,14 @@ class PassInstance {
   // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
   // that is together in a micro-batch.
   Items ItemsFrom(SequenceLists lists) const;
+  // Cost, or tokens where the pass is balanced on these. Where rows are as wide as the longest or
+  // the budget, the linear part of the cost is the same for every row, and only the quadratic part
+  // is left to even out; rows padded to buckets are taken for unpadded ones.
+  Objective ObjectiveOf(const Items& items) const;
+
+  // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
+  // of at most bin_limits().capacity tokens are widened, empty ones and padded micro-batches stay.
+  std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths) const;
   // What a micro-batch costs whose row, or padded width, is `width` tokens; 0 for an empty one but
   // for the fixed cost.
   Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const;

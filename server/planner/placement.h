@@ -5,10 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "server/planner/cost.h"
-#include "server/planner/sequence_lists.h"
+#include "server/planner/manifest.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/pass_instance.h"
 
 namespace batchplan {
 
@@ -45,6 +48,15 @@ struct MiniBatchPlacement {
   Placement& lead() { return passes.front(); }
   const Placement& lead() const { return passes.front(); }
 };
+
+// One list a rank: the sequences of the lists that are its own, in the order of the lists.
+SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> rank_of,
+                       uint32_t ranks);
+
+// Slot s of rank r as bin bin_at[r * slots + s] of the items, or empty where there is no such bin;
+// its width is the sum of its items' lengths, in the padded layout the longest.
+MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
+                               std::span<const uint32_t> bin_at);
 
 }  // namespace batchplan
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "server/planner/effort.h"
+#include "server/planner/allowance.h"
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
 #include "tests/support/classic_instances.h"

@@ -12,7 +12,7 @@
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 #include "server/checker/check_plan.h"
-#include "server/planner/fingerprint.h"
+#include "server/planner/plan.h"
 
 namespace batchplan::cli {
 namespace {

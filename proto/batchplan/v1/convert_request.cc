@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "proto/batchplan/v1/convert.h"
-#include "server/planner/model_shape.h"
+#include "server/planner/cost.h"
 #include "server/planner/presets.h"
 
 namespace batchplan {

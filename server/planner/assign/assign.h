@@ -1,4 +1,13 @@
 // Stage 3, assign: sequences to ranks and slots, for all passes of the request.
+//
+// From the outside in, each file calling only those below it:
+//   assign.h: every mini-batch, and the passes that go over all of them.
+//   mini_batch_placer.h: one mini-batch in all passes that keep to it; other ways where one fails.
+//   place.h: one mini-batch in one pass, by a named sharding or as the best of several.
+//   solve.h: the balanced solver, which finds micro-batches and ranks together.
+//   shard.h, search_ranks.h: units to ranks. fill_ranks.h: each rank's share into micro-batches.
+//   bounds.h: what a step takes, and at least. fill_bins.h: items into so many bins.
+//   conflicts.h: the refusals of all of them.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
@@ -10,10 +19,10 @@
 
 #include "absl/status/status.h"
 #include "server/planner/allowance.h"
+#include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/placement.h"
-#include "server/planner/sequence_lists.h"
 
 namespace batchplan {
 

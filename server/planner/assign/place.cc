@@ -1,29 +1,63 @@
 #include "server/planner/assign/place.h"
 
+#include <algorithm>
+#include <optional>
+#include <tuple>
 #include <utility>
-#include <vector>
 
-#include "server/planner/assign/fill.h"
+#include "server/planner/assign/bounds.h"
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/fill_ranks.h"
 #include "server/planner/assign/shard.h"
-#include "server/planner/assign/shares.h"
+#include "server/planner/assign/solve.h"
+#include "server/planner/balance/rank_bins.h"
 #include "server/planner/cancellation.h"
+#include "server/planner/presets.h"
 
 namespace batchplan {
+namespace {
 
-bool CanDeal(const PassInstance& pass) {
-  return pass.options().layout == Layout::kPacked && !pass.options().equal_sequence_counts &&
-         (!pass.groups_keep_rank() || pass.groups_keep_microbatch());
+std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, const Bins& bins) {
+  const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
+  std::vector<uint64_t> loads(bins.size(), 0);
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    for (uint32_t item : bins[bin]) loads[bin] += tokens ? items.lengths[item] : items.costs[item];
+  }
+  return loads;
 }
 
-bool Deals(const PassInstance& pass) {
-  return pass.options().sharding == Sharding::kDealBins && CanDeal(pass);
+// Larger mini-batches are left to the solver alone, except where the effort is thorough: the
+// references take longer than it there.
+constexpr size_t kMostForReferences = 65536;
+
+// Of an allowance: of a placement, and for each sequence.
+constexpr uint64_t kTicksToPlace = 4000;
+constexpr uint64_t kTicksASequence = 200;
+
+struct Candidate {
+  MiniBatchPlacement placement;
+  Cost step_time = 0;
+};
+
+bool SameMethod(const PassOptions& a, const PassOptions& b) {
+  const auto method = [](const PassOptions& pass) {
+    return std::tuple(pass.sharding, pass.packer, pass.scan, pass.balance_on,
+                      pass.equal_sequence_counts);
+  };
+  return method(a) == method(b);
 }
 
-absl::StatusOr<MiniBatchPlacement> Place(const PassInstance& pass,
-                                         std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                         absl::string_view where, const Allowance& allowance) {
+}  // namespace
+
+absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
+                                                   std::span<const SequenceIndex> mini_batch,
+                                                   uint64_t seed, absl::string_view where,
+                                                   const Allowance& allowance) {
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-  if (Deals(pass)) return PackAndDeal(pass, mini_batch, seed, where, allowance);
+  if (pass.options().sharding == Sharding::kDealBins && pass.may_deal_bins()) {
+    return PackAndDeal(pass, mini_batch, seed, where, allowance);
+  }
   const Units units = pass.UnitsOf(mini_batch);
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, allowance);
   if (!rank_of.ok()) return rank_of.status();
@@ -35,6 +69,117 @@ absl::StatusOr<MiniBatchPlacement> Place(const PassInstance& pass,
   MiniBatchPlacement placed{.shares = std::move(shares), .passes = {}};
   placed.passes.push_back(*std::move(filled));
   return placed;
+}
+
+absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
+                                               std::span<const SequenceIndex> mini_batch,
+                                               uint64_t seed, absl::string_view where,
+                                               const Allowance& allowance) {
+  const uint32_t ranks = pass.ranks();
+  const Items items = pass.ItemsOf(mini_batch);
+  const Bins draft = [&] {
+    const Allowance::Part part(allowance, 2);
+    return DraftPacked(pass, items, seed, PackingWork::kAsAsked, allowance);
+  }();
+  const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
+  const uint64_t available = items.size() / ranks;
+  uint64_t slots = wanted <= available ? wanted : pass.counts().RoundDown(available);
+  std::optional<Bins> bins;
+  if (slots > 0)
+    bins = SettlePacked(pass, items, draft, slots * ranks, ranks, PackingWork::kAsAsked, allowance);
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (!bins) {
+    if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, where);
+    if (wanted > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, wanted, where);
+    slots = wanted;
+    const size_t filled = std::min<size_t>(slots * ranks, items.size());
+    bins = SettlePacked(pass, items, draft, filled, ranks, PackingWork::kAsAsked, allowance);
+  }
+
+  return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
+}
+
+std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology) {
+  std::vector<PassOptions> methods;
+  for (const absl::string_view name : PresetNames()) {
+    const PassOptions preset = *PresetPass(name, topology);
+    const bool deals = preset.sharding == Sharding::kDealBins;
+    if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
+        (deals && pass.equal_sequence_counts)) {
+      continue;
+    }
+    PassOptions method = pass;
+    method.sharding = preset.sharding;
+    method.packer = preset.packer;
+    method.scan = preset.scan;
+    method.balance_on = preset.balance_on;
+    method.equal_sequence_counts = pass.equal_sequence_counts || preset.equal_sequence_counts;
+    const auto same = [&](const PassOptions& other) { return SameMethod(method, other); };
+    if (std::none_of(methods.begin(), methods.end(), same)) methods.push_back(std::move(method));
+  }
+  return methods;
+}
+
+absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
+    const PassInstance& pass, std::span<const PassInstance> references,
+    std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
+    const Allowance& allowance) {
+  const bool has_references =
+      pass.effort() == Effort::kThorough ||
+      (pass.effort() == Effort::kDefault && mini_batch.size() <= kMostForReferences);
+  const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
+  std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
+  const auto add = [&](MiniBatchPlacement placement) {
+    const Cost time = StepTime(pass, placement.lead());
+    const auto place = std::upper_bound(
+        candidates.begin(), candidates.end(), time,
+        [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });
+    candidates.insert(place, {.placement = std::move(placement), .step_time = time});
+    if (candidates.size() > most) candidates.pop_back();
+  };
+
+  Proven proven;
+  {
+    const Allowance::Part part(allowance, has_references ? 2 : 1);
+    allowance.Spend(ticks_to_place);
+    std::optional<MiniBatchPlacement> solved = pass.options().layout == Layout::kPacked
+                                                   ? SolvePacked(pass, mini_batch, allowance)
+                                                   : SolvePadded(pass, mini_batch, allowance);
+    if (solved) {
+      proven = solved->lead().proven;
+      add(*std::move(solved));
+    }
+  }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  absl::Status refused;
+  if (candidates.empty()) {
+    absl::StatusOr<MiniBatchPlacement> sharded =
+        PlaceBySharding(pass, mini_batch, seed, where, allowance);
+    if (sharded.ok()) {
+      add(*std::move(sharded));
+    } else {
+      refused = sharded.status();
+    }
+  }
+  if (has_references) {
+    for (const PassInstance& reference : references) {
+      if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+      // Without any placement the request may be refused, so that they are made whatever is left.
+      if (allowance.left() < ticks_to_place && !candidates.empty()) break;
+      allowance.Spend(ticks_to_place);
+      absl::StatusOr<MiniBatchPlacement> placed =
+          PlaceBySharding(reference, mini_batch, seed, where, allowance);
+      if (placed.ok()) add(*std::move(placed));
+    }
+  }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (candidates.empty()) return refused;
+  std::vector<MiniBatchPlacement> placements;
+  for (Candidate& candidate : candidates) {
+    candidate.placement.lead().proven = proven;
+    placements.push_back(std::move(candidate.placement));
+  }
+  return placements;
 }
 
 }  // namespace batchplan

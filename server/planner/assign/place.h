@@ -1,34 +1,58 @@
-// Sequences to ranks and micro-batches, as the options name the method.
+// One mini-batch placed in one pass, by the pass's sharding.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_PLACE_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_PLACE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/allowance.h"
-#include "server/planner/assign/deal.h"
-#include "server/planner/index.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
+#include "server/planner/placement.h"
 
 namespace batchplan {
 
-// Whether whole bins may go to ranks.
-bool CanDeal(const PassInstance& pass);
-
-// Whether they do, by the pass's own sharding.
-bool Deals(const PassInstance& pass);
-
-// One mini-batch by the pass's sharding: packed and dealt, or divided among the ranks and filled
-// inside them.
+// By the sharding that the pass names: packed and dealt, or units sharded and each rank's share
+// filled. SHARDING_BALANCED here is an even sharding; PlaceBalanced has the solver's placements.
 //
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
 // Cancelled if a stop is requested.
-absl::StatusOr<MiniBatchPlacement> Place(const PassInstance& pass,
-                                         std::span<const SequenceIndex> mini_batch, uint64_t seed,
-                                         absl::string_view where, const Allowance& allowance);
+absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
+                                                   std::span<const SequenceIndex> mini_batch,
+                                                   uint64_t seed, absl::string_view where,
+                                                   const Allowance& allowance);
+
+// Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals
+// them slot by slot (balance/rank_bins.h) by what the pass is balanced on. For the packed layout.
+//
+// InvalidArgument, beginning with `where`, if there are too few sequences for that many bins;
+// Cancelled if a stop is requested.
+absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
+                                               std::span<const SequenceIndex> mini_batch,
+                                               uint64_t seed, absl::string_view where,
+                                               const Allowance& allowance);
+
+// The ways in which the reference presets assign, under the limits of `pass`; each once.
+std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology);
+
+// Placements of one mini-batch, the `most` with the least predicted step time, the least first: the
+// balanced solver's own and those of `references`, so that the best is never worse than they are;
+// the references are left out at Effort::kFast, of large mini-batches at kDefault, and once the
+// allowance is spent. The solver starts from the fewest micro-batches that the constraints allow
+// and takes more where that shortens the step. Step times are those of ranks whose slots are sorted
+// by cost, which is left to the caller (OrderMicrobatches).
+//
+// InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is requested.
+absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
+    const PassInstance& pass, std::span<const PassInstance> references,
+    std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
+    const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -1,10 +1,10 @@
-// Stage 3, assign, its first half: the sequences of a mini-batch to ranks.
+// Sharding: which rank takes each unit of a mini-batch.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,7 +12,6 @@
 #include "absl/strings/string_view.h"
 #include "server/planner/allowance.h"
 #include "server/planner/pass_instance.h"
-#include "server/planner/sequence_lists.h"
 
 namespace batchplan {
 
@@ -30,6 +29,11 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
 // otherwise the heaviest first, each round's to the lightest rank. A sharding for when ShardUnits'
 // leaves a rank with too little.
 std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const Units& units);
+
+// Cuts loads into `runs` non-empty runs so that the largest sum of a run is the least possible, by
+// binary search on that sum. Returns runs + 1 offsets. Needs 1 <= runs <= loads.size() and a total
+// below 2^63. O(n log total).
+std::vector<size_t> CutIntoRuns(std::span<const uint64_t> loads, size_t runs);
 
 }  // namespace batchplan
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "server/planner/allowance.h"
-#include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {

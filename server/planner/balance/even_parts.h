@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
-#include "server/planner/effort.h"
 
 namespace batchplan {
 

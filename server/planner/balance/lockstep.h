@@ -9,7 +9,6 @@
 #include <span>
 
 #include "server/planner/allowance.h"
-#include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {

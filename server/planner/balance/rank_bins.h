@@ -13,7 +13,6 @@
 
 #include "server/planner/allowance.h"
 #include "server/planner/balance/bin_filling.h"
-#include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {

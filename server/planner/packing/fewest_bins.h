@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "server/planner/allowance.h"
-#include "server/planner/effort.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/planner/assign/assign.h"
-#include "server/planner/split.h"
+#include "server/planner/mini_batches.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

@@ -1,10 +1,11 @@
-#include "server/planner/make_plan.h"
+// What requests do to their plans beyond what the plan checker and the oracle of small requests can
+// tell: how good plans are, in which order, and what refusals say.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <numeric>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tests/support/checked_plan.h"
@@ -12,116 +13,155 @@
 namespace batchplan {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
+using ::testing::Gt;
+using ::testing::HasSubstr;
 using testing::LengthsOf;
 using testing::MakeCheckedPlan;
 using testing::MicrobatchesOf;
 using testing::PackedOptions;
-using ::testing::UnorderedElementsAre;
+using ::testing::SizeIs;
 
-TEST(MakePlanTest, OneSequenceOnOneRankIsAPlan) {
-  const Plan plan = *MakeCheckedPlan({7}, PackedOptions(7, Packer::kBestFitDecreasing));
-  EXPECT_THAT(MicrobatchesOf(plan.passes[0]), ElementsAre(ElementsAre(0)));
-  EXPECT_THAT(plan.passes[0].microbatches_per_rank, ElementsAre(1));
-  EXPECT_EQ(plan.fingerprint.size(), 64);
+Plan PlanOf(const std::vector<uint32_t>& lengths, const PlanOptions& options,
+            const std::vector<uint32_t>& group_ids = {}) {
+  const auto plan = MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : Plan();
 }
 
-TEST(MakePlanTest, DealtBinsAreAlikeWithinASlot) {
-  // Four bins of 10, 9, 4 and 3 on two ranks: 10 runs beside 9, and 4 beside 3.
+TEST(MakePlanTest, APassThatIgnoresMiniBatchesPacksAcrossThem) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 2);
+  options.mini_batches.size = 2;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].ignore_mini_batches = true;
+  const Plan plan = PlanOf({4, 5, 5, 4}, options);
+  EXPECT_THAT(plan.passes[0].microbatches_per_rank, ElementsAre(1, 1));
+  EXPECT_THAT(plan.passes[1].microbatches_per_rank, ElementsAre(1));
+}
+
+TEST(MakePlanTest, EmptyMicrobatchesComeLastAndAreSpreadOverTheRanks) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 4);
+  options.passes[0].microbatch_count_multiple = 2;
+  options.allow_empty_microbatches = true;
+  const Plan plan = PlanOf({9, 8, 7, 6, 5}, options);
+  const auto microbatches = MicrobatchesOf(plan.passes[0]);
+  ASSERT_THAT(microbatches, SizeIs(8));
+  size_t empty_ranks = 0;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(microbatches[2 * rank], SizeIs(1));
+    empty_ranks += microbatches[2 * rank + 1].empty();
+  }
+  EXPECT_EQ(empty_ranks, 3);
+}
+
+TEST(MakePlanTest, MicrobatchesAreEmptyOnlyWherePackingTighterDoesNotHelp) {
   PlanOptions options = PackedOptions(10, Packer::kConcatenative, 2);
-  const PassPlan pass = MakeCheckedPlan({10, 4, 9, 3}, options)->passes[0];
-  EXPECT_THAT(pass.microbatches_per_rank, ElementsAre(2));
-  const auto bins = LengthsOf(pass);
-  EXPECT_THAT((std::vector{bins[0], bins[2]}),
-              UnorderedElementsAre(ElementsAre(10), ElementsAre(9)));
-  // The rank with the 10 gets the 3.
-  EXPECT_THAT(
-      bins, UnorderedElementsAre(ElementsAre(10), ElementsAre(3), ElementsAre(9), ElementsAre(4)));
-  EXPECT_EQ(pass.metrics.rank_token_imbalance, 1);
+  options.allow_empty_microbatches = true;
+  // In order three bins, for two ranks four, but two are enough.
+  EXPECT_THAT(PlanOf({4, 7, 6}, options).passes[0].microbatches_per_rank, ElementsAre(1));
 }
 
-TEST(MakePlanTest, ContiguousShardsKeepTheOrderOfTheManifest) {
-  const PassPlan pass = MakeCheckedPlan({1, 2, 3, 4, 5, 6}, PackedOptions(9, Packer::kConcatenative,
-                                                                          2, Sharding::kContiguous))
-                            ->passes[0];
-  EXPECT_THAT(pass.sequence_index, ElementsAre(0, 1, 2, 3, 4, 5));
+TEST(MakePlanTest, NoRankHasEmptyMicrobatchesThatAnotherDivisionSpares) {
+  // Longest first would give rank 0 the 100 alone, and three empty micro-batches.
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
+  options.passes[0].min_microbatches = 4;
+  options.allow_empty_microbatches = true;
+  const PassPlan pass = PlanOf({100, 5, 5, 5, 5, 5, 5, 5}, options).passes[0];
+  for (const auto& microbatch : MicrobatchesOf(pass)) EXPECT_THAT(microbatch, SizeIs(1));
 }
 
-TEST(MakePlanTest, EqualCountsGiveEveryRankItsShare) {
-  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kContiguous);
+TEST(MakePlanTest, AGroupThatFitsNoMicrobatchIsNamed) {
+  PlanOptions options = PackedOptions(9, Packer::kFirstFitDecreasing);
+  options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  const std::vector<uint32_t> lengths = {5, 3, 5};
+  const std::vector<uint32_t> group_ids = {77, 2, 77};
+  const auto plan = MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("group 77 takes 10 tokens"));
+}
+
+// The heaviest groups first would give a rank both groups of three and leave it with no room for
+// the last of two.
+TEST(MakePlanTest, EqualCountsAreFoundForGroupsOfSeveralSizes) {
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing, 2, Sharding::kLpt);
   options.passes[0].equal_sequence_counts = true;
-  const PassPlan pass = MakeCheckedPlan({90, 90, 90, 1, 1, 1}, options)->passes[0];
-  // Rank 1 needs one micro-batch but has three like rank 0.
-  EXPECT_THAT(pass.microbatches_per_rank, ElementsAre(3));
-  EXPECT_THAT(LengthsOf(pass), Each(::testing::SizeIs(1)));
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  const Plan plan =
+      PlanOf({9, 9, 9, 1, 1, 1, 4, 4, 4, 4, 4, 4}, options, {1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5});
+  EXPECT_THAT(MicrobatchesOf(plan.passes[0]), ElementsAre(SizeIs(6), SizeIs(6)));
 }
 
-TEST(MakePlanTest, MiniBatchesStandOneAfterTheOther) {
-  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 2);
-  options.mini_batches.size = 4;
-  const PassPlan pass = MakeCheckedPlan({5, 5, 5, 5, 9, 9, 9, 9}, options)->passes[0];
-  EXPECT_THAT(pass.microbatches_per_rank, ElementsAre(1, 2));
-  EXPECT_THAT((std::vector(pass.sequence_index.begin(), pass.sequence_index.begin() + 4)),
-              UnorderedElementsAre(0, 1, 2, 3));
+TEST(MakePlanTest, AnOptimalScanPadsLessThanASortedOne) {
+  PlanOptions options = PackedOptions(12, Packer::kBalanced, 1, Sharding::kContiguous);
+  options.passes[0].layout = Layout::kPadded;
+  const std::vector<uint32_t> lengths = {1, 1, 4, 4, 5, 6};
+  const PassPlan sorted = PlanOf(lengths, options).passes[0];
+  options.passes[0].scan = Scan::kOptimal;
+  const PassPlan optimal = PlanOf(lengths, options).passes[0];
+  EXPECT_EQ(optimal.metrics.microbatches, sorted.metrics.microbatches);
+  EXPECT_THAT(LengthsOf(optimal),
+              ElementsAre(ElementsAre(1, 1), ElementsAre(4, 4), ElementsAre(5, 6)));
+  EXPECT_THAT(sorted.metrics.scheduled_tokens, Gt(optimal.metrics.scheduled_tokens));
 }
 
-TEST(MakePlanTest, CountsAreMultiplesOfThePipelineWithVirtualStages) {
-  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 2);
-  options.topology.pipeline_parallel = 4;
-  options.topology.virtual_pipeline = 2;
-  options.passes[0].microbatch_count_multiple = 3;
-  const std::vector<uint32_t> lengths(30, 2);
-  EXPECT_THAT(MakeCheckedPlan(lengths, options)->passes[0].microbatches_per_rank, ElementsAre(12));
+TEST(MakePlanTest, RanksOfTheSameWidthsKeepThemInAnyOrder) {
+  // Groups of 1 | 2, 6 | 8 sequences: ordered each by itself the ranks would disagree.
+  std::vector<uint32_t> lengths = {10};
+  std::vector<uint32_t> group_ids = {0};
+  const auto add = [&](uint32_t group, size_t count, uint32_t length) {
+    lengths.insert(lengths.end(), count, length);
+    group_ids.insert(group_ids.end(), count, group);
+  };
+  add(1, 6, 2);
+  add(2, 8, 5);
+  add(3, 2, 21);
+  PlanOptions options = PackedOptions(200, Packer::kBalanced, 2, Sharding::kStrideSorted);
+  options.passes[0].layout = Layout::kPadded;
+  options.passes[0].min_microbatches = 2;
+  options.passes[0].order = MicrobatchOrder::kLargestFirst;
+  options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  const std::vector<uint32_t> widths = PlanOf(lengths, options, group_ids).passes[0].row_widths;
+  ASSERT_THAT(widths, SizeIs(4));
+  EXPECT_EQ(widths[0], widths[2]);
+  EXPECT_EQ(widths[1], widths[3]);
 }
 
-TEST(MakePlanTest, ASequenceLimitHolds) {
-  PlanOptions options = PackedOptions(100, Packer::kModifiedFirstFitDecreasing);
-  options.passes[0].max_sequences_per_microbatch = 2;
-  const PassPlan pass = MakeCheckedPlan({51, 10, 10, 10, 10, 10}, options)->passes[0];
-  EXPECT_EQ(pass.metrics.microbatches, 3);
-  EXPECT_TRUE(pass.metrics.certified_optimal);
+TEST(MakePlanTest, EmptyMicrobatchesOfAllPassesTogetherAreLimited) {
+  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing, 65536);
+  options.allow_empty_microbatches = true;
+  options.passes[0].min_microbatches = 3;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  const auto plan = MakeCheckedPlan(std::vector<uint32_t>{3}, options);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the plan needs more than 262144"));
 }
 
-TEST(MakePlanTest, TruncatedSequencesStayAndAreListed) {
+TEST(MakePlanTest, KarmarkarKarpFillsBinsEvenWhereNothingButMicrobatchesCosts) {
+  PlanOptions options = PackedOptions(10, Packer::kKarmarkarKarp);
+  options.cost_model = {.per_token = 0, .per_token_squared = 0, .per_microbatch = 1};
+  const std::vector<uint32_t> lengths = {9, 8, 7, 3, 2, 1};
+  EXPECT_THAT(PlanOf(lengths, options).passes[0].microbatches_per_rank, ElementsAre(3));
+}
+
+TEST(MakePlanTest, ALaterPassKeepsTheMiniBatchsOrderWithinARank) {
   PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing);
-  options.passes[0].length_multiple = 4;
-  options.overlong = OverlongPolicy::kTruncate;
-  const Plan plan = *MakeCheckedPlan({3, 25}, options);
-  ASSERT_EQ(plan.excluded.size(), 1);
-  EXPECT_EQ(plan.excluded[0].index, 1);
-  EXPECT_EQ(plan.excluded[0].length, 25);
-  EXPECT_EQ(plan.excluded[0].reason, ExclusionReason::kTruncated);
-  EXPECT_THAT(LengthsOf(plan.passes[0]), ElementsAre(ElementsAre(8), ElementsAre(3)));
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].packer = Packer::kConcatenative;
+  EXPECT_THAT(MicrobatchesOf(PlanOf({2, 8, 7, 3}, options).passes[1]),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
 }
 
-TEST(MakePlanTest, DroppedSequencesLeaveAndAreListed) {
-  PlanOptions options = PackedOptions(10, Packer::kFirstFitDecreasing);
-  options.overlong = OverlongPolicy::kDrop;
-  const Plan plan = *MakeCheckedPlan({3, 25, 4}, options);
-  ASSERT_EQ(plan.excluded.size(), 1);
-  EXPECT_EQ(plan.excluded[0].reason, ExclusionReason::kDropped);
-  EXPECT_THAT(plan.passes[0].sequence_index, UnorderedElementsAre(0, 2));
-}
-
-TEST(MakePlanTest, BucketsLimitWhatARowIsFilledTo) {
-  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
-  options.passes[0].rows = RowPadding::kBuckets;
-  options.passes[0].buckets = {8, 16};
-  const PassPlan pass = MakeCheckedPlan({6, 6, 6, 6, 6}, options)->passes[0];
-  EXPECT_THAT(pass.row_widths, ElementsAre(16, 16, 8));
-}
-
-TEST(MakePlanTest, AStoppedSolveIsAnErrorAndNoPlan) {
-  std::stop_source source;
-  source.request_stop();
-  const std::vector<uint32_t> lengths = {1, 2, 3};
-  EXPECT_EQ(
-      MakePlan({.lengths = lengths}, PackedOptions(10, Packer::kConcatenative), source.get_token())
-          .status()
-          .code(),
-      absl::StatusCode::kCancelled);
+TEST(MakePlanTest, AGroupBesideAWiderSequenceOfAnotherRankKeepsTheBudget) {
+  // Sorted by tokens: 1 | 1, then the pair | 5. Two rows as wide as the 5 would be 10 tokens.
+  const std::vector<uint32_t> lengths = {2, 2, 1, 1, 5};
+  const std::vector<uint32_t> group_ids = {1, 1, 2, 3, 4};
+  PlanOptions options = PackedOptions(9, Packer::kBalanced, 2, Sharding::kStrideSorted);
+  options.passes[0].layout = Layout::kPadded;
+  options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  const auto plan = MakeCheckedPlan({.lengths = lengths, .group_ids = group_ids}, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->passes[0].microbatches_per_rank, ::testing::ElementsAre(2));
 }
 
 TEST(MakePlanTest, AMillionSequencesPlanAndCheck) {

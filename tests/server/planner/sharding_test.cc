@@ -39,28 +39,27 @@ std::map<uint32_t, Planned> PlannedSequences(const PassPlan& pass, uint32_t rank
   return planned;
 }
 
-// The sequences that are shared out as one, in the manifest's order: each mini-batch, or all if no
-// pass has any.
-std::vector<std::vector<uint32_t>> Shares(const testing::GeneratedRequest& request,
-                                          const std::map<uint32_t, Planned>& planned) {
+// The sequences of each mini-batch in the manifest's order; all are one if no pass has any.
+std::vector<std::vector<uint32_t>> MiniBatches(const testing::GeneratedRequest& request,
+                                               const std::map<uint32_t, Planned>& planned) {
   const bool whole = std::ranges::all_of(
       request.options.passes, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
   const uint32_t size = whole || request.options.mini_batches.size == 0
                             ? std::numeric_limits<uint32_t>::max()
                             : request.options.mini_batches.size;
-  std::vector<std::vector<uint32_t>> shares;
+  std::vector<std::vector<uint32_t>> mini_batches;
   for (const auto& [sequence, where] : planned) {
-    shares.resize(std::max<size_t>(shares.size(), sequence / size + 1));
-    shares[sequence / size].push_back(sequence);
+    mini_batches.resize(std::max<size_t>(mini_batches.size(), sequence / size + 1));
+    mini_batches[sequence / size].push_back(sequence);
   }
-  return shares;
+  return mini_batches;
 }
 
-// Calls check(ranks, planned, share) for every share of random requests of that sharding without
-// groups.
+// Calls check(ranks, planned, mini_batch) for every mini-batch of random requests of that sharding
+// without groups.
 template <typename Check>
-void ForEachShare(Sharding sharding, Check check) {
-  uint64_t shares = 0;
+void ForEachMiniBatch(Sharding sharding, Check check) {
+  uint64_t checked = 0;
   for (const uint64_t seed : testing::Seeds(2000)) {
     testing::GeneratedRequest request = testing::GenerateRequest(seed);
     PlanOptions& options = request.options;
@@ -71,35 +70,35 @@ void ForEachShare(Sharding sharding, Check check) {
     if (!plan.ok()) continue;
     const uint32_t ranks = options.topology.data_parallel;
     const std::map<uint32_t, Planned> planned = PlannedSequences(plan->passes[0], ranks);
-    for (const std::vector<uint32_t>& share : Shares(request, planned)) {
-      ++shares;
-      check(ranks, planned, share);
+    for (const std::vector<uint32_t>& mini_batch : MiniBatches(request, planned)) {
+      ++checked;
+      check(ranks, planned, mini_batch);
       if (::testing::Test::HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
     }
   }
-  EXPECT_GT(shares, testing::Cases(100));
+  EXPECT_GT(checked, testing::Cases(100));
 }
 
 TEST(ShardingTest, StrideSortedDealsTheSortedSequencesInTurn) {
-  ForEachShare(Sharding::kStrideSorted,
-               [](uint32_t ranks, const std::map<uint32_t, Planned>& planned,
-                  const std::vector<uint32_t>& share) {
-                 std::vector<std::pair<uint32_t, uint32_t>> sorted;  // (length, sequence)
-                 for (uint32_t sequence : share) {
-                   sorted.emplace_back(planned.at(sequence).length, sequence);
-                 }
-                 std::sort(sorted.begin(), sorted.end());
-                 for (size_t i = 0; i < sorted.size(); ++i) {
-                   ASSERT_EQ(planned.at(sorted[i].second).rank, i % ranks);
-                 }
-               });
+  ForEachMiniBatch(Sharding::kStrideSorted,
+                   [](uint32_t ranks, const std::map<uint32_t, Planned>& planned,
+                      const std::vector<uint32_t>& mini_batch) {
+                     std::vector<std::pair<uint32_t, uint32_t>> sorted;  // (length, sequence)
+                     for (uint32_t sequence : mini_batch) {
+                       sorted.emplace_back(planned.at(sequence).length, sequence);
+                     }
+                     std::sort(sorted.begin(), sorted.end());
+                     for (size_t i = 0; i < sorted.size(); ++i) {
+                       ASSERT_EQ(planned.at(sorted[i].second).rank, i % ranks);
+                     }
+                   });
 }
 
 TEST(ShardingTest, ContiguousGivesEveryRankOneRunOfTheMiniBatch) {
-  ForEachShare(Sharding::kContiguous, [](uint32_t, const std::map<uint32_t, Planned>& planned,
-                                         const std::vector<uint32_t>& share) {
-    for (size_t i = 1; i < share.size(); ++i) {
-      ASSERT_LE(planned.at(share[i - 1]).rank, planned.at(share[i]).rank);
+  ForEachMiniBatch(Sharding::kContiguous, [](uint32_t, const std::map<uint32_t, Planned>& planned,
+                                             const std::vector<uint32_t>& mini_batch) {
+    for (size_t i = 1; i < mini_batch.size(); ++i) {
+      ASSERT_LE(planned.at(mini_batch[i - 1]).rank, planned.at(mini_batch[i]).rank);
     }
   });
 }

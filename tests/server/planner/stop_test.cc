@@ -74,6 +74,17 @@ void ExpectSoon(size_t sequences, const PlanOptions& options, const std::vector<
                                   std::to_string(static_cast<int>(1000 * worst)));
 }
 
+TEST(StopTest, RequestedBeforehandIsAnErrorAndNoPlan) {
+  std::stop_source source;
+  source.request_stop();
+  const std::vector<uint32_t> lengths = {1, 2, 3};
+  EXPECT_EQ(
+      MakePlan({.lengths = lengths}, PackedOptions(10, Packer::kConcatenative), source.get_token())
+          .status()
+          .code(),
+      absl::StatusCode::kCancelled);
+}
+
 TEST(StopTest, WhileManyPassesAreSetUpAndPlanned) {
   PlanOptions options = PackedOptions(4096, Packer::kBalanced, 16, Sharding::kBalanced);
   options.effort = Effort::kFast;

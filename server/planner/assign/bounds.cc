@@ -1,0 +1,112 @@
+#include "server/planner/assign/bounds.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <vector>
+
+#include "server/planner/assign/fill_bins.h"
+#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/order.h"
+#include "server/planner/packing/lower_bounds.h"
+
+namespace batchplan {
+namespace {
+
+// Of so many micro-batches in all, what each rank has then.
+uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
+  return pass.counts().RoundUp((microbatches + pass.ranks() - 1) / pass.ranks());
+}
+
+// Items whose lengths are the sums of their sequences in either layout: a padded micro-batch takes
+// as many tokens as its sequences have, or more.
+Items SummedItems(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) {
+  Items items = pass.ItemsOf(mini_batch);
+  if (pass.options().layout == Layout::kPacked) return items;
+  for (uint32_t item = 0; item < items.size(); ++item) {
+    items.lengths[item] = 0;
+    for (SequenceIndex sequence : items.sequences[item]) {
+      items.lengths[item] += pass.aligned()[sequence.value()];
+    }
+  }
+  return items;
+}
+
+BinLimits LimitsOf(const PassInstance& pass) {
+  if (pass.options().layout == Layout::kPacked) return pass.bin_limits();
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  return {.capacity = static_cast<uint32_t>(std::min(pass.padded_limits().tokens, kMost)),
+          .max_sequences = static_cast<uint32_t>(std::min(pass.padded_limits().sequences, kMost))};
+}
+
+// Without the fixed costs.
+Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                    Synchronization synchronization, Cost lockstep_proven) {
+  Cost bound = lockstep_proven;
+  if (synchronization == Synchronization::kLockstep) {
+    if (bound == 0) {
+      const Items items = SummedItems(pass, mini_batch);
+      bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks());
+    }
+    // At least AccumulatedBound of the same items.
+    if (!pass.groups_keep_rank() || pass.groups_keep_microbatch()) return bound;
+  }
+  // Every rank takes as long as its own micro-batches, in lockstep too.
+  const Items units = pass.ItemsFrom(pass.UnitLists(mini_batch));
+  return std::max(bound, AccumulatedBound(units.ForPacking(), pass.ranks()));
+}
+
+}  // namespace
+
+Cost StepTime(const PassInstance& pass, const Placement& placement) {
+  const std::vector<Cost> costs = MicrobatchCosts(pass, placement);
+  const std::vector<uint32_t> order =
+      MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs);
+  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
+  const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
+  std::vector<Cost> slots(placement.slots, 0);
+  Cost busiest = 0;
+  for (size_t rank = 0; rank < placement.ranks(); ++rank) {
+    Cost sum = 0;
+    for (size_t slot = 0; slot < placement.slots; ++slot) {
+      const uint32_t m = order[rank * placement.slots + slot];
+      const Cost cost = costs[m] + pass.cost().OfTail(rows[m] - placement.widths[m]);
+      slots[slot] = std::max(slots[slot], cost);
+      sum += cost;
+    }
+    busiest = std::max(busiest, sum);
+  }
+  return lockstep ? std::accumulate(slots.begin(), slots.end(), Cost{0}) : busiest;
+}
+
+uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
+                                   std::span<const SequenceIndex> mini_batch, uint64_t possible) {
+  if (pass.options().layout == Layout::kPacked) {
+    const Items items = pass.ItemsOf(mini_batch);
+    return FewestPackedPerRank(pass, items.ForPacking(), possible);
+  }
+  // Of sequences alone: with groups that stay together there can only be more.
+  const SortedItems items(pass.ItemsFrom(SequenceLists::Singles(mini_batch)));
+  return PerRank(pass, DraftPadded(pass, items));
+}
+
+uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, uint64_t possible) {
+  // A rank needs `possible` as soon as all together need more than this.
+  const uint64_t below = std::max<uint64_t>(1, pass.counts().LeastThatNeeds(possible)) - 1;
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  const uint64_t enough = below < kMost / pass.ranks() ? below * pass.ranks() + 1 : kMost;
+  return PerRank(pass, LowerBoundBins(items, pass.bin_limits(), enough));
+}
+
+MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                         Synchronization synchronization, const Placement& placement) {
+  const Proven& proven = placement.proven;
+  const uint64_t fewest =
+      std::max(FewestMicrobatchesPerRank(pass, mini_batch, placement.slots),
+               pass.counts().RoundUp((proven.microbatches + pass.ranks() - 1) / pass.ranks()));
+  return {.microbatches = fewest * pass.ranks(),
+          .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
+                       pass.cost().OfMicrobatch() * fewest};
+}
+
+}  // namespace batchplan

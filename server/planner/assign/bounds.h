@@ -1,0 +1,53 @@
+// How long a mini-batch's step takes, and what no placement of it goes below.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_BOUNDS_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_BOUNDS_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "server/planner/cost.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/placement.h"
+
+namespace batchplan {
+
+// The predicted step time of one mini-batch, rows padded as the pass asks and the slots of each
+// rank by descending cost: the sum over slots of the costliest rank's micro-batch, or the costliest
+// rank's sum.
+Cost StepTime(const PassInstance& pass, const Placement& placement);
+
+// For each rank, equally many and as the pass's count rule allows: from the lower bounds of bin
+// packing in the packed layout; in the padded layout from the fewest runs of the sorted order,
+// which nothing beats. `possible`: a number that is known to suffice, above which no bound is
+// looked for. O(n log n).
+//
+// Of a mini-batch, or of the items that a packed one consists of.
+uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
+                                   std::span<const SequenceIndex> mini_batch,
+                                   uint64_t possible = std::numeric_limits<uint64_t>::max());
+
+uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items,
+                             uint64_t possible = std::numeric_limits<uint64_t>::max());
+
+struct MiniBatchBounds {
+  // Over all ranks.
+  uint64_t microbatches = 0;
+  // Of LockstepBound or AccumulatedBound of what goes to one micro-batch or one rank whole, with
+  // the fixed cost of the fewest micro-batches on a rank.
+  Cost step_time = 0;
+};
+
+// Both bounds, of the mini-batch and the pass's constraints alone; what is already proven is not
+// looked for again, nor more micro-batches than the placement, which is one of them, has.
+// O(n log n).
+MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                         Synchronization synchronization, const Placement& placement);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_BOUNDS_H_

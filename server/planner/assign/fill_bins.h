@@ -1,0 +1,77 @@
+// Items into exactly as many bins as there are micro-batches: drafted as the pass's packer or scan
+// makes them, then settled at the number wanted by packing tighter or by splitting bins.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_BINS_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_BINS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/padded/splits.h"
+#include "server/planner/pass_instance.h"
+
+namespace batchplan {
+
+enum class PackingWork {
+  // The pass's packer and effort, and every search before a request is refused.
+  kAsAsked,
+  // Greedy packers alone, where thousands of divisions are tried.
+  kGreedy,
+};
+
+// The bins that the pass's packer makes of the items.
+Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
+                 const Allowance& allowance);
+
+// Brings a draft to exactly `count` bins, at most the number of items: packs again and tighter, or
+// divides again into that many (PACKER_KARMARKAR_KARP), or splits, `group` bins of the last being
+// alike (see SplitToCount). Nothing if no packing as tight as that is found with the
+// allowance, or a stop is requested.
+std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
+                                 size_t count, size_t group, PackingWork work,
+                                 const Allowance& allowance);
+
+// Items in the order that the padded layout's algorithms walk: by ascending width, ties by
+// position. Owns its arrays.
+class SortedItems {
+ public:
+  explicit SortedItems(const Items& items);
+
+  PaddedItems view() const { return {.widths = widths_, .counts = counts_}; }
+  size_t size() const { return order_.size(); }
+  // Each run, or each bin of positions in the sorted order, as a bin of items.
+  Bins BinsOf(const Cuts& cuts) const;
+  Bins BinsOf(const Bins& positions) const;
+
+ private:
+  std::vector<uint32_t> order_;
+  std::vector<uint32_t> widths_;
+  std::vector<uint32_t> counts_;
+};
+
+// How many runs of the sorted order there are at least.
+size_t DraftPadded(const PassInstance& pass, const SortedItems& items);
+
+// Exactly `count` bins, at most the number of items, as the pass's scan makes them. Where `count`
+// is below the draft's, which only groups that stay together can mend, bins that are no runs are
+// searched for; nothing if none are found, and anything once a stop is requested.
+std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
+                                 const SortedItems& sorted, size_t count,
+                                 const Allowance& allowance);
+
+// Raises the number of bins to `target`, at most items.size(), by splitting: the sequences of the
+// cheapest bins, as many as end in the last `group` or the new ones, are spread evenly over
+// themselves and the new bins (longest processing time first, within the limits). Full bins stay
+// full and the thin ones become alike, where halving one bin at a time would leave some twice as
+// costly as others. Where the limits leave no room to spread, the costliest bin of two items or
+// more is halved, again and again.
+Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& items,
+                  const BinLimits& limits);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_BINS_H_

@@ -1,0 +1,253 @@
+#include "server/planner/assign/fill_ranks.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/fill_bins.h"
+#include "server/planner/balance/lockstep.h"
+#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/cancellation.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/padded/splits.h"
+#include "server/planner/pass_instance.h"
+
+namespace batchplan {
+namespace {
+
+// What one rank has, and the micro-batches it becomes.
+struct Rank {
+  Items items;
+  std::optional<SortedItems> sorted;  // in the padded layout
+  Bins draft;                         // in the packed layout
+  size_t drafted = 0;
+  Bins bins;
+};
+
+// Of an allowance: of a call, for each rank and for each sequence.
+constexpr uint64_t kTicksToFill = 1000;
+constexpr uint64_t kTicksARank = 2500;
+constexpr uint64_t kTicksAFilledSequence = 50;
+
+class RankFiller {
+ public:
+  RankFiller(const PassInstance& pass, const SequenceLists& shares, uint64_t seed,
+             absl::string_view where, PackingWork work, const Allowance& allowance)
+      : pass_(pass),
+        shares_(shares),
+        seed_(seed),
+        where_(where),
+        work_(work),
+        allowance_(allowance),
+        padded_(pass.options().layout == Layout::kPadded) {}
+
+  absl::StatusOr<Placement> Run() {
+    allowance_.Spend(kTicksToFill + kTicksARank * shares_.size() +
+                     kTicksAFilledSequence * shares_.all().size());
+    if (absl::Status status = DraftRanks(); !status.ok()) return status;
+    if (pass_.same_widths()) {
+      if (std::optional<Placement> shared = FillAtSameWidths()) return *std::move(shared);
+    }
+    const size_t poorest = PoorestRank();
+    absl::StatusOr<Placement> filled = FillWithoutEmpty(poorest);
+    if (!pass_.allow_empty() || !absl::IsInvalidArgument(filled.status())) return filled;
+    const uint64_t wanted = WantedSlots();
+    if (wanted > kMaxEmptyMicrobatches / ranks_.size()) {
+      return TooManyEmpty(pass_, wanted, where_);
+    }
+    return Fill(wanted, poorest);
+  }
+
+ private:
+  absl::Status DraftRanks() {
+    ranks_.reserve(shares_.size());
+    for (size_t rank = 0; rank < shares_.size(); ++rank) {
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+      const Allowance::Part part(allowance_, shares_.size() - rank + 1);
+      Rank& own = ranks_.emplace_back();
+      own.items = pass_.ItemsOf(shares_[rank]);
+      if (padded_) {
+        own.sorted.emplace(own.items);
+        own.drafted = DraftPadded(pass_, *own.sorted);
+      } else {
+        own.draft = DraftPacked(pass_, own.items, RankSeed(seed_, static_cast<uint32_t>(rank)),
+                                work_, allowance_);
+        own.drafted = own.draft.size();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  size_t PoorestRank() const {
+    const auto fewer = [](const Rank& a, const Rank& b) { return a.items.size() < b.items.size(); };
+    return std::min_element(ranks_.begin(), ranks_.end(), fewer) - ranks_.begin();
+  }
+
+  // The number of micro-batches of every rank, as the drafts have them.
+  uint64_t WantedSlots() const {
+    size_t most = 1;
+    for (const Rank& rank : ranks_) most = std::max(most, rank.drafted);
+    return pass_.counts().RoundUp(most);
+  }
+
+  absl::StatusOr<Placement> FillWithoutEmpty(size_t poorest) {
+    const uint64_t wanted = WantedSlots();
+    const size_t available = ranks_[poorest].items.size();
+    if (wanted <= available) return Fill(wanted, poorest);
+    const uint64_t fewer = pass_.counts().RoundDown(available);
+    if (fewer == 0) return TooFewItemsOnRank(pass_, poorest, available, wanted, where_);
+    return Fill(fewer, poorest);
+  }
+
+  // `slots` micro-batches on every rank, or fewer where it has fewer items.
+  absl::StatusOr<Placement> Fill(uint64_t slots, size_t poorest) {
+    if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
+        slots <= ranks_[poorest].items.size() && FillBalanced(static_cast<uint32_t>(slots))) {
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+      return Collect(slots);
+    }
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+      const Allowance::Part part(allowance_, ranks_.size() - rank);
+      Rank& own = ranks_[rank];
+      const size_t count = std::min<size_t>(slots, own.items.size());
+      std::optional<Bins> settled =
+          padded_ ? SettlePadded(pass_, own.items, *own.sorted, count, allowance_)
+                  : SettlePacked(pass_, own.items, own.draft, count, 1, work_, allowance_);
+      if (!settled) {
+        if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+        return TooFewSlots(pass_, rank, own.drafted, poorest, ranks_[poorest].items.size(), slots,
+                           where_);
+      }
+      own.bins = *std::move(settled);
+    }
+    return Collect(slots);
+  }
+
+  // All ranks at once, so that what runs at the same time is alike. False if that is not found.
+  bool FillBalanced(uint32_t slots) {
+    std::vector<uint32_t> lengths;
+    std::vector<uint32_t> counts;
+    std::vector<uint64_t> loads;
+    std::vector<uint32_t> rank_of;
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      const Items& own = ranks_[rank].items;
+      const Objective objective = pass_.ObjectiveOf(own);
+      lengths.insert(lengths.end(), own.lengths.begin(), own.lengths.end());
+      counts.insert(counts.end(), own.counts.begin(), own.counts.end());
+      loads.insert(loads.end(), objective.loads.begin(), objective.loads.end());
+      rank_of.resize(lengths.size(), rank);
+    }
+    const PackItems packing{.lengths = lengths, .counts = counts, .loads = loads};
+    const auto ranks = static_cast<uint32_t>(ranks_.size());
+    const std::optional<BalancedBins> balanced =
+        BalanceLockstep({.items = packing,
+                         .limits = pass_.bin_limits(),
+                         .ranks = ranks,
+                         .slots = slots,
+                         .rank_of = rank_of,
+                         .enough = LockstepBound(packing, pass_.bin_limits(), ranks),
+                         .effort = pass_.effort(),
+                         .allowance = allowance_});
+    if (!balanced) return false;
+    uint32_t offset = 0;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      Bins bins;
+      for (uint32_t slot = 0; slot < slots; ++slot) {
+        std::vector<uint32_t> bin;
+        for (uint32_t item : balanced->bins[rank * slots + slot]) bin.push_back(item - offset);
+        bins.Add(bin);
+      }
+      offset += ranks_[rank].items.size();
+      ranks_[rank].bins = std::move(bins);
+    }
+    return true;
+  }
+
+  // The same runs at the same widths on all ranks; nothing if the ranks have different numbers of
+  // items, too few, or a group for which another rank's width is too much.
+  std::optional<Placement> FillAtSameWidths() {
+    std::vector<PaddedItems> ranks;
+    for (const Rank& rank : ranks_) {
+      ranks.push_back(rank.sorted->view());
+      if (rank.items.size() != ranks_.front().items.size()) return std::nullopt;
+    }
+    const size_t items = ranks.front().size();
+    if (items == 0 || !FitAlone(ranks)) return std::nullopt;
+    Cuts cuts = SharedSortedScan(ranks, pass_.padded_limits());
+    const uint64_t slots = pass_.counts().RoundUp(cuts.size() - 1);
+    if (slots > items) return std::nullopt;
+    cuts = HalveRuns(ranks, cuts, slots);
+    for (Rank& rank : ranks_) rank.bins = rank.sorted->BinsOf(cuts);
+    Placement placement = Collect(slots);
+    placement.same_widths = true;
+    for (size_t slot = 0; slot < slots; ++slot) {
+      uint32_t widest = 0;
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        widest = std::max(widest, placement.widths[rank * slots + slot]);
+      }
+      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+        placement.widths[rank * slots + slot] = widest;
+      }
+    }
+    return placement;
+  }
+
+  // Whether each position of the sorted orders is within the limits on all ranks.
+  bool FitAlone(const std::vector<PaddedItems>& ranks) const {
+    if (!pass_.groups_keep_microbatch()) return true;
+    for (size_t position = 0; position < ranks.front().size(); ++position) {
+      uint32_t width = 0;
+      uint32_t count = 0;
+      for (const PaddedItems& items : ranks) {
+        width = std::max(width, items.widths[position]);
+        count = std::max(count, items.count(position));
+      }
+      if (!pass_.padded_limits().Allow(count, width)) return false;
+    }
+    return true;
+  }
+
+  Placement Collect(size_t slots) const {
+    Placement placement;
+    placement.slots = static_cast<uint32_t>(slots);
+    placement.widths.reserve(slots * ranks_.size());
+    placement.microbatches.Reserve(slots * ranks_.size(), shares_.all().size());
+    for (const Rank& rank : ranks_) {
+      for (size_t slot = 0; slot < slots; ++slot) {
+        uint32_t width = 0;
+        if (slot < rank.bins.size()) {
+          for (uint32_t item : rank.bins[slot]) {
+            const uint32_t length = rank.items.lengths[item];
+            width = padded_ ? std::max(width, length) : width + length;
+            placement.microbatches.Push(rank.items.sequences[item]);
+          }
+        }
+        placement.microbatches.Close();
+        placement.widths.push_back(width);
+      }
+    }
+    return placement;
+  }
+
+  const PassInstance& pass_;
+  const SequenceLists& shares_;
+  const uint64_t seed_;
+  const absl::string_view where_;
+  const PackingWork work_;
+  const Allowance& allowance_;
+  const bool padded_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace
+
+absl::StatusOr<Placement> FillRanks(const PassInstance& pass, const SequenceLists& shares,
+                                    uint64_t seed, absl::string_view where, PackingWork work,
+                                    const Allowance& allowance) {
+  return RankFiller(pass, shares, seed, where, work, allowance).Run();
+}
+
+}  // namespace batchplan

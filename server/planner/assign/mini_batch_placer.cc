@@ -1,0 +1,276 @@
+#include "server/planner/assign/mini_batch_placer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/assign/bounds.h"
+#include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/fill_ranks.h"
+#include "server/planner/assign/place.h"
+#include "server/planner/assign/shard.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/order.h"
+
+namespace batchplan {
+namespace {
+
+// As many sequences are packed within every effort in microseconds.
+constexpr uint64_t kMostForSearches = 32;
+
+// The most empty micro-batches that one rank has in some pass, then all of them.
+std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
+  size_t most = 0;
+  size_t all = 0;
+  for (const Placement& placement : placed.passes) {
+    for (size_t rank = 0; rank < placement.ranks(); ++rank) {
+      const size_t begin = rank * placement.slots;
+      size_t empty = 0;
+      for (size_t slot = 0; slot < placement.slots; ++slot) {
+        empty += placement.microbatches[begin + slot].empty();
+      }
+      most = std::max(most, empty);
+      all += empty;
+    }
+  }
+  return {most, all};
+}
+
+bool FilledAlike(PassOptions a, PassOptions b) {
+  a.name.clear();
+  b.name.clear();
+  return a == b;
+}
+
+}  // namespace
+
+MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const PassInstance& first,
+                                 const Topology& topology, uint64_t seed, uint64_t sequences,
+                                 const Allowance& allowance)
+    : passes_(std::move(passes)),
+      twins_(TwinsOf(passes_, 1)),
+      first_(first),
+      seed_(seed),
+      sequences_(sequences),
+      allowance_(allowance),
+      lead_(passes_.front()) {
+  if (lead_ != &first_) {
+    lead_options_ = lead_->options();
+    lead_options_.sharding = first_.options().sharding;
+    lead_options_.balance_on = first_.options().balance_on;
+    lead_options_.equal_sequence_counts = first_.options().equal_sequence_counts;
+    stand_in_.emplace(lead_->With(lead_options_));
+    lead_ = &*stand_in_;
+  }
+  if (first_.options().sharding == Sharding::kBalanced && lead_->effort() != Effort::kFast) {
+    methods_ = ReferenceMethods(lead_->options(), topology);
+    for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
+  }
+}
+
+std::string MiniBatchPlacer::Where(const PassInstance& pass, size_t k) const {
+  if (pass.options().ignore_mini_batches) return pass.where();
+  return absl::StrCat(pass.where(), ": mini-batch ", k);
+}
+
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  const Sharding sharding = first_.options().sharding;
+  const std::string where = Where(*lead_, k);
+  absl::StatusOr<MiniBatchPlacement> asked;
+  if (sharding == Sharding::kBalanced) {
+    asked = BestBalanced(k, mini_batch);
+  } else {
+    {
+      const Allowance::Part part(allowance_, passes_.size());
+      asked = PlaceBySharding(*lead_, mini_batch, MiniBatchSeed(seed_, k), where, allowance_);
+    }
+    if (asked.ok()) asked = Fill(k, *std::move(asked));
+  }
+  // Here the request names the rank of each sequence.
+  if (sharding == Sharding::kStrideSorted) return asked;
+  if (asked.ok() && first_.allow_empty()) return EvenIfFewerEmpty(k, mini_batch, *std::move(asked));
+  if (!absl::IsInvalidArgument(asked.status())) return asked;
+  for (const PassInstance* pass : passes_) {
+    absl::Status possible = CheckPossible(*pass, mini_batch, Where(*pass, k));
+    if (!possible.ok()) return possible;
+  }
+
+  if (lead_->may_deal_bins() && sharding != Sharding::kDealBins &&
+      sharding != Sharding::kContiguous) {
+    absl::StatusOr<MiniBatchPlacement> placed =
+        PackAndDeal(*lead_, mini_batch, MiniBatchSeed(seed_, k), where, allowance_);
+    if (placed.ok()) placed = Fill(k, *std::move(placed));
+    if (!absl::IsInvalidArgument(placed.status())) return placed;
+  }
+  if (!first_.options().equal_sequence_counts) {
+    absl::StatusOr<MiniBatchPlacement> placed = PlaceEvenly(k, mini_batch);
+    if (!absl::IsInvalidArgument(placed.status())) return placed;
+  }
+  return Search(k, mini_batch, asked.status());
+}
+
+// The best of the balanced placements that the other passes can use; of those that leave a rank
+// with no more empty micro-batches than the even placement, if there are any. The even one where
+// others were left out for it and it is the shortest that stays.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  // Others are of use where another pass or its empty micro-batches can decide.
+  const bool only_best = passes_.size() == 1 && !KeepsEmptyEven();
+  absl::StatusOr<std::vector<MiniBatchPlacement>> candidates = [&] {
+    const Allowance::Part part(allowance_, passes_.size());
+    return PlaceBalanced(*lead_, references_, mini_batch, MiniBatchSeed(seed_, k),
+                         only_best ? 1 : references_.size() + 1, Where(*lead_, k), allowance_);
+  }();
+  if (!candidates.ok()) return candidates.status();
+  absl::StatusOr<MiniBatchPlacement> best;
+  std::optional<absl::StatusOr<MiniBatchPlacement>> even;
+  for (MiniBatchPlacement& candidate : *candidates) {
+    absl::StatusOr<MiniBatchPlacement> placed = Fill(k, std::move(candidate));
+    if (absl::IsInvalidArgument(placed.status())) {
+      if (!best.ok()) best = std::move(placed);
+      continue;
+    }
+    if (!placed.ok() || !KeepsEmptyEven()) {
+      best = std::move(placed);
+      break;
+    }
+    const std::pair<size_t, size_t> empty = EmptyMicrobatches(*placed);
+    if (empty.second > 0 && !even) even = PlaceEvenly(k, mini_batch);
+    if (even && even->ok()) {
+      const std::pair<size_t, size_t> even_empty = EmptyMicrobatches(**even);
+      if (even_empty < empty) {
+        if (!best.ok()) best = std::move(placed);
+        continue;
+      }
+      Placement& evenly = (*even)->lead();
+      const Placement& asked = placed->lead();
+      if (even_empty == empty && StepTime(*lead_, evenly) < StepTime(*lead_, asked)) {
+        evenly.proven = asked.proven;
+        return *std::move(even);
+      }
+    }
+    best = std::move(placed);
+    break;
+  }
+  if (best.ok()) OrderMicrobatches(*lead_, MicrobatchOrder::kLargestFirst, best->lead());
+  return best;
+}
+
+// Whether empty micro-batches are as few on each rank as an even placement has them.
+bool MiniBatchPlacer::KeepsEmptyEven() const {
+  return first_.allow_empty() && !first_.options().equal_sequence_counts;
+}
+
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceEvenly(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  const Units units = first_.UnitsOf(mini_batch);
+  return PlaceAt(k, units, ShardEvenly(first_, units));
+}
+
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAt(size_t k, const Units& units,
+                                                            std::span<const uint32_t> rank_of,
+                                                            PackingWork work) const {
+  return Fill(k, {.shares = SharesOf(units.sequences, rank_of, first_.ranks()), .passes = {}},
+              work);
+}
+
+// The even placement where a rank of `asked` has more empty micro-batches than it would have
+// then.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::EvenIfFewerEmpty(
+    size_t k, std::span<const SequenceIndex> mini_batch, MiniBatchPlacement asked) const {
+  const std::pair<size_t, size_t> empty = EmptyMicrobatches(asked);
+  if (empty.second == 0 || first_.options().equal_sequence_counts) return asked;
+  absl::StatusOr<MiniBatchPlacement> even = PlaceEvenly(k, mini_batch);
+  if (absl::IsInvalidArgument(even.status())) return asked;
+  if (even.ok() && EmptyMicrobatches(*even) >= empty) return asked;
+  if (even.ok()) even->lead().proven = asked.lead().proven;
+  return even;
+}
+
+// Every division of a few units among the ranks, one after the other.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Search(
+    size_t k, std::span<const SequenceIndex> mini_batch, absl::Status reason) const {
+  const Units units = first_.UnitsOf(mini_batch);
+  absl::StatusOr<MiniBatchPlacement> found = std::move(reason);
+  RankSearch search = SearchTerms({&units, 1});
+  const PackingWork work = WorkOfTries();
+  search.accept = [&](size_t, const std::vector<uint32_t>& rank_of) {
+    absl::StatusOr<MiniBatchPlacement> placed = PlaceAt(k, units, rank_of, work);
+    if (absl::IsInvalidArgument(placed.status())) return false;
+    found = std::move(placed);
+    return true;
+  };
+  SearchRanks({&units, 1}, search);
+  if (!found.ok() || work == PackingWork::kAsAsked) return found;
+  absl::StatusOr<MiniBatchPlacement> better = Fill(k, {.shares = found->shares, .passes = {}});
+  return absl::IsInvalidArgument(better.status()) ? std::move(found) : std::move(better);
+}
+
+PackingWork MiniBatchPlacer::WorkOfTries() const {
+  return sequences_ <= kMostForSearches ? PackingWork::kAsAsked : PackingWork::kGreedy;
+}
+
+RankSearch MiniBatchPlacer::SearchTerms(std::span<const Units> mini_batches) const {
+  RankSearch search;
+  search.allowance = allowance_;
+  search.ranks = first_.ranks();
+  search.contiguous = first_.options().sharding == Sharding::kContiguous;
+  search.equal_counts = first_.options().equal_sequence_counts;
+  if (first_.allow_empty()) return search;
+  uint64_t least_items = 1;
+  for (const PassInstance* pass : passes_) {
+    least_items = std::max(least_items, pass->counts().RoundUp(1));
+  }
+  // Items that a unit brings at most.
+  uint64_t most_items = 1;
+  if (!first_.groups_keep_microbatch()) {
+    for (const Units& units : mini_batches) {
+      for (uint32_t count : units.counts) most_items = std::max<uint64_t>(most_items, count);
+    }
+  }
+  search.least_units = (least_items + most_items - 1) / most_items;
+  return search;
+}
+
+// The passes that have no placement yet inside the shares.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlacement placed,
+                                                         PackingWork work) const {
+  while (placed.passes.size() < passes_.size()) {
+    const size_t i = placed.passes.size();
+    if (twins_[i] < i) {
+      placed.passes.push_back(placed.passes[twins_[i]]);
+      continue;
+    }
+    const PassInstance& pass = *passes_[i];
+    const Allowance::Part part(allowance_, passes_.size() - i);
+    absl::StatusOr<Placement> filled =
+        FillRanks(pass, placed.shares, MiniBatchSeed(seed_, k), Where(pass, k), work, allowance_);
+    if (!filled.ok()) return filled.status();
+    placed.passes.push_back(*std::move(filled));
+  }
+  return placed;
+}
+
+std::vector<size_t> TwinsOf(std::span<const PassInstance* const> passes, size_t first) {
+  std::vector<size_t> twins;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    size_t twin = std::min(i, first);
+    while (twin < i && !FilledAlike(passes[i]->options(), passes[twin]->options())) ++twin;
+    twins.push_back(twin);
+  }
+  return twins;
+}
+
+absl::Status CheckPossible(const PassInstance& pass, std::span<const SequenceIndex> sequences,
+                           absl::string_view where) {
+  if (pass.allow_empty()) return absl::OkStatus();
+  const size_t items = pass.ItemsOf(sequences).size();
+  const uint64_t fewest = FewestMicrobatchesPerRank(pass, sequences);
+  if (fewest > items / pass.ranks()) return TooFewItems(pass, items, fewest, where);
+  const size_t groups = pass.UnitLists(sequences).size();
+  if (groups < pass.ranks()) return TooFewGroups(pass, groups, where);
+  return absl::OkStatus();
+}
+
+}  // namespace batchplan

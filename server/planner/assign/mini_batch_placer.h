@@ -1,0 +1,103 @@
+// One mini-batch placed in all passes that keep to mini-batches.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_MINI_BATCH_PLACER_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_MINI_BATCH_PLACER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/allowance.h"
+#include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/search_ranks.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/placement.h"
+
+namespace batchplan {
+
+// The passes' placements of one mini-batch after the other. The very first pass of the request says
+// how sequences come to ranks; the first pass here leads: its micro-batches are found together with
+// the ranks, and the others are filled inside the shares that come of it.
+//
+// Views what it is made from. For one thread.
+class MiniBatchPlacer {
+ public:
+  // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
+  // none of them. `sequences` are those of the whole request.
+  MiniBatchPlacer(std::vector<const PassInstance*> passes, const PassInstance& first,
+                  const Topology& topology, uint64_t seed, uint64_t sequences,
+                  const Allowance& allowance);
+  MiniBatchPlacer(const MiniBatchPlacer&) = delete;
+  MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
+
+  std::span<const PassInstance* const> passes() const { return passes_; }
+
+  // Mini-batch number k as the first pass's sharding has it, or in another way where that leaves
+  // some pass without a legal number of micro-batches or a rank with needless empty ones.
+  //
+  // InvalidArgument, naming pass, mini-batch and limits, if no way is found; Cancelled if a stop is
+  // requested.
+  absl::StatusOr<MiniBatchPlacement> Place(size_t k,
+                                           std::span<const SequenceIndex> mini_batch) const;
+
+  // The same number of units on each rank, or one more.
+  absl::StatusOr<MiniBatchPlacement> PlaceEvenly(size_t k,
+                                                 std::span<const SequenceIndex> mini_batch) const;
+
+  // Unit u on rank rank_of[u].
+  absl::StatusOr<MiniBatchPlacement> PlaceAt(size_t k, const Units& units,
+                                             std::span<const uint32_t> rank_of,
+                                             PackingWork work = PackingWork::kAsAsked) const;
+
+  // What a search for the ranks of these mini-batches' units has to keep to, but for whom it asks,
+  // and the work that each try is worth, so that a search that makes thousands of them ends.
+  RankSearch SearchTerms(std::span<const Units> mini_batches) const;
+  PackingWork WorkOfTries() const;
+
+ private:
+  std::string Where(const PassInstance& pass, size_t k) const;
+  absl::StatusOr<MiniBatchPlacement> BestBalanced(size_t k,
+                                                  std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<MiniBatchPlacement> EvenIfFewerEmpty(size_t k,
+                                                      std::span<const SequenceIndex> mini_batch,
+                                                      MiniBatchPlacement asked) const;
+  absl::StatusOr<MiniBatchPlacement> Search(size_t k, std::span<const SequenceIndex> mini_batch,
+                                            absl::Status reason) const;
+  absl::StatusOr<MiniBatchPlacement> Fill(size_t k, MiniBatchPlacement placed,
+                                          PackingWork work = PackingWork::kAsAsked) const;
+  bool KeepsEmptyEven() const;
+
+  const std::vector<const PassInstance*> passes_;
+  const std::vector<size_t> twins_;  // of the passes behind the leading one
+  const PassInstance& first_;
+  const uint64_t seed_;
+  const uint64_t sequences_;
+  const Allowance& allowance_;
+  // The leading pass, sharded as the very first asks.
+  const PassInstance* lead_;
+  PassOptions lead_options_;
+  std::optional<PassInstance> stand_in_;
+  // Of the reference presets, where the best placement is looked for.
+  std::vector<PassOptions> methods_;
+  std::vector<PassInstance> references_;
+};
+
+// For each of `passes` from `first` on the number of one before it, but not before `first`, that is
+// filled alike, so that it is worked out once; its own where there is none.
+std::vector<size_t> TwinsOf(std::span<const PassInstance* const> passes, size_t first);
+
+// InvalidArgument if a pass can't be planned over these sequences, whatever ranks they have.
+absl::Status CheckPossible(const PassInstance& pass, std::span<const SequenceIndex> sequences,
+                           absl::string_view where);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_MINI_BATCH_PLACER_H_

@@ -1,0 +1,295 @@
+#include "server/planner/assign/solve.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "server/planner/assign/bounds.h"
+#include "server/planner/assign/fill_bins.h"
+#include "server/planner/balance/accumulated.h"
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/lockstep.h"
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/packing/packer.h"
+#include "server/planner/padded/splits.h"
+
+namespace batchplan {
+namespace {
+
+// The part of a step time that is worth a slot more.
+constexpr uint64_t kWorthASlot = 1000;
+
+// Solves for the next number of slots that `counts` allows, up to `most` and `tries` times, as long
+// as each makes the step shorter by a thousandth; returns the last that did, or `best`, which has
+// `slots`. A Solution has a step_time, fixed costs included; solve(slots) returns one, or nothing.
+template <typename Solution, typename Solve>
+Solution TryMoreSlots(const CountRule& counts, uint64_t slots, uint64_t most, int tries,
+                      Solution best, Solve solve) {
+  for (; tries > 0; --tries) {
+    slots = counts.RoundUp(slots + 1);
+    if (slots > most) break;
+    std::optional<Solution> found = solve(slots);
+    if (!found || found->step_time >= best.step_time - best.step_time / kWorthASlot) break;
+    best = *std::move(found);
+  }
+  return best;
+}
+
+// Slots that are tried beyond the fewest.
+int MorePackedSlots(Effort effort) {
+  switch (effort) {
+    case Effort::kFast:
+      return 0;
+    case Effort::kThorough:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+// The part of the tokens below which room to spare is little.
+constexpr uint64_t kTightPart = 2000;
+
+bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
+  if (!pass.options().equal_sequence_counts) return pass.may_deal_bins();
+  return pass.synchronization() == Synchronization::kLockstep && !pass.groups_keep_rank() &&
+         sequences % pass.ranks() == 0;
+}
+
+// As many items are packed sooner than all lower bounds are looked at.
+constexpr size_t kMostToPackFirst = 4096;
+
+// The slots that every plan has at least. Most often a greedy packing has no more.
+uint64_t FewestSlots(const PassInstance& pass, const PackItems& items) {
+  if (items.size() > kMostToPackFirst) return FewestPackedPerRank(pass, items);
+  const uint64_t bins = PackFirstFitDecreasing(items, pass.bin_limits()).size();
+  const uint64_t possible = pass.counts().RoundUp((bins + pass.ranks() - 1) / pass.ranks());
+  return FewestPackedPerRank(pass, items, possible);
+}
+
+class PackedSolver {
+ public:
+  PackedSolver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+               const Allowance& allowance)
+      : pass_(pass),
+        allowance_(allowance),
+        items_(pass.ItemsOf(mini_batch)),
+        objective_(pass.ObjectiveOf(items_)),
+        packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
+        tokens_(std::accumulate(items_.lengths.begin(), items_.lengths.end(), uint64_t{0})),
+        slots_(FewestSlots(pass, packing_)),
+        most_slots_(items_.size() / pass.ranks()) {}
+
+  std::optional<MiniBatchPlacement> Run() {
+    if (slots_ > most_slots_) return std::nullopt;
+    const std::optional<Bins> bins =
+        pass_.synchronization() == Synchronization::kLockstep ? Lockstep() : Accumulated();
+    if (!bins || allowance_.stop_requested()) return std::nullopt;
+    std::vector<uint32_t> bin_at(bins->size());
+    std::iota(bin_at.begin(), bin_at.end(), 0u);
+    MiniBatchPlacement placement = PlacementOf(pass_, items_, *bins, bin_at);
+    if (packed_) placement.lead().proven.microbatches = packed_->bound;
+    if (objective_.is_cost) placement.lead().proven.lockstep_time = lockstep_bound_;
+    return placement;
+  }
+
+ private:
+  std::optional<Bins> Lockstep() {
+    lockstep_bound_ = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
+    std::optional<BalancedBins> first;
+    if (!IsTight()) first = Balance(slots_);
+    if (!first) {
+      const uint64_t too_few = slots_;
+      PackTight();
+      if (slots_ > most_slots_) return std::nullopt;
+      first = Balance(slots_, &packed_->bins, /*start_only=*/slots_ == too_few || IsTight());
+    }
+    if (!first) return std::nullopt;
+    const uint64_t bound = lockstep_bound_ + slots_ * objective_.per_microbatch;
+    if (first->step_time <= bound + bound / kWorthASlot) return std::move(first->bins);
+    return TryMoreSlots(
+               pass_.counts(), slots_, most_slots_, MorePackedSlots(pass_.effort()),
+               *std::move(first),
+               [&](uint64_t slots) { return allowance_.spent() ? std::nullopt : Balance(slots); })
+        .bins;
+  }
+
+  std::optional<Bins> Accumulated() {
+    PackTight();
+    if (slots_ > most_slots_ || allowance_.stop_requested()) return std::nullopt;
+    return BalanceAccumulated(packing_, pass_.bin_limits(), pass_.ranks(), slots_, packed_->bins,
+                              pass_.effort(), allowance_);
+  }
+
+  // Whether the bins have so little room to spare that only a packer fills them.
+  bool IsTight() const {
+    const uint64_t room = slots_ * pass_.ranks() * pass_.bin_limits().capacity;
+    return room - tokens_ < tokens_ / kTightPart;
+  }
+
+  // Packs into the slots' bins, or raises the slots to what that takes.
+  void PackTight() {
+    packed_ = PackFewest(packing_, pass_.bin_limits(), slots_ * pass_.ranks(), pass_.effort(),
+                         allowance_);
+    const uint64_t needed = (packed_->bins.size() + pass_.ranks() - 1) / pass_.ranks();
+    slots_ = std::max(slots_, pass_.counts().RoundUp(needed));
+  }
+
+  // With fixed costs in the step time.
+  std::optional<BalancedBins> Balance(uint64_t slots, const Bins* start = nullptr,
+                                      bool start_only = false) const {
+    if (allowance_.stop_requested()) return std::nullopt;
+    std::optional<BalancedBins> balanced =
+        BalanceLockstep({.items = packing_,
+                         .limits = pass_.bin_limits(),
+                         .ranks = pass_.ranks(),
+                         .slots = static_cast<uint32_t>(slots),
+                         .rank_of = {},
+                         .equal_counts = pass_.options().equal_sequence_counts,
+                         .start = start,
+                         .start_only = start_only,
+                         .enough = lockstep_bound_,
+                         .effort = pass_.effort(),
+                         .allowance = allowance_});
+    if (balanced) balanced->step_time += slots * objective_.per_microbatch;
+    return balanced;
+  }
+
+  const PassInstance& pass_;
+  const Allowance& allowance_;
+  const Items items_;
+  const Objective objective_;
+  const PackItems packing_;
+  const uint64_t tokens_;
+  uint64_t slots_;
+  const uint64_t most_slots_;
+  std::optional<FewestBins> packed_;
+  uint64_t lockstep_bound_ = 0;
+};
+
+// The split with the least padding takes a while for more items.
+constexpr size_t kMostForOptimalSplit = 16384;
+
+// Slots that are tried beyond the fewest.
+int MorePaddedSlots(Effort effort) {
+  switch (effort) {
+    case Effort::kFast:
+      return 0;
+    case Effort::kThorough:
+      return 16;
+    default:
+      return 4;
+  }
+}
+
+struct Division {
+  Cuts cuts;
+  // Slot s of rank r is run run_at[r * slots + s].
+  std::vector<uint32_t> run_at;
+  uint64_t step_time = 0;
+};
+
+class PaddedSolver {
+ public:
+  PaddedSolver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+               const Allowance& allowance)
+      : pass_(pass),
+        allowance_(allowance),
+        lockstep_(pass.synchronization() == Synchronization::kLockstep),
+        items_(pass.ItemsOf(mini_batch)),
+        sorted_(items_) {
+    const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
+    for (uint32_t width : sorted_.view().widths) {
+      costs_.push_back(tokens ? width : pass.cost().OfSequence(width));
+    }
+    per_microbatch_ = tokens ? 0 : pass.cost().OfMicrobatch();
+  }
+
+  std::optional<MiniBatchPlacement> Run() {
+    const uint64_t ranks = pass_.ranks();
+    const uint64_t most = items_.size() / ranks;
+    const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
+    uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
+    if (slots > most || allowance_.stop_requested()) return std::nullopt;
+    const auto divide = [&](uint64_t more) {
+      const bool ended = allowance_.spent() || allowance_.stop_requested();
+      return ended ? std::nullopt : std::optional(Divide(more));
+    };
+    const Division best = TryMoreSlots(pass_.counts(), slots, most, MorePaddedSlots(pass_.effort()),
+                                       Divide(slots), divide);
+    return PlacementOf(pass_, items_, sorted_.BinsOf(best.cuts), best.run_at);
+  }
+
+ private:
+  Division Divide(uint64_t slots) const {
+    const size_t runs = slots * pass_.ranks();
+    Division best =
+        Deal(LevelSplit(sorted_.view(), costs_, pass_.padded_limits(), runs, allowance_));
+    if (items_.size() <= kMostForOptimalSplit && !allowance_.spent()) {
+      Cuts cuts = OptimalSplit(sorted_.view(), pass_.padded_limits(), runs, allowance_);
+      if (allowance_.stop_requested()) return best;
+      Division least_padded = Deal(std::move(cuts));
+      if (least_padded.step_time < best.step_time) best = std::move(least_padded);
+    }
+    return best;
+  }
+
+  Division Deal(Cuts cuts) const {
+    if (lockstep_) {
+      cuts = ImproveSlots(sorted_.view(), costs_, pass_.padded_limits(), pass_.ranks(),
+                          std::move(cuts), RefineSteps(items_.size(), pass_.effort()), allowance_);
+    }
+    const std::vector<uint64_t> run_costs = RunCosts(sorted_.view(), costs_, cuts);
+    const size_t slots = run_costs.size() / pass_.ranks();
+    Division division{.cuts = std::move(cuts), .run_at = {}};
+    if (lockstep_) {
+      division.run_at = DealBins(run_costs, pass_.ranks(), slots);
+      division.step_time = LockstepCost(run_costs, pass_.ranks());
+    } else {
+      const std::vector<uint32_t> rank_of =
+          EvenParts(run_costs, pass_.ranks(),
+                    {.equal_counts = true, .effort = pass_.effort(), .allowance = allowance_});
+      std::vector<uint64_t> sums(pass_.ranks(), 0);
+      for (size_t run = 0; run < run_costs.size(); ++run) sums[rank_of[run]] += run_costs[run];
+      division.step_time = *std::max_element(sums.begin(), sums.end());
+      division.run_at.resize(run_costs.size());
+      std::iota(division.run_at.begin(), division.run_at.end(), 0u);
+      std::stable_sort(division.run_at.begin(), division.run_at.end(),
+                       [&](uint32_t a, uint32_t b) { return rank_of[a] < rank_of[b]; });
+    }
+    division.step_time += slots * per_microbatch_;
+    return division;
+  }
+
+  const PassInstance& pass_;
+  const Allowance& allowance_;
+  const bool lockstep_;
+  const Items items_;
+  const SortedItems sorted_;
+  std::vector<uint64_t> costs_;  // of one sequence, by place in the sorted order
+  uint64_t per_microbatch_ = 0;
+};
+
+}  // namespace
+
+std::optional<MiniBatchPlacement> SolvePacked(const PassInstance& pass,
+                                              std::span<const SequenceIndex> mini_batch,
+                                              const Allowance& allowance) {
+  if (!MayTakeAnyRank(pass, mini_batch.size())) return std::nullopt;
+  return PackedSolver(pass, mini_batch, allowance).Run();
+}
+
+std::optional<MiniBatchPlacement> SolvePadded(const PassInstance& pass,
+                                              std::span<const SequenceIndex> mini_batch,
+                                              const Allowance& allowance) {
+  const bool bound_to_ranks = pass.options().equal_sequence_counts ||
+                              (pass.groups_keep_rank() && !pass.groups_keep_microbatch());
+  if (bound_to_ranks) return std::nullopt;
+  return PaddedSolver(pass, mini_batch, allowance).Run();
+}
+
+}  // namespace batchplan

@@ -1,0 +1,89 @@
+#include "server/planner/lengths.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+
+absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOptions& pass,
+                                        absl::string_view where) {
+  const uint64_t tensor = topology.sequence_parallel ? topology.tensor_parallel : 1;
+  const uint64_t context =
+      topology.context_parallel > 1 ? 2 * uint64_t{topology.context_parallel} : 1;
+  const uint64_t demanded = context * tensor;
+  // Beyond the budget already, or below 2^32 like the other, so that the multiple fits 64 bits.
+  const uint64_t multiple = demanded > pass.max_tokens_per_microbatch
+                                ? demanded
+                                : std::lcm(uint64_t{pass.length_multiple}, demanded);
+  if (multiple > pass.max_tokens_per_microbatch) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".max_tokens_per_microbatch is ", pass.max_tokens_per_microbatch,
+                     ", below the length multiple ", multiple, " (length_multiple ",
+                     pass.length_multiple, ", topology ", demanded, "): no sequence fits"));
+  }
+  return static_cast<uint32_t>(multiple);
+}
+
+LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32_t>& multiples) {
+  LengthLimit limit;
+  for (size_t pass = 0; pass < options.passes.size(); ++pass) {
+    const uint32_t longest =
+        AlignDown(options.passes[pass].max_tokens_per_microbatch, multiples[pass]);
+    if (pass == 0 || longest < limit.length) limit = {.length = longest, .pass = pass};
+  }
+  return limit;
+}
+
+absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
+                                                   const PlanOptions& options, const Groups& groups,
+                                                   const LengthLimit& limit) {
+  PlannedLengths planned;
+  planned.lengths.assign(manifest.lengths.begin(), manifest.lengths.end());
+  std::vector<bool> dropped(groups.size(), false);
+  for (uint32_t i = 0; i < planned.lengths.size(); ++i) {
+    uint32_t& length = planned.lengths[i];
+    if (length == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("manifest.lengths[", i, "] is 0; every sequence has at least one token"));
+    }
+    if (length <= limit.length) continue;
+    switch (options.overlong) {
+      case OverlongPolicy::kReject:
+        return absl::InvalidArgumentError(absl::StrCat(
+            "manifest.lengths[", i, "] is ", length, ", but passes[", limit.pass,
+            "].max_tokens_per_microbatch is ", options.passes[limit.pass].max_tokens_per_microbatch,
+            " and holds sequences of up to ", limit.length,
+            " tokens; raise it, or set overlong to truncate or drop"));
+      case OverlongPolicy::kTruncate:
+        planned.excluded.push_back({i, length, ExclusionReason::kTruncated});
+        length = limit.length;
+        break;
+      case OverlongPolicy::kDrop:
+        length = 0;
+        if (!groups.empty()) dropped[groups[SequenceIndex(i)]] = true;
+        break;
+    }
+  }
+  if (options.overlong != OverlongPolicy::kDrop) return planned;
+  for (uint32_t i = 0; i < planned.lengths.size(); ++i) {
+    uint32_t& length = planned.lengths[i];
+    if (!groups.empty() && dropped[groups[SequenceIndex(i)]]) length = 0;
+    if (length == 0) {
+      planned.excluded.push_back({i, manifest.lengths[i], ExclusionReason::kDropped});
+    }
+  }
+  return planned;
+}
+
+AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple) {
+  std::vector<uint32_t> aligned;
+  aligned.reserve(planned_lengths.size());
+  for (uint32_t length : planned_lengths) {
+    aligned.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
+  }
+  return std::make_shared<const std::vector<uint32_t>>(std::move(aligned));
+}
+
+}  // namespace batchplan

@@ -1,0 +1,73 @@
+// Stage 1, align: the lengths that are planned. What is too long is cut, dropped or refused; what
+// is planned is rounded up to each pass's multiple.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_LENGTHS_H_
+#define BATCHPLAN_SERVER_PLANNER_LENGTHS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/manifest.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/options.h"
+#include "server/planner/plan.h"
+
+namespace batchplan {
+
+// The least common multiple of pass.length_multiple and what the topology demands. Context
+// parallelism cuts a sequence into 2*CP chunks, two to a rank, so that causal attention costs every
+// rank the same; sequence parallelism cuts activations TP ways. So 2*CP*TP for CP > 1 with sequence
+// parallelism, 2*CP without it, TP or 1 at CP = 1.
+//
+// InvalidArgument, naming the field with `where`, if the multiple is above the pass's token budget:
+// no sequence would fit.
+absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOptions& pass,
+                                        absl::string_view where);
+
+// `length` rounded up to a multiple.
+constexpr uint64_t AlignUp(uint64_t length, uint32_t multiple) {
+  return (length + multiple - 1) / multiple * multiple;
+}
+
+// `length` rounded down to a multiple.
+constexpr uint32_t AlignDown(uint32_t length, uint32_t multiple) {
+  return length / multiple * multiple;
+}
+
+// The longest sequence that every pass can hold, and whose limit that is.
+struct LengthLimit {
+  uint32_t length = 0;
+  // Index into PlanOptions::passes.
+  size_t pass = 0;
+};
+
+// The smallest, over the passes, of the token budget rounded down to that pass's multiple.
+LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32_t>& multiples);
+
+struct PlannedLengths {
+  // One a sequence of the manifest; 0 for a dropped one.
+  std::vector<uint32_t> lengths;
+  std::vector<ExcludedSequence> excluded;  // ascending by index
+};
+
+// Applies options.overlong to the manifest; kDrop drops whole groups. InvalidArgument, naming
+// sequence, length and limit, for an overlong sequence under kReject and for a sequence of length
+// 0.
+absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
+                                                   const PlanOptions& options, const Groups& groups,
+                                                   const LengthLimit& limit);
+
+// Shared by the passes of one length multiple.
+using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;
+
+// Every planned length rounded up, by manifest position; 0 for a dropped sequence.
+AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_LENGTHS_H_

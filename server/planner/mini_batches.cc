@@ -1,0 +1,118 @@
+#include "server/planner/mini_batches.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+}  // namespace
+
+Groups::Groups(const Manifest& manifest, GroupPolicy policy) {
+  if (policy == GroupPolicy::kIgnore || manifest.group_ids.empty()) return;
+  const std::span<const uint32_t> ids = manifest.group_ids;
+  std::vector<uint32_t> by_id(ids.size());
+  std::iota(by_id.begin(), by_id.end(), 0u);
+  std::stable_sort(by_id.begin(), by_id.end(),
+                   [&](uint32_t a, uint32_t b) { return ids[a] < ids[b]; });
+  // The first member of each sequence's group; then numbers in the order of those.
+  group_of_.resize(ids.size());
+  for (size_t i = 0; i < by_id.size(); ++i) {
+    const bool same = i > 0 && ids[by_id[i]] == ids[by_id[i - 1]];
+    group_of_[by_id[i]] = same ? group_of_[by_id[i - 1]] : by_id[i];
+  }
+  for (uint32_t i = 0; i < group_of_.size(); ++i) {
+    group_of_[i] = group_of_[i] == i ? static_cast<uint32_t>(size_++) : group_of_[group_of_[i]];
+  }
+}
+
+SequenceLists Groups::Together(std::span<const SequenceIndex> sequences) const {
+  if (empty()) return SequenceLists::Singles(sequences);
+  SequenceLists lists;
+  // Chains of members, so that the cost is that of the sequences given and not of all groups.
+  std::vector<uint32_t> firsts;
+  std::vector<uint32_t> next(sequences.size(), kNone);
+  std::vector<std::pair<uint32_t, uint32_t>> by_group;  // (group, position)
+  by_group.reserve(sequences.size());
+  for (uint32_t i = 0; i < sequences.size(); ++i) by_group.emplace_back((*this)[sequences[i]], i);
+  std::sort(by_group.begin(), by_group.end());
+  for (size_t i = 0; i < by_group.size(); ++i) {
+    if (i > 0 && by_group[i].first == by_group[i - 1].first) {
+      next[by_group[i - 1].second] = by_group[i].second;
+    } else {
+      firsts.push_back(by_group[i].second);
+    }
+  }
+  std::sort(firsts.begin(), firsts.end());
+  for (uint32_t first : firsts) {
+    for (uint32_t i = first; i != kNone; i = next[i]) lists.Push(sequences[i]);
+    lists.Close();
+  }
+  return lists;
+}
+
+absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
+                                                   std::span<const uint32_t> planned_lengths,
+                                                   const Groups& groups,
+                                                   const MiniBatching& options) {
+  const size_t total = planned_lengths.size();
+  const size_t size = options.size == 0 ? total : options.size;
+  if (size == 0 || total % size != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("mini_batches.size is ", size,
+                                                   ", which does not divide the manifest's ", total,
+                                                   " sequences"));
+  }
+  // What moves as a whole: groups, or sequences, which need no lists of their own.
+  SequenceLists together;
+  if (!groups.empty()) {
+    std::vector<SequenceIndex> sequences;
+    sequences.reserve(total);
+    for (uint32_t i = 0; i < total; ++i) sequences.emplace_back(i);
+    together = groups.Together(sequences);
+  }
+  std::vector<uint32_t> order(groups.empty() ? total : together.size());
+  std::iota(order.begin(), order.end(), 0u);
+  if (options.order == Order::kShuffled) {
+    order = ShuffledOrder(static_cast<uint32_t>(order.size()), ManifestSeed(options.seed));
+  }
+
+  SequenceLists mini_batches;
+  mini_batches.Reserve(total / size, total);
+  size_t taken = 0;  // of the mini-batch under way, dropped ones included
+  size_t planned = 0;
+  for (uint32_t moved : order) {
+    const SequenceIndex alone(moved);
+    const std::span<const SequenceIndex> members =
+        groups.empty() ? std::span(&alone, 1) : together[moved];
+    if (members.size() > size - taken) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("mini_batches.size is ", size, ", but group ",
+                       manifest.group_ids[members.front().value()], " of ", members.size(),
+                       " sequences comes where mini-batch ", mini_batches.size(), " has room for ",
+                       size - taken, ", and mini_batches.groups keeps it in one mini-batch"));
+    }
+    taken += members.size();
+    for (SequenceIndex sequence : members) {
+      if (planned_lengths[sequence.value()] == 0) continue;
+      mini_batches.Push(sequence);
+      ++planned;
+    }
+    if (taken < size) continue;
+    if (planned == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("overlong is OVERLONG_POLICY_DROP, which leaves mini-batch ",
+                       mini_batches.size(), " without sequences"));
+    }
+    mini_batches.Close();
+    taken = planned = 0;
+  }
+  return mini_batches;
+}
+
+}  // namespace batchplan

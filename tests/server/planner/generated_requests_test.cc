@@ -1,0 +1,104 @@
+// Requests that generators make: small ones of every kind, held against the oracle that tries all
+// plans; every preset over random topologies, budgets, mini-batches and groups; and anything that
+// can be asked. Each gets a plan that keeps every promise, or an error that says which field is in
+// the way.
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "server/planner/make_plan.h"
+#include "server/planner/presets.h"
+#include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
+#include "tests/support/generators.h"
+#include "tests/support/satisfiable.h"
+
+namespace batchplan {
+namespace {
+
+TEST(SmallRequestsTest, ArePlannedExactlyIfAnyPlanExists) {
+  uint64_t refused = 0;
+  const uint64_t requests = testing::Cases(20000);
+  for (const uint64_t seed : testing::Seeds(20000)) {
+    const testing::GeneratedRequest request = testing::GenerateSmallRequest(seed);
+    const bool satisfiable = testing::Satisfiable(request.manifest(), request.options);
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
+    ASSERT_EQ(plan.ok(), satisfiable) << "seed " << seed << ": " << plan.status() << "\n"
+                                      << request.Describe();
+    if (!plan.ok()) {
+      ++refused;
+      ASSERT_TRUE(testing::IsClearRefusal(plan.status()))
+          << "seed " << seed << ": " << plan.status() << "\n"
+          << request.Describe();
+    }
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+  }
+  RecordProperty("refused", std::to_string(refused));
+  std::cout << refused << " of " << requests << " small requests refused, as they must be\n";
+  EXPECT_LT(refused, requests * 2 / 3);
+  EXPECT_GT(refused, requests / 20);
+}
+
+class PresetRequestsTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
+  uint64_t refused = 0;
+  const uint64_t requests = testing::Cases(1000);
+  for (const uint64_t seed : testing::Seeds(1000)) {
+    const testing::GeneratedRequest request = testing::GeneratePresetRequest(GetParam(), seed);
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
+    if (!plan.ok()) {
+      ++refused;
+      ASSERT_TRUE(testing::IsClearRefusal(plan.status()))
+          << "seed " << seed << ": " << plan.status() << "\n"
+          << request.Describe();
+    }
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+  }
+  RecordProperty("refused", std::to_string(refused));
+  std::cout << GetParam() << ": " << refused << " of " << requests << " requests refused\n";
+  EXPECT_LT(refused, requests / 2);
+}
+
+std::vector<std::string> AllPresets() { return {PresetNames().begin(), PresetNames().end()}; }
+
+INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(AllPresets()),
+                         [](const ::testing::TestParamInfo<std::string>& info) {
+                           return info.param;
+                         });
+
+TEST(RandomRequestsTest, GetAPlanThatKeepsEveryPromiseOrAnInvalidArgument) {
+  uint64_t refused = 0;
+  const uint64_t requests = testing::Cases(5000);
+  for (const uint64_t seed : testing::Seeds(5000)) {
+    const testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
+    if (!plan.ok()) {
+      ++refused;
+      ASSERT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status() << "\n"
+                                                                          << request.Describe();
+    }
+    if (HasFailure()) FAIL() << request.Describe();
+  }
+  RecordProperty("refused", std::to_string(refused));
+  EXPECT_LT(refused, requests / 2);
+}
+
+TEST(RandomRequestsTest, ArePlannedAlikeTwice) {
+  for (const uint64_t seed : testing::Seeds(500)) {
+    const testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    const auto first = MakePlan(request.manifest(), request.options);
+    const auto second = MakePlan(request.manifest(), request.options);
+    ASSERT_EQ(first.status(), second.status());
+    if (first.ok()) {
+      ASSERT_EQ(first->fingerprint, second->fingerprint);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

@@ -1,0 +1,109 @@
+#include "server/planner/pass_instance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+namespace batchplan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Calls use(instance) with the only pass, of the length multiple 4 and the budget 30, over lengths
+// 4, 12 and 20.
+template <typename Use>
+void WithPass(RowPadding rows, std::vector<uint32_t> buckets, Use use) {
+  const std::vector<uint32_t> lengths = {4, 12, 20};
+  const Manifest manifest{.lengths = lengths};
+  PlanOptions options;
+  PassOptions& pass = options.passes.emplace_back();
+  pass.max_tokens_per_microbatch = 30;
+  pass.rows = rows;
+  pass.buckets = std::move(buckets);
+  const Groups groups(manifest, GroupPolicy::kIgnore);
+  const PlannedLengths planned{.lengths = lengths, .excluded = {}};
+  use(PassInstance::Create(manifest, options, 0, /*length_multiple=*/4, AlignAll(lengths, 4),
+                           planned, groups, 1));
+}
+
+std::vector<uint32_t> Padded(RowPadding rows, std::vector<uint32_t> buckets = {}) {
+  std::vector<uint32_t> padded;
+  WithPass(rows, std::move(buckets), [&](const auto& pass) {
+    padded = pass->RowWidths({4, 0, 12, 20});
+  });
+  return padded;
+}
+
+std::string Refusal(std::vector<uint32_t> buckets) {
+  absl::Status status;
+  WithPass(RowPadding::kBuckets, std::move(buckets),
+           [&](const auto& pass) { status = pass.status(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+uint32_t Capacity(RowPadding rows, std::vector<uint32_t> buckets = {}) {
+  uint32_t capacity = 0;
+  WithPass(rows, std::move(buckets),
+           [&](const auto& pass) { capacity = pass->bin_limits().capacity; });
+  return capacity;
+}
+
+TEST(PassInstanceTest, RowsArePaddedAsAsked) {
+  EXPECT_THAT(Padded(RowPadding::kNone), ElementsAre(4, 0, 12, 20));
+  EXPECT_THAT(Padded(RowPadding::kLongest), ElementsAre(20, 0, 20, 20));
+  EXPECT_THAT(Padded(RowPadding::kCapacity), ElementsAre(28, 0, 28, 28));
+  EXPECT_THAT(Padded(RowPadding::kBuckets, {8, 12, 24}), ElementsAre(8, 0, 12, 24));
+}
+
+TEST(PassInstanceTest, RowsHoldNoMoreThanTheBudgetOrTheWidestBucket) {
+  EXPECT_EQ(Capacity(RowPadding::kNone), 28);
+  EXPECT_EQ(Capacity(RowPadding::kBuckets, {8, 24}), 24);
+}
+
+TEST(PassInstanceTest, ABucketThatBreaksAlignmentIsRefused) {
+  EXPECT_THAT(Refusal({20, 27}), HasSubstr("passes[0].packed.buckets[1] is 27"));
+}
+
+TEST(PassInstanceTest, BucketsThatDoNotHoldTheLongestSequenceAreRefused) {
+  EXPECT_THAT(Refusal({8, 16}), HasSubstr("ends at 16, but the longest sequence takes 20"));
+}
+
+TEST(CountRuleTest, RoundsUpToMinimumAndMultiple) {
+  EXPECT_EQ((CountRule{.minimum = 1, .multiple = 1}).RoundUp(5), 5);
+  EXPECT_EQ((CountRule{.minimum = 7, .multiple = 4}).RoundUp(5), 8);
+  EXPECT_EQ((CountRule{.minimum = 1, .multiple = 4}).RoundUp(9), 12);
+}
+
+TEST(CountRuleTest, RoundsDownToAnAllowedCountOrNone) {
+  EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(7), 6);
+  EXPECT_EQ((CountRule{.minimum = 3, .multiple = 2}).RoundDown(3), 0);
+}
+
+TEST(CountRuleTest, TheLeastNumberThatNeedsACountIsTheFirstRoundedUpToIt) {
+  for (uint64_t minimum = 1; minimum <= 7; ++minimum) {
+    for (uint64_t multiple = 1; multiple <= 5; ++multiple) {
+      const CountRule rule = {.minimum = minimum, .multiple = multiple};
+      for (uint64_t count = rule.RoundUp(0); count <= 30; count += multiple) {
+        const uint64_t least = rule.LeastThatNeeds(count);
+        EXPECT_EQ(rule.RoundUp(least), count);
+        if (least > 0) {
+          EXPECT_LT(rule.RoundUp(least - 1), count);
+        }
+      }
+    }
+  }
+}
+
+TEST(CountRuleTest, PipelineStagesMatterOnlyWithVirtualStages) {
+  PassOptions pass;
+  pass.microbatch_count_multiple = 6;
+  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 1}, pass).multiple, 6);
+  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 2}, pass).multiple, 12);
+}
+
+}  // namespace
+}  // namespace batchplan

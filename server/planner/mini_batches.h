@@ -46,8 +46,8 @@ absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
                                                    const Groups& groups,
                                                    const MiniBatching& options);
 
-// Random choices take their seeds from one stream of the request's seed each.
-// For the order of the manifest.
+// The seeds of random choices, each a stream of its own of the request's seed: for the order of the
+// manifest.
 inline uint64_t ManifestSeed(uint64_t request_seed) { return MixSeed(request_seed, 0); }
 
 // For mini-batch k.

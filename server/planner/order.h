@@ -20,9 +20,9 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
                                           std::vector<Cost> costs);
 
 // Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing,
-// and empty micro-batches stay last. Where ranks have the same widths all are reordered
-// alike, by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order:
-// descending, then the even positions reversed followed by the odd ones.
+// and empty micro-batches stay last. Where all ranks have the same widths they are reordered alike,
+// by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order: of the
+// descending order the even positions, reversed, then the odd ones.
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement);
 
 }  // namespace batchplan

@@ -49,12 +49,13 @@ struct MiniBatchPlacement {
   const Placement& lead() const { return passes.front(); }
 };
 
-// One list a rank: the sequences of the lists that are its own, in the order of the lists.
+// The sequences of each rank where list l goes to rank rank_of[l], in the order of the lists.
 SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> rank_of,
                        uint32_t ranks);
 
-// Slot s of rank r as bin bin_at[r * slots + s] of the items, or empty where there is no such bin;
-// its width is the sum of its items' lengths, in the padded layout the longest.
+// The leading pass's placement of bins of items: slot s of rank r is bin bin_at[r * slots + s], or
+// empty where there is no such bin. Its width is the sum of its items' lengths, in the padded
+// layout the longest.
 MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at);
 

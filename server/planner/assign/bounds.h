@@ -21,10 +21,10 @@ namespace batchplan {
 // rank's sum.
 Cost StepTime(const PassInstance& pass, const Placement& placement);
 
-// For each rank, equally many and as the pass's count rule allows: from the lower bounds of bin
-// packing in the packed layout; in the padded layout from the fewest runs of the sorted order,
-// which nothing beats. `possible`: a number that is known to suffice, above which no bound is
-// looked for. O(n log n).
+// How many micro-batches each rank has at least in any plan, equally many on all and as the pass's
+// count rule allows. In the packed layout from the lower bounds of bin packing; in the padded
+// layout from the fewest runs of the sorted order, which nothing beats. `possible`: a number that
+// is known to suffice, above which no bound is looked for. O(n log n).
 //
 // Of a mini-batch, or of the items that a packed one consists of.
 uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
@@ -37,13 +37,14 @@ uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items,
 struct MiniBatchBounds {
   // Over all ranks.
   uint64_t microbatches = 0;
-  // Of LockstepBound or AccumulatedBound of what goes to one micro-batch or one rank whole, with
-  // the fixed cost of the fewest micro-batches on a rank.
+  // LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of the fewest
+  // micro-batches on a rank.
   Cost step_time = 0;
 };
 
-// Both bounds, of the mini-batch and the pass's constraints alone; what is already proven is not
-// looked for again, nor more micro-batches than the placement, which is one of them, has.
+// What holds for every placement of the mini-batch under the pass's constraints. What `placement`,
+// which is one of them, has proven is not worked out again, and no bound above its own number of
+// micro-batches is looked for.
 // O(n log n).
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                          Synchronization synchronization, const Placement& placement);

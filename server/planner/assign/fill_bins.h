@@ -27,10 +27,10 @@ enum class PackingWork {
 Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
                  const Allowance& allowance);
 
-// Brings a draft to exactly `count` bins, at most the number of items: packs again and tighter, or
-// divides again into that many (PACKER_KARMARKAR_KARP), or splits, `group` bins of the last being
-// alike (see SplitToCount). Nothing if no packing as tight as that is found with the
-// allowance, or a stop is requested.
+// Brings a draft to exactly `count` bins, at most the number of items. Of too many bins it packs
+// again and tighter; of too few it divides again into that many (PACKER_KARMARKAR_KARP) or splits
+// bins (SplitToCount, whose `group` this is). Nothing if no packing as tight as that is found
+// within the allowance, or if a stop is requested.
 std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group, PackingWork work,
                                  const Allowance& allowance);
@@ -56,9 +56,9 @@ class SortedItems {
 // How many runs of the sorted order there are at least.
 size_t DraftPadded(const PassInstance& pass, const SortedItems& items);
 
-// Exactly `count` bins, at most the number of items, as the pass's scan makes them. Where `count`
-// is below the draft's, which only groups that stay together can mend, bins that are no runs are
-// searched for; nothing if none are found, and anything once a stop is requested.
+// Exactly `count` bins, at most the number of items, as the pass's scan makes them. Below the
+// draft's number no runs will do, but where items are groups other bins may: they are searched for.
+// Nothing if none are found, and any bins at all once a stop is requested.
 std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
                                  const SortedItems& sorted, size_t count,
                                  const Allowance& allowance);

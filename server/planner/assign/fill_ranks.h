@@ -1,4 +1,4 @@
-// Stage 3, assign, its second half: the share of each rank into micro-batches, equally many on all.
+// The share of each rank into micro-batches, equally many on all ranks.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_RANKS_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_RANKS_H_
@@ -15,10 +15,11 @@
 
 namespace batchplan {
 
-// Fills every rank of one mini-batch: list r of `shares` is what rank r has. The number of slots is
-// the most that a rank's packer or scan makes, rounded up by the pass's rule; where a rank has too
-// few sequences for that, the others are packed tighter than the packer would. Empty micro-batches
-// only where they are allowed and a rank's sequences don't suffice. `seed` is the mini-batch's.
+// Fills every rank of one mini-batch: list r of `shares` is what rank r has, and `seed` is the
+// mini-batch's. Every rank gets as many slots as the rank that needs most by the pass's packer or
+// scan, rounded up to an allowed number. Where some rank has too few sequences for so many, there
+// are fewer slots, and the others are packed tighter than the packer would. Micro-batches are left
+// empty only where that is allowed and neither way works.
 //
 // InvalidArgument, beginning with `where` and naming the rank and the limits in conflict, if there
 // is no such number of slots. Cancelled if a stop is requested.

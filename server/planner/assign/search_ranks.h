@@ -1,4 +1,4 @@
-// Exhaustive search for a division of rank units among ranks, for a few units.
+// Exhaustive search for the ranks of a few units.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SEARCH_RANKS_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_SEARCH_RANKS_H_
@@ -15,7 +15,7 @@
 
 namespace batchplan {
 
-// Of more units, in all mini-batches, none is looked for.
+// With more units than these in all mini-batches together no search is begun.
 inline constexpr size_t kMaxSearchedUnits = 32;
 
 struct RankSearch {
@@ -28,13 +28,13 @@ struct RankSearch {
   Allowance allowance = {};
   // Units that every rank has at least.
   uint64_t least_units = 0;
-  // Whether the division of mini-batch k, complete, is of use; once for each that is reached.
+  // Whether the ranks of mini-batch k's units are of use. Called with each complete division that
+  // is come to.
   std::function<bool(size_t k, const std::vector<uint32_t>& rank_of)> accept;
 };
 
-// The rank of each unit of each mini-batch such that every mini-batch is accepted, the last one
-// last. Nothing if there is none, or if the search gave up, as it does
-// at once of many units.
+// The rank of each unit of each mini-batch, such that every mini-batch is accepted, in their order.
+// Nothing if there is no such division, or if the search gave up before it found one.
 std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(std::span<const Units> mini_batches,
                                                               const RankSearch& search);
 

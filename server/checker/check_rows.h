@@ -14,8 +14,7 @@ namespace batchplan::checker {
 //   holds more sequences than allowed;
 //   is empty and has a width;
 //   packed: is wider than the budget, narrower than its aligned sequences, no multiple of the
-//   length
-//     multiple, or not padded as RowPadding says;
+//     length multiple, or not padded as RowPadding says;
 //   padded: has more than the budget in count * width, is narrower than one of its aligned
 //     sequences, or no multiple of the length multiple. Ranks may share widths, so it may be wider
 //     than its own longest, but not than the longest of its mini-batch.

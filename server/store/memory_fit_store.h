@@ -2,12 +2,12 @@
 //
 //   MemoryFitStore store(/*max_jobs=*/4096);
 //
-// Holds the states of at most `max_jobs` jobs, and forgets one for a new one: of the owner that has
-// most jobs here, the least recently used of those that were written once, and where there is none
-// the least recently used of all. So neither another owner's jobs nor a job that goes on reporting
-// are forgotten for many new names. A job that was forgotten starts anew. Versions never repeat, so
-// that a state read before its job was forgotten replaces nothing. A call takes O(log jobs), one
-// that forgets a job O(owners), and never blocks for long.
+// Holds the states of at most `max_jobs` jobs. One more takes the place of a job of the owner that
+// has most jobs here: of those of its jobs that were written only once the least recently used, and
+// if there are none the least recently used of all. So many new names push out neither other
+// owners' jobs nor a job that goes on reporting. A job that was forgotten starts anew. Versions
+// never repeat, so that a state read before its job was forgotten replaces nothing. A call takes
+// O(log jobs), one that forgets a job O(owners), and never blocks for long.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_

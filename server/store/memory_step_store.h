@@ -3,16 +3,17 @@
 //   MemoryStepStore store({.max_bytes = int64_t{1} << 30}, std::chrono::steady_clock::now);
 //
 // A step costs its parts, its terms and its outcome, and a little for the maps around them; it is
-// counted for the owner of the part that began it. Past max_bytes, after steps whose time is over,
-// steps without an outcome that nobody waits for are forgotten, the one first that was left first;
-// then those of whoever holds the most, the one first that was written last the longest ago. A part
-// or an outcome is refused with ResourceExhausted once nobody holds more than its own owner would
-// with it.
+// counted for the owner of the part that began it. Steps are forgotten when their time is over. Past
+// max_bytes others are too, in this order, until there is room:
+//   - those without an outcome that nobody waits for, beginning with the one that was left first;
+//   - those of the owner that holds most, beginning with the one whose last write is longest ago.
+// A part or an outcome is refused with ResourceExhausted once nobody holds more than its own owner
+// would with it.
 //
 // A call takes O(log steps + log parts) and a copy of what it returns, past max_bytes also
-// O(owners) for each step that gives way, and never blocks but on other calls' bookkeeping. One
-// that throws std::bad_alloc has left everything as it was but for what had to give way and for the
-// job's runs, or has done what it was to do.
+// O(owners) for each step that gives way, and never blocks but on other calls' bookkeeping. A call
+// that throws std::bad_alloc has either done what it was to do, or has left everything as it was
+// but for steps that gave way and for the job's runs.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_STEP_STORE_H_
@@ -102,7 +103,7 @@ class MemoryStepStore : public StepStore {
 
   struct Owner {
     uint64_t bytes = 0;
-    // The one first that was written last the longest ago.
+    // Beginning with the one whose last write is longest ago.
     Keys steps;
   };
   using Owners = std::map<std::string, Owner>;

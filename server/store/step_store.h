@@ -168,10 +168,10 @@ class StepStore {
 
   virtual ~StepStore() = default;
 
-  // Has `listener` called for what happens through any replica; null: nobody, any more. A hint: it
-  // may come late, twice, for a step that nobody here waits for, or be lost. Called from any
-  // thread, also from within the other calls, and with no lock held. Not called any more once a
-  // later SetListener has returned.
+  // From now on `listener` is called for what happens through any replica; null: nobody is. A call
+  // is only a hint: it may come late, twice, for a step that nobody here waits for, or not at all.
+  // It comes from any thread, also from within the other calls, and with no lock held. Once this
+  // returns, the listener before is not called any more.
   virtual void SetListener(Listener listener) = 0;
 
   // Offers a part, and says that its worker waits.

@@ -19,8 +19,8 @@ struct PassRecord {
   // What the micro-batches have room for: each one's max_tokens_per_microbatch.
   uint64_t budget_tokens = 0;
 
-  // What of the metrics is exported in another form. None is negative: Prometheus takes a sum that
-  // falls for one that began anew.
+  // Metrics that are exported in another form. None is negative: Prometheus takes a sum that falls
+  // for one that was started anew.
   double bin_spread() const { return 1 - metrics.bin_balance; }
   double padding_removed() const { return std::max(0.0, metrics.padding_removed); }
   // 1 where sequences cost nothing: there no plan is better than another.

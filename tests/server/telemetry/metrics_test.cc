@@ -120,7 +120,7 @@ TEST(MetricsTest, APlanIsReadFromTheCounters) {
         std::string("batchplan_job_rank_cost_imbalance_sum{job_id=\"grpo\"} 1.25\n"),
         std::string("batchplan_job_step_efficiency_sum{job_id=\"grpo\"} 0.5\n"),
         std::string("batchplan_job_step_efficiency_count{job_id=\"grpo\"} 2\n"),
-        std::string("batchplan_job_step_time_over_bound_sum{job_id=\"grpo\"} 1.125\n")}) {
+        std::string("batchplan_job_step_time_over_bound_sum{job_id=\"grpo\"} 2.125\n")}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

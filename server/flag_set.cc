@@ -1,5 +1,6 @@
 #include "server/flag_set.h"
 
+#include <CLI/CLI.hpp>
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
@@ -82,17 +83,19 @@ std::string Quoted(const std::string& text) { return absl::StrCat("\"", text, "\
 
 FlagSet::FlagSet(const std::string& program, const std::string& description,
                  const std::string& footer, const std::string& version)
-    : app_(description, program) {
-  app_.footer(footer);
-  app_.formatter(std::make_shared<HelpPage>());
-  app_.set_version_flag("--version", absl::StrCat(program, " ", version));
-  app_.add_option("--config", config_,
-                  absl::StrCat("Read flags from this file of `name = value` lines; --print_config "
-                               "prints one"))
+    : app_(std::make_unique<CLI::App>(description, program)) {
+  app_->footer(footer);
+  app_->formatter(std::make_shared<HelpPage>());
+  app_->set_version_flag("--version", absl::StrCat(program, " ", version));
+  app_->add_option("--config", config_,
+                   absl::StrCat("Read flags from this file of `name = value` lines; --print_config "
+                                "prints one"))
       ->type_name("FILE");
-  app_.add_flag("--print_config", print_config_,
-                "Print all flags as they would hold, as a file for --config, and stop");
+  app_->add_flag("--print_config", print_config_,
+                 "Print all flags as they would hold, as a file for --config, and stop");
 }
+
+FlagSet::~FlagSet() = default;
 
 void FlagSet::Remember(const std::string& name, CLI::Option* option, const std::string& description,
                        std::function<std::string()> text) {
@@ -110,7 +113,7 @@ void FlagSet::Remember(const std::string& name, CLI::Option* option, const std::
 
 void FlagSet::Add(const std::string& name, std::string* value, const std::string& type,
                   const std::string& description, const std::vector<std::string>& choices) {
-  CLI::Option* option = app_.add_option("--" + name, *value, description);
+  CLI::Option* option = app_->add_option("--" + name, *value, description);
   if (!choices.empty()) option->check(CLI::IsMember(choices).description(""));
   option->type_name(type);
   Remember(name, option, description, [value] { return Quoted(*value); });
@@ -118,18 +121,18 @@ void FlagSet::Add(const std::string& name, std::string* value, const std::string
 
 void FlagSet::Add(const std::string& name, int64_t* value, const std::string& type,
                   const std::string& description) {
-  CLI::Option* option = app_.add_option("--" + name, *value, description)->type_name(type);
+  CLI::Option* option = app_->add_option("--" + name, *value, description)->type_name(type);
   Remember(name, option, description, [value] { return absl::StrCat(*value); });
 }
 
 void FlagSet::Add(const std::string& name, bool* value, const std::string& description) {
   CLI::Option* option =
-      app_.add_flag(absl::StrCat("--", name, ",!--no", name), *value, description);
+      app_->add_flag(absl::StrCat("--", name, ",!--no", name), *value, description);
   Remember(name, option, description, [value] { return *value ? "true" : "false"; });
 }
 
 void FlagSet::Add(const std::string& name, absl::Duration* value, const std::string& description) {
-  CLI::Option* option = app_.add_option_function<double>(
+  CLI::Option* option = app_->add_option_function<double>(
       "--" + name, [value](double seconds) { *value = absl::Seconds(seconds); }, description);
   option->type_name("SECONDS");
   Remember(name, option, description,
@@ -139,7 +142,7 @@ void FlagSet::Add(const std::string& name, absl::Duration* value, const std::str
 absl::Status FlagSet::Set(const std::string& name, const std::string& value,
                           const std::string& source) {
   try {
-    app_.parse(std::vector<std::string>{absl::StrCat("--", name, "=", value)});
+    app_->parse(std::vector<std::string>{absl::StrCat("--", name, "=", value)});
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, ": ", name, "=", value, ": ", error.what()));
@@ -200,9 +203,9 @@ absl::Status FlagSet::Read(int argc, const char* const* argv, Outcome* outcome) 
   // last; and first of all, for --help, --config and what is wrong with the command line itself.
   const auto parse_command_line = [&]() -> absl::Status {
     try {
-      app_.parse(argc, argv);
+      app_->parse(argc, argv);
     } catch (const CLI::Success& help) {
-      app_.exit(help);
+      app_->exit(help);
       return absl::CancelledError();
     } catch (const CLI::ParseError& error) {
       return absl::InvalidArgumentError(error.what());

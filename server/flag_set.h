@@ -15,15 +15,20 @@
 #ifndef BATCHPLAN_SERVER_FLAG_SET_H_
 #define BATCHPLAN_SERVER_FLAG_SET_H_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace batchplan {
 
@@ -31,6 +36,7 @@ class FlagSet {
  public:
   FlagSet(const std::string& program, const std::string& description, const std::string& footer,
           const std::string& version);
+  ~FlagSet();
 
   FlagSet(const FlagSet&) = delete;
   FlagSet& operator=(const FlagSet&) = delete;
@@ -85,7 +91,7 @@ class FlagSet {
   // Sets one flag from its text as if it stood on the command line.
   absl::Status Set(const std::string& name, const std::string& value, const std::string& source);
 
-  CLI::App app_;
+  const std::unique_ptr<CLI::App> app_;
   std::string group_;
   std::string config_;
   bool print_config_ = false;

@@ -101,7 +101,7 @@ class UnsentAnswers {
 
   Mutex mutex_;
   // The thread that holds the lock and cancels a call. gRPC may end the call on that thread.
-  std::atomic<std::thread::id> cancelling_ = {};
+  std::atomic<std::thread::id> cancelling_;
   // By ticket, and so in the order in which they began.
   Entries entries_ ABSL_GUARDED_BY(mutex_);
   // Bytes by owner.

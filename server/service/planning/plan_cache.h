@@ -98,7 +98,7 @@ class PlanCache {
     size_t operator()(const PlanKey& key) const;
   };
 
-  // Of one plan.
+  // Whether a plan of so many bytes is kept.
   bool MayKeep(uint64_t bytes) const { return bytes <= max_bytes_ / 4; }
 
   const size_t max_bytes_;

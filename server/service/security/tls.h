@@ -19,8 +19,8 @@
 
 namespace batchplan {
 
-// PEM files, each named by the flag of the same name after "tls_": ServerOptions says what they
-// mean.
+// What --tls_certificate, --tls_key, --tls_client_ca and --tls_reload_interval say
+// (server_options.h).
 struct TlsFiles {
   std::string certificate;
   std::string key;

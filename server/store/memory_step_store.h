@@ -3,8 +3,8 @@
 //   MemoryStepStore store({.max_bytes = int64_t{1} << 30}, std::chrono::steady_clock::now);
 //
 // A step costs its parts, its terms and its outcome, and a little for the maps around them; it is
-// counted for the owner of the part that began it. Steps are forgotten when their time is over. Past
-// max_bytes others are too, in this order, until there is room:
+// counted for the owner of the part that began it. Steps are forgotten when their time is over.
+// Past max_bytes others are too, in this order, until there is room:
 //   - those without an outcome that nobody waits for, beginning with the one that was left first;
 //   - those of the owner that holds most, beginning with the one whose last write is longest ago.
 // A part or an outcome is refused with ResourceExhausted once nobody holds more than its own owner

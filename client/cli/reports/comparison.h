@@ -67,7 +67,8 @@ absl::StatusOr<std::string> FormatComparisonPage(const Client& client,
                                                  const v1::PlanBatchRequest& request, int pass,
                                                  const std::vector<ComparisonRow>& rows);
 
-// The page, complete but for its data, "rows", "request" and "response": see server/pages/plan_page.h.
+// The page, complete but for its data, "rows", "request" and "response": see
+// server/pages/plan_page.h.
 absl::string_view ComparisonPageTemplate();
 
 }  // namespace batchplan::cli

@@ -12,10 +12,10 @@
 //
 // A call takes at most connect_timeout and command_timeout together, not counting the look-up of a
 // host's name and the TransferTime of what is sent and received: a part of 64 MiB may take 8
-// seconds more than the second that a small command has. A reply that has begun and stops for command_timeout is
-// given up. After a failure, calls fail at once for retry_delay, then one at a time tries again: a
-// Redis that is away costs one caller the time-outs, and not each of them. Nothing is done before
-// the first call; a Redis that is not there yet is found when it is.
+// seconds more than the second that a small command has. A reply that has begun and stops for
+// command_timeout is given up. After a failure, calls fail at once for retry_delay, then one at a
+// time tries again: a Redis that is away costs one caller the time-outs, and not each of them.
+// Nothing is done before the first call; a Redis that is not there yet is found when it is.
 //
 // Errors are those of ExplainRedisFailure, with the store's name and what to do. Thread-safe.
 

@@ -1,5 +1,5 @@
-// Columns of text, aligned, without lines: what a terminal, a log and a README all show alike. With
-// the numbers in them, and the notes below.
+// Columns of text, aligned, without lines: what a terminal, a log and a README all show alike. The
+// numbers in the cells, as text, and the notes below the rows are written here, too.
 
 #ifndef BATCHPLAN_CLIENT_CLI_OUTPUT_TABLE_H_
 #define BATCHPLAN_CLIENT_CLI_OUTPUT_TABLE_H_

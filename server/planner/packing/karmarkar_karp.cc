@@ -12,6 +12,7 @@
 
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/packing/orders.h"
+#include "server/planner/packing/packer.h"
 
 namespace batchplan {
 namespace {
@@ -299,14 +300,25 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
   std::vector<uint32_t> order(items.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto most = static_cast<uint32_t>(items.size());
-  const uint64_t bound = LowerBoundBins(items, limits);
-  uint64_t parts = std::min<uint64_t>(most, std::max<uint64_t>(at_least, bound));
+  const auto divide = [&](uint64_t parts) -> std::optional<Bins> {
+    const auto count = static_cast<uint32_t>(parts);
+    std::vector<uint32_t> part_of = KarmarkarKarp(loads, descending, count, allowance);
+    const bool done =
+        allowance.stop_requested() || Repair(items, loads, descending, limits, count, part_of);
+    return done ? std::optional(Bins(order, part_of, count)) : std::nullopt;
+  };
+  // Most often the simplest bounds are met, and then no other is higher.
+  const uint64_t simplest = std::min<uint64_t>(
+      most, std::max({uint64_t{at_least}, VolumeBound(items.lengths, limits.capacity),
+                      CountBound(items, limits)}));
+  if (std::optional<Bins> bins = divide(simplest)) return *std::move(bins);
+  // No bound is higher than what another packing has.
+  const uint64_t enough = PackFirstFitDecreasing(items, limits).size();
+  const uint64_t bound = std::min<uint64_t>(most, LowerBoundBins(items, limits, enough));
+  uint64_t parts = std::max(simplest, bound);
   for (uint64_t growth = std::max<uint64_t>(1, parts / 32);; growth *= 2) {
-    std::vector<uint32_t> part_of =
-        KarmarkarKarp(loads, descending, static_cast<uint32_t>(parts), allowance);
-    if (allowance.stop_requested() ||
-        Repair(items, loads, descending, limits, static_cast<uint32_t>(parts), part_of)) {
-      return Bins(order, part_of, static_cast<uint32_t>(parts));
+    if (parts > simplest) {
+      if (std::optional<Bins> bins = divide(parts)) return *std::move(bins);
     }
     parts = std::min<uint64_t>(most, parts + growth);
   }

@@ -166,6 +166,7 @@ class EvenOutSearch {
   bool Give(uint32_t giver) {
     const int64_t over = Deviation(giver);
     refused_.clear();
+    GatherCosts(filling_.Members(giver), gives_);
     bool given = false;
     int tried = 0;
     for (auto found = receivers_.begin(); found != receivers_.end() && tried < kMaxReceivers;
@@ -199,75 +200,109 @@ class EvenOutSearch {
   }
 
   // The best exchange of those that bring the two deviations, which are `gap` apart, closer
-  // together by more than the tolerance.
+  // together by more than the tolerance. The giver's costs are in gives_.
   Exchange BestExchange(uint32_t giver, uint32_t receiver, int64_t gap) {
     wanted_ = gap / 2;
     best_ = Exchange();
     best_.error = wanted_ - tolerance_ / 2;
-    const std::span<const uint32_t> gives = filling_.Members(giver);
-    const std::span<const uint32_t> takes = filling_.Members(receiver);
-    // Cheaper ones bring back cheaper ones: the search for each goes on where the last one ended.
-    auto middle = Middle(takes, Cost(gives.front()));
-    for (uint32_t out : gives) {
-      if (Cost(out) < wanted_ - best_.error) break;  // and so do all that follow
-      if (gives.size() > 1) TryMove(giver, receiver, out);
-      UseStep();
-      while (middle != takes.end() && Cost(out) - Cost(*middle) < wanted_) ++middle;
-      const auto is_better = [&](uint32_t in) {
-        return std::abs(Cost(out) - Cost(in) - wanted_) < best_.error;
-      };
-      if ((middle != takes.end() && is_better(*middle)) ||
-          (middle != takes.begin() && is_better(*(middle - 1)))) {
-        TryOneFor(giver, receiver, {out, kNone}, kNone, takes, middle);
-      }
-      if (steps_ == 0 || best_.error <= tolerance_) return best_;
-    }
-    if (best_.out[0] != kNone || !pairs_) return best_;
-    for (uint32_t out : gives) {
-      if (Cost(out) < wanted_ - best_.error) break;
-      // Beyond those that alone bring back too much; the step for `out` is used above.
-      const auto first = std::partition_point(takes.begin(), takes.end(), [&](uint32_t in) {
-        return Cost(out) - Cost(in) < wanted_ - best_.error;
-      });
-      for (size_t i = first - takes.begin(); i + 1 < takes.size(); ++i) {
-        const auto second = takes.subspan(i + 1);
-        UseStep();
-        TryOneFor(giver, receiver, {out, kNone}, takes[i], second,
-                  Middle(second, Cost(out) - Cost(takes[i])));
-        if (steps_ == 0 || best_.error <= tolerance_) return best_;
-      }
-    }
-    for (size_t i = 0; i + 1 < gives.size(); ++i) {
-      if (Cost(gives[i]) + Cost(gives[i + 1]) < wanted_ - best_.error) break;
-      for (size_t j = i + 1; j < gives.size(); ++j) {
-        if (Cost(gives[i]) + Cost(gives[j]) < wanted_ - best_.error) break;
-        UseStep();
-        TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, takes,
-                  Middle(takes, Cost(gives[i]) + Cost(gives[j])));
-        if (steps_ == 0 || best_.error <= tolerance_) return best_;
-      }
-    }
+    GatherCosts(filling_.Members(receiver), takes_);
+    OneForOne(giver, receiver);
+    if (best_.out[0] != kNone || !pairs_ || IsOver()) return best_;
+    OneForTwo(giver, receiver);
+    if (!IsOver()) TwoForOne(giver, receiver);
     return best_;
   }
 
+  // A single item, or one for one.
+  void OneForOne(uint32_t giver, uint32_t receiver) {
+    const std::span<const uint32_t> gives = filling_.Members(giver);
+    // Cheaper ones bring back cheaper ones: the search for each goes on where the last one ended.
+    size_t middle = 0;
+    for (size_t out = 0; out < gives.size(); ++out) {
+      const int64_t in = gives_[out] - wanted_;
+      if (in < -best_.error) return;  // and so do all that follow
+      if (std::abs(in) < best_.error && gives.size() > 1) TryMove(giver, receiver, gives[out]);
+      while (takes_[middle] > in) ++middle;
+      if (IsNear(in, middle) || (middle > 0 && IsNear(in, middle - 1))) {
+        TryOneFor(giver, receiver, {gives[out], kNone}, kNone, 0, middle);
+      }
+      UseSteps(1);
+      if (IsOver()) return;
+    }
+  }
+
+  // Two of the receiver for one of the giver.
+  void OneForTwo(uint32_t giver, uint32_t receiver) {
+    const std::span<const uint32_t> gives = filling_.Members(giver);
+    const std::span<const uint32_t> takes = filling_.Members(receiver);
+    if (takes.size() < 2) return;
+    size_t begin = 0;
+    for (size_t out = 0; out < gives.size() && !IsOver(); ++out) {
+      const int64_t most = gives_[out] - wanted_ + best_.error;
+      if (most < 0) return;
+      // Beyond those that alone bring back too much. The step for `out` is used above.
+      while (takes_[begin] > most) ++begin;
+      const size_t end = std::min(takes.size() - 1, begin + steps_);
+      // The cheaper the first is, the costlier a second is wanted.
+      size_t middle = takes.size();
+      size_t first = begin;
+      for (; first < end && best_.error > tolerance_; ++first) {
+        const int64_t in = gives_[out] - takes_[first] - wanted_;
+        while (middle > first + 1 && takes_[middle - 1] <= in) --middle;
+        middle = std::max(middle, first + 1);
+        if (IsNear(in, middle) || (middle > first + 1 && IsNear(in, middle - 1))) {
+          TryOneFor(giver, receiver, {gives[out], kNone}, takes[first], first + 1, middle);
+        }
+      }
+      if (first > begin) UseSteps(first - begin);
+    }
+  }
+
+  // One of the receiver for two of the giver.
+  void TwoForOne(uint32_t giver, uint32_t receiver) {
+    const std::span<const uint32_t> gives = filling_.Members(giver);
+    for (size_t i = 0; i + 1 < gives.size() && !IsOver(); ++i) {
+      if (gives_[i] + gives_[i + 1] < wanted_ - best_.error) return;
+      const size_t end = std::min(gives.size(), i + 1 + steps_);
+      size_t middle = 0;
+      size_t j = i + 1;
+      for (; j < end && best_.error > tolerance_; ++j) {
+        const int64_t in = gives_[i] + gives_[j] - wanted_;
+        if (in < -best_.error) break;
+        while (takes_[middle] > in) ++middle;
+        if (IsNear(in, middle) || (middle > 0 && IsNear(in, middle - 1))) {
+          TryOneFor(giver, receiver, {gives[i], gives[j]}, kNone, 0, middle);
+        }
+      }
+      if (j > i + 1) UseSteps(j - (i + 1));
+    }
+  }
+
+  // What the items cost, descending, and behind them less than any is wanted to cost.
+  void GatherCosts(std::span<const uint32_t> positions, std::vector<int64_t>& costs) const {
+    costs.resize(positions.size() + 1);
+    for (size_t i = 0; i < positions.size(); ++i) costs[i] = Cost(positions[i]);
+    costs.back() = -(int64_t{1} << 62);
+  }
+
+  // Whether an item comes closer to what is wanted than the best exchange does.
+  bool IsNear(int64_t wanted, size_t take) const {
+    return std::abs(wanted - takes_[take]) < best_.error;
+  }
+
+  // Whether the search at one receiver ends.
+  bool IsOver() const { return steps_ == 0 || best_.error <= tolerance_; }
+
   void TryMove(uint32_t giver, uint32_t receiver, uint32_t out) {
-    const int64_t error = std::abs(Cost(out) - wanted_);
-    if (error >= best_.error) return;
     if (!filling_.Holds(receiver, out) || KeepCounts(giver, receiver)) return;
-    best_ = {.out = {out, kNone}, .error = error};
+    best_ = {.out = {out, kNone}, .error = std::abs(Cost(out) - wanted_)};
   }
 
-  // The first of `takes` in return for which items of this cost relieve the giver of what is
-  // wanted, or of more.
-  std::span<const uint32_t>::iterator Middle(std::span<const uint32_t> takes, int64_t cost) const {
-    return std::partition_point(takes.begin(), takes.end(),
-                                [&](uint32_t in) { return cost - Cost(in) < wanted_; });
-  }
-
-  // Tries `out` for `first`, if any, and one of `takes`: the one that comes closest to what is
-  // wanted, looked for from `middle` on to either side.
+  // `out` for `first`, if any, and one of the receiver's items from number `begin` on, of which
+  // that is looked for which comes closest: from number `middle` on to either side.
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
-                 std::span<const uint32_t> takes, std::span<const uint32_t>::iterator middle) {
+                 size_t begin, size_t middle) {
+    const std::span<const uint32_t> takes = filling_.Members(receiver);
     int64_t cost = Cost(out[0]);
     int64_t tokens = task_.length[out[0]];
     int64_t sequences = task_.count[out[0]];
@@ -297,19 +332,20 @@ class EvenOutSearch {
       return true;
     };
     int misses = 0;
-    for (auto in = middle; in != takes.end() && misses < kMaxNeighbors; ++in, ++misses) {
-      if (try_one(*in)) break;
+    for (size_t in = middle; in < takes.size() && misses < kMaxNeighbors; ++in, ++misses) {
+      if (try_one(takes[in])) break;
     }
     misses = 0;
-    for (auto in = middle; in != takes.begin() && misses < kMaxNeighbors; ++misses) {
-      if (try_one(*--in)) break;
+    for (size_t in = middle; in > begin && misses < kMaxNeighbors; ++misses) {
+      if (try_one(takes[--in])) break;
     }
   }
 
-  // A request to stop uses up all that are left.
-  void UseStep() {
-    if (steps_ > 0) --steps_;
-    if (steps_ % kStepsToStop == 0 && options_.allowance.stop_requested()) steps_ = 0;
+  // Of those that are left. A request to stop uses up all.
+  void UseSteps(uint64_t steps) {
+    const uint64_t left = steps_ - steps;
+    const bool look = left / kStepsToStop != steps_ / kStepsToStop;
+    steps_ = look && options_.allowance.stop_requested() ? 0 : left;
   }
 
   // Whether as many sequences must come back as are given.
@@ -327,6 +363,8 @@ class EvenOutSearch {
   bool pairs_ = false;
   int64_t wanted_ = 0;
   Exchange best_;
+  std::vector<int64_t> gives_;  // What the giver's items cost, and the receiver's.
+  std::vector<int64_t> takes_;
   std::vector<int64_t> targets_;
   std::vector<uint32_t> refusals_;
   SearchSteps search_;

@@ -35,6 +35,25 @@ constexpr size_t kMostForReferences = 65536;
 constexpr uint64_t kTicksToPlace = 4000;
 constexpr uint64_t kTicksASequence = 200;
 
+// The shortest step in which the ranks of a packed pass come to these shares: none takes less than
+// its sequences and the fewest micro-batches.
+Cost LeastStepTime(const PassInstance& pass, const SequenceLists& shares) {
+  Cost most = 0;
+  uint64_t slots = 1;
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    Cost cost = 0;
+    uint64_t tokens = 0;
+    for (const SequenceIndex sequence : shares[rank]) {
+      const uint32_t length = pass.aligned()[sequence.value()];
+      tokens += length;
+      cost += pass.cost().OfSequence(length);
+    }
+    most = std::max(most, cost);
+    slots = std::max(slots, tokens / pass.bin_limits().capacity);
+  }
+  return most + pass.counts().RoundUp(slots) * pass.cost().OfMicrobatch();
+}
+
 struct Candidate {
   MiniBatchPlacement placement;
   Cost step_time = 0;
@@ -53,7 +72,7 @@ bool SameMethod(const PassOptions& a, const PassOptions& b) {
 absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
                                                    std::span<const SequenceIndex> mini_batch,
                                                    uint64_t seed, absl::string_view where,
-                                                   const Allowance& allowance) {
+                                                   const Allowance& allowance, Cost limit) {
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (pass.options().sharding == Sharding::kDealBins && pass.may_deal_bins()) {
     return PackAndDeal(pass, mini_batch, seed, where, allowance);
@@ -63,6 +82,9 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
   if (!rank_of.ok()) return rank_of.status();
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   SequenceLists shares = SharesOf(units.sequences, *rank_of, pass.ranks());
+  if (limit < kNoLimit && LeastStepTime(pass, shares) >= limit) {
+    return absl::OutOfRangeError("the step is longer than is of use");
+  }
   absl::StatusOr<Placement> filled =
       FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, allowance);
   if (!filled.ok()) return filled.status();
@@ -128,6 +150,7 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
       pass.effort() == Effort::kThorough ||
       (pass.effort() == Effort::kDefault && mini_batch.size() <= kMostForReferences);
   const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
+  const bool is_packed = pass.options().layout == Layout::kPacked;
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   const auto add = [&](MiniBatchPlacement placement) {
     const Cost time = StepTime(pass, placement.lead());
@@ -142,9 +165,8 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
   {
     const Allowance::Part part(allowance, has_references ? 2 : 1);
     allowance.Spend(ticks_to_place);
-    std::optional<MiniBatchPlacement> solved = pass.options().layout == Layout::kPacked
-                                                   ? SolvePacked(pass, mini_batch, allowance)
-                                                   : SolvePadded(pass, mini_batch, allowance);
+    std::optional<MiniBatchPlacement> solved = is_packed ? SolvePacked(pass, mini_batch, allowance)
+                                                         : SolvePadded(pass, mini_batch, allowance);
     if (solved) {
       proven = solved->lead().proven;
       add(*std::move(solved));
@@ -167,8 +189,11 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
       // Without any placement the request may be refused, so that they are made whatever is left.
       if (allowance.left() < ticks_to_place && !candidates.empty()) break;
       allowance.Spend(ticks_to_place);
+      // Where one is wanted, there is no use for those that are no shorter than the best.
+      const bool must_win = most == 1 && !candidates.empty() && is_packed;
       absl::StatusOr<MiniBatchPlacement> placed =
-          PlaceBySharding(reference, mini_batch, seed, where, allowance);
+          PlaceBySharding(reference, mini_batch, seed, where, allowance,
+                          must_win ? candidates.front().step_time : kNoLimit);
       if (placed.ok()) add(*std::move(placed));
     }
   }

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/allowance.h"
+#include "server/planner/cost.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
@@ -18,15 +20,19 @@
 
 namespace batchplan {
 
+inline constexpr Cost kNoLimit = std::numeric_limits<Cost>::max();
+
 // By the sharding that the pass names: packed and dealt, or units sharded and each rank's share
 // filled. SHARDING_BALANCED here is an even sharding; PlaceBalanced has the solver's placements.
 //
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
-// Cancelled if a stop is requested.
+// Cancelled if a stop is requested. OutOfRange if the shares of the ranks show, before they are
+// filled, that the step takes `limit` or more; for the packed layout.
 absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
                                                    std::span<const SequenceIndex> mini_batch,
                                                    uint64_t seed, absl::string_view where,
-                                                   const Allowance& allowance);
+                                                   const Allowance& allowance,
+                                                   Cost limit = kNoLimit);
 
 // Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals
 // them slot by slot (balance/rank_bins.h) by what the pass is balanced on. For the packed layout.

@@ -15,7 +15,10 @@ constexpr uint32_t kSteps = 2048;
 }  // namespace
 
 Companions::Companions(std::span<const ItemClass> by_length, uint32_t capacity, uint64_t ceiling)
-    : by_length_(by_length), ceiling_(ceiling), width_(capacity / kSteps + 1) {
+    : by_length_(by_length),
+      ceiling_(ceiling),
+      width_(capacity / kSteps + 1),
+      inverse_(~uint64_t{0} / width_) {
   token_cost_in_step_.resize(StepOf(capacity) + 1, 0);
   uint64_t highest = 0;
   for (const ItemClass& c : by_length) {
@@ -86,7 +89,7 @@ struct Value {
 
 // A total order: which classes get a close look must not depend on the standard library.
 bool Higher(const Value& a, const Value& b) {
-  return std::pair(b.value, a.anchors) < std::pair(a.value, b.anchors);
+  return a.value != b.value ? a.value > b.value : a.anchors < b.anchors;
 }
 
 std::vector<ItemClass> ByLength(std::span<const ItemClass> classes) {
@@ -193,14 +196,15 @@ WasteBound::WasteBound(std::span<const ItemClass> classes, std::span<const SlotF
 absl::uint128 WasteBound::At(uint64_t price, bool close_look, absl::uint128 least) {
   values_.resize(anchors_.size());
   uint64_t excess = 0;
-  for (size_t i = 0; i < anchors_.size(); ++i) {
+  // The longest first: most often they have the highest values, which SortTop looks for.
+  for (size_t i = anchors_.size(), next = 0; i-- > 0; ++next) {
     const Anchors& a = anchors_[i];
     const uint64_t own = Own(a, price);
     excess += (a.cost - own) * a.items;
     const uint64_t beside = companions_.Times(std::min(price, a.token_cost), a.room);
-    values_[i] = {.value = std::min(ceiling_, own + std::min(a.beside_most, beside)),
-                  .items = a.items,
-                  .anchors = i};
+    values_[next] = {.value = std::min(ceiling_, own + std::min(a.beside_most, beside)),
+                     .items = a.items,
+                     .anchors = i};
   }
   if (close_look) LookClosely(price);
   const uint64_t least_value = LeastValue();
@@ -212,8 +216,10 @@ absl::uint128 WasteBound::At(uint64_t price, bool close_look, absl::uint128 leas
 
 void WasteBound::LookClosely(uint64_t price) {
   const size_t looks = std::min(values_.size(), kCloseLooks);
-  std::nth_element(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(looks - 1),
-                   values_.end(), Higher);
+  if (looks < values_.size()) {
+    std::nth_element(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(looks - 1),
+                     values_.end(), Higher);
+  }
   for (size_t i = 0; i < looks; ++i) {
     const Anchors& a = anchors_[values_[i].anchors];
     // Otherwise nothing beside it is longer than half the room, as its value assumes already.

@@ -46,13 +46,19 @@ class Companions {
     uint64_t costliest;
   };
 
-  uint32_t StepOf(uint32_t length) const { return length / width_; }
+  // length / width_, without a division: (length + 1) * inverse_ / 2^64 is below
+  // (length + 1) / width_ by less than 2^-32.
+  uint32_t StepOf(uint32_t length) const {
+    return static_cast<uint32_t>(
+        absl::Uint128High64(absl::uint128(inverse_) * (uint64_t{length} + 1)));
+  }
   // Tokens at most this, on items that are no longer.
   uint64_t Fill(uint64_t price, uint32_t room, uint32_t longest) const;
 
   std::span<const ItemClass> by_length_;
   uint64_t ceiling_;
   uint32_t width_;
+  uint64_t inverse_;                          // floor((2^64 - 1) / width_)
   std::vector<uint64_t> token_cost_;          // of each class and those before it
   std::vector<uint64_t> token_cost_in_step_;  // of items up to the end of each step
   std::vector<Step> steps_;                   // those that have items, ascending

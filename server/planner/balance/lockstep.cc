@@ -17,7 +17,9 @@ namespace {
 
 // What the searches for one plan are worth.
 struct SearchLimits {
-  uint64_t steps;  // of one local search
+  // Of the local search from the best start, and of these from every start.
+  uint64_t steps;
+  uint64_t first_steps;
   uint32_t patience;
   bool pairs;
   // Whether a start that was not good enough is followed by others.
@@ -27,17 +29,32 @@ struct SearchLimits {
 // Beyond this many items the first start is as good as others.
 constexpr uint64_t kMostForRestarts = 65536;
 
-SearchLimits SearchLimitsOf(Effort effort, uint64_t items) {
+// What comes of a start that has had a third of its steps tells whether it is the better one, but
+// not where items keep to their ranks.
+SearchLimits SearchLimitsOf(Effort effort, const LockstepTask& task) {
+  const uint64_t items = task.items.size();
+  const bool restarts = items <= kMostForRestarts;
+  const uint64_t default_steps = (task.rank_of.empty() ? 120'000 : 150'000) + 8 * items;
+  const uint64_t thorough_steps = 4'000'000 + 64 * items;
   switch (effort) {
     case Effort::kFast:
-      return {.steps = 4096 + 4 * items, .patience = 4, .pairs = false, .restarts = false};
+      return {.steps = 4096 + 4 * items,
+              .first_steps = 4096 + 4 * items,
+              .patience = 4,
+              .pairs = false,
+              .restarts = false};
     case Effort::kThorough:
-      return {.steps = 4'000'000 + 64 * items, .patience = 64, .pairs = true, .restarts = true};
+      return {.steps = thorough_steps,
+              .first_steps = thorough_steps,
+              .patience = 64,
+              .pairs = true,
+              .restarts = true};
     default:
-      return {.steps = 150'000 + 8 * items,
+      return {.steps = default_steps,
+              .first_steps = restarts && task.rank_of.empty() ? default_steps / 3 : default_steps,
               .patience = 8,
               .pairs = true,
-              .restarts = items <= kMostForRestarts};
+              .restarts = restarts};
   }
 }
 
@@ -76,11 +93,10 @@ class LockstepSolver {
   explicit LockstepSolver(const LockstepTask& task)
       : task_(task),
         sorted_(task.items, task.limits, task.ranks, task.slots),
-        search_limits_(SearchLimitsOf(Affordable(task.effort, task.allowance), task.items.size())) {
-  }
+        search_limits_(SearchLimitsOf(Affordable(task.effort, task.allowance), task)) {}
 
   std::optional<BalancedBins> Run() {
-    if (!task_.start_only) FillAndImprove();
+    if (!task_.start_only) TryStarts();
     if (task_.allowance.stop_requested()) return std::nullopt;
     const bool has_start = task_.start != nullptr && task_.start->size() <= sorted_.bins();
     if (!best_ && has_start && task_.rank_of.empty()) {
@@ -88,26 +104,32 @@ class LockstepSolver {
       for (uint32_t i = 0; i < sorted_.size(); ++i) position_of[sorted_.item[i]] = i;
       Filling filling(sorted_);
       FillFrom(*task_.start, position_of, 0, sorted_.bins(), filling);
-      Improve(filling);
+      Improve(search_limits_.steps, std::move(filling));
     }
-    return std::move(best_);
+    if (!best_ || task_.allowance.stop_requested()) return std::nullopt;
+    return BalancedBins{.bins = Collect(*best_), .step_time = step_time_};
   }
 
  private:
-  void FillAndImprove() {
+  // Improves several starts for a while, and the best of them to the end.
+  void TryStarts() {
     // By cost alone; then by cost and tokens, which evens out the room too where there is little.
     const uint64_t density = sorted_.total_cost / std::max<uint64_t>(1, sorted_.total_length);
     for (const uint64_t per_token : {uint64_t{0}, 2 * density}) {
       Filling filling(sorted_);
       const bool filled =
           task_.rank_of.empty() ? Fill(per_token, filling) : FillWithinRanks(per_token, filling);
-      if (filled) Improve(filling);
-      if (task_.allowance.stop_requested() || (best_ && IsGood())) return;
-      if (!search_limits_.restarts || task_.allowance.spent()) return;
+      if (filled) Improve(search_limits_.first_steps, std::move(filling));
+      if (Ended() || (best_ && IsGood()) || !search_limits_.restarts) return;
+    }
+    if (best_ && search_limits_.first_steps < search_limits_.steps) {
+      step_time_ = Search(Rule(), search_limits_.steps - search_limits_.first_steps, *best_);
     }
   }
 
-  bool IsGood() const { return best_->step_time <= task_.enough + task_.enough / kGoodEnough; }
+  bool Ended() const { return task_.allowance.spent() || task_.allowance.stop_requested(); }
+
+  bool IsGood() const { return step_time_ <= task_.enough + task_.enough / kGoodEnough; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(sorted_.size());
@@ -169,9 +191,9 @@ class LockstepSolver {
     return task_.equal_counts ? RankRule::kEqualCounts : RankRule::kFree;
   }
 
-  uint64_t Search(RankRule rule, Filling& filling) const {
+  uint64_t Search(RankRule rule, uint64_t steps, Filling& filling) const {
     return EvenOut({.enough = task_.enough,
-                    .steps = search_limits_.steps,
+                    .steps = steps,
                     .patience = search_limits_.patience,
                     .pairs = search_limits_.pairs,
                     .ranks = rule,
@@ -179,17 +201,18 @@ class LockstepSolver {
                    filling);
   }
 
-  void Improve(Filling& filling) {
+  // Keeps what comes of `filling` if it is the best so far.
+  void Improve(uint64_t steps, Filling filling) {
     if (Rule() == RankRule::kEqualCounts) {
-      Search(RankRule::kFree, filling);
+      Search(RankRule::kFree, steps, filling);
       std::optional<Filling> shared = ShareCountsEqually(filling);
       if (!shared) return;
       filling = *std::move(shared);
     }
-    const uint64_t time = Search(Rule(), filling);
-    if (task_.allowance.stop_requested()) return;
-    if (best_ && best_->step_time <= time) return;
-    best_ = BalancedBins{.bins = Collect(filling), .step_time = time};
+    const uint64_t time = Search(Rule(), steps, filling);
+    if (best_ && step_time_ <= time) return;
+    best_ = std::move(filling);
+    step_time_ = time;
   }
 
   Bins Collect(const Filling& filling) const {
@@ -222,7 +245,8 @@ class LockstepSolver {
   const LockstepTask& task_;
   const SortedTask sorted_;
   const SearchLimits search_limits_;
-  std::optional<BalancedBins> best_;
+  std::optional<Filling> best_;
+  uint64_t step_time_ = 0;  // of the best
 };
 
 }  // namespace

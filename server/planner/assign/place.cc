@@ -153,7 +153,8 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
   const bool is_packed = pass.options().layout == Layout::kPacked;
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   const auto add = [&](MiniBatchPlacement placement) {
-    const Cost time = StepTime(pass, placement.lead());
+    // A single one is the best whatever it takes.
+    const Cost time = has_references ? StepTime(pass, placement.lead()) : 0;
     const auto place = std::upper_bound(
         candidates.begin(), candidates.end(), time,
         [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });

@@ -7,6 +7,7 @@
 
 #include "absl/container/btree_set.h"
 #include "server/planner/balance/bin_filling.h"
+#include "server/planner/packing/orders.h"
 
 namespace batchplan {
 namespace {
@@ -31,15 +32,16 @@ constexpr uint32_t kNone = Filling::kUnplaced;
 std::vector<uint32_t> BySlots(const Filling& filling, RankRule rule) {
   const uint32_t ranks = filling.task().ranks;
   const uint32_t slots = filling.task().slots;
+  if (rule == RankRule::kFree) {
+    std::vector<uint64_t> costs(filling.bins());
+    for (uint32_t bin = 0; bin < costs.size(); ++bin) costs[bin] = filling[bin].cost;
+    return DescendingOrder(costs);
+  }
   std::vector<uint32_t> order(filling.bins());
   std::iota(order.begin(), order.end(), 0u);
   const auto costlier = [&](uint32_t a, uint32_t b) {
     return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
   };
-  if (rule == RankRule::kFree) {
-    std::sort(order.begin(), order.end(), costlier);
-    return order;
-  }
   std::vector<uint32_t> by_slots(order.size());
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const std::span<uint32_t> own = std::span(order).subspan(size_t{rank} * slots, slots);
@@ -135,9 +137,7 @@ class EvenOutSearch {
 
   bool Rebalance(uint32_t domain) {
     const uint32_t size = filling_.bins() / domains_;
-    givers_.clear();
-    receivers_.clear();
-    for (uint32_t bin = domain * size; bin < (domain + 1) * size; ++bin) Open(bin);
+    OpenAll(domain * size, (domain + 1) * size);
     bool changed = false;
     while (steps_ > 0 && !givers_.empty() && !receivers_.empty()) {
       if (options_.allowance.stop_requested()) steps_ = 0;
@@ -152,6 +152,24 @@ class EvenOutSearch {
     return changed;
   }
 
+  // The bins [begin, end) and no others. In order, because that is quicker.
+  void OpenAll(uint32_t begin, uint32_t end) {
+    int64_t most = Deviation(begin);
+    for (uint32_t bin = begin; bin < end; ++bin) most = std::max(most, Deviation(bin));
+    std::vector<uint64_t> below_most;
+    below_most.reserve(end - begin);
+    for (uint32_t bin = begin; bin < end; ++bin) {
+      below_most.push_back(static_cast<uint64_t>(most - Deviation(bin)));
+    }
+    std::vector<std::pair<int64_t, uint32_t>> ascending;
+    ascending.reserve(end - begin);
+    for (const uint32_t place : DescendingOrder(below_most)) {
+      ascending.emplace_back(Deviation(begin + place), begin + place);
+    }
+    givers_ = ByDeviation(ascending.begin(), ascending.end());
+    receivers_ = givers_;
+    std::fill(refusals_.begin() + begin, refusals_.begin() + end, 0);
+  }
   void Open(uint32_t bin) {
     refusals_[bin] = 0;
     givers_.emplace(Deviation(bin), bin);

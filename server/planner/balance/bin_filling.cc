@@ -51,6 +51,17 @@ Filling::Filling(const SortedTask& task)
       members_(task.bins()),
       bin_of_(task.size(), kUnplaced) {}
 
+Filling::Filling(const SortedTask& task, const Bins& bins) : Filling(task) {
+  std::vector<uint32_t> bin_of_item(task.size());
+  for (uint32_t bin = 0; bin < bins.size(); ++bin) {
+    members_[bin].reserve(bins[bin].size());
+    for (const uint32_t item : bins[bin]) bin_of_item[item] = bin;
+  }
+  for (uint32_t position = 0; position < task.size(); ++position) {
+    Place(position, bin_of_item[task.item[position]]);
+  }
+}
+
 void Filling::Place(uint32_t position, uint32_t bin) {
   std::vector<uint32_t>& members = members_[bin];
   if (members.empty() || members.back() < position) {

@@ -70,6 +70,9 @@ class Filling {
 
   // Nothing is placed. The task must outlive the filling.
   explicit Filling(const SortedTask& task);
+  // All items, as the caller numbers them, in these bins; the other bins are empty. Quicker than to
+  // place them one by one.
+  Filling(const SortedTask& task, const Bins& bins);
 
   const SortedTask& task() const { return *task_; }
   uint32_t bins() const { return static_cast<uint32_t>(bins_.size()); }

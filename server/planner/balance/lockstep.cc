@@ -65,26 +65,24 @@ uint64_t LeftOverSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fill
 // Another start is not worth its time for less than this part of the step time.
 constexpr uint64_t kGoodEnough = 10000;
 
-// Places `bins`, then gives each bin that is still empty an item of the costliest bins.
-void FillFrom(const Bins& bins, std::span<const uint32_t> position_of, uint32_t begin, uint32_t end,
-              Filling& filling) {
-  for (size_t bin = 0; bin < bins.size(); ++bin) {
-    for (uint32_t item : bins[bin]) {
-      filling.Place(position_of[item], begin + static_cast<uint32_t>(bin));
-    }
+// Gives each of the bins [filled, end), which are empty, an item of the costliest of [begin,
+// filled).
+void GiveToEmpty(uint32_t begin, uint32_t filled, uint32_t end, Filling& filling) {
+  std::vector<uint32_t> givers;
+  for (uint32_t bin = begin; bin < filled; ++bin) {
+    if (filling.Members(bin).size() > 1) givers.push_back(bin);
   }
-  std::vector<uint32_t> order(bins.size());
-  std::iota(order.begin(), order.end(), begin);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+  const auto middle = givers.begin() + std::min<ptrdiff_t>(end - filled, std::ssize(givers));
+  std::partial_sort(givers.begin(), middle, givers.end(), [&](uint32_t a, uint32_t b) {
     return std::pair(filling[b].cost, a) < std::pair(filling[a].cost, b);
   });
   // The bins that have an item to give take turns.
-  std::erase_if(order, [&](uint32_t bin) { return filling.Members(bin).size() < 2; });
+  givers.erase(middle, givers.end());
   size_t next = 0;
-  for (uint32_t bin = begin + static_cast<uint32_t>(bins.size()); bin < end; ++bin, ++next) {
-    const uint32_t giver = order[next];
+  for (uint32_t bin = filled; bin < end; ++bin, ++next) {
+    const uint32_t giver = givers[next];
     filling.Move(filling.Members(giver).back(), bin);
-    if (filling.Members(giver).size() > 1) order.push_back(giver);
+    if (filling.Members(giver).size() > 1) givers.push_back(giver);
   }
 }
 
@@ -100,10 +98,8 @@ class LockstepSolver {
     if (task_.allowance.stop_requested()) return std::nullopt;
     const bool has_start = task_.start != nullptr && task_.start->size() <= sorted_.bins();
     if (!best_ && has_start && task_.rank_of.empty()) {
-      std::vector<uint32_t> position_of(sorted_.size());
-      for (uint32_t i = 0; i < sorted_.size(); ++i) position_of[sorted_.item[i]] = i;
-      Filling filling(sorted_);
-      FillFrom(*task_.start, position_of, 0, sorted_.bins(), filling);
+      Filling filling(sorted_, *task_.start);
+      GiveToEmpty(0, static_cast<uint32_t>(task_.start->size()), sorted_.bins(), filling);
       Improve(search_limits_.steps, std::move(filling));
     }
     if (!best_ || task_.allowance.stop_requested()) return std::nullopt;
@@ -182,8 +178,13 @@ class LockstepSolver {
         .counts = task_.items.counts.empty() ? std::span<const uint32_t>() : counts};
     const std::optional<Bins> bins =
         PackInto(items, sorted_.limits, end - begin, task_.effort, task_.allowance);
-    if (bins) FillFrom(*bins, share, begin, end, filling);
-    return bins.has_value();
+    if (!bins) return false;
+    const uint32_t filled = begin + static_cast<uint32_t>(bins->size());
+    for (uint32_t bin = begin; bin < filled; ++bin) {
+      for (const uint32_t item : (*bins)[bin - begin]) filling.Place(share[item], bin);
+    }
+    GiveToEmpty(begin, filled, end, filling);
+    return true;
   }
 
   RankRule Rule() const {

@@ -18,13 +18,6 @@ double ToDouble(absl::uint128 value) {
          static_cast<double>(absl::Uint128Low64(value));
 }
 
-// value * 2^exponent rounded down; the caller knows that the result fits.
-uint64_t ShiftedBy(absl::uint128 value, int exponent) {
-  if (value == 0) return 0;
-  if (exponent >= 0) return absl::Uint128Low64(value << exponent);
-  return exponent > -128 ? absl::Uint128Low64(value >> -exponent) : 0;
-}
-
 }  // namespace
 
 absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
@@ -61,16 +54,6 @@ CostFunction::Coefficient CostFunction::Scaled(double value, int scale) {
   const double fraction = std::frexp(value, &exponent);
   return {.mantissa = static_cast<uint64_t>(std::ldexp(fraction, kMantissaBits)),
           .exponent = exponent - kMantissaBits + scale};
-}
-
-Cost CostFunction::OfSequence(uint64_t length) const {
-  return ShiftedBy(absl::uint128(per_token_.mantissa) * length, per_token_.exponent) +
-         ShiftedBy(absl::uint128(per_token_squared_.mantissa) * (length * length),
-                   per_token_squared_.exponent);
-}
-
-Cost CostFunction::OfTail(uint64_t tokens) const {
-  return ShiftedBy(absl::uint128(per_token_.mantissa) * tokens, per_token_.exponent);
 }
 
 double CostFunction::ToUnits(Cost cost) const {

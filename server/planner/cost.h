@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "absl/numeric/int128.h"
 #include "absl/status/statusor.h"
 #include "server/planner/options.h"
 
@@ -27,9 +28,15 @@ class CostFunction {
                                              uint64_t microbatches, uint64_t tail_tokens);
 
   // A sequence of `length` aligned tokens. Monotone in the length.
-  Cost OfSequence(uint64_t length) const;
+  Cost OfSequence(uint64_t length) const {
+    return ShiftedBy(absl::uint128(per_token_.mantissa) * length, per_token_.exponent) +
+           ShiftedBy(absl::uint128(per_token_squared_.mantissa) * (length * length),
+                     per_token_squared_.exponent);
+  }
   // The tail padding of rows.
-  Cost OfTail(uint64_t tokens) const;
+  Cost OfTail(uint64_t tokens) const {
+    return ShiftedBy(absl::uint128(per_token_.mantissa) * tokens, per_token_.exponent);
+  }
   // The fixed cost of one micro-batch.
   Cost OfMicrobatch() const { return per_microbatch_; }
 
@@ -42,6 +49,13 @@ class CostFunction {
     uint64_t mantissa = 0;
     int exponent = 0;
   };
+
+  // value * 2^exponent rounded down; the caller knows that the result fits.
+  static uint64_t ShiftedBy(absl::uint128 value, int exponent) {
+    if (value == 0) return 0;
+    if (exponent >= 0) return absl::Uint128Low64(value << exponent);
+    return exponent > -128 ? absl::Uint128Low64(value >> -exponent) : 0;
+  }
 
   CostFunction(const CostModel& model, int scale);
   static Coefficient Scaled(double value, int scale);

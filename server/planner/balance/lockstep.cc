@@ -62,7 +62,8 @@ SearchLimits SearchLimitsOf(Effort effort, const LockstepTask& task) {
 // Where each rank is filled by itself, the ranks divide the constant among them.
 uint64_t LeftOverSteps(uint64_t items, uint32_t fills) { return 1'000'000 / fills + 128 * items; }
 
-// Another start is not worth its time for less than this part of the step time.
+// A step time that is above the bound by this part of it or less is good enough, so that no other
+// start is tried. Unless the effort is thorough, the search ends there too.
 constexpr uint64_t kGoodEnough = 10000;
 
 // Gives each of the bins [filled, end), which are empty, an item of the costliest of [begin,
@@ -91,7 +92,8 @@ class LockstepSolver {
   explicit LockstepSolver(const LockstepTask& task)
       : task_(task),
         sorted_(task.items, task.limits, task.ranks, task.slots),
-        search_limits_(SearchLimitsOf(Affordable(task.effort, task.allowance), task)) {}
+        search_limits_(SearchLimitsOf(Affordable(task.effort, task.allowance), task)),
+        good_(task.enough + task.enough / kGoodEnough) {}
 
   std::optional<BalancedBins> Run() {
     if (!task_.start_only) TryStarts();
@@ -125,7 +127,7 @@ class LockstepSolver {
 
   bool Ended() const { return task_.allowance.spent() || task_.allowance.stop_requested(); }
 
-  bool IsGood() const { return step_time_ <= task_.enough + task_.enough / kGoodEnough; }
+  bool IsGood() const { return step_time_ <= good_; }
 
   bool Fill(uint64_t per_token, Filling& filling) const {
     IndexSet unused(sorted_.size());
@@ -193,7 +195,7 @@ class LockstepSolver {
   }
 
   uint64_t Search(RankRule rule, uint64_t steps, Filling& filling) const {
-    return EvenOut({.enough = task_.enough,
+    return EvenOut({.enough = task_.effort == Effort::kThorough ? task_.enough : good_,
                     .steps = steps,
                     .patience = search_limits_.patience,
                     .pairs = search_limits_.pairs,
@@ -246,6 +248,7 @@ class LockstepSolver {
   const LockstepTask& task_;
   const SortedTask sorted_;
   const SearchLimits search_limits_;
+  const uint64_t good_;
   std::optional<Filling> best_;
   uint64_t step_time_ = 0;  // of the best
 };

@@ -101,9 +101,11 @@ uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, u
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                          Synchronization synchronization, const Placement& placement) {
   const Proven& proven = placement.proven;
-  const uint64_t fewest =
-      std::max(FewestMicrobatchesPerRank(pass, mini_batch, placement.slots),
-               pass.counts().RoundUp((proven.microbatches + pass.ranks() - 1) / pass.ranks()));
+  uint64_t fewest = PerRank(pass, proven.microbatches);
+  // No bound is above what the placement has.
+  if (fewest < placement.slots) {
+    fewest = std::max(fewest, FewestMicrobatchesPerRank(pass, mini_batch, placement.slots));
+  }
   return {.microbatches = fewest * pass.ranks(),
           .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
                        pass.cost().OfMicrobatch() * fewest};

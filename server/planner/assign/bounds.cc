@@ -101,11 +101,10 @@ uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, u
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                          Synchronization synchronization, const Placement& placement) {
   const Proven& proven = placement.proven;
-  uint64_t fewest = PerRank(pass, proven.microbatches);
-  // No bound is above what the placement has.
-  if (fewest < placement.slots) {
-    fewest = std::max(fewest, FewestMicrobatchesPerRank(pass, mini_batch, placement.slots));
-  }
+  // A proof that packing gave rests on the best of the same bounds, or on a better one.
+  const uint64_t fewest = proven.microbatches > 0
+                              ? PerRank(pass, proven.microbatches)
+                              : FewestMicrobatchesPerRank(pass, mini_batch, placement.slots);
   return {.microbatches = fewest * pass.ranks(),
           .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
                        pass.cost().OfMicrobatch() * fewest};

@@ -104,9 +104,9 @@ INSTANTIATE_TEST_SUITE_P(
     Requests, BalancedDeterminismTest,
     ::testing::Values(
         BalancedGolden{"Lockstep", [](PlanOptions& o) { o.passes[0].rows = RowPadding::kNone; },
-                       "79cabf1cdaaa4b2f325dffd26d6fbe2b0062b69c2a510b9bfed30ec5fd192050"},
+                       "b130253a090daf35035f5d6be8780073c7d987671e4cd86c614cd763b4181300"},
         BalancedGolden{"LongestRows", [](PlanOptions&) {},
-                       "ff3dcd580b7e7ca04553ec9b8f83a12beb4e6286d6d8552b68f863e8b720e0aa"},
+                       "d8244055690c004ffb15b6bd45fff5f6b2d161d156a85c4cffda7e97ffa01ff4"},
         BalancedGolden{"Fast", [](PlanOptions& o) { o.effort = Effort::kFast; },
                        "06aba38190018437d87133309f12f24894752595a6293ea7a1be0d7260bea1d6"},
         BalancedGolden{"Thorough", [](PlanOptions& o) { o.effort = Effort::kThorough; },
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
                        "1f0bc221e08e1553ee9bfa652902315b641ad4c44acbdd79b5bcb8bf54b0ff8e"},
         BalancedGolden{"EqualCounts",
                        [](PlanOptions& o) { o.passes[0].equal_sequence_counts = true; },
-                       "c19df9f856c4435a2d6b89b945a4a5bd9f71c25d1874106e89eca85bd444aa8c"},
+                       "53025ca8525564a1934371f822eb0dc58bfa48073d218b6cdd66298b6f13486a"},
         BalancedGolden{"AccumulatedEqualCounts",
                        [](PlanOptions& o) {
                          o.synchronization = Synchronization::kAccumulated;
@@ -131,10 +131,10 @@ INSTANTIATE_TEST_SUITE_P(
                          o.mini_batches.groups = GroupPolicy::kSameMicrobatch;
                          o.passes[0].max_tokens_per_microbatch = 32800;
                        },
-                       "d869c1bfd9eabef1db2c902b6380be57eeee4f50ba7e102ef9ed999411e3770e"},
+                       "9cf2b22d9ef1cdda235b71a637aab2b633e040b252d952ad277384709544e112"},
         BalancedGolden{"FewSequencesAMicrobatch",
                        [](PlanOptions& o) { o.passes[0].max_sequences_per_microbatch = 8; },
-                       "bfb601a21d09de39e0681a6901442efc3c8895d7f87ef21f261d95b1af713b19"},
+                       "ef3a2ebfe82410728ff78e3c4c7f882507e14527ca9524c6e245994cb370be05"},
         BalancedGolden{"OnTokens",
                        [](PlanOptions& o) { o.passes[0].balance_on = BalanceOn::kTokens; },
                        "360b86a615f8454ecea445876f05347069508bbc854b360eefb8914d978e1fe6"},
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
                          o.passes[1].max_tokens_per_microbatch = 16400;
                          o.passes[1].ignore_mini_batches = true;
                        },
-                       "247724b7855f205a78d59b7537140ce75dcf86b1b8639c5ba28734998cde6095"}),
+                       "ff825750e2a59431e66d52ebf72f1aaebcc6af6e687e59146142fb7fad2d72a0"}),
     [](const ::testing::TestParamInfo<BalancedGolden>& info) { return info.param.name; });
 
 }  // namespace

@@ -2,6 +2,9 @@
 //
 //   absl::StatusOr<Plan> plan = MakePlan({.lengths = lengths}, options);
 //
+// Its stages: align (lengths.h), split (mini_batches.h), assign (assign/assign.h), order (order.h)
+// and measure (measure.h).
+//
 // A pure function: the same arguments give the same plan on every machine, compiler and thread. It
 // takes no locks, starts no threads and keeps no state, so any number may run at once. One million
 // sequences take half a second to two seconds and some hundred bytes each; the searches of a

@@ -172,7 +172,7 @@ std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
   // The widest first: what is left is ever easier to place.
   std::vector<uint32_t> order(sorted.size());
   std::iota(order.rbegin(), order.rend(), 0u);
-  SearchSteps search(allowance, kMaxSearchSteps, kUnitsASearchStep);
+  SearchSteps search(allowance, kMaxSearchSteps, kTicksASearchStep);
   const std::optional<Bins> found =
       SearchBins(order, count, PaddedRoom(view, pass.padded_limits()), search.left);
   if (!found) return std::nullopt;

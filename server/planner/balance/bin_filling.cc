@@ -91,7 +91,7 @@ void Filling::Remove(uint32_t position) {
 
 namespace {
 
-constexpr uint64_t kUnitsALeftOverStep = 2;
+constexpr uint64_t kTicksALeftOverStep = 2;
 // For each position that is left over, even if the allowance is spent.
 constexpr uint64_t kLeastStepsEach = 16;
 // Bins that are asked to relieve an overfull one.
@@ -221,7 +221,7 @@ class OverflowMender {
 bool PlaceLeftOver(std::span<const uint32_t> left_over, uint32_t begin, uint32_t end,
                    uint64_t steps, Filling& filling, const Allowance& allowance) {
   if (left_over.empty()) return true;
-  SearchSteps search(allowance, steps, kUnitsALeftOverStep, kLeastStepsEach * left_over.size());
+  SearchSteps search(allowance, steps, kTicksALeftOverStep, kLeastStepsEach * left_over.size());
   OverflowMender mender(begin, end, search.left, filling);
   mender.Place(left_over);
   return mender.Run();

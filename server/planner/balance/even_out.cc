@@ -22,9 +22,9 @@ constexpr int kMaxIdleRounds = 3;
 constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
-constexpr uint64_t kUnitsAStep = 16;
+constexpr uint64_t kTicksAStep = 16;
 // For a receiver that is tried, whether or not that takes a step.
-constexpr uint64_t kUnitsAReceiver = 20;
+constexpr uint64_t kTicksAReceiver = 20;
 
 constexpr uint32_t kNone = Filling::kUnplaced;
 
@@ -72,7 +72,7 @@ class EvenOutSearch {
         domains_(options.ranks == RankRule::kFixed ? task_.ranks : 1),
         targets_(filling.bins()),
         refusals_(filling.bins()),
-        search_(options.allowance, options.steps, kUnitsAStep, 2 * uint64_t{task_.size()}),
+        search_(options.allowance, options.steps, kTicksAStep, 2 * uint64_t{task_.size()}),
         steps_(search_.left) {}
 
   uint64_t Run() {
@@ -101,7 +101,7 @@ class EvenOutSearch {
         filling_.Move(position, best_bin_of[position]);
       }
     }
-    options_.allowance.Spend(kUnitsAReceiver * receivers_tried_);
+    options_.allowance.Spend(kTicksAReceiver * receivers_tried_);
     return best;
   }
 

@@ -52,8 +52,8 @@ struct LoadsEach {
 // Steps from one look at the stop token to the next; a power of two.
 constexpr uint64_t kStepsPerLook = 1024;
 // What placing a load costs; and more for each part.
-constexpr uint64_t kUnitsAPlacement = 40;
-constexpr uint64_t kUnitsAPart = 12;
+constexpr uint64_t kTicksAPlacement = 40;
+constexpr uint64_t kTicksAPart = 12;
 
 class PartSearch {
  public:
@@ -170,7 +170,7 @@ class PartSearch {
 std::vector<uint32_t> SearchParts(std::span<const uint64_t> loads, std::vector<uint32_t> part_of,
                                   uint32_t parts, LoadsEach each, uint64_t bound, uint64_t steps,
                                   const Allowance& allowance) {
-  SearchSteps search(allowance, steps, kUnitsAPlacement + kUnitsAPart * parts);
+  SearchSteps search(allowance, steps, kTicksAPlacement + kTicksAPart * parts);
   return PartSearch(loads, std::move(part_of), parts, each, bound, search.left, allowance).Run();
 }
 

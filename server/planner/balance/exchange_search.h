@@ -67,7 +67,7 @@ class ExchangeSearch {
 
   void Run(uint64_t goal, uint64_t steps, const Allowance& allowance) {
     goal_ = static_cast<int64_t>(goal);
-    SearchSteps search(allowance, steps, kUnitsAStep);
+    SearchSteps search(allowance, steps, kTicksAStep);
     steps_ = search.left;
     allowance_ = &allowance;
     while (steps_ > 0 && by_sum_.rbegin()->first > goal_ && RelieveHeaviest()) {
@@ -108,7 +108,7 @@ class ExchangeSearch {
   static constexpr size_t kPairPartners = 4;
   // Items of a part that take part in moves of two exchanges.
   static constexpr size_t kSample = 24;
-  static constexpr uint64_t kUnitsAStep = 8;
+  static constexpr uint64_t kTicksAStep = 8;
   // Items that are copied in the time that it takes to look at one.
   static constexpr size_t kShiftedInAStep = 64;
 

@@ -20,7 +20,7 @@ constexpr int kMaxExchanges = 8;
 // Positions that may be looked at; then the slots that are left are filled like all others. Far
 // more than is needed where most of what is tried for a slot is kept.
 uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
-constexpr uint64_t kUnitsALook = 20;
+constexpr uint64_t kTicksALook = 20;
 
 struct Bin {
   std::vector<uint32_t> positions;
@@ -95,7 +95,7 @@ class HeadFiller {
         unused_(unused),
         filling_(filling),
         task_(filling.task()),
-        search_(allowance, Looks(task_.size()), kUnitsALook, 4 * uint64_t{task_.size()}),
+        search_(allowance, Looks(task_.size()), kTicksALook, 4 * uint64_t{task_.size()}),
         looks_(search_.left) {}
 
   uint32_t Run() {

@@ -58,7 +58,7 @@ Completion CompleteBins(const Kinds& kinds, std::span<const uint32_t> demand, si
 inline constexpr size_t kMaxSearchedItems = 64;
 inline constexpr uint64_t kMaxSearchSteps = uint64_t{1} << 14;
 // Of an allowance.
-inline constexpr uint64_t kUnitsASearchStep = 100;
+inline constexpr uint64_t kTicksASearchStep = 100;
 
 // Places the items of `order` one by one, depth first, into bins that start as `empty`: each into
 // every bin that holds it, of bins in the same state into the first only. Nothing if there is no

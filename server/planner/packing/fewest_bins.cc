@@ -155,10 +155,10 @@ constexpr StepLimits kThorough = {.slack_steps_a_bin = 20'000,
                                   .repacked_items = 150};
 
 // What a step takes of an allowance; and what is taken for each item before the searches.
-constexpr uint64_t kUnitsASlackStep = 15;
-constexpr uint64_t kUnitsACompletionStep = 12;
-constexpr uint64_t kUnitsAColumnStep = 1;
-constexpr uint64_t kUnitsToPrepare = 100;
+constexpr uint64_t kTicksASlackStep = 15;
+constexpr uint64_t kTicksACompletionStep = 12;
+constexpr uint64_t kTicksAColumnStep = 1;
+constexpr uint64_t kTicksToPrepare = 100;
 
 // Minimum bin slack may always take so many for each item.
 constexpr uint64_t kLeastSlackStepsPerItem = 16;
@@ -225,7 +225,7 @@ class Incumbent {
 void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& most,
                  Incumbent& incumbent) {
   const Allowance& allowance = incumbent.allowance();
-  allowance.Spend(kUnitsToPrepare * items.size());
+  allowance.Spend(kTicksToPrepare * items.size());
   const Kinds kinds = KindsOf(items.lengths, capacity);
   const DualFeasible worth = BestDualFeasible(CountLengths(items.lengths), capacity);
   for (const SlackSearch& search :
@@ -233,13 +233,13 @@ void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& mo
         SlackSearch{.steps_a_bin = most.slack_steps_a_bin, .spare_small = true},
         SlackSearch{.steps_a_bin = kFewSlackSteps, .spare_small = false}}) {
     SearchSteps steps(allowance, std::max(most.slack_steps, kLeastSlackStepsPerItem * items.size()),
-                      kUnitsASlackStep);
+                      kTicksASlackStep);
     incumbent.OfferKinds(
         MinimumBinSlack(kinds, worth, incumbent.size() - 1, search, steps.left, allowance.stop()));
     if (incumbent.Done()) return;
   }
   if (items.size() <= kMostForCompletion) {
-    SearchSteps steps(allowance, most.completion_steps, kUnitsACompletionStep);
+    SearchSteps steps(allowance, most.completion_steps, kTicksACompletionStep);
     const Completion completion =
         CompleteBins(kinds, kinds.demand, incumbent.target(), steps.left, allowance.stop());
     incumbent.OfferKinds(completion.bins);
@@ -247,7 +247,7 @@ void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& mo
     if (incumbent.Done()) return;
   }
   if (kinds.size() <= most.max_kinds) {
-    SearchSteps steps(allowance, most.column_steps, kUnitsAColumnStep);
+    SearchSteps steps(allowance, most.column_steps, kTicksAColumnStep);
     const GeneratedBins generated =
         GenerateColumns(kinds, incumbent.target(), incumbent.size(), steps.left, allowance.stop());
     incumbent.OfferKinds(generated.bins);
@@ -255,7 +255,7 @@ void SearchFewer(const PackItems& items, uint32_t capacity, const StepLimits& mo
     if (incumbent.Done()) return;
   }
   if (items.size() > most.repacked_items) {
-    SearchSteps steps(allowance, most.repack_steps, kUnitsAColumnStep);
+    SearchSteps steps(allowance, most.repack_steps, kTicksAColumnStep);
     std::mt19937_64 random(0);
     incumbent.OfferKinds(RepackSome(kinds, worth, incumbent.BestOfKinds(kinds), incumbent.target(),
                                     most.repacked_items, random, steps.left, allowance.stop()));
@@ -330,7 +330,7 @@ std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, si
   if (fewest.bins.size() <= bins) return std::move(fewest.bins);
   if (is_fast || fewest.bound > bins || allowance.stop_requested()) return std::nullopt;
   if (items.size() > kMaxSearchedItems) return std::nullopt;
-  SearchSteps search(allowance, kMaxSearchSteps, kUnitsASearchStep);
+  SearchSteps search(allowance, kMaxSearchSteps, kTicksASearchStep);
   return SearchBins(DecreasingOrder(items.lengths), bins, Room(items, limits), search.left);
 }
 

@@ -9,7 +9,7 @@ namespace batchplan {
 namespace {
 
 // What finding the end of one run costs.
-constexpr uint64_t kUnitsARun = 10;
+constexpr uint64_t kTicksARun = 10;
 
 class LevelSplitter {
  public:
@@ -30,7 +30,7 @@ class LevelSplitter {
     uint64_t high = CostOf(0, size_);
     while (low < high && !allowance.stop_requested()) {
       const uint64_t middle = low + (high - low) / 2;
-      allowance.Spend(kUnitsARun * runs);
+      allowance.Spend(kTicksARun * runs);
       if (Suffice(runs, middle)) {
         high = middle;
       } else {

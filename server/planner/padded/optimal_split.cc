@@ -8,7 +8,7 @@ namespace batchplan {
 namespace {
 
 // What a shortest path costs for each item.
-constexpr uint64_t kUnitsAnItem = 60;
+constexpr uint64_t kTicksAnItem = 60;
 
 // Whether, of splits that cost the same, the one with the fewest or with the most runs is taken.
 enum class Prefer { kFewestRuns, kMostRuns };
@@ -130,7 +130,7 @@ Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t r
   if (items.size() == 0) return {0};
   RunPaths paths(items, limits);
   const auto fewest = [&](uint64_t price) {
-    allowance.Spend(kUnitsAnItem * items.size());
+    allowance.Spend(kTicksAnItem * items.size());
     return paths.Shortest(price, Prefer::kFewestRuns);
   };
   // The lowest price at which `runs` are enough.

@@ -10,7 +10,7 @@ namespace batchplan {
 namespace {
 
 // What looking at the cost of one run costs.
-constexpr uint64_t kUnitsAStep = 2;
+constexpr uint64_t kTicksAStep = 2;
 
 class CutMover {
  public:
@@ -136,7 +136,7 @@ Cuts ImproveSlots(const PaddedItems& items, std::span<const uint64_t> costs,
                   const PaddedLimits& limits, uint32_t ranks, Cuts cuts, uint64_t steps,
                   const Allowance& allowance) {
   if (cuts.size() <= 2) return cuts;
-  SearchSteps search(allowance, steps, kUnitsAStep);
+  SearchSteps search(allowance, steps, kTicksAStep);
   return CutMover(items, costs, limits, ranks, std::move(cuts), search.left, allowance).Run();
 }
 

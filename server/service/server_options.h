@@ -21,7 +21,7 @@ struct ServerOptions {
   // response at most; gRPC's own default of 4 MiB is too little.
   int64_t max_message_bytes = 64 << 20;
   // The most sequences that one request may have, each counted once a pass.
-  int64_t max_sequences = 2 << 20;
+  int64_t max_sequences = 1'500'000;
   // Plans made at the same time, each by one thread. 0: one a processor. At least two, whatever is
   // set, of which one job never has the last.
   int64_t planning_threads = 0;

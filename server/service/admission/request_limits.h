@@ -33,9 +33,9 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline);
 uint64_t CostOf(const RequestOutline& outline);
 
 struct RequestLimits {
-  // Each counted once a pass. Twice the largest batches of today; a plan of these takes seconds,
-  // and with the answer about 200 MiB beyond 50 times the request's own bytes.
-  uint64_t max_sequences = 2 << 20;
+  // Each counted once a pass. Above the largest batches of today; a plan of these, with the answer,
+  // takes no more than 200 MiB beyond 50 times the request's own bytes.
+  uint64_t max_sequences = 1'500'000;
 };
 
 // InvalidArgument, naming field, value and limit, if there are too many sequences, passes, empty

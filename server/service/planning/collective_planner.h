@@ -39,7 +39,7 @@ struct CollectivePlannerOptions {
   // This server's name, which no other replica has.
   std::string replica;
   size_t max_waiting_joins = 65536;
-  uint64_t max_sequences = 2 << 20;
+  uint64_t max_sequences = 1'500'000;
   // The longest that a join waits, also for callers that set no limit.
   absl::Duration longest_wait = absl::Minutes(10);
   // How long a step that was planned is kept, here and in the store.

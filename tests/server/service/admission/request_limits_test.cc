@@ -49,15 +49,15 @@ TEST(LimitsTest, TooManySequencesAreRefusedByName) {
 }
 
 TEST(LimitsTest, SequencesCountOnceAPass) {
-  RequestOutline outline = Outline("a", "b", 900'000);
+  RequestOutline outline = Outline("a", "b", 750'000);
   outline.passes = 2;
   EXPECT_TRUE(CheckLimits(outline, {}).ok());
   outline.passes = 64;
   const absl::Status status = CheckLimits(outline, {});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
-            "manifest.lengths has 900000 sequences in 64 passes, 57600000 in all, more than the "
-            "server's max_sequences=2097152");
+            "manifest.lengths has 750000 sequences in 64 passes, 48000000 in all, more than the "
+            "server's max_sequences=1500000");
 }
 
 TEST(LimitsTest, EmptyMicrobatchesAreCountedOverAllPasses) {
@@ -79,7 +79,7 @@ TEST(LimitsTest, EmptyMicrobatchesAreCountedOverAllPasses) {
 }
 
 TEST(LimitsTest, MicrobatchesThatMayEachHaveASequenceAreWelcome) {
-  RequestOutline outline = Outline("a", "b", 2 << 20);
+  RequestOutline outline = Outline("a", "b", 1'500'000);
   outline.allow_empty_microbatches = true;
   outline.data_parallel = 1024;
   outline.mini_batch_size = 1024;

@@ -84,6 +84,13 @@ TEST(MemoryTest, TheCandidatesOfAThoroughPlan) {
   ExpectBounded(ShortLengths(1'000'000), options);
 }
 
+// In micro-batches of a sequence or two.
+TEST(MemoryTest, AsManySequencesAsAServerTakes) {
+  PlanOptions options = PackedOptions(128, Packer::kBalanced, 16, Sharding::kBalanced);
+  options.effort = Effort::kFast;
+  ExpectBounded(ShortLengths(1'500'000), options);
+}
+
 TEST(MemoryTest, ManyPasses) {
   PlanOptions options = PackedOptions(4096, Packer::kBalanced, 16, Sharding::kBalanced);
   options.effort = Effort::kFast;

@@ -24,7 +24,7 @@
 
 namespace batchplan {
 
-// Counted in steps of each search and of all together, never in time, so that the
+// Counted in the steps of each search and in the ticks of all together, never in time, so that the
 // same request gives the same plan on every machine.
 enum class Effort { kFast, kDefault, kThorough };
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/ids.h"
 #include "server/rendezvous/step_record.pb.h"
@@ -51,23 +50,6 @@ absl::Status CheckJobId(const std::string& job_id) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRunId(const std::string& run_id) {
-  if (run_id.size() > kMaxIdBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("run_id has ", run_id.size(), " bytes; the limit is ", kMaxIdBytes));
-  }
-  const auto control = std::find_if(run_id.begin(), run_id.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < 0x20 || byte == 0x7f;
-  });
-  if (control != run_id.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "run_id \"", absl::Utf8SafeCEscape(run_id), "\" has a control character at byte ",
-        control - run_id.begin(), "; it must have none"));
-  }
-  return absl::OkStatus();
-}
-
 // Found here, an error is one worker's; found in the whole manifest, it would be the step's.
 absl::Status CheckManifest(const v1::Manifest& manifest) {
   if (manifest.group_ids_size() != 0 && manifest.group_ids_size() != manifest.lengths_size()) {
@@ -88,7 +70,7 @@ absl::Status CheckManifest(const v1::Manifest& manifest) {
 
 absl::Status ValidateJoin(const v1::JoinBatchRequest& request) {
   absl::Status status = CheckJobId(request.request().job_id());
-  status.Update(CheckRunId(request.run_id()));
+  status.Update(CheckId("run_id", request.run_id()));
   status.Update(CheckWorker(request));
   status.Update(CheckManifest(request.request().manifest()));
   return status;

@@ -6,8 +6,8 @@
 //
 // While there are labels left, a job gets one by its first call, and keeps it for as long as it
 // goes on calling. Once all are taken, a job without one gets that of the job whose last call is
-// the longest ago, if that is an hour or more; so names that are made up take nobody's label,
-// however many there are.
+// the longest ago, if that is an hour or more; so names that are made up take no label that a job
+// has, however many there are. Before that, who comes first has them.
 //
 // Takes O(log max_labels), and allocates for new jobs alone. Not thread-safe: whoever counts under
 // a label must not do so after the label's series are removed, so holds one lock for both.

@@ -82,7 +82,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
   if (!rank_of.ok()) return rank_of.status();
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   SequenceLists shares = SharesOf(units.sequences, *rank_of, pass.ranks());
-  if (limit < kNoLimit && LeastStepTime(pass, shares) >= limit) {
+  if (limit < kNoStepTimeLimit && LeastStepTime(pass, shares) >= limit) {
     return absl::OutOfRangeError("the step is longer than is of use");
   }
   absl::StatusOr<Placement> filled =
@@ -194,7 +194,7 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
       const bool must_win = most == 1 && !candidates.empty() && is_packed;
       absl::StatusOr<MiniBatchPlacement> placed =
           PlaceBySharding(reference, mini_batch, seed, where, allowance,
-                          must_win ? candidates.front().step_time : kNoLimit);
+                          must_win ? candidates.front().step_time : kNoStepTimeLimit);
       if (placed.ok()) add(*std::move(placed));
     }
   }

@@ -20,7 +20,7 @@
 
 namespace batchplan {
 
-inline constexpr Cost kNoLimit = std::numeric_limits<Cost>::max();
+inline constexpr Cost kNoStepTimeLimit = std::numeric_limits<Cost>::max();
 
 // By the sharding that the pass names: packed and dealt, or units sharded and each rank's share
 // filled. SHARDING_BALANCED here is an even sharding; PlaceBalanced has the solver's placements.
@@ -32,7 +32,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
                                                    std::span<const SequenceIndex> mini_batch,
                                                    uint64_t seed, absl::string_view where,
                                                    const Allowance& allowance,
-                                                   Cost limit = kNoLimit);
+                                                   Cost limit = kNoStepTimeLimit);
 
 // Packs a mini-batch by the pass's packer into a number of bins that its rule allows, and deals
 // them slot by slot (balance/rank_bins.h) by what the pass is balanced on. For the packed layout.

@@ -28,7 +28,8 @@ struct LockstepTask {
   const Bins* start = nullptr;
   // Bins are known to be too few or too tight for the fill, so that only `start` is left.
   bool start_only = false;
-  // A step time, without the fixed cost of micro-batches, that can't or need not be beaten.
+  // A step time, without the fixed cost of micro-batches, that can't or need not be beaten. Below
+  // kThorough the search ends as soon as it is within a ten-thousandth of it.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;
   // Once it is spent the searches end, and the first that is found is taken; once a stop is

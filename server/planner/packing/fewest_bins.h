@@ -14,7 +14,8 @@ namespace batchplan {
 
 struct FewestBins {
   Bins bins;
-  // No packing has fewer bins; proven. The packing is optimal if it has as many.
+  // No packing has fewer bins; proven. At least LowerBoundBins of the items, whatever is left of
+  // the allowance, or as many as `bins` has. The packing is optimal if it has as many.
   uint64_t bound = 0;
 };
 

@@ -312,8 +312,9 @@ Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t a
       most, std::max({uint64_t{at_least}, VolumeBound(items.lengths, limits.capacity),
                       CountBound(items, limits)}));
   if (std::optional<Bins> bins = divide(simplest)) return *std::move(bins);
-  // No bound is higher than what another packing has.
-  const uint64_t enough = PackFirstFitDecreasing(items, limits).size();
+  // No bound is higher than what another packing has. With counts that packing may take long.
+  const uint64_t enough =
+      items.counts.empty() ? PackFirstFitDecreasing(items, limits).size() : most;
   const uint64_t bound = std::min<uint64_t>(most, LowerBoundBins(items, limits, enough));
   uint64_t parts = std::max(simplest, bound);
   for (uint64_t growth = std::max<uint64_t>(1, parts / 32);; growth *= 2) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "server/service/admission/rpc_status.h"
 
@@ -63,8 +64,8 @@ void UnsentAnswers::Cancel(Entry& entry) {
   metrics_->RecordRefusal(Refusal::kUnread);
   const std::function<void()> cancel = std::move(entry.answer.cancel);
   cancelling_ = std::this_thread::get_id();
+  const absl::Cleanup done = [this] { cancelling_ = std::thread::id(); };
   cancel();
-  cancelling_ = std::thread::id();
 }
 
 absl::Status UnsentAnswers::Full(uint64_t bytes) {

@@ -54,7 +54,8 @@ class UnsentAnswers {
     uint64_t bytes = 0;
     // What holds the bytes, if other answers share them: they count once for each owner.
     std::shared_ptr<const void> shared = nullptr;
-    // Called at most once, before End returns, under the lock. May call End.
+    // Called at most once, before End returns, under the lock. May call End of any answer, on its
+    // own thread, and nothing else of this class.
     std::function<void()> cancel;
   };
 

@@ -7,8 +7,8 @@
 //   item       what is placed as a whole, a sequence or several; its number is the caller's.
 //   position   an item's place in the order of descending cost, 0 for the costliest.
 //   cost       what an item adds to the time of its bin; the caller's PackItems call it the load.
-//   class      items that are alike in length, cost and number of sequences (step_time_bound.h); a kind
-//              (packing/kinds.h) is of one length and knows no cost.
+//   class      items that are alike in length, cost and number of sequences (step_time_bound.h);
+//              a kind (packing/kinds.h) is of one length and knows no cost.
 //   bin        a micro-batch: items within a token budget and, maybe, a number of sequences.
 //   slot       the bins with the same ordinal on all ranks, which run at the same time, so that all
 //              of them take as long as the costliest.

@@ -3,11 +3,12 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace batchplan {
@@ -23,9 +24,10 @@ constexpr const char* kHtml = "text/html; charset=utf-8";
 std::string Decoded(std::string_view text) {
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {
+    uint32_t byte = 0;
     if (text[i] == '%' && i + 2 < text.size() && absl::ascii_isxdigit(text[i + 1]) &&
-        absl::ascii_isxdigit(text[i + 2])) {
-      decoded += absl::HexStringToBytes({text.data() + i + 1, 2});
+        absl::ascii_isxdigit(text[i + 2]) && absl::SimpleHexAtoi({text.data() + i + 1, 2}, &byte)) {
+      decoded += static_cast<char>(byte);
       i += 2;
     } else {
       decoded += text[i] == '+' ? ' ' : text[i];

@@ -21,6 +21,8 @@ _CLOSED = re.compile(r"last error.*(Socket closed|Connection reset|Broken pipe|r
 # The one alert that says nothing of the client.
 _PASSES = "ALERT_INTERNAL_ERROR"
 _UNREACHED = "last error"
+# What it says where nobody listens.
+_NOBODY = "Failed to connect to remote host"
 _HOST = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?:\[([^]]+)\]|([^:/,]+)):(\d+)")
 _REFUSED = "the server does not accept the client's certificate, or wants one"
 # For a look at all addresses, less what it takes to find them.
@@ -41,9 +43,14 @@ class TlsMistake:
     def __call__(self, message: str) -> Work | str | None:
         if self._tls is not None and _TOLD.search(message) and _PASSES not in message:
             return message
-        # Of a name's addresses gRPC tells the last one's failure, which may be an outage.
-        suspect = _UNREACHED in message if self._tls else _CLOSED.search(message)
+        # Of a name's addresses gRPC tells the last one's failure, which may be an outage: "localhost" is
+        # ::1 too.
+        suspect = _UNREACHED in message if self._tls else _CLOSED.search(message) or self._several(message)
         return Work(self._look) if suspect and self._host else None
+
+    def _several(self, message: str) -> bool:
+        """Whether nobody listens at one address of a name, which may have others."""
+        return _NOBODY in message and not re.fullmatch(r"[0-9.]+|.*:.*", self._host)
 
     def _look(self) -> str | None:
         """Connects as gRPC does, to hear what it does not say: None if one address can be talked to, or

@@ -35,10 +35,13 @@ std::string JobRuns::See(const std::string& job, const std::string& run, Instant
   return current;
 }
 
-std::optional<std::string> JobRuns::Current(const std::string& job, Instant now) const {
+std::optional<std::string> JobRuns::Superseding(const std::string& job, const std::string& run,
+                                                Instant now) const {
   const auto found = jobs_.find(job);
   if (found == jobs_.end() || found->second.expiry <= now) return std::nullopt;
-  return found->second.runs.back();
+  const std::vector<std::string>& runs = found->second.runs;
+  const bool is_seen = std::find(runs.begin(), runs.end(), run) != runs.end();
+  return is_seen && runs.back() != run ? std::optional(runs.back()) : std::nullopt;
 }
 
 }  // namespace batchplan

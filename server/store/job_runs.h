@@ -32,8 +32,10 @@ class JobRuns {
   // The job's current run: `run` itself, if it is not known yet.
   std::string See(const std::string& job, const std::string& run, Instant now);
 
-  // None if the job is not known (any more).
-  std::optional<std::string> Current(const std::string& job, Instant now) const;
+  // The job's current run if it has superseded `run`. None if `run` is that one, or if it was not
+  // seen yet, or so long ago that it is not known any more.
+  std::optional<std::string> Superseding(const std::string& job, const std::string& run,
+                                         Instant now) const;
 
  private:
   struct Job {

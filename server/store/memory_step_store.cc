@@ -108,11 +108,8 @@ absl::StatusOr<StepProgress> MemoryStepStore::Progress(const StepKey& key,
   {
     MutexLock lock(mutex_);
     if (!key.run_id.empty()) {
-      std::optional<std::string> current = runs_.Current(key.job_id, clock_());
-      if (current && *current != key.run_id) {
-        progress.current_run = std::move(current);
-        return progress;
-      }
+      progress.current_run = runs_.Superseding(key.job_id, key.run_id, clock_());
+      if (progress.current_run) return progress;
     }
     const auto found = FindLive(key);
     if (found == steps_.end()) return progress;

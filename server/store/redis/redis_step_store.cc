@@ -85,7 +85,11 @@ return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome, las
 constexpr std::string_view kProgress = R"(
 if ARGV[3] ~= '' then
   local current = redis.call('LINDEX', KEYS[3], -1)
-  if current and current ~= ARGV[3] then return {current} end
+  if current and current ~= ARGV[3] then
+    for _, known in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+      if known == ARGV[3] then return {current} end
+    end
+  end
 end
 local world, arrived, outcome, incarnation = unpack(redis.call(
     'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'))

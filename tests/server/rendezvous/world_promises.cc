@@ -48,8 +48,7 @@ bool World::IsAccountedFor(const Call& call) const {
     case absl::StatusCode::kAlreadyExists:
       return options_.restarts > 0;
     case absl::StatusCode::kFailedPrecondition:
-      // A store that has forgotten everything takes a call of an earlier run for the latest.
-      return call.key.run_id != current_run_ || flushed_;
+      return call.key.run_id != current_run_;
     case absl::StatusCode::kUnavailable:
       return options_.versions || options_.store_failures > 0;
     case absl::StatusCode::kResourceExhausted:

@@ -24,7 +24,7 @@
 #              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
 #              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
 #
-# The closing lines are ctest's, with the seconds of each suite. Minutes a suite: tests/README.md.
+# The closing lines are ctest's, with the seconds of each suite. Minutes a lane: tests/README.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -101,7 +101,7 @@ class EvenOutSearch {
         filling_.Move(position, best_bin_of[position]);
       }
     }
-    options_.allowance.Spend(kTicksAReceiver * receivers_tried_);
+    options_.allowance.Spend(kTicksAReceiver * receivers_tried_ + gathered_);
     return best;
   }
 
@@ -297,7 +297,8 @@ class EvenOutSearch {
   }
 
   // What the items cost, descending, and behind them less than any is wanted to cost.
-  void GatherCosts(std::span<const uint32_t> positions, std::vector<int64_t>& costs) const {
+  void GatherCosts(std::span<const uint32_t> positions, std::vector<int64_t>& costs) {
+    gathered_ += positions.size();
     costs.resize(positions.size() + 1);
     for (size_t i = 0; i < positions.size(); ++i) costs[i] = Cost(positions[i]);
     costs.back() = -(int64_t{1} << 62);
@@ -388,6 +389,8 @@ class EvenOutSearch {
   SearchSteps search_;
   uint64_t& steps_;
   uint64_t receivers_tried_ = 0;
+  // Costs, a tick each.
+  uint64_t gathered_ = 0;
   int64_t tolerance_ = 0;
   ByDeviation givers_;
   ByDeviation receivers_;

@@ -77,7 +77,8 @@ std::string Unpacked(const std::vector<uint32_t>& lengths) {
 
 // What a few random edits make of `bytes`.
 std::string Mutated(std::string bytes, RandomStream& random) {
-  for (uint64_t edits = random.Between(0, 3); edits > 0 && !bytes.empty(); --edits) {
+  for (uint64_t edits = random.Between(0, random.Between(1, 4)); edits > 0 && !bytes.empty();
+       --edits) {
     const size_t at = random.Between(0, bytes.size() - 1);
     switch (random.Between(0, 3)) {
       case 0:

@@ -227,7 +227,7 @@ TEST_F(TlsTest, ANewCertificateIsShownWithoutARestartWhileCallsGoOn) {
   EXPECT_THAT(CapturedLog(), HasSubstr("\"CN=renewed again\""));
 }
 
-TEST_F(TlsTest, AKeyOfAnotherCertificateIsLoggedOnce) {
+TEST_F(TlsTest, AKeyOfAnotherCertificateIsLoggedOnceAndMendedByTheNextPair) {
   WriteServer(authority_.Issue("server"));
   TestServer server(Options());
   CaptureLog();
@@ -237,6 +237,13 @@ TEST_F(TlsTest, AKeyOfAnotherCertificateIsLoggedOnce) {
   const std::string log = CapturedLog();
   EXPECT_THAT(log, HasSubstr("is not the key of --tls_certificate="));
   EXPECT_EQ(log.find("ERROR event=tls_files"), log.rfind("ERROR event=tls_files"));
+  WriteServer(authority_.Issue("mended"));
+  const absl::Time give_up = absl::Now() + absl::Minutes(1);
+  bool served = false;
+  while (!served && absl::Now() < give_up) {
+    served = NewClient(server, authority_).PlanBatch(ValidRequest()).ok();
+  }
+  EXPECT_TRUE(served);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -33,6 +35,24 @@ RedisAddress At(int port) {
 
 std::unique_ptr<RedisConnection> Connect(const ScriptedRedis& redis) {
   return RedisConnection::Open(At(redis.port()), In(kLong)).value();
+}
+
+TEST(RedisConnectionTest, AReplyMayComeInPiecesAndTwoAtOnce) {
+  ScriptedRedis redis({[](RedisPeer& peer) {
+    peer.ReadUntil("PING");
+    for (const char byte : std::string("*2\r\n:1\r\n$2\r\nab\r\n")) peer.Write({byte});
+    peer.ReadUntil("PING");
+    peer.Write("+one\r\n+two\r\n");
+    peer.AwaitClose();
+  }});
+  const std::unique_ptr<RedisConnection> connection = Connect(redis);
+  RedisReply reply = connection->Call({"PING"}, In(kLong)).value();
+  ASSERT_EQ(RedisElements(*reply).size(), 2);
+  EXPECT_EQ(RedisElements(*reply)[0]->integer, 1);
+  EXPECT_EQ(RedisBytes(*RedisElements(*reply)[1]), "ab");
+  reply = connection->Call({"PING"}, In(kLong)).value();
+  EXPECT_EQ(RedisBytes(*reply), "one");
+  EXPECT_EQ(RedisBytes(*connection->Receive(In(kLong)).value()), "two");
 }
 
 TEST(RedisConnectionTest, ADeadlineHoldsForTheWholeReplyThoughItTrickles) {
@@ -119,16 +139,66 @@ TEST(RedisConnectionTest, AHostThatIsNotKnownSaysSo) {
   EXPECT_FALSE(status.message().empty());
 }
 
-TEST(RedisConnectionTest, WhoComesWhileRedisLoadsHearsThatItPasses) {
+TEST(RedisConnectionTest, EntersWithUserPasswordAndDatabase) {
   ScriptedRedis redis({[](RedisPeer& peer) {
-    peer.ReadUntil("AUTH");
-    peer.Write("-LOADING Redis is loading the dataset in memory\r\n");
+    peer.ReadUntil("*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$6\r\nsecret\r\n");
+    peer.Write("+OK\r\n");
+    peer.ReadUntil("*2\r\n$6\r\nSELECT\r\n$1\r\n7\r\n");
+    peer.Write("+OK\r\n");
     peer.AwaitClose();
   }});
   RedisAddress address = At(redis.port());
+  address.user = "me";
   address.password = "secret";
-  EXPECT_EQ(RedisConnection::Open(address, In(kLong)).status().code(),
-            absl::StatusCode::kUnavailable);
+  address.database = 7;
+  EXPECT_TRUE(RedisConnection::Open(address, In(kLong)).ok());
+}
+
+TEST(RedisConnectionTest, WhoIsNotLetInHearsItAsAFailedPreconditionUnlessItPasses) {
+  const struct {
+    const char* reply;
+    absl::StatusCode code;
+  } kCases[] = {
+      {"-WRONGPASS invalid username-password pair\r\n", absl::StatusCode::kFailedPrecondition},
+      {"-ERR AUTH called without any password configured\r\n",
+       absl::StatusCode::kFailedPrecondition},
+      {"-LOADING Redis is loading the dataset in memory\r\n", absl::StatusCode::kUnavailable},
+  };
+  for (const auto& [reply, code] : kCases) {
+    ScriptedRedis redis({[reply = reply](RedisPeer& peer) {
+      peer.ReadUntil("AUTH");
+      peer.Write(reply);
+      peer.AwaitClose();
+    }});
+    RedisAddress address = At(redis.port());
+    address.password = "secret";
+    const absl::Status status = RedisConnection::Open(address, In(kLong)).status();
+    EXPECT_EQ(status.code(), code) << reply;
+    EXPECT_THAT(std::string(status.message()), ::testing::Not(HasSubstr("secret")));
+  }
+}
+
+TEST(RedisConnectionTest, AWaitEndsWhenItIsWoken) {
+  const int wake = eventfd(0, EFD_CLOEXEC);
+  std::latch asked(1);
+  ScriptedRedis redis({[&asked](RedisPeer& peer) {
+    peer.ReadUntil("PING");
+    asked.count_down();
+    peer.AwaitClose();
+  }});
+  std::unique_ptr<RedisConnection> connection =
+      RedisConnection::Open(At(redis.port()), In(kLong), wake).value();
+  std::jthread waker([&asked, wake] {
+    asked.wait();
+    eventfd_write(wake, 1);
+  });
+  EXPECT_EQ(connection->Call({"PING"}, In(std::chrono::hours(1))).status().code(),
+            absl::StatusCode::kCancelled);
+  waker.join();
+  connection.reset();
+  EXPECT_EQ(RedisConnection::Open(At(redis.port()), In(kLong), wake).status().code(),
+            absl::StatusCode::kCancelled);
+  close(wake);
 }
 
 absl::StatusCode CodeOf(const std::string& text) { return StatusFromRedisError(text).code(); }

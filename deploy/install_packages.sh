@@ -23,7 +23,7 @@ python=(
   python3 python3-dev python3-venv
 )
 test=(
-  libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy
+  libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy mold
   redis-server prometheus chromium fonts-dejavu-core python3-torch
 )
 cluster=(

@@ -5,6 +5,7 @@
 #   tests/run.sh --fuzz [SECONDS [plan_batch|rpc]]
 #   tests/run.sh --cluster
 #   tests/run.sh --python
+#   tests/run.sh --trainers
 #   tests/run.sh --gpu
 #
 #   --preset   the build to test; release by default. All of it: the format is checked first. asan, which clang
@@ -20,6 +21,9 @@
 #              is installed if it is missing: as root.
 #   --python   instead, the Python package, built and installed into build/python: its tests and types.
 #              Exits with 77 where tests/requirements.txt can't be installed.
+#   --trainers instead, the same package with the trainers it is for, installed from PyPI into
+#              build/trainers: its integrations in training runs of two processes. Exits with 77
+#              where they can't be installed; with PyTorch's libraries they take 5 GB.
 #   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
 #              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
 #              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
@@ -36,6 +40,7 @@ fuzzers=(plan_batch rpc)
 gpu=
 cluster=
 python=
+trainers=
 while [ $# -gt 0 ]; do
   case "$1" in
     --preset) preset=${2:?--preset needs a name}; shift 2 ;;
@@ -49,8 +54,9 @@ while [ $# -gt 0 ]; do
       if [[ ${1:-} =~ ^(plan_batch|rpc)$ ]]; then fuzzers=("$1"); shift; fi ;;
     --cluster) cluster=1; shift ;;
     --python) python=1; shift ;;
+    --trainers) trainers=1; shift ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,30s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -115,6 +121,24 @@ install_python_packages() {
   build/python/bin/pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
 }
 
+# Trainers ask for versions of each other's packages that do not go together; verl runs with those here.
+install_trainers() {
+  /usr/bin/python3 -m venv build/trainers
+  build/trainers/bin/pip install --quiet --disable-pip-version-check \
+    --requirement tests/client/trainers/requirements.txt
+  build/trainers/bin/pip install --quiet --disable-pip-version-check --no-deps \
+    --requirement tests/client/trainers/requirements-no-deps.txt
+}
+
+# The wheel is of the same Python, and is built where --python builds it.
+test_trainers() {
+  rm -rf build/wheels
+  build/python/bin/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    --config-settings=build-dir="$PWD/build/wheel" --wheel-dir build/wheels ./client/python
+  build/trainers/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/*.whl
+  build/trainers/bin/python3 -m pytest tests/client/trainers
+}
+
 test_python_package() {
   build/python/bin/pip install --quiet --disable-pip-version-check --no-build-isolation \
     --config-settings=build-dir="$PWD/build/wheel" ./client/python
@@ -136,6 +160,14 @@ if [ -n "$python" ]; then
     exit 77
   fi
   test_python_package
+  exit
+fi
+if [ -n "$trainers" ]; then
+  if ! install_python_packages || ! install_trainers; then
+    echo "$0: SKIPPED: tests/requirements.txt and tests/client/trainers/requirements*.txt could not be installed" >&2
+    exit 77
+  fi
+  test_trainers
   exit
 fi
 if command -v ccache >/dev/null; then

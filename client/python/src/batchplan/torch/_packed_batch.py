@@ -145,6 +145,30 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             "max_seqlen_kv": longest,
         }
 
+    def transformers(self) -> dict[str, Any]:
+        """Arguments of a causal model of Hugging Face's transformers: input_ids and position_ids, shape
+        [1, row.width], where sequences begin, as its flash attention takes it, and use_cache=False: with
+        a cache, eager attention and SDPA look past the boundaries between sequences, without they keep them.
+        Labels are none of them, as a model's own loss goes over the boundaries: see PackedLoss.
+
+            logits = model(**packed.transformers()).logits[0]
+
+        Raises:
+            ValueError: the batch has no input_ids; or it is one rank's shards under context parallelism.
+        """
+        if "input_ids" not in self._fields:
+            raise ValueError(f"the fields are {', '.join(self)}; input_ids must be among them")
+        boundaries = self.flash_attention()
+        return {
+            "input_ids": self["input_ids"][None],
+            "position_ids": self.position_ids[None],
+            "cu_seq_lens_q": boundaries["cu_seqlens_q"],
+            "cu_seq_lens_k": boundaries["cu_seqlens_k"],
+            "max_length_q": boundaries["max_seqlen_q"],
+            "max_length_k": boundaries["max_seqlen_k"],
+            "use_cache": False,
+        }
+
     def unpack(self, packed: torch.Tensor, **options: Any) -> torch.Tensor:
         """unpack() of this row."""
         return unpack(self.row, packed, **options)

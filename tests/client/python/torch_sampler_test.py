@@ -182,6 +182,97 @@ def test_its_length_is_that_of_the_epoch():
     assert len(sampler) == len(list(sampler))
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_every_global_batch_has_the_microbatches_of_a_step(drop_last):
+    samplers = [sampler_of(rank, microbatches_per_step=8, drop_last=drop_last) for rank in range(2)]
+    steps = 4 if drop_last else 5
+    lengths = lengths_of()
+    for _ in range(3):
+        assert [len(sampler) for sampler in samplers] == [8 * steps] * 2
+        of_ranks = [list(sampler) for sampler in samplers]
+        assert [len(one) for one in of_ranks] == [8 * steps] * 2
+        for step in range(steps):
+            batch = [index for one in of_ranks for slot in one[8 * step : 8 * step + 8] for index in slot]
+            assert len(set(batch)) == len(batch) == (BATCH if step < 4 else COUNT - 4 * BATCH)
+        assert all(batch and lengths[batch].sum() <= BUDGET for one in of_ranks for batch in one)
+
+
+def test_a_last_global_batch_of_too_few_sequences_is_evened_out_with_the_one_before():
+    lengths = lengths_of(103)
+    sampler = BatchSampler(lengths, 50, dp=2, max_tokens=BUDGET, microbatches_per_step=8)
+    assert [len(sampler.plan(step)[1]) for step in range(sampler.steps)] == [50, 27, 26]
+    ones = BatchSampler([5] * 19, 8, dp=2, max_tokens=8, microbatches_per_step=4, drop_last=True)
+    assert len(ones) == 8
+    with pytest.raises(ValueError, match="the last global batch has 3 sequences, too few for 8 micro-batches: drop_last"):
+        BatchSampler([5] * 19, 8, dp=2, max_tokens=8, microbatches_per_step=4)
+
+
+def test_mini_batches_are_the_steps_where_there_are_any():
+    sampler = sampler_of(mini_batch_size=10, microbatches_per_step=4)
+    assert len(sampler) == len(list(sampler)) == 4 * COUNT // 10
+
+
+def test_more_microbatches_than_a_step_has_are_refused():
+    with pytest.raises(ValueError, match=r"microbatches_per_step is 1; global batch 0 of epoch 0 needs \d+ on each rank"):
+        sampler_of(microbatches_per_step=1)
+    # One of these holds a pair of long ones, in the third epoch.
+    lengths = [10] * 30 + [60, 60]
+
+    def sampler(epochs):
+        return BatchSampler(lengths, 4, max_tokens=100, microbatches_per_step=1, epochs=epochs, seed=4)
+
+    together = [epoch for epoch in range(60) if not fits(sampler(1), epoch, lengths)]
+    assert together and together[0] > 0
+    sampler(together[0])
+    with pytest.raises(ValueError, match=rf"global batch \d+ of epoch {together[0]} needs 2 on each rank"):
+        sampler(together[0] + 1)
+    later = sampler(1)
+    later.set_epoch(together[0])
+    with pytest.raises(ValueError, match=rf"of epoch {together[0]} needs 2"):
+        list(later)
+
+
+def fits(sampler, epoch, lengths):
+    sampler.set_epoch(epoch)
+    try:
+        return len(list(sampler)) == 8
+    except ValueError:
+        return False
+
+
+def test_slots_that_would_shorten_a_step_are_not_added():
+    lengths = [40, 15, 52, 31, 58, 20, 15, 51]
+    options = {"max_tokens": 171, "cost": batchplan.CostModel(0.0, 1.0), "dp": 2}
+    assert len(list(batchplan.plan(lengths, **options).rank(0))) == 2
+    sampler = BatchSampler(lengths, 8, microbatches_per_step=1, shuffle=False, **options)
+    assert len(sampler) == len(list(sampler)) == 1
+
+
+def test_a_global_batch_is_planned_once(monkeypatch):
+    from batchplan.torch import _global_batches
+
+    planned = []
+    make_plan = _global_batches.make_plan
+    monkeypatch.setattr(_global_batches, "make_plan", lambda *given, **options: planned.append(1) or make_plan(*given, **options))
+    sampler = sampler_of()
+    assert len(sampler) == len(sampler) == len(list(sampler))
+    assert len(planned) == sampler.steps == 5
+    assert len(sampler) == len(list(sampler))
+    assert len(planned) == 10
+
+
+def test_a_state_of_another_number_of_microbatches_is_refused():
+    state = sampler_of(microbatches_per_step=8).state_dict()
+    with pytest.raises(ValueError, match="microbatches_per_step is 9; it was 8"):
+        sampler_of(microbatches_per_step=9).load_state_dict(state)
+
+
+def test_what_would_divide_the_batches_once_more_is_refused():
+    with pytest.raises(RuntimeError, match="those of one rank of 2 already.*leave the DataLoader out of accelerator.prepare"):
+        getattr(sampler_of(), "batch_size", None)
+    assert getattr(sampler_of(dp=1), "batch_size", None) is None
+
+
 def test_a_data_loader_takes_it():
     lengths = lengths_of()
     dataset = [torch.full((int(length),), index) for index, length in enumerate(lengths)]
@@ -221,5 +312,12 @@ def test_refuses_what_cannot_be():
             BatchSampler(lengths, batch_size, max_tokens=8, drop_last=True)
     with pytest.raises(ValueError, match="batch_size is 2.0; must be a whole number"):
         BatchSampler([1, 2], 2.0, max_tokens=8)
+    for number, message in ((0, "must be at least 1"), (26, "on 2 ranks these need 52 sequences, one each, and a batch has 50")):
+        with pytest.raises(ValueError, match=f"microbatches_per_step is {number}; {message}"):
+            sampler_of(microbatches_per_step=number)
+    with pytest.raises(ValueError, match=r"microbatches_per_step is 4; passes\[0\].min_microbatches is 3"):
+        sampler_of(max_tokens=None, passes=[batchplan.Pass(BUDGET, min_microbatches=3)], microbatches_per_step=4)
+    with pytest.raises(ValueError, match="epochs is 0; must be at least 1"):
+        sampler_of(epochs=0)
     with pytest.raises(ValueError, match="group_ids has 3 entries; lengths has 230"):
         sampler_of(group_ids=[1, 2, 3])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,9 @@ import torch
 from numpy.typing import ArrayLike
 
 from batchplan import _core
-from batchplan._checks import flag, members, whole
-from batchplan._local import plan as make_plan
-from batchplan._options import Pass, PlanOptions
+from batchplan._options import PlanOptions
 from batchplan._plan import Plan
-from batchplan._request import Request
+from batchplan.torch._global_batches import GlobalBatches
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,6 +29,22 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     the rank's micro-batches: positions in the dataset, in the order of the packed row. All ranks make
     the same plans, and have as many micro-batches. The next epoch has another order.
 
+    Global batches take as many micro-batches as they need, unless microbatches_per_step says how many.
+    An optimizer that steps after as many micro-batches then steps once a global batch:
+
+        sampler = BatchSampler(lengths, 512, microbatches_per_step=4, epochs=3, rank=rank, dp=8, max_tokens=16384)
+        for number, batch in enumerate(DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)):
+            loss_of(batch).backward()
+            if number % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+
+    Lightning: Trainer(use_distributed_sampler=False, accumulate_grad_batches=4), and the rank and dp of
+    its strategy. Accelerate: leave the DataLoader out of accelerator.prepare(), and bring the batches to
+    accelerator.device. Either would give the ranks parts of what is one rank's part already: Lightning
+    refuses that itself, and prepare() meets a RuntimeError, unless it is told dispatch_batches=True, which
+    nothing here sees. Trainers of transformers: batchplan.integrations.transformers.
+
     An iterator goes on where the last one ended, so that one epoch ends before the next begins, and a
     sampler that loaded a state goes on from there. Only the latest iterator goes on: one that is used
     after another one was, or after set_epoch or load_state_dict, raises RuntimeError.
@@ -44,6 +57,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         *,
         rank: int = 0,
         drop_last: bool = False,
+        microbatches_per_step: int | None = None,
+        epochs: int = 1,
         **options: Unpack[PlanOptions],
     ) -> None:
         """
@@ -53,94 +68,43 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             rank: data-parallel, of options' dp.
             drop_last: leave out what does not fill a global batch at the epoch's end, rather than
                 planning a smaller one, which fails if it has too few sequences for the ranks.
+            microbatches_per_step: of each rank in every global batch, or with mini_batch_size in every
+                mini-batch. If the last global batch of an epoch has fewer sequences than micro-batches,
+                it and the one before it are made alike in size.
+            epochs: in how many each global batch is known from the beginning to need no more micro-batches
+                than that. Tried with effort="fast", for some 2 us a sequence and epoch. In a later epoch, one
+                that needs more raises ValueError when it is reached.
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. overlong="drop" leaves sequences out of
                 the dataset; "truncate" is not possible, as a position does not say where to cut.
 
         Raises:
-            ValueError: batch_size is below 1, there is no such rank, no global batch can be had, or the
-                first one can't be planned with these options.
+            ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the
+                first one can't be planned with these options, or one of these epochs needs more than
+                microbatches_per_step.
         """
-        self._options = options.copy()
-        shuffle = self._options.pop("shuffle", None)
-        if options.get("passes") is not None:
-            self._options["passes"] = members("passes", options["passes"], Pass)
-        whole_dataset = Request(lengths, **self._options)
-        self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
-        self._options.pop("group_ids", None)
-        self._batch_size = whole("batch_size", batch_size)
-        self._rank = whole("rank", rank)
-        self._shuffle = shuffle is None or flag("shuffle", shuffle)
-        self._seed = whole("seed", options.get("seed") or 0)
-        self._drop_last = flag("drop_last", drop_last)
-        ranks = whole_dataset.ranks
-        if self._batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}; must be at least 1")
-        if not 0 <= self._rank < ranks:
-            raise ValueError(f"rank is {rank}; must be 0 to {ranks - 1}")
-        if self._seed < 0:
-            raise ValueError(f"seed is {self._seed}; must be at least 0")
-        if options.get("overlong") == "truncate":
-            raise ValueError('overlong is "truncate"; a sampler yields whole sequences: cut them before')
-        if len(self._group_ids) not in (0, len(self._lengths)):
-            raise ValueError(
-                f"group_ids has {len(self._group_ids)} entries; lengths has {len(self._lengths)}"
-            )
-        self._positions = self._kept()
-        if not self.steps:
-            raise ValueError(
-                f"lengths has {len(self._positions)} entries to plan, which make no global batch; "
-                f"batch_size is {batch_size}"
-            )
-        # What a place in an epoch depends on.
-        self._identity: dict[str, Any] = {
-            "sequences": len(self._lengths),
-            "batch_size": self._batch_size,
-            "shuffle": self._shuffle,
-            "seed": self._seed,
-            "drop_last": self._drop_last,
-            "dp": ranks,
-            "planned_as": _digest(whole_dataset),
-        }
+        self._batches = GlobalBatches(
+            lengths,
+            batch_size,
+            rank=rank,
+            drop_last=drop_last,
+            microbatches_per_step=microbatches_per_step,
+            epochs=epochs,
+            **options,
+        )
         # Of the iterator that goes on.
         self._turn = 0
         self._begin(epoch=0)
-        self.plan(0)
-
-    def _kept(self) -> numpy.ndarray[Any, Any]:
-        """Positions of the sequences that are not dropped for their length."""
-        if self._options.get("overlong") != "drop" or not len(self._lengths):
-            return numpy.arange(len(self._lengths))
-        # By their lengths, and those of their group.
-        deciding = ("preset", "max_tokens", "passes", "cp", "tp", "sequence_parallel", "groups")
-        options: Any = {name: value for name, value in self._options.items() if name in deciding}
-        if len(self._group_ids):
-            options["group_ids"] = self._group_ids
-        plan = make_plan(self._lengths, **options, overlong="drop", effort="fast")
-        return numpy.delete(numpy.arange(len(self._lengths)), [one.index for one in plan.excluded])
 
     def _begin(self, epoch: int, step: int = 0, slot: int = 0) -> None:
         self._turn += 1
         self._epoch = epoch
-        self._order = self._order_of(epoch)
         # The next micro-batch, and where this sampler began.
         self._step, self._slot = step, slot
         self._first_step, self._first_slot = step, slot
         # Micro-batches of the steps that ended since.
         self._counts: list[int] = []
-
-    def _order_of(self, epoch: int) -> numpy.ndarray[Any, Any]:
-        if not self._shuffle:
-            return self._positions
-        return numpy.random.default_rng([self._seed, epoch]).permutation(self._positions)
-
-    def _planned(self, order: numpy.ndarray[Any, Any], step: int) -> tuple[Plan, numpy.ndarray[Any, Any]]:
-        batch = order[step * self._batch_size : (step + 1) * self._batch_size]
-        options = self._options
-        if len(self._group_ids):
-            options = {**options, "group_ids": self._group_ids[batch]}
-        return make_plan(self._lengths[batch], **options), batch
 
     @property
     def epoch(self) -> int:
@@ -154,8 +118,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     @property
     def steps(self) -> int:
         """Global batches of an epoch."""
-        full, rest = divmod(len(self._positions), self._batch_size)
-        return full + (rest > 0 and not self._drop_last)
+        return self._batches.steps
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch, or stays where it is in this one."""
@@ -167,12 +130,11 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
         Raises:
             IndexError: there is no such global batch.
+            ValueError: it needs more than microbatches_per_step.
             InvalidRequest: it can't be planned.
             FailedPrecondition: cost="fitted".
         """
-        if not 0 <= step < self.steps:
-            raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
-        return self._planned(self._order_of(self.epoch) if self._has_ended else self._order, step)
+        return self._batches.plan(self.epoch, step)
 
     def __iter__(self) -> Iterator[list[int]]:
         if self._has_ended:
@@ -180,8 +142,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         self._turn += 1
         turn = self._turn
         while self._step < self.steps:
-            plan, batch = self._planned(self._order, self._step)
-            microbatches = list(plan.rank(self._rank))
+            microbatches = self._batches.microbatches(self._epoch, self._step)
             for slot in range(self._slot, len(microbatches)):
                 # Before it is handed out: what was yielded is not yielded again.
                 if slot + 1 < len(microbatches):
@@ -189,15 +150,31 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 else:
                     self._counts.append(len(microbatches))
                     self._step, self._slot = self._step + 1, 0
-                yield batch[microbatches[slot].indices].tolist()
+                yield microbatches[slot].tolist()
                 if turn != self._turn:
                     raise RuntimeError("the sampler was moved, or another iterator goes on in its place")
 
     def __len__(self) -> int:
-        """Micro-batches of this epoch. Plans all of it, which takes as long as to go through it."""
-        return sum(
-            int(self.plan(step)[0].passes[0].microbatches_per_rank.sum()) for step in range(self.steps)
-        )
+        """Micro-batches of this epoch; of every epoch, where microbatches_per_step is set. Otherwise it
+        plans all of it, which the iterator then need not do again."""
+        return self._batches.count(self.epoch)
+
+    @property
+    def batch_size(self) -> int:
+        """There is none: micro-batches differ in size. Asked for by what divides the batches of a sampler
+        among processes, such as Accelerate.
+
+        Raises:
+            AttributeError: always; but
+            RuntimeError: dp is above 1, so that the batches are divided already.
+        """
+        if self._batches.ranks > 1:
+            raise RuntimeError(
+                f"these batches are those of one rank of {self._batches.ranks} already, and would be divided "
+                "once more: leave the DataLoader out of accelerator.prepare(), and bring its batches to "
+                "accelerator.device"
+            )
+        raise AttributeError("micro-batches differ in size")
 
     def state_dict(self, behind: int = 0) -> dict[str, Any]:
         """Where it is, to be loaded by a sampler that was made alike.
@@ -216,7 +193,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         if behind < 0 or slot < (self._first_slot if step == self._first_step else 0):
             raise ValueError(f"behind is {behind}; not as many micro-batches were yielded")
         return {
-            **self._identity,
+            **self._batches.identity,
             "planner_version": _core.version(),
             "epoch": self._epoch,
             "step": step,
@@ -230,7 +207,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             ValueError: that one had another dataset, order, batch size, number of ranks, or options; or
                 it was amid a global batch that another version of the planner had planned.
         """
-        for name, value in self._identity.items():
+        for name, value in self._batches.identity.items():
             if state.get(name) != value:
                 raise ValueError(f"{name} is {value}; it was {state.get(name)} when the state was saved")
         planner = state.get("planner_version")
@@ -241,10 +218,3 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             )
         self._begin(state["epoch"], state["step"], state["slot"])
 
-
-def _digest(dataset: Request) -> str:
-    """Of what plans depend on."""
-    digest = hashlib.sha256(dataset.to_json().encode())
-    digest.update(dataset.lengths.tobytes())
-    digest.update(dataset.group_ids.tobytes())
-    return digest.hexdigest()

@@ -1,0 +1,251 @@
+"""A dataset in planned global batches, epoch by epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy
+from numpy.typing import ArrayLike, NDArray
+
+from batchplan._checks import flag, members, whole
+from batchplan._local import plan as make_plan
+from batchplan._options import CostModel, Pass, PlanOptions
+from batchplan._plan import Plan
+from batchplan._request import Request
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Positions = NDArray[Any]
+
+
+class GlobalBatches:
+    """Which sequences are in each global batch of each epoch, and their plans: functions of what this was
+    made from, the same on every rank. The rank's own micro-batches of the latest epoch are kept, some 8
+    bytes a sequence of the rank.
+
+    Attributes:
+        ranks: data-parallel.
+        steps: global batches of an epoch.
+        microbatches_per_step: of each rank and global batch, or mini-batch; None: as few as it takes.
+        identity: what a place in an epoch depends on, by name; JSON.
+    """
+
+    def __init__(
+        self,
+        lengths: ArrayLike,
+        batch_size: int,
+        *,
+        rank: int,
+        drop_last: bool,
+        microbatches_per_step: int | None,
+        epochs: int,
+        **options: Unpack[PlanOptions],
+    ) -> None:
+        """See BatchSampler, whose arguments and errors these are."""
+        self._options = options.copy()
+        shuffle = self._options.pop("shuffle", None)
+        if options.get("passes") is not None:
+            self._options["passes"] = members("passes", options["passes"], Pass)
+        whole_dataset = Request(lengths, **self._options)
+        self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
+        self._options.pop("group_ids", None)
+        self._batch_size = whole("batch_size", batch_size)
+        self._rank = whole("rank", rank)
+        self._shuffle = shuffle is None or flag("shuffle", shuffle)
+        self._seed = whole("seed", options.get("seed") or 0)
+        self._drop_last = flag("drop_last", drop_last)
+        self.ranks = whole_dataset.ranks
+        self.microbatches_per_step: int | None = None
+        if self._batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; must be at least 1")
+        if not 0 <= self._rank < self.ranks:
+            raise ValueError(f"rank is {rank}; must be 0 to {self.ranks - 1}")
+        if self._seed < 0:
+            raise ValueError(f"seed is {self._seed}; must be at least 0")
+        if whole("epochs", epochs) < 1:
+            raise ValueError(f"epochs is {epochs}; must be at least 1")
+        if options.get("overlong") == "truncate":
+            raise ValueError('overlong is "truncate"; a sampler yields whole sequences: cut them before')
+        if len(self._group_ids) not in (0, len(self._lengths)):
+            raise ValueError(
+                f"group_ids has {len(self._group_ids)} entries; lengths has {len(self._lengths)}"
+            )
+        if microbatches_per_step is not None:
+            self._fix_microbatches(whole("microbatches_per_step", microbatches_per_step))
+        self._positions = self._kept()
+        self._ends = self._ends_of_batches()
+        if not self.steps:
+            raise ValueError(
+                f"lengths has {len(self._positions)} entries to plan, which make no global batch; "
+                f"batch_size is {batch_size}"
+            )
+        self.identity: dict[str, Any] = {
+            "sequences": len(self._lengths),
+            "batch_size": self._batch_size,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "drop_last": self._drop_last,
+            "dp": self.ranks,
+            "planned_as": _digest(whole_dataset),
+        }
+        if self.microbatches_per_step is not None:
+            self.identity["microbatches_per_step"] = self.microbatches_per_step
+        # Of one epoch, by step.
+        self._epoch = 0
+        self._order = self._order_of(0)
+        self._own: dict[int, list[Positions]] = {}
+        self.microbatches(0, 0)
+        if self.microbatches_per_step is not None:
+            for epoch in range(epochs):
+                order = self._order_of(epoch)
+                for step in range(self.steps):
+                    self._fewest(epoch, step, self._batch(order, step))
+
+    def _fix_microbatches(self, number: int) -> None:
+        if number < 1:
+            raise ValueError(f"microbatches_per_step is {number}; must be at least 1")
+        needed = number * self.ranks
+        fewest = self._options.get("mini_batch_size") or self._batch_size
+        if fewest < needed and not self._options.get("allow_empty_microbatches"):
+            raise ValueError(
+                f"microbatches_per_step is {number}; on {self.ranks} ranks these need {needed} sequences, "
+                f"one each, and a batch has {fewest}"
+            )
+        passes = self._options.get("passes")
+        first = passes[0] if passes else Pass(self._options["max_tokens"])
+        for name in ("min_microbatches", "microbatch_count_multiple"):
+            given = getattr(first, name)
+            if given not in (None, number):
+                raise ValueError(f"microbatches_per_step is {number}; passes[0].{name} is {given}")
+        first = dataclasses.replace(first, min_microbatches=number, microbatch_count_multiple=number)
+        self._options.pop("max_tokens", None)
+        self._options["passes"] = [first, *(passes or ())[1:]]
+        self.microbatches_per_step = number
+
+    def _kept(self) -> Positions:
+        """Positions of the sequences that are not dropped for their length."""
+        if self._options.get("overlong") != "drop" or not len(self._lengths):
+            return numpy.arange(len(self._lengths))
+        # By their lengths, and those of their group.
+        deciding = ("preset", "max_tokens", "passes", "cp", "tp", "sequence_parallel", "groups")
+        options: Any = {name: value for name, value in self._options.items() if name in deciding}
+        if self.microbatches_per_step is not None:
+            # Numbers of micro-batches are those of a global batch.
+            one = {"min_microbatches": None, "microbatch_count_multiple": None}
+            options["passes"] = [dataclasses.replace(each, **one) for each in options["passes"]]
+        if len(self._group_ids):
+            options["group_ids"] = self._group_ids
+        plan = make_plan(self._lengths, **options, overlong="drop", effort="fast")
+        return numpy.delete(numpy.arange(len(self._lengths)), [one.index for one in plan.excluded])
+
+    def _ends_of_batches(self) -> list[int]:
+        """Where each global batch ends in an epoch's order. One at the end that is too small for its
+        micro-batches is evened out with the one before it."""
+        full, rest = divmod(len(self._positions), self._batch_size)
+        ends = [(step + 1) * self._batch_size for step in range(full)]
+        if not rest or self._drop_last:
+            return ends
+        needed = self.ranks * (self.microbatches_per_step or 0)
+        if rest < needed and not self._options.get("allow_empty_microbatches"):
+            last_two = self._batch_size + rest
+            if self._options.get("mini_batch_size") or not full or last_two // 2 < needed:
+                raise ValueError(
+                    f"the last global batch has {rest} sequences, too few for {needed} micro-batches: "
+                    "drop_last=True leaves them out"
+                )
+            ends[-1] -= self._batch_size - (last_two + 1) // 2
+        return [*ends, len(self._positions)]
+
+    def _order_of(self, epoch: int) -> Positions:
+        if not self._shuffle:
+            return self._positions
+        return numpy.random.default_rng([self._seed, epoch]).permutation(self._positions)
+
+    def _batch(self, order: Positions, step: int) -> Positions:
+        return order[self._ends[step - 1] if step else 0 : self._ends[step]]
+
+    @property
+    def steps(self) -> int:
+        return len(self._ends)
+
+    def plan(self, epoch: int, step: int) -> tuple[Plan, Positions]:
+        """A global batch's plan, and its sequences' positions in the dataset.
+
+        Raises:
+            IndexError: there is no such global batch.
+            ValueError: it needs more than microbatches_per_step.
+            InvalidRequest: it can't be planned.
+            FailedPrecondition: cost="fitted".
+        """
+        if not 0 <= step < self.steps:
+            raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
+        self._go_to(epoch)
+        batch = self._batch(self._order, step)
+        plan = make_plan(self._lengths[batch], **self._options_of(batch))
+        if not self._is_exact(plan):
+            # More micro-batches than needed shorten the step, by the costs.
+            plan = self._fewest(epoch, step, batch)
+        return plan, batch
+
+    def microbatches(self, epoch: int, step: int) -> list[Positions]:
+        """The rank's micro-batches of a global batch, as positions in the dataset, in the order of the
+        packed row. Kept until another epoch is asked for.
+
+        Raises:
+            as plan() does.
+        """
+        self._go_to(epoch)
+        if step not in self._own:
+            plan, batch = self.plan(epoch, step)
+            self._own[step] = [batch[one.indices] for one in plan.rank(self._rank)]
+        return self._own[step]
+
+    def count(self, epoch: int) -> int:
+        """The rank's micro-batches of an epoch. Plans all of it where microbatches_per_step is not set."""
+        number, mini_batch = self.microbatches_per_step, self._options.get("mini_batch_size")
+        if number is None:
+            return sum(len(self.microbatches(epoch, step)) for step in range(self.steps))
+        return number * (self._ends[-1] // mini_batch if mini_batch else self.steps)
+
+    def _go_to(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            self._epoch, self._order, self._own = epoch, self._order_of(epoch), {}
+
+    def _options_of(self, batch: Positions) -> PlanOptions:
+        if not len(self._group_ids):
+            return self._options
+        return {**self._options, "group_ids": self._group_ids[batch]}
+
+    def _is_exact(self, plan: Plan) -> bool:
+        number = self.microbatches_per_step
+        return number is None or bool((plan.passes[0].microbatches_per_rank == number).all())
+
+    def _fewest(self, epoch: int, step: int, batch: Positions) -> Plan:
+        """A plan of no more micro-batches than needed, quickly found, that is balanced by tokens.
+
+        Raises:
+            ValueError: these are more than microbatches_per_step.
+        """
+        options = self._options_of(batch).copy()
+        # One micro-batch costs more than all the tokens that there are.
+        options["cost"] = CostModel(1.0, 0.0, 2.0 * len(batch) * options["passes"][0].max_tokens)
+        options["effort"] = "fast"
+        plan = make_plan(self._lengths[batch], **options)
+        if not self._is_exact(plan):
+            needed = plan.passes[0].microbatches_per_rank.max()
+            raise ValueError(
+                f"microbatches_per_step is {self.microbatches_per_step}; global batch {step} of epoch "
+                f"{epoch} needs {needed} on each rank: raise it or max_tokens, or lower batch_size"
+            )
+        return plan
+
+
+def _digest(dataset: Request) -> str:
+    """Of what plans depend on."""
+    digest = hashlib.sha256(dataset.to_json().encode())
+    digest.update(dataset.lengths.tobytes())
+    digest.update(dataset.group_ids.tobytes())
+    return digest.hexdigest()

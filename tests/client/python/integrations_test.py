@@ -3,53 +3,8 @@
 import batchplan
 import numpy
 import pytest
-from batchplan.integrations import mindspeed_rl, nemo_rl, roll, trl, verl
-
-
-def long_tailed(count, seed, longest=4096):
-    lengths = numpy.random.default_rng(seed).lognormal(5.5, 1.2, count)
-    return numpy.clip(lengths, 1, longest).astype(int).tolist()
-
-
-def assert_each_once(parts, count):
-    assert sorted(index for part in parts for index in part) == list(range(count))
-
-
-NEMO_RL_ALGORITHMS = [
-    "concatenative", "first_fit_decreasing", "first_fit_shuffle", "modified_first_fit_decreasing", "balanced"]
-
-
-@pytest.mark.parametrize("algorithm", NEMO_RL_ALGORITHMS)
-@pytest.mark.parametrize("seed", range(5))
-def test_nemo_rl_bins_hold_every_sequence_within_their_capacity(algorithm, seed):
-    lengths = long_tailed(300, seed)
-    packer = nemo_rl.get_packer(algorithm, 4096, min_bin_count=8, bin_count_multiple=8)
-    bins = packer.pack(lengths)
-    assert_each_once(bins, 300)
-    assert max(sum(lengths[i] for i in one) for one in bins) <= 4096
-    assert len(bins) % 8 == 0 and len(bins) >= 8
-    assert packer.pack(lengths) == bins
-
-
-def test_nemo_rl_ranks_get_alike_bins_when_they_are_dealt():
-    lengths = long_tailed(512, 1)
-    bins = nemo_rl.get_packer("balanced", 4096, bin_count_multiple=8).pack(lengths)
-    cost = [sum(lengths[i] + lengths[i] ** 2 / 24576 for i in one) for one in bins]
-    of_ranks = [sum(cost[rank::8]) for rank in range(8)]
-    assert max(of_ranks) / (sum(of_ranks) / 8) < 1.02
-
-
-def test_nemo_rl_counts_and_metrics():
-    packer = nemo_rl.SequencePacker(10, collect_metrics=True, min_bin_count=3)
-    # What NeMo-RL's own bin-count fix makes [[5], [4, 3, 2], [0], [1]] of, for 4.
-    assert len(packer.pack([2, 2, 2, 2, 2, 9])) == 3
-    assert [one.microbatches for one in packer.metrics] == [3]
-    with pytest.raises(ValueError, match="9"):
-        nemo_rl.SequencePacker(8).pack([2, 9])
-    with pytest.raises(ValueError, match="min_microbatches 3"):
-        packer.pack([2, 9])
-    with pytest.raises(ValueError, match='algorithm is "best"'):
-        nemo_rl.get_packer("best", 8)
+from batchplan.integrations import mindspeed_rl, roll, trl, verl
+from lengths import assert_each_once, long_tailed
 
 
 @pytest.mark.parametrize("equal_size", [False, True])

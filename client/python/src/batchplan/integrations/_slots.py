@@ -1,0 +1,31 @@
+"""What the integrations that plan a whole batch for all ranks have in common."""
+
+from __future__ import annotations
+
+import batchplan
+
+
+def options_of(
+    cost: batchplan.CostModel | None, synchronization: str | None, effort: str | None
+) -> batchplan.PlanOptions:
+    """Those that are not None, tried, so that what is wrong is told before the first batch.
+
+    Raises:
+        InvalidRequest: one is none that there is.
+    """
+    options: batchplan.PlanOptions = {"max_tokens": 1}
+    if cost is not None:
+        options["cost"] = cost
+    if synchronization is not None:
+        options["synchronization"] = synchronization
+    if effort is not None:
+        options["effort"] = effort
+    batchplan.plan([1], **options)
+    del options["max_tokens"]
+    return options
+
+
+def slots_of(plan: batchplan.Plan, ranks: int) -> list[list[list[int]]]:
+    """[slots][ranks] micro-batches of positions in the batch."""
+    of_ranks = [plan.rank(rank) for rank in range(ranks)]
+    return [[one.indices.tolist() for one in slot] for slot in zip(*of_ranks)]

@@ -1,9 +1,12 @@
 """batchplan.integrations: the interfaces that trainers know, and what they may rely on."""
 
-import batchplan
+import subprocess
+import sys
+
 import numpy
 import pytest
-from batchplan.integrations import mindspeed_rl, roll, trl, verl
+from batchplan.integrations import mindspeed_rl, trl, verl
+from batchplan.integrations._agreement import agreement_in
 from lengths import assert_each_once, long_tailed
 
 
@@ -44,11 +47,9 @@ def test_verl_parts_that_can_not_be_had_are_errors():
         verl.get_seqlen_balanced_partitions([1, 2, 3], 2, True)
 
 
-def test_numbers_of_parts_and_ranks_are_named():
+def test_numbers_of_parts_are_named():
     with pytest.raises(ValueError, match="k_partitions is 0; must be at least 1"):
         verl.get_seqlen_balanced_partitions([1, 2, 3], 0, False)
-    with pytest.raises(ValueError, match="dp_size is 0"):
-        roll.dynamic_batching_shard(ROLL_LENGTHS, 0, 10, 2)
 
 
 def test_verl_micro_batches_keep_the_budget():
@@ -74,60 +75,6 @@ def test_verl_numbers_of_micro_batches():
     assert all(len({part_of[first + i] for i in range(4)}) == 1 for first in range(0, 64, 4))
 
 
-ROLL_LENGTHS = [7, 6, 8, 5, 1, 3, 8, 6]
-
-
-def test_roll_dynamic_batching_keeps_its_rule():
-    """The example of ROLL's documentation, with what its rule makes of it."""
-    sharded = roll.dynamic_batching_shard(ROLL_LENGTHS, 2, 10, 2)
-    assert [sorted(ROLL_LENGTHS[i] for i in sharded.order[rank * 4 :][:4]) for rank in range(2)] == [
-        [1, 5, 6, 8], [3, 6, 7, 8]]
-    assert sharded.micro_batch_lengths == [4, 6, 8, 8]
-    assert sharded.micro_batch_indices == [[0, 1], [1, 2], [2, 3], [3, 4]]
-    wider = roll.dynamic_batching_shard(ROLL_LENGTHS, 2, 12, 2)
-    padded = [(end - begin) * width for (begin, end), width in zip(
-        wider.micro_batch_indices, wider.micro_batch_lengths)]
-    assert 2 * sum(padded) == 56 and max(padded) <= 12
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_roll_shards_are_cut_alike_within_the_budget(seed):
-    lengths = long_tailed(240, seed)
-    sharded = roll.dynamic_batching_shard(lengths, 8, 8192, 64)
-    assert_each_once([sharded.order], 240)
-    for rank in range(8):
-        shard = sharded.order[rank * 30 : rank * 30 + 30]
-        for (begin, end), width in zip(sharded.micro_batch_indices, sharded.micro_batch_lengths):
-            assert max(lengths[i] for i in shard[begin:end]) <= width
-            assert width % 64 == 0 and (end - begin) * width <= 8192
-    assert sharded.micro_batch_indices[0][0] == 0 and sharded.micro_batch_indices[-1][1] == 30
-    assert sharded.meta_info()["num_micro_batchs"] == len(sharded.micro_batch_lengths)
-
-
-def test_roll_rows_are_padded_on_every_rank():
-    """Also those of ranks whose sequences are all as long as the row."""
-    plan = batchplan.plan([8, 8, 4, 5, 8, 8, 3, 4], dp=2, max_tokens=16, preset="roll_dynamic")
-    for rank in range(2):
-        for one in plan.rank(rank):
-            assert one.padded and one.cu_seqlens_padded.tolist() == [one.width * n for n in range(len(one) + 1)]
-
-
-def test_roll_virtual_pipelines_have_as_many_microbatches_as_stages_divide():
-    sharded = roll.dynamic_batching_shard(long_tailed(96, 3), 2, 16384, 64, 4, 2)
-    assert len(sharded.micro_batch_indices) % 4 == 0
-    with pytest.raises(ValueError, match="7"):
-        roll.dynamic_batching_shard(ROLL_LENGTHS[:7], 2, 10, 2)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_roll_load_balance_keeps_the_capacity_after_alignment(seed):
-    lengths = long_tailed(200, seed)
-    rows = roll.load_balance(lengths, 4096, cp_size=2, tp_size=2, num_batches_divided_by=4, agree=lambda n: n + 4)
-    assert_each_once(rows, 200)
-    assert max(sum(-(-lengths[i] // 8) * 8 for i in row) for row in rows) <= 4096
-    assert len(rows) % 4 == 0
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_mindspeed_rl_keeps_the_budget_and_the_largest_batch(seed):
     lengths = long_tailed(200, seed)
@@ -146,8 +93,23 @@ def test_ranks_agree_by_torch_distributed(tmp_path):
     distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         assert verl.by_all_reduce()(7) == 7
+        assert agreement_in()(-7) == -7
     finally:
         distributed.destroy_process_group()
+    assert agreement_in() is None
+
+
+def test_no_trainer_is_imported_before_it_is_used():
+    program = """
+import importlib, pkgutil, sys
+import batchplan.integrations as all
+for module in pkgutil.iter_modules(all.__path__):
+    importlib.import_module(f"{all.__name__}.{module.name}")
+print(sorted({"torch", "ray", "transformers", "trl", "verl", "nemo_rl", "megatron", "roll"} & sys.modules.keys()))
+"""
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == "[]\n"
 
 
 class Rows:

@@ -45,6 +45,7 @@ def divide(
     agree: Agree | None,
     length_multiple: int | None = None,
     max_sequences: int | None = None,
+    balance_on: str | None = None,
 ) -> list[list[int]]:
     """One rank's micro-batches, as many as `agree` says."""
 
@@ -55,6 +56,7 @@ def divide(
             min_microbatches=least,
             microbatch_count_multiple=multiple,
             max_sequences=max_sequences,
+            balance_on=balance_on,
         )
         options["passes"] = [only]
         return [one.indices.tolist() for one in batchplan.plan(lengths, **options).rank(0)]

@@ -1,10 +1,4 @@
-"""For ROLL: its dynamic batching, and the load balance of its sequence packing, over lengths.
-
-    - batch, metrics = dynamic_batching_shard(batch, dp_size, max_tokens, round_to, pp, vpp)
-    + sharded = dynamic_batching_shard(lengths, dp_size, max_tokens, round_to, pp, vpp)
-    + batch.reorder(torch.tensor(sharded.order))
-    + batch.meta_info.update(sharded.meta_info())
-"""
+"""ROLL's dynamic batching: padded micro-batches at the same places of every rank's shard."""
 
 from __future__ import annotations
 
@@ -15,9 +9,7 @@ from numpy.typing import ArrayLike
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._partitions import Agree, by_all_reduce, divide
-
-__all__ = ["DynamicBatching", "by_all_reduce", "dynamic_batching_shard", "load_balance"]
+from batchplan.integrations.roll._batch import lengths_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +33,15 @@ class DynamicBatching:
             "num_micro_batchs": len(self.micro_batch_indices),
         }
 
+    def scheduled_tokens(self) -> int:
+        """Of one rank, padding included."""
+        return sum(
+            (end - begin) * width
+            for (begin, end), width in zip(self.micro_batch_indices, self.micro_batch_lengths)
+        )
 
-def dynamic_batching_shard(
+
+def plan_dynamic_batching(
     seq_lens: ArrayLike,
     dp_size: int,
     max_tokens_per_microbatch: int,
@@ -92,39 +91,52 @@ def dynamic_batching_shard(
     )
 
 
-def load_balance(
-    seq_lens: ArrayLike,
-    max_packed_sequence_length: int,
-    *,
-    cp_size: int = 1,
-    tp_size: int = 1,
-    min_num_micro_batches: int | None = None,
-    num_batches_divided_by: int | None = None,
-    agree: Agree | None = None,
-) -> list[list[int]]:
-    """Packs one rank's batch as `load_balance` does, within the capacity also after the ranks have
-    agreed on a number.
+def dynamic_batching_shard(
+    origin_batch: Any,
+    dp_size: int,
+    max_tokens_per_microbatch: int,
+    sequence_length_round: int,
+    pipeline_model_parallel_size: int = 1,
+    virtual_pipeline_model_parallel_size: int | None = None,
+    log_prefix: str | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """roll.utils.dynamic_batching.dynamic_batching_shard. Its plans are ROLL's own; with virtual
+    pipelines there are some more of them, and none is wider.
 
     Args:
-        seq_lens: tokens of each of this rank's sequences.
-        max_packed_sequence_length: tokens of a packed row, at most, after alignment.
-        cp_size, tp_size: every sequence is aligned to 2 * cp * tp.
-        min_num_micro_batches: rows, at least.
-        num_batches_divided_by: their number is a multiple of it, for virtual pipelines.
-        agree: by_all_reduce(dp_group), so that all ranks have as many rows. Called once.
+        origin_batch: a DataProto with "attention_mask". It stays as it is. Rows without a token count
+            as one token, with a warning.
+        log_prefix: what the metrics' names have in the middle. The others: see plan_dynamic_batching.
 
     Returns:
-        rows of positions in seq_lens, small ones at both ends.
+        the batch in the order of the ranks' shards, with the micro-batches in its meta_info; and the
+        metrics, by ROLL's names.
 
     Raises:
-        ValueError: a sequence is longer than a row, or there are fewer than rows.
+        ValueError: see plan_dynamic_batching.
     """
-    return divide(
-        seq_lens,
-        max_packed_sequence_length,
-        {"preset": "roll_packing", "cp": cp_size, "tp": tp_size},
-        at_least=min_num_micro_batches,
-        multiple=num_batches_divided_by,
-        agree=agree,
-        length_multiple=2 * cp_size * tp_size,
+    import torch
+
+    lengths, empty = lengths_of(origin_batch, log_prefix)
+    sharded = plan_dynamic_batching(
+        lengths,
+        dp_size,
+        max_tokens_per_microbatch,
+        sequence_length_round,
+        pipeline_model_parallel_size,
+        virtual_pipeline_model_parallel_size,
     )
+    batch = origin_batch.slice()
+    batch.reorder(torch.tensor(sharded.order))
+    batch.meta_info = {**batch.meta_info, **sharded.meta_info()}
+    before = len(lengths) * int(origin_batch.batch["attention_mask"].shape[-1])
+    after = sharded.scheduled_tokens() * dp_size
+    prefix = f"dynamic_batching/{log_prefix}" if log_prefix else "dynamic_batching"
+    metrics = {
+        "valid_tokens": int(lengths.sum()) - empty,
+        "actual_tokens_origin": before,
+        "actual_tokens": after,
+        "removed_padding_tokens": before - after,
+        "removed_padding_ratio": (before - after) / before,
+    }
+    return batch, {f"{prefix}/{name}": value for name, value in metrics.items()}

@@ -1,0 +1,109 @@
+"""A plan that travels with the batch: of each row the micro-batch that it is in.
+
+The trainer's process writes one column for each way in which workers pack the batch, and in meta_info
+what the column means. Workers take the plan where it is still whole: where their rows are exactly one
+rank's part of a mini-batch. Where a batch was reordered or cut since, they do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+import batchplan
+from batchplan.integrations._partitions import Agree
+
+_INFO = "batchplan"
+
+
+def write(
+    batch: Any,
+    plans: Sequence[tuple[tuple[Any, ...], batchplan.PassPlan]],
+    order: NDArray[numpy.int64],
+    dp_size: int,
+) -> None:
+    """Gives the batch its columns, in place of those that it has.
+
+    Args:
+        batch: a DataProto, in that order.
+        plans: of each use its key, which workers ask by, and its plan. All give a rank the same rows.
+        order: of each row the position in what was planned.
+        dp_size: data-parallel ranks.
+    """
+    import torch
+
+    for old in batch.meta_info.pop(_INFO, ()):
+        batch.batch.pop(old["column"], None)
+    infos = []
+    for number, (key, plan) in enumerate(plans):
+        slots = plan.microbatches_per_rank.tolist()
+        codes = numpy.empty(len(order), numpy.int64)
+        for rank in range(dp_size):
+            for one in plan.rank(rank):
+                codes[one.indices] = (one.mini_batch * dp_size + rank) * max(slots) + one.slot
+        column = f"{_INFO}_{number}"
+        batch.batch[column] = torch.from_numpy(codes[order])
+        infos.append({"column": column, "key": key, "slots": slots, "ranks": dp_size})
+    if infos:
+        batch.meta_info[_INFO] = infos
+
+
+def rows_of_ranks(plan: batchplan.PassPlan, dp_size: int) -> NDArray[numpy.int64]:
+    """Positions in the batch: the ranks' parts, one after the other, each in the order in which it runs
+    them."""
+    parts = [one.indices for rank in range(dp_size) for one in plan.rank(rank)]
+    return numpy.concatenate(parts).astype(numpy.int64)
+
+
+def rows_that_came_along(
+    mini_batch: Any, key: tuple[Any, ...], agree: Agree | None
+) -> list[list[int]] | None:
+    """This rank's micro-batches as planned, as positions in the mini-batch; None where no plan for this
+    use came along, or where any rank's is not whole. Ranks get one answer: where a plan came along,
+    `agree` is called twice."""
+    info = next((one for one in _infos(mini_batch) if tuple(one["key"]) == key), None)
+    if info is None:
+        return None
+    found = _microbatches(mini_batch.batch[info["column"]].tolist(), info)
+    own = 0 if found is None else len(found)
+    if agree is None:
+        return found
+    most, least = agree(own), -agree(-own)
+    return found if most == least else None
+
+
+def mini_batches_that_came_along(batch: Any, mini_batch_size: int) -> list[slice] | None:
+    """Where the planned mini-batches of so many rows stand in a rank's batch; None where there are none,
+    or one alone."""
+    for info in _infos(batch):
+        count = len(info["slots"])
+        if count == 1 or count * mini_batch_size != len(batch):
+            continue
+        codes = batch.batch[info["column"]].tolist()
+        bounds = [slice(begin, begin + mini_batch_size) for begin in range(0, len(codes), mini_batch_size)]
+        if all(_microbatches(codes[one], info) is not None for one in bounds):
+            return bounds
+    return None
+
+
+def _infos(batch: Any) -> Iterable[dict[str, Any]]:
+    for info in batch.meta_info.get(_INFO, ()):
+        if info["column"] in batch.batch.keys():
+            yield info
+
+
+def _microbatches(codes: list[int], info: dict[str, Any]) -> list[list[int]] | None:
+    """Of one rank's part of one mini-batch; None of anything else."""
+    stride = max(info["slots"])
+    parts = {code // stride for code in codes}
+    if len(parts) != 1:
+        return None
+    rows: list[list[int]] = [[] for _ in range(info["slots"][parts.pop() // info["ranks"]])]
+    for position, code in enumerate(codes):
+        if code % stride >= len(rows):
+            return None
+        rows[code % stride].append(position)
+    return rows if all(rows) else None

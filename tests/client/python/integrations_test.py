@@ -5,7 +5,7 @@ import sys
 
 import numpy
 import pytest
-from batchplan.integrations import mindspeed_rl, trl, verl
+from batchplan.integrations import trl, verl
 from batchplan.integrations._agreement import agreement_in
 from lengths import assert_each_once, long_tailed
 
@@ -75,19 +75,6 @@ def test_verl_numbers_of_micro_batches():
     assert all(len({part_of[first + i] for i in range(4)}) == 1 for first in range(0, 64, 4))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_mindspeed_rl_keeps_the_budget_and_the_largest_batch(seed):
-    lengths = long_tailed(200, seed)
-    alone = mindspeed_rl.rearrange_micro_batches(lengths, 4096)
-    parts = mindspeed_rl.rearrange_micro_batches(lengths, 4096, 16, agree=lambda number: number + 3)
-    assert_each_once(parts, 200)
-    assert max(sum(lengths[i] for i in part) for part in parts) <= 4096
-    assert max(map(len, parts)) <= 16 and len(parts) > len(alone)
-    ranks = mindspeed_rl.get_seqlen_balanced_partitions(lengths, 8, True)
-    assert_each_once(ranks, 200)
-    assert {len(rank) for rank in ranks} == {25}
-
-
 def test_ranks_agree_by_torch_distributed(tmp_path):
     distributed = pytest.importorskip("torch.distributed")
     distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
@@ -105,7 +92,7 @@ import importlib, pkgutil, sys
 import batchplan.integrations as all
 for module in pkgutil.iter_modules(all.__path__):
     importlib.import_module(f"{all.__name__}.{module.name}")
-print(sorted({"torch", "ray", "transformers", "trl", "verl", "nemo_rl", "megatron", "roll"} & sys.modules.keys()))
+print(sorted({"torch", "ray", "transformers", "trl", "verl", "nemo_rl", "megatron", "roll", "mindspeed_rl", "areal"} & sys.modules.keys()))
 """
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stderr

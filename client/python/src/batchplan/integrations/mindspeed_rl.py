@@ -1,16 +1,26 @@
 """For MindSpeed-RL: the functions of mindspeed_rl.utils.seqlen_balancing.
 
-    - from mindspeed_rl.utils.seqlen_balancing import rearrange_micro_batches
-    + from batchplan.integrations.mindspeed_rl import by_all_reduce, rearrange_micro_batches
+A line at the beginning of initialize_megatron, in the script that trains, has every worker use them:
+
+      def initialize_megatron(...):
+    +     batchplan.integrations.mindspeed_rl.install()
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+from typing import Any
+
 from numpy.typing import ArrayLike
 
-from batchplan.integrations._partitions import Agree, balanced_partitions, by_all_reduce, divide
+import batchplan
+from batchplan._checks import whole
+from batchplan.integrations._agreement import agreement_in
+from batchplan.integrations._partitions import balanced_partitions, by_all_reduce, divide
+from batchplan.integrations._replace import replace
 
-__all__ = ["by_all_reduce", "get_seqlen_balanced_partitions", "rearrange_micro_batches"]
+__all__ = ["by_all_reduce", "get_seqlen_balanced_partitions", "install", "rearrange_micro_batches"]
 
 
 def get_seqlen_balanced_partitions(
@@ -36,8 +46,10 @@ def rearrange_micro_batches(
     seqlen_list: ArrayLike,
     max_token_len: int,
     dynamic_max_batch_size: int | None = None,
+    dp_group: Any = None,
     *,
-    agree: Agree | None = None,
+    length_multiple: int = 1,
+    cost: batchplan.CostModel | None = None,
 ) -> list[list[int]]:
     """Divides one rank's batch, within the budget also after the ranks have agreed on a number.
 
@@ -45,21 +57,65 @@ def rearrange_micro_batches(
         seqlen_list: tokens of each of this rank's sequences.
         max_token_len: tokens of a micro-batch, at most.
         dynamic_max_batch_size: sequences of a micro-batch, at most.
-        agree: in place of dp_group: by_all_reduce(dp_group, "npu"), so that all ranks have as many
-            micro-batches. Called once.
+        dp_group: whose ranks have as many micro-batches, where torch.distributed is initialized; None:
+            all ranks. They agree by one all_reduce, of images' and videos' batches too.
+        length_multiple: what the trainer pads each sequence of a packed row to a multiple of.
+        cost: what micro-batches are balanced by; their tokens unless given.
 
     Returns:
         micro-batches of positions in seqlen_list.
 
     Raises:
-        ValueError: a sequence is longer than max_token_len, or there are fewer than micro-batches.
+        ValueError: a sequence is longer than max_token_len, there are fewer than micro-batches, or
+            max_token_len is a list, of a budget for each modality.
     """
+    if isinstance(max_token_len, (list, tuple)):
+        raise batchplan.InvalidRequest(
+            f"max_token_len is {max_token_len}; must be a whole number: a budget for each modality is not "
+            "supported"
+        )
+    options: batchplan.PlanOptions = {"preset": "mindspeed_rl"}
+    if cost is not None:
+        options["cost"] = cost
     return divide(
         seqlen_list,
-        max_token_len,
-        {"preset": "mindspeed_rl"},
+        whole("max_token_len", max_token_len),
+        options,
         at_least=None,
         multiple=None,
-        agree=agree,
+        agree=agreement_in(dp_group),
+        length_multiple=length_multiple,
         max_sequences=dynamic_max_batch_size,
+        balance_on=None if cost is None else "cost",
     )
+
+
+def install(*, length_multiple: int | None = None, cost: batchplan.CostModel | None = None) -> None:
+    """Puts the functions in the place of MindSpeed-RL's, in this process.
+
+    Args:
+        length_multiple: what each sequence of a packed row is padded to a multiple of; 2 * tp * cp of the
+            process, the most that MindSpeed-RL pads to, unless given.
+        cost: what micro-batches are balanced by; their tokens unless given.
+
+    Raises:
+        ImportError: there is no MindSpeed-RL.
+    """
+
+    @functools.wraps(rearrange_micro_batches)
+    def rearrange(*args: Any, **kwargs: Any) -> list[list[int]]:
+        multiple = _padding() if length_multiple is None else length_multiple
+        return rearrange_micro_batches(*args, length_multiple=multiple, cost=cost, **kwargs)
+
+    balancing = importlib.import_module("mindspeed_rl.utils.seqlen_balancing")
+    replace(balancing, "rearrange_micro_batches", rearrange)
+    # The transfer queue has a copy of its own.
+    queue = importlib.import_module("mindspeed_rl.utils.transfer_queue.tq_utils")
+    for module in (balancing, queue):
+        replace(module, "get_seqlen_balanced_partitions", get_seqlen_balanced_partitions)
+
+
+def _padding() -> int:
+    state = importlib.import_module("mindspeed_rl.utils.compute").get_parallel_state()
+    tensor, context = state.get_tensor_model_parallel_world_size(), state.get_context_parallel_world_size()
+    return 2 * int(tensor) * int(context)

@@ -13,10 +13,10 @@ def replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> N
     program, that have imported it by name. What is imported later finds it too."""
     replaced = getattr(module, name)
     package = module.__name__.partition(".")[0]
-    for user in list(sys.modules.values()):
-        names = getattr(user, "__dict__", None)
-        if names is None or user.__name__.partition(".")[0] not in (package, "__main__"):
+    for place, user in list(sys.modules.items()):
+        # Of others, what stands there may be anything.
+        if place.partition(".")[0] not in (package, "__main__"):
             continue
-        for own, value in list(names.items()):
+        for own, value in list(getattr(user, "__dict__", {}).items()):
             if value is replaced:
                 setattr(user, own, replacement)

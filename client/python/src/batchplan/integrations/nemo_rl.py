@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._packing_metrics import PackingMetrics
+from batchplan.integrations._replace import replace
 from batchplan.integrations._slots import options_of, slots_of
 
 __all__ = ["PackingMetrics", "SequencePacker", "get_packer", "install"]
@@ -202,9 +203,7 @@ def install(
 
     # What is wrong is told here, and not by the first batch.
     packer_of("balanced", 1)
-    # Imported there by value.
-    batched: Any = importlib.import_module("nemo_rl.distributed.batched_data_dict")
-    batched.get_packer = packer_of
     packing: Any = importlib.import_module("nemo_rl.data.packing.algorithms")
+    replace(packing, "get_packer", packer_of)
     # isinstance of theirs holds.
     packing.SequencePacker.register(SequencePacker)

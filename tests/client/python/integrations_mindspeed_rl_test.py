@@ -1,12 +1,15 @@
 """batchplan.integrations.mindspeed_rl: its functions, and modules of the same names that get them."""
 
+import ast
+import subprocess
 import sys
 import types
 
 import batchplan
+import numpy
 import pytest
 from batchplan.integrations import mindspeed_rl
-from lengths import assert_each_once, long_tailed
+from lengths import assert_each_once, long_tailed, verl_cost
 
 
 @pytest.fixture
@@ -20,6 +23,65 @@ def agree_on(monkeypatch):
         return groups
 
     return set_more
+
+
+def divided(monkeypatch, ranks, *arguments, **options):
+    """What each of the ranks gets, by one group."""
+    monkeypatch.setattr(mindspeed_rl, "gathering_in", lambda group: lambda own: [numpy.array(rank) for rank in ranks])
+    return [mindspeed_rl.rearrange_micro_batches(rank, *arguments, **options) for rank in ranks]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_run_like_micro_batches_at_the_same_time(seed, monkeypatch):
+    lengths = long_tailed(256, seed)
+    dispatched = mindspeed_rl.get_seqlen_balanced_partitions(lengths, 8, True)
+    ranks = [[lengths[i] for i in part] for part in dispatched]
+    alone = [mindspeed_rl.rearrange_micro_batches(rank, 4096) for rank in ranks]
+    together = divided(monkeypatch, ranks, 4096)
+    # A tensor-parallel group's second member among them.
+    assert divided(monkeypatch, ranks + ranks[:1], 4096) == together + together[:1]
+    assert len({len(parts) for parts in together}) == 1
+    for rank, parts in zip(ranks, together):
+        assert_each_once(parts, 32)
+        assert max(sum(rank[i] for i in part) for part in parts) <= 4096
+
+    def step_time(divisions):
+        slots = max(map(len, divisions))
+        costs = [[verl_cost(rank, part) for part in parts] + [0] * (slots - len(parts))
+                 for rank, parts in zip(ranks, divisions)]
+        return sum(map(max, zip(*costs)))
+
+    assert step_time(together) < 0.99 * step_time(alone)
+
+
+def test_ranks_of_unequal_numbers_of_sequences_agree_on_a_number(monkeypatch, agree_on):
+    groups = agree_on(2)
+    ranks = [[8, 7, 6, 5, 4, 3], [8, 8, 8, 8]]
+    assert [len(parts) for parts in divided(monkeypatch, ranks, 16, None, "dp")] == [5, 4] and groups == ["dp", "dp"]
+
+
+def test_processes_make_one_plan(tmp_path):
+    pytest.importorskip("torch.distributed")
+    program = """
+import sys, torch.distributed
+from batchplan.integrations import mindspeed_rl
+rank = int(sys.argv[2])
+torch.distributed.init_process_group("gloo", sys.argv[1], rank=rank, world_size=2)
+for lengths in [[8, 1, 1, 1], [2, 3, 2, 3]][rank], [[8, 1, 1], [2, 3, 2, 3]][rank]:
+    print(mindspeed_rl.rearrange_micro_batches(lengths, 9))
+torch.distributed.destroy_process_group()
+"""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, f"file://{tmp_path}/store", str(rank)], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    printed = [[ast.literal_eval(line) for line in one.communicate(timeout=300)[0].splitlines()] for one in ranks]
+    assert [one.returncode for one in ranks] == [0, 0]
+    for equal, unequal in zip(*printed):
+        assert len(equal) == len(unequal) == 2
+    for parts, counts in zip(printed, ((4, 3), (4, 4))):
+        assert [len([i for part in one for i in part]) for one in parts] == list(counts)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -12,11 +12,13 @@ import functools
 import importlib
 from typing import Any
 
+import numpy
 from numpy.typing import ArrayLike
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._agreement import agreement_in
+from batchplan.integrations._after_dispatch import own_part
+from batchplan.integrations._agreement import agreement_in, gathering_in
 from batchplan.integrations._partitions import balanced_partitions, by_all_reduce, divide
 from batchplan.integrations._replace import replace
 
@@ -51,16 +53,17 @@ def rearrange_micro_batches(
     length_multiple: int = 1,
     cost: batchplan.CostModel | None = None,
 ) -> list[list[int]]:
-    """Divides one rank's batch, within the budget also after the ranks have agreed on a number.
+    """Divides one rank's batch, within the budget, so that the micro-batches that ranks run at the same time
+    are alike: ranks tell each other their lengths, and make one plan of them all.
 
     Args:
         seqlen_list: tokens of each of this rank's sequences.
         max_token_len: tokens of a micro-batch, at most.
         dynamic_max_batch_size: sequences of a micro-batch, at most.
         dp_group: whose ranks have as many micro-batches, where torch.distributed is initialized; None:
-            all ranks. They agree by one all_reduce, of images' and videos' batches too.
+            all ranks. Where their numbers of sequences differ, they agree on no more than that.
         length_multiple: what the trainer pads each sequence of a packed row to a multiple of.
-        cost: what micro-batches are balanced by; their tokens unless given.
+        cost: what micro-batches are balanced by; that of a model of 7B parameters unless given.
 
     Returns:
         micro-batches of positions in seqlen_list.
@@ -74,19 +77,29 @@ def rearrange_micro_batches(
             f"max_token_len is {max_token_len}; must be a whole number: a budget for each modality is not "
             "supported"
         )
-    options: batchplan.PlanOptions = {"preset": "mindspeed_rl"}
-    if cost is not None:
-        options["cost"] = cost
-    return divide(
-        seqlen_list,
+    lengths = numpy.asarray(seqlen_list)
+    options: batchplan.PlanOptions = {} if cost is None else {"cost": cost}
+    one = batchplan.Pass(
         whole("max_token_len", max_token_len),
-        options,
+        length_multiple=length_multiple,
+        max_sequences=dynamic_max_batch_size,
+    )
+    gather = gathering_in(dp_group)
+    if gather is not None and lengths.dtype.kind in "iu":
+        own = lengths.astype(numpy.int64)
+        together = own_part(own, gather(own), one, options)
+        if together is not None:
+            return together
+    return divide(
+        lengths,
+        one.max_tokens,
+        {**options, "preset": "mindspeed_rl"},
         at_least=None,
         multiple=None,
         agree=agreement_in(dp_group),
-        length_multiple=length_multiple,
-        max_sequences=dynamic_max_batch_size,
-        balance_on=None if cost is None else "cost",
+        length_multiple=one.length_multiple,
+        max_sequences=one.max_sequences,
+        balance_on="cost",
     )
 
 
@@ -96,7 +109,7 @@ def install(*, length_multiple: int | None = None, cost: batchplan.CostModel | N
     Args:
         length_multiple: what each sequence of a packed row is padded to a multiple of; 2 * tp * cp of the
             process, the most that MindSpeed-RL pads to, unless given.
-        cost: what micro-batches are balanced by; their tokens unless given.
+        cost: what micro-batches are balanced by; that of a model of 7B parameters unless given.
 
     Raises:
         ImportError: there is no MindSpeed-RL.

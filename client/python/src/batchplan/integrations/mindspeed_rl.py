@@ -53,8 +53,8 @@ def rearrange_micro_batches(
     length_multiple: int = 1,
     cost: batchplan.CostModel | None = None,
 ) -> list[list[int]]:
-    """Divides one rank's batch, within the budget, so that the micro-batches that ranks run at the same time
-    are alike: ranks tell each other their lengths, and make one plan of them all.
+    """Divides one rank's batch, within the budget, so that the micro-batches that ranks run at the same
+    time are alike: ranks tell each other their lengths, and make one plan of them all.
 
     Args:
         seqlen_list: tokens of each of this rank's sequences.

@@ -1,0 +1,225 @@
+"""For AReaL: its controller's dispatch, and its engines' micro-batches.
+
+In the script that makes the trainer, a line does both:
+
+    + batchplan.integrations.areal.install()
+      with PPOTrainer(config, train_dataset) as trainer:
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+from numpy.typing import ArrayLike
+
+import batchplan
+from batchplan._checks import whole
+from batchplan.integrations._after_dispatch import own_part
+from batchplan.integrations._agreement import Lengths, agreement_in, gathering_in
+from batchplan.integrations._partitions import balanced_partitions, divide
+from batchplan.integrations._replace import replace
+
+__all__ = ["allocate_balanced_mbs_synced", "dispatch_tensors", "install", "install_in_worker"]
+
+# That of a model of 7B parameters.
+_COST = batchplan.CostModel(1.0, 1 / 24576)
+# The budget of the engines whose batch a controller is dispatching; 0 without one.
+_budget = contextvars.ContextVar("batchplan_areal_budget", default=0)
+
+
+def dispatch_tensors(
+    item_list: Sequence[dict[str, Any]],
+    dp_size: int,
+    group_size: int = 1,
+    *,
+    max_tokens_per_mb: int | None = None,
+    cost: batchplan.CostModel | None = None,
+) -> tuple[list[list[dict[str, Any]]], list[list[int]]]:
+    """areal.infra.controller.train_controller._dispatch_tensors: as many trajectories for each rank. With a
+    budget those that make micro-batches alike on all ranks, else ranks alike in cost.
+
+    Args:
+        item_list: trajectories of tensors. Sequences are as long as "attention_mask" says, or where that is
+            on another machine, as wide as it is; without it, as the first tensor of two dimensions.
+        dp_size: data-parallel ranks.
+        group_size: so many trajectories in a row stay on one rank; dp_size times it divides their number.
+        max_tokens_per_mb: the engines' budget.
+        cost: what is balanced; that of a model of 7B parameters unless given.
+
+    Returns:
+        the ranks' trajectories, and their positions in item_list.
+
+    Raises:
+        ValueError: the numbers do not divide each other.
+    """
+    items = len(item_list)
+    for name, size in (("dp_size", dp_size), ("group_size", group_size)):
+        if whole(name, size) < 1:
+            raise batchplan.InvalidRequest(f"{name} is {size}; must be at least 1")
+    if items == 0 or items % (dp_size * group_size):
+        raise batchplan.InvalidRequest(
+            f"item_list has {items} trajectories; dp_size {dp_size} times group_size {group_size} must "
+            "divide them"
+        )
+    groups = [
+        numpy.concatenate([_rows_of(item) for item in item_list[begin : begin + group_size]])
+        for begin in range(0, items, group_size)
+    ]
+    model = cost or _COST
+    if max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
+        ranks = _ranks_of_plan(groups, dp_size, max_tokens_per_mb, model)
+    else:
+        ranks = balanced_partitions([_cost_of(model, rows) for rows in groups], dp_size, True)
+    indices = [
+        [group * group_size + place for group in rank for place in range(group_size)] for rank in ranks
+    ]
+    return [[item_list[index] for index in rank] for rank in indices], indices
+
+
+def allocate_balanced_mbs_synced(
+    mb_spec: Any, lens: ArrayLike, group: Any = None, *, cost: batchplan.CostModel | None = None
+) -> list[list[int]]:
+    """areal.utils.data.allocate_balanced_mbs_synced: ranks tell each other their lengths, and divide them
+    by one plan, so that micro-batches that run at the same time are alike.
+
+    Args:
+        mb_spec: a MicroBatchSpec. Without a budget, or where all fits in it, the micro-batches of a rank
+            are alike, as PPO's mini-batches should be, and where it can be had of equal number.
+        lens: tokens of each of this rank's sequences, or runs of sequences. What has none counts as one.
+        group: whose ranks have as many micro-batches, where torch.distributed is initialized; None: all
+            ranks. Where their numbers of sequences differ, they agree on no more than that.
+        cost: what is balanced; that of a model of 7B parameters unless given.
+
+    Returns:
+        micro-batches of positions in lens.
+
+    Raises:
+        ValueError: a sequence is longer than the budget, or there are fewer than micro-batches.
+    """
+    own = numpy.maximum(numpy.asarray(lens).astype(numpy.int64), 1)
+    gather = gathering_in(group)
+    everyone = [own] if gather is None else gather(own)
+    divisor = mb_spec.n_mbs_divisor or 1
+    least = -(-(mb_spec.n_mbs or 1) // divisor) * divisor
+    model = cost or _COST
+    budget = mb_spec.max_tokens_per_mb
+    if budget is None or budget >= max(int(lengths.sum()) for lengths in everyone):
+        costs = model.per_token * own + model.per_token_squared * own.astype(numpy.float64) ** 2
+        return balanced_partitions(costs, least, len(own) % least == 0)
+    one = batchplan.Pass(budget, min_microbatches=least, microbatch_count_multiple=divisor)
+    together = own_part(own, everyone, one, {"cost": model})
+    if together is not None:
+        return together
+    return divide(
+        own,
+        budget,
+        {"preset": "verl", "cost": model},
+        at_least=least,
+        multiple=divisor,
+        agree=agreement_in(group),
+    )
+
+
+def install(*, cost: batchplan.CostModel | None = None) -> None:
+    """Puts both in the place of AReaL's, in this process and in those of the engines that its controllers
+    make afterwards. Engines of a script that torchrun runs on every rank need no more than that.
+
+    Args:
+        cost: what is balanced; that of a model of 7B parameters unless given.
+
+    Raises:
+        ImportError: there is no AReaL.
+    """
+    controllers = importlib.import_module("areal.infra.controller.train_controller")
+
+    @functools.wraps(dispatch_tensors)
+    def dispatch(*args: Any, **kwargs: Any) -> Any:
+        return dispatch_tensors(*args, max_tokens_per_mb=_budget.get(), cost=cost, **kwargs)
+
+    replace(controllers, "_dispatch_tensors", dispatch)
+    kind = controllers.TrainController
+    partition = getattr(kind._partition_inputs, "_batchplan_replaces", kind._partition_inputs)
+    create = getattr(kind._async_create_engines, "_batchplan_replaces", kind._async_create_engines)
+
+    @functools.wraps(partition)
+    def partition_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _budget.set(getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0)
+        try:
+            return partition(self, *args, **kwargs)
+        finally:
+            _budget.reset(before)
+
+    @functools.wraps(create)
+    async def create_engines(self: Any, engine: str) -> Any:
+        from batchplan.integrations import _areal_engines
+
+        return await create(self, _areal_engines.planned(engine, cost))
+
+    for method, stock in ((partition_inputs, partition), (create_engines, create)):
+        setattr(method, "_batchplan_replaces", stock)
+        setattr(kind, stock.__name__, method)
+    install_in_worker(cost=cost)
+
+
+def install_in_worker(*, cost: batchplan.CostModel | None = None) -> None:
+    """The part of `install` that an engine's process needs, where no controller sees to it.
+
+    Raises:
+        ImportError: there is no AReaL.
+    """
+
+    @functools.wraps(allocate_balanced_mbs_synced)
+    def allocate(*args: Any, **kwargs: Any) -> list[list[int]]:
+        return allocate_balanced_mbs_synced(*args, cost=cost, **kwargs)
+
+    replace(importlib.import_module("areal.utils.data"), "allocate_balanced_mbs_synced", allocate)
+
+
+def _rows_of(item: dict[str, Any]) -> Lengths:
+    """Tokens of each sequence of a trajectory, at least one."""
+    import torch
+
+    mask = item.get("attention_mask")
+    if isinstance(mask, torch.Tensor):
+        lengths = mask.reshape(-1, mask.shape[-1]).sum(-1).cpu().numpy()
+    else:
+        # Tensors on other machines have one of theirs that says no more than its shape.
+        shapes = [_shape(one) for one in ([mask] if mask is not None else item.values())]
+        sequences, width = next((shape[:2] for shape in shapes if len(shape) > 1), (1, 1))
+        lengths = numpy.full(sequences, width)
+    at_least_one: Lengths = numpy.maximum(lengths.astype(numpy.int64), 1)
+    return at_least_one
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(getattr(getattr(value, "data", None), "shape", ()))
+
+
+def _ranks_of_plan(
+    groups: Sequence[Lengths], dp_size: int, budget: int, cost: batchplan.CostModel
+) -> list[list[int]]:
+    size = len(groups[0])
+    options: batchplan.PlanOptions = {
+        "dp": dp_size,
+        "cost": cost,
+        "passes": [batchplan.Pass(budget, equal_sequence_counts=True)],
+    }
+    if size > 1:
+        options["group_ids"] = numpy.repeat(numpy.arange(len(groups)), size)
+        options["groups"] = "same_rank"
+    # What is too long for the engines is theirs to refuse.
+    plan = batchplan.plan(numpy.minimum(numpy.concatenate(groups), budget), **options)
+    return [
+        sorted({int(index) // size for one in plan.rank(rank) for index in one.indices})
+        for rank in range(dp_size)
+    ]
+
+
+def _cost_of(cost: batchplan.CostModel, lengths: Lengths) -> float:
+    squares = float((lengths.astype(numpy.float64) ** 2).sum())
+    return cost.per_token * int(lengths.sum()) + cost.per_token_squared * squares

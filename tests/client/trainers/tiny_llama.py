@@ -1,9 +1,33 @@
 """A Llama that is trained in no time, and what it says of sequences that it sees alone."""
 
+import numpy
+import tokenizers
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 128
+
+
+def _sequences():
+    """100 of 3 to 120 tokens, the first two of which are the sequence's number."""
+    random = numpy.random.default_rng(0)
+    lengths = random.lognormal(3, 0.8, 100).clip(3, 120).astype(int)
+    return [
+        [number // 100, number % 100, *random.integers(0, VOCABULARY, length - 2).tolist()]
+        for number, length in enumerate(lengths)
+    ]
+
+
+SEQUENCES = _sequences()
+
+
+def tokenizer():
+    """Of as many words as the model knows; the last one ends and pads."""
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    last = f"w{VOCABULARY - 1}"
+    return PreTrainedTokenizerFast(tokenizer_object=model, eos_token=last, pad_token=last)
 
 
 def tiny_llama(attention="sdpa"):

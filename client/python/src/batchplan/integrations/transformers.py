@@ -1,0 +1,281 @@
+"""For Trainer of transformers, SFTTrainer of TRL, and what else builds on them: whole batches planned.
+
+    + from batchplan.integrations.transformers import plan_batches
+      trainer = SFTTrainer(model, args, train_dataset=dataset)
+    + plan_batches(trainer, max_tokens=16384)
+      trainer.train()
+
+An optimizer step takes the sequences that it would take without: per_device_train_batch_size on every
+rank, gradient_accumulation_steps times. The plan says which of them make up each micro-batch on each rank,
+within the token budget, so that ranks have alike work. Epochs, checkpoints and the learning rate's
+schedule are the trainer's own, and each sequence comes once an epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from batchplan._options import Pass, PlanOptions
+from batchplan._request import Request
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# That are tried before the training, of all epochs, for how many micro-batches they need: some 10 s.
+_MOST_TRIED = 5_000_000
+_TRAINERS_OWN = {"dp", "shuffle", "mini_batch_size", "allow_empty_microbatches"}
+_HOOKS = ("_get_train_sampler", "get_train_dataloader")
+
+
+def plan_batches(
+    trainer: Any,
+    *,
+    lengths: ArrayLike | None = None,
+    padded: bool | None = None,
+    **options: Unpack[PlanOptions],
+) -> None:
+    """Plans the training batches of a trainer, from its next train() on.
+
+    Args:
+        trainer: a transformers.Trainer; or the class, for programs that make their trainers themselves,
+            such as LLaMA-Factory and axolotl: then all trainers that leave their batches to it.
+        lengths: tokens of each sequence of the training dataset; unset: those of its column
+            args.length_column_name, or of its input_ids.
+        padded: whether the collator pads sequences to the longest; unset: it does, unless it is
+            DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
+            into a micro-batch, depends on it.
+        options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
+            gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes` in its
+            place says more of micro-batches, and only the first one counts. `seed` is args.data_seed or
+            args.seed unless given. `synchronization` is "accumulated" under DDP, which meets once a step, and
+            "lockstep" elsewhere, unless given.
+
+    Raises:
+        ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
+            trainers begins to train. There also where a global batch needs more than
+            gradient_accumulation_steps micro-batches, in any epoch that is to be trained, of the first
+            5,000,000 sequences.
+        ImportError: this transformers has no BatchRebalanceSampler, as 5.23 has.
+    """
+    import transformers
+
+    unknown = sorted(options.keys() - PlanOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no option of a plan")
+    for name in _TRAINERS_OWN & options.keys():
+        raise ValueError(f"{name} is given; it is the trainer's to say: leave it out")
+    # What is wrong with them is wrong for any lengths.
+    Request([], **options)
+    is_class = isinstance(trainer, type)
+    owner = trainer if is_class else type(trainer)
+    if not issubclass(owner, transformers.Trainer):
+        raise ValueError(f"trainer is a {owner.__name__}; must be a transformers.Trainer, or its class")
+    for name in _HOOKS:
+        of = next(base for base in owner.__mro__ if name in vars(base))
+        if of is not transformers.Trainer and not hasattr(vars(of)[name], "planned_over"):
+            raise ValueError(
+                f"{of.__name__}.{name} draws batches of its own, which a plan would replace. If it leaves most "
+                "to transformers, plan_batches(transformers.Trainer, ...) plans those"
+            )
+    # Not that of a plan before this one.
+    original = getattr(owner.get_train_dataloader, "planned_over", owner.get_train_dataloader)
+    if not is_class:
+        _check(trainer)
+
+    def get_train_sampler(self: Any, train_dataset: Any = None) -> Any:
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        return _planned_sampler(self, dataset, lengths, padded, options)
+
+    def get_train_dataloader(self: Any) -> Any:
+        loader = original(self)
+        _tell_epochs(loader)
+        return loader
+
+    for name, hook in zip(_HOOKS, (get_train_sampler, get_train_dataloader)):
+        hook.planned_over = original  # type: ignore[attr-defined]
+        setattr(trainer, name, hook if is_class else types.MethodType(hook, trainer))
+
+
+def _planned_sampler(
+    trainer: Any,
+    dataset: Any,
+    lengths: ArrayLike | None,
+    padded: bool | None,
+    given: PlanOptions,
+) -> Any:
+    from batchplan.integrations._planned_sampler import PlannedSampler
+    from batchplan.torch._global_batches import GlobalBatches
+
+    _check(trainer)
+    args = trainer.args
+    if lengths is None:
+        lengths = _lengths_of(trainer, dataset)
+    count = len(lengths)  # type: ignore[arg-type]
+    if count != len(dataset):
+        raise ValueError(f"lengths has {count} entries; the training dataset has {len(dataset)}")
+    options = given.copy()
+    options["dp"] = args.world_size
+    options["shuffle"] = args.train_sampling_strategy != "sequential"
+    if options.get("seed") is None:
+        options["seed"] = args.seed if args.data_seed is None else args.data_seed
+    if options.get("synchronization") is None:
+        options["synchronization"] = _synchronization(trainer)
+    _lay_out(options, trainer.data_collator, padded)
+    batch_size = trainer.get_total_train_batch_size(args)
+    epochs = math.ceil(args.num_train_epochs)
+    if args.max_steps > 0:
+        epochs = math.ceil(args.max_steps / max(1, count // batch_size))
+    return PlannedSampler(
+        GlobalBatches(
+            lengths,
+            batch_size,
+            rank=args.process_index,
+            drop_last=args.dataloader_drop_last,
+            microbatches_per_step=args.gradient_accumulation_steps,
+            epochs=max(1, min(epochs, _MOST_TRIED // max(1, count))),
+            **options,
+        )
+    )
+
+
+def _tell_epochs(loader: Any) -> None:
+    """Accelerate wraps the sampler for each process, and for a training that goes on amid an epoch once
+    more; Trainer then tells the outer of the two wrappers' inner one which epoch it is."""
+    from batchplan.integrations._planned_sampler import PlannedSampler
+
+    shard = loader.batch_sampler
+    if isinstance(shard, PlannedSampler):
+        return
+    sampler = getattr(shard, "batch_sampler", None)
+    if not isinstance(sampler, PlannedSampler) or shard.num_processes != 1:
+        raise RuntimeError(
+            f"the planned batches were wrapped in a {type(shard).__name__}, which divides them among processes "
+            "once more"
+        )
+    shard.set_epoch = sampler.set_epoch
+
+
+def _check(trainer: Any) -> None:
+    """Raises ValueError where planned batches would not be what the trainer is asked for."""
+    try:
+        from transformers.trainer_pt_utils import BatchRebalanceSampler  # noqa: F401
+    except ImportError:
+        import transformers
+
+        raise ImportError(
+            f"transformers is {transformers.__version__}, which has no BatchRebalanceSampler: 5.23 has"
+        ) from None
+
+    args, dataset = trainer.args, trainer.train_dataset
+    if dataset is not None and not hasattr(dataset, "__len__"):
+        raise ValueError(
+            f"train_dataset is a {type(dataset).__name__}, a stream: only a dataset with a length can be planned"
+        )
+    if "seq_lengths" in (getattr(dataset, "column_names", None) or ()):
+        raise ValueError(
+            "train_dataset has seq_lengths: its rows are packed already. Leave packing out, and set "
+            "padding_free=True, max_length=None: each micro-batch is packed by its plan"
+        )
+    if args.train_sampling_strategy == "group_by_length":
+        raise ValueError(
+            'train_sampling_strategy is "group_by_length", which a plan does not keep to; must be "random" or '
+            '"sequential"'
+        )
+    if args.auto_find_batch_size:
+        raise ValueError(
+            "auto_find_batch_size is True; a plan keeps to max_tokens: choose those by the memory there is"
+        )
+    if args.n_gpu > 1:
+        raise ValueError(f"n_gpu is {args.n_gpu}; must be 1: a process for each device, by torchrun")
+    for name in ("tp", "cp", "sp"):
+        size = getattr(trainer, f"get_{name}_size")()
+        if size > 1:
+            raise ValueError(f"{name}_size is {size}; must be 1: ranks that share a batch are not planned for here")
+    for name in ("split_batches", "dispatch_batches"):
+        if getattr(args.accelerator_config, name):
+            raise ValueError(
+                f"accelerator_config.{name} is True, which divides batches that are each rank's own already"
+            )
+    if not args.average_tokens_across_devices and args.world_size > 1:
+        raise ValueError(
+            "average_tokens_across_devices is False; must be True: ranks have different numbers of tokens, "
+            "whose means would count alike"
+        )
+    divides = getattr(trainer, "loss_is_scaled_for_ga", None)
+    if divides is None:
+        divides = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
+    if args.world_size * args.gradient_accumulation_steps > 1 and not divides:
+        raise ValueError(
+            f"the loss of {type(trainer.model).__name__} is the mean of a micro-batch, and planned ones have "
+            "different numbers of sequences, whose means would count alike: give a compute_loss_func that "
+            "divides by num_items_in_batch"
+        )
+    if getattr(trainer.data_collator, "padding", None) == "max_length":
+        raise ValueError('the collator\'s padding is "max_length"; must be True: it makes all sequences alike')
+
+
+def _synchronization(trainer: Any) -> str:
+    """DDP adds up a step's gradients on each rank, whose parts meet at its end."""
+    kind = str(trainer.accelerator.distributed_type.value)
+    return "accumulated" if kind in ("NO", "MULTI_GPU", "MULTI_CPU") else "lockstep"
+
+
+def _lay_out(options: PlanOptions, collator: Any, padded: bool | None) -> None:
+    """As the collator does: one row of the sequences, or padded ones, with a length that it rounds up."""
+    passes = options.get("passes")
+    if passes is not None:
+        return
+    multiple = getattr(collator, "pad_to_multiple_of", None) or 1
+    budget = options.pop("max_tokens")
+    if padded is None:
+        padded = not _flattens(collator)
+    if padded:
+        options["passes"] = [Pass(budget, length_multiple=multiple, scan="optimal")]
+    else:
+        # The row's end is padded.
+        options["passes"] = [Pass(budget // multiple * multiple)]
+
+
+def _flattens(collator: Any) -> bool:
+    from transformers import DataCollatorWithFlattening
+
+    return isinstance(collator, DataCollatorWithFlattening) or bool(
+        getattr(collator, "padding_free", False)
+    )
+
+
+def _lengths_of(trainer: Any, dataset: Any) -> ArrayLike:
+    # Before the columns that the model does not take were removed.
+    whole = trainer.train_dataset
+    names = getattr(whole, "column_names", None) or ()
+    column = trainer.args.length_column_name
+    if column in names and len(whole) == len(dataset):
+        return list(whole[column])
+    names = getattr(dataset, "column_names", None)
+    processing = getattr(trainer, "processing_class", None)
+    inputs = (getattr(processing, "model_input_names", None) or ["input_ids"])[0]
+    if names is not None and inputs not in names:
+        raise ValueError(
+            f"train_dataset has {', '.join(names)}, and neither {inputs} nor {column}: give lengths"
+        )
+    if hasattr(dataset, "with_format") and names is not None:
+        return _list_lengths(dataset.select_columns([inputs]).with_format("arrow"))
+    try:
+        return [len(item[inputs]) for item in dataset]
+    except (KeyError, TypeError, IndexError):
+        raise ValueError(f"train_dataset's items have no {inputs}: give lengths") from None
+
+
+def _list_lengths(dataset: Any) -> list[int]:
+    """Of a column of lists, without making Python's lists of them."""
+    import pyarrow.compute
+
+    return [
+        length
+        for table in dataset.iter(batch_size=10_000)
+        for length in pyarrow.compute.list_value_length(table.column(0)).to_pylist()
+    ]

@@ -1,0 +1,173 @@
+"""plan_batches: what Trainer and SFTTrainer train on in two processes, and what they are refused."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+import trl
+from batchplan.integrations.transformers import plan_batches
+from planned_training import BUDGET, SeenTrainer, arguments, dataset, interrupted, trainer_of
+from tiny_llama import SEQUENCES, losses_alone, tiny_llama
+
+FOLDER = pathlib.Path(__file__).parent
+STEPS, SLOTS = 4, 4
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each of two processes saw, by run."""
+    folder = tmp_path_factory.mktemp("trained")
+    made = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         FOLDER / "planned_training.py", folder],
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return losses_alone(tiny_llama().double(), [torch.tensor(one) for one in SEQUENCES])
+
+
+def steps_of(ranks, run):
+    """The micro-batches of each optimizer step, of all ranks."""
+    of_ranks = [one[run]["microbatches"] for one in ranks]
+    return [
+        [microbatch for one in of_ranks for microbatch in one[begin : begin + SLOTS]]
+        for begin in range(0, len(of_ranks[0]), SLOTS)
+    ]
+
+
+def sequences_of(step):
+    return [number for microbatch in step for number in microbatch["sequences"]]
+
+
+RUNS = ["flattened", "padded", "by_trl", "of_a_class"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_each_sequence_comes_once_an_epoch(ranks, run):
+    steps = steps_of(ranks, run)
+    assert len(steps) == 2 * STEPS
+    for epoch in (steps[:STEPS], steps[STEPS:]):
+        assert sorted(number for step in epoch for number in sequences_of(step)) == list(range(len(SEQUENCES)))
+    assert steps[0] != steps[STEPS]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_an_optimizer_step_is_a_global_batch(ranks, run):
+    # The last one has too few for a sequence a micro-batch, and shares with the one before.
+    assert [len(sequences_of(step)) for step in steps_of(ranks, run)] == [32, 32, 18, 18] * 2
+    for one in ranks:
+        assert one[run]["steps"] == one[run]["max_steps"] == 2 * STEPS
+        assert one[run]["rates"] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("run, budget", [("flattened", BUDGET), ("padded", 2 * BUDGET), ("by_trl", BUDGET)])
+def test_no_microbatch_is_over_the_budget(ranks, run, budget):
+    tokens = [microbatch["tokens"] for step in steps_of(ranks, run) for microbatch in step]
+    assert 0 < max(tokens) <= budget
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_loss_of_a_step_is_the_token_mean_of_sequences_alone(ranks, run, alone):
+    for step in steps_of(ranks, run):
+        losses = torch.cat([alone[number] for number in sequences_of(step)])
+        # DDP's gradients, and so its losses, are means over the ranks.
+        assert sum(one["loss"] for one in step) / 2 == pytest.approx(float(losses.mean()), abs=1e-6)
+
+
+def test_ranks_are_alike_in_every_step(ranks):
+    for step in steps_of(ranks, "flattened"):
+        tokens = [sum(one["tokens"] for one in step[begin : begin + SLOTS]) for begin in (0, SLOTS)]
+        assert max(tokens) < 1.01 * sum(tokens) / 2
+
+
+def test_a_training_goes_on_amid_an_epoch_as_if_it_had_not_ended(ranks, tmp_path):
+    for (whole, rest), at in (*((one["interrupted"], 5) for one in ranks), (interrupted(tmp_path, 9), 9)):
+        assert rest["microbatches"] == whole["microbatches"][SLOTS * at :] != []
+        assert rest["weights"] == whole["weights"] and rest["steps"] == whole["steps"]
+
+
+def test_accelerate_is_kept_from_dividing_batches_once_more(ranks):
+    assert all("leave the DataLoader out of accelerator.prepare()" in one["prepared"] for one in ranks)
+
+
+def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, model=None, **of_arguments):
+    """plan_batches, or the training, says so."""
+    trainer = kind(
+        model or tiny_llama(),
+        arguments("unused", **of_arguments),
+        train_dataset=dataset() if data is None else data,
+        data_collator=collator or transformers.DataCollatorWithFlattening(),
+    )
+    with pytest.raises(ValueError, match=message):
+        plan_batches(trainer, **{"max_tokens": BUDGET, **(options or {})})
+        trainer.train()
+
+
+@pytest.mark.parametrize("message, how", [
+    ("dp is given; it is the trainer's", {"options": {"dp": 2}}),
+    ("max_tokens or passes is needed", {"options": {"max_tokens": None}}),
+    ('effort is "zzz"', {"options": {"effort": "zzz"}}),
+    ("lengths has 2 entries; the training dataset has 100", {"options": {"lengths": [1, 2]}}),
+    (r"manifest.lengths\[\d+\] is \d+, but passes\[0\].max_tokens_per_microbatch is 40", {"options": {"max_tokens": 40}}),
+    ("microbatches_per_step is 1; global batch 0 of epoch 0 needs 3 on each rank", {"gradient_accumulation_steps": 1,
+                                                                  "per_device_train_batch_size": 16}),
+    ('train_sampling_strategy is "group_by_length"', {"train_sampling_strategy": "group_by_length"}),
+    ("auto_find_batch_size is True", {"auto_find_batch_size": True}),
+    ("accelerator_config.dispatch_batches is True", {"accelerator_config": {"dispatch_batches": True}}),
+    ("accelerator_config.split_batches is True", {"accelerator_config": {"split_batches": True}}),
+])
+def test_what_a_plan_does_not_keep_is_refused_by_name(message, how):
+    refused(message, **how)
+
+
+def test_datasets_that_can_not_be_planned_are_refused():
+    refused("train_dataset is a IterableDataset, a stream", data=dataset().to_iterable_dataset(), max_steps=3)
+    packed = trl.pack_dataset(dataset(), 128)
+    refused("train_dataset has seq_lengths: its rows are packed already", data=packed)
+    refused("items have no input_ids: give lengths", data=[{"pixels": [1]}] * 40)
+
+
+def test_losses_that_are_means_of_microbatches_are_refused():
+    model = tiny_llama()
+    model.accepts_loss_kwargs = False
+    refused("the loss of LlamaForCausalLM is the mean of a micro-batch", model=model)
+
+
+def test_trainers_that_draw_their_own_batches_are_refused():
+    class OwnTrainer(SeenTrainer):
+        def get_train_dataloader(self):
+            return super().get_train_dataloader()
+
+    refused(r"OwnTrainer.get_train_dataloader draws batches of its own.*plan_batches\(transformers.Trainer", kind=OwnTrainer)
+    with pytest.raises(ValueError, match="trainer is a int; must be a transformers.Trainer, or its class"):
+        plan_batches(3, max_tokens=8)
+
+
+def test_lengths_come_from_their_column_too(tmp_path):
+    collator = transformers.DataCollatorWithFlattening()
+    trainer = trainer_of(tmp_path, collator, max_steps=1)
+    trainer.train_dataset = dataset().add_column("length", [1] * len(SEQUENCES))
+    plan_batches(trainer, max_tokens=4)
+    batches = list(trainer.get_train_dataloader().batch_sampler)
+    assert sorted(map(len, batches)) == [1] * 4 + [4] * 24
+
+
+def test_the_order_is_that_of_the_arguments(tmp_path):
+    def order(**options):
+        trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening(), **options)
+        plan_batches(trainer, max_tokens=2 * BUDGET)
+        batches = list(trainer.get_train_dataloader().batch_sampler)
+        return [sorted(index for batch in batches[:4] for index in batch)]
+
+    assert order(train_sampling_strategy="sequential") == [list(range(16))]
+    assert order(seed=1) == order(seed=1) != order(seed=2) == order(seed=1, data_seed=2)

@@ -287,6 +287,13 @@ def test_a_data_loader_takes_it():
         assert all(torch.equal(one, other) for one, other in zip(found, expected))
 
 
+def test_a_sequence_is_named_by_its_place_in_the_dataset():
+    lengths = [5] * 20
+    lengths[13] = 50
+    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[13\] is 50"):
+        list(BatchSampler(lengths, 4, max_tokens=40))
+
+
 def test_refuses_what_cannot_be():
     with pytest.raises(ValueError, match="batch_size is 0; must be at least 1"):
         BatchSampler([1], 0, max_tokens=8)

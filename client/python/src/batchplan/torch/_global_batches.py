@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import flag, members, whole
+from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
 from batchplan._options import CostModel, Pass, PlanOptions
 from batchplan._plan import Plan
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Positions = NDArray[Any]
+_PLACE = re.compile(r"\b(lengths|group_ids)\[(\d+)\]")
 
 
 class GlobalBatches:
@@ -184,7 +187,7 @@ class GlobalBatches:
             raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
         self._go_to(epoch)
         batch = self._batch(self._order, step)
-        plan = make_plan(self._lengths[batch], **self._options_of(batch))
+        plan = self._made(batch, self._options_of(batch))
         if not self._is_exact(plan):
             # More micro-batches than needed shorten the step, by the costs.
             plan = self._fewest(epoch, step, batch)
@@ -214,6 +217,14 @@ class GlobalBatches:
         if epoch != self._epoch:
             self._epoch, self._order, self._own = epoch, self._order_of(epoch), {}
 
+    def _made(self, batch: Positions, options: PlanOptions) -> Plan:
+        try:
+            return make_plan(self._lengths[batch], **options)
+        except InvalidRequest as error:
+            # What is named by its place in the batch.
+            message = _PLACE.sub(lambda found: f"{found[1]}[{batch[int(found[2])]}]", str(error))
+            raise InvalidRequest(message) from None
+
     def _options_of(self, batch: Positions) -> PlanOptions:
         if not len(self._group_ids):
             return self._options
@@ -233,7 +244,7 @@ class GlobalBatches:
         # One micro-batch costs more than all the tokens that there are.
         options["cost"] = CostModel(1.0, 0.0, 2.0 * len(batch) * options["passes"][0].max_tokens)
         options["effort"] = "fast"
-        plan = make_plan(self._lengths[batch], **options)
+        plan = self._made(batch, options)
         if not self._is_exact(plan):
             needed = plan.passes[0].microbatches_per_rank.max()
             raise ValueError(

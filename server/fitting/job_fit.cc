@@ -182,6 +182,7 @@ bool AreClasses(const std::vector<PeakClass>& classes) {
 bool AddReport(const StepReport& report, JobFit& fit) {
   if (report.microbatches.empty() || !IsNew(report, fit.seen)) return false;
   for (const ReportedMicrobatch& microbatch : report.microbatches) {
+    if (microbatch.empty()) continue;
     AddSample({.tokens = static_cast<double>(microbatch.tokens),
                .tokens_squared = static_cast<double>(microbatch.tokens_squared),
                .milliseconds = microbatch.milliseconds},

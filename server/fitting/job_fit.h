@@ -46,8 +46,8 @@ struct JobFit {
 };
 
 // Folds a valid report in. False, changing nothing, if it has no micro-batches or is one of the
-// latest kSeenReports. Reports are the same if step and micro-batches are, to the last bit: two
-// workers' never are, as long as they measure.
+// latest kSeenReports. Reports are the same if step and micro-batches are, to the last bit,
+// wherever these ran: two workers' never are, as long as they measure.
 bool AddReport(const StepReport& report, JobFit& fit);
 
 inline constexpr uint32_t kFitStateVersion = 1;

@@ -5,13 +5,15 @@
 namespace batchplan {
 namespace {
 
-absl::Status Check(const ReportedMicrobatch& microbatch, size_t index) {
+absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t data_parallel) {
   const auto wrong = [index](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat("microbatches[", index, "].", parts...));
   };
   const uint64_t tokens = microbatch.tokens;
-  if (tokens < 1 || tokens > kMaxReportedTokens) {
-    return wrong("tokens is ", tokens, "; it must be between 1 and ", kMaxReportedTokens);
+  const bool placed = microbatch.rank.has_value() && microbatch.slot.has_value();
+  if ((microbatch.empty() && !placed) || tokens > kMaxReportedTokens) {
+    return wrong("tokens is ", tokens, "; it must be between 1 and ", kMaxReportedTokens,
+                 ", or 0 of an empty micro-batch whose rank and slot are set");
   }
   if (microbatch.tokens_squared < tokens || microbatch.tokens_squared > tokens * tokens) {
     return wrong("tokens_squared is ", microbatch.tokens_squared, ", but the squares of lengths ",
@@ -26,6 +28,12 @@ absl::Status Check(const ReportedMicrobatch& microbatch, size_t index) {
   if (microbatch.peak_bytes > kMaxReportedBytes) {
     return wrong("peak_bytes is ", microbatch.peak_bytes, "; the limit is ", kMaxReportedBytes);
   }
+  if (microbatch.rank >= kMaxReportedRanks) {
+    return wrong("rank is ", *microbatch.rank, "; the limit is ", kMaxReportedRanks - 1);
+  }
+  if (data_parallel > 0 && microbatch.rank >= data_parallel) {
+    return wrong("rank is ", *microbatch.rank, "; it must be below data_parallel=", data_parallel);
+  }
   return absl::OkStatus();
 }
 
@@ -37,8 +45,18 @@ absl::Status StepReport::Validate() const {
                                                    " entries; the limit is ",
                                                    kMaxReportedMicrobatches));
   }
+  // Not a number is outside too.
+  if (!(predicted_milliseconds >= 0 && predicted_milliseconds <= kMaxReportedMilliseconds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("predicted_step_time is ", predicted_milliseconds,
+                     "; it must be between 0 and ", kMaxReportedMilliseconds, " milliseconds"));
+  }
+  if (data_parallel > kMaxReportedRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_parallel is ", data_parallel, "; the limit is ", kMaxReportedRanks));
+  }
   for (size_t i = 0; i < microbatches.size(); ++i) {
-    absl::Status status = Check(microbatches[i], i);
+    absl::Status status = Check(microbatches[i], i, data_parallel);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@ inline constexpr double kMinReportedMilliseconds = 0.001;
 inline constexpr double kMaxReportedMilliseconds = 86'400'000;
 // 1 PiB.
 inline constexpr uint64_t kMaxReportedBytes = uint64_t{1} << 50;
+inline constexpr uint32_t kMaxReportedRanks = 65536;
 
 struct ReportedMicrobatch {
   uint64_t tokens = 0;
@@ -27,12 +29,26 @@ struct ReportedMicrobatch {
   double milliseconds = 0;
   // 0: not measured.
   uint64_t peak_bytes = 0;
+  // Where it ran, as in a plan; unset where that is not said.
+  std::optional<uint32_t> rank = std::nullopt;
+  // Within its rank and mini-batch.
+  std::optional<uint32_t> slot = std::nullopt;
+  uint32_t mini_batch = 0;
+
+  // Nothing was computed, and it stands for its place alone.
+  bool empty() const { return tokens == 0; }
 };
 
 struct StepReport {
   uint64_t step = 0;
   // May be empty.
   std::vector<ReportedMicrobatch> microbatches;
+  // 0: not known.
+  double predicted_milliseconds = 0;
+  // Ranks meet after each mini-batch alone, and not after each micro-batch.
+  bool accumulated = false;
+  // 0: not known.
+  uint32_t data_parallel = 0;
 
   // InvalidArgument, naming the field as the wire does, its value and the limit.
   absl::Status Validate() const;

@@ -15,6 +15,14 @@
 namespace batchplan {
 namespace {
 
+// Of a plan whose step was not reported as a whole, nothing is known.
+std::string MeasuredJson(const std::optional<StepRecord>& measured) {
+  if (!measured) return "null";
+  return absl::StrCat("{\"milliseconds\":", JsonNumber(1e3 * measured->measured_seconds),
+                      ",\"predictedMilliseconds\":", JsonNumber(1e3 * measured->predicted_seconds),
+                      ",\"waitedShare\":", JsonNumber(measured->waited_ratio), "}");
+}
+
 std::string PlanJson(const RecentPlan& plan) {
   return absl::StrCat("{\"time\":", absl::ToUnixMillis(plan.time), ",\"step\":\"", plan.step,
                       "\",\"preset\":", JsonString(plan.preset), ",\"sequences\":", plan.sequences,
@@ -23,7 +31,8 @@ std::string PlanJson(const RecentPlan& plan) {
                       ",\"lowerBoundMicrobatches\":", plan.lower_bound_microbatches,
                       ",\"binUtilization\":", JsonNumber(plan.bin_utilization),
                       ",\"stepEfficiency\":", JsonNumber(plan.step_efficiency),
-                      ",\"paddingRemoved\":", JsonNumber(plan.padding_removed), "}");
+                      ",\"paddingRemoved\":", JsonNumber(plan.padding_removed),
+                      ",\"measured\":", MeasuredJson(plan.measured), "}");
 }
 
 // `items`, each as `write` has it, as a JSON array.

@@ -62,6 +62,16 @@ void RecentPlans::Record(const PlanRecord& plan, uint64_t step, absl::Time now,
   dropped = Keep(plan.job_id, std::move(renewed), now);
 }
 
+void RecentPlans::RecordStep(std::string_view job_id, uint64_t step, const StepRecord& measured) {
+  MutexLock lock(mutex_);
+  const auto job = jobs_.find(job_id);
+  if (job == jobs_.end()) return;
+  std::deque<RecentPlan>& plans = job->second.plans;
+  const auto plan =
+      std::find_if(plans.rbegin(), plans.rend(), [&](const auto& one) { return one.step == step; });
+  if (plan != plans.rend()) plan->measured = measured;
+}
+
 std::optional<WholePlan> RecentPlans::MakeRoomForJob() {
   if (jobs_.size() < options_.max_jobs) return std::nullopt;
   const auto idle = std::min_element(jobs_.begin(), jobs_.end(), [](const auto& a, const auto& b) {

@@ -3,6 +3,7 @@
 //
 //   RecentPlans recent({.plans_a_job = 32});
 //   recent.Record(record, step, absl::Now(), [&] { return WholePlan{...}; });
+//   recent.RecordStep(job_id, step, measured);
 //   for (const RecentPlans::Job& job : recent.Jobs()) ...
 //
 // Bounded whatever clients send: in plans, jobs and bytes. Thread-safe; Record takes a short lock,
@@ -58,6 +59,8 @@ struct RecentPlan {
   // Of the pass that has the least.
   double step_efficiency = 0;
   double padding_removed = 0;
+  // Once the step was reported as a whole.
+  std::optional<StepRecord> measured = std::nullopt;
 };
 
 struct WholePlan {
@@ -85,6 +88,10 @@ class RecentPlans {
   // is to be renewed. A bad_alloc leaves everything as it was, or the figures alone noted.
   void Record(const PlanRecord& plan, uint64_t step, absl::Time now,
               absl::FunctionRef<WholePlan()> whole);
+
+  // Notes what the step took, with the latest plan of it; nothing, if there is none any more, or if
+  // another server made it.
+  void RecordStep(std::string_view job_id, uint64_t step, const StepRecord& measured);
 
   // The job planned last first.
   std::vector<Job> Jobs() const;

@@ -24,6 +24,10 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
       fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
       fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
       fit_samples_(GaugeFamily(metric::kJobFitSamples, registry)),
+      steps_{HistogramFamily(metric::kJobMeasuredStep, registry),
+             HistogramFamily(metric::kJobPredictedStep, registry),
+             HistogramFamily(metric::kJobPredictionError, registry),
+             HistogramFamily(metric::kJobWaited, registry)},
       labels_(labels, [this](const std::string& job) {
         mutex_.AssertHeld();
         RemoveSeries(job);
@@ -55,6 +59,9 @@ void JobMetrics::RemoveSeries(const std::string& job) {
     fitted_costs_->Remove(series.fit->per_microbatch);
     fit_errors_->Remove(series.fit->error);
     fit_samples_->Remove(series.fit->samples);
+  }
+  if (series.steps.has_value()) {
+    for (size_t i = 0; i < kStepMeans; ++i) steps_[i]->Remove((*series.steps)[i]);
   }
   jobs_.erase(found);
 }
@@ -109,6 +116,24 @@ void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Ti
   series.fit->per_microbatch->Set(fit.seconds_per_microbatch);
   series.fit->error->Set(fit.error_ratio);
   series.fit->samples->Set(static_cast<double>(fit.samples));
+}
+
+void JobMetrics::CountStep(std::string_view job_id, const StepRecord& step, absl::Time now) {
+  MutexLock lock(mutex_);
+  auto& [job, series] = SeriesOf(job_id, now);
+  if (!series.steps.has_value()) {
+    StepSeries steps;
+    for (size_t i = 0; i < kStepMeans; ++i) {
+      steps[i] = &steps_[i]->Add({{"job_id", job}}, prometheus::Histogram::BucketBoundaries{});
+    }
+    series.steps = steps;
+  }
+  StepSeries& means = *series.steps;
+  means[kMeasured]->Observe(step.measured_seconds);
+  means[kWaited]->Observe(step.waited_ratio);
+  if (step.predicted_seconds == 0) return;
+  means[kPredicted]->Observe(step.predicted_seconds);
+  means[kPredictionError]->Observe(step.prediction_error_ratio());
 }
 
 }  // namespace batchplan

@@ -40,10 +40,12 @@ class JobMetrics {
   JobMetrics(const JobMetrics&) = delete;
   JobMetrics& operator=(const JobMetrics&) = delete;
 
-  // A plan that was answered, an error that was, and what is fitted to the job now.
+  // A plan that was answered, an error that was, what is fitted to the job now, and a step that was
+  // measured.
   void CountPlan(const PlanRecord& plan, absl::Time now);
   void CountError(std::string_view job_id, absl::Time now);
   void ShowFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
+  void CountStep(std::string_view job_id, const StepRecord& step, absl::Time now);
 
  private:
   // The places of a job's series in the arrays below.
@@ -74,12 +76,16 @@ class JobMetrics {
     prometheus::Gauge* error;
     prometheus::Gauge* samples;
   };
+  enum StepPlace { kMeasured, kPredicted, kPredictionError, kWaited, kStepMeans };
+  using StepSeries = std::array<prometheus::Histogram*, kStepMeans>;
   // Of one value of the label `job_id`.
   struct Series {
     std::array<prometheus::Counter*, kCounters> counters{};
     std::array<prometheus::Histogram*, kMeans> means{};
     // Once something was fitted.
     std::optional<FitSeries> fit;
+    // Once a step was measured.
+    std::optional<StepSeries> steps;
   };
 
   // Those of `job_id`, made if they are new. They are used under mutex_ too: another job may take
@@ -93,6 +99,7 @@ class JobMetrics {
   prometheus::Family<prometheus::Gauge>* const fitted_costs_;
   prometheus::Family<prometheus::Gauge>* const fit_errors_;
   prometheus::Family<prometheus::Gauge>* const fit_samples_;
+  std::array<prometheus::Family<prometheus::Histogram>*, kStepMeans> steps_;
 
   Mutex mutex_;
   JobLabels labels_ ABSL_GUARDED_BY(mutex_);

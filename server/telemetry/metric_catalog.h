@@ -201,6 +201,22 @@ inline constexpr MetricDefinition kJobFitError = {
 inline constexpr MetricDefinition kJobFitSamples = {"batchplan_job_fit_samples", kGauge, "job_id",
                                                     "Micro-batches that the fit has seen."};
 
+inline constexpr MetricDefinition kJobMeasuredStep = {
+    "batchplan_job_measured_step_seconds", kHistogram, "job_id",
+    "What a step took, ranks waiting for each other included, of reports that hold all of its "
+    "micro-batches with their places; sum over count is the mean."};
+inline constexpr MetricDefinition kJobPredictedStep = {
+    "batchplan_job_predicted_step_seconds", kHistogram, "job_id",
+    "What was predicted of these steps, where the report says it; sum over count is the mean."};
+inline constexpr MetricDefinition kJobPredictionError = {
+    "batchplan_job_prediction_error_ratio", kHistogram, "job_id",
+    "How far the prediction was off, over what the step took, either way; sum over count is the "
+    "mean."};
+inline constexpr MetricDefinition kJobWaited = {
+    "batchplan_job_waited_ratio", kHistogram, "job_id",
+    "The part of a measured step in which ranks waited for slower ones, on average over them; sum "
+    "over count is the mean."};
+
 // Collective plans.
 inline constexpr MetricDefinition kJoinsWaiting = {
     "batchplan_joins_waiting", kGauge, "", "Workers' parts that wait here for other workers."};

@@ -218,6 +218,10 @@ void Metrics::RecordJobFit(std::string_view job_id, const FitRecord& fit, absl::
   jobs_.ShowFit(job_id, fit, now);
 }
 
+void Metrics::RecordJobStep(std::string_view job_id, const StepRecord& step, absl::Time now) {
+  jobs_.CountStep(job_id, step, now);
+}
+
 void Metrics::RecordCheckFailure() { check_failures_->Increment(); }
 
 void Metrics::RecordQueue(uint64_t waiting, uint64_t sequences) {

@@ -93,9 +93,11 @@ class Metrics {
   // A plan that was made and answered at `now`.
   void RecordPlan(const PlanRecord& plan, absl::Time now);
 
-  // A job's call that was answered with an error at `now`, and what is fitted to its reports.
+  // A job's call that was answered with an error at `now`, what is fitted to its reports, and what
+  // a step of it took.
   void RecordJobError(std::string_view job_id, absl::Time now);
   void RecordJobFit(std::string_view job_id, const FitRecord& fit, absl::Time now);
+  void RecordJobStep(std::string_view job_id, const StepRecord& step, absl::Time now);
 
   // A plan that the plan checker refused.
   void RecordCheckFailure();

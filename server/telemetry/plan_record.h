@@ -1,9 +1,10 @@
-// What is recorded of a plan and of a fit.
+// What is recorded of a plan, of a fit and of a measured step.
 
 #ifndef BATCHPLAN_SERVER_TELEMETRY_PLAN_RECORD_H_
 #define BATCHPLAN_SERVER_TELEMETRY_PLAN_RECORD_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -46,6 +47,20 @@ struct FitRecord {
   double seconds_per_microbatch = 0;
   double error_ratio = 0;
   uint64_t samples = 0;
+};
+
+// Of a step that was reported as a whole.
+struct StepRecord {
+  double measured_seconds = 0;
+  // The part of it in which ranks waited for slower ones, on average over them.
+  double waited_ratio = 0;
+  // 0: not known.
+  double predicted_seconds = 0;
+
+  // How far the prediction was off, as a part of what was measured, either way.
+  double prediction_error_ratio() const {
+    return std::abs(predicted_seconds / measured_seconds - 1);
+  }
 };
 
 }  // namespace batchplan

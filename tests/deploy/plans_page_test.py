@@ -24,6 +24,8 @@ except ImportError:
     Image = None
 
 JOBS = {"grpo-7b", "sft-documents", "dpo-pairs", "sft-misconfigured"}
+# Of these, the one whose reports hold its steps.
+REPORTS = "grpo-7b"
 LOAD_SECONDS = 5
 # Of page.css, in a light room: sequences, from short to long, and what a sparkline is drawn with.
 SEQUENCE_COLORS = ["#c3dcef", "#9cc6e4", "#70abd6", "#468dc3", "#286fab", "#14528c", "#0a3765"]
@@ -105,6 +107,8 @@ def check_job(browser, folder, url, job):
         expect(name in visible.text, f"{job}: the page does not name {name}")
     for words in (f"{job}, step ", "step efficiency", "Ranks over time", "by this server"):
         expect(words in visible.text, f'{job}: "{words}" is not on the page')
+    for words in ("step took", "ranks waited", "%)"):
+        expect((words in visible.text) == (job == REPORTS), f'{job}: "{words}" is on the page of jobs that report')
     screenshot = folder / f"{job}.png"
     browse(browser, folder, f"{url}?job_id={job}", f"--screenshot={screenshot}")
     check_picture(screenshot)

@@ -58,7 +58,17 @@ v1::ReportStepRequest ReportRequest(uint64_t seed) {
     timing->set_tokens_squared(1'000'000 * i);
     timing->set_milliseconds(static_cast<double>(seed % 100 + i));
     timing->set_peak_bytes(i << 28);
+    if (seed % 2 == 0) {
+      timing->set_rank(static_cast<uint32_t>((i - 1) % 2));
+      timing->set_slot(static_cast<uint32_t>((i - 1) / 2));
+    }
+    if (seed % 4 == 0) timing->set_mini_batch(0);
   }
+  // A step of two ranks, where their slots are as many.
+  request.set_data_parallel(2);
+  request.set_predicted_step_time(static_cast<double>(seed % 100));
+  request.set_synchronization(seed % 8 < 4 ? v1::SYNCHRONIZATION_LOCKSTEP
+                                           : v1::SYNCHRONIZATION_ACCUMULATED);
   return request;
 }
 

@@ -39,6 +39,10 @@ absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchReques
 // InvalidArgument if other fields are set beside cost_model.fitted.
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model);
 
+// LOCKSTEP where it is unspecified. Unimplemented, naming the field, for a value that this version
+// does not know.
+absl::StatusOr<Synchronization> ParseSynchronization(v1::Synchronization wire);
+
 // Writes `plan`, the time it took and the planner's version into `response`. Copies each array
 // once.
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response);

@@ -207,6 +207,14 @@ absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchReques
   return Parse(request, /*read_costs=*/false);
 }
 
+absl::StatusOr<Synchronization> ParseSynchronization(v1::Synchronization wire) {
+  Synchronization synchronization = Synchronization::kLockstep;
+  absl::Status status =
+      ReadEnum(wire, v1::Synchronization_IsValid(wire), "synchronization", synchronization);
+  if (!status.ok()) return status;
+  return synchronization;
+}
+
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model) {
   if (model.per_token() == 0 && model.per_token_squared() == 0 && model.per_microbatch() == 0 &&
       !model.has_shape()) {

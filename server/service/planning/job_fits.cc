@@ -39,15 +39,32 @@ v1::CostModel WireCosts(const FittedCosts& costs) {
   return model;
 }
 
-StepReport ReadReport(const v1::ReportStepRequest& request) {
-  StepReport report = {.step = request.step(), .microbatches = {}};
-  report.microbatches.reserve(static_cast<size_t>(request.microbatches_size()));
-  for (const v1::MicrobatchTiming& timing : request.microbatches()) {
-    report.microbatches.push_back({.tokens = timing.tokens(),
+ReportedMicrobatch ReadTiming(const v1::MicrobatchTiming& timing) {
+  ReportedMicrobatch microbatch = {.tokens = timing.tokens(),
                                    .tokens_squared = timing.tokens_squared(),
                                    .milliseconds = timing.milliseconds(),
-                                   .peak_bytes = timing.peak_bytes()});
+                                   .peak_bytes = timing.peak_bytes(),
+                                   .mini_batch = timing.mini_batch()};
+  if (timing.has_rank()) microbatch.rank = timing.rank();
+  if (timing.has_slot()) microbatch.slot = timing.slot();
+  return microbatch;
+}
+
+absl::StatusOr<StepReport> ReadReport(const v1::ReportStepRequest& request) {
+  const absl::StatusOr<Synchronization> synchronization =
+      ParseSynchronization(request.synchronization());
+  if (!synchronization.ok()) return synchronization.status();
+  StepReport report = {.step = request.step(),
+                       .microbatches = {},
+                       .predicted_milliseconds = request.predicted_step_time(),
+                       .accumulated = *synchronization == Synchronization::kAccumulated,
+                       .data_parallel = request.data_parallel()};
+  report.microbatches.reserve(static_cast<size_t>(request.microbatches_size()));
+  for (const v1::MicrobatchTiming& timing : request.microbatches()) {
+    report.microbatches.push_back(ReadTiming(timing));
   }
+  absl::Status valid = report.Validate();
+  if (!valid.ok()) return valid;
   return report;
 }
 
@@ -98,17 +115,17 @@ absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatch
   return WireCosts(*costs);
 }
 
-absl::Status ReportStep(JobFits* fits, const std::string& owner,
-                        const v1::ReportStepRequest& request, v1::ReportStepResponse* response) {
-  const StepReport report = ReadReport(request);
-  absl::Status valid = report.Validate();
-  if (!valid.ok()) return valid;
+absl::StatusOr<std::optional<MeasuredStep>> ReportStep(JobFits* fits, const std::string& owner,
+                                                       const v1::ReportStepRequest& request,
+                                                       v1::ReportStepResponse* response) {
+  const absl::StatusOr<StepReport> report = ReadReport(request);
+  if (!report.ok()) return report.status();
 
-  const absl::StatusOr<CountedReport> result = fits->Add(request.job_id(), report, owner);
+  const absl::StatusOr<CountedReport> result = fits->Add(request.job_id(), *report, owner);
   if (!result.ok()) return result.status();
 
   response->set_samples(result->fit.costs.samples);
-  response->set_already_counted(!result->counted && !report.microbatches.empty());
+  response->set_already_counted(!result->counted && !report->microbatches.empty());
   if (const std::optional<FittedCosts> costs = Costs(result->fit.costs)) {
     *response->mutable_fitted() = WireCosts(*costs);
     response->set_fit_error(costs->fit_error);
@@ -118,7 +135,7 @@ absl::Status ReportStep(JobFits* fits, const std::string& owner,
     response->set_suggested_max_tokens_per_microbatch(
         SuggestTokens(result->fit.memory, request.memory_limit_bytes()));
   }
-  return absl::OkStatus();
+  return result->counted ? MeasureStep(*report) : std::nullopt;
 }
 
 }  // namespace batchplan

@@ -2,7 +2,8 @@
 // for fitted costs are planned with.
 //
 //   JobFits fits(&store);
-//   absl::Status status = ReportStep(&fits, owner, report_request, &response);
+//   absl::StatusOr<std::optional<MeasuredStep>> measured =
+//       ReportStep(&fits, owner, report_request, &response);
 //   if (request.cost_model().fitted()) {
 //     absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits, request);
 //     ... plan with *costs as the request's cost_model ...
@@ -15,12 +16,14 @@
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_JOB_FITS_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/fitting/job_fit.h"
+#include "server/fitting/measured_step.h"
 #include "server/store/fit_store.h"
 
 namespace batchplan {
@@ -62,11 +65,14 @@ class JobFits {
 absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatchRequest& request);
 
 // Counts the micro-batches of `request`, which `owner` sent, into its job's fit, and writes what is
-// fitted now into `response`, which on an error is to be thrown away.
+// fitted now into `response`, which on an error is to be thrown away. Returns what the step took,
+// if the request holds all of it and was not counted before.
 //
-// InvalidArgument, naming field, value and limit; JobFits' errors as they are.
-absl::Status ReportStep(JobFits* fits, const std::string& owner,
-                        const v1::ReportStepRequest& request, v1::ReportStepResponse* response);
+// InvalidArgument, naming field, value and limit; Unimplemented for a synchronization that this
+// version does not know; JobFits' errors as they are.
+absl::StatusOr<std::optional<MeasuredStep>> ReportStep(JobFits* fits, const std::string& owner,
+                                                       const v1::ReportStepRequest& request,
+                                                       v1::ReportStepResponse* response);
 
 }  // namespace batchplan
 

@@ -96,4 +96,16 @@ void ObserveJoinedPlan(const PlanObservers& observers,
   });
 }
 
+void ObserveStep(const PlanObservers& observers, const std::string& job_id, uint64_t step,
+                 const MeasuredStep& measured) {
+  constexpr double kMillisecond = 1e-3;
+  const StepRecord record = {.measured_seconds = kMillisecond * measured.milliseconds,
+                             .waited_ratio = measured.waited_share,
+                             .predicted_seconds = kMillisecond * measured.predicted_milliseconds};
+  Quietly([&] {
+    observers.metrics->RecordJobStep(job_id, record, absl::Now());
+    if (observers.recent != nullptr) observers.recent->RecordStep(job_id, step, record);
+  });
+}
+
 }  // namespace batchplan

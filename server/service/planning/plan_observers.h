@@ -1,12 +1,16 @@
-// Who is told of a plan that was answered: the metrics, and the recent plans.
+// Who is told of a plan that was answered, and of what its step took: the metrics, and the recent
+// plans.
 
 #ifndef BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_
 #define BATCHPLAN_SERVER_SERVICE_PLANNING_PLAN_OBSERVERS_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/time/time.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "server/fitting/measured_step.h"
 #include "server/recent/recent_plans.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/service/planning/plan_cache.h"
@@ -14,7 +18,7 @@
 
 namespace batchplan {
 
-// Where memory runs out they are not told; the plan is answered all the same.
+// Where memory runs out they are not told; the call is answered all the same.
 struct PlanObservers {
   Metrics* metrics = nullptr;
   // Null: none are kept.
@@ -30,6 +34,10 @@ void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
 void ObserveJoinedPlan(const PlanObservers& observers,
                        const std::shared_ptr<const v1::PlanBatchRequest>& request,
                        const std::shared_ptr<const JoinedPlan>& joined);
+
+// Tells them what a step of a job took.
+void ObserveStep(const PlanObservers& observers, const std::string& job_id, uint64_t step,
+                 const MeasuredStep& measured);
 
 // A copy of `request` without its manifest, which it leaves as it was.
 v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request);

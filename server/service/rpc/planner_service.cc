@@ -20,6 +20,7 @@
 #include "server/service/planning/job_fits.h"
 #include "server/service/planning/message_bytes.h"
 #include "server/service/planning/plan_batch.h"
+#include "server/service/planning/plan_observers.h"
 #include "server/service/rpc/unary_call.h"
 
 namespace batchplan {
@@ -215,13 +216,14 @@ FitRecord FitOf(const v1::ReportStepResponse& response) {
 // Run by a thread of the reports'.
 class ReportStepCall final : public UnaryCall {
  public:
-  ReportStepCall(const CallEnvironment& environment, JobFits* fits, const RawCall& raw)
+  ReportStepCall(const CallEnvironment& environment, const PlanBatchConfig& config, JobFits* fits,
+                 const RawCall& raw)
       : UnaryCall({.name = "ReportStep",
                    .outline = OutlineReportStep,
                    .store_threads = &CallEnvironment::report_threads},
                   environment, raw),
         fits_(fits),
-        metrics_(environment.metrics) {}
+        observers_(config.observers) {}
 
  private:
   // One after the other of a job: they replace the same state.
@@ -230,7 +232,7 @@ class ReportStepCall final : public UnaryCall {
   absl::StatusOr<CallAnswer> Report();
 
   JobFits* const fits_;
-  Metrics* const metrics_;
+  const PlanObservers& observers_;
 };
 
 absl::StatusOr<CallAnswer> ReportStepCall::Report() {
@@ -240,11 +242,13 @@ absl::StatusOr<CallAnswer> ReportStepCall::Report() {
   status.Update(CheckFieldsKnown(request));
   if (!status.ok()) return status;
   v1::ReportStepResponse response;
-  status = ReportStep(fits_, owner(), request, &response);
-  if (!status.ok()) return status;
+  const absl::StatusOr<std::optional<MeasuredStep>> measured =
+      ReportStep(fits_, owner(), request, &response);
+  if (!measured.ok()) return measured.status();
   if (response.has_fitted()) {
-    metrics_->RecordJobFit(request.job_id(), FitOf(response), absl::Now());
+    observers_.metrics->RecordJobFit(request.job_id(), FitOf(response), absl::Now());
   }
+  if (*measured) ObserveStep(observers_, request.job_id(), request.step(), **measured);
   absl::StatusOr<grpc::ByteBuffer> bytes = ToBytes(response);
   if (!bytes.ok()) return bytes.status();
   return CallAnswer{.response = *bytes};
@@ -273,8 +277,8 @@ grpc::ServerUnaryReactor* PlannerService::JoinBatch(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* PlannerService::ReportStep(grpc::CallbackServerContext* context,
                                                      const grpc::ByteBuffer* request,
                                                      grpc::ByteBuffer* response) {
-  return UnaryCall::Start(
-      std::make_shared<ReportStepCall>(environment_, fits_, RawCall{context, request, response}));
+  return UnaryCall::Start(std::make_shared<ReportStepCall>(environment_, config_, fits_,
+                                                           RawCall{context, request, response}));
 }
 
 }  // namespace batchplan

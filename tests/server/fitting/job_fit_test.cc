@@ -48,6 +48,17 @@ TEST(JobFitTest, OtherTimesOrAnotherStepAreAnotherReport) {
   EXPECT_EQ(fit.costs.samples, 3 * report.microbatches.size());
 }
 
+TEST(JobFitTest, EmptyMicrobatchesAreNotFitted) {
+  RandomStream random(1);
+  JobFit fit;
+  StepReport report = RandomReport(random, 7);
+  const size_t samples = report.microbatches.size();
+  report.microbatches.push_back({.milliseconds = 3, .rank = 0, .slot = 9});
+  EXPECT_TRUE(report.Validate().ok());
+  EXPECT_TRUE(AddReport(report, fit));
+  EXPECT_EQ(fit.costs.samples, samples);
+}
+
 TEST(JobFitTest, AnEmptyReportChangesNothing) {
   RandomStream random(1);
   JobFit fit = RandomFit(random);
@@ -118,6 +129,33 @@ INSTANTIATE_TEST_SUITE_P(
         WrongReport{"MoreMemoryThanThereIs",
                     [](auto& report) { report.microbatches[0].peak_bytes = uint64_t{1} << 60; },
                     HasSubstr("microbatches[0].peak_bytes is 1152921504606846976")},
+        WrongReport{"TokensWithoutTheirSquares",
+                    [](auto& report) {
+                      report.microbatches[1] = {.tokens_squared = 1, .milliseconds = 3};
+                      report.microbatches[1].rank = report.microbatches[1].slot = 0;
+                    },
+                    HasSubstr("microbatches[1].tokens_squared is 1")},
+        WrongReport{"ARankBeyondTheLast",
+                    [](auto& report) {
+                      report.data_parallel = 8;
+                      report.microbatches[1].rank = 8;
+                    },
+                    HasSubstr("microbatches[1].rank is 8; it must be below data_parallel=8")},
+        WrongReport{"ARankBeyondAll", [](auto& report) { report.microbatches[0].rank = 65536; },
+                    HasSubstr("microbatches[0].rank is 65536; the limit is 65535")},
+        WrongReport{"TooManyRanks", [](auto& report) { report.data_parallel = 65537; },
+                    HasSubstr("data_parallel is 65537; the limit is 65536")},
+        WrongReport{"APredictionThatIsNone",
+                    [](auto& report) { report.predicted_milliseconds = std::nan(""); },
+                    HasSubstr("predicted_step_time is nan; it must be between 0 and 8.64e+07")},
+        WrongReport{"APredictionBackInTime",
+                    [](auto& report) { report.predicted_milliseconds = -1; },
+                    HasSubstr("predicted_step_time is -1")},
+        WrongReport{"APredictionOfMoreThanADay",
+                    [](auto& report) {
+                      report.predicted_milliseconds = std::numeric_limits<double>::infinity();
+                    },
+                    HasSubstr("predicted_step_time is inf")},
         WrongReport{"TooManyMicrobatches",
                     [](auto& report) {
                       report.microbatches.resize(kMaxReportedMicrobatches + 1,

@@ -133,6 +133,35 @@ TEST_F(RecentPageTest, ShowsJoinedStepsOnce) {
             60);
 }
 
+TEST_F(RecentPageTest, ShowsWhatAStepTookBesideWhatWasPredicted) {
+  Plan("reports", 1);
+  Plan("reports", 2);
+  v1::ReportStepRequest report = ReportOf("reports", 1);
+  for (int i = 0; i < report.microbatches_size(); ++i) {
+    v1::MicrobatchTiming* timing = report.mutable_microbatches(i);
+    timing->set_rank(static_cast<uint32_t>(i));
+    timing->set_slot(0);
+    timing->set_milliseconds(i == 0 ? 40 : 20);
+  }
+  report.set_data_parallel(4);
+  report.set_predicted_step_time(30);
+  grpc::ClientContext context;
+  context.set_deadline(GenerousDeadline());
+  v1::ReportStepResponse response;
+  ASSERT_TRUE(stub_->ReportStep(&context, report, &response).ok());
+  const auto recent = Embedded<Struct>(Page(), "recent");
+  const auto& plans = recent.fields().at("plans").list_value();
+  ASSERT_EQ(plans.values_size(), 2);
+  const auto& reported = plans.values(0).struct_value().fields().at("measured");
+  const auto& measured = reported.struct_value().fields();
+  EXPECT_NEAR(measured.at("milliseconds").number_value(), 40, 1e-6);
+  EXPECT_NEAR(measured.at("predictedMilliseconds").number_value(), 30, 1e-6);
+  EXPECT_NEAR(measured.at("waitedShare").number_value(), 0.375, 1e-6);
+  EXPECT_TRUE(plans.values(1).struct_value().fields().at("measured").has_null_value());
+  EXPECT_NEAR(server_.Metric("batchplan_job_measured_step_seconds_sum{job_id=\"reports\"}"), 0.04,
+              1e-9);
+}
+
 TEST_F(RecentPageTest, NamesStayText) {
   const std::string name = "</script><script>alert(1)</script>";
   Plan(name, 1);

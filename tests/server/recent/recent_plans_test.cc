@@ -95,6 +95,24 @@ TEST_F(RecentPlansTest, PassesAreTakenTogether) {
   EXPECT_DOUBLE_EQ(plan.padding_removed, 1 - 620.0 / 1800);
 }
 
+TEST_F(RecentPlansTest, WhatAStepTookStandsWithItsLatestPlan) {
+  Record("a", 1, absl::Seconds(1));
+  Record("a", 1, absl::Seconds(2));
+  Record("a", 2, absl::Seconds(3));
+  recent_.RecordStep("a", 1, {.measured_seconds = 2.5, .predicted_seconds = 2});
+  // Nothing is kept of these.
+  recent_.RecordStep("a", 7, {.measured_seconds = 1});
+  recent_.RecordStep("b", 1, {.measured_seconds = 1});
+  EXPECT_THAT(Ids(), ElementsAre("a"));
+  const std::vector<RecentPlan> plans = recent_.Jobs().at(0).plans;
+  ASSERT_THAT(plans, SizeIs(3));
+  EXPECT_FALSE(plans[0].measured.has_value());
+  EXPECT_FALSE(plans[2].measured.has_value());
+  ASSERT_TRUE(plans[1].measured.has_value());
+  EXPECT_EQ(plans[1].measured->measured_seconds, 2.5);
+  EXPECT_EQ(plans[1].measured->predicted_seconds, 2);
+}
+
 TEST_F(RecentPlansTest, TheIdleJobGivesWay) {
   Record("a", 1, absl::Seconds(1));
   Record("b", 1, absl::Seconds(2));

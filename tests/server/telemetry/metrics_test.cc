@@ -233,6 +233,35 @@ TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
   EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
 }
 
+TEST(MetricsTest, StepsAreMeasuredOfTheJobsThatReportThem) {
+  Metrics metrics("1", {.max_labels = 2});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  metrics.RecordJobStep(
+      "grpo", {.measured_seconds = 2, .waited_ratio = 0.25, .predicted_seconds = 1}, start);
+  metrics.RecordJobStep(
+      "grpo", {.measured_seconds = 4, .waited_ratio = 0.25, .predicted_seconds = 5}, start);
+  // Nothing is known of what was predicted.
+  metrics.RecordJobStep("grpo", {.measured_seconds = 6, .waited_ratio = 0}, start);
+  metrics.RecordPlan({.job_id = "sft"}, start);
+  std::string text = Text(metrics);
+  for (const char* line : {"batchplan_job_measured_step_seconds_sum{job_id=\"grpo\"} 12\n",
+                           "batchplan_job_measured_step_seconds_count{job_id=\"grpo\"} 3\n",
+                           "batchplan_job_predicted_step_seconds_sum{job_id=\"grpo\"} 6\n",
+                           "batchplan_job_predicted_step_seconds_count{job_id=\"grpo\"} 2\n",
+                           "batchplan_job_prediction_error_ratio_sum{job_id=\"grpo\"} 0.75\n",
+                           "batchplan_job_prediction_error_ratio_count{job_id=\"grpo\"} 2\n",
+                           "batchplan_job_waited_ratio_sum{job_id=\"grpo\"} 0.5\n",
+                           "batchplan_job_waited_ratio_count{job_id=\"grpo\"} 3\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("step_seconds_count{job_id=\"sft\"}")));
+
+  metrics.RecordJobStep("dpo", {.measured_seconds = 1}, start + absl::Hours(2));
+  text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("batchplan_job_measured_step_seconds_sum{job_id=\"dpo\"} 1\n"));
+  EXPECT_THAT(text, Not(HasSubstr("grpo")));
+}
+
 TEST(MetricsTest, TheProcessIsMeasured) {
   const Metrics metrics("1");
   const std::string text = Text(metrics);
@@ -256,6 +285,7 @@ TEST(MetricsTest, TheCatalogIsWhatIsExported) {
   const PassRecord pass;
   metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}}, absl::UnixEpoch());
   metrics.RecordJobFit("grpo", {}, absl::UnixEpoch());
+  metrics.RecordJobStep("grpo", {.measured_seconds = 1}, absl::UnixEpoch());
   metrics.SetCertificateExpiry(absl::UnixEpoch());
   std::map<std::string, const MetricDefinition*> catalog;
   for (const MetricDefinition* definition : MetricCatalog()) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
@@ -41,8 +42,31 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
   return request;
 }
 
+// The micro-batches of a plan's first pass in its order, each with its place.
+std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::PassPlan& pass) {
+  std::vector<v1::MicrobatchTiming> microbatches;
+  for (int mini_batch = 0; mini_batch < pass.microbatches_per_rank_size(); ++mini_batch) {
+    for (uint32_t rank = 0; rank < job.data_parallel; ++rank) {
+      for (uint32_t slot = 0; slot < pass.microbatches_per_rank(mini_batch); ++slot) {
+        const auto m = static_cast<int>(microbatches.size());
+        v1::MicrobatchTiming& timing = microbatches.emplace_back();
+        for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
+          const uint64_t length = pass.sequence_lengths(static_cast<int>(i));
+          timing.set_tokens(timing.tokens() + length);
+          timing.set_tokens_squared(timing.tokens_squared() + length * length);
+        }
+        timing.set_rank(rank);
+        timing.set_slot(slot);
+        timing.set_mini_batch(static_cast<uint32_t>(mini_batch));
+      }
+    }
+  }
+  return microbatches;
+}
+
 // Of a device whose costs are its own, with a straggler now and then.
-v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatchResponse& plan) {
+v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatchResponse& plan,
+                               bool fitted) {
   constexpr double kPerToken = 2e-2;
   constexpr double kPerTokenSquared = 8e-7;
   constexpr double kPerMicrobatch = 4;
@@ -54,22 +78,18 @@ v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatc
   report.set_memory_limit_bytes(uint64_t{80} << 30);
   std::mt19937_64 random = RandomOf(job, job.workers, step);
   std::normal_distribution<double> noise(1, 0.02);
-  std::bernoulli_distribution straggles(0.02);
+  std::bernoulli_distribution straggles(0.002);
   const v1::PassPlan& pass = plan.passes(0);
-  for (int m = 0; m + 1 < pass.microbatch_offsets_size(); ++m) {
-    v1::MicrobatchTiming timing;
-    for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
-      const uint64_t length = pass.sequence_lengths(static_cast<int>(i));
-      timing.set_tokens(timing.tokens() + length);
-      timing.set_tokens_squared(timing.tokens_squared() + length * length);
-    }
-    if (timing.tokens() == 0) continue;
+  report.set_data_parallel(job.data_parallel);
+  // Other costs are not in milliseconds.
+  if (fitted) report.set_predicted_step_time(pass.metrics().predicted_step_time());
+  for (v1::MicrobatchTiming& timing : Microbatches(job, pass)) {
     const double cost = kPerToken * static_cast<double>(timing.tokens()) +
                         kPerTokenSquared * static_cast<double>(timing.tokens_squared()) +
                         kPerMicrobatch;
     timing.set_milliseconds(cost * std::max(noise(random), 0.5) * (straggles(random) ? 3 : 1));
     timing.set_peak_bytes(kBytesBeside + kBytesPerToken * timing.tokens());
-    *report.add_microbatches() = timing;
+    *report.add_microbatches() = std::move(timing);
   }
   return report;
 }
@@ -117,7 +137,7 @@ absl::Status RunStep(const Client& client, const Job& job, uint32_t worker, uint
                      bool fitted) {
   const absl::StatusOr<v1::PlanBatchResponse> plan = Plan(client, job, worker, step, fitted);
   if (!plan.ok() || !job.reports || worker != 0) return plan.status();
-  return client.ReportStep(ReportOf(job, step, *plan)).status();
+  return client.ReportStep(ReportOf(job, step, *plan, fitted)).status();
 }
 
 void RunWorker(const Client& client, const Job& job, uint32_t worker, uint64_t first,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,13 +49,14 @@ class ReportStepTest : public ::testing::Test {
  protected:
   v1::ReportStepResponse Report(const v1::ReportStepRequest& request) {
     v1::ReportStepResponse response;
-    const absl::Status status = ReportStep(&fits_, "owner", request, &response);
-    EXPECT_TRUE(status.ok()) << status;
+    const auto measured = ReportStep(&fits_, "owner", request, &response);
+    EXPECT_TRUE(measured.ok()) << measured.status();
+    measured_ = measured.value_or(std::nullopt);
     return response;
   }
   absl::Status Refused(const v1::ReportStepRequest& request) {
     v1::ReportStepResponse response;
-    return ReportStep(&fits_, "owner", request, &response);
+    return ReportStep(&fits_, "owner", request, &response).status();
   }
   // Reports steps 0 .. steps - 1; what the last one was told.
   v1::ReportStepResponse ReportSteps(uint64_t steps) {
@@ -66,6 +68,8 @@ class ReportStepTest : public ::testing::Test {
   RandomStream random_{1};
   FakeFitStore store_;
   JobFits fits_{&store_};
+  // Of the last report.
+  std::optional<MeasuredStep> measured_;
 };
 
 TEST_F(ReportStepTest, CoefficientsComeWithTheThirtySecondMicrobatch) {
@@ -121,6 +125,60 @@ TEST_F(ReportStepTest, AReportSentAgainIsToldSoAndNotCounted) {
   EXPECT_TRUE(second.already_counted());
   second.clear_already_counted();
   EXPECT_EQ(second.SerializeAsString(), first.SerializeAsString());
+}
+
+// Two ranks of two slots each, one mini-batch.
+v1::ReportStepRequest WholeStep() {
+  v1::ReportStepRequest request = ReportOf("job", 7);
+  for (int i = 0; i < 4; ++i) {
+    v1::MicrobatchTiming* timing = request.mutable_microbatches(i);
+    timing->set_rank(static_cast<uint32_t>(i % 2));
+    timing->set_slot(static_cast<uint32_t>(i / 2));
+    timing->set_milliseconds(10 * (i + 1));
+  }
+  request.set_data_parallel(2);
+  return request;
+}
+
+TEST_F(ReportStepTest, AWholeStepIsMeasuredAsRanksWaitForEachOther) {
+  v1::ReportStepRequest request = WholeStep();
+  request.set_predicted_step_time(50);
+  Report(request);
+  ASSERT_TRUE(measured_.has_value());
+  EXPECT_DOUBLE_EQ(measured_->milliseconds, 20 + 40);
+  EXPECT_DOUBLE_EQ(measured_->waited_share, 20.0 / 120);
+  EXPECT_EQ(measured_->predicted_milliseconds, 50);
+
+  request.set_step(8);
+  request.set_synchronization(v1::SYNCHRONIZATION_ACCUMULATED);
+  request.mutable_microbatches(0)->set_milliseconds(30);
+  Report(request);
+  ASSERT_TRUE(measured_.has_value());
+  // One rank takes 30 and 30, the other one 20 and 40.
+  EXPECT_DOUBLE_EQ(measured_->milliseconds, 60);
+  EXPECT_DOUBLE_EQ(measured_->waited_share, 0);
+}
+
+TEST_F(ReportStepTest, AStepIsMeasuredOnce) {
+  v1::ReportStepRequest request = WholeStep();
+  Report(request);
+  EXPECT_TRUE(measured_.has_value());
+  EXPECT_TRUE(Report(request).already_counted());
+  EXPECT_FALSE(measured_.has_value());
+  // Nor by what was measured already, said to have run elsewhere.
+  for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
+    timing.set_rank(1 - timing.rank());
+  }
+  EXPECT_TRUE(Report(request).already_counted());
+  EXPECT_FALSE(measured_.has_value());
+}
+
+TEST_F(ReportStepTest, ASynchronizationOfAnotherVersionIsUnimplemented) {
+  v1::ReportStepRequest request = WholeStep();
+  request.set_synchronization(static_cast<v1::Synchronization>(9));
+  const absl::Status status = Refused(request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Message(status), HasSubstr("synchronization is 9"));
 }
 
 TEST_F(ReportStepTest, AReportOfNothingOnlyAsks) {
@@ -207,7 +265,8 @@ TEST_F(ReportStepTest, ReplicasLoseNoReport) {
           v1::ReportStepResponse response;
           absl::Status status;
           do {
-            status = ReportStep(replicas[worker % kReplicas].get(), "owner", request, &response);
+            status = ReportStep(replicas[worker % kReplicas].get(), "owner", request, &response)
+                         .status();
           } while (absl::IsUnavailable(status));
           EXPECT_TRUE(status.ok()) << status;
           counts[worker] += static_cast<uint64_t>(request.microbatches_size());

@@ -5,8 +5,9 @@
     python grpo.py --server localhost:50051 --workers 2 --steps 20
 
 Each step, every worker samples groups of answers of very different lengths, joins their lengths to the
-step's plan, takes the sequences that the plan gives it, packs its micro-batches, runs the policy loss on
-them, and reports what each one took; as soon as the server has fitted costs to that, plans use them.
+step's plan, takes the sequences that the plan gives it, packs its micro-batches, and runs the policy loss
+on them. The first worker reports what each one took; as soon as the server has fitted costs to that, plans
+use them, and the step is compared with what they predicted.
 Every fifth step the same batch is also run padded, to show what the plan saves.
 """
 
@@ -153,28 +154,27 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
             padded = padded_step(model, batch, arguments.budget, tokens) if step % 5 == 0 else None
             timings = []
             for microbatch in plan.rank(rank):
-                taken = run(model, microbatch, batch, tokens)
-                aligned = numpy.diff(microbatch.cu_seqlens_padded).astype(numpy.int64)
-                timings.append(
-                    batchplan.MicroBatchTiming(int(aligned.sum()), int((aligned**2).sum()), taken)
-                )
+                timings.append(microbatch.timing(run(model, microbatch, batch, tokens)))
             average_gradients(model)
             optimizer.step()
             model.zero_grad()
-            fit = client.report_step(timings, job_id=arguments.job, step=step)
-            took = lockstep([one.milliseconds for one in timings])
+            of_step = [timing for of_worker in gather(timings) for timing in of_worker]
+            measured = plan.compare(of_step)
             if padded is not None:
-                saved.append(1 - took / padded)
+                saved.append(1 - measured.step_milliseconds / padded)
+            has_fit = False
             if rank == 0:
+                fit = client.report_step(of_step, job_id=arguments.job, step=step, plan=plan)
+                has_fit = fit.cost is not None
                 against = "" if padded is None else f", padded {padded:.0f} ms: {saved[-1]:.0%} saved"
-                costs = "fitted" if fitted else "default"
+                costs = f"fitted costs, predicted {measured.error:+.0%}" if fitted else "default costs"
                 print(
                     f"step {step}: {tokens:,} tokens in {plan.metrics.microbatches} micro-batches, "
-                    f"{took:.0f} ms ({costs} costs, {fit.samples} samples){against}",
+                    f"{measured.step_milliseconds:.0f} ms ({costs}, {fit.samples} samples){against}",
                     flush=True,
                 )
             # All must ask for the same plan.
-            fitted = all(gather(fit.cost is not None))
+            fitted = any(gather(has_fit))
     if rank == 0:
         print(f"saved {statistics.mean(saved):.0%} of the step time, on average")
     distributed.destroy_process_group()

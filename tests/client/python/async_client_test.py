@@ -41,7 +41,8 @@ def test_workers_join_in_one_event_loop(server):
 
 def test_reports_are_counted(server):
     timing = batchplan.MicroBatchTiming(tokens=100, tokens_squared=10000, milliseconds=2)
-    fit = run(server, lambda client: client.report_step([timing], job_id="async-fit", step=1))
+    plan = batchplan.plan([100], max_tokens=100)
+    fit = run(server, lambda client: client.report_step([timing], job_id="async-fit", step=1, plan=plan))
     assert (fit.samples, fit.cost) == (1, None)
 
 

@@ -91,11 +91,38 @@ def test_a_closed_client_says_so(server):
     ([{"tokens": 1}], "microbatches[0]"),
     ([batchplan.MicroBatchTiming(1.5, 1, 1.0)], "microbatches[0].tokens"),
     ([batchplan.MicroBatchTiming(1, 1, None)], "microbatches[0].milliseconds"),
+    ([batchplan.MicroBatchTiming(1, 1, 1.0, rank=0.5)], "microbatches[0].rank"),
 ])
 def test_wrong_reports_are_named(client, microbatches, field):
     with pytest.raises(batchplan.InvalidRequest) as caught:
         client.report_step(microbatches, job_id="a", step=1)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("arguments, field", [
+    ({"plan": 3}, "plan"),
+    ({"dp": 1.5}, "data_parallel"),
+    ({"dp": 2**17}, "data_parallel"),
+    ({"synchronization": "never"}, "synchronization"),
+    ({"predicted_step_time": "1"}, "predicted_step_time"),
+    ({"predicted_step_time": float("inf")}, "predicted_step_time"),
+])
+def test_what_was_planned_wrongly_is_named(client, arguments, field):
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        client.report_step([batchplan.MicroBatchTiming(1, 1, 1.0)], job_id="a", step=1, **arguments)
+    assert caught.value.field == field
+
+
+def test_a_report_says_what_its_plan_predicted():
+    """Its bytes are those of what is said without the plan; other costs than fitted ones have no unit."""
+    plan = batchplan.plan([9, 5, 7, 3], dp=2, max_tokens=16, synchronization="accumulated")
+    timings = [one.timing(2.5) for rank in range(2) for one in plan.rank(rank)]
+
+    def report(plan=None, predicted=None, synchronization=None, dp=None):
+        return _calls.report_call("a", 1, timings, 0, plan, predicted, synchronization, dp).request
+
+    assert report(plan) == report(None, None, "accumulated", 2) != report()
+    assert report(plan.passes[0], 7.5) == report(None, 7.5, "accumulated", 2)
 
 
 def test_a_time_that_is_no_number_is_named(client):
@@ -135,8 +162,11 @@ def test_a_worker_may_take_its_own_rank_alone(client):
     with pytest.raises(IndexError, match="rank is 0; must be 3 to 3"):
         own.rank(0)
     assert "rank 3 alone" in repr(own)
-    with pytest.raises(ValueError, match="one rank's part of a plan"):
-        own.restore(lengths)
+    for needs_all in (own.restore, own.compare):
+        with pytest.raises(ValueError, match="one rank's part of a plan"):
+            needs_all(lengths)
+    # What its rank reports is of the whole plan all the same.
+    assert own.passes[0].data_parallel == 4
 
 
 def test_a_join_belongs_to_a_run(monkeypatch):
@@ -199,6 +229,11 @@ def test_costs_are_fitted_to_reports(client):
     assert report(19).already_counted
     lengths = long_tailed(100)
     fitted = client.plan(lengths, job_id="fit", cost="fitted", **OPTIONS)
+    timings = [one.timing(2.0) for rank in range(4) for one in fitted.rank(rank)]
+    assert fitted.passes[0].predicted_milliseconds == fitted.metrics.predicted_step_time
+    assert fitted.compare(timings).error == pytest.approx(
+        fitted.metrics.predicted_step_time / (2 * len(list(fitted.rank(0)))) - 1)
+    assert client.report_step(timings, job_id="fit", step=20, plan=fitted).samples == 160 + len(timings)
     assert fitted.fingerprint == client.plan(lengths, cost=fit.cost, **OPTIONS).fingerprint
     with pytest.raises(batchplan.FailedPrecondition, match="fitted"):
         batchplan.plan(lengths, cost="fitted", **OPTIONS)

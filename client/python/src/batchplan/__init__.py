@@ -12,7 +12,7 @@ and from every batchplan server.
 
 from batchplan import _core
 from batchplan._async_client import AsyncClient
-from batchplan._calls import Fit, MicroBatchTiming
+from batchplan._calls import Fit
 from batchplan._channel import Tls
 from batchplan._client import Client
 from batchplan._errors import (
@@ -26,6 +26,7 @@ from batchplan._errors import (
     Unavailable,
 )
 from batchplan._local import plan
+from batchplan._measured import Comparison, MicroBatchTiming
 from batchplan._options import CostModel, Pass, PlanOptions
 from batchplan._plan import ExcludedSequence, MicroBatch, PassPlan, Plan, PlanMetrics
 
@@ -35,6 +36,7 @@ __all__ = [
     "AccessDenied",
     "AsyncClient",
     "Client",
+    "Comparison",
     "CostModel",
     "DeadlineExceeded",
     "Error",

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from numpy.typing import ArrayLike
 
-from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
+from batchplan._calls import Answer, Call, Fit, join_call, plan_call, report_call
 from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
 from batchplan._errors import Error
+from batchplan._measured import MicroBatchTiming
 from batchplan._options import PlanOptions
-from batchplan._plan import Plan
+from batchplan._plan import PassPlan, Plan
 from batchplan._retry import Attempt, Caller, Failure, Pause, Step
 from batchplan._tls_mistake import TlsMistake
 
@@ -86,10 +87,26 @@ class AsyncClient:
         job_id: str,
         step: int,
         memory_limit_bytes: int = 0,
+        plan: Plan | PassPlan | None = None,
+        predicted_step_time: float | None = None,
+        synchronization: str | None = None,
+        dp: int | None = None,
         timeout: float | None = None,
     ) -> Fit:
         """As Client.report_step."""
-        return await self._run(report_call(job_id, step, microbatches, memory_limit_bytes), timeout)
+        return await self._run(
+            report_call(
+                job_id,
+                step,
+                microbatches,
+                memory_limit_bytes,
+                plan,
+                predicted_step_time,
+                synchronization,
+                dp,
+            ),
+            timeout,
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an AsyncClient can't be pickled; make one in each process")

@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike
 
 from batchplan import _core
 from batchplan._checks import members, number, seconds, text, whole
+from batchplan._errors import InvalidRequest
 from batchplan._local import plan_request
-from batchplan._options import CostModel, PlanOptions, without_none
-from batchplan._plan import Plan
+from batchplan._measured import MicroBatchTiming
+from batchplan._options import CostModel, PlanOptions, enum, without_none
+from batchplan._plan import PassPlan, Plan
 from batchplan._request import Request, to_json
 
 if TYPE_CHECKING:
@@ -32,29 +34,6 @@ class Call(Generic[Answer]):
     read: Callable[[bytes], Answer]
     # What a fallback does: the same answer without a server, in so many seconds; None if there is none.
     here: Callable[[float, _core.Stop], Answer] | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class MicroBatchTiming:
-    """What one micro-batch took."""
-
-    # Sum of its aligned lengths, and of their squares.
-    tokens: int
-    tokens_squared: int
-    # Forward and backward, without waiting for other ranks.
-    milliseconds: float
-    # Peak device memory, the allocator's counter reset before it; 0: not measured.
-    peak_bytes: int = 0
-
-    def to_dict(self, place: int = 0) -> dict[str, Any]:
-        """The timing as the wire contract has it; errors name it by its place among others."""
-        own = f"microbatches[{place}]"
-        return {
-            "tokens": whole(f"{own}.tokens", self.tokens),
-            "tokens_squared": whole(f"{own}.tokens_squared", self.tokens_squared),
-            "milliseconds": number(f"{own}.milliseconds", self.milliseconds),
-            "peak_bytes": whole(f"{own}.peak_bytes", self.peak_bytes),
-        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +120,14 @@ def join_call(
 
 
 def report_call(
-    job_id: str, step: int, microbatches: Sequence[MicroBatchTiming], memory_limit_bytes: int
+    job_id: str,
+    step: int,
+    microbatches: Sequence[MicroBatchTiming],
+    memory_limit_bytes: int,
+    plan: Plan | PassPlan | None,
+    predicted_step_time: float | None,
+    synchronization: str | None,
+    dp: int | None,
 ) -> Call[Fit]:
     timings = members("microbatches", microbatches, MicroBatchTiming)
     fields: dict[str, Any] = {
@@ -149,9 +135,30 @@ def report_call(
         "step": str(whole("step", step)),
         "microbatches": [one.to_dict(place) for place, one in enumerate(timings)],
         "memory_limit_bytes": str(whole("memory_limit_bytes", memory_limit_bytes)),
+        **_planned(plan),
     }
+    if predicted_step_time is not None:
+        fields["predicted_step_time"] = number("predicted_step_time", predicted_step_time)
+    if synchronization is not None:
+        fields["synchronization"] = enum("synchronization", synchronization)
+    if dp is not None:
+        fields["data_parallel"] = whole("data_parallel", dp)
     return Call(
         _core.CallKind.REPORT, "ReportStep", _core.encode_report_step(to_json(fields)), _read_fit
+    )
+
+
+def _planned(plan: Plan | PassPlan | None) -> dict[str, Any]:
+    """What a report says of the step's plan."""
+    if plan is None:
+        return {}
+    if not isinstance(plan, (Plan, PassPlan)):
+        raise InvalidRequest(f"plan is {plan!r}; must be a batchplan.Plan, or a pass of one")
+    one = plan.passes[0] if isinstance(plan, Plan) else plan
+    return without_none(
+        predicted_step_time=one.predicted_milliseconds,
+        synchronization=enum("synchronization", one.synchronization),
+        data_parallel=one.data_parallel,
     )
 
 

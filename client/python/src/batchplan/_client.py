@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from numpy.typing import ArrayLike
 
-from batchplan._calls import Answer, Call, Fit, MicroBatchTiming, join_call, plan_call, report_call
+from batchplan._calls import Answer, Call, Fit, join_call, plan_call, report_call
 from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
 from batchplan._errors import Error
+from batchplan._measured import MicroBatchTiming
 from batchplan._options import PlanOptions
-from batchplan._plan import Plan
+from batchplan._plan import PassPlan, Plan
 from batchplan._retry import Attempt, Caller, Failure, Pause, Step
 from batchplan._tls_mistake import TlsMistake
 
@@ -129,11 +130,43 @@ class Client:
         job_id: str,
         step: int,
         memory_limit_bytes: int = 0,
+        plan: Plan | PassPlan | None = None,
+        predicted_step_time: float | None = None,
+        synchronization: str | None = None,
+        dp: int | None = None,
         timeout: float | None = None,
     ) -> Fit:
         """Tells what micro-batches took; the server fits the job's costs to it, and cost="fitted" plans
-        with them. With memory_limit_bytes, and peaks reported, the fit suggests a budget."""
-        return self._run(report_call(job_id, step, microbatches, memory_limit_bytes), timeout)
+        with them. Of a step that one report holds as a whole, with ranks and slots, it also shows what
+        the step took beside what was predicted.
+
+        Args:
+            microbatches: one rank's own, or all of the step; MicroBatch.timing() makes them.
+            job_id, step: whose they are.
+            memory_limit_bytes: with peaks reported, the fit suggests a budget for so much memory.
+            plan: what the micro-batches are of, or the pass if that is not the first one. It has what
+                follows; predicted_step_time where it was made with cost="fitted".
+            predicted_step_time: in milliseconds: plan.metrics' own, where it was made with costs in these.
+            synchronization: "lockstep", the default, or "accumulated".
+            dp: data-parallel ranks.
+            timeout: in seconds.
+
+        Raises:
+            InvalidRequest, AccessDenied, Overloaded, DeadlineExceeded, Unavailable, TlsError, Error.
+        """
+        return self._run(
+            report_call(
+                job_id,
+                step,
+                microbatches,
+                memory_limit_bytes,
+                plan,
+                predicted_step_time,
+                synchronization,
+                dp,
+            ),
+            timeout,
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Client can't be pickled; make one in each process")

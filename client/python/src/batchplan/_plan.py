@@ -8,13 +8,15 @@ import html
 import json
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy
 from numpy.typing import NDArray
 
 from batchplan import _core
+from batchplan._checks import number
+from batchplan._measured import Comparison, MicroBatchTiming, compare
 
 Uint32s = NDArray[numpy.uint32]
 Int32s = NDArray[numpy.int32]
@@ -111,6 +113,24 @@ class MicroBatch:
         """The longest sequence in tokens; 0 without sequences."""
         return int(self.lengths.max(initial=0))
 
+    def timing(self, milliseconds: float, peak_bytes: int = 0) -> MicroBatchTiming:
+        """What it took, with its tokens and its place, for report_step and Plan.compare.
+
+        Args:
+            milliseconds: of its forward and backward, without waiting for other ranks.
+            peak_bytes: of device memory, the allocator's counter reset before it; 0: not measured.
+        """
+        aligned = numpy.diff(self.cu_seqlens_padded).astype(numpy.int64)
+        return MicroBatchTiming(
+            int(aligned.sum()),
+            int((aligned**2).sum()),
+            milliseconds,
+            peak_bytes,
+            rank=self.rank,
+            slot=self.slot,
+            mini_batch=self.mini_batch,
+        )
+
     def __len__(self) -> int:
         return len(self.indices)
 
@@ -138,35 +158,70 @@ class PassPlan:
         length_multiple: what lengths are rounded up to a multiple of.
         padded: whether micro-batches are rows of one width, in place of one packed row.
         metrics: how good it is.
+        data_parallel: ranks of the whole plan.
+        synchronization: what it was made for, "lockstep" or "accumulated".
+        predicted_milliseconds: its predicted step time if it was made with cost="fitted", else None: other
+            costs may be in any unit.
     """
 
     def __init__(
         self,
         planned: _core.Planned,
-        number: int,
+        place: int,
         head: dict[str, Any],
-        padded: bool,
+        asked: _Asked,
         ranks: range,
         is_slice: bool,
     ) -> None:
         self.name: str = head["name"]
-        self.sequence_index = planned.sequence_index(number)
-        self.sequence_lengths = planned.sequence_lengths(number)
-        self.microbatch_offsets = planned.microbatch_offsets(number)
-        self.row_widths = planned.row_widths(number)
-        self.microbatches_per_rank = planned.microbatches_per_rank(number)
+        self.sequence_index = planned.sequence_index(place)
+        self.sequence_lengths = planned.sequence_lengths(place)
+        self.microbatch_offsets = planned.microbatch_offsets(place)
+        self.row_widths = planned.row_widths(place)
+        self.microbatches_per_rank = planned.microbatches_per_rank(place)
         self.length_multiple: int = head["lengthMultiple"]
-        self.padded = padded
+        self.padded = asked.padded[place]
         self.metrics = PlanMetrics(
             **{
                 field.name: _number(head["metrics"][_camel(field.name)])
                 for field in dataclasses.fields(PlanMetrics)
             }
         )
+        self.data_parallel = asked.data_parallel
+        self.synchronization = asked.synchronization
+        self.predicted_milliseconds = self.metrics.predicted_step_time if asked.fitted else None
         self._ranks = ranks
         self._is_slice = is_slice
 
     __setstate__ = _restore_read_only
+
+    def compare(
+        self, timings: Iterable[MicroBatchTiming], *, predicted_step_time: float | None = None
+    ) -> Comparison:
+        """What the step took, beside what was predicted.
+
+        Args:
+            timings: of all of its micro-batches on all ranks, in any order; those without sequences may
+                be missing, and took no time then.
+            predicted_step_time: in milliseconds; None: predicted_milliseconds.
+
+        Raises:
+            ValueError: a micro-batch is missing, there twice or none of the plan, or its time is none; or
+                it is one rank's part of a plan.
+        """
+        if self._is_slice:
+            raise ValueError("it is one rank's part of a plan; what a step takes needs all ranks")
+        predicted = self.predicted_milliseconds
+        if predicted_step_time is not None:
+            predicted = number("predicted_step_time", predicted_step_time)
+        return compare(
+            timings,
+            slots=self.microbatches_per_rank.tolist(),
+            ranks=self.data_parallel,
+            filled=numpy.diff(self.microbatch_offsets) > 0,
+            accumulated=self.synchronization == "accumulated",
+            predicted_milliseconds=predicted,
+        )
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a data-parallel rank, in the order in which it runs them.
@@ -236,10 +291,10 @@ class Plan:
         self._is_slice = ranks is not None
         ranks = range(planned.ranks()) if ranks is None else ranks
         head: dict[str, Any] = json.loads(planned.head_json())
-        padded = _padded_passes(request_json)
+        asked = _asked(request_json)
         self.passes = tuple(
-            PassPlan(planned, number, one, padded[number], ranks, self._is_slice)
-            for number, one in enumerate(head["passes"])
+            PassPlan(planned, place, one, asked, ranks, self._is_slice)
+            for place, one in enumerate(head["passes"])
         )
         self.excluded = tuple(
             ExcludedSequence(one["index"], one["length"], one["reason"].rpartition("_")[2].lower())
@@ -261,6 +316,12 @@ class Plan:
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a data-parallel rank in the first pass."""
         return self.passes[0].rank(rank)
+
+    def compare(
+        self, timings: Iterable[MicroBatchTiming], *, predicted_step_time: float | None = None
+    ) -> Comparison:
+        """What the step of the first pass took, beside what was predicted: PassPlan.compare."""
+        return self.passes[0].compare(timings, predicted_step_time=predicted_step_time)
 
     @overload
     def restore(self, outputs: NDArray[Any]) -> NDArray[Any]: ...
@@ -338,10 +399,29 @@ class Plan:
         return f"<Plan: {', '.join(map(repr, self.passes))}>"
 
 
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What a plan's request says of it, and the plan does not."""
+
+    # Of each pass.
+    padded: list[bool]
+    data_parallel: int
+    synchronization: str
+    # Whether costs are those that a server fitted.
+    fitted: bool
+
+
 # Steps of a run are asked for alike.
 @functools.lru_cache(maxsize=64)
-def _padded_passes(request_json: str) -> list[bool]:
-    return _core.padded_passes(request_json)
+def _asked(request_json: str) -> _Asked:
+    request: dict[str, Any] = json.loads(request_json)
+    synchronization = request.get("synchronization", "SYNCHRONIZATION_LOCKSTEP")
+    return _Asked(
+        padded=_core.padded_passes(request_json),
+        data_parallel=max(1, request.get("topology", {}).get("data_parallel", 1)),
+        synchronization=synchronization.rpartition("_")[2].lower(),
+        fitted=request.get("cost_model", {}).get("fitted", False),
+    )
 
 
 @functools.cache

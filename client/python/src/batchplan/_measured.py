@@ -1,0 +1,186 @@
+"""What micro-batches took, and what a step of them took beside what its plan predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from batchplan._checks import members, number, whole
+
+Float64s = NDArray[numpy.float64]
+Int64s = NDArray[numpy.int64]
+
+
+@dataclasses.dataclass(frozen=True)
+class MicroBatchTiming:
+    """What one micro-batch took. MicroBatch.timing() fills all but the time."""
+
+    # Sum of its aligned lengths, and of their squares. Both 0 of an empty micro-batch, which counts
+    # for what the step took, not for the fit.
+    tokens: int
+    tokens_squared: int
+    # Forward and backward, without waiting for other ranks.
+    milliseconds: float
+    # Peak device memory, the allocator's counter reset before it; 0: not measured.
+    peak_bytes: int = 0
+    _: dataclasses.KW_ONLY
+    # Where it ran, as in a plan; None: not known. Of a step with one mini-batch that may be None too.
+    rank: int | None = None
+    slot: int | None = None
+    mini_batch: int | None = None
+
+    def to_dict(self, place: int = 0) -> dict[str, Any]:
+        """The timing as the wire contract has it; errors name it by its place among others."""
+        own = f"microbatches[{place}]"
+        places = {"rank": self.rank, "slot": self.slot, "mini_batch": self.mini_batch}
+        return {
+            "tokens": whole(f"{own}.tokens", self.tokens),
+            "tokens_squared": whole(f"{own}.tokens_squared", self.tokens_squared),
+            "milliseconds": number(f"{own}.milliseconds", self.milliseconds),
+            "peak_bytes": whole(f"{own}.peak_bytes", self.peak_bytes),
+            **{name: whole(f"{own}.{name}", one) for name, one in places.items() if one is not None},
+        }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """A step as it was measured, beside what its plan predicted."""
+
+    # Of the slowest ranks, as they wait for each other: in lockstep the sum over slots, accumulated the
+    # sum over mini-batches.
+    step_milliseconds: float
+    # None where the plan's costs are not known to be in milliseconds.
+    predicted_milliseconds: float | None
+    # Of each micro-batch. Shape [slots, ranks], the slots of all mini-batches one after the other.
+    milliseconds: Float64s
+    # The part of the step in which each rank waited for slower ones, 0 to 1. Shape [ranks].
+    waited: Float64s
+    # The first of those that took longest. Shape [slots].
+    slowest_ranks: Int64s
+
+    @property
+    def waited_share(self) -> float:
+        """The part of the step in which ranks waited for slower ones, on average over them."""
+        return float(self.waited.mean())
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured step time, less 1: -0.1 is a step that took longer than predicted. None
+        where no prediction is known, or no time was taken."""
+        if self.predicted_milliseconds is None or self.step_milliseconds == 0:
+            return None
+        return self.predicted_milliseconds / self.step_milliseconds - 1
+
+    def __repr__(self) -> str:
+        predicted = ""
+        if self.error is not None:
+            predicted = f", predicted {self.predicted_milliseconds:.1f} ms ({self.error:+.1%})"
+        return (
+            f"<Comparison: {self.step_milliseconds:.1f} ms{predicted}, "
+            f"ranks waited {self.waited_share:.1%}>"
+        )
+
+
+def compare(
+    timings: Iterable[MicroBatchTiming],
+    *,
+    slots: list[int],
+    ranks: int,
+    filled: NDArray[numpy.bool_],
+    accumulated: bool,
+    predicted_milliseconds: float | None,
+) -> Comparison:
+    """What a step took, all of whose micro-batches are measured.
+
+    Args:
+        timings: in any order. Of micro-batches without sequences, those that are not there took 0 ms.
+        slots: of each mini-batch, micro-batches a rank.
+        filled: whether each micro-batch has sequences, in the plan's order: mini-batch, rank, slot.
+
+    Raises:
+        ValueError: a micro-batch is missing or there twice, is none of the plan, or its time is none.
+    """
+    order = _Order(slots, ranks)
+    given = [-1] * len(filled)
+    taken = numpy.zeros(len(filled))
+    for number_of, timing in enumerate(members("timings", timings, MicroBatchTiming)):
+        place = order.place(number_of, timing)
+        if given[place] >= 0:
+            raise ValueError(
+                f"timings[{number_of}] is of {order.describe(place)}, as timings[{given[place]}] is"
+            )
+        given[place] = number_of
+        taken[place] = _milliseconds(number_of, timing)
+    missing = [place for place, one in enumerate(given) if one < 0 and filled[place]]
+    if missing:
+        others = f" and of {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise ValueError(f"timings has none of {order.describe(missing[0])}{others}")
+    by_mini_batch = order.divide(taken)
+    sums = [one.sum(axis=0, keepdims=True) for one in by_mini_batch] if accumulated else by_mini_batch
+    step = float(sum(one.max(axis=1).sum() for one in sums))
+    milliseconds = numpy.concatenate([numpy.zeros((0, ranks)), *by_mini_batch])
+    busy = milliseconds.sum(axis=0)
+    return Comparison(
+        step_milliseconds=step,
+        predicted_milliseconds=predicted_milliseconds,
+        milliseconds=milliseconds,
+        # Sums are rounded in another order.
+        waited=numpy.maximum(0, 1 - busy / step) if step > 0 else numpy.zeros(ranks),
+        slowest_ranks=milliseconds.argmax(axis=1).astype(numpy.int64),
+    )
+
+
+class _Order:
+    """The places of micro-batches in a plan: by mini-batch, rank and slot."""
+
+    def __init__(self, slots: list[int], ranks: int) -> None:
+        self._slots = slots
+        self._ranks = ranks
+        self._begins = [0]
+        for one in slots:
+            self._begins.append(self._begins[-1] + one * ranks)
+
+    def place(self, number_of: int, timing: MicroBatchTiming) -> int:
+        """Where the timing's micro-batch stands."""
+
+        def index(name: str, value: Any, limit: int, of: str) -> int:
+            own = f"timings[{number_of}].{name}"
+            if value is None:
+                raise ValueError(f"{own} is None; it must be known where each micro-batch ran")
+            found = whole(own, value)
+            if not 0 <= found < limit:
+                raise ValueError(f"{own} is {found}; {of} has {limit}")
+            return found
+
+        mini_batch = 0 if timing.mini_batch is None else timing.mini_batch
+        mini_batch = index("mini_batch", mini_batch, len(self._slots), "the plan")
+        rank = index("rank", timing.rank, self._ranks, "the plan")
+        slots = self._slots[mini_batch]
+        slot = index("slot", timing.slot, slots, f"each rank of mini-batch {mini_batch}")
+        return self._begins[mini_batch] + rank * slots + slot
+
+    def describe(self, place: int) -> str:
+        mini_batch = max(i for i, begin in enumerate(self._begins[:-1]) if begin <= place)
+        rank, slot = divmod(place - self._begins[mini_batch], self._slots[mini_batch])
+        return f"mini-batch {mini_batch}, rank {rank}, slot {slot}"
+
+    def divide(self, values: Float64s) -> list[Float64s]:
+        """Of each mini-batch, by slot and rank."""
+        return [
+            values[begin : begin + slots * self._ranks].reshape(self._ranks, slots).T
+            for begin, slots in zip(self._begins, self._slots)
+        ]
+
+
+def _milliseconds(number_of: int, timing: MicroBatchTiming) -> float:
+    taken = number(f"timings[{number_of}].milliseconds", timing.milliseconds)
+    if not (taken >= 0 and math.isfinite(taken)):
+        raise ValueError(
+            f"timings[{number_of}].milliseconds is {taken}; it must be finite and not negative"
+        )
+    return taken

@@ -246,6 +246,21 @@ def test_a_rank_whose_plan_is_broken_has_all_ranks_do_without(monkeypatch):
     assert sorted(index for row in rows[0] for index in row) == sorted(indices_of(batch)[:4])
 
 
+def test_ranks_without_a_plan_make_one_of_their_rows(monkeypatch):
+    lengths = long_tailed(256, 2)
+    batch = batch_of(lengths)
+    roll.batch_balance(batch, 8, 256)
+    ranks = [numpy.array([lengths[i] for i in indices_of(rank)]) for rank in batch.chunk(8)]
+    least = max(len(rows) for rows in run_ranks(batch.chunk(8), 4096))
+    apart = run_ranks(batch.chunk(8), 4096, least=least)
+    monkeypatch.setattr(
+        sys.modules["batchplan.integrations.roll._packing"], "gathering_in", lambda group: lambda own: ranks)
+    together = run_ranks(batch.chunk(8), 4096)
+    assert_each_once([row for rank in together for row in rank], 256)
+    assert max(sum(-(-lengths[i] // 16) * 16 for i in row) for rank in together for row in rank) <= 4096
+    assert lockstep(lengths, zip(*together)) < 0.99 * lockstep(lengths, zip(*apart))
+
+
 def test_sizes_that_do_not_divide_and_configs_without_a_capacity_are_named():
     batch = batch_of([8] * 12)
     for arguments, message in (

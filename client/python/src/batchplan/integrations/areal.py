@@ -63,8 +63,8 @@ def dispatch_tensors(
             raise batchplan.InvalidRequest(f"{name} is {size}; must be at least 1")
     if items == 0 or items % (dp_size * group_size):
         raise batchplan.InvalidRequest(
-            f"item_list has {items} trajectories; dp_size {dp_size} times group_size {group_size} must "
-            "divide them"
+            f"item_list has {items} trajectories; their number must be divisible by dp_size {dp_size} times "
+            f"group_size {group_size}"
         )
     groups = [
         numpy.concatenate([_rows_of(item) for item in item_list[begin : begin + group_size]])

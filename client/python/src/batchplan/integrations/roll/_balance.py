@@ -73,7 +73,15 @@ def batch_balance(
             "shuffle": not (keep_minibatch or one_mini_batch),
             "seed": _seed(seed, batch),
             "cost": cost or _COST,
-            "passes": [one.to_pass(first=not place, name=str(place)) for place, one in enumerate(uses)],
+            # The first decides who has a sequence, as many everywhere.
+            "passes": [
+                one.to_pass(
+                    str(place),
+                    equal_sequence_counts=None if place else True,
+                    ignore_mini_batches=not one.is_train,
+                )
+                for place, one in enumerate(uses)
+            ],
         }
         if synchronization is not None:
             options["synchronization"] = synchronization

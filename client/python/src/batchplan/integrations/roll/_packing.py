@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._agreement import agreement_in
+from batchplan.integrations._after_dispatch import own_part
+from batchplan.integrations._agreement import agreement_in, gathering_in
 from batchplan.integrations._partitions import Agree, divide
 from batchplan.integrations.roll._batch import lengths_of
 from batchplan.integrations.roll._travel import rows_that_came_along
@@ -64,18 +65,16 @@ class Packing:
         """What a plan for it is found by, of plain values, which travel anywhere."""
         return dataclasses.astuple(self)
 
-    def to_pass(self, *, first: bool, name: str) -> batchplan.Pass:
-        """As one use of the batch in a plan of all ranks. The first one decides who has a sequence, the
-        same number everywhere."""
+    def to_pass(self, name: str = "", **options: Any) -> batchplan.Pass:
+        """As one use of the batch in a plan, with these options of a pass besides."""
         return batchplan.Pass(
             self.max_packed_sequence_length,
             name,
             length_multiple=pad_factor(self.cp_size, self.tp_size),
             min_microbatches=self.min_num_micro_batches,
             microbatch_count_multiple=self.vp_size,
-            equal_sequence_counts=first or None,
             order="small_at_both_ends",
-            ignore_mini_batches=not self.is_train,
+            **options,
         )
 
 
@@ -136,17 +135,19 @@ def make_micro_batch_iter_for_sequence_packing(
     cost: batchplan.CostModel | None = None,
 ) -> Iterator[Any]:
     """roll.utils.sequence_packing's function for the algorithm "load_balance": rows that `batch_balance`
-    has planned for all ranks where they came along, else this rank's own by `load_balance`.
+    has planned for all ranks where they came along; else the ranks tell each other their lengths, and make
+    one plan of their rows.
 
     Args:
         mini_batch: a DataProto with "attention_mask"; its meta_info gets "partition_indices_list", by
             which restore_results_order works.
         tp_size, cp_size, vp_size: parallel sizes of the worker.
         is_train: which of the config's capacities holds.
-        dp_group: whose ranks agree on the number of rows, where torch.distributed is initialized.
+        dp_group: whose ranks have as many rows, where torch.distributed is initialized. Where their
+            numbers of sequences differ, they agree on no more than that.
         micro_batch_size: not used; rows hold what fits.
         config: a SequencePackingConfig.
-        cost: what a rank's own rows are balanced by.
+        cost: what rows are balanced by that did not come along.
 
     Yields:
         a DataProto a row, with the meta_info that ROLL gives it.
@@ -160,6 +161,11 @@ def make_micro_batch_iter_for_sequence_packing(
     rows = rows_that_came_along(mini_batch, packing.key(), agree)
     if rows is None:
         lengths, _ = lengths_of(mini_batch)
+        gather = gathering_in(dp_group)
+        if gather is not None:
+            options: batchplan.PlanOptions = {} if cost is None else {"cost": cost}
+            rows = own_part(lengths, gather(lengths), packing.to_pass(), options)
+    if rows is None:
         rows = load_balance(
             lengths,
             packing.max_packed_sequence_length,

@@ -68,8 +68,11 @@ def divide(
     return own if number == len(own) else plan(number)
 
 
-def balanced_partitions(workloads: Any, count: int, equal_size: bool) -> list[list[int]]:
-    """`count` parts that are alike in the sum of what is given, each ascending."""
+def balanced_partitions(
+    workloads: Any, count: int, equal_size: bool, sharding: str | None = None
+) -> list[list[int]]:
+    """`count` parts that are alike in the sum of what is given, each ascending; by another rule than the
+    balanced one where `sharding` names it."""
     if whole("k_partitions", count) < 1:
         raise batchplan.InvalidRequest(f"k_partitions is {count}; must be at least 1")
     units = _in_units(numpy.asarray(workloads))
@@ -84,7 +87,9 @@ def balanced_partitions(workloads: Any, count: int, equal_size: bool) -> list[li
         synchronization="accumulated",
         passes=[
             batchplan.Pass(
-                max(int(units.sum(dtype=numpy.int64)), 1), equal_sequence_counts=bool(equal_size) or None
+                max(int(units.sum(dtype=numpy.int64)), 1),
+                equal_sequence_counts=bool(equal_size) or None,
+                sharding=sharding,
             )
         ],
     )

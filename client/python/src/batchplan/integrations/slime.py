@@ -1,0 +1,219 @@
+"""For slime: build_dp_schedule of slime.utils.dp_schedule, which divides a rollout's samples.
+
+    + import batchplan.integrations.slime
+    + batchplan.integrations.slime.install()
+
+in train.py, before the rollout manager is made. With --use-dynamic-batch-size; the rest stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+
+import batchplan
+from batchplan._checks import whole
+from batchplan.integrations._partitions import balanced_partitions
+from batchplan.integrations._replace import replace
+from batchplan.integrations._slots import options_of
+
+__all__ = ["ScheduleError", "build_dp_schedule", "cost_of", "install"]
+
+Schedule = tuple[list[list[int]], list[list[list[int]]], list[int], list[int]]
+
+
+class ScheduleError(batchplan.InvalidRequest, AssertionError):
+    """No schedule can be made of this. slime's own is an AssertionError."""
+
+
+def build_dp_schedule(
+    args: Any,
+    train_parallel_config: Mapping[str, int],
+    total_lengths: Sequence[int],
+    *,
+    global_batch_size: int,
+    rollout_indices: Sequence[int],
+    cost: batchplan.CostModel | None = None,
+    synchronization: str | None = None,
+    effort: str | None = None,
+) -> Schedule:
+    """Divides samples among training steps, data-parallel ranks and micro-batches.
+
+    With use_dynamic_batch_size, ranks and micro-batches of a step are planned together, within
+    max_tokens_per_gpu also after each sample's padding for context parallelism; balance_data and
+    balance_by_flops change nothing then. Without, micro-batches are runs of micro_batch_size samples,
+    as slime's; ranks take them in turn, or with balance_data as Karmarkar & Karp's method divides costs.
+
+    Args:
+        args: slime's: use_dynamic_batch_size, max_tokens_per_gpu, micro_batch_size, balance_data, and
+            the model's shape, for cost_of.
+        train_parallel_config: dp_size, cp_size, vpp_size, microbatch_group_size_per_vp_stage.
+        total_lengths: tokens of each sample.
+        global_batch_size: rollouts of a training step; those beyond the last whole step are left out.
+        rollout_indices: of each sample the rollout that it is of, whose samples stay in one step.
+        cost: of this model; None: cost_of(args).
+        synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
+            (expert parallel, ZeRO-3), or "accumulated", where they do at the end of a step.
+        effort: "fast", "default" or "thorough".
+
+    Returns:
+        partitions: of each rank its samples, as positions in total_lengths, in the order in which they
+            are computed. micro_batch_indices: of each rank its micro-batches of all steps, as positions
+            in its partition. num_microbatches: a rank's in each step. global_batch_sizes: rollouts of
+            each step.
+
+    Raises:
+        ScheduleError: there are fewer rollouts than a step takes, fewer samples in a step than
+            micro-batches, or runs of micro_batch_size do not divide among ranks; or a sample is longer
+            than max_tokens_per_gpu * cp_size, which slime computes by itself, above the budget.
+    """
+    if len(total_lengths) != len(rollout_indices):
+        raise ScheduleError(
+            f"total_lengths has {len(total_lengths)} entries; rollout_indices has {len(rollout_indices)}"
+        )
+    if whole("global_batch_size", global_batch_size) < 1:
+        raise ScheduleError(f"global_batch_size is {global_batch_size}; must be at least 1")
+    rollouts: dict[int, list[int]] = {}
+    for place, rollout in enumerate(rollout_indices):
+        rollouts.setdefault(rollout, []).append(place)
+    samples_of = list(rollouts.values())
+    steps = len(samples_of) // global_batch_size
+    if steps < 1:
+        raise ScheduleError(
+            f"num_rollouts is {len(samples_of)}; must be at least global_batch_size {global_batch_size}"
+        )
+    dp_size = train_parallel_config["dp_size"]
+    cost = cost_of(args) if cost is None else cost
+    options = options_of(cost, synchronization, effort)
+
+    partitions: list[list[int]] = [[] for _ in range(dp_size)]
+    micro_batch_indices: list[list[list[int]]] = [[] for _ in range(dp_size)]
+    num_microbatches: list[int] = []
+    for step in range(steps):
+        own = samples_of[step * global_batch_size : (step + 1) * global_batch_size]
+        samples = [place for rollout in own for place in rollout]
+        lengths = [int(total_lengths[place]) for place in samples]
+        try:
+            if args.use_dynamic_batch_size:
+                ranks = _planned(lengths, args.max_tokens_per_gpu, train_parallel_config, options)
+            else:
+                ranks = _in_runs(lengths, args, train_parallel_config, cost)
+        except batchplan.InvalidRequest as error:
+            raise ScheduleError(f"{error}; in training step {step} of {len(samples)} samples") from error
+        for partition, indices, microbatches in zip(partitions, micro_batch_indices, ranks):
+            for one in microbatches:
+                indices.append(list(range(len(partition), len(partition) + len(one))))
+                partition.extend(samples[place] for place in one)
+        num_microbatches.append(len(ranks[0]))
+    return partitions, micro_batch_indices, num_microbatches, [global_batch_size] * steps
+
+
+def _planned(
+    lengths: list[int],
+    max_tokens_per_gpu: int | None,
+    parallel: Mapping[str, int],
+    options: batchplan.PlanOptions,
+) -> list[list[list[int]]]:
+    """Of each rank its micro-batches of one step."""
+    dp_size, cp_size = parallel["dp_size"], parallel["cp_size"]
+    group = parallel["microbatch_group_size_per_vp_stage"] if parallel["vpp_size"] > 1 else None
+    only = batchplan.Pass(
+        whole("max_tokens_per_gpu", max_tokens_per_gpu) * cp_size, microbatch_count_multiple=group
+    )
+    of_step: batchplan.PlanOptions = {
+        **options,
+        "dp": dp_size,
+        "cp": cp_size,
+        "passes": [only],
+    }
+    plan = batchplan.plan(lengths, **of_step)
+    return [[one.indices.tolist() for one in plan.rank(rank)] for rank in range(dp_size)]
+
+
+def _in_runs(
+    lengths: list[int], args: Any, parallel: Mapping[str, int], cost: batchplan.CostModel | None
+) -> list[list[list[int]]]:
+    """The same with micro-batches of fixed size."""
+    size = whole("micro_batch_size", args.micro_batch_size)
+    dp_size, vpp_size = parallel["dp_size"], parallel["vpp_size"]
+    group = parallel["microbatch_group_size_per_vp_stage"] if vpp_size > 1 else 1
+    if size < 1:
+        raise batchplan.InvalidRequest(f"micro_batch_size is {size}; must be at least 1")
+    runs = [list(range(len(lengths)))[begin : begin + size] for begin in range(0, len(lengths), size)]
+    if len(runs) % (dp_size * group):
+        raise batchplan.InvalidRequest(
+            f"micro_batch_size is {size}, which makes num_mbs {len(runs)}; "
+            f"must be a multiple of dp_size {dp_size} * mb_group {group}"
+        )
+    if not args.balance_data:
+        return [runs[rank::dp_size] for rank in range(dp_size)]
+    model = cost or batchplan.CostModel(1.0, 1 / 24576)
+    tokens = numpy.array(lengths, dtype=numpy.float64)
+    costs = model.per_token * tokens + model.per_token_squared * tokens**2
+    parts = balanced_partitions([costs[run].sum() for run in runs], dp_size, True, "karmarkar_karp")
+    return [[runs[place] for place in part] for part in parts]
+
+
+def cost_of(args: Any) -> batchplan.CostModel | None:
+    """What a sample costs by the model's shape, in 10^9 floating-point operations of a forward pass.
+
+    Args:
+        args: as Megatron names the shape: num_layers, hidden_size, num_attention_heads,
+            num_query_groups, kv_channels, ffn_hidden_size, vocab_size, and of experts num_experts,
+            moe_router_topk, moe_ffn_hidden_size, moe_layer_freq.
+
+    Returns:
+        None where a name is missing, and for multi-latent attention, whose shape is another.
+    """
+    names = (
+        "num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
+        "ffn_hidden_size", "vocab_size",
+    )  # fmt: skip
+    if getattr(args, "multi_latent_attention", False):
+        return None
+    if any(getattr(args, name, None) is None for name in names):
+        return None
+    layers, hidden, heads, groups, channels, ffn, vocabulary = (getattr(args, name) for name in names)
+    if not getattr(args, "group_query_attention", True):
+        groups = heads
+    sparse = 0
+    sparse_ffn = 0
+    if getattr(args, "num_experts", None) is not None:
+        every = getattr(args, "moe_layer_freq", 1)
+        sparse = sum(every) if isinstance(every, list) else -(-layers // every)
+        sparse_ffn = (getattr(args, "moe_ffn_hidden_size", None) or ffn) * args.moe_router_topk
+        sparse_ffn += getattr(args, "moe_shared_expert_intermediate_size", None) or 0
+    # Query, key and value, output: matrices; a gated MLP has three.
+    projections = 2 * hidden * channels * (2 * heads + 2 * groups)
+    mlps = 6 * hidden * ((layers - sparse) * ffn + sparse * sparse_ffn)
+    per_token = layers * projections + mlps + 2 * hidden * vocabulary
+    # Scores and values, of which a causal mask leaves half.
+    per_token_squared = layers * 2 * heads * channels
+    return batchplan.CostModel(per_token * 1e-9, per_token_squared * 1e-9)
+
+
+def install(
+    *,
+    cost: batchplan.CostModel | None = None,
+    synchronization: str | None = None,
+    effort: str | None = None,
+) -> None:
+    """Makes slime's rollout manager plan by build_dp_schedule. The manager is a Ray actor, and Ray sends
+    it the function: it is to be made afterwards, and batchplan to be there where it runs.
+
+    Args:
+        cost, synchronization, effort: build_dp_schedule's.
+
+    Raises:
+        ImportError: slime is not there.
+        ValueError: an option is none that there is.
+    """
+    options_of(cost, synchronization, effort)
+    planned = functools.partial(
+        build_dp_schedule, cost=cost, synchronization=synchronization, effort=effort
+    )
+    replace(importlib.import_module("slime.utils.dp_schedule"), "build_dp_schedule", planned)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Positions = NDArray[Any]
+# What a request without costs is planned with.
+_DEFAULT_COST = CostModel(1.0, 1 / 24576)
 _PLACE = re.compile(r"\b(lengths|group_ids)\[(\d+)\]")
 
 
@@ -187,9 +189,12 @@ class GlobalBatches:
             raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
         self._go_to(epoch)
         batch = self._batch(self._order, step)
-        plan = self._made(batch, self._options_of(batch))
+        options = self._options_of(batch)
+        plan = self._made(batch, options)
         if not self._is_exact(plan):
             # More micro-batches than needed shorten the step, by the costs.
+            plan = self._made(batch, self._heavy(batch, options))
+        if not self._is_exact(plan):
             plan = self._fewest(epoch, step, batch)
         return plan, batch
 
@@ -234,15 +239,25 @@ class GlobalBatches:
         number = self.microbatches_per_step
         return number is None or bool((plan.passes[0].microbatches_per_rank == number).all())
 
+    def _heavy(self, batch: Positions, options: PlanOptions) -> PlanOptions:
+        """With costs by which a micro-batch more costs more than it can save."""
+        cost = options.get("cost")
+        if not isinstance(cost, CostModel):
+            cost = _DEFAULT_COST
+        budget = float(options["passes"][0].max_tokens)
+        most = cost.per_token * budget + cost.per_token_squared * budget**2
+        added = cost.per_microbatch + 2.0 * len(batch) * most
+        heavy = options.copy()
+        heavy["cost"] = dataclasses.replace(cost, per_microbatch=added)
+        return heavy
+
     def _fewest(self, epoch: int, step: int, batch: Positions) -> Plan:
-        """A plan of no more micro-batches than needed, quickly found, that is balanced by tokens.
+        """A plan of no more micro-batches than needed, quickly found.
 
         Raises:
             ValueError: these are more than microbatches_per_step.
         """
-        options = self._options_of(batch).copy()
-        # One micro-batch costs more than all the tokens that there are.
-        options["cost"] = CostModel(1.0, 0.0, 2.0 * len(batch) * options["passes"][0].max_tokens)
+        options = self._heavy(batch, self._options_of(batch))
         options["effort"] = "fast"
         plan = self._made(batch, options)
         if not self._is_exact(plan):

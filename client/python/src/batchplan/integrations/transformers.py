@@ -42,7 +42,7 @@ def plan_batches(
 
     Args:
         trainer: a transformers.Trainer; or the class, for programs that make their trainers themselves,
-            such as LLaMA-Factory and axolotl: then all trainers that leave their batches to it.
+            such as LLaMA-Factory: then all trainers that leave their batches to it.
         lengths: tokens of each sequence of the training dataset; unset: those of its column
             args.length_column_name, or of its input_ids.
         padded: whether the collator pads sequences to the longest; unset: it does, unless it is

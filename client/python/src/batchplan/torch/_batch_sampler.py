@@ -41,9 +41,9 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     Lightning: Trainer(use_distributed_sampler=False, accumulate_grad_batches=4), and the rank and dp of
     its strategy. Accelerate: leave the DataLoader out of accelerator.prepare(), and bring the batches to
-    accelerator.device. Either would give the ranks parts of what is one rank's part already: Lightning
-    refuses that itself, and prepare() meets a RuntimeError, unless it is told dispatch_batches=True, which
-    nothing here sees. Trainers of transformers: batchplan.integrations.transformers.
+    accelerator.device. Either would give the ranks parts of what is one rank's part already, and meets a
+    RuntimeError; but not Accelerate's dispatch_batches=True, which nothing here sees. Trainers of
+    transformers: batchplan.integrations.transformers.
 
     An iterator goes on where the last one ended, so that one epoch ends before the next begins, and a
     sampler that loaded a state goes on from there. Only the latest iterator goes on: one that is used
@@ -162,7 +162,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     @property
     def batch_size(self) -> int:
         """There is none: micro-batches differ in size. Asked for by what divides the batches of a sampler
-        among processes, such as Accelerate.
+        among processes, as Accelerate and Lightning do.
 
         Raises:
             AttributeError: always; but
@@ -172,7 +172,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             raise RuntimeError(
                 f"these batches are those of one rank of {self._batches.ranks} already, and would be divided "
                 "once more: leave the DataLoader out of accelerator.prepare(), and bring its batches to "
-                "accelerator.device"
+                "accelerator.device; in Lightning, set Trainer(use_distributed_sampler=False)"
             )
         raise AttributeError("micro-batches differ in size")
 

@@ -119,8 +119,8 @@ def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, m
     ('effort is "zzz"', {"options": {"effort": "zzz"}}),
     ("lengths has 2 entries; the training dataset has 100", {"options": {"lengths": [1, 2]}}),
     (r"manifest.lengths\[\d+\] is \d+, but passes\[0\].max_tokens_per_microbatch is 40", {"options": {"max_tokens": 40}}),
-    ("microbatches_per_step is 1; global batch 0 of epoch 0 needs 3 on each rank", {"gradient_accumulation_steps": 1,
-                                                                  "per_device_train_batch_size": 16}),
+    ("microbatches_per_step is 1; global batch 0 of epoch 0 needs 3 on each rank",
+     {"gradient_accumulation_steps": 1, "per_device_train_batch_size": 16}),
     ('train_sampling_strategy is "group_by_length"', {"train_sampling_strategy": "group_by_length"}),
     ("auto_find_batch_size is True", {"auto_find_batch_size": True}),
     ("accelerator_config.dispatch_batches is True", {"accelerator_config": {"dispatch_batches": True}}),
@@ -148,9 +148,27 @@ def test_trainers_that_draw_their_own_batches_are_refused():
         def get_train_dataloader(self):
             return super().get_train_dataloader()
 
-    refused(r"OwnTrainer.get_train_dataloader draws batches of its own.*plan_batches\(transformers.Trainer", kind=OwnTrainer)
+    own = r"OwnTrainer.get_train_dataloader draws batches of its own.*plan_batches\(transformers.Trainer"
+    refused(own, kind=OwnTrainer)
     with pytest.raises(ValueError, match="trainer is a int; must be a transformers.Trainer, or its class"):
         plan_batches(3, max_tokens=8)
+
+
+def test_a_trainer_that_chooses_its_own_sampler_after_all_is_told(tmp_path, monkeypatch):
+    class InOrder(SeenTrainer):
+        def _get_train_sampler(self, dataset=None):
+            return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    for name in ("_get_train_sampler", "get_train_dataloader"):
+        # Put back afterwards.
+        monkeypatch.setattr(transformers.Trainer, name, vars(transformers.Trainer)[name])
+    plan_batches(transformers.Trainer, max_tokens=BUDGET)
+    trainer = InOrder(
+        tiny_llama(), arguments(tmp_path), train_dataset=dataset(),
+        data_collator=transformers.DataCollatorWithFlattening(),
+    )
+    with pytest.raises(ValueError, match="the training batches come from a BatchSampler of the trainer's own"):
+        trainer.train()
 
 
 def test_lengths_come_from_their_column_too(tmp_path):

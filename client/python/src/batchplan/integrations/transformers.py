@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # That are tried before the training, of all epochs, for how many micro-batches they need: some 10 s.
 _MOST_TRIED = 5_000_000
-_TRAINERS_OWN = {"dp", "shuffle", "mini_batch_size", "allow_empty_microbatches"}
+_TRAINERS_OWN = ("dp", "shuffle", "mini_batch_size", "allow_empty_microbatches")
 _HOOKS = ("_get_train_sampler", "get_train_dataloader")
 
 
@@ -49,10 +49,10 @@ def plan_batches(
             DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
             into a micro-batch, depends on it.
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
-            gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes` in its
-            place says more of micro-batches, and only the first one counts. `seed` is args.data_seed or
-            args.seed unless given. `synchronization` is "accumulated" under DDP, which meets once a step, and
-            "lockstep" elsewhere, unless given.
+            gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
+            in its place says more of micro-batches, and only the first one counts. `seed` is args.data_seed
+            or args.seed unless given. `synchronization` is "accumulated" under DDP, which meets once a step,
+            and "lockstep" elsewhere, unless given.
 
     Raises:
         ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
@@ -63,23 +63,23 @@ def plan_batches(
     """
     import transformers
 
-    unknown = sorted(options.keys() - PlanOptions.__annotations__.keys())
-    if unknown:
-        raise TypeError(f"{unknown[0]!r} is no option of a plan")
-    for name in _TRAINERS_OWN & options.keys():
-        raise ValueError(f"{name} is given; it is the trainer's to say: leave it out")
+    for name in _TRAINERS_OWN:
+        if options.get(name) is not None:
+            raise ValueError(f"{name} is given; it is the trainer's to say: leave it out")
     # What is wrong with them is wrong for any lengths.
     Request([], **options)
     is_class = isinstance(trainer, type)
     owner = trainer if is_class else type(trainer)
     if not issubclass(owner, transformers.Trainer):
-        raise ValueError(f"trainer is a {owner.__name__}; must be a transformers.Trainer, or its class")
+        raise ValueError(
+            f"trainer is a {owner.__name__}; must be a transformers.Trainer, or its class"
+        )
     for name in _HOOKS:
         of = next(base for base in owner.__mro__ if name in vars(base))
         if of is not transformers.Trainer and not hasattr(vars(of)[name], "planned_over"):
             raise ValueError(
-                f"{of.__name__}.{name} draws batches of its own, which a plan would replace. If it leaves most "
-                "to transformers, plan_batches(transformers.Trainer, ...) plans those"
+                f"{of.__name__}.{name} draws batches of its own, which a plan would replace. If it leaves "
+                "most to transformers, plan_batches(transformers.Trainer, ...) plans those"
             )
     # Not that of a plan before this one.
     original = getattr(owner.get_train_dataloader, "planned_over", owner.get_train_dataloader)
@@ -91,6 +91,7 @@ def plan_batches(
         return _planned_sampler(self, dataset, lengths, padded, options)
 
     def get_train_dataloader(self: Any) -> Any:
+        _check(self)
         loader = original(self)
         _tell_epochs(loader)
         return loader
@@ -151,10 +152,15 @@ def _tell_epochs(loader: Any) -> None:
     if isinstance(shard, PlannedSampler):
         return
     sampler = getattr(shard, "batch_sampler", None)
-    if not isinstance(sampler, PlannedSampler) or shard.num_processes != 1:
+    if not isinstance(sampler, PlannedSampler):
+        raise ValueError(
+            f"the training batches come from a {type(sampler or shard).__name__} of the trainer's own, and "
+            "are not planned: leave out what makes it choose that, or plan_batches"
+        )
+    if shard.num_processes != 1:
         raise RuntimeError(
-            f"the planned batches were wrapped in a {type(shard).__name__}, which divides them among processes "
-            "once more"
+            f"a {type(shard).__name__} would divide the planned batches among processes once more, which "
+            "transformers 5.23 keeps it from"
         )
     shard.set_epoch = sampler.set_epoch
 
@@ -173,7 +179,8 @@ def _check(trainer: Any) -> None:
     args, dataset = trainer.args, trainer.train_dataset
     if dataset is not None and not hasattr(dataset, "__len__"):
         raise ValueError(
-            f"train_dataset is a {type(dataset).__name__}, a stream: only a dataset with a length can be planned"
+            f"train_dataset is a {type(dataset).__name__}, a stream: only a dataset with a length can be "
+            "planned"
         )
     if "seq_lengths" in (getattr(dataset, "column_names", None) or ()):
         raise ValueError(
@@ -182,8 +189,8 @@ def _check(trainer: Any) -> None:
         )
     if args.train_sampling_strategy == "group_by_length":
         raise ValueError(
-            'train_sampling_strategy is "group_by_length", which a plan does not keep to; must be "random" or '
-            '"sequential"'
+            'train_sampling_strategy is "group_by_length", which a plan does not keep to; must be "random" '
+            'or "sequential"'
         )
     if args.auto_find_batch_size:
         raise ValueError(
@@ -194,7 +201,9 @@ def _check(trainer: Any) -> None:
     for name in ("tp", "cp", "sp"):
         size = getattr(trainer, f"get_{name}_size")()
         if size > 1:
-            raise ValueError(f"{name}_size is {size}; must be 1: ranks that share a batch are not planned for here")
+            raise ValueError(
+                f"{name}_size is {size}; must be 1: ranks that share a batch are not planned for here"
+            )
     for name in ("split_batches", "dispatch_batches"):
         if getattr(args.accelerator_config, name):
             raise ValueError(
@@ -210,12 +219,12 @@ def _check(trainer: Any) -> None:
         divides = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
     if args.world_size * args.gradient_accumulation_steps > 1 and not divides:
         raise ValueError(
-            f"the loss of {type(trainer.model).__name__} is the mean of a micro-batch, and planned ones have "
-            "different numbers of sequences, whose means would count alike: give a compute_loss_func that "
-            "divides by num_items_in_batch"
+            f"the loss of {type(trainer.model).__name__} is the mean of a micro-batch, and planned ones "
+            "have different numbers of sequences, whose means would count alike: give a compute_loss_func "
+            "that divides by num_items_in_batch"
         )
     if getattr(trainer.data_collator, "padding", None) == "max_length":
-        raise ValueError('the collator\'s padding is "max_length"; must be True: it makes all sequences alike')
+        raise ValueError('padding of the collator is "max_length"; must be True: else all cost the same')
 
 
 def _synchronization(trainer: Any) -> str:

@@ -136,8 +136,9 @@ def _guard() -> None:
     ) -> Any:
         if packing and "seq_lengths" in (getattr(dataset, "column_names", None) or ()):
             raise ValueError(
-                "packing is True, and the dataset has seq_lengths: its rows are packed already, and sequences "
-                "would attend to their neighbours. Set packing=False, padding_free=True, max_length=None"
+                "packing is True, and the dataset has seq_lengths: its rows are packed already, and "
+                "sequences would attend to their neighbours. Set packing=False, padding_free=True, "
+                "max_length=None"
             )
         return prepare(self, dataset, processing_class, args, packing, *others, **named)
 

@@ -145,7 +145,8 @@ def _planned_sampler(
 
 def _tell_epochs(loader: Any) -> None:
     """Accelerate wraps the sampler for each process, and for a training that goes on amid an epoch once
-    more; Trainer then tells the outer of the two wrappers' inner one which epoch it is."""
+    more; Trainer tells the epoch to what is in the outer wrapper. Unless that passes it on, such a training
+    goes on with the first epoch's batches, as it does with transformers' own sampler of 5.23."""
     from batchplan.integrations._planned_sampler import PlannedSampler
 
     shard = loader.batch_sampler

@@ -92,6 +92,15 @@ absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequiremen
   return requirements.padded ? width * (end - begin) : width;
 }
 
+// Whether micro-batch `m` is a single sequence in a row of its aligned length, as one above the
+// token budget may be.
+bool RunsAlone(const v1::PassPlan& plan, const PassRequirements& requirements, int m,
+               uint32_t begin, uint32_t end) {
+  return requirements.may_run_alone && end - begin == 1 &&
+         AlignUp(plan.sequence_lengths(static_cast<int>(begin)), requirements.length_multiple) ==
+             plan.row_widths(m);
+}
+
 absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements& requirements) {
   const auto& offsets = plan.microbatch_offsets();
   if (offsets[0] != 0) return Broken("microbatch_offsets[0] is ", offsets[0], ", not 0");
@@ -112,7 +121,8 @@ absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements&
     const absl::StatusOr<uint64_t> tokens =
         TokensOf(plan, requirements, m, offsets[m], offsets[m + 1]);
     if (!tokens.ok()) return tokens.status();
-    if (*tokens > requirements.max_tokens_per_microbatch) {
+    if (*tokens > requirements.max_tokens_per_microbatch &&
+        !RunsAlone(plan, requirements, m, offsets[m], offsets[m + 1])) {
       return Broken("row_widths[", m, "] is ", plan.row_widths(m), " for ",
                     offsets[m + 1] - offsets[m],
                     " sequences, more than max_tokens_per_microbatch, ",
@@ -152,6 +162,7 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
                                              static_cast<size_t>(requirements.num_sequences));
   requirements.may_truncate = options.overlong == OverlongPolicy::kTruncate;
   requirements.may_drop = options.overlong == OverlongPolicy::kDrop;
+  requirements.may_run_alone = options.overlong == OverlongPolicy::kAlone;
   return requirements;
 }
 

@@ -162,7 +162,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
     microbatch.row_width = next.row_width;
     if (requirements.padded) {
       microbatch.sequence_width = next.row_width;
-      // Within the token budget, CheckPassPlan says.
+      // Within the token budget or one sequence, CheckPassPlan says.
       microbatch.row_width = next.row_width * next.num_sequences;
     }
     microbatch.row_width_per_rank = microbatch.row_width / context_parallel_;

@@ -19,6 +19,8 @@ struct Load {
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
+  // The budget, or the row of a sequence alone that is above it.
+  uint64_t capacity = 0;
   double cost = 0;
 };
 
@@ -27,6 +29,10 @@ struct Totals {
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
+  double capacity = 0;
+  // Micro-batches above the budget, and the true tokens of the others.
+  uint64_t over_budget = 0;
+  uint64_t tokens_within = 0;
   uint64_t longest = 0;
   double aligned_cost = 0;  // of the sequences, at their aligned lengths
   // Summed over mini-batches.
@@ -45,6 +51,7 @@ Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) 
   const uint64_t width = pass.plan.row_widths[m];
   const bool padded = pass.options.layout == Layout::kPadded;
   Load load;
+  load.capacity = std::max<uint64_t>(width, pass.options.max_tokens_per_microbatch);
   load.cost = model.per_microbatch;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
@@ -97,6 +104,12 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
     totals.true_tokens += load.true_tokens;
     totals.aligned_tokens += load.aligned_tokens;
     totals.scheduled_tokens += load.scheduled_tokens;
+    totals.capacity += static_cast<double>(load.capacity);
+    if (load.capacity > pass.options.max_tokens_per_microbatch) {
+      ++totals.over_budget;
+    } else {
+      totals.tokens_within += load.true_tokens;
+    }
   }
   for (uint32_t length : pass.demands.planned_lengths) {
     totals.longest = std::max<uint64_t>(totals.longest, length);
@@ -115,22 +128,26 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
   return totals;
 }
 
+double Utilization(const Load& load) {
+  return static_cast<double>(load.true_tokens) / static_cast<double>(load.capacity);
+}
+
 // 1 - s/mean of the utilizations, s their sample standard deviation, over micro-batches that are
-// not empty. Utilization is in proportion to true tokens, so the budget cancels out.
+// not empty.
 double BinBalance(const std::vector<Load>& loads) {
   double count = 0;
   double sum = 0;
   for (const Load& load : loads) {
     if (load.true_tokens == 0) continue;
     count += 1;
-    sum += static_cast<double>(load.true_tokens);
+    sum += Utilization(load);
   }
   if (count < 2) return 1;
   const double mean = sum / count;
   double squares = 0;
   for (const Load& load : loads) {
     if (load.true_tokens == 0) continue;
-    const double deviation = static_cast<double>(load.true_tokens) - mean;
+    const double deviation = Utilization(load) - mean;
     squares += deviation * deviation;
   }
   return 1 - std::sqrt(squares / (count - 1)) / mean;
@@ -198,10 +215,9 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, doubl
   }
   const double microbatches = metrics.microbatches;
   const uint64_t budget = pass.options.max_tokens_per_microbatch;
-  const double capacity = microbatches * static_cast<double>(budget);
-  const double utilization = static_cast<double>(totals.true_tokens) / capacity;
-  const uint64_t volume_bound =
-      totals.true_tokens / budget + (totals.true_tokens % budget == 0 ? 0 : 1);
+  const double utilization = static_cast<double>(totals.true_tokens) / totals.capacity;
+  const uint64_t volume_bound = totals.over_budget + totals.tokens_within / budget +
+                                (totals.tokens_within % budget == 0 ? 0 : 1);
   const double scheduled_share =
       static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   const double ranks = static_cast<double>(pass.demands.data_parallel);
@@ -209,7 +225,7 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, doubl
   for (const absl::Status& status : {
            CheckNear(pass, "bin_utilization", metrics.bin_utilization, utilization, kTolerance),
            CheckNear(pass, "aligned_bin_utilization", metrics.aligned_bin_utilization,
-                     static_cast<double>(totals.aligned_tokens) / capacity, kTolerance),
+                     static_cast<double>(totals.aligned_tokens) / totals.capacity, kTolerance),
            CheckNear(pass, "waste_ratio", metrics.waste_ratio, 1 - utilization, kTolerance),
            CheckNear(pass, "bin_balance", metrics.bin_balance, bin_balance, kTolerance),
            CheckNear(pass, "packing_efficiency", metrics.packing_efficiency,

@@ -7,7 +7,10 @@
 // one is not repeated in the other. It proves, for every pass:
 //   1. every sequence of the manifest is in exactly one place, or was dropped by the caller's own
 //      policy; the excluded list is exact;
-//   2. no micro-batch exceeds its token budget or its number of sequences;
+//   2. no micro-batch exceeds its token budget or its number of sequences; but where the caller
+//   wants
+//      overlong sequences alone, one that holds just such a sequence, which is listed, has its
+//      length;
 //   3. every rank has the same number of micro-batches in every mini-batch, as many as the minimum
 //      and the multiple ask, none empty unless allowed;
 //   4. mini-batch boundaries hold, groups stay together, equal counts are equal, and later passes

@@ -13,7 +13,18 @@ namespace {
 struct Content {
   uint64_t aligned_tokens = 0;
   uint64_t longest_aligned = 0;
+  // Whether it is a sequence above the budget that is listed as alone.
+  bool alone = false;
 };
+
+bool IsListedAsAlone(const PassUnderCheck& pass, uint32_t sequence) {
+  const std::vector<ExcludedSequence>& listed = pass.demands.excluded;
+  const auto found = std::lower_bound(
+      listed.begin(), listed.end(), sequence,
+      [](const ExcludedSequence& one, uint32_t index) { return one.index < index; });
+  return found != listed.end() && found->index == sequence &&
+         found->reason == ExclusionReason::kAlone;
+}
 
 Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   Content content;
@@ -23,6 +34,9 @@ Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
     content.aligned_tokens += aligned;
     content.longest_aligned = std::max(content.longest_aligned, aligned);
   }
+  content.alone = microbatch.size() == 1 &&
+                  pass.plan.sequence_lengths[microbatch.begin] > pass.pass_demands.length_limit &&
+                  IsListedAsAlone(pass, pass.plan.sequence_index[microbatch.begin]);
   return content;
 }
 
@@ -34,6 +48,14 @@ absl::Status CheckBudget(const PassUnderCheck& pass, size_t m, const Microbatch&
   if (max_sequences != 0 && microbatch.size() > max_sequences) {
     return Violation("passes[", pass.number, "] micro-batch ", m, " has ", microbatch.size(),
                      " sequences, above max_sequences_per_microbatch ", max_sequences);
+  }
+  if (content.alone) {
+    if (width != content.aligned_tokens) {
+      return Violation(Field(pass, "row_widths", m), " is ", width,
+                       ", but the sequence that runs alone there has ", content.aligned_tokens,
+                       " aligned tokens");
+    }
+    return absl::OkStatus();
   }
   if (pass.options.layout == Layout::kPadded) {
     if (width < content.longest_aligned) {
@@ -108,6 +130,7 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
                      ", but the request and its topology give ", pass.pass_demands.length_multiple);
   }
   std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
+  std::vector<bool> alone(microbatches.size(), false);
   // Packed: the longest row. Padded: the longest sequence.
   std::vector<uint64_t> longest_of_mini_batch(plan.microbatches_per_rank.size(), 0);
   for (size_t m = 0; m < microbatches.size(); ++m) {
@@ -124,6 +147,7 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
       return status;
     }
     aligned_tokens[m] = content.aligned_tokens;
+    alone[m] = content.alone;
     uint64_t& longest = longest_of_mini_batch[microbatch.mini_batch];
     longest = std::max(longest, pass.options.layout == Layout::kPadded ? content.longest_aligned
                                                                        : content.aligned_tokens);
@@ -135,7 +159,7 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
   std::vector<uint32_t> sorted_buckets = pass.options.buckets;
   std::sort(sorted_buckets.begin(), sorted_buckets.end());
   for (size_t m = 0; m < microbatches.size(); ++m) {
-    if (microbatches[m].empty()) continue;
+    if (microbatches[m].empty() || alone[m]) continue;
     const uint64_t wanted = PaddedRowWidth(
         pass, aligned_tokens[m], longest_of_mini_batch[microbatches[m].mini_batch], sorted_buckets);
     if (plan.row_widths[m] != wanted) {

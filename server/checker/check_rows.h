@@ -18,6 +18,8 @@ namespace batchplan::checker {
 //   padded: has more than the budget in count * width, is narrower than one of its aligned
 //     sequences, or no multiple of the length multiple. Ranks may share widths, so it may be wider
 //     than its own longest, but not than the longest of its mini-batch.
+// A sequence above the budget that is to run alone (OverlongPolicy::kAlone) is the only one of its
+// micro-batch, whose width is its aligned length, whatever the budget and the padding.
 absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
 
 }  // namespace batchplan::checker

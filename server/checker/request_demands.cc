@@ -17,6 +17,24 @@ constexpr uint64_t kMaxUint32 = std::numeric_limits<uint32_t>::max();
 // Parallel sizes and multiples of 0 are read as 1.
 uint64_t AtLeastOne(uint64_t value) { return value == 0 ? 1 : value; }
 
+// That no other row becomes as wide as one above its budget, and no group is torn by it.
+absl::Status CheckAlone(const PlanOptions& options) {
+  if (options.overlong != OverlongPolicy::kAlone) return absl::OkStatus();
+  if (options.mini_batches.groups == GroupPolicy::kSameMicrobatch) {
+    return Violation("groups share micro-batches, but overlong sequences are to run alone");
+  }
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    const PassOptions& pass = options.passes[i];
+    const bool packed = pass.layout == Layout::kPacked;
+    const bool strided = options.passes[0].sharding == Sharding::kStrideSorted;
+    if (packed ? pass.rows == RowPadding::kLongest : strided && pass.scan == Scan::kSorted) {
+      return Violation("passes[", i,
+                       "] makes rows as wide as others, but overlong sequences are to run alone");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;
   for (uint32_t size : {topology.data_parallel, topology.context_parallel, topology.tensor_parallel,
@@ -43,7 +61,7 @@ absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) 
                      " sequences of the manifest");
   }
   if (options.passes.empty()) return Violation("the request has no passes");
-  return absl::OkStatus();
+  return CheckAlone(options);
 }
 
 // lcm(length_multiple, t): t splits a sequence into two chunks for each context-parallel rank, and
@@ -121,6 +139,8 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
         demands.any_dropped = true;
         demands.excluded.push_back({index, length, ExclusionReason::kDropped});
       }
+    } else if (policy == OverlongPolicy::kAlone) {
+      if (overlong(i)) demands.excluded.push_back({index, length, ExclusionReason::kAlone});
     } else if (overlong(i)) {
       if (policy == OverlongPolicy::kReject) {
         return Violation("manifest.lengths[", i, "] is ", length, ", above the length limit ",
@@ -162,10 +182,11 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
     absl::StatusOr<uint32_t> multiple = LengthMultiple(options.topology, pass);
     if (!multiple.ok()) return multiple.status();
     const uint32_t budget = pass.max_tokens_per_microbatch;
-    demands.length_limit = std::min(demands.length_limit, budget - budget % *multiple);
 
     PassDemands& pass_demands = demands.passes.emplace_back();
     pass_demands.length_multiple = *multiple;
+    pass_demands.length_limit = budget - budget % *multiple;
+    demands.length_limit = std::min(demands.length_limit, pass_demands.length_limit);
     pass_demands.min_microbatches = AtLeastOne(pass.min_microbatches);
     pass_demands.count_multiple = AtLeastOne(pass.microbatch_count_multiple);
     if (options.topology.virtual_pipeline > 1) {

@@ -16,6 +16,8 @@ namespace batchplan::checker {
 struct PassDemands {
   // Every aligned length and every row width is a multiple of this.
   uint32_t length_multiple = 1;
+  // The longest sequence that the token budget holds. Longer ones are alone in their micro-batch.
+  uint32_t length_limit = 0;
   // The micro-batches of a rank in a mini-batch: at least the minimum, a multiple of the multiple.
   uint64_t min_microbatches = 1;
   uint64_t count_multiple = 1;
@@ -24,7 +26,8 @@ struct PassDemands {
 
 struct RequestDemands {
   uint64_t data_parallel = 1;
-  // No planned length is above this, in any pass.
+  // The least of the passes' limits. No planned length is above this but of sequences that are to
+  // run alone.
   uint32_t length_limit = 0;
   // By manifest position; 0: dropped.
   std::vector<uint32_t> planned_lengths;

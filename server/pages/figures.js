@@ -122,6 +122,7 @@ function allFigures(request, response, pass, plan, origin) {
       ['synchronization', enumName(request.synchronization, 'SYNCHRONIZATION')],
       ['truncated', excluded(response, 'EXCLUSION_REASON_TRUNCATED')],
       ['dropped', excluded(response, 'EXCLUSION_REASON_DROPPED')],
+      ['above the budget, alone', excluded(response, 'EXCLUSION_REASON_ALONE')],
     ]],
     ['Algorithm', algorithm],
     ['Plan', [

@@ -1,5 +1,7 @@
 #include "server/planner/lengths.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -27,11 +29,16 @@ absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOpti
 }
 
 LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32_t>& multiples) {
-  LengthLimit limit;
+  constexpr uint32_t kWidest = std::numeric_limits<uint32_t>::max();
+  LengthLimit limit{.alone = kWidest};
   for (size_t pass = 0; pass < options.passes.size(); ++pass) {
     const uint32_t longest =
         AlignDown(options.passes[pass].max_tokens_per_microbatch, multiples[pass]);
-    if (pass == 0 || longest < limit.length) limit = {.length = longest, .pass = pass};
+    if (pass == 0 || longest < limit.length) {
+      limit.length = longest;
+      limit.pass = pass;
+    }
+    limit.alone = std::min(limit.alone, AlignDown(kWidest, multiples[pass]));
   }
   return limit;
 }
@@ -55,7 +62,7 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
             "manifest.lengths[", i, "] is ", length, ", but passes[", limit.pass,
             "].max_tokens_per_microbatch is ", options.passes[limit.pass].max_tokens_per_microbatch,
             " and holds sequences of up to ", limit.length,
-            " tokens; raise it, or set overlong to truncate or drop"));
+            " tokens; raise it, or set overlong to truncate, drop or alone"));
       case OverlongPolicy::kTruncate:
         planned.excluded.push_back({i, length, ExclusionReason::kTruncated});
         length = limit.length;
@@ -63,6 +70,16 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
       case OverlongPolicy::kDrop:
         length = 0;
         if (!groups.empty()) dropped[groups[SequenceIndex(i)]] = true;
+        break;
+      case OverlongPolicy::kAlone:
+        if (length > limit.alone) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("manifest.lengths[", i, "] is ", length,
+                           ", and overlong is OVERLONG_POLICY_ALONE: the passes' length multiples "
+                           "round lengths of up to ",
+                           limit.alone, " to a row's width of 32 bits"));
+        }
+        planned.excluded.push_back({i, length, ExclusionReason::kAlone});
         break;
     }
   }

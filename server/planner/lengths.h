@@ -39,25 +39,28 @@ constexpr uint32_t AlignDown(uint32_t length, uint32_t multiple) {
   return length / multiple * multiple;
 }
 
-// The longest sequence that every pass can hold, and whose limit that is.
+// The longest sequence that every pass can hold beside others, and whose limit that is.
 struct LengthLimit {
   uint32_t length = 0;
   // Index into PlanOptions::passes.
   size_t pass = 0;
+  // The longest that may run alone (OverlongPolicy::kAlone): each pass's multiple rounds it up to
+  // a row's width, of 32 bits.
+  uint32_t alone = 0;
 };
 
 // The smallest, over the passes, of the token budget rounded down to that pass's multiple.
 LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32_t>& multiples);
 
 struct PlannedLengths {
-  // One a sequence of the manifest; 0 for a dropped one.
+  // One a sequence of the manifest, its own where it runs alone; 0 for a dropped one.
   std::vector<uint32_t> lengths;
   std::vector<ExcludedSequence> excluded;  // ascending by index
 };
 
 // Applies options.overlong to the manifest; kDrop drops whole groups. InvalidArgument, naming
-// sequence, length and limit, for an overlong sequence under kReject and for a sequence of length
-// 0.
+// sequence, length and limit, for an overlong sequence under kReject, for one under kAlone whose
+// row would be wider than 32 bits tell, and for a sequence of length 0.
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
                                                    const PlanOptions& options, const Groups& groups,
                                                    const LengthLimit& limit);

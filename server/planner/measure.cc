@@ -14,6 +14,7 @@ struct Microbatch {
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
+  uint64_t room = 0;   // the token budget, or all of a sequence alone that is above it
   Cost sequences = 0;  // at their aligned lengths
   Cost cost = 0;       // as scheduled
 };
@@ -32,6 +33,7 @@ std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& p
       microbatch.sequences += cost.OfSequence(tokens);
     }
     const uint64_t width = plan.row_widths[m];
+    microbatch.room = std::max<uint64_t>(pass.options().max_tokens_per_microbatch, width);
     if (pass.options().layout == Layout::kPadded) {
       const uint64_t count = plan.microbatch_offsets[m + 1] - plan.microbatch_offsets[m];
       microbatch.scheduled_tokens = count * width;
@@ -72,16 +74,16 @@ StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ra
   return loads;
 }
 
-// 1 - s/mean, s the sample standard deviation (n - 1), of the true tokens of micro-batches that are
-// not empty; 1 for a single one.
-double BinBalance(std::span<const uint64_t> filled) {
+// 1 - s/mean, s the sample standard deviation (n - 1), of how full the micro-batches that are not
+// empty are, in true tokens of the budget; 1 for a single one.
+double BinBalance(std::span<const double> filled) {
   const double count = static_cast<double>(filled.size());
   if (count < 2) return 1;
   double mean = 0;
-  for (const uint64_t tokens : filled) mean += static_cast<double>(tokens) / count;
+  for (const double tokens : filled) mean += tokens / count;
   double squares = 0;
-  for (const uint64_t tokens : filled) {
-    const double off = static_cast<double>(tokens) - mean;
+  for (const double tokens : filled) {
+    const double off = tokens - mean;
     squares += off * off;
   }
   return 1 - std::sqrt(squares / (count - 1)) / mean;
@@ -105,7 +107,11 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
 
   StepLoads loads;
-  std::vector<uint64_t> filled;
+  const uint64_t budget = pass.options().max_tokens_per_microbatch;
+  std::vector<double> filled;
+  uint64_t room_tokens = 0;
+  uint64_t alone = 0;
+  uint64_t alone_tokens = 0;
   uint64_t bound = 0;
   size_t begin = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
@@ -117,7 +123,15 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
       metrics.scheduled_tokens += microbatch.scheduled_tokens;
       sequences_cost += microbatch.sequences;
       total_cost += microbatch.cost;
-      if (microbatch.true_tokens > 0) filled.push_back(microbatch.true_tokens);
+      room_tokens += microbatch.room;
+      if (microbatch.room > budget) {
+        ++alone;
+        alone_tokens += microbatch.true_tokens;
+        filled.push_back(static_cast<double>(microbatch.true_tokens) /
+                         static_cast<double>(microbatch.room) * static_cast<double>(budget));
+      } else if (microbatch.true_tokens > 0) {
+        filled.push_back(static_cast<double>(microbatch.true_tokens));
+      }
     }
     const StepLoads step = LoadsOfMiniBatch(microbatches, ranks);
     loads.lockstep += step.lockstep;
@@ -132,13 +146,13 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.lower_bound_microbatches = static_cast<uint32_t>(bound);
   metrics.certified_optimal = metrics.microbatches == bound;
 
-  const uint64_t budget = pass.options().max_tokens_per_microbatch;
-  const double room = static_cast<double>(budget) * metrics.microbatches;
+  const auto room = static_cast<double>(room_tokens);
   metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / room;
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
   metrics.bin_balance = BinBalance(filled);
-  const uint64_t fewest_by_volume = (metrics.true_tokens + budget - 1) / budget;
+  const uint64_t fewest_by_volume =
+      alone + (metrics.true_tokens - alone_tokens + budget - 1) / budget;
   metrics.packing_efficiency = static_cast<double>(fewest_by_volume) / metrics.microbatches;
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);

@@ -83,6 +83,37 @@ absl::Status CheckSharding(const PassOptions& first) {
   return absl::OkStatus();
 }
 
+// That a sequence which runs alone, in a row above the budget, leaves others as they are: neither
+// makes their rows as wide nor leaves its group.
+absl::Status CheckAlone(const PlanOptions& options) {
+  if (options.overlong != OverlongPolicy::kAlone) return absl::OkStatus();
+  if (options.mini_batches.groups == GroupPolicy::kSameMicrobatch) {
+    return absl::InvalidArgumentError(
+        "overlong is OVERLONG_POLICY_ALONE, but mini_batches.groups is "
+        "GROUP_POLICY_SAME_MICROBATCH, and no sequence of a group runs alone; use another of the "
+        "two");
+  }
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    const PassOptions& pass = options.passes[i];
+    if (pass.layout == Layout::kPacked && pass.rows == RowPadding::kLongest) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "overlong is OVERLONG_POLICY_ALONE, but passes[", i,
+          "].packed.rows is ROW_PADDING_LONGEST, as the preset nemo_rl_packing has it for "
+          "pipelines: rows would be as wide as one above max_tokens_per_microbatch ",
+          pass.max_tokens_per_microbatch, "; use other rows"));
+    }
+    if (SharesWidths(pass, options.passes[0].sharding)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "overlong is OVERLONG_POLICY_ALONE, but passes[", i,
+          "].padded.scan is SCAN_SORTED under SHARDING_STRIDE_SORTED, as the presets "
+          "nemo_rl_dynamic and roll_dynamic have it: ranks share widths, and would share one above "
+          "max_tokens_per_microbatch ",
+          pass.max_tokens_per_microbatch, "; use SCAN_OPTIMAL or another sharding"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTopology(const Topology& topology) {
   const struct {
     absl::string_view name;
@@ -137,9 +168,14 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
 
 }  // namespace
 
+bool SharesWidths(const PassOptions& pass, Sharding sharding) {
+  return pass.layout == Layout::kPadded && pass.scan == Scan::kSorted &&
+         sharding == Sharding::kStrideSorted;
+}
+
 absl::Status PlanOptions::Validate() const {
-  for (const absl::Status& status :
-       {CheckTopology(topology), CheckCostModel(cost_model), CheckPasses(passes)}) {
+  for (const absl::Status& status : {CheckTopology(topology), CheckCostModel(cost_model),
+                                     CheckPasses(passes), CheckAlone(*this)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -56,7 +56,7 @@ struct CostModel {
 
 enum class Synchronization { kLockstep, kAccumulated };
 
-enum class OverlongPolicy { kReject, kTruncate, kDrop };
+enum class OverlongPolicy { kReject, kTruncate, kDrop, kAlone };
 
 enum class BalanceOn { kTokens, kCost };
 
@@ -94,6 +94,10 @@ struct PassOptions {
 
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
+
+// Whether ranks that `sharding` gave their sequences run the pass at the same widths: they take
+// turns in the sorted order, so that the same positions of each form a micro-batch.
+bool SharesWidths(const PassOptions& pass, Sharding sharding);
 
 struct PlanOptions {
   Topology topology;

@@ -48,9 +48,10 @@ uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple) {
              : AlignDown(pass.max_tokens_per_microbatch, length_multiple);
 }
 
-// That every bucket is a multiple of the length multiple, and one holds the longest sequence.
+// That every bucket is a multiple of the length multiple, and one holds the longest sequence
+// within the token budget.
 absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
-                             uint32_t longest_aligned, absl::string_view where) {
+                             const std::vector<uint32_t>& aligned, absl::string_view where) {
   if (pass.rows != RowPadding::kBuckets) return absl::OkStatus();
   for (size_t i = 0; i < pass.buckets.size(); ++i) {
     if (pass.buckets[i] % length_multiple != 0) {
@@ -59,18 +60,16 @@ absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
                        ", not a multiple of the length multiple ", length_multiple));
     }
   }
-  if (longest_aligned > pass.buckets.back()) {
+  uint32_t longest = 0;
+  for (const uint32_t length : aligned) {
+    if (length <= pass.max_tokens_per_microbatch) longest = std::max(longest, length);
+  }
+  if (longest > pass.buckets.back()) {
     return absl::InvalidArgumentError(absl::StrCat(
         where, ".packed.buckets ends at ", pass.buckets.back(), ", but the longest sequence takes ",
-        longest_aligned, " tokens; add a bucket that holds it"));
+        longest, " tokens; add a bucket that holds it"));
   }
   return absl::OkStatus();
-}
-
-// Whether ranks that take turns in the sorted order run the same positions at the same widths.
-bool HasSameWidths(const PassOptions& pass, Sharding sharding) {
-  return pass.layout == Layout::kPadded && pass.scan == Scan::kSorted &&
-         sharding == Sharding::kStrideSorted;
 }
 
 }  // namespace
@@ -107,7 +106,7 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
   if (!cost.ok()) return cost.status();
 
   PassInstance instance(options, index, length_multiple, planned, groups, *cost, aligned);
-  if (absl::Status status = CheckBucketsFit(pass, length_multiple, longest, instance.where_);
+  if (absl::Status status = CheckBucketsFit(pass, length_multiple, *aligned, instance.where_);
       !status.ok()) {
     return status;
   }
@@ -131,7 +130,6 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
       allow_empty_(options.allow_empty_microbatches),
       synchronization_(options.synchronization),
       effort_(options.effort),
-      same_widths_(HasSameWidths(*options_, options.passes[0].sharding)),
       groups_keep_microbatch_(!groups.empty() &&
                               options.mini_batches.groups == GroupPolicy::kSameMicrobatch),
       groups_keep_rank_(!groups.empty() && (groups_keep_microbatch_ ||
@@ -147,12 +145,18 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
     bin_limits_.max_sequences = options_->max_sequences_per_microbatch;
     padded_limits_.sequences = options_->max_sequences_per_microbatch;
   }
+  // Of a padded micro-batch more than half, so that nothing fits beside it.
+  const uint32_t limit = AlignDown(options_->max_tokens_per_microbatch, length_multiple_);
+  longest_beside_ = options_->layout == Layout::kPacked ? bin_limits_.capacity : limit;
+  some_run_alone_ = std::any_of(aligned_->begin(), aligned_->end(),
+                                [&](uint32_t length) { return length > limit; });
+  same_widths_ = !some_run_alone_ && SharesWidths(*options_, options.passes[0].sharding);
 }
 
 PassInstance PassInstance::With(const PassOptions& method) const {
   PassInstance other = *this;
   other.options_ = &method;
-  other.same_widths_ = HasSameWidths(method, method.sharding);
+  other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
   return other;
 }
 
@@ -225,15 +229,23 @@ Items PassInstance::ItemsFrom(SequenceLists lists) const {
   Items items;
   items.lengths.reserve(lists.size());
   items.costs.reserve(lists.size());
+  if (some_run_alone_) items.whole_lengths.reserve(lists.size());
+  const bool padded = options_->layout == Layout::kPadded;
+  const auto join = [&](uint32_t length, uint32_t other) {
+    return padded ? std::max(length, other) : length + other;
+  };
   for (size_t item = 0; item < lists.size(); ++item) {
     uint32_t length = 0;
+    uint32_t whole = 0;
     Cost cost = 0;
     for (SequenceIndex sequence : lists[item]) {
       const uint32_t aligned = (*aligned_)[sequence.value()];
-      length = options_->layout == Layout::kPadded ? std::max(length, aligned) : length + aligned;
+      length = join(length, RoomOf(sequence));
+      whole = join(whole, aligned);
       cost += cost_.OfSequence(aligned);
     }
     items.lengths.push_back(length);
+    if (some_run_alone_) items.whole_lengths.push_back(whole);
     items.costs.push_back(cost);
   }
   if (groups_keep_microbatch_) {
@@ -249,7 +261,7 @@ Items PassInstance::ItemsFrom(SequenceLists lists) const {
 Objective PassInstance::ObjectiveOf(const Items& items) const {
   Objective objective;
   if (options_->balance_on == BalanceOn::kTokens) {
-    objective.loads.assign(items.lengths.begin(), items.lengths.end());
+    objective.loads.assign(items.widths().begin(), items.widths().end());
     return objective;
   }
   objective.loads = items.costs;
@@ -270,7 +282,7 @@ std::vector<uint32_t> PassInstance::RowWidths(std::vector<uint32_t> widths) cons
   if (options_->layout == Layout::kPadded || options_->rows == RowPadding::kNone) return widths;
   const uint32_t longest = *std::max_element(widths.begin(), widths.end());
   for (uint32_t& row : widths) {
-    if (row == 0) continue;
+    if (row == 0 || row > bin_limits_.capacity) continue;
     switch (options_->rows) {
       case RowPadding::kNone:
         break;

@@ -5,6 +5,9 @@
 //   aligned length: a length rounded up to the pass's multiple. Limits and costs are of these.
 //   unit: what goes to one rank whole: a sequence, or a group that stays on one rank.
 //   item: what goes to one micro-batch whole: a sequence, or a group that stays in one micro-batch.
+//   alone: a sequence above the pass's token budget that the caller wants as it is. It takes all
+//   the
+//     room of its micro-batch, and makes that as wide as itself.
 //   load: what ranks and micro-batches are evened out by: cost, or tokens where that is asked for.
 //   share: the sequences of one rank.
 //   bin: items that fit into one micro-batch, before its rank and slot are known.
@@ -18,6 +21,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_INSTANCE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -59,14 +63,20 @@ CountRule CountRuleOf(const Topology& topology, const PassOptions& pass);
 // one size.
 struct Items {
   SequenceLists sequences = {};
-  // Aligned tokens: in the packed layout the sum of the item's sequences, in the padded layout the
-  // longest of them.
+  // The room that an item takes, in aligned tokens: in the packed layout the sum of its sequences,
+  // in the padded layout the longest of them; of one that runs alone, all that there is.
   std::vector<uint32_t> lengths;
+  // Where some run alone, the aligned tokens of each; else empty.
+  std::vector<uint32_t> whole_lengths = {};
   // Sequences in an item; empty: one each.
   std::vector<uint32_t> counts;
   std::vector<Cost> costs;
 
   uint32_t size() const { return static_cast<uint32_t>(lengths.size()); }
+  // What the items add to the width of their micro-batch.
+  std::span<const uint32_t> widths() const {
+    return whole_lengths.empty() ? lengths : whole_lengths;
+  }
   PackItems ForPacking() const { return {.lengths = lengths, .counts = counts, .loads = costs}; }
 };
 
@@ -126,6 +136,11 @@ class PassInstance {
   const PaddedLimits& padded_limits() const { return padded_limits_; }
   // By manifest position; 0 for a dropped sequence.
   std::span<const uint32_t> aligned() const { return *aligned_; }
+  // The aligned tokens that a sequence takes of the room of its micro-batch: all that there is
+  // where it runs alone.
+  uint32_t RoomOf(SequenceIndex sequence) const {
+    return std::min((*aligned_)[sequence.value()], longest_beside_);
+  }
 
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
@@ -147,7 +162,8 @@ class PassInstance {
   Objective ObjectiveOf(const Items& items) const;
 
   // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
-  // of at most bin_limits().capacity tokens are widened, empty ones and padded micro-batches stay.
+  // of at most bin_limits().capacity tokens are widened; wider ones, which hold a sequence alone,
+  // empty ones and padded micro-batches stay.
   std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths) const;
   // What a micro-batch costs whose row, or padded width, is `width` tokens; 0 for an empty one but
   // for the fixed cost.
@@ -177,6 +193,9 @@ class PassInstance {
   CostFunction cost_;
   BinLimits bin_limits_;
   PaddedLimits padded_limits_;
+  // Aligned sequences that are longer run alone.
+  uint32_t longest_beside_;
+  bool some_run_alone_;
   std::span<const uint32_t> planned_;
   AlignedLengths aligned_;
 };

@@ -38,7 +38,7 @@ MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, con
     uint32_t width = 0;
     if (bin_at[m] < bins.size()) {
       for (uint32_t item : bins[bin_at[m]]) {
-        const uint32_t length = items.lengths[item];
+        const uint32_t length = items.widths()[item];
         width = padded ? std::max(width, length) : width + length;
         placement.microbatches.Push(items.sequences[item]);
         rank_of[item] = static_cast<uint32_t>(m / slots);

@@ -54,8 +54,8 @@ SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> ran
                        uint32_t ranks);
 
 // The leading pass's placement of bins of items: slot s of rank r is bin bin_at[r * slots + s], or
-// empty where there is no such bin. Its width is the sum of its items' lengths, in the padded
-// layout the longest.
+// empty where there is no such bin. Its width is the sum of its items' widths, in the padded layout
+// the largest.
 MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at);
 

@@ -13,7 +13,8 @@
 
 namespace batchplan {
 
-enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2 };
+// As on the wire.
+enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2, kAlone = 4 };
 
 struct ExcludedSequence {
   uint32_t index = 0;

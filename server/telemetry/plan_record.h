@@ -17,7 +17,8 @@ namespace batchplan {
 struct PassRecord {
   // As the planner measured it.
   PlanMetrics metrics;
-  // What the micro-batches have room for: each one's max_tokens_per_microbatch.
+  // What the micro-batches have room for: each one's max_tokens_per_microbatch, or the length of a
+  // longer sequence that runs alone.
   uint64_t budget_tokens = 0;
 
   // Metrics that are exported in another form. None is negative: Prometheus takes a sum that falls

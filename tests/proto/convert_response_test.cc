@@ -55,6 +55,12 @@ TEST(ConvertResponseTest, ReadBackIsTheSamePlan) {
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(response, again));
 }
 
+TEST(ConvertResponseTest, ASequenceThatRunsAloneIsReadBack) {
+  v1::PlanBatchResponse response = SmallResponse();
+  response.mutable_excluded(0)->set_reason(v1::EXCLUSION_REASON_ALONE);
+  EXPECT_EQ(ParseResponse(response)->excluded[0].reason, ExclusionReason::kAlone);
+}
+
 TEST(ConvertResponseTest, AnUnknownReasonIsRefused) {
   v1::PlanBatchResponse response = SmallResponse();
   response.mutable_excluded(0)->set_reason(static_cast<v1::ExclusionReason>(9));

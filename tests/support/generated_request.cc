@@ -209,9 +209,24 @@ class RequestGenerator {
     return members;
   }
 
+  // Whether a sequence above the budget leaves others as they are.
+  bool MayRunAlone() const {
+    const PlanOptions& asked = request_.options;
+    if (asked.mini_batches.groups == GroupPolicy::kSameMicrobatch) return false;
+    for (const PassOptions& pass : asked.passes) {
+      const bool padded = pass.layout == Layout::kPadded;
+      const bool strided = asked.passes[0].sharding == Sharding::kStrideSorted;
+      if (padded ? pass.scan == Scan::kSorted && strided : pass.rows == RowPadding::kLongest) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   void GenerateLengths() {
     options().overlong = random_.OneOf<OverlongPolicy>(
         {OverlongPolicy::kReject, OverlongPolicy::kTruncate, OverlongPolicy::kDrop});
+    if (MayRunAlone() && random_.Chance(30)) options().overlong = OverlongPolicy::kAlone;
     const bool some_overlong =
         options().overlong == OverlongPolicy::kReject ? random_.Chance(3) : random_.Chance(50);
     const uint32_t overlong_chance = request_.lengths.size() <= kMaxSmallSequences ? 20 : 5;

@@ -120,6 +120,33 @@ std::vector<Mistake> ManifestMistakes() {
          request.pad_to = 0;
          request.lengths[random.Between(0, request.lengths.size() - 1)] = kMost;
        }},
+      {"alone_in_a_group", "overlong is OVERLONG_POLICY_ALONE, but mini_batches.groups",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9);
+         request.group_ids.assign(9, 1);
+         request.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+         request.options.overlong = OverlongPolicy::kAlone;
+       }},
+      {"alone_beside_rows_as_wide", "overlong is OVERLONG_POLICY_ALONE, but passes[0].packed.rows",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9).rows = RowPadding::kLongest;
+         request.options.overlong = OverlongPolicy::kAlone;
+       }},
+      {"alone_at_a_shared_width", "overlong is OVERLONG_POLICY_ALONE, but passes[1].padded.scan",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9).sharding = Sharding::kStrideSorted;
+         PassOptions pass = request.options.passes[0];
+         pass.name = "padded";
+         pass.layout = Layout::kPadded;
+         request.options.passes.push_back(pass);
+         request.options.overlong = OverlongPolicy::kAlone;
+       }},
+      {"alone_and_too_long", "manifest.lengths[4] is 4294967295",
+       [](GeneratedRequest& request, RandomStream&) {
+         ThreeRanks(request, 9).length_multiple = 4;
+         request.lengths[4] = kMost;
+         request.options.overlong = OverlongPolicy::kAlone;
+       }},
       {"all_dropped", "overlong",
        [](GeneratedRequest& request, RandomStream&) {
          request.options.overlong = OverlongPolicy::kDrop;

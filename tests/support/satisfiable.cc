@@ -101,7 +101,7 @@ class Oracle {
     planned_.assign(manifest_.lengths.begin(), manifest_.lengths.end());
     Set dropped = 0;
     for (size_t i = 0; i < count_; ++i) {
-      if (planned_[i] <= limit) continue;
+      if (planned_[i] <= limit || options_.overlong == OverlongPolicy::kAlone) continue;
       if (options_.overlong == OverlongPolicy::kReject || limit == 0) return false;
       if (options_.overlong == OverlongPolicy::kTruncate) planned_[i] = limit;
       if (options_.overlong == OverlongPolicy::kDrop) {
@@ -123,12 +123,18 @@ class Oracle {
     return RoundUp(planned_[sequence], MultipleOf(options_.topology, pass));
   }
 
+  bool RunsAlone(const PassOptions& pass, size_t sequence) const {
+    return options_.overlong == OverlongPolicy::kAlone &&
+           Aligned(pass, sequence) > pass.max_tokens_per_microbatch;
+  }
+
   // Whether one micro-batch of the pass holds all of the set.
   bool Fits(const PassOptions& pass, Set set) const {
     const auto sequences = static_cast<uint64_t>(std::popcount(set));
     if (pass.max_sequences_per_microbatch > 0 && sequences > pass.max_sequences_per_microbatch) {
       return false;
     }
+    if (sequences == 1 && RunsAlone(pass, static_cast<size_t>(std::countr_zero(set)))) return true;
     uint64_t sum = 0;
     uint64_t widest = 0;
     for (size_t i = 0; i < count_; ++i) {

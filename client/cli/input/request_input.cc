@@ -59,7 +59,9 @@ const std::vector<Group>& RequestGroups() {
         {"--effort", "effort", "How hard the balanced solver searches [default]"},
         {"--fitted_cost", "cost_model.fitted",
          "Take the costs that the server fitted to what --job reported, instead of --cost"},
-        {"--overlong", "overlong", "What to do with sequences longer than a micro-batch [reject]"},
+        {"--overlong", "overlong",
+         "What to do with sequences longer than a micro-batch; alone: in one of its own, above the "
+         "budget [reject]"},
         {"--allow_empty_microbatches", "allow_empty_microbatches",
          "Let ranks with too few sequences run empty micro-batches"},
         {"--pad_to", "manifest.pad_to",

@@ -114,15 +114,16 @@ double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, La
 }
 
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
-                                const v1::PassPlan& plan, Layout layout, uint32_t data_parallel,
-                                const v1::CostModel& cost_model) {
+                                const v1::PassPlan& plan, const PassOptions& options,
+                                uint32_t data_parallel, const v1::CostModel& cost_model) {
   std::vector<RankLoad> ranks(data_parallel);
   for (const Microbatch& microbatch : microbatches) {
     RankLoad& rank = ranks[microbatch.rank];
     ++rank.microbatches;
     rank.sequences += microbatch.sequences();
     rank.true_tokens += microbatch.true_tokens;
-    rank.cost += MicrobatchCost(microbatch, plan, layout, cost_model);
+    rank.room += std::max(microbatch.row_width, options.max_tokens_per_microbatch);
+    rank.cost += MicrobatchCost(microbatch, plan, options.layout, cost_model);
   }
   return ranks;
 }

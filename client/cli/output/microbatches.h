@@ -35,6 +35,8 @@ struct RankLoad {
   uint64_t microbatches = 0;
   uint64_t sequences = 0;
   uint64_t true_tokens = 0;
+  // Tokens: the budgets of its micro-batches, or the length of a longer sequence that runs alone.
+  uint64_t room = 0;
   double cost = 0;
 };
 
@@ -59,8 +61,8 @@ double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, La
 
 // One entry a rank, over all mini-batches. Costs as `cost_model` predicts them.
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
-                                const v1::PassPlan& plan, Layout layout, uint32_t data_parallel,
-                                const v1::CostModel& cost_model);
+                                const v1::PassPlan& plan, const PassOptions& options,
+                                uint32_t data_parallel, const v1::CostModel& cost_model);
 
 // Predicted step time over all mini-batches, in the cost model's units, under either
 // synchronization: a plan is made and measured for one, and its user may ask what it would take

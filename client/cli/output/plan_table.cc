@@ -51,20 +51,23 @@ void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse&
 }
 
 void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
-  uint64_t counts[2] = {0, 0};
-  uint64_t tokens[2] = {0, 0};
-  for (const v1::ExcludedSequence& sequence : response.excluded()) {
-    const int dropped = sequence.reason() == v1::EXCLUSION_REASON_DROPPED ? 1 : 0;
-    ++counts[dropped];
-    tokens[dropped] += sequence.length();
-  }
-  if (counts[0] > 0) {
-    table->AddRow({"truncated", absl::StrCat(Count(counts[0], "sequence"), " of together ",
-                                             Count(tokens[0], "token"))});
-  }
-  if (counts[1] > 0) {
-    table->AddRow({"dropped", absl::StrCat(Count(counts[1], "sequence"), " of together ",
-                                           Count(tokens[1], "token"))});
+  const struct {
+    v1::ExclusionReason reason;
+    const char* title;
+  } reasons[] = {{v1::EXCLUSION_REASON_TRUNCATED, "truncated"},
+                 {v1::EXCLUSION_REASON_DROPPED, "dropped"},
+                 {v1::EXCLUSION_REASON_ALONE, "alone"}};
+  for (const auto& [reason, title] : reasons) {
+    uint64_t count = 0;
+    uint64_t tokens = 0;
+    for (const v1::ExcludedSequence& sequence : response.excluded()) {
+      if (sequence.reason() != reason) continue;
+      ++count;
+      tokens += sequence.length();
+    }
+    if (count == 0) continue;
+    table->AddRow(
+        {title, absl::StrCat(Count(count, "sequence"), " of together ", Count(tokens, "token"))});
   }
 }
 
@@ -102,8 +105,8 @@ constexpr uint32_t kMostRanksListed = 32;
 // The bar of the most expensive rank.
 constexpr double kBarLength = 24;
 
-double Fill(const RankLoad& rank, uint32_t budget) {
-  const double room = static_cast<double>(rank.microbatches) * budget;
+double Fill(const RankLoad& rank) {
+  const auto room = static_cast<double>(rank.room);
   return room > 0 ? static_cast<double>(rank.true_tokens) / room : 0;
 }
 
@@ -119,7 +122,7 @@ double MostCost(const std::vector<RankLoad>& ranks) {
   return most > 0 ? most : 1;
 }
 
-std::string ListRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
+std::string ListRanks(const std::vector<RankLoad>& ranks) {
   Table table({Justify::kRight, Justify::kRight, Justify::kRight, Justify::kRight, Justify::kRight,
                Justify::kRight, Justify::kLeft});
   table.AddRow({"rank", "micro-batches", "sequences", "tokens", "fill", "cost / mean", ""});
@@ -128,7 +131,7 @@ std::string ListRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankLoad& rank = ranks[i];
     table.AddRow({absl::StrCat(i), WithThousands(rank.microbatches), WithThousands(rank.sequences),
-                  WithThousands(rank.true_tokens), Percent(Fill(rank, budget)),
+                  WithThousands(rank.true_tokens), Percent(Fill(rank)),
                   absl::StrFormat("%.3f", rank.cost / mean),
                   std::string(std::lround(kBarLength * rank.cost / most), '#')});
   }
@@ -148,7 +151,7 @@ void AddColumn(const std::vector<RankLoad>& ranks, Value value, Format format,
   (*rows)[3].push_back(format(values.back()));
 }
 
-std::string SumUpRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
+std::string SumUpRanks(const std::vector<RankLoad>& ranks) {
   std::vector<std::vector<std::string>> rows = {
       {absl::StrCat(WithThousands(ranks.size()), " ranks"), "micro-batches", "sequences", "tokens",
        "fill", "cost / mean"},
@@ -163,7 +166,7 @@ std::string SumUpRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
   AddColumn(
       ranks, [](const RankLoad& rank) { return rank.true_tokens; }, WithThousands, &rows);
   AddColumn(
-      ranks, [&](const RankLoad& rank) { return Fill(rank, budget); }, Percent, &rows);
+      ranks, [](const RankLoad& rank) { return Fill(rank); }, Percent, &rows);
   AddColumn(
       ranks, [&](const RankLoad& rank) { return rank.cost / mean; },
       [](double cost) { return absl::StrFormat("%.3f", cost); }, &rows);
@@ -180,8 +183,8 @@ std::string SumUpRanks(const std::vector<RankLoad>& ranks, uint32_t budget) {
 // One line a rank: what it holds, how full its micro-batches are of true tokens, and its cost over
 // the mean rank's, with a bar. Beyond kMostRanksListed ranks, the least, median and most of each
 // column instead, and which rank is the slowest.
-std::string FormatRankTable(const std::vector<RankLoad>& ranks, uint32_t budget) {
-  return ranks.size() <= kMostRanksListed ? ListRanks(ranks, budget) : SumUpRanks(ranks, budget);
+std::string FormatRankTable(const std::vector<RankLoad>& ranks) {
+  return ranks.size() <= kMostRanksListed ? ListRanks(ranks) : SumUpRanks(ranks);
 }
 
 }  // namespace
@@ -211,9 +214,8 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
       absl::StrAppend(&text, "\n", metrics.ToString());
     }
     absl::StrAppend(&text, "\n",
-                    FormatRankTable(SumByRank((*passes)[i], plan, pass_options.layout, ranks,
-                                              response.cost_model_used()),
-                                    pass_options.max_tokens_per_microbatch));
+                    FormatRankTable(SumByRank((*passes)[i], plan, pass_options, ranks,
+                                              response.cost_model_used())));
   }
   return text;
 }

@@ -41,7 +41,7 @@ static_assert(static_cast<int>(GroupPolicy::kSameMicrobatch) ==
 static_assert(static_cast<int>(Synchronization::kAccumulated) ==
               v1::SYNCHRONIZATION_ACCUMULATED - 1);
 static_assert(static_cast<int>(Effort::kThorough) == v1::EFFORT_THOROUGH - 1);
-static_assert(static_cast<int>(OverlongPolicy::kDrop) == v1::OVERLONG_POLICY_DROP - 1);
+static_assert(static_cast<int>(OverlongPolicy::kAlone) == v1::OVERLONG_POLICY_ALONE - 1);
 
 // The first error, in order.
 absl::Status FirstError(std::initializer_list<absl::Status> statuses) {

@@ -110,7 +110,8 @@ absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
   for (const v1::PassPlan& pass : response.passes()) plan.passes.push_back(ReadPass(pass));
   for (const v1::ExcludedSequence& sequence : response.excluded()) {
     if (sequence.reason() != v1::EXCLUSION_REASON_TRUNCATED &&
-        sequence.reason() != v1::EXCLUSION_REASON_DROPPED) {
+        sequence.reason() != v1::EXCLUSION_REASON_DROPPED &&
+        sequence.reason() != v1::EXCLUSION_REASON_ALONE) {
       return absl::InvalidArgumentError(
           absl::StrCat("excluded[", plan.excluded.size(), "].reason is ",
                        static_cast<int>(sequence.reason()), ", which is not known"));

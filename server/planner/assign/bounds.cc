@@ -26,7 +26,7 @@ Items SummedItems(const PassInstance& pass, std::span<const SequenceIndex> mini_
   for (uint32_t item = 0; item < items.size(); ++item) {
     items.lengths[item] = 0;
     for (SequenceIndex sequence : items.sequences[item]) {
-      items.lengths[item] += pass.aligned()[sequence.value()];
+      items.lengths[item] += pass.RoomOf(sequence);
     }
   }
   return items;

@@ -125,8 +125,9 @@ std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, c
 
 SortedItems::SortedItems(const Items& items) : order_(items.size()) {
   std::iota(order_.begin(), order_.end(), 0u);
+  const std::span<const uint32_t> widths = items.widths();
   std::stable_sort(order_.begin(), order_.end(),
-                   [&](uint32_t a, uint32_t b) { return items.lengths[a] < items.lengths[b]; });
+                   [&](uint32_t a, uint32_t b) { return widths[a] < widths[b]; });
   widths_.reserve(order_.size());
   for (uint32_t item : order_) widths_.push_back(items.lengths[item]);
   if (items.counts.empty()) return;

@@ -36,13 +36,15 @@ std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, c
                                  const Allowance& allowance);
 
 // Items in the order that the padded layout's algorithms walk: by ascending width, ties by
-// position. Owns its arrays.
+// position. Those that run alone are the last, each a run of its own. Owns its arrays.
 class SortedItems {
  public:
   explicit SortedItems(const Items& items);
 
   PaddedItems view() const { return {.widths = widths_, .counts = counts_}; }
   size_t size() const { return order_.size(); }
+  // The item at a position of the order.
+  uint32_t operator[](size_t position) const { return order_[position]; }
   // Each run, or each bin of positions in the sorted order, as a bin of items.
   Bins BinsOf(const Cuts& cuts) const;
   Bins BinsOf(const Bins& positions) const;

@@ -220,7 +220,7 @@ class RankFiller {
         uint32_t width = 0;
         if (slot < rank.bins.size()) {
           for (uint32_t item : rank.bins[slot]) {
-            const uint32_t length = rank.items.lengths[item];
+            const uint32_t length = rank.items.widths()[item];
             width = padded_ ? std::max(width, length) : width + length;
             placement.microbatches.Push(rank.items.sequences[item]);
           }

@@ -22,7 +22,7 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
   const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
   std::vector<uint64_t> loads(bins.size(), 0);
   for (size_t bin = 0; bin < bins.size(); ++bin) {
-    for (uint32_t item : bins[bin]) loads[bin] += tokens ? items.lengths[item] : items.costs[item];
+    for (uint32_t item : bins[bin]) loads[bin] += tokens ? items.widths()[item] : items.costs[item];
   }
   return loads;
 }
@@ -44,9 +44,8 @@ Cost LeastStepTime(const PassInstance& pass, const SequenceLists& shares) {
     Cost cost = 0;
     uint64_t tokens = 0;
     for (const SequenceIndex sequence : shares[rank]) {
-      const uint32_t length = pass.aligned()[sequence.value()];
-      tokens += length;
-      cost += pass.cost().OfSequence(length);
+      tokens += pass.RoomOf(sequence);
+      cost += pass.cost().OfSequence(pass.aligned()[sequence.value()]);
     }
     most = std::max(most, cost);
     slots = std::max(slots, tokens / pass.bin_limits().capacity);

@@ -203,7 +203,8 @@ class PaddedSolver {
         items_(pass.ItemsOf(mini_batch)),
         sorted_(items_) {
     const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
-    for (uint32_t width : sorted_.view().widths) {
+    for (size_t position = 0; position < sorted_.size(); ++position) {
+      const uint32_t width = items_.widths()[sorted_[position]];
       costs_.push_back(tokens ? width : pass.cost().OfSequence(width));
     }
     per_microbatch_ = tokens ? 0 : pass.cost().OfMicrobatch();

@@ -35,8 +35,12 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
     pass.metrics = ReadMetrics(response.passes(i).metrics());
     // A plan has the passes of its request; what a test puts in its place may have others.
     if (i >= request.passes_size()) continue;
-    pass.budget_tokens =
-        uint64_t{pass.metrics.microbatches} * request.passes(i).max_tokens_per_microbatch();
+    const uint64_t budget = request.passes(i).max_tokens_per_microbatch();
+    pass.budget_tokens = pass.metrics.microbatches * budget;
+    for (const uint32_t width : response.passes(i).row_widths()) {
+      // A sequence that runs alone.
+      if (width > budget) pass.budget_tokens += width - budget;
+    }
   }
   return passes;
 }

@@ -282,6 +282,8 @@ TEST(PlanCommand, ExcludedSequencesAreSummedUp) {
               HasSubstr("2 sequences of together 1,300 tokens"));
   EXPECT_THAT(RunPlan({"--overlong", "truncate"}, Lengths() + "600\n").out,
               HasSubstr("truncated           1 sequence of together 600 tokens"));
+  EXPECT_THAT(RunPlan({"--overlong", "alone", "--verify"}, Lengths() + "600\n700\n").out,
+              HasSubstr("alone               2 sequences of together 1,300 tokens"));
 }
 
 }  // namespace

@@ -143,6 +143,23 @@ TEST(WorkerClient, TruncatedSequencesHaveTheirPlannedLengths) {
   }
 }
 
+TEST(WorkerClient, SequenceAboveTheBudgetHasARowOfItsOwn) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.set_overlong(v1::OVERLONG_POLICY_ALONE);
+  request.mutable_topology()->set_data_parallel(1);
+  request.mutable_manifest()->set_lengths(3, 5000);
+  const auto plan = Fetch(Client(MakeInProcessConnection()), request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  int alone = 0;
+  for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+    if (microbatch.max_seqlen != 5000) continue;
+    ++alone;
+    EXPECT_EQ(microbatch.num_sequences(), 1);
+    EXPECT_GE(microbatch.row_width, 5000);
+  }
+  EXPECT_EQ(alone, 1);
+}
+
 TEST(WorkerClient, RefusalOfTheRequestIsThePlanners) {
   v1::PlanBatchRequest request = RequestOf(20);
   request.mutable_manifest()->set_lengths(7, 5000);

@@ -203,6 +203,17 @@ def test_long_sequences_are_cut_or_left_out_and_listed():
     assert left_out.restore([index * 2 for index in left_out.passes[0].sequence_index.tolist()]) == [0, None, 4]
 
 
+def test_a_long_sequence_that_is_wanted_whole_runs_alone():
+    plan = batchplan.plan([10, 100, 20, 15], max_tokens=50, overlong="alone")
+    assert plan.excluded == (batchplan.ExcludedSequence(index=1, length=100, reason="alone"),)
+    assert sorted((sorted(one.lengths.tolist()), one.width) for one in plan.rank(0)) == [
+        ([10, 15, 20], 45), ([100], 100)]
+    assert plan.metrics.bin_utilization == 145 / 150
+    assert plan.restore(plan.passes[0].sequence_lengths).tolist() == [10, 100, 20, 15]
+    with pytest.raises(batchplan.InvalidRequest, match="overlong is OVERLONG_POLICY_ALONE, but passes"):
+        batchplan.plan([10, 100], overlong="alone", passes=[batchplan.Pass(50, rows="longest")])
+
+
 def test_outputs_come_back_in_the_batchs_order():
     lengths = long_tailed(300)
     plan = batchplan.plan(lengths, dp=3, max_tokens=BUDGET, shuffle=True, seed=7, mini_batch_size=100)

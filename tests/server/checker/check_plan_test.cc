@@ -119,6 +119,69 @@ TEST(CheckPlanTest, TruncatedSequencesStayInThePlanAtTheLimit) {
   ExpectViolation(wrong, "manifest.lengths[1] is 30, above the length limit 12");
 }
 
+// Sequences of 9, 30 and 5 tokens in rows of at most 14, aligned to four.
+HandmadePlan LongOneAlone(const HandmadePass& layout) {
+  HandmadePlan handmade = OneRank({9, 30, 5}, 14);
+  handmade.options.overlong = OverlongPolicy::kAlone;
+  handmade.options.passes[0].length_multiple = 4;
+  handmade.AddPass(layout, 4);
+  handmade.plan.excluded = {{1, 30, ExclusionReason::kAlone}};
+  return handmade;
+}
+
+TEST(CheckPlanTest, ASequenceAboveTheBudgetIsAloneInARowOfItsAlignedLength) {
+  for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+    HandmadePlan handmade = LongOneAlone({{{{{0}, 12}, {{1}, 32}, {{2}, 8}}}});
+    handmade.options.passes[0].layout = layout;
+    ExpectAccepted(handmade);
+  }
+  for (const RowPadding rows : {RowPadding::kCapacity, RowPadding::kBuckets}) {
+    HandmadePlan handmade = LongOneAlone({{{{{0}, 12}, {{1}, 32}, {{2}, 12}}}});
+    handmade.options.passes[0].rows = rows;
+    if (rows == RowPadding::kBuckets) handmade.options.passes[0].buckets = {12};
+    ExpectAccepted(handmade);
+  }
+  ExpectViolation(LongOneAlone({{{{{0}, 12}, {{1}, 36}, {{2}, 8}}}}),
+                  "row_widths[1] is 36, but the sequence that runs alone there has 32");
+  ExpectViolation(LongOneAlone({{{{{0}, 12}, {{1, 2}, 40}}}}),
+                  "row_widths[1] is 40, above max_tokens_per_microbatch 14");
+  ExpectViolation(LongOneAlone({{{{{0}, 16}, {{1}, 32}, {{2}, 8}}}}),
+                  "row_widths[0] is 16, above max_tokens_per_microbatch 14");
+}
+
+TEST(CheckPlanTest, ASequenceThatRunsAloneIsListed) {
+  HandmadePlan handmade = LongOneAlone({{{{{0}, 12}, {{1}, 32}, {{2}, 8}}}});
+  handmade.plan.excluded.clear();
+  ExpectViolation(handmade, "excluded does not list sequence 1 of 30 tokens");
+  handmade.plan.excluded = {{1, 30, ExclusionReason::kTruncated}};
+  ExpectViolation(handmade, "excluded[0].reason is 1, but the overlong policy gives 4");
+  handmade.plan.excluded = {{1, 30, ExclusionReason::kAlone}, {2, 5, ExclusionReason::kAlone}};
+  ExpectViolation(handmade, "excluded[1] lists sequence 2");
+}
+
+TEST(CheckPlanTest, WhatRunsAloneInOnePassKeepsTheBudgetOfAnother) {
+  HandmadePlan handmade = LongOneAlone({{{{{0}, 12}, {{1}, 32}, {{2}, 8}}}});
+  handmade.options.passes.push_back(PackedPass("forward", 40));
+  HandmadePlan over = handmade;
+  handmade.AddPass({{{{{1, 2}, 35}, {{0}, 9}}}}, 1);
+  ExpectAccepted(handmade);
+  over.AddPass({{{{{0, 1, 2}, 44}}}}, 1);
+  ExpectViolation(over, "passes[1].row_widths[0] is 44, above max_tokens_per_microbatch 40");
+}
+
+TEST(CheckPlanTest, NoPlanHasOtherRowsAsWideAsOneThatRunsAlone) {
+  HandmadePlan handmade = LongOneAlone({{{{{0}, 12}, {{1}, 32}, {{2}, 8}}}});
+  HandmadePlan grouped = handmade;
+  grouped.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  ExpectViolation(grouped, "groups share micro-batches");
+  HandmadePlan strided = handmade;
+  strided.options.passes[0].layout = Layout::kPadded;
+  strided.options.passes[0].sharding = Sharding::kStrideSorted;
+  ExpectViolation(strided, "passes[0] makes rows as wide as others");
+  handmade.options.passes[0].rows = RowPadding::kLongest;
+  ExpectViolation(handmade, "passes[0] makes rows as wide as others");
+}
+
 TEST(CheckPlanTest, DroppedSequencesLeaveTheirMiniBatchSmaller) {
   for (const Order order : {Order::kPreserved, Order::kShuffled}) {
     HandmadePlan handmade = OneRank({9, 30, 11, 5}, 16);

@@ -26,6 +26,9 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   double most_tokens = 0;
   double most_cost = 0;
   std::vector<double> utilizations;
+  double capacity = 0;
+  double over_budget = 0;
+  double tokens_within = 0;
   for (const auto& ranks : layout) {
     double most_tokens_here = 0;
     double most_cost_here = 0;
@@ -53,8 +56,13 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
         metrics.true_tokens += tokens;
         metrics.aligned_tokens += aligned_tokens;
         metrics.scheduled_tokens += padded ? members.size() * width : width;
-        if (tokens > 0) {
-          utilizations.push_back(static_cast<double>(tokens) / options.max_tokens_per_microbatch);
+        const double room = std::max(width, options.max_tokens_per_microbatch);
+        if (tokens > 0) utilizations.push_back(static_cast<double>(tokens) / room);
+        capacity += room;
+        if (width > options.max_tokens_per_microbatch) {
+          ++over_budget;
+        } else {
+          tokens_within += static_cast<double>(tokens);
         }
         rank_tokens += static_cast<double>(aligned_tokens);
         rank_cost += cost;
@@ -74,7 +82,6 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
     }
   }
   const double ranks = static_cast<double>(layout.front().size());
-  const double capacity = 1.0 * metrics.microbatches * options.max_tokens_per_microbatch;
   metrics.naive_tokens = sequences * (handmade.pad_to != 0 ? handmade.pad_to : longest);
   metrics.lower_bound_microbatches = metrics.microbatches;
   metrics.certified_optimal = true;
@@ -91,7 +98,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
           ? 1
           : 1 - std::sqrt(squares / static_cast<double>(utilizations.size() - 1)) / mean;
   metrics.packing_efficiency =
-      std::ceil(static_cast<double>(metrics.true_tokens) / options.max_tokens_per_microbatch) /
+      (over_budget + std::ceil(tokens_within / options.max_tokens_per_microbatch)) /
       metrics.microbatches;
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);

@@ -146,6 +146,13 @@ INSTANTIATE_TEST_SUITE_P(
                          o.synchronization = Synchronization::kAccumulated;
                        },
                        "e8948b35bda7bbecfecbf1ff546a39818d55b7e5507c4a0785ca98c6b89d3efe"},
+        BalancedGolden{"OverlongAlone",
+                       [](PlanOptions& o) {
+                         o.overlong = OverlongPolicy::kAlone;
+                         o.passes[0].max_tokens_per_microbatch = 4100;
+                         o.passes[0].rows = RowPadding::kNone;
+                       },
+                       "b1ffbd89b2c5dd88fa8bc37830a1144d749cea44580d1579266cfc834909b08a"},
         BalancedGolden{"SeveralPasses",
                        [](PlanOptions& o) {
                          o.passes.push_back(o.passes[0]);

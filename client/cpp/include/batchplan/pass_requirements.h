@@ -5,8 +5,9 @@
 //
 // A plan comes over a network and its numbers become addresses, so nothing of it is taken on trust:
 // after the check every array has its size, every index lies in the manifest, no sequence stands
-// twice, and every micro-batch fits into its row and its row into the token budget. How good the
-// plan is, is not asked; the plan checker of the planner itself knows more.
+// twice, and every micro-batch fits into its row and its row into the token budget, or holds a
+// single sequence that is longer, where the request lets it run alone. How good the plan is, is not
+// asked; the plan checker of the planner itself knows more.
 //
 // Pure functions, safe from any thread. Cost: one pass over the plan, and one bit a sequence.
 
@@ -37,10 +38,12 @@ struct PassRequirements {
   // own part of the batch.
   uint32_t num_sequences = 0;
   absl::Span<const uint32_t> lengths;
-  // Whether a sequence may be planned shorter than it is, and whether one may be absent: dropped,
-  // or in the slice of another rank.
+  // Whether a sequence may be planned shorter than it is, whether one may be absent: dropped, or in
+  // the slice of another rank; and whether one above the budget may be alone in a row of its
+  // length.
   bool may_truncate = false;
   bool may_drop = false;
+  bool may_run_alone = false;
 };
 
 // The requirements of `request.passes(pass)`, with the preset's values where the request sets none.

@@ -37,7 +37,7 @@ ENUMS = {
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
     "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
     "effort": ("EFFORT", ("fast", "default", "thorough")),
-    "overlong": ("OVERLONG_POLICY", ("reject", "truncate", "drop")),
+    "overlong": ("OVERLONG_POLICY", ("reject", "truncate", "drop", "alone")),
 }
 
 
@@ -77,7 +77,8 @@ class PlanOptions(TypedDict, total=False):
     synchronization: str
     # "fast", "default" or "thorough".
     effort: str
-    # What to do with sequences beyond the budget: "reject", the default, "truncate" or "drop".
+    # What to do with sequences beyond the budget: "reject", the default, "truncate", "drop", or "alone":
+    # each by itself in a micro-batch above the budget, which no other one exceeds.
     overlong: str
     # A rank with too few sequences runs empty micro-batches.
     allow_empty_microbatches: bool

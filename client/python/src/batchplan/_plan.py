@@ -57,12 +57,12 @@ class PlanMetrics:
 
 @dataclasses.dataclass(frozen=True)
 class ExcludedSequence:
-    """A sequence that was cut or left out for its length."""
+    """A sequence that was cut, left out, or put into a micro-batch of its own, for its length."""
 
     index: int
     # Its true length in tokens.
     length: int
-    # "truncated" or "dropped".
+    # "truncated", "dropped" or "alone".
     reason: str
 
 
@@ -271,7 +271,7 @@ class Plan:
 
     Attributes:
         passes: one for each pass that was asked for.
-        excluded: sequences that were cut or left out, by index.
+        excluded: sequences that were cut, left out, or run alone above the budget, by index.
         fingerprint: 64 hexadecimal digits, equal exactly when plans are.
         planner_version: of the planner that made it.
         planning_seconds: what that took.

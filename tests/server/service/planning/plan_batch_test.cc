@@ -80,6 +80,17 @@ TEST_F(PlanBatchTest, APlanIsRecorded) {
   EXPECT_THAT(text, HasSubstr("batchplan_bin_utilization_count 1\n"));
 }
 
+TEST_F(PlanBatchTest, ASequenceAboveTheBudgetIsRecordedAsItsOwn) {
+  v1::PlanBatchRequest request = ValidRequest();
+  const uint32_t budget = request.passes(0).max_tokens_per_microbatch();
+  request.set_overlong(v1::OVERLONG_POLICY_ALONE);
+  request.mutable_manifest()->set_lengths(0, budget + 100);
+  const absl::Status status = PlanBatch(config_, request, {}, &response_);
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<PassRecord> passes = RecordPasses(request, response_);
+  EXPECT_EQ(passes[0].budget_tokens, uint64_t{passes[0].metrics.microbatches} * budget + 100);
+}
+
 TEST_F(PlanBatchTest, APassedDeadlineIsNotPlanned) {
   const Caller caller{.deadline = std::chrono::system_clock::time_point{}, .stop = {}};
   EXPECT_EQ(PlanBatch(config_, ValidRequest(), caller, &response_).code(),

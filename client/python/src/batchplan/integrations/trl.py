@@ -180,6 +180,8 @@ def pack_examples(
         for row, (entries, length) in enumerate(zip(examples[name], lengths)):
             if not hasattr(entries, "__len__") or len(entries) != length:
                 raise ValueError(f"{name}[{row}] has not one entry for each of {length} tokens")
+    if overlong == "alone":
+        raise ValueError('overlong is "alone"; a packed row has at most seq_length tokens')
     kept = numpy.flatnonzero(lengths)
     if overlong == "drop":
         # Maybe all of them, of which no plan can be made.

@@ -91,8 +91,9 @@ def test_trajectories_on_other_machines_are_as_long_as_they_are_wide():
 def test_numbers_that_do_not_divide_are_named():
     items = [{"label": 1}] * 6
     for arguments, message in (
-        ((items, 4), "6 trajectories; their number must be divisible by dp_size 4 times group_size 1"),
-        ((items, 2, 2), "divisible by dp_size 2 times group_size 2"),
+        ((items, 4), "6 trajectories; their number must be divisible by dp_size times group_size, 4 times 1"),
+        ((items, 2, 2), "divisible by dp_size times group_size, 2 times 2"),
+        ((items, 2, 4), "divisible by group_size, 4"),
         (([], 2), "item_list has 0 trajectories"),
         ((items, 0), "dp_size is 0; must be at least 1"),
     ):

@@ -61,11 +61,14 @@ def dispatch_tensors(
     for name, size in (("dp_size", dp_size), ("group_size", group_size)):
         if whole(name, size) < 1:
             raise batchplan.InvalidRequest(f"{name} is {size}; must be at least 1")
-    if items == 0 or items % (dp_size * group_size):
-        raise batchplan.InvalidRequest(
-            f"item_list has {items} trajectories; their number must be divisible by dp_size {dp_size} times "
-            f"group_size {group_size}"
-        )
+    for divisor, sizes in (
+        (group_size, f"group_size, {group_size}"),
+        (dp_size * group_size, f"dp_size times group_size, {dp_size} times {group_size}"),
+    ):
+        if items == 0 or items % divisor:
+            raise batchplan.InvalidRequest(
+                f"item_list has {items} trajectories; their number must be divisible by {sizes}"
+            )
     groups = [
         numpy.concatenate([_rows_of(item) for item in item_list[begin : begin + group_size]])
         for begin in range(0, items, group_size)

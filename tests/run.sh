@@ -23,7 +23,7 @@
 #              Exits with 77 where tests/requirements.txt can't be installed.
 #   --trainers instead, the same package with the trainers it is for, installed from PyPI into
 #              build/trainers: its integrations in training runs of two processes. Exits with 77
-#              where they can't be installed; with PyTorch's libraries they take 5 GB.
+#              where they can't be installed; with PyTorch's libraries they take 6 GB.
 #   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
 #              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
 #              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.

@@ -244,8 +244,8 @@ class GlobalBatches:
         cost = options.get("cost")
         if not isinstance(cost, CostModel):
             cost = _DEFAULT_COST
-        budget = float(options["passes"][0].max_tokens)
-        most = cost.per_token * budget + cost.per_token_squared * budget**2
+        # No sequence costs more, whatever the coefficients are of.
+        most = sum(cost.to_dict().values()) * float(options["passes"][0].max_tokens) ** 2
         added = cost.per_microbatch + 2.0 * len(batch) * most
         heavy = options.copy()
         heavy["cost"] = dataclasses.replace(cost, per_microbatch=added)

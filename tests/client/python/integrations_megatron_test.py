@@ -107,6 +107,15 @@ def test_long_samples_are_named(trainer):
         registered(trainer)(8, 2, 1, None).run([3, 17])
 
 
+def test_long_samples_run_alone_where_that_is_asked_for(trainer):
+    lengths = [5000, *long_tailed(60, 3, longest=4000)]
+    parts = [part for group in registered(trainer, overlong="alone")(4096, 1, 4, None).run(lengths) for part in group]
+    assert_each_once(parts, 61)
+    assert [0] in parts and all(sum(lengths[i] for i in part) <= 4096 for part in parts if part != [0])
+    with pytest.raises(ValueError, match='overlong is "drop"; must be "reject" or "alone"'):
+        megatron.register(overlong="drop")
+
+
 def test_registered_twice_it_replaces_the_scheduler_once(trainer):
     registered(trainer, effort="fast")
     scheduler = registered(trainer, effort="thorough")

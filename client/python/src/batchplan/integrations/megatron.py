@@ -59,8 +59,8 @@ class PlannedScheduler:
             ranks that share it. None is empty.
 
         Raises:
-            ValueError: a sample is longer than a micro-batch of its cp_size ranks, which Megatron's own
-                scheduler computes all the same; or there are too few.
+            ValueError: a sample is longer than a micro-batch of its cp_size ranks, and overlong is not
+                "alone"; or there are too few.
         """
         numbers = [number for number, _ in sample_id_seqlens]
         budget = whole("max_seqlen_per_dp_cp_rank", self.max_seqlen_per_dp_cp_rank) * self.cp_size
@@ -82,6 +82,7 @@ def register(
     cost: batchplan.CostModel | None = None,
     synchronization: str | None = None,
     effort: str | None = None,
+    overlong: str = "reject",
 ) -> None:
     """Puts a PlannedScheduler in the place of "dp_balanced" in Megatron's scheduler_map. Called again,
     it counts anew.
@@ -91,13 +92,19 @@ def register(
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
             (FSDP, expert parallel), or "accumulated", where they do at the end of a step.
         effort: "fast", "default" or "thorough".
+        overlong: samples beyond the budget: "reject", or "alone", as Megatron runs them: each by itself,
+            in a micro-batch of more tokens than any other may have.
 
     Raises:
         ImportError: Megatron-LM is not there.
         FailedPrecondition: its version has no such scheduler.
         ValueError: an option is none that there is.
     """
+    if overlong not in ("reject", "alone"):
+        # Megatron expects every sample, and whole.
+        raise batchplan.InvalidRequest(f'overlong is "{overlong}"; must be "reject" or "alone"')
     options = options_of(cost, synchronization, effort)
+    options["overlong"] = overlong
     module: Any = importlib.import_module(_MODULE)
     schedulers: dict[Any, type] = getattr(module, "scheduler_map", {})
     # By name, or by an enumeration whose values are the names.

@@ -64,12 +64,12 @@ def build_dp_schedule(
         partitions: of each rank its samples, as positions in total_lengths, in the order in which they
             are computed. micro_batch_indices: of each rank its micro-batches of all steps, as positions
             in its partition. num_microbatches: a rank's in each step. global_batch_sizes: rollouts of
-            each step.
+            each step. A sample of more tokens than max_tokens_per_gpu * cp_size has a micro-batch of its
+            own, above the budget.
 
     Raises:
         ScheduleError: there are fewer rollouts than a step takes, fewer samples in a step than
-            micro-batches, or runs of micro_batch_size do not divide among ranks; or a sample is longer
-            than max_tokens_per_gpu * cp_size, which slime computes by itself, above the budget.
+            micro-batches, or runs of micro_batch_size do not divide among ranks.
     """
     if len(total_lengths) != len(rollout_indices):
         raise ScheduleError(
@@ -128,6 +128,7 @@ def _planned(
         **options,
         "dp": dp_size,
         "cp": cp_size,
+        "overlong": "alone",
         "passes": [only],
     }
     plan = batchplan.plan(lengths, **of_step)

@@ -43,7 +43,7 @@ struct Totals {
 };
 
 double SequenceCost(const CostModel& model, double length) {
-  return model.per_token * length + model.per_token_squared * length * length;
+  return model.per_token * length + model.per_token_squared * length * length + model.per_sequence;
 }
 
 Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) {
@@ -112,6 +112,7 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
     }
   }
   for (uint32_t length : pass.demands.planned_lengths) {
+    if (length == 0) continue;  // dropped
     totals.longest = std::max<uint64_t>(totals.longest, length);
     const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
     totals.aligned_cost += SequenceCost(pass.request.cost_model, static_cast<double>(aligned));
@@ -268,20 +269,24 @@ absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
 }  // namespace
 
 absl::Status CheckCostModel(const CostModel& requested, const CostModel& used) {
-  for (double coefficient : {used.per_token, used.per_token_squared, used.per_microbatch}) {
+  for (double coefficient :
+       {used.per_token, used.per_token_squared, used.per_microbatch, used.per_sequence}) {
     if (!std::isfinite(coefficient) || coefficient < 0) {
       return Violation("cost_model_used has the coefficient ", coefficient);
     }
   }
-  if (used.per_token == 0 && used.per_token_squared == 0 && used.per_microbatch == 0) {
+  if (used.per_token == 0 && used.per_token_squared == 0 && used.per_microbatch == 0 &&
+      used.per_sequence == 0) {
     return Violation("cost_model_used has only coefficients of 0");
   }
   if (used.per_token != requested.per_token ||
       used.per_token_squared != requested.per_token_squared ||
-      used.per_microbatch != requested.per_microbatch) {
+      used.per_microbatch != requested.per_microbatch ||
+      used.per_sequence != requested.per_sequence) {
     return Violation("cost_model_used is ", used.per_token, ", ", used.per_token_squared, ", ",
-                     used.per_microbatch, ", but the request says ", requested.per_token, ", ",
-                     requested.per_token_squared, ", ", requested.per_microbatch);
+                     used.per_microbatch, ", ", used.per_sequence, ", but the request says ",
+                     requested.per_token, ", ", requested.per_token_squared, ", ",
+                     requested.per_microbatch, ", ", requested.per_sequence);
   }
   return absl::OkStatus();
 }

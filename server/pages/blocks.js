@@ -90,10 +90,10 @@ class Blocks {
     let block = {n: 0, tokens: 0, padding: 0};
     for (let i = placement.offsets[m]; i < end; ++i) {
       const length = placement.lengths[i];
-      const computed = placement.ofTokens(placement.computed(m, i));
+      const computed = placement.ofSequence(placement.computed(m, i));
       block.n += 1;
       block.tokens += length;
-      block.padding += (computed - placement.ofTokens(length)) * scale;
+      block.padding += (computed - placement.ofSequence(length)) * scale;
       at += computed * scale;
       const right = Math.min(x1, Math.round(at));
       if (right - left < 3 * pixels && i < end - 1) continue;
@@ -118,14 +118,14 @@ class Blocks {
   drawStacked(m, inner, {x1, y0, y1}) {
     const {placement, palette, pixels} = this;
     const n = placement.sequences(m);
-    const whole = placement.ofTokens(placement.widths[m]);
+    const whole = placement.ofSequence(placement.widths[m]);
     const bars = Math.min(n, y1 - y0);
     for (let k = 0; k < bars; ++k) {
       const length = placement.lengths[placement.offsets[m] + Math.floor(k * n / bars)];
       const shade = this.shade(length);
       const top = y0 + Math.round((y1 - y0) * k / bars);
       const bottom = y0 + Math.round((y1 - y0) * (k + 1) / bars);
-      const share = whole > 0 ? placement.ofTokens(length) / whole : 1;
+      const share = whole > 0 ? placement.ofSequence(length) / whole : 1;
       const middle = inner + Math.round((x1 - inner) * share);
       this.fill(palette.sequences[shade], inner, top, middle, bottom);
       this.fill(palette.padding, middle, top, x1, bottom);

@@ -13,6 +13,7 @@ class Placement {
     this.perToken = costs?.perToken ?? 0;
     this.perTokenSquared = costs?.perTokenSquared ?? 0;
     this.perMicrobatch = costs?.perMicrobatch ?? 0;
+    this.perSequence = costs?.perSequence ?? 0;
     this.multiple = Math.max(1, plan.lengthMultiple ?? 1);
     this.lengths = plan.sequenceLengths ?? [];
     this.indices = plan.sequenceIndex ?? [];
@@ -41,8 +42,8 @@ class Placement {
     for (let m = 0; m < this.size; ++m) this.time.waiting += this.waiting(m);
   }
 
-  ofTokens(tokens) {
-    return this.perToken * tokens + this.perTokenSquared * tokens * tokens;
+  ofSequence(tokens) {
+    return this.perSequence + this.perToken * tokens + this.perTokenSquared * tokens * tokens;
   }
 
   // The tokens that are computed for sequence i of micro-batch m.
@@ -77,9 +78,9 @@ class Placement {
     let tail = this.widths[m];
     for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) {
       const computed = this.computed(m, i);
-      const useful = this.ofTokens(this.lengths[i]);
+      const useful = this.ofSequence(this.lengths[i]);
       parts.sequences += useful;
-      parts.padding += this.ofTokens(computed) - useful;
+      parts.padding += this.ofSequence(computed) - useful;
       tail -= computed;
     }
     if (!this.padded) parts.padding += this.perToken * Math.max(0, tail);
@@ -134,7 +135,7 @@ class Placement {
     const n = this.sequences(m);
     if (this.padded) return this.offsets[m] + Math.min(n - 1, Math.floor(down * n));
     for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) {
-      rest -= this.ofTokens(this.computed(m, i));
+      rest -= this.ofSequence(this.computed(m, i));
       if (rest < 0) return i;
     }
     return -1;

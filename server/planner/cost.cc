@@ -31,6 +31,7 @@ absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
   }
   const double total = model.per_token * static_cast<double>(tokens) +
                        model.per_token_squared * ToDouble(squares) +
+                       model.per_sequence * static_cast<double>(aligned_lengths.size()) +
                        model.per_microbatch * static_cast<double>(microbatches);
   if (!std::isfinite(total)) {
     return absl::InvalidArgumentError(
@@ -45,6 +46,8 @@ CostFunction::CostFunction(const CostModel& model, int scale)
     : scale_(scale),
       per_token_(Scaled(model.per_token, scale)),
       per_token_squared_(Scaled(model.per_token_squared, scale)) {
+  const Coefficient per_sequence = Scaled(model.per_sequence, scale);
+  per_sequence_ = ShiftedBy(per_sequence.mantissa, per_sequence.exponent);
   const Coefficient per_microbatch = Scaled(model.per_microbatch, scale);
   per_microbatch_ = ShiftedBy(per_microbatch.mantissa, per_microbatch.exponent);
 }

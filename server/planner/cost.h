@@ -27,9 +27,10 @@ class CostFunction {
                                              std::span<const uint32_t> aligned_lengths,
                                              uint64_t microbatches, uint64_t tail_tokens);
 
-  // A sequence of `length` aligned tokens. Monotone in the length.
+  // A sequence of `length` aligned tokens, at least 1. Monotone in the length.
   Cost OfSequence(uint64_t length) const {
-    return ShiftedBy(absl::uint128(per_token_.mantissa) * length, per_token_.exponent) +
+    return per_sequence_ +
+           ShiftedBy(absl::uint128(per_token_.mantissa) * length, per_token_.exponent) +
            ShiftedBy(absl::uint128(per_token_squared_.mantissa) * (length * length),
                      per_token_squared_.exponent);
   }
@@ -63,6 +64,7 @@ class CostFunction {
   int scale_;
   Coefficient per_token_;
   Coefficient per_token_squared_;
+  Cost per_sequence_;
   Cost per_microbatch_;
 };
 

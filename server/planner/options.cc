@@ -135,7 +135,8 @@ absl::Status CheckCostModel(const CostModel& model) {
     double value;
   } coefficients[] = {{"per_token", model.per_token},
                       {"per_token_squared", model.per_token_squared},
-                      {"per_microbatch", model.per_microbatch}};
+                      {"per_microbatch", model.per_microbatch},
+                      {"per_sequence", model.per_sequence}};
   bool any = false;
   for (const auto& [name, value] : coefficients) {
     if (absl::Status status = CheckCoefficient(name, value); !status.ok()) return status;
@@ -143,8 +144,9 @@ absl::Status CheckCostModel(const CostModel& model) {
   }
   if (any) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "cost_model has per_token, per_token_squared and per_microbatch all 0; at least one must be "
-      "above 0, or leave cost_model unset for the default");
+      "cost_model has per_token, per_token_squared, per_microbatch and per_sequence all 0; at "
+      "least "
+      "one must be above 0, or leave cost_model unset for the default");
 }
 
 absl::Status CheckPasses(const std::vector<PassOptions>& passes) {

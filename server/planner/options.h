@@ -46,12 +46,14 @@ struct MiniBatching {
   GroupPolicy groups = GroupPolicy::kIgnore;
 };
 
-// cost(sequence) = per_token * L + per_token_squared * L^2, L the aligned length;
-// cost(micro-batch) = sum + per_microbatch + per_token * tail padding.
+// cost(sequence) = per_token * L + per_token_squared * L^2 + per_sequence, L the aligned length, or
+// the width in the padded layout; cost(micro-batch) = sum + per_microbatch + per_token * tail
+// padding.
 struct CostModel {
   double per_token = 1.0;
   double per_token_squared = 1.0 / 24576;
   double per_microbatch = 0.0;
+  double per_sequence = 0.0;
 };
 
 enum class Synchronization { kLockstep, kAccumulated };

@@ -35,7 +35,7 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
       sequence_parallel: true
     }
     mini_batches { size: 2 order: ORDER_SHUFFLED seed: 11 groups: GROUP_POLICY_SAME_RANK }
-    cost_model { per_token: 1.5 per_token_squared: 2.5 per_microbatch: 3.5 }
+    cost_model { per_token: 1.5 per_token_squared: 2.5 per_microbatch: 3.5 per_sequence: 4.5 }
     synchronization: SYNCHRONIZATION_ACCUMULATED
     effort: EFFORT_THOROUGH
     overlong: OVERLONG_POLICY_DROP
@@ -78,6 +78,7 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
   EXPECT_EQ(options.cost_model.per_token, 1.5);
   EXPECT_EQ(options.cost_model.per_token_squared, 2.5);
   EXPECT_EQ(options.cost_model.per_microbatch, 3.5);
+  EXPECT_EQ(options.cost_model.per_sequence, 4.5);
   EXPECT_EQ(options.synchronization, Synchronization::kAccumulated);
   EXPECT_EQ(options.effort, Effort::kThorough);
   EXPECT_EQ(options.overlong, OverlongPolicy::kDrop);
@@ -167,6 +168,7 @@ TEST(ConvertRequestTest, AnythingBesideFittedIsRefusedByName) {
       {"per_token 2", "per_token: 2"},
       {"per_token_squared 2", "per_token_squared: 2"},
       {"per_microbatch 2", "per_microbatch: 2"},
+      {"per_sequence 2", "per_sequence: 2"},
       {"and shape", "shape { layers: 1 hidden_size: 1 attention_heads: 1 }"}};
   for (const auto& [name, beside] : cases) {
     const absl::Status status = Refused("cost_model { fitted: true " + beside + " }");
@@ -192,10 +194,15 @@ TEST(ConvertRequestTest, ACostModelFollowsFromTheModelsShape) {
 }
 
 TEST(ConvertRequestTest, AShapeBesideCoefficientsIsRefused) {
-  const absl::Status status =
-      Refused("cost_model { per_token: 2 shape { layers: 1 hidden_size: 1 attention_heads: 1 } }");
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("cost_model.shape is set beside per_token"));
+  for (const std::string coefficient : {"per_token", "per_sequence"}) {
+    const absl::Status status =
+        Refused("cost_model { " + coefficient +
+                ": 2 shape { layers: 1 hidden_size: 1 attention_heads: 1 } }");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("cost_model.shape is set beside per_token"),
+                      HasSubstr(coefficient + " 2")));
+  }
 }
 
 TEST(ConvertRequestTest, OnlyTheFirstPassMaySetItsSharding) {

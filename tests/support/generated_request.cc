@@ -270,6 +270,10 @@ class RequestGenerator {
     options().allow_empty_microbatches = random_.Chance(20);
     options().cost_model = random_.OneOf<CostModel>(
         {{1, 0, 0}, {0, 1.0 / 24576, 0}, {0.25, 0.0001, 1000}, {0, 0, 1}, {}});
+    if (random_.Chance(30)) {
+      options().cost_model.per_sequence = random_.OneOf<double>({0.5, 100, 20000});
+    }
+    if (random_.Chance(5)) options().cost_model = {0, 0, 0, 1};
     options().synchronization =
         random_.OneOf<Synchronization>({Synchronization::kLockstep, Synchronization::kAccumulated});
     options().effort = random_.OneOf<Effort>({Effort::kFast, Effort::kDefault, Effort::kThorough});
@@ -301,9 +305,9 @@ std::string GeneratedRequest::Describe() const {
       t.sequence_parallel ? " SP" : "", "; mini-batches of ", m.size, " order ",
       static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
       "; overlong ", static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token,
-      " ", options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch,
-      "; synchronization ", static_cast<int>(options.synchronization), " effort ",
-      static_cast<int>(options.effort),
+      " ", options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch, " ",
+      options.cost_model.per_sequence, "; synchronization ",
+      static_cast<int>(options.synchronization), " effort ", static_cast<int>(options.effort),
       options.allow_empty_microbatches ? "; empty micro-batches allowed" : "");
   for (const PassOptions& pass : options.passes) {
     absl::StrAppend(&text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch,

@@ -67,7 +67,8 @@ std::vector<Mistake> CostMistakes() {
     double CostModel::*coefficient;
   } coefficients[] = {{"per_token", &CostModel::per_token},
                       {"per_token_squared", &CostModel::per_token_squared},
-                      {"per_microbatch", &CostModel::per_microbatch}};
+                      {"per_microbatch", &CostModel::per_microbatch},
+                      {"per_sequence", &CostModel::per_sequence}};
   for (const auto& [name, coefficient] : coefficients) {
     mistakes.push_back(
         {name, "cost_model." + name,

@@ -61,6 +61,7 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   wire.mutable_cost_model()->set_per_token(options.cost_model.per_token);
   wire.mutable_cost_model()->set_per_token_squared(options.cost_model.per_token_squared);
   wire.mutable_cost_model()->set_per_microbatch(options.cost_model.per_microbatch);
+  wire.mutable_cost_model()->set_per_sequence(options.cost_model.per_sequence);
   wire.set_synchronization(ToWire<v1::Synchronization>(options.synchronization));
   wire.set_effort(ToWire<v1::Effort>(options.effort));
   wire.set_overlong(ToWire<v1::OverlongPolicy>(options.overlong));

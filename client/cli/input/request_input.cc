@@ -92,7 +92,7 @@ const Group& PassGroup() {
   return *group;
 }
 
-// "A,B,C": the three coefficients.
+// "A,B,C" or "A,B,C,D": the coefficients.
 void SetCost(const std::string& text, v1::CostModel* cost) {
   std::vector<double> coefficients;
   for (const absl::string_view item : absl::StrSplit(text, ',')) {
@@ -101,13 +101,14 @@ void SetCost(const std::string& text, v1::CostModel* cost) {
       break;
     }
   }
-  if (coefficients.size() != 3) {
+  if (coefficients.size() != 3 && coefficients.size() != 4) {
     throw CLI::ValidationError(
-        "--cost", absl::StrCat("\"", text, "\" is not three numbers separated by commas"));
+        "--cost", absl::StrCat("\"", text, "\" is not three or four numbers separated by commas"));
   }
   cost->set_per_token(coefficients[0]);
   cost->set_per_token_squared(coefficients[1]);
   cost->set_per_microbatch(coefficients[2]);
+  if (coefficients.size() == 4) cost->set_per_sequence(coefficients[3]);
 }
 
 // Adds the flags of a request to `app`, but for those in `without`, and returns them. They fill
@@ -138,8 +139,8 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
       app->add_option_function<std::string>(
              "--cost",
              [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
-             "Cost a token, a token squared, a micro-batch [1,1/24576,0]")
-          ->type_name("A,B,C")
+             "Cost a token, a token squared, a micro-batch, a sequence [1,1/24576,0,0]")
+          ->type_name("A,B,C[,D]")
           ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));
   // A message has one layout: set together, the later flag would silently undo the earlier one.

@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
 
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
                       const v1::CostModel& model) {
-  double cost = model.per_microbatch();
+  double cost = model.per_microbatch() + model.per_sequence() * (microbatch.end - microbatch.begin);
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
     // The padded layout computes the padding.
     const auto computed = static_cast<double>(

@@ -82,13 +82,15 @@ absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
   }
   model = {.per_token = wire.per_token(),
            .per_token_squared = wire.per_token_squared(),
-           .per_microbatch = wire.per_microbatch()};
+           .per_microbatch = wire.per_microbatch(),
+           .per_sequence = wire.per_sequence()};
   if (!wire.has_shape()) return absl::OkStatus();
-  if (model.per_token != 0 || model.per_token_squared != 0 || model.per_microbatch != 0) {
+  if (model.per_token != 0 || model.per_token_squared != 0 || model.per_microbatch != 0 ||
+      model.per_sequence != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cost_model.shape is set beside per_token ", model.per_token, ", per_token_squared ",
-        model.per_token_squared, " and per_microbatch ", model.per_microbatch,
-        "; the coefficients follow from the shape, leave them 0"));
+        model.per_token_squared, ", per_microbatch ", model.per_microbatch, " and per_sequence ",
+        model.per_sequence, "; the coefficients follow from the shape, leave them 0"));
   }
   const absl::StatusOr<CostModel> of_shape =
       CostModelOf({.layers = wire.shape().layers(),
@@ -217,14 +219,14 @@ absl::StatusOr<Synchronization> ParseSynchronization(v1::Synchronization wire) {
 
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model) {
   if (model.per_token() == 0 && model.per_token_squared() == 0 && model.per_microbatch() == 0 &&
-      !model.has_shape()) {
+      model.per_sequence() == 0 && !model.has_shape()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("cost_model.fitted is set beside per_token ", model.per_token(),
-                   ", per_token_squared ", model.per_token_squared(), " and per_microbatch ",
-                   model.per_microbatch(), model.has_shape() ? " and shape" : "",
-                   "; the coefficients are fitted, leave the others unset"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cost_model.fitted is set beside per_token ", model.per_token(), ", per_token_squared ",
+      model.per_token_squared(), ", per_microbatch ", model.per_microbatch(), " and per_sequence ",
+      model.per_sequence(), model.has_shape() ? " and shape" : "",
+      "; the coefficients are fitted, leave the others unset"));
 }
 
 }  // namespace batchplan

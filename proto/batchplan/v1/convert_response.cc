@@ -103,6 +103,7 @@ void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchR
   cost_model->set_per_token(plan.cost_model_used.per_token);
   cost_model->set_per_token_squared(plan.cost_model_used.per_token_squared);
   cost_model->set_per_microbatch(plan.cost_model_used.per_microbatch);
+  cost_model->set_per_sequence(plan.cost_model_used.per_sequence);
 }
 
 absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
@@ -123,7 +124,8 @@ absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
   plan.fingerprint = response.fingerprint();
   plan.cost_model_used = {.per_token = response.cost_model_used().per_token(),
                           .per_token_squared = response.cost_model_used().per_token_squared(),
-                          .per_microbatch = response.cost_model_used().per_microbatch()};
+                          .per_microbatch = response.cost_model_used().per_microbatch(),
+                          .per_sequence = response.cost_model_used().per_sequence()};
   return plan;
 }
 

@@ -22,6 +22,7 @@ v1::PlanBatchRequest Request() {
   request.mutable_cost_model()->set_per_token(1);
   request.mutable_cost_model()->set_per_token_squared(0.001);
   request.mutable_cost_model()->set_per_microbatch(7);
+  request.mutable_cost_model()->set_per_sequence(20);
   v1::Pass* pass = request.add_passes();
   pass->set_max_tokens_per_microbatch(512);
   pass->mutable_packed()->set_rows(v1::ROW_PADDING_LONGEST);

@@ -17,7 +17,7 @@ function placeWith(flags) {
   const result = spawnSync(
       program,
       ['plan', '--lengths', '-', '--dp', '4', '--budget', '512', '--preset', 'nemo_rl_packing',
-       '--cost', '1,0.01,7', '--format', 'html', ...flags],
+       '--cost', '1,0.01,7,5', '--format', 'html', ...flags],
       {input: lengths, encoding: 'utf8'});
   assert.equal(result.status, 0, result.stderr);
   const data = (id) => JSON.parse(result.stdout.match(`id="${id}">(.*?\n?)</script>`)[1]);
@@ -55,9 +55,9 @@ test('a padded micro-batch computes its width for every sequence, an empty one t
     sequenceIndex: [0, 1, 2], sequenceLengths: [5, 3, 2], microbatchOffsets: [0, 2, 2, 3, 3],
     microbatchesPerRank: [2], rowWidths: [8, 0, 4, 0], lengthMultiple: 4,
   };
-  const costs = {perToken: 1, perTokenSquared: 0, perMicrobatch: 3};
+  const costs = {perToken: 1, perTokenSquared: 0, perMicrobatch: 3, perSequence: 2};
   const placement = new Placement(plan, {ranks: 2, padded: true, accumulated: false, costs});
-  assert.deepEqual([...placement.cost], [19, 3, 7, 3]);
-  assert.deepEqual(placement.time, {sequences: 10, padding: 10, fixed: 12, waiting: 12});
-  assert.equal(placement.duration, 22);
+  assert.deepEqual([...placement.cost], [23, 3, 9, 3]);
+  assert.deepEqual(placement.time, {sequences: 16, padding: 10, fixed: 12, waiting: 14});
+  assert.equal(placement.duration, 26);
 });

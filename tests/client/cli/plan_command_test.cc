@@ -93,7 +93,7 @@ TEST(PlanCommand, PrintedRequestGivesThePlanOfItsFlags) {
                                           "--length_multiple",
                                           "16",
                                           "--cost",
-                                          "1,0.001,5",
+                                          "1,0.001,5,30",
                                           "--sync",
                                           "accumulated",
                                           "--microbatch_count_multiple",

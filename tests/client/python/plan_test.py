@@ -113,6 +113,7 @@ def test_wrong_lengths_are_named(lengths, field, value):
     ({"max_tokens": 0}, "passes[0].max_tokens_per_microbatch", "0"),
     ({"cost": batchplan.CostModel(per_token=-1)}, "cost_model.per_token", "-1"),
     ({"cost": batchplan.CostModel(per_token=float("nan"))}, "cost_model.per_token", "nan"),
+    ({"cost": batchplan.CostModel(per_sequence=-2)}, "cost_model.per_sequence", "-2"),
     ({"cost": batchplan.CostModel(per_token_squared=float("-inf"))}, "cost_model.per_token_squared", "-inf"),
     ({"groups": "same_rank"}, "manifest.group_ids", "empty"),
 ])

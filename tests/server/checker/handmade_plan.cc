@@ -14,7 +14,8 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
                       const HandmadePass& layout, uint32_t multiple, uint32_t limit) {
   const CostModel& model = handmade.options.cost_model;
   const auto cost_of = [&](double length) {
-    return model.per_token * length + model.per_token_squared * length * length;
+    return model.per_token * length + model.per_token_squared * length * length +
+           model.per_sequence;
   };
   const bool padded = options.layout == Layout::kPadded;
   PlanMetrics metrics;

@@ -253,9 +253,12 @@ INSTANTIATE_TEST_SUITE_P(
                    MetricsOf(p).predicted_step_time = std::numeric_limits<double>::infinity();
                  },
                  "passes[0].metrics has the value inf"},
-        Mutation{"OtherCostModel",
-                 [](HandmadePlan& p) { p.plan.cost_model_used.per_microbatch = 7; },
-                 "cost_model_used is 1, 4.06901e-05, 7, but the request says 1, 4.06901e-05, 0"},
+        Mutation{
+            "OtherCostModel", [](HandmadePlan& p) { p.plan.cost_model_used.per_microbatch = 7; },
+            "cost_model_used is 1, 4.06901e-05, 7, 0, but the request says 1, 4.06901e-05, 0, 0"},
+        Mutation{"OtherCostOfASequence",
+                 [](HandmadePlan& p) { p.plan.cost_model_used.per_sequence = 7; },
+                 "cost_model_used is 1, 4.06901e-05, 0, 7, but the request says"},
         Mutation{"NegativeCost", [](HandmadePlan& p) { p.plan.cost_model_used.per_token = -1; },
                  "cost_model_used has the coefficient -1"},
         Mutation{"NoCost",

@@ -14,8 +14,9 @@ CostFunction Make(const CostModel& model, const std::vector<uint32_t>& lengths,
 
 TEST(CostTest, IsThePolynomialOfTheModel) {
   const CostFunction cost =
-      Make({.per_token = 2, .per_token_squared = 0.25, .per_microbatch = 7}, {100, 200, 300}, 50);
-  EXPECT_NEAR(cost.ToUnits(cost.OfSequence(100)), 2 * 100 + 0.25 * 100 * 100, 1e-6);
+      Make({.per_token = 2, .per_token_squared = 0.25, .per_microbatch = 7, .per_sequence = 30},
+           {100, 200, 300}, 50);
+  EXPECT_NEAR(cost.ToUnits(cost.OfSequence(100)), 2 * 100 + 0.25 * 100 * 100 + 30, 1e-6);
   EXPECT_NEAR(cost.ToUnits(cost.OfMicrobatch()), 7, 1e-6);
   EXPECT_NEAR(cost.ToUnits(cost.OfTail(50)), 100, 1e-6);
 }
@@ -29,8 +30,11 @@ TEST(CostTest, TotalsStayBelowTwoToThe62) {
   for (const uint32_t length : {1u, 1000u, 4294967295u}) {
     for (const double scale : {5e-324, 1e-300, 1.0, 1e250}) {
       const std::vector<uint32_t> lengths(1000, length);
-      const CostFunction cost =
-          Make({.per_token = scale, .per_token_squared = scale, .per_microbatch = scale}, lengths);
+      const CostFunction cost = Make({.per_token = scale,
+                                      .per_token_squared = scale,
+                                      .per_microbatch = scale,
+                                      .per_sequence = scale},
+                                     lengths);
       const Cost one = cost.OfSequence(length) + cost.OfMicrobatch();
       EXPECT_LT(one, (uint64_t{1} << 62) / 1000) << length << " " << scale;
       EXPECT_GT(one * 1000, uint64_t{1} << 58) << length << " " << scale;

@@ -107,6 +107,22 @@ TEST(MetricsTest, AGroupThatStaysOnARankBoundsTheStep) {
   }
 }
 
+TEST(MetricsTest, ASequenceCostsItsShareWhateverItsLengthAndWidth) {
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
+  options.cost_model = {
+      .per_token = 0, .per_token_squared = 0, .per_microbatch = 10, .per_sequence = 3};
+  options.overlong = OverlongPolicy::kDrop;
+  // Two micro-batches of 90 and of 40 + 30 + 20 tokens.
+  const PlanMetrics packed = MakeCheckedPlan({40, 90, 30, 101, 20}, options)->passes[0].metrics;
+  EXPECT_NEAR(packed.predicted_step_time, 4 * 3 + 2 * 10, 1e-9);
+  EXPECT_NEAR(packed.ideal_step_time, 4 * 3 + 2 * 10, 1e-9);
+  EXPECT_NEAR(packed.lower_bound_step_time, 4 * 3 + 2 * 10, 1e-9);
+  options.passes[0].layout = Layout::kPadded;
+  options.passes[0].sharding = Sharding::kBalanced;
+  const PlanMetrics padded = MakeCheckedPlan({40, 90, 30, 101, 20}, options)->passes[0].metrics;
+  EXPECT_NEAR(padded.predicted_step_time, 4 * 3 + 10.0 * padded.microbatches, 1e-9);
+}
+
 TEST(MetricsTest, TailPaddingIsNotFree) {
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
   options.cost_model = {.per_token = 1, .per_token_squared = 0};

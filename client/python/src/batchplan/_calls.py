@@ -167,7 +167,12 @@ def _read_fit(answer: bytes) -> Fit:
     fitted = fields.get("fitted")
     return Fit(
         cost=fitted
-        and CostModel(fitted["perToken"], fitted["perTokenSquared"], fitted["perMicrobatch"]),
+        and CostModel(
+            fitted["perToken"],
+            fitted["perTokenSquared"],
+            fitted["perMicrobatch"],
+            per_sequence=fitted["perSequence"],
+        ),
         error=fields["fitError"],
         samples=int(fields["samples"]),
         suggested_max_tokens=fields["suggestedMaxTokensPerMicrobatch"],

@@ -88,12 +88,13 @@ class PlanOptions(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class CostModel:
-    """A sequence of L tokens costs per_token * L + per_token_squared * L**2, and a micro-batch
-    per_microbatch more. In any unit; at least one is positive."""
+    """A sequence of L tokens costs per_token * L + per_token_squared * L**2 + per_sequence, and a
+    micro-batch per_microbatch more. In any unit; at least one is positive."""
 
     per_token: float = 1.0
     per_token_squared: float = 0.0
     per_microbatch: float = 0.0
+    per_sequence: float = 0.0
 
     def to_dict(self) -> dict[str, float]:
         """The costs as the wire contract has them."""

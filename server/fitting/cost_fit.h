@@ -1,5 +1,5 @@
 // A job's cost model, milliseconds = per_token * tokens + per_token_squared * squares +
-// per_microbatch, from the timings of its micro-batches as they come.
+// per_microbatch + per_sequence * sequences, from the timings of its micro-batches as they come.
 //
 //   CostFit fit;
 //   for (const TimingSample& sample : report) AddSample(sample, fit);
@@ -21,9 +21,14 @@
 //   followed within 48 samples, one of a tenth within some hundred, and one that shows in few
 //   samples only once some five of the recent ones show it. A steady job hardly ever starts over.
 //
+// The cost of a sequence is fitted where every sample that the fit rests on says how many sequences
+// it has. One that does not ends that, at once; then kSaidSamples in a row that do, or a change as
+// above among such samples, start the fit anew from the recent ones. Where no sample says it the
+// fit is the same as one that knows of no sequences, to the last bit.
+//
 // Coefficients are finite and not negative, and those that the samples can't tell apart are 0
 // (IdentifiedFit). A function of the samples in their order, however they were reported.
-// A value of up to 2 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
+// A value of up to 3 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
 // the refreshes.
 
 #ifndef BATCHPLAN_SERVER_FITTING_COST_FIT_H_
@@ -32,6 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "server/fitting/least_squares.h"
@@ -44,16 +50,20 @@ inline constexpr size_t kRefreshSamples = 16;
 // Fewer than these give no costs. Of so many, stragglers at one in twenty hardly ever are so many
 // that they distort the first fit.
 inline constexpr uint64_t kMinSamples = 2 * kRefreshSamples;
+inline constexpr uint64_t kSaidSamples = 1024;
 
 struct CostFit {
   // In order, the latest last.
   std::vector<TimingSample> recent;
-  // Empty as long as not more than kRecentSamples samples have been seen since the last start.
+  // Empty as long as not more than kRecentSamples samples have been seen since the last start. The
+  // column of sequences is 0 unless all samples in the sums say how many they have.
   NormalEquations sums;
   // As of the last refresh.
   RobustFit model;
   // All that were ever added.
   uint64_t samples = 0;
+  // Of these the latest in a row that say how many sequences they have.
+  uint64_t said = 0;
 
   friend bool operator==(const CostFit&, const CostFit&) = default;
 };
@@ -63,6 +73,7 @@ struct FittedCosts {
   double per_token = 0;
   double per_token_squared = 0;
   double per_microbatch = 0;
+  double per_sequence = 0;
   // Over the recent samples without outliers: the root mean square of the residuals over the mean
   // of the measured times.
   double fit_error = 0;
@@ -70,11 +81,16 @@ struct FittedCosts {
   double outlier_share = 0;
 };
 
-// Folds one sample in. All of its values are positive and finite; see step_report.h for limits.
+// Folds one sample in. All of its values are positive and finite, but that its sequences may be 0;
+// see step_report.h for limits.
 void AddSample(const TimingSample& sample, CostFit& fit);
 
 // The costs as of the last refresh; none for fewer than kMinSamples samples.
 std::optional<FittedCosts> Costs(const CostFit& fit);
+
+// The costs of `samples` alone, at least one: all of them are the recent ones. For measurements
+// that were made to be fitted, a dozen micro-batches of different kinds.
+FittedCosts CostsOf(std::span<const TimingSample> samples);
 
 }  // namespace batchplan
 

@@ -22,6 +22,7 @@ bool IsNew(const StepReport& report, SeenReports& seen) {
     hash.Add(microbatch.tokens_squared);
     hash.Add(std::bit_cast<uint64_t>(microbatch.milliseconds));
     hash.Add(microbatch.peak_bytes);
+    if (microbatch.sequences > 0) hash.Add(microbatch.sequences);
   }
   if (std::ranges::find(seen.hashes, hash.value()) != seen.hashes.end()) return false;
   if (seen.hashes.size() == kSeenReports) seen.hashes.erase(seen.hashes.begin());
@@ -31,6 +32,7 @@ bool IsNew(const StepReport& report, SeenReports& seen) {
 
 constexpr absl::string_view kMark = "BPFT";
 constexpr size_t kHeaderBytes = 8;
+constexpr uint32_t kVersionWithoutSequences = 1;
 constexpr size_t kHashBytes = 8;
 
 class Writer {
@@ -90,9 +92,10 @@ class Reader {
 };
 
 // One description of the layout for both directions. `Fit` is a JobFit, constant to the writer.
-template <typename Visitor, typename Triple>
-void VisitTriple(Visitor& visitor, Triple& triple) {
-  for (auto& value : triple) visitor.Visit(value);
+// Of one number for each column those in the layout.
+template <typename Visitor, typename Values>
+void VisitColumns(Visitor& visitor, size_t columns, Values& values) {
+  for (size_t column = 0; column < columns; ++column) visitor.Visit(values[column]);
 }
 
 template <typename Visitor, typename Classes>
@@ -107,21 +110,27 @@ void VisitClasses(Visitor& visitor, Classes& classes) {
 }
 
 template <typename Visitor, typename Fit>
-void VisitFit(Visitor& visitor, Fit& fit) {
+void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
+  const bool has_sequences = version > kVersionWithoutSequences;
+  const size_t columns = has_sequences ? kColumns : kColumns - 1;
   if (!visitor.VisitCount(fit.costs.recent, kRecentSamples)) return;
   for (auto& sample : fit.costs.recent) {
     visitor.Visit(sample.tokens);
     visitor.Visit(sample.tokens_squared);
     visitor.Visit(sample.milliseconds);
+    if (has_sequences) visitor.Visit(sample.sequences);
   }
-  for (auto& line : fit.costs.sums.matrix) VisitTriple(visitor, line);
-  VisitTriple(visitor, fit.costs.sums.right);
+  for (size_t line = 0; line < columns; ++line) {
+    VisitColumns(visitor, columns, fit.costs.sums.matrix[line]);
+  }
+  VisitColumns(visitor, columns, fit.costs.sums.right);
   visitor.Visit(fit.costs.sums.square);
   visitor.Visit(fit.costs.sums.weight);
-  VisitTriple(visitor, fit.costs.model.coefficients);
+  VisitColumns(visitor, columns, fit.costs.model.coefficients);
   visitor.Visit(fit.costs.model.scale);
   visitor.Visit(fit.costs.model.typical_milliseconds);
   visitor.Visit(fit.costs.samples);
+  if (has_sequences) visitor.Visit(fit.costs.said);
   VisitClasses(visitor, fit.memory.current);
   VisitClasses(visitor, fit.memory.previous);
   visitor.Visit(fit.memory.in_current);
@@ -142,13 +151,20 @@ bool NotNegative(std::span<const double> values) {
 bool IsSample(const TimingSample& sample) {
   return std::isfinite(sample.tokens) && sample.tokens >= 1 &&
          std::isfinite(sample.tokens_squared) && sample.tokens_squared >= 1 &&
-         std::isfinite(sample.milliseconds) && sample.milliseconds >= kMinReportedMilliseconds;
+         std::isfinite(sample.milliseconds) && sample.milliseconds >= kMinReportedMilliseconds &&
+         std::isfinite(sample.sequences) && sample.sequences >= 0;
+}
+
+// Whether any of it says how many sequences there were. Without, all of that is 0.
+bool HasSequences(const CostFit& fit) {
+  const auto says = [](const TimingSample& sample) { return sample.sequences > 0; };
+  return fit.said > 0 || std::ranges::any_of(fit.recent, says);
 }
 
 // What AddSample and Costs rely on.
 bool IsCostFit(const CostFit& fit) {
   if (!std::ranges::all_of(fit.recent, IsSample) || fit.recent.size() > fit.samples) return false;
-  for (const Triple& line : fit.sums.matrix) {
+  for (const Quadruple& line : fit.sums.matrix) {
     if (!NotNegative(line)) return false;
   }
   const RobustFit& model = fit.model;
@@ -185,7 +201,8 @@ bool AddReport(const StepReport& report, JobFit& fit) {
     if (microbatch.empty()) continue;
     AddSample({.tokens = static_cast<double>(microbatch.tokens),
                .tokens_squared = static_cast<double>(microbatch.tokens_squared),
-               .milliseconds = microbatch.milliseconds},
+               .milliseconds = microbatch.milliseconds,
+               .sequences = static_cast<double>(microbatch.sequences)},
               fit.costs);
     if (microbatch.peak_bytes > 0) AddPeak(microbatch.tokens, microbatch.peak_bytes, fit.memory);
   }
@@ -193,12 +210,13 @@ bool AddReport(const StepReport& report, JobFit& fit) {
 }
 
 std::string SerializeFit(const JobFit& fit) {
+  const uint32_t version = HasSequences(fit.costs) ? kFitStateVersion : kVersionWithoutSequences;
   Writer writer;
   writer.bytes_ = std::string(kMark);
   for (int shift = 0; shift < 32; shift += 8) {
-    writer.bytes_ += static_cast<char>(kFitStateVersion >> shift);
+    writer.bytes_ += static_cast<char>(version >> shift);
   }
-  VisitFit(writer, fit);
+  VisitFit(writer, version, fit);
   writer.Visit(HashOf(writer.bytes_));
   return std::move(writer.bytes_);
 }
@@ -217,16 +235,16 @@ absl::StatusOr<JobFit> ParseFit(absl::string_view state) {
   for (size_t i = 0; i < 4; ++i) {
     version |= uint32_t{static_cast<unsigned char>(state[kMark.size() + i])} << (8 * i);
   }
-  if (version != kFitStateVersion) {
+  if (version < kVersionWithoutSequences || version > kFitStateVersion) {
     return absl::UnimplementedError(absl::StrCat("the stored fit is of version ", version,
-                                                 ", this server reads ", kFitStateVersion));
+                                                 ", this server reads up to ", kFitStateVersion));
   }
   const size_t hashed = state.size() - kHashBytes;
   uint64_t hash = 0;
   Reader(state.substr(hashed)).Visit(hash);
   if (hash != HashOf(state.substr(0, hashed))) return corrupt();
   Reader reader(state.substr(kHeaderBytes, hashed - kHeaderBytes));
-  VisitFit(reader, fit);
+  VisitFit(reader, version, fit);
   if (!reader.complete() || !IsCostFit(fit.costs) || !AreClasses(fit.memory.current) ||
       !AreClasses(fit.memory.previous)) {
     return corrupt();

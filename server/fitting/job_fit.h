@@ -6,10 +6,11 @@
 //
 //   absl::StatusOr<JobFit> same = ParseFit(state);
 //
-// A value of up to 9 KiB, whatever has been reported. As bytes, for a store that replicas share,
+// A value of up to 10 KiB, whatever has been reported. As bytes, for a store that replicas share,
 // little-endian: "BPFT", the version, then each member in its order, a list as its count and its
 // entries; at the end a hash of all before it. Versions differ where the layout or the meaning
-// does.
+// does: version 1 has no numbers of sequences. Fits without any are written so, which servers that
+// know no others read.
 
 #ifndef BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
@@ -50,14 +51,15 @@ struct JobFit {
 // wherever these ran: two workers' never are, as long as they measure.
 bool AddReport(const StepReport& report, JobFit& fit);
 
-inline constexpr uint32_t kFitStateVersion = 1;
+// The latest; all before it are read too.
+inline constexpr uint32_t kFitStateVersion = 2;
 // What a state takes at most.
 inline constexpr size_t kMaxFitStateBytes = 10240;
 
 std::string SerializeFit(const JobFit& fit);
 
 // The fit that `state` was made of; an empty one for no bytes. Unimplemented for the state of
-// another version; DataLoss for bytes that are no state, or that no fit has.
+// a later version; DataLoss for bytes that are no state, or that no fit has.
 absl::StatusOr<JobFit> ParseFit(absl::string_view state);
 
 }  // namespace batchplan

@@ -11,11 +11,13 @@ constexpr double kLeastPivot = 1e-10;
 
 }  // namespace
 
-double Dot(const Triple& a, const Triple& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+double Dot(const Quadruple& a, const Quadruple& b) {
+  return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+}
 
-void NormalEquations::Add(const Triple& row, double target, double row_weight) {
-  for (size_t i = 0; i < 3; ++i) {
-    for (size_t j = 0; j < 3; ++j) matrix[i][j] += row_weight * row[i] * row[j];
+void NormalEquations::Add(const Quadruple& row, double target, double row_weight) {
+  for (size_t i = 0; i < kColumns; ++i) {
+    for (size_t j = 0; j < kColumns; ++j) matrix[i][j] += row_weight * row[i] * row[j];
     right[i] += row_weight * row[i] * target;
   }
   square += row_weight * target * target;
@@ -23,7 +25,7 @@ void NormalEquations::Add(const Triple& row, double target, double row_weight) {
 }
 
 void NormalEquations::Decay(double factor) {
-  for (Triple& line : matrix) {
+  for (Quadruple& line : matrix) {
     for (double& entry : line) entry *= factor;
   }
   for (double& entry : right) entry *= factor;
@@ -31,20 +33,26 @@ void NormalEquations::Decay(double factor) {
   weight *= factor;
 }
 
+void NormalEquations::Forget(size_t column) {
+  for (size_t other = 0; other < kColumns; ++other)
+    matrix[column][other] = matrix[other][column] = 0;
+  right[column] = 0;
+}
+
 // Cholesky's factorisation of the chosen columns, each scaled to length 1.
-std::optional<Triple> NormalEquations::SolveFor(const Triple& side, Columns columns,
-                                                double ridge) const {
-  std::array<size_t, 3> chosen{};
-  Triple length{};
+std::optional<Quadruple> NormalEquations::SolveFor(const Quadruple& side, Columns columns,
+                                                   double ridge) const {
+  std::array<size_t, kColumns> chosen{};
+  Quadruple length{};
   size_t count = 0;
-  for (size_t column = 0; column < 3; ++column) {
+  for (size_t column = 0; column < kColumns; ++column) {
     if ((columns >> column & 1U) == 0) continue;
     length[count] = std::sqrt(matrix[column][column]);
     if (!(length[count] > 0)) return std::nullopt;
     chosen[count++] = column;
   }
-  std::array<Triple, 3> lower{};
-  Triple solution{};
+  std::array<Quadruple, kColumns> lower{};
+  Quadruple solution{};
   for (size_t i = 0; i < count; ++i) {
     double rest = side[chosen[i]] / length[i];
     for (size_t j = 0; j <= i; ++j) {
@@ -64,18 +72,18 @@ std::optional<Triple> NormalEquations::SolveFor(const Triple& side, Columns colu
     for (size_t k = i + 1; k < count; ++k) solution[i] -= lower[k][i] * solution[k];
     solution[i] /= lower[i][i];
   }
-  Triple spread{};
+  Quadruple spread{};
   for (size_t i = 0; i < count; ++i) spread[chosen[i]] = solution[i] / length[i];
   return spread;
 }
 
-Triple SolveNonNegative(const NormalEquations& equations, Columns columns) {
-  Triple best{};
+Quadruple SolveNonNegative(const NormalEquations& equations, Columns columns) {
+  Quadruple best{};
   // How much smaller the squared error is than without any column.
   double best_explained = 0;
   for (Columns tried = kAllColumns; tried > 0; --tried) {
     if ((tried & ~columns) != 0) continue;
-    const std::optional<Triple> solution = equations.Solve(tried);
+    const std::optional<Quadruple> solution = equations.Solve(tried);
     if (!solution) continue;
     if (!std::ranges::all_of(*solution, [](double x) { return x >= 0 && std::isfinite(x); })) {
       continue;

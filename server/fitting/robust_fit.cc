@@ -13,17 +13,29 @@
 namespace batchplan {
 namespace {
 
-// For IdentifiedFit: of a coefficient's share of the time, and what fits better by chance.
+// For IdentifiedFit: of a coefficient's share of the time; and what fits better by chance, where
+// there is a choice and where there is a column more.
 constexpr double kMaxStandardError = 0.1;
 constexpr double kChance = 4;
+constexpr double kChanceOfSequences = 9;
+// The sets with sequences that are tried, in this order.
+constexpr Columns kWithSequences[] = {
+    kAllColumns,
+    kPerToken | kPerTokenSquared | kPerSequence,
+    kPerToken | kPerMicrobatch | kPerSequence,
+    kPerTokenSquared | kPerMicrobatch | kPerSequence,
+    kPerToken | kPerSequence,
+    kPerTokenSquared | kPerSequence,
+    kPerMicrobatch | kPerSequence,
+};
 
 bool Identified(const NormalEquations& equations, double scale, Columns columns) {
-  for (size_t column = 0; column < 3; ++column) {
+  for (size_t column = 0; column < kColumns; ++column) {
     if ((columns >> column & 1U) == 0) continue;
-    Triple unit{};
+    Quadruple unit{};
     unit[column] = 1;
     // The column's own variance, in units of scale^2, is the inverse's diagonal.
-    const std::optional<Triple> inverse = equations.SolveFor(unit, columns, 0);
+    const std::optional<Quadruple> inverse = equations.SolveFor(unit, columns, 0);
     if (!inverse) return false;
     const double variance = (*inverse)[column];
     const double mean_square = equations.matrix[column][column] / equations.weight;
@@ -53,9 +65,9 @@ RobustFit MedianRate(std::span<const TimingSample> samples) {
   return fit;
 }
 
-RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples) {
+RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples, Columns columns) {
   RobustFit fit = MedianRate(samples);
-  std::vector<Triple> rows;
+  std::vector<Quadruple> rows;
   std::vector<double> targets;
   for (const TimingSample& sample : samples) {
     rows.push_back(fit.Row(sample));
@@ -72,7 +84,7 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples) {
     }
     if (deviations > kProgress * best_deviations) break;
     best_deviations = deviations;
-    fit.coefficients = SolveNonNegative(sums, kAllColumns);
+    fit.coefficients = SolveNonNegative(sums, columns);
   }
   fit.typical_milliseconds = TypicalOf(samples, fit);
   return fit;
@@ -80,27 +92,43 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples) {
 
 }  // namespace
 
-Triple IdentifiedFit(const NormalEquations& equations, double scale) {
+Columns ColumnsOf(std::span<const TimingSample> samples) {
+  const auto says = [](const TimingSample& sample) { return sample.sequences > 0; };
+  return std::ranges::all_of(samples, says) ? kAllColumns : kWithoutSequences;
+}
+
+Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns known) {
   if (!(equations.weight > 0)) return {};
-  if (Identified(equations, scale, kAllColumns)) return SolveNonNegative(equations, kAllColumns);
-  std::optional<Triple> best;
+  std::optional<Quadruple> best;
   double best_explained = 0;
-  for (const Columns pair : {kPerToken | kPerTokenSquared, kPerToken | kPerMicrobatch,
-                             kPerTokenSquared | kPerMicrobatch}) {
-    if (!Identified(equations, scale, pair)) continue;
-    const Triple solution = SolveNonNegative(equations, pair);
+  const auto consider = [&](Columns columns, double chance) {
+    if (!Identified(equations, scale, columns)) return;
+    const Quadruple solution = SolveNonNegative(equations, columns);
     const double explained = Dot(solution, equations.right);
-    if (!best || explained > best_explained + kChance * scale * scale) {
+    if (!best || explained > best_explained + chance * scale * scale) {
       best = solution;
       best_explained = explained;
     }
+  };
+  consider(kWithoutSequences, 0);
+  if (!best) {
+    for (const Columns pair : {kPerToken | kPerTokenSquared, kPerToken | kPerMicrobatch,
+                               kPerTokenSquared | kPerMicrobatch}) {
+      consider(pair, kChance);
+    }
   }
-  return best ? *best : SolveNonNegative(equations, kPerToken);
+  if (!best) {
+    best = SolveNonNegative(equations, kPerToken);
+    best_explained = Dot(*best, equations.right);
+  }
+  if ((known & kPerSequence) == 0) return *best;
+  for (const Columns columns : kWithSequences) consider(columns, kChanceOfSequences);
+  return *best;
 }
 
 double RobustFit::Predict(const TimingSample& sample) const {
   return coefficients[0] * sample.tokens + coefficients[1] * sample.tokens_squared +
-         coefficients[2];
+         coefficients[2] + coefficients[3] * sample.sequences;
 }
 
 double RobustFit::Unit(const TimingSample& sample) const {
@@ -115,9 +143,9 @@ bool RobustFit::IsOutlier(const TimingSample& sample) const {
   return std::abs(Residual(sample)) > kOutlierGate * scale;
 }
 
-Triple RobustFit::Row(const TimingSample& sample) const {
+Quadruple RobustFit::Row(const TimingSample& sample) const {
   const double unit = Unit(sample);
-  return {sample.tokens / unit, sample.tokens_squared / unit, 1 / unit};
+  return {sample.tokens / unit, sample.tokens_squared / unit, 1 / unit, sample.sequences / unit};
 }
 
 double RobustFit::Target(const TimingSample& sample) const {
@@ -132,7 +160,8 @@ double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit) {
   }
   // As many samples as there are coefficients fit perfectly, and say nothing.
   std::ranges::sort(deviations);
-  const size_t fitted = std::min<size_t>(3, deviations.size() - 1);
+  const size_t coefficients = fit.coefficients[3] > 0 ? 4 : 3;
+  const size_t fitted = std::min(coefficients, deviations.size() - 1);
   const double median = deviations[fitted + (deviations.size() - fitted) / 2];
   return std::max(kDeviationOfMedian * median, kLeastScale);
 }
@@ -153,8 +182,8 @@ double CappedLoss(std::span<const TimingSample> samples, const RobustFit& fit, d
   return loss;
 }
 
-RobustFit FitRobustly(std::span<const TimingSample> samples) {
-  RobustFit fit = LeastAbsoluteDeviations(samples);
+RobustFit FitRobustly(std::span<const TimingSample> samples, Columns columns) {
+  RobustFit fit = LeastAbsoluteDeviations(samples, columns);
   for (int round = 0; round < kGateRounds; ++round) {
     fit.scale = ScaleOf(samples, fit);
     NormalEquations sums;
@@ -162,7 +191,7 @@ RobustFit FitRobustly(std::span<const TimingSample> samples) {
       if (!fit.IsOutlier(sample)) sums.Add(fit.Row(sample), fit.Target(sample), 1);
     }
     const RobustFit before = fit;
-    fit.coefficients = IdentifiedFit(sums, fit.scale);
+    fit.coefficients = IdentifiedFit(sums, fit.scale, columns);
     fit.typical_milliseconds = TypicalOf(samples, fit);
     if (fit == before) break;
   }

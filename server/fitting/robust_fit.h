@@ -19,6 +19,8 @@ struct TimingSample {
   double tokens = 0;
   double tokens_squared = 0;
   double milliseconds = 0;
+  // How many they are; 0: not known.
+  double sequences = 0;
 
   friend bool operator==(const TimingSample&, const TimingSample&) = default;
 };
@@ -27,18 +29,33 @@ struct TimingSample {
 inline constexpr Columns kPerToken = 1;
 inline constexpr Columns kPerTokenSquared = 2;
 inline constexpr Columns kPerMicrobatch = 4;
+inline constexpr Columns kPerSequence = 8;
+inline constexpr Columns kWithoutSequences = kPerToken | kPerTokenSquared | kPerMicrobatch;
 
-// The non-negative coefficients of least squared error. A set of columns is identified if the
-// standard error of each one's share of the time is below a tenth of the time; `scale` is the
-// standard deviation of a target of weight 1, targets being times relative to what they should be.
-// With all three columns identified all are used. Otherwise a pair is: of the identified ones the
-// first of tokens and squares, tokens and micro-batch, squares and micro-batch, unless a later one
-// fits better by more than chance (4 of its squared errors' variances). Otherwise tokens alone.
+// The columns that the samples have: all, or those without sequences where any sample does not say
+// how many it has.
+Columns ColumnsOf(std::span<const TimingSample> samples);
+
+// The non-negative coefficients of least squared error, in columns out of `known`, which are those
+// without sequences or all. A set of columns is identified if the standard error of each one's
+// share of the time is below a tenth of the time; `scale` is the standard deviation of a target of
+// weight 1, targets being times relative to what they should be.
+//
+// With all three columns without sequences identified all are used. Otherwise a pair is: of the
+// identified ones the first of tokens and squares, tokens and micro-batch, squares and micro-batch,
+// unless a later one fits better by more than chance (4 of its squared errors' variances).
+// Otherwise tokens alone.
+//
+// Sequences come in only where that can be told from the rest: the first identified set with them,
+// larger ones first, that fits better than all before it by more than hardly ever happens by chance
+// (9 variances). Where all sequences are of one length, or all micro-batches have as many,
+// sequences beside tokens or beside the micro-batch are not identified, and in their place explain
+// no more: the simpler model stays.
 //
 // So sequences all of one length, whose squares tell no more than their tokens, cost by the token,
 // and so do micro-batches that are all alike; where all micro-batches are equally full, nothing is
 // put down to the micro-batch. Constant time.
-Triple IdentifiedFit(const NormalEquations& equations, double scale);
+Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns known);
 
 // Residuals larger than so many scales are outliers; of normally distributed ones 1 in 16,000 is.
 inline constexpr double kOutlierGate = 4;
@@ -46,8 +63,8 @@ inline constexpr double kOutlierGate = 4;
 inline constexpr double kLeastScale = 0.005;
 
 struct RobustFit {
-  // Milliseconds per token, per token squared and per micro-batch.
-  Triple coefficients{};
+  // Milliseconds per token, per token squared, per micro-batch and per sequence.
+  Quadruple coefficients{};
   // The standard deviation of residuals as Residual() gives them, but for outliers.
   double scale = 1;
   // The median of what the samples should take.
@@ -61,20 +78,24 @@ struct RobustFit {
   double Residual(const TimingSample& sample) const;
   bool IsOutlier(const TimingSample& sample) const;
   // A sample as a row of the normal equations: the row, and the target, over Unit().
-  Triple Row(const TimingSample& sample) const;
+  Quadruple Row(const TimingSample& sample) const;
   double Target(const TimingSample& sample) const;
 
   friend bool operator==(const RobustFit&, const RobustFit&) = default;
 };
 
-// The fit of `samples`, at least one, all positive. Starts from least absolute deviations, found by
-// iteratively reweighted least squares (E. J. Schlossmacher, "An iterative technique for absolute
-// deviations curve fitting", JASA 68, 1973) from the median time per token; then, in turns, takes
-// the scale from the median absolute deviation (F. R. Hampel, "The influence curve and its role in
-// robust estimation", JASA 69, 1974) and solves for what is not an outlier, as IdentifiedFit does.
-// Takes a microsecond or two a sample. Stragglers among up to a fifth of the samples hardly move
-// it, unless one is the only sample of its kind: then that is what its kind takes.
-RobustFit FitRobustly(std::span<const TimingSample> samples);
+// The fit of `samples`, at least one, all positive, in ColumnsOf(samples) or fewer. Starts from
+// least absolute deviations, found by iteratively reweighted least squares (E. J. Schlossmacher,
+// "An iterative technique for absolute deviations curve fitting", JASA 68, 1973) from the median
+// time per token; then, in turns, takes the scale from the median absolute deviation (F. R. Hampel,
+// "The influence curve and its role in robust estimation", JASA 69, 1974) and solves for what is
+// not an outlier, as IdentifiedFit does. Takes a microsecond or two a sample. Stragglers among up
+// to a fifth of the samples hardly move it, unless one is the only sample of its kind: then that is
+// what its kind takes.
+RobustFit FitRobustly(std::span<const TimingSample> samples, Columns columns);
+inline RobustFit FitRobustly(std::span<const TimingSample> samples) {
+  return FitRobustly(samples, ColumnsOf(samples));
+}
 
 // The scale of the samples' residuals by `fit`, from their median absolute deviation.
 double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit);

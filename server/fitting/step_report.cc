@@ -28,6 +28,11 @@ absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t 
   if (microbatch.peak_bytes > kMaxReportedBytes) {
     return wrong("peak_bytes is ", microbatch.peak_bytes, "; the limit is ", kMaxReportedBytes);
   }
+  // A sequence has a token at least.
+  if (microbatch.sequences > tokens) {
+    return wrong("sequences is ", microbatch.sequences, "; it must be at most its tokens, ", tokens,
+                 ", or 0 if it is not known");
+  }
   if (microbatch.rank >= kMaxReportedRanks) {
     return wrong("rank is ", *microbatch.rank, "; the limit is ", kMaxReportedRanks - 1);
   }

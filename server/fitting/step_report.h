@@ -29,6 +29,8 @@ struct ReportedMicrobatch {
   double milliseconds = 0;
   // 0: not measured.
   uint64_t peak_bytes = 0;
+  // 0: not said.
+  uint64_t sequences = 0;
   // Where it ran, as in a plan; unset where that is not said.
   std::optional<uint32_t> rank = std::nullopt;
   // Within its rank and mini-batch.

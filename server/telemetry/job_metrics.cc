@@ -57,6 +57,7 @@ void JobMetrics::RemoveSeries(const std::string& job) {
     fitted_costs_->Remove(series.fit->per_token);
     fitted_costs_->Remove(series.fit->per_token_squared);
     fitted_costs_->Remove(series.fit->per_microbatch);
+    fitted_costs_->Remove(series.fit->per_sequence);
     fit_errors_->Remove(series.fit->error);
     fit_samples_->Remove(series.fit->samples);
   }
@@ -108,12 +109,14 @@ void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Ti
     series.fit = {.per_token = cost("per_token"),
                   .per_token_squared = cost("per_token_squared"),
                   .per_microbatch = cost("per_microbatch"),
+                  .per_sequence = cost("per_sequence"),
                   .error = &fit_errors_->Add({{"job_id", job}}),
                   .samples = &fit_samples_->Add({{"job_id", job}})};
   }
   series.fit->per_token->Set(fit.seconds_per_token);
   series.fit->per_token_squared->Set(fit.seconds_per_token_squared);
   series.fit->per_microbatch->Set(fit.seconds_per_microbatch);
+  series.fit->per_sequence->Set(fit.seconds_per_sequence);
   series.fit->error->Set(fit.error_ratio);
   series.fit->samples->Set(static_cast<double>(fit.samples));
 }

@@ -73,6 +73,7 @@ class JobMetrics {
     prometheus::Gauge* per_token;
     prometheus::Gauge* per_token_squared;
     prometheus::Gauge* per_microbatch;
+    prometheus::Gauge* per_sequence;
     prometheus::Gauge* error;
     prometheus::Gauge* samples;
   };

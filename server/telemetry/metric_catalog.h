@@ -194,7 +194,7 @@ inline constexpr MetricDefinition kJobStepTimeOverBound = {
 inline constexpr MetricDefinition kJobFittedCost = {
     "batchplan_job_fitted_cost_seconds", kGauge, "job_id, coefficient",
     "What was last fitted here to the job's reports: seconds a token (per_token), a squared token "
-    "(per_token_squared) and a micro-batch (per_microbatch)."};
+    "(per_token_squared), a micro-batch (per_microbatch) and a sequence (per_sequence)."};
 inline constexpr MetricDefinition kJobFitError = {
     "batchplan_job_fit_error_ratio", kGauge, "job_id",
     "How far the fit is typically from what was reported."};

@@ -46,6 +46,7 @@ struct FitRecord {
   double seconds_per_token = 0;
   double seconds_per_token_squared = 0;
   double seconds_per_microbatch = 0;
+  double seconds_per_sequence = 0;
   double error_ratio = 0;
   uint64_t samples = 0;
 };

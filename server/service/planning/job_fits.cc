@@ -36,6 +36,7 @@ v1::CostModel WireCosts(const FittedCosts& costs) {
   model.set_per_token(costs.per_token);
   model.set_per_token_squared(costs.per_token_squared);
   model.set_per_microbatch(costs.per_microbatch);
+  model.set_per_sequence(costs.per_sequence);
   return model;
 }
 
@@ -44,6 +45,7 @@ ReportedMicrobatch ReadTiming(const v1::MicrobatchTiming& timing) {
                                    .tokens_squared = timing.tokens_squared(),
                                    .milliseconds = timing.milliseconds(),
                                    .peak_bytes = timing.peak_bytes(),
+                                   .sequences = timing.sequences(),
                                    .mini_batch = timing.mini_batch()};
   if (timing.has_rank()) microbatch.rank = timing.rank();
   if (timing.has_slot()) microbatch.slot = timing.slot();

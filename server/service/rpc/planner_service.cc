@@ -209,6 +209,7 @@ FitRecord FitOf(const v1::ReportStepResponse& response) {
   return {.seconds_per_token = kMillisecond * costs.per_token(),
           .seconds_per_token_squared = kMillisecond * costs.per_token_squared(),
           .seconds_per_microbatch = kMillisecond * costs.per_microbatch(),
+          .seconds_per_sequence = kMillisecond * costs.per_sequence(),
           .error_ratio = response.fit_error(),
           .samples = response.samples()};
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ using testing::Microbatch;
 using testing::RandomStream;
 using testing::Scatter;
 using testing::Timed;
+using testing::TimedWithSequences;
 using testing::TrueCosts;
 using testing::VariedMicrobatch;
 
@@ -48,7 +50,8 @@ double RelativeError(double value, double truth) { return std::abs(value / truth
 double WorstPrediction(const FittedCosts& costs, const TrueCosts& truth) {
   const TrueCosts fitted = {.per_token = costs.per_token,
                             .per_token_squared = costs.per_token_squared,
-                            .per_microbatch = costs.per_microbatch};
+                            .per_microbatch = costs.per_microbatch,
+                            .per_sequence = costs.per_sequence};
   RandomStream random(99);
   double worst = 0;
   for (int i = 0; i < 200; ++i) {
@@ -93,8 +96,8 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
   models.push_back(
       {.per_token = 0.01, .per_token_squared = 0.01 / 8 * kSquareShare, .per_microbatch = 30});
   for (const TrueCosts& truth : models) {
-    Triple squares{};
-    Triple squares_knowing{};
+    Quadruple squares{};
+    Quadruple squares_knowing{};
     for (const uint64_t seed : testing::Seeds(30)) {
       RandomStream random(seed);
       CostFit fit;
@@ -104,11 +107,11 @@ TEST(CostFitTest, ItIsAsGoodAsLeastSquaresThatKnowTheStragglers) {
         AddSample(sample, fit);
         const double unit = truth.Of(sample);
         if (sample.milliseconds > 1.5 * unit) continue;
-        knowing.Add({sample.tokens / unit, sample.tokens_squared / unit, 1 / unit},
+        knowing.Add({sample.tokens / unit, sample.tokens_squared / unit, 1 / unit, 0},
                     sample.milliseconds / unit, 1);
       }
-      const Triple solution = knowing.Solve(kAllColumns).value();
-      const Triple expected = {truth.per_token, truth.per_token_squared, truth.per_microbatch};
+      const Quadruple solution = knowing.Solve(kWithoutSequences).value();
+      const Quadruple expected = {truth.per_token, truth.per_token_squared, truth.per_microbatch};
       for (size_t j = 0; j < 3; ++j) {
         squares[j] += std::pow(fit.model.coefficients[j] / expected[j] - 1, 2);
         squares_knowing[j] += std::pow(solution[j] / expected[j] - 1, 2);
@@ -295,6 +298,126 @@ TEST(CostFitTest, MicrobatchesThatAreAllAlikeCostByTheToken) {
   EXPECT_NEAR(costs.fit_error, 0, 1e-9);
 }
 
+// Models whose sequences cost what a hundred tokens do.
+std::vector<TrueCosts> ModelsWithSequences() {
+  std::vector<TrueCosts> models = Models();
+  for (TrueCosts& model : models) model.per_sequence = 100 * model.per_token;
+  return models;
+}
+
+TEST(CostFitTest, WhereAllSaySequencesWhatTheyCostIsFitted) {
+  for (const TrueCosts& truth : ModelsWithSequences()) {
+    for (const uint64_t seed : testing::Seeds(25)) {
+      RandomStream random(seed);
+      CostFit fit;
+      for (int i = 0; i < kReports * kMicrobatchesPerReport; ++i) {
+        AddSample(TimedWithSequences(random, VariedMicrobatch(random), truth, {}), fit);
+      }
+      const FittedCosts costs = *Costs(fit);
+      EXPECT_LT(RelativeError(costs.per_sequence, truth.per_sequence), 0.1) << seed;
+      EXPECT_LT(RelativeError(costs.per_token, truth.per_token), 0.05) << seed;
+      EXPECT_LT(RelativeError(costs.per_token_squared, truth.per_token_squared), 0.05) << seed;
+      EXPECT_LT(RelativeError(costs.per_microbatch, truth.per_microbatch), 0.05) << seed;
+    }
+  }
+}
+
+TEST(CostFitTest, SequencesThatCostNothingLeaveTheFitAsItIs) {
+  uint64_t cases = 0;
+  uint64_t misses = 0;
+  for (const TrueCosts& truth : Models()) {
+    for (const uint64_t seed : testing::Seeds(25)) {
+      RandomStream random(seed);
+      CostFit said;
+      CostFit unsaid;
+      for (int i = 0; i < kReports * kMicrobatchesPerReport; ++i) {
+        TimingSample sample = TimedWithSequences(random, VariedMicrobatch(random), truth, {});
+        AddSample(sample, said);
+        sample.sequences = 0;
+        AddSample(sample, unsaid);
+      }
+      const FittedCosts costs = *Costs(said);
+      ++cases;
+      misses += costs.per_sequence > 0;
+      // Where chance has it that they seem to cost something, it is not much.
+      EXPECT_LT(costs.per_sequence, 10 * truth.per_token) << seed;
+      if (costs.per_sequence > 0) continue;
+      EXPECT_NEAR(costs.per_token, Costs(unsaid)->per_token, 0.02 * truth.per_token) << seed;
+    }
+  }
+  EXPECT_LE(misses, 1 + cases / 50);
+}
+
+// Of one length, or as many in each micro-batch: the model that does without them is as good.
+TEST(CostFitTest, SequencesThatCanNotBeToldFromOthersCostNothing) {
+  const TrueCosts truth = ModelsWithSequences()[0];
+  for (const bool of_one_length : {true, false}) {
+    RandomStream random(1);
+    CostFit said;
+    CostFit unsaid;
+    for (int i = 0; i < 500; ++i) {
+      const double count = of_one_length ? static_cast<double>(random.Between(1, 32)) : 8;
+      const double length = of_one_length ? 1024 : std::floor(LogUniform(random, 7, 13));
+      TimingSample sample = {
+          .tokens = length * count, .tokens_squared = length * length * count, .sequences = count};
+      sample = TimedWithSequences(random, sample, truth, {});
+      AddSample(sample, said);
+      sample.sequences = 0;
+      AddSample(sample, unsaid);
+    }
+    const FittedCosts with = *Costs(said);
+    const FittedCosts without = *Costs(unsaid);
+    EXPECT_EQ(with.per_sequence, 0);
+    EXPECT_LT(RelativeError(with.per_token, without.per_token), 1e-6);
+    EXPECT_LT(RelativeError(with.per_microbatch, without.per_microbatch), 1e-6);
+    EXPECT_NEAR(with.per_token_squared, without.per_token_squared, 1e-6 * truth.per_token_squared);
+  }
+}
+
+TEST(CostFitTest, OneSampleThatDoesNotSayItsSequencesEndsTheirCostUntilManyDo) {
+  const TrueCosts truth = ModelsWithSequences()[0];
+  for (const int before : {20, 40, 100, 800}) {
+    RandomStream random(7);
+    CostFit fit;
+    const auto add = [&](bool says) {
+      TimingSample sample = TimedWithSequences(random, VariedMicrobatch(random), truth, {});
+      if (!says) sample.sequences = 0;
+      AddSample(sample, fit);
+    };
+    for (int i = 0; i < before; ++i) add(true);
+    add(false);
+    EXPECT_EQ(fit.model.coefficients[3], 0) << before;
+    for (uint64_t i = 0; i < 32; ++i) add(false);
+    EXPECT_EQ(Costs(fit)->per_sequence, 0) << before;
+    EXPECT_LT(RelativeError(Costs(fit)->per_token, truth.per_token), 0.5) << before;
+    for (uint64_t i = 0; i < kSaidSamples + 200; ++i) add(true);
+    EXPECT_LT(RelativeError(Costs(fit)->per_sequence, truth.per_sequence), 0.3) << before;
+  }
+}
+
+TEST(CostFitTest, AFewMeasurementsMadeForItGiveTheCostsAtOnce) {
+  const TrueCosts truth = ModelsWithSequences()[0];
+  std::vector<TimingSample> samples;
+  for (const double length : {64, 512, 4096, 16384}) {
+    for (const double tokens : {1024, 4096, 16384}) {
+      if (length > tokens) continue;
+      TimingSample sample = {
+          .tokens = tokens, .tokens_squared = tokens * length, .sequences = tokens / length};
+      sample.milliseconds = truth.Of(sample);
+      samples.push_back(sample);
+    }
+  }
+  const FittedCosts costs = CostsOf(samples);
+  EXPECT_LT(RelativeError(costs.per_token, truth.per_token), 1e-6);
+  EXPECT_LT(RelativeError(costs.per_token_squared, truth.per_token_squared), 1e-6);
+  EXPECT_LT(RelativeError(costs.per_microbatch, truth.per_microbatch), 1e-6);
+  EXPECT_LT(RelativeError(costs.per_sequence, truth.per_sequence), 1e-6);
+  EXPECT_LT(costs.fit_error, 1e-6);
+  // One is in proportion to its tokens.
+  EXPECT_NEAR(CostsOf(std::span(samples).first(1)).per_token,
+              samples[0].milliseconds / samples[0].tokens, 1e-9);
+}
+
 TEST(CostFitTest, TimesWithoutNoiseAreFittedExactly) {
   RandomStream random(1);
   CostFit fit;
@@ -311,6 +434,7 @@ TEST(CostFitTest, WhateverIsReportedCoefficientsAreFiniteAndNotNegative) {
     RandomStream random(seed);
     CostFit fit;
     const bool few_kinds = random.Chance(30);
+    const auto says_percent = random.OneOf<uint32_t>({0, 99, 100});
     std::vector<TimingSample> kinds;
     for (int i = 0; i < 3; ++i) kinds.push_back(Microbatch(random, LogUniform(random, 0, 32), 1e9));
     for (int i = 0; i < 300; ++i) {
@@ -323,15 +447,20 @@ TEST(CostFitTest, WhateverIsReportedCoefficientsAreFiniteAndNotNegative) {
         sample.tokens_squared = std::exp2((1 + share) * std::log2(sample.tokens));
       }
       sample.milliseconds = LogUniform(random, -9.9, 26);
+      sample.sequences =
+          random.Chance(says_percent) ? std::ceil(sample.tokens * random.Uniform()) : 0;
       AddSample(sample, fit);
       const std::optional<FittedCosts> costs = Costs(fit);
       ASSERT_EQ(costs.has_value(), fit.samples >= kMinSamples);
       if (!costs) continue;
       for (const double value : {costs->per_token, costs->per_token_squared, costs->per_microbatch,
-                                 costs->fit_error, costs->outlier_share}) {
+                                 costs->per_sequence, costs->fit_error, costs->outlier_share}) {
         ASSERT_TRUE(std::isfinite(value) && value >= 0) << seed << " " << i;
       }
-      ASSERT_GT(costs->per_token + costs->per_token_squared + costs->per_microbatch, 0) << seed;
+      ASSERT_GT(
+          costs->per_token + costs->per_token_squared + costs->per_microbatch + costs->per_sequence,
+          0)
+          << seed;
       ASSERT_LT(costs->outlier_share, 1) << seed;
     }
   }

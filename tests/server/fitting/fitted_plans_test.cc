@@ -41,7 +41,7 @@ PlanOptions OptionsOf(const Job& job) {
 std::vector<TimingSample> MicrobatchesOf(const PassPlan& pass) {
   std::vector<TimingSample> microbatches;
   for (const std::vector<uint32_t>& lengths : testing::LengthsOf(pass)) {
-    TimingSample sample;
+    TimingSample sample = {.sequences = static_cast<double>(lengths.size())};
     for (const double length : lengths) {
       sample.tokens += length;
       sample.tokens_squared += length * length;
@@ -79,10 +79,11 @@ CostModel FittedTo(const Job& job, uint64_t seed) {
     }
     StepReport report = {.step = step, .microbatches = {}};
     for (const TimingSample& microbatch : MicrobatchesOf(plan->passes[0])) {
-      const TimingSample timed = testing::Timed(random, microbatch, job.truth, {});
+      const TimingSample timed = testing::TimedWithSequences(random, microbatch, job.truth, {});
       report.microbatches.push_back({.tokens = static_cast<uint64_t>(timed.tokens),
                                      .tokens_squared = static_cast<uint64_t>(timed.tokens_squared),
-                                     .milliseconds = timed.milliseconds});
+                                     .milliseconds = timed.milliseconds,
+                                     .sequences = static_cast<uint64_t>(timed.sequences)});
     }
     EXPECT_TRUE(report.Validate().ok());
     EXPECT_TRUE(AddReport(report, fit));
@@ -90,7 +91,8 @@ CostModel FittedTo(const Job& job, uint64_t seed) {
   const FittedCosts costs = Costs(fit.costs).value();
   return {.per_token = costs.per_token,
           .per_token_squared = costs.per_token_squared,
-          .per_microbatch = costs.per_microbatch};
+          .per_microbatch = costs.per_microbatch,
+          .per_sequence = costs.per_sequence};
 }
 
 class FittedPlansTest : public ::testing::TestWithParam<Job> {};
@@ -132,6 +134,13 @@ INSTANTIATE_TEST_SUITE_P(
             testing::LongCotLengths,
             65536,
             {.per_token = 0.01, .per_token_squared = 0.01 / 8 / 24576, .per_microbatch = 30}},
+        Job{"DearSequences",
+            testing::ZipfLengths,
+            8192,
+            {.per_token = 0.01,
+             .per_token_squared = 0.01 / 24576,
+             .per_microbatch = 3,
+             .per_sequence = 3}},
         Job{"AgentsWithDearAttention",
             testing::AgenticLengths,
             32768,

@@ -45,7 +45,9 @@ TEST(JobFitTest, OtherTimesOrAnotherStepAreAnotherReport) {
   EXPECT_TRUE(AddReport(report, fit));
   report.step = 8;
   EXPECT_TRUE(AddReport(report, fit));
-  EXPECT_EQ(fit.costs.samples, 3 * report.microbatches.size());
+  report.microbatches[0].sequences = 1;
+  EXPECT_TRUE(AddReport(report, fit));
+  EXPECT_EQ(fit.costs.samples, 4 * report.microbatches.size());
 }
 
 TEST(JobFitTest, EmptyMicrobatchesAreNotFitted) {
@@ -156,6 +158,9 @@ INSTANTIATE_TEST_SUITE_P(
                       report.predicted_milliseconds = std::numeric_limits<double>::infinity();
                     },
                     HasSubstr("predicted_step_time is inf")},
+        WrongReport{"MoreSequencesThanTokens",
+                    [](auto& report) { report.microbatches[1].sequences = 9; },
+                    AllOf(HasSubstr("microbatches[1].sequences is 9"), HasSubstr("its tokens, 8"))},
         WrongReport{"TooManyMicrobatches",
                     [](auto& report) {
                       report.microbatches.resize(kMaxReportedMicrobatches + 1,
@@ -181,7 +186,8 @@ TEST(FitStateTest, AFitThatWasStoredGoesOnAsIfItHadNotBeen) {
   JobFit kept;
   JobFit stored;
   for (uint64_t step = 0; step < 200; ++step) {
-    const StepReport report = RandomReport(random, step);
+    // From the 50th step on all workers say their sequences, but for one of the 150th.
+    const StepReport report = RandomReport(random, step, step >= 50 && step != 150);
     AddReport(report, kept);
     stored = *ParseFit(SerializeFit(stored));
     AddReport(report, stored);
@@ -197,7 +203,8 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
                .microbatches = {{.tokens = tokens,
                                  .tokens_squared = tokens,
                                  .milliseconds = 1,
-                                 .peak_bytes = tokens}}},
+                                 .peak_bytes = tokens,
+                                 .sequences = 1}}},
               fit);
   }
   EXPECT_EQ(fit.costs.recent.size(), kRecentSamples);
@@ -205,6 +212,18 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
   EXPECT_EQ(fit.memory.previous.size(), kPeakClasses);
   EXPECT_EQ(fit.seen.hashes.size(), kSeenReports);
   EXPECT_LE(SerializeFit(fit).size(), kMaxFitStateBytes);
+}
+
+// So that replicas of an earlier version go on reading what no worker's sequences are in.
+TEST(FitStateTest, WithoutSequencesAFitIsWrittenAsVersionOne) {
+  RandomStream random(4);
+  JobFit fit;
+  for (uint64_t step = 0; step < 30; ++step) AddReport(RandomReport(random, step), fit);
+  EXPECT_EQ(SerializeFit(fit)[4], 1);
+  JobFit read = *ParseFit(SerializeFit(fit));
+  EXPECT_EQ(read, fit);
+  AddReport(RandomReport(random, 30, /*says_sequences=*/true), read);
+  EXPECT_EQ(SerializeFit(read)[4], 2);
 }
 
 TEST(FitStateTest, NoBytesAreAnEmptyFit) { EXPECT_EQ(*ParseFit(""), JobFit()); }
@@ -238,12 +257,12 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
     JobFit fit = RandomFit(random);
     const std::vector<double> values = {
         std::nan(""), -1, 0, 1, 1e300, std::numeric_limits<double>::infinity()};
-    switch (random.Between(0, 7)) {
+    switch (random.Between(0, 9)) {
       case 0:
         fit.costs.sums.weight = random.OneOf(values);
         break;
       case 1:
-        fit.costs.model.coefficients[random.Between(0, 2)] = random.OneOf(values);
+        fit.costs.model.coefficients[random.Between(0, 3)] = random.OneOf(values);
         break;
       case 2:
         fit.costs.model.typical_milliseconds = random.OneOf(values);
@@ -260,6 +279,12 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
       case 6:
         fit.costs.sums.matrix[1][1] = random.OneOf(values);
         break;
+      case 7:
+        fit.costs.sums.matrix[3][3] = random.OneOf(values);
+        break;
+      case 8:
+        if (!fit.costs.recent.empty()) fit.costs.recent[0].sequences = random.OneOf(values);
+        break;
       default:
         fit.costs.model.scale = random.OneOf(values);
     }
@@ -269,7 +294,9 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
       EXPECT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss);
       continue;
     }
-    for (uint64_t step = 0; step < 20; ++step) AddReport(RandomReport(random, step), *parsed);
+    for (uint64_t step = 0; step < 20; ++step) {
+      AddReport(RandomReport(random, step, random.Chance(50)), *parsed);
+    }
     Costs(parsed->costs);
     SuggestTokens(parsed->memory, uint64_t{1} << 36);
   }
@@ -278,10 +305,10 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
 
 TEST(FitStateTest, AnotherVersionIsRefusedAsSuch) {
   std::string state = SerializeFit({});
-  state[4] = 2;
+  state[4] = 3;
   const absl::Status status = ParseFit(state).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 3"));
 }
 
 }  // namespace

@@ -15,13 +15,13 @@ namespace {
 using testing::RandomStream;
 
 // Rows whose columns differ in size by many orders of magnitude, as tokens and their squares do.
-NormalEquations RandomEquations(RandomStream& random, Triple* sizes) {
+NormalEquations RandomEquations(RandomStream& random, Quadruple* sizes) {
   for (double& size : *sizes) size = std::pow(10.0, 14 * random.Uniform() - 4);
   NormalEquations equations;
   const uint64_t rows = random.Between(1, 12);
   for (uint64_t i = 0; i < rows; ++i) {
-    Triple row;
-    for (size_t j = 0; j < 3; ++j) row[j] = (*sizes)[j] * (0.05 + random.Uniform());
+    Quadruple row;
+    for (size_t j = 0; j < kColumns; ++j) row[j] = (*sizes)[j] * (0.05 + random.Uniform());
     equations.Add(row, 2 * random.Uniform() - 0.5, 0.1 + random.Uniform());
   }
   return equations;
@@ -30,12 +30,12 @@ NormalEquations RandomEquations(RandomStream& random, Triple* sizes) {
 TEST(NormalEquationsTest, TheSolutionMakesTheGradientVanish) {
   for (const uint64_t seed : testing::Seeds(5000)) {
     RandomStream random(seed);
-    Triple sizes;
+    Quadruple sizes;
     const NormalEquations equations = RandomEquations(random, &sizes);
     for (Columns columns = 1; columns <= kAllColumns; ++columns) {
-      const std::optional<Triple> solution = equations.Solve(columns);
+      const std::optional<Quadruple> solution = equations.Solve(columns);
       if (!solution) continue;
-      for (size_t j = 0; j < 3; ++j) {
+      for (size_t j = 0; j < kColumns; ++j) {
         if ((columns >> j & 1U) == 0) {
           ASSERT_EQ((*solution)[j], 0) << seed;
           continue;
@@ -53,11 +53,29 @@ TEST(NormalEquationsTest, ColumnsThatDependOnOneAnotherAreRefused) {
     NormalEquations equations;
     for (int i = 0; i < 20; ++i) {
       const double tokens = 1 + 1e6 * random.Uniform();
-      equations.Add({tokens, 4096 * tokens, 1}, random.Uniform(), 1);
+      equations.Add({tokens, 4096 * tokens, 1, 0}, random.Uniform(), 1);
     }
     EXPECT_FALSE(equations.Solve(3)) << seed;
     EXPECT_FALSE(equations.Solve(kAllColumns)) << seed;
     EXPECT_TRUE(equations.Solve(5)) << seed;
+  }
+}
+
+TEST(NormalEquationsTest, AForgottenColumnIsAsIfItHadBeenZero) {
+  for (const uint64_t seed : testing::Seeds(100)) {
+    RandomStream random(seed);
+    NormalEquations forgotten;
+    NormalEquations without;
+    for (int i = 0; i < 10; ++i) {
+      Quadruple row;
+      for (double& value : row) value = random.Uniform();
+      const double target = random.Uniform();
+      forgotten.Add(row, target, 1);
+      row[3] = 0;
+      without.Add(row, target, 1);
+    }
+    forgotten.Forget(3);
+    EXPECT_EQ(forgotten, without) << seed;
   }
 }
 
@@ -66,11 +84,11 @@ TEST(NonNegativeTest, NoCoefficientCanBeMovedForTheBetter) {
   uint64_t held = 0;
   for (const uint64_t seed : testing::Seeds(20000)) {
     RandomStream random(seed);
-    Triple sizes;
+    Quadruple sizes;
     const NormalEquations equations = RandomEquations(random, &sizes);
     if (!equations.Solve(kAllColumns)) continue;
-    const Triple best = SolveNonNegative(equations, kAllColumns);
-    for (size_t j = 0; j < 3; ++j) {
+    const Quadruple best = SolveNonNegative(equations, kAllColumns);
+    for (size_t j = 0; j < kColumns; ++j) {
       ASSERT_GE(best[j], 0) << seed;
       const double gradient = (Dot(equations.matrix[j], best) - equations.right[j]) / sizes[j];
       ASSERT_GE(gradient, -1e-4) << seed;
@@ -86,11 +104,11 @@ TEST(NonNegativeTest, NoCoefficientCanBeMovedForTheBetter) {
 TEST(NonNegativeTest, OnlyTheColumnsAskedForAreUsed) {
   for (const uint64_t seed : testing::Seeds(1000)) {
     RandomStream random(seed);
-    Triple sizes;
+    Quadruple sizes;
     const NormalEquations equations = RandomEquations(random, &sizes);
     for (Columns columns = 1; columns < kAllColumns; ++columns) {
-      const Triple best = SolveNonNegative(equations, columns);
-      for (size_t j = 0; j < 3; ++j) {
+      const Quadruple best = SolveNonNegative(equations, columns);
+      for (size_t j = 0; j < kColumns; ++j) {
         if ((columns >> j & 1U) == 0) {
           EXPECT_EQ(best[j], 0) << seed;
         }

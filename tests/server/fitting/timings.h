@@ -17,9 +17,11 @@ struct TrueCosts {
   double per_token = 0;
   double per_token_squared = 0;
   double per_microbatch = 0;
+  double per_sequence = 0;
 
   double Of(const TimingSample& sample) const {
-    return per_token * sample.tokens + per_token_squared * sample.tokens_squared + per_microbatch;
+    return per_token * sample.tokens + per_token_squared * sample.tokens_squared + per_microbatch +
+           per_sequence * sample.sequences;
   }
 };
 
@@ -46,6 +48,7 @@ inline TimingSample Microbatch(RandomStream& random, double budget, double mean)
     const double fitting = std::min(length, std::floor(budget));
     sample.tokens += fitting;
     sample.tokens_squared += fitting * fitting;
+    ++sample.sequences;
   }
 }
 
@@ -64,11 +67,19 @@ inline TimingSample CommonMicrobatch(RandomStream& random) {
 }
 
 // The sample with the time it takes.
-inline TimingSample Timed(RandomStream& random, TimingSample sample, const TrueCosts& costs,
-                          const Scatter& scatter) {
+inline TimingSample TimedWithSequences(RandomStream& random, TimingSample sample,
+                                       const TrueCosts& costs, const Scatter& scatter) {
   sample.milliseconds = costs.Of(sample) * (1 + scatter.noise * random.Normal());
   if (random.Uniform() < scatter.stragglers) sample.milliseconds *= 2 + 8 * random.Uniform();
   return sample;
+}
+
+// The same, of a worker that does not say how many sequences there were.
+inline TimingSample Timed(RandomStream& random, const TimingSample& sample, const TrueCosts& costs,
+                          const Scatter& scatter) {
+  TimingSample timed = TimedWithSequences(random, sample, costs, scatter);
+  timed.sequences = 0;
+  return timed;
 }
 
 }  // namespace batchplan::testing

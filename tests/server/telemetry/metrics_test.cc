@@ -213,6 +213,7 @@ TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
                        {.seconds_per_token = 0.5,
                         .seconds_per_token_squared = 0.25,
                         .seconds_per_microbatch = 2,
+                        .seconds_per_sequence = 0.75,
                         .error_ratio = 0.125,
                         .samples = 77},
                        start);
@@ -223,6 +224,7 @@ TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
        {cost + "\"per_token\",job_id=\"grpo\"} 0.5\n",
         cost + "\"per_token_squared\",job_id=\"grpo\"} 0.25\n",
         cost + "\"per_microbatch\",job_id=\"grpo\"} 2\n",
+        cost + "\"per_sequence\",job_id=\"grpo\"} 0.75\n",
         std::string("batchplan_job_fit_error_ratio{job_id=\"grpo\"} 0.125\n"),
         std::string("batchplan_job_fit_samples{job_id=\"grpo\"} 77\n")}) {
     EXPECT_THAT(text, HasSubstr(line));

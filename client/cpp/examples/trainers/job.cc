@@ -50,6 +50,7 @@ std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::PassPla
       for (uint32_t slot = 0; slot < pass.microbatches_per_rank(mini_batch); ++slot) {
         const auto m = static_cast<int>(microbatches.size());
         v1::MicrobatchTiming& timing = microbatches.emplace_back();
+        timing.set_sequences(pass.microbatch_offsets(m + 1) - pass.microbatch_offsets(m));
         for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
           const uint64_t length = pass.sequence_lengths(static_cast<int>(i));
           timing.set_tokens(timing.tokens() + length);

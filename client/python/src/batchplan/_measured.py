@@ -28,6 +28,8 @@ class MicroBatchTiming:
     milliseconds: float
     # Peak device memory, the allocator's counter reset before it; 0: not measured.
     peak_bytes: int = 0
+    # How many sequences it has; 0: not said. Where all timings say it, what a sequence costs is fitted.
+    sequences: int = 0
     _: dataclasses.KW_ONLY
     # Where it ran, as in a plan; None: not known. Of a step with one mini-batch that may be None too.
     rank: int | None = None
@@ -43,6 +45,7 @@ class MicroBatchTiming:
             "tokens_squared": whole(f"{own}.tokens_squared", self.tokens_squared),
             "milliseconds": number(f"{own}.milliseconds", self.milliseconds),
             "peak_bytes": whole(f"{own}.peak_bytes", self.peak_bytes),
+            "sequences": whole(f"{own}.sequences", self.sequences),
             **{name: whole(f"{own}.{name}", one) for name, one in places.items() if one is not None},
         }
 

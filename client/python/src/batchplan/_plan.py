@@ -126,6 +126,7 @@ class MicroBatch:
             int((aligned**2).sum()),
             milliseconds,
             peak_bytes,
+            len(self),
             rank=self.rank,
             slot=self.slot,
             mini_batch=self.mini_batch,

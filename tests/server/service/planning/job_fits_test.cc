@@ -96,6 +96,22 @@ TEST_F(ReportStepTest, CoefficientsAreTheJobs) {
   EXPECT_LT(response.outlier_share(), 0.2);
 }
 
+TEST_F(ReportStepTest, WithSequencesTheirCostIsFittedToo) {
+  v1::ReportStepResponse response;
+  for (uint64_t step = 0; step < 50; ++step) {
+    v1::ReportStepRequest request = testing::ReportOf("job", step);
+    for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
+      // All of one length.
+      const uint64_t length = timing.tokens_squared() / timing.tokens();
+      timing.set_sequences(static_cast<uint32_t>(timing.tokens() / length));
+      timing.set_milliseconds(timing.milliseconds() + 2.0 * timing.sequences());
+    }
+    response = Report(request);
+  }
+  EXPECT_NEAR(response.fitted().per_token(), 0.01, 1e-6);
+  EXPECT_NEAR(response.fitted().per_sequence(), 2, 1e-3);
+}
+
 TEST_F(ReportStepTest, ABudgetIsSuggestedForTheLimitThatIsAskedFor) {
   v1::ReportStepRequest request = RandomRequest(random_, 1000);
   ReportSteps(200);

@@ -88,8 +88,8 @@ void AddSample(const TimingSample& sample, CostFit& fit);
 // The costs as of the last refresh; none for fewer than kMinSamples samples.
 std::optional<FittedCosts> Costs(const CostFit& fit);
 
-// The costs of `samples` alone, at least one: all of them are the recent ones. For measurements
-// that were made to be fitted, a dozen micro-batches of different kinds.
+// The costs of `samples` alone, at least one and all of them recent, solved robustly. For
+// measurements that were made to be fitted: a dozen micro-batches of different kinds.
 FittedCosts CostsOf(std::span<const TimingSample> samples);
 
 }  // namespace batchplan

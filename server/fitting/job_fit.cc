@@ -13,6 +13,13 @@
 namespace batchplan {
 namespace {
 
+TimingSample SampleOf(const ReportedMicrobatch& microbatch) {
+  return {.tokens = static_cast<double>(microbatch.tokens),
+          .tokens_squared = static_cast<double>(microbatch.tokens_squared),
+          .milliseconds = microbatch.milliseconds,
+          .sequences = static_cast<double>(microbatch.sequences)};
+}
+
 // Whether `report` is none of the latest kSeenReports; if so, it is one from now on.
 bool IsNew(const StepReport& report, SeenReports& seen) {
   FnvHash hash;
@@ -195,15 +202,19 @@ bool AreClasses(const std::vector<PeakClass>& classes) {
 
 }  // namespace
 
+FittedCosts CostsOf(const StepReport& report) {
+  std::vector<TimingSample> samples;
+  for (const ReportedMicrobatch& microbatch : report.microbatches) {
+    samples.push_back(SampleOf(microbatch));
+  }
+  return CostsOf(samples);
+}
+
 bool AddReport(const StepReport& report, JobFit& fit) {
   if (report.microbatches.empty() || !IsNew(report, fit.seen)) return false;
   for (const ReportedMicrobatch& microbatch : report.microbatches) {
     if (microbatch.empty()) continue;
-    AddSample({.tokens = static_cast<double>(microbatch.tokens),
-               .tokens_squared = static_cast<double>(microbatch.tokens_squared),
-               .milliseconds = microbatch.milliseconds,
-               .sequences = static_cast<double>(microbatch.sequences)},
-              fit.costs);
+    AddSample(SampleOf(microbatch), fit.costs);
     if (microbatch.peak_bytes > 0) AddPeak(microbatch.tokens, microbatch.peak_bytes, fit.memory);
   }
   return true;

@@ -28,6 +28,9 @@
 
 namespace batchplan {
 
+// The costs of a valid report's micro-batches alone, at least one and none empty.
+FittedCosts CostsOf(const StepReport& report);
+
 inline constexpr size_t kSeenReports = 256;
 
 // The hashes of the latest reports, so that one that is sent again is not counted twice. A value.

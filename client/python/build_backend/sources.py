@@ -6,7 +6,16 @@ import shutil
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 # Of a source distribution; made while that is built, and gone afterwards.
 CARRIED = PACKAGE / "project"
-NEEDED = ("CMakeLists.txt", "client/python/core", "kernels", "proto", "server/pages", "server/planner")
+NEEDED = (
+    "CMakeLists.txt",
+    "client/python/core",
+    "kernels",
+    "proto",
+    "server/base",
+    "server/fitting",
+    "server/pages",
+    "server/planner",
+)
 
 
 def root() -> pathlib.Path:

@@ -11,6 +11,7 @@
 #include "client/python/core/status_error.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
+#include "server/fitting/job_fit.h"
 
 namespace batchplan::python {
 namespace {
@@ -86,6 +87,36 @@ Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks) {
 
 std::string DecodeReportStep(absl::string_view bytes) {
   return Get(ToCompleteJson(ReadBytes<v1::ReportStepResponse>(bytes)));
+}
+
+std::string FitCosts(const std::string& request_json) {
+  const auto request = ReadJson<v1::ReportStepRequest>(request_json);
+  StepReport report;
+  for (const v1::MicrobatchTiming& timing : request.microbatches()) {
+    ReportedMicrobatch& microbatch = report.microbatches.emplace_back();
+    microbatch.tokens = timing.tokens();
+    microbatch.tokens_squared = timing.tokens_squared();
+    microbatch.milliseconds = timing.milliseconds();
+    microbatch.sequences = timing.sequences();
+    if (timing.has_rank()) microbatch.rank = timing.rank();
+    if (timing.has_slot()) microbatch.slot = timing.slot();
+  }
+  Check(report.Validate());
+  std::erase_if(report.microbatches, [](const auto& microbatch) { return microbatch.empty(); });
+  if (report.microbatches.empty()) {
+    throw StatusError(absl::InvalidArgumentError(
+        "microbatches has none with sequences; costs are fitted to one or more"));
+  }
+  const FittedCosts costs = CostsOf(report);
+  v1::ReportStepResponse response;
+  response.mutable_fitted()->set_per_token(costs.per_token);
+  response.mutable_fitted()->set_per_token_squared(costs.per_token_squared);
+  response.mutable_fitted()->set_per_microbatch(costs.per_microbatch);
+  response.mutable_fitted()->set_per_sequence(costs.per_sequence);
+  response.set_fit_error(costs.fit_error);
+  response.set_outlier_share(costs.outlier_share);
+  response.set_samples(report.microbatches.size());
+  return Get(ToCompleteJson(response));
 }
 
 }  // namespace batchplan::python

@@ -44,6 +44,10 @@ Joined DecodeJoinBatch(absl::string_view bytes, uint32_t ranks);
 // A ReportStepResponse as protobuf's JSON.
 std::string DecodeReportStep(absl::string_view bytes);
 
+// The costs of the micro-batches of a ReportStepRequest alone, at least one, fitted here: a
+// ReportStepResponse as protobuf's JSON.
+std::string FitCosts(const std::string& request_json);
+
 }  // namespace batchplan::python
 
 #endif  // BATCHPLAN_CLIENT_PYTHON_CORE_MESSAGES_H_

@@ -107,6 +107,11 @@ nb::bytes WriteReportStep(const std::string& request_json) {
 
 std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(View(bytes)); }
 
+std::string FitTo(const std::string& request_json) {
+  const Unlocked unlocked;
+  return FitCosts(request_json);
+}
+
 // A plan as a page for the browser, one HTML file that needs nothing else: see
 // server/pages/plan_page.h. Both messages as protobuf's JSON, the request without its manifest;
 // `response` is a whole plan for it, made `where`.
@@ -164,6 +169,7 @@ NB_MODULE(_core, module) {
   module.def("decode_plan_batch", &ReadPlanBatch);
   module.def("decode_join_batch", &ReadJoinBatch);
   module.def("decode_report_step", &ReadReportStep);
+  module.def("fit_costs", &FitTo);
   module.def("padded_passes", &PaddedPasses);
   module.def("plan_page", &PageOf);
   BindCallRules(module);

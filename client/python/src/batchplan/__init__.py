@@ -12,7 +12,7 @@ and from every batchplan server.
 
 from batchplan import _core
 from batchplan._async_client import AsyncClient
-from batchplan._calls import Fit
+from batchplan._calls import Fit, fit_costs
 from batchplan._channel import Tls
 from batchplan._client import Client
 from batchplan._errors import (
@@ -55,5 +55,6 @@ __all__ = [
     "Tls",
     "TlsError",
     "Unavailable",
+    "fit_costs",
     "plan",
 ]

@@ -1,4 +1,5 @@
-"""The calls of a server: their bytes, and what their answers become. Sent by _retry.py."""
+"""The calls of a server: their bytes, and what their answers become. Sent by _retry.py. What it fits to
+timings is fitted here too."""
 
 from __future__ import annotations
 
@@ -38,9 +39,9 @@ class Call(Generic[Answer]):
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What a server fitted to a job's micro-batches."""
+    """What was fitted to a job's micro-batches."""
 
-    # In milliseconds; None as long as fewer than 32 micro-batches were reported.
+    # In milliseconds; None as long as a server was told of fewer than 32 micro-batches.
     cost: CostModel | None
     # Root mean square of the residuals over the mean measured time.
     error: float
@@ -129,11 +130,10 @@ def report_call(
     synchronization: str | None,
     dp: int | None,
 ) -> Call[Fit]:
-    timings = members("microbatches", microbatches, MicroBatchTiming)
     fields: dict[str, Any] = {
         "job_id": text("job_id", job_id),
         "step": str(whole("step", step)),
-        "microbatches": [one.to_dict(place) for place, one in enumerate(timings)],
+        "microbatches": _timings(microbatches),
         "memory_limit_bytes": str(whole("memory_limit_bytes", memory_limit_bytes)),
         **_planned(plan),
     }
@@ -144,7 +144,10 @@ def report_call(
     if dp is not None:
         fields["data_parallel"] = whole("data_parallel", dp)
     return Call(
-        _core.CallKind.REPORT, "ReportStep", _core.encode_report_step(to_json(fields)), _read_fit
+        _core.CallKind.REPORT,
+        "ReportStep",
+        _core.encode_report_step(to_json(fields)),
+        lambda answer: _read_fit(_core.decode_report_step(answer)),
     )
 
 
@@ -162,8 +165,27 @@ def _planned(plan: Plan | PassPlan | None) -> dict[str, Any]:
     )
 
 
-def _read_fit(answer: bytes) -> Fit:
-    fields = json.loads(_core.decode_report_step(answer))
+def fit_costs(microbatches: Sequence[MicroBatchTiming]) -> Fit:
+    """The costs of these micro-batches alone, fitted here as a server fits those of a job: stragglers
+    are left out, and what the timings can't tell apart is 0. A dozen that differ in how full they are
+    and in how long their sequences are tell all coefficients apart.
+
+        fit = batchplan.fit_costs(timings)
+        plan = batchplan.plan(lengths, dp=8, max_tokens=16384, cost=fit.cost)
+
+    Raises:
+        InvalidRequest: there are none, or a timing is outside the limits of report_step.
+    """
+    return _read_fit(_core.fit_costs(to_json({"microbatches": _timings(microbatches)})))
+
+
+def _timings(microbatches: Sequence[MicroBatchTiming]) -> list[dict[str, Any]]:
+    timings = members("microbatches", microbatches, MicroBatchTiming)
+    return [one.to_dict(place) for place, one in enumerate(timings)]
+
+
+def _read_fit(answer: str) -> Fit:
+    fields = json.loads(answer)
     fitted = fields.get("fitted")
     return Fit(
         cost=fitted

@@ -12,6 +12,7 @@ kernels that come with the package; on CUDA the work is enqueued on the current 
 """
 
 from batchplan.torch._batch_sampler import BatchSampler
+from batchplan.torch._calibrate import Calibration, calibrate
 from batchplan.torch._moves import pack, unpack
 from batchplan.torch._packed_batch import PackedBatch
 from batchplan.torch._packed_loss import PackedLoss
@@ -21,9 +22,11 @@ from batchplan.torch._sums import sums
 
 __all__ = [
     "BatchSampler",
+    "Calibration",
     "PackedBatch",
     "PackedLoss",
     "PackedRow",
+    "calibrate",
     "check",
     "pack",
     "run_id",

@@ -163,6 +163,13 @@ def test_the_budget_stands_in_one_place():
             batchplan.plan([1], **arguments)
 
 
+def test_sequences_cost_what_the_model_says():
+    cost = batchplan.CostModel(2.0, 0.5, 100.0, per_sequence=7.0)
+    assert cost.of_sequences([1, 10]).tolist() == [9.5, 77.0]
+    plan = batchplan.plan([1, 10], max_tokens=16, cost=cost)
+    assert plan.metrics.predicted_step_time == pytest.approx(9.5 + 77 + 100)
+
+
 PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on"}
 
 

@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+import numpy
+
 from batchplan._checks import flag, number, text, whole
 from batchplan._errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 # By argument: what the names of the wire contract's values begin with, and how they go on.
 ENUMS = {
@@ -95,6 +97,11 @@ class CostModel:
     per_token_squared: float = 0.0
     per_microbatch: float = 0.0
     per_sequence: float = 0.0
+
+    def of_sequences(self, lengths: ArrayLike) -> NDArray[numpy.float64]:
+        """What sequences of these aligned lengths cost, each, in the order given."""
+        tokens = numpy.asarray(lengths, dtype=numpy.float64)
+        return self.per_token * tokens + self.per_token_squared * tokens**2 + self.per_sequence
 
     def to_dict(self) -> dict[str, float]:
         """The costs as the wire contract has them."""

@@ -112,8 +112,7 @@ def allocate_balanced_mbs_synced(
     model = cost or _COST
     budget = mb_spec.max_tokens_per_mb
     if budget is None or budget >= max(int(lengths.sum()) for lengths in everyone):
-        costs = model.per_token * own + model.per_token_squared * own.astype(numpy.float64) ** 2
-        return balanced_partitions(costs, least, len(own) % least == 0)
+        return balanced_partitions(model.of_sequences(own), least, len(own) % least == 0)
     one = batchplan.Pass(budget, min_microbatches=least, microbatch_count_multiple=divisor)
     together = own_part(own, everyone, one, {"cost": model})
     if together is not None:
@@ -225,4 +224,5 @@ def _ranks_of_plan(
 
 def _cost_of(cost: batchplan.CostModel, lengths: Lengths) -> float:
     squares = float((lengths.astype(numpy.float64) ** 2).sum())
-    return cost.per_token * int(lengths.sum()) + cost.per_token_squared * squares
+    linear = cost.per_token * int(lengths.sum()) + cost.per_sequence * len(lengths)
+    return linear + cost.per_token_squared * squares

@@ -13,8 +13,6 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy
-
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._partitions import balanced_partitions
@@ -153,8 +151,7 @@ def _in_runs(
     if not args.balance_data:
         return [runs[rank::dp_size] for rank in range(dp_size)]
     model = cost or batchplan.CostModel(1.0, 1 / 24576)
-    tokens = numpy.array(lengths, dtype=numpy.float64)
-    costs = model.per_token * tokens + model.per_token_squared * tokens**2
+    costs = model.of_sequences(lengths)
     parts = balanced_partitions([costs[run].sum() for run in runs], dp_size, True, "karmarkar_karp")
     return [[runs[place] for place in part] for part in parts]
 

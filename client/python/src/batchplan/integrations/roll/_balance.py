@@ -126,7 +126,7 @@ def _order_of_ranks(
 ) -> NDArray[numpy.int64]:
     """Ranks alike in cost, and the cheap sequences at both ends of each: what pipelines begin and end
     with."""
-    costs = cost.per_token * lengths + cost.per_token_squared * lengths.astype(numpy.float64) ** 2
+    costs = cost.of_sequences(lengths)
     parts: list[list[int]] = [[] for _ in range(dp_size)]
     for begin in range(0, len(lengths), minibatch_size):
         of_ranks = balanced_partitions(costs[begin : begin + minibatch_size], dp_size, True)

@@ -25,7 +25,7 @@ def test_a_timing_has_the_tokens_and_place_of_its_microbatch():
     (microbatch,) = plan.rank(0)
     # Lengths are rounded up to 4 each.
     assert microbatch.timing(2.5, peak_bytes=7) == batchplan.MicroBatchTiming(
-        20, 64 + 64 + 16, 2.5, 7, rank=0, slot=0, mini_batch=0)
+        20, 64 + 64 + 16, 2.5, 7, 3, rank=0, slot=0, mini_batch=0)
     padded = batchplan.plan([5, 8, 3], dp=1, max_tokens=32, preset="nemo_rl_dynamic")
     (microbatch,) = padded.rank(0)
     assert microbatch.timing(1).tokens == 3 * 8

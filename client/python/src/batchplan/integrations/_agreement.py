@@ -21,7 +21,7 @@ _DEVICE_OF_BACKEND = {"nccl": "cuda", "hccl": "npu"}
 def agreement_in(group: Any = None) -> Agree | None:
     """by_all_reduce on the device that the group's backend reduces on; None where torch.distributed is
     not initialized, and the process is the only one."""
-    return by_all_reduce(group, _device(group)) if _is_initialized() else None
+    return by_all_reduce(group, device_of(group)) if _is_initialized() else None
 
 
 def gathering_in(group: Any = None) -> Gather | None:
@@ -33,7 +33,7 @@ def gathering_in(group: Any = None) -> Gather | None:
     def gather(own: Lengths) -> list[Lengths]:
         import torch
 
-        device = _device(group)
+        device = device_of(group)
         size = by_all_reduce(group, device)(len(own))
         padded = numpy.full(size, _NO_LENGTH)
         padded[: len(own)] = own
@@ -51,7 +51,8 @@ def _is_initialized() -> bool:
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
 
-def _device(group: Any) -> str | None:
+def device_of(group: Any) -> str | None:
+    """What an initialized group's backend reduces on; None: the host."""
     backend = str(sys.modules["torch.distributed"].get_backend(group))
     found = (device for name, device in _DEVICE_OF_BACKEND.items() if name in backend)
     return next(found, None)

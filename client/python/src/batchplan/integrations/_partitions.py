@@ -46,6 +46,7 @@ def divide(
     length_multiple: int | None = None,
     max_sequences: int | None = None,
     balance_on: str | None = None,
+    order: str | None = None,
 ) -> list[list[int]]:
     """One rank's micro-batches, as many as `agree` says."""
 
@@ -57,6 +58,7 @@ def divide(
             microbatch_count_multiple=multiple,
             max_sequences=max_sequences,
             balance_on=balance_on,
+            order=order,
         )
         options["passes"] = [only]
         return [one.indices.tolist() for one in batchplan.plan(lengths, **options).rank(0)]

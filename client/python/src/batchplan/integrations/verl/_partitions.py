@@ -1,8 +1,4 @@
-"""For verl: the functions of verl.utils.seqlen_balancing that divide a batch.
-
-    - from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
-    + from batchplan.integrations.verl import get_seqlen_balanced_partitions
-"""
+"""Lengths divided: among ranks, and on one of them."""
 
 from __future__ import annotations
 
@@ -10,9 +6,7 @@ import numpy
 from numpy.typing import ArrayLike
 
 import batchplan
-from batchplan.integrations._partitions import Agree, balanced_partitions, by_all_reduce, divide
-
-__all__ = ["by_all_reduce", "get_micro_batches", "get_seqlen_balanced_partitions"]
+from batchplan.integrations._partitions import Agree, balanced_partitions, divide
 
 
 def get_seqlen_balanced_partitions(
@@ -41,29 +35,35 @@ def get_micro_batches(
     *,
     min_num_micro_batch: int | None = None,
     num_batches_divided_by: int | None = None,
+    use_dynamic_bsz_balance: bool = True,
     force_group_size: int = 1,
     agree: Agree | None = None,
+    cost: batchplan.CostModel | None = None,
 ) -> list[list[int]]:
-    """What rearrange_micro_batches divides one rank's batch into, within the budget always.
+    """What rearrange_micro_batches divides one rank's batch into, over lengths.
 
     Args:
         seqlen_list: tokens of each of this rank's sequences.
         max_token_len: tokens of a micro-batch, at most.
         min_num_micro_batch: micro-batches, at least.
         num_batches_divided_by: their number is a multiple of it.
+        use_dynamic_bsz_balance: small ones stand at both ends; else they stand as they are found.
         force_group_size: so many sequences in a row stay in one micro-batch.
         agree: makes the largest of all ranks' numbers of this rank's, so that all have as many
             micro-batches: by_all_reduce(dp_group). Called once. A plan for all ranks at once
             (batchplan.plan with dp) needs none, and is better balanced.
+        cost: what sequences cost; None: verl's 24576 * L + L ** 2.
 
     Returns:
-        micro-batches of positions in seqlen_list, small ones at both ends.
+        micro-batches of positions in seqlen_list.
 
     Raises:
         ValueError: a sequence, or a group, is longer than max_token_len, or there are too few.
     """
     lengths = numpy.asarray(seqlen_list)
     options: batchplan.PlanOptions = {"preset": "verl"}
+    if cost is not None:
+        options["cost"] = cost
     if force_group_size > 1:
         options["group_ids"] = numpy.arange(len(lengths)) // force_group_size
         options["groups"] = "same_microbatch"
@@ -74,4 +74,5 @@ def get_micro_batches(
         at_least=min_num_micro_batch,
         multiple=num_batches_divided_by,
         agree=agree,
+        order=None if use_dynamic_bsz_balance else "as_assigned",
     )

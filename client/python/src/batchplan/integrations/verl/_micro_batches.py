@@ -1,0 +1,282 @@
+"""One rank's batch in micro-batches: as the driver planned them, or as the ranks agree to."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+import batchplan
+from batchplan._checks import whole
+from batchplan.integrations._after_dispatch import own_part
+from batchplan.integrations._agreement import device_of, gathering_in
+from batchplan.integrations._slots import options_of
+from batchplan.integrations.verl import _field, _settings
+from batchplan.integrations.verl._partitions import get_micro_batches
+
+_log = logging.getLogger("batchplan")
+# The largest of all ranks' numbers, place by place.
+Largest = Callable[[Sequence[int]], list[int]]
+# What verl computes with other budgets comes first: of a whole batch both fields may hold.
+_USES: tuple[_field.Use, ...] = ("infer", "train")
+
+
+def rearrange_micro_batches(
+    batch: Any,
+    max_token_len: int,
+    dp_group: Any = None,
+    num_batches_divided_by: int | None = None,
+    same_micro_num_in_dp: bool = True,
+    min_num_micro_batch: int | None = None,
+    use_dynamic_bsz_balance: bool = True,
+    force_group_size: int = 1,
+    *,
+    cost: batchplan.CostModel | None = None,
+) -> tuple[list[Any], list[list[int]]]:
+    """Divides one rank's batch into micro-batches, within the budget always.
+
+    The function of verl.utils.seqlen_balancing, with its arguments. A batch that carries a plan of all
+    ranks is divided by it, where every rank can: each micro-batch that it has is whole, within the
+    budget, and stands in slots that are the same on all. Otherwise ranks tell each other their lengths,
+    and all make one plan of what they have; where they have different numbers of sequences, or forced
+    groups, each divides its own, into as many as the one that needs most. All ranks of the group make
+    the same collective calls, and where one can't go on, all raise.
+
+    Args:
+        batch: a TensorDict with input_ids, nested, or attention_mask; or a DataProto of one.
+        max_token_len: tokens of a micro-batch, at most.
+        dp_group: the ranks that have as many micro-batches as this one, where torch.distributed is
+            initialized.
+        num_batches_divided_by: the number of micro-batches is a multiple of it.
+        same_micro_num_in_dp: False: this rank alone decides, as with no dp_group.
+        min_num_micro_batch: micro-batches, at least.
+        use_dynamic_bsz_balance: small ones stand at both ends.
+        force_group_size: so many sequences in a row stay in one micro-batch.
+        cost: what sequences cost; None: BATCHPLAN_COST, or verl's 24576 * L + L ** 2.
+
+    Returns:
+        the micro-batches, of the batch's kind, and the positions in the batch of each one's sequences.
+
+    Raises:
+        ValueError: a sequence, or a group, is longer than max_token_len, or there are fewer of them
+            than micro-batches; of any rank.
+    """
+    tensors = getattr(batch, "batch", batch)
+    # One without tokens takes its place as others do.
+    lengths = numpy.maximum(_field.sequence_lengths(tensors), 1)
+    rules = _Rules(
+        whole("max_token_len", max_token_len),
+        whole("force_group_size", force_group_size),
+        1 if min_num_micro_batch is None else whole("min_num_micro_batch", min_num_micro_batch),
+        1 if num_batches_divided_by is None else whole("num_batches_divided_by", num_batches_divided_by),
+        use_dynamic_bsz_balance,
+    )
+    largest = _over_ranks(dp_group) if same_micro_num_in_dp and dp_group is not None else list
+    fields = {use: _values(tensors, _field.field_name(use, rules.budget)) for use in _USES}
+    held = [_held(fields[use], lengths, rules) for use in _USES]
+    agreed = largest([fact for one in held for fact in _facts(one)] + rules.facts(lengths))
+    for place, one in enumerate(held):
+        if one is not None and agreed[5 * place : 5 * place + 5] == _facts(one):
+            parts = one[1]
+            break
+    else:
+        _tell_why(tensors, fields, held, rules.budget)
+        torn, longest, most, fewest = *agreed[-4:-1], -agreed[-1]
+        rules.refuse(torn, longest, fewest)
+        cost = cost or _settings.cost()
+        gather = None if largest is list else gathering_in(dp_group)
+        if gather is not None and most == fewest and rules.group == 1:
+            parts = _in_one_plan(lengths, gather(lengths), rules, cost)
+        else:
+            parts = _alone(lengths, rules, fewest, largest, cost)
+    return [_selected(batch, part) for part in parts], parts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rules:
+    budget: int
+    group: int
+    at_least: int
+    multiple: int
+    small_at_both_ends: bool
+
+    def facts(self, lengths: _field.Int64s) -> list[int]:
+        """Whether groups are torn, the longest one's tokens, and the number of groups, also below 0: of which
+        the largest of all ranks' say what holds for all."""
+        torn = len(lengths) % self.group != 0
+        groups = lengths[: len(lengths) - len(lengths) % self.group].reshape(-1, self.group).sum(1)
+        return [int(torn), int(groups.max(initial=0)), len(groups), -len(groups)]
+
+    def refuse(self, torn: int, longest: int, fewest: int) -> None:
+        """What no rank can divide by itself, all refuse."""
+        if torn:
+            raise batchplan.InvalidRequest(
+                f"force_group_size is {self.group}; it does not divide a rank's number of sequences"
+            )
+        if longest > self.budget:
+            raise batchplan.InvalidRequest(
+                f"max_token_len is {self.budget}; a sequence, or a group of force_group_size, has {longest} "
+                "tokens"
+            )
+        self.check_count(max(self.at_least, 1), fewest)
+
+    def check_count(self, count: int, groups: int) -> None:
+        if count > groups:
+            raise batchplan.InvalidRequest(
+                f"num_micro_batch is {count}, the same on all ranks; a rank has {groups} sequences, or "
+                "groups of force_group_size, one a micro-batch at least"
+            )
+
+    def kept(self, parts: list[list[int]], lengths: _field.Int64s) -> bool:
+        """Whether micro-batches that were planned elsewhere are what is asked for here."""
+        return (
+            len(parts) >= self.at_least
+            and len(parts) % self.multiple == 0
+            and all(int(lengths[part].sum()) <= self.budget for part in parts)
+            and (self.group == 1 or all(self._has_whole_groups(part) for part in parts))
+        )
+
+    def _has_whole_groups(self, part: list[int]) -> bool:
+        if len(part) % self.group:
+            return False
+        groups = numpy.asarray(part).reshape(-1, self.group)
+        return (
+            bool((groups == groups[:, :1] + numpy.arange(self.group)).all())
+            and not (groups[:, 0] % self.group).any()
+        )
+
+
+def _held(
+    field: NDArray[Any] | None, lengths: _field.Int64s, rules: _Rules
+) -> tuple[int, list[list[int]]] | None:
+    found = _field.read(field, len(lengths))
+    return found if found is not None and rules.kept(found[1], lengths) else None
+
+
+def _facts(held: tuple[int, list[list[int]]] | None) -> list[int]:
+    """Five numbers of which the largest are a rank's own exactly where they are the same on all ranks."""
+    if held is None:
+        return [1, 0, 0, 0, 0]
+    first, parts = held
+    return [0, first, -first, len(parts), -len(parts)]
+
+
+def _in_one_plan(
+    lengths: _field.Int64s,
+    everyone: Sequence[_field.Int64s],
+    rules: _Rules,
+    cost: batchplan.CostModel | None,
+) -> list[list[int]]:
+    """The rank's part of the plan that every rank makes of all their sequences."""
+    parts = own_part(
+        lengths,
+        everyone,
+        batchplan.Pass(
+            rules.budget,
+            min_microbatches=rules.at_least,
+            microbatch_count_multiple=rules.multiple,
+            order="small_at_both_ends" if rules.small_at_both_ends else None,
+        ),
+        options_of(cost, None, _settings.effort()),
+    )
+    assert parts is not None, "all ranks have as many sequences"
+    return [sorted(part) for part in parts]
+
+
+def _alone(
+    lengths: _field.Int64s,
+    rules: _Rules,
+    fewest: int,
+    largest: Largest,
+    cost: batchplan.CostModel | None,
+) -> list[list[int]]:
+    """The rank's own micro-batches, as many as on the one with the most."""
+    count = rules.at_least
+    while True:
+        parts: list[list[int]] = []
+        error: batchplan.Error | None = None
+        try:
+            parts = get_micro_batches(
+                lengths,
+                rules.budget,
+                min_num_micro_batch=count,
+                num_batches_divided_by=rules.multiple,
+                use_dynamic_bsz_balance=rules.small_at_both_ends,
+                force_group_size=rules.group,
+                cost=cost,
+            )
+        except batchplan.Error as raised:
+            error = raised
+        failed, most, fewest_parts_below_0 = largest([int(error is not None), len(parts), -len(parts)])
+        if failed:
+            raise error or batchplan.InvalidRequest(
+                f"max_token_len is {rules.budget}; another rank could not divide its sequences, and says why"
+            )
+        if most == -fewest_parts_below_0:
+            return parts
+        rules.check_count(most, fewest)
+        count = most
+
+
+def _over_ranks(group: Any) -> Largest:
+    import torch
+    import torch.distributed
+
+    if not torch.distributed.is_initialized():
+        return list
+    device = device_of(group)
+
+    def largest(numbers: Sequence[int]) -> list[int]:
+        agreed = torch.tensor(list(numbers), dtype=torch.int64, device=device)
+        torch.distributed.all_reduce(agreed, torch.distributed.ReduceOp.MAX, group=group)
+        return [int(one) for one in agreed.tolist()]
+
+    return largest
+
+
+def _values(tensors: Any, name: str) -> NDArray[Any] | None:
+    """A field as an array: of a tensor, one that a queue has nested, or a list."""
+    import torch
+
+    value = tensors.get(name, None)
+    if value is None:
+        return None
+    if isinstance(value, torch.Tensor):
+        value = (value.values() if value.is_nested else value).cpu()
+    return numpy.asarray(value.tolist())
+
+
+def _selected(batch: Any, part: list[int]) -> Any:
+    if hasattr(batch, "select_idxs"):
+        return batch.select_idxs(part)
+    from verl.utils.tensordict_utils import index_select_tensor_dict
+
+    return index_select_tensor_dict(batch, part)
+
+
+_told: set[str] = set()
+
+
+def _tell_why(
+    tensors: Any,
+    fields: dict[_field.Use, NDArray[Any] | None],
+    held: list[tuple[int, list[list[int]]] | None],
+    budget: int,
+) -> None:
+    """Once for each reason, why a batch that was planned is divided by its ranks."""
+    planned = sorted(str(name) for name in tensors.keys() if str(name).startswith("batchplan_"))
+    if not planned:
+        return
+    if all(field is None for field in fields.values()):
+        why = f"it is for other micro-batches than of {budget} tokens ({', '.join(planned)})"
+    elif all(one is None for one in held):
+        why = "sequences were left out, repeated or exchanged since, or more is asked of micro-batches"
+    else:
+        why = "another rank can't follow it"
+    if why not in _told:
+        _told.add(why)
+        _log.warning("batchplan: ranks divide what they have, as the driver's plan does not hold: %s", why)

@@ -1,0 +1,176 @@
+"""What stands in place of methods of verl's trainers, on the driver."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from batchplan.integrations.verl import _config, _settings
+from batchplan.integrations.verl._field import Int64s, mask_lengths, sequence_lengths
+from batchplan.integrations.verl._joint import Dispatch, Wanted, by_mini_batch, plan_dispatch
+
+_log = logging.getLogger("batchplan")
+Method = Callable[..., Any]
+
+
+def checked(method: Method, check: Callable[[Any], None]) -> Method:
+    """A trainer's __init__ that refuses what no plan can be kept with."""
+
+    @functools.wraps(method)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        method(self, *args, **kwargs)
+        check(self.config)
+
+    return __init__
+
+
+def check_ray_ppo(config: Any) -> None:
+    """_config.check_ppo, of the trainer that balances batches only where it is asked to."""
+    _config.check_ppo(config)
+    if not _config.setting(config, "trainer.balance_batch", True):
+        _log.warning(
+            "batchplan: trainer.balance_batch is False, so sequences stay on the ranks where they come to "
+            "be, and only their micro-batches are planned; set it to True to plan both"
+        )
+
+
+def balance_data_proto(method: Method) -> Method:
+    """RayPPOTrainer._balance_batch, of a DataProto."""
+
+    @functools.wraps(method)
+    def _balance_batch(
+        self: Any,
+        batch: Any,
+        metrics: Any,
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,
+    ) -> None:
+        import torch
+        from verl import DataProto
+
+        mask = batch.batch["attention_mask"]
+        lengths = mask_lengths(mask)
+        dp = self._get_dp_size(self.actor_rollout_wg, "actor")
+        wanted = _wanted(self, len(lengths), dp)
+        order = numpy.arange(len(lengths))
+        if wanted.mini_batch_size and (keep_minibatch or not _settings.mini_batches_in_order()):
+            # What verl would make of this batch, tried on one that has nothing else.
+            tried = DataProto.from_dict({"attention_mask": mask, "position": torch.from_numpy(order)})
+            method(self, tried, {}, logging_prefix, keep_minibatch)
+            order = by_mini_batch(tried.batch["position"].numpy(), dp, wanted.mini_batch_size)
+        dispatch = plan_dispatch(lengths, order, dp, wanted)
+        batch.reorder(torch.from_numpy(dispatch.order))
+        for name, field in dispatch.fields.items():
+            batch.batch[name] = torch.from_numpy(field)
+        metrics.update(_statistics(lengths, dispatch, dp, logging_prefix))
+
+    return _balance_batch
+
+
+def balance_key_values(method: Method, put: Callable[..., Any]) -> Method:
+    """PPOTrainer._balance_batch of the trainers over a TransferQueue, of a KVBatchMeta.
+
+    Args:
+        put: kv_batch_put of the queue, for the fields.
+    """
+
+    @functools.wraps(method)
+    def _balance_batch(
+        self: Any,
+        batch: Any,
+        metrics: Any,
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,
+    ) -> Any:
+        import torch
+        from tensordict import TensorDict
+
+        before = {key: place for place, key in enumerate(batch.keys)}
+        # verl's own, which also fills the batch up to whole mini-batches.
+        batch = method(self, batch, metrics, logging_prefix, keep_minibatch)
+        lengths = numpy.asarray([tag["seq_len"] for tag in batch.tags], numpy.int64)
+        dp = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        wanted = _wanted(self, len(lengths), dp)
+        order = numpy.arange(len(lengths))
+        if wanted.mini_batch_size and not keep_minibatch and _settings.mini_batches_in_order():
+            order = numpy.argsort([before.get(key, len(lengths)) for key in batch.keys], kind="stable")
+        elif wanted.mini_batch_size:
+            order = by_mini_batch(order, dp, wanted.mini_batch_size)
+        dispatch = plan_dispatch(lengths, order, dp, wanted)
+        batch.reorder(dispatch.order.tolist())
+        fields = {name: torch.from_numpy(field) for name, field in dispatch.fields.items()}
+        put(
+            keys=batch.keys,
+            partition_id=batch.partition_id,
+            fields=TensorDict(fields, batch_size=len(lengths)),
+        )
+        if batch.fields is not None:
+            batch.fields = list(dict.fromkeys([*batch.fields, *fields]))
+        metrics.update(_statistics(lengths, dispatch, dp, logging_prefix))
+        return batch
+
+    return _balance_batch
+
+
+def dispatch_planned(dispatch: Method) -> Method:
+    """What sends a batch of the SFT trainer to the workers' train_batch, in the order of its plan, with its field.
+
+    All its sequences make one step of the optimizer, so their order is free.
+
+    Args:
+        dispatch: verl's, a partial of the name of the workers' mesh.
+    """
+
+    @functools.wraps(dispatch)
+    def planned(group: Any, *args: Any, **kwargs: Any) -> Any:
+        mesh = dispatch.args[0]  # type: ignore[attr-defined]
+        if mesh not in group._dispatch_info:
+            group._dispatch_info[mesh] = group._query_dispatch_info(mesh)
+        dp = max(group._dispatch_info[mesh]) + 1
+        engine = _config.setting(group, "ray_cls_with_init.kwargs.config.engine_config")
+        args = tuple(_planned_batch(one, dp, engine) for one in args)
+        kwargs = {name: _planned_batch(one, dp, engine) for name, one in kwargs.items()}
+        return dispatch(group, *args, **kwargs)
+
+    return planned
+
+
+def _planned_batch(data: Any, dp: int, engine: Any) -> Any:
+    import torch
+    from tensordict import TensorDict
+    from verl.utils import tensordict_utils
+
+    if not isinstance(data, TensorDict) or "input_ids" not in data.keys() or len(data) % dp:
+        return data  # not sequences, or what verl itself refuses
+    lengths = sequence_lengths(data)
+    wanted = _config.train_batch(
+        engine,
+        tensordict_utils.get(data, "use_dynamic_bsz"),
+        tensordict_utils.get(data, "max_token_len_per_gpu"),
+    )
+    dispatch = plan_dispatch(lengths, numpy.arange(len(lengths)), dp, wanted)
+    data = tensordict_utils.index_select_tensor_dict(data, torch.from_numpy(dispatch.order))
+    for name, field in dispatch.fields.items():
+        data[name] = torch.from_numpy(field)
+    return data
+
+
+def _wanted(trainer: Any, sequences: int, dp: int) -> Wanted:
+    return _config.ppo(
+        trainer.config,
+        sequences,
+        dp,
+        use_critic=bool(getattr(trainer, "use_critic", False)),
+        use_reference=bool(getattr(trainer, "use_reference_policy", False)),
+    )
+
+
+def _statistics(lengths: Int64s, dispatch: Dispatch, dp: int, prefix: str) -> dict[str, Any]:
+    from verl.utils.seqlen_balancing import log_seqlen_unbalance
+
+    own: dict[str, Any] = log_seqlen_unbalance(lengths.tolist(), dispatch.ranks(dp), prefix)
+    return own | dispatch.metrics

@@ -1,0 +1,94 @@
+"""Two ranks of verl's workers: torchrun --nproc-per-node 2 verl_ranks.py FILE, with BATCHPLAN=1.
+
+Each gets its part of a batch that the trainer has planned, in the end or after something has happened to it, and
+divides it into micro-batches. FILE is what came of it, by case: of each rank the tokens of its micro-batches, and
+whether each of them is one that was planned; or the error.
+"""
+
+import datetime
+import json
+import pathlib
+import sys
+
+import verl_batches
+from torch import distributed
+from verl.utils.tensordict_utils import concat_tensordict, index_select_tensor_dict
+from verl.workers.engine.utils import prepare_micro_batches
+
+BUDGET = 1600
+FIELD = f"batchplan_train_{BUDGET}"
+
+
+def without_field(own):
+    del own[FIELD]
+    return own
+
+
+def parts():
+    batch = verl_batches.batch_of(verl_batches.long_tailed(64, 5, median=200, longest=BUDGET))
+    verl_batches.trainer(2, verl_batches.config(BUDGET))._balance_batch(batch, {})
+    return verl_batches.of_ranks(batch, 2)
+
+
+def chosen(own, indices):
+    return index_select_tensor_dict(own, list(indices))
+
+
+def exchanged(own, rank):
+    """Its first sequence is the other rank's."""
+    return concat_tensordict([chosen(parts()[1 - rank], [0]), chosen(own, range(1, len(own)))])
+
+
+# What happens on each rank to its part, and what else is asked of its micro-batches.
+CASES = {
+    "planned": (lambda own, rank: own, {}),
+    "reordered": (lambda own, rank: chosen(own, range(len(own) - 1, -1, -1)), {}),
+    "no field on one": (lambda own, rank: without_field(own) if rank else own, {}),
+    "no field": (lambda own, rank: without_field(own), {}),
+    "one left out": (lambda own, rank: own if rank else chosen(own, range(1, len(own))), {}),
+    "one repeated": (lambda own, rank: chosen(own, [0, *range(len(own) - 1)]) if rank else own, {}),
+    "exchanged": (exchanged, {}),
+    "another budget": (lambda own, rank: own, {"max_token_len_per_gpu": 2 * BUDGET}),
+    "groups": (lambda own, rank: own, {"force_group_size": 2, "max_token_len_per_gpu": 2 * BUDGET}),
+    "too long on one": (
+        lambda own, rank: chosen(own, own["input_ids"].offsets().diff().argsort()[: len(own) if rank else 9]),
+        {"max_token_len_per_gpu": 600},
+    ),
+    "too few on one": (lambda own, rank: own if rank else chosen(own, [0]), {}),
+    "torn groups on one": (lambda own, rank: own if rank else chosen(own, range(3)), {"force_group_size": 2}),
+}
+
+
+def outcome(case, rank):
+    change, more = CASES[case]
+    data = verl_batches.for_micro_batches(change(parts()[rank], rank), BUDGET)
+    for name, value in more.items():
+        data = verl_batches.tensordict_utils.assign_non_tensor(data, **{name: value})
+    try:
+        micro_batches, indices = prepare_micro_batches(data, dp_group=distributed.group.WORLD)
+    except ValueError as error:
+        return {"error": str(error)}
+    assert sorted(index for part in indices for index in part) == list(range(len(data)))
+    return {
+        "tokens": [verl_batches.tokens(one) for one in micro_batches],
+        "planned": [
+            FIELD in one.keys() and len(set(one[FIELD].tolist())) == 1 and int(one[FIELD][0]) % 2**32 == len(one)
+            for one in micro_batches
+        ],
+    }
+
+
+def main():
+    distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
+    rank = distributed.get_rank()
+    found = {}
+    for case in CASES:
+        found[case] = [None, None]
+        distributed.all_gather_object(found[case], outcome(case, rank))
+    if rank == 0:
+        pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

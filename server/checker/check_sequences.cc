@@ -89,8 +89,10 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
     ++sizes[mini_batch];
     if (!demands.mini_batch_of.empty() && mini_batch != demands.mini_batch_of[sequence]) {
       return Violation("passes[", pass.number, "] has sequence ", sequence, " in mini-batch ",
-                       mini_batch, ", but the manifest's order puts it into mini-batch ",
-                       demands.mini_batch_of[sequence]);
+                       mini_batch, ", but the ",
+                       pass.request.mini_batches.order == Order::kStratified ? "order by length"
+                                                                             : "manifest's order",
+                       " puts it into mini-batch ", demands.mini_batch_of[sequence]);
     }
   }
   for (size_t k = 0; k < sizes.size(); ++k) {

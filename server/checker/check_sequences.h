@@ -32,8 +32,8 @@ struct PlacedPass {
 };
 
 // Internal if a mini-batch does not hold what it should: with the order preserved exactly its piece
-// of the manifest, shuffled exactly mini_batches.size sequences, in both cases less the dropped
-// ones, but never nothing.
+// of the manifest, stratified that of the manifest ordered by length, shuffled exactly
+// mini_batches.size sequences; always less the dropped ones, but never nothing.
 absl::Status CheckMiniBatches(const PlacedPass& placed);
 
 // Internal if members of a group are further apart than the policy allows.

@@ -95,10 +95,12 @@ std::vector<uint32_t> NumberGroups(std::span<const uint32_t> ids) {
   return group_of;
 }
 
-// The mini-batches of a preserved order: the manifest cut every `size` sequences. Groups that stay
-// together stand where their first member does.
-std::vector<uint32_t> CutMiniBatches(size_t count, uint64_t size,
+// The mini-batches of an order that is known: the manifest, as it is or by ascending length, cut
+// every `size` sequences. Groups that stay together stand where their first member does, and are as
+// long as their longest.
+std::vector<uint32_t> CutMiniBatches(std::span<const uint32_t> lengths, Order asked, uint64_t size,
                                      const std::vector<uint32_t>& group_of) {
+  const size_t count = lengths.size();
   std::vector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0);
   if (!group_of.empty()) {
@@ -109,6 +111,15 @@ std::vector<uint32_t> CutMiniBatches(size_t count, uint64_t size,
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
       return first_member[group_of[a]] < first_member[group_of[b]];
     });
+  }
+  if (asked == Order::kStratified) {
+    const auto unit = [&](uint32_t i) { return group_of.empty() ? i : group_of[i]; };
+    std::vector<uint32_t> longest(count, 0);
+    for (uint32_t i = 0; i < count; ++i) {
+      longest[unit(i)] = std::max(longest[unit(i)], lengths[i]);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return longest[unit(a)] < longest[unit(b)]; });
   }
   std::vector<uint32_t> mini_batch_of(count);
   for (size_t position = 0; position < count; ++position) {
@@ -199,8 +210,9 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
   if (mini_batches.groups != GroupPolicy::kIgnore && !manifest.group_ids.empty()) {
     demands.group_of = NumberGroups(manifest.group_ids);
   }
-  if (mini_batches.order == Order::kPreserved) {
-    demands.mini_batch_of = CutMiniBatches(count, demands.mini_batch_size, demands.group_of);
+  if (mini_batches.order != Order::kShuffled) {
+    demands.mini_batch_of = CutMiniBatches(manifest.lengths, mini_batches.order,
+                                           demands.mini_batch_size, demands.group_of);
   }
   if (absl::Status status = ApplyOverlongPolicy(manifest, options.overlong, demands);
       !status.ok()) {

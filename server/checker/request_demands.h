@@ -37,7 +37,8 @@ struct RequestDemands {
   bool any_dropped = false;
   // Sequences of a mini-batch before any were dropped.
   uint64_t mini_batch_size = 0;
-  // By manifest position, for passes that respect mini-batches; empty where the order is shuffled,
+  // By manifest position, for passes that respect mini-batches: the manifest, or what stands in it
+  // ordered by length, cut every mini_batch_size sequences. Empty where the order is shuffled,
   // because then any mini-batch may hold any sequence.
   std::vector<uint32_t> mini_batch_of;
   // By manifest position, numbered from 0; empty where groups need not stay together.

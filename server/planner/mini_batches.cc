@@ -6,11 +6,27 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/packing/kinds.h"
 
 namespace batchplan {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+// The groups, or without any the sequences, by ascending length, of a group its longest.
+std::vector<uint32_t> AscendingOrder(const Manifest& manifest, const Groups& groups) {
+  std::vector<uint32_t> lengths(manifest.lengths.begin(), manifest.lengths.end());
+  if (!groups.empty()) {
+    lengths.assign(groups.size(), 0);
+    for (uint32_t i = 0; i < manifest.lengths.size(); ++i) {
+      uint32_t& longest = lengths[groups[SequenceIndex(i)]];
+      longest = std::max(longest, manifest.lengths[i]);
+    }
+  }
+  std::vector<uint32_t> order = DecreasingOrder(lengths);
+  std::reverse(order.begin(), order.end());
+  return order;
+}
 
 }  // namespace
 
@@ -80,6 +96,8 @@ absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
   std::iota(order.begin(), order.end(), 0u);
   if (options.order == Order::kShuffled) {
     order = ShuffledOrder(static_cast<uint32_t>(order.size()), ManifestSeed(options.seed));
+  } else if (options.order == Order::kStratified) {
+    order = AscendingOrder(manifest, groups);
   }
 
   SequenceLists mini_batches;

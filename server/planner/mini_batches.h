@@ -35,9 +35,11 @@ class Groups {
   size_t size_ = 0;
 };
 
-// Cuts the manifest into mini-batches of exactly options.size sequences, in order or shuffled by
-// the seed, and then leaves out those whose planned length is 0 (dropped). Groups are moved as a
-// whole: they stand where their first member does, or are shuffled as one.
+// Cuts the manifest into mini-batches of exactly options.size sequences, in order, shuffled by the
+// seed, or ascending by length, and then leaves out those whose planned length is 0 (dropped).
+// Groups are moved as a whole: they stand where their first member does, are shuffled as one, or
+// are as long as their longest sequence. Lengths are those of the manifest; of equal ones the first
+// stays the first.
 //
 // InvalidArgument, naming both numbers, if the size does not divide; naming the group, if one does
 // not end where its mini-batch does; or if a mini-batch is left empty.

@@ -34,7 +34,7 @@ struct Topology {
   bool sequence_parallel = false;
 };
 
-enum class Order { kPreserved, kShuffled };
+enum class Order { kPreserved, kShuffled, kStratified };
 
 enum class GroupPolicy { kIgnore, kSameMiniBatch, kSameRank, kSameMicrobatch };
 

@@ -198,7 +198,11 @@ class RequestGenerator {
     // Sometimes a size that closes no group but divides.
     if (mini_batches == 1 && size % 2 == 0 && random_.Chance(10)) batching.size = size / 2;
     batching.seed = random_.Between(0, 1000);
-    if (family_.shuffles && random_.Chance(35)) batching.order = Order::kShuffled;
+    if (family_.shuffles && random_.Chance(35)) {
+      batching.order = Order::kShuffled;
+    } else if (random_.Chance(20)) {
+      batching.order = Order::kStratified;
+    }
     mini_batch_size_ = size;
   }
 

@@ -42,7 +42,7 @@ struct GeneratedRequest {
 // mini-batch dropped) the planner's answer is InvalidArgument and nothing else.
 GeneratedRequest GenerateRequest(uint64_t seed);
 
-// The same with at most kMaxSmallSequences sequences, at most three ranks and the order preserved:
+// The same with at most kMaxSmallSequences sequences, at most three ranks and no shuffle:
 // what Satisfiable decides in a fraction of a millisecond.
 inline constexpr size_t kMaxSmallSequences = 7;
 GeneratedRequest GenerateSmallRequest(uint64_t seed);

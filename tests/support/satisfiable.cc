@@ -35,7 +35,7 @@ class Oracle {
  public:
   Oracle(const Manifest& manifest, const PlanOptions& options)
       : manifest_(manifest), options_(options), count_(manifest.lengths.size()) {
-    if (count_ > kMaxSatisfiableSequences || options.mini_batches.order != Order::kPreserved) {
+    if (count_ > kMaxSatisfiableSequences || options.mini_batches.order == Order::kShuffled) {
       std::abort();
     }
   }
@@ -61,7 +61,8 @@ class Oracle {
     return grouped() && options_.mini_batches.groups == GroupPolicy::kSameMicrobatch;
   }
 
-  // The sequences in the order of the manifest, each group where its first member stands.
+  // The sequences in the order asked for, each group where its first member stands, or by the
+  // longest.
   void ReadGroups() {
     std::map<uint32_t, size_t> group_of_id;
     for (size_t i = 0; i < count_; ++i) {
@@ -73,6 +74,17 @@ class Oracle {
       if (is_new) groups_.push_back(0);
       groups_[at->second] |= Set{1} << i;
     }
+    if (options_.mini_batches.order == Order::kStratified) {
+      std::ranges::stable_sort(groups_, {}, [&](Set group) { return Longest(group); });
+    }
+  }
+
+  uint32_t Longest(Set group) const {
+    uint32_t longest = 0;
+    for (size_t i = 0; i < count_; ++i) {
+      if (Has(group, i)) longest = std::max(longest, manifest_.lengths[i]);
+    }
+    return longest;
   }
 
   // False if the size does not divide or a group is cut.

@@ -47,6 +47,9 @@ const std::vector<Group>& RequestGroups() {
       {"Mini-batches",
        {{"--mini_batch_size", "mini_batches.size",
          "Sequences in a mini-batch, over all ranks [all of them]"},
+        {"--mini_batch_order", "mini_batches.order",
+         "Order in which sequences come to mini-batches; stratified: by length, so that each has "
+         "like lengths, which biases its gradient [preserved]"},
         {"--seed", "mini_batches.seed", "Seed of every random choice [0]"},
         {"--groups", "mini_batches.groups",
          "Where sequences of one group, the second column of --lengths, stay together [ignore]"}}},
@@ -133,7 +136,8 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
       app->add_flag_callback(
              "--shuffle",
              [request] { request->mutable_mini_batches()->set_order(v1::ORDER_SHUFFLED); },
-             "Shuffle, with --seed, before cutting into mini-batches")
+             "Shuffle, with --seed, before cutting into mini-batches: --mini_batch_order shuffled")
+          ->excludes(app->get_option("--mini_batch_order"))
           ->group("Mini-batches"));
   flags.push_back(
       app->add_option_function<std::string>(

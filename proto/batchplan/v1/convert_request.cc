@@ -35,7 +35,7 @@ static_assert(static_cast<int>(Scan::kOptimal) == v1::SCAN_OPTIMAL - 1);
 static_assert(static_cast<int>(BalanceOn::kCost) == v1::BALANCE_ON_COST - 1);
 static_assert(static_cast<int>(MicrobatchOrder::kSmallAtBothEnds) ==
               v1::MICROBATCH_ORDER_SMALL_AT_BOTH_ENDS - 1);
-static_assert(static_cast<int>(Order::kShuffled) == v1::ORDER_SHUFFLED - 1);
+static_assert(static_cast<int>(Order::kStratified) == v1::ORDER_STRATIFIED - 1);
 static_assert(static_cast<int>(GroupPolicy::kSameMicrobatch) ==
               v1::GROUP_POLICY_SAME_MICROBATCH - 1);
 static_assert(static_cast<int>(Synchronization::kAccumulated) ==

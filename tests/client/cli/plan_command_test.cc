@@ -277,6 +277,18 @@ TEST(PlanCommand, WrongInputsExitWith1AndNameThePlace) {
               HasSubstr("/: is a directory"));
 }
 
+TEST(PlanCommand, TheOrderOfMiniBatchesIsAskedForByName) {
+  const auto fingerprint = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--mini_batch_size", "20", "--verify", "--format", "json"});
+    return ParseJson(RunPlan(flags)).fingerprint();
+  };
+  EXPECT_EQ(fingerprint({"--mini_batch_order", "preserved"}), fingerprint({}));
+  EXPECT_EQ(fingerprint({"--mini_batch_order", "shuffled"}), fingerprint({"--shuffle"}));
+  EXPECT_NE(fingerprint({"--mini_batch_order", "stratified"}), fingerprint({}));
+  EXPECT_THAT(RunPlan({"--mini_batch_order", "stratified", "--shuffle"}).err,
+              HasSubstr("excludes"));
+}
+
 TEST(PlanCommand, ExcludedSequencesAreSummedUp) {
   EXPECT_THAT(RunPlan({"--overlong", "drop"}, Lengths() + "600\n700\n").out,
               HasSubstr("2 sequences of together 1,300 tokens"));

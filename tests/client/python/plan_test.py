@@ -181,7 +181,7 @@ def test_every_word_is_one_of_the_planners(field, word):
     passes = [batchplan.Pass(max_tokens=BUDGET, buckets=buckets,
                              **({field: word} if field in PASS_FIELDS else {}))]
     if field not in PASS_FIELDS:
-        arguments[field] = word
+        arguments["order" if field == "mini_batch_order" else field] = word
     lengths = [7] * 40
     assert len(batchplan.plan(lengths, passes=passes, **arguments).passes[0].sequence_index) == 40
 
@@ -220,6 +220,19 @@ def test_a_long_sequence_that_is_wanted_whole_runs_alone():
     assert plan.restore(plan.passes[0].sequence_lengths).tolist() == [10, 100, 20, 15]
     with pytest.raises(batchplan.InvalidRequest, match="overlong is OVERLONG_POLICY_ALONE, but passes"):
         batchplan.plan([10, 100], overlong="alone", passes=[batchplan.Pass(50, rows="longest")])
+
+
+def test_mini_batches_of_like_lengths():
+    lengths = [9, 1, 8, 2, 7, 3]
+    plan = batchplan.plan(lengths, max_tokens=50, mini_batch_size=2, order="stratified")
+    assert [sorted(one.lengths.tolist()) for one in plan.rank(0)] == [[1, 2], [3, 7], [8, 9]]
+    shuffled = {"max_tokens": 50, "mini_batch_size": 2, "seed": 3}
+    assert batchplan.plan(lengths, order="shuffled", **shuffled).fingerprint == batchplan.plan(
+        lengths, shuffle=True, **shuffled).fingerprint
+    with pytest.raises(batchplan.InvalidRequest, match='order is "stratified", and shuffle is True'):
+        batchplan.plan(lengths, max_tokens=50, order="stratified", shuffle=True)
+    with pytest.raises(batchplan.InvalidRequest, match='order is "largest_first", which is none of preserved'):
+        batchplan.plan(lengths, max_tokens=50, order="largest_first")
 
 
 def test_outputs_come_back_in_the_batchs_order():

@@ -228,6 +228,22 @@ TEST(CheckPlanTest, GroupsStandWhereTheirFirstMemberDoes) {
   ExpectViolation(cut, "has sequences 0 and 2 of group 3 apart, which must be in the same mini-ba");
 }
 
+TEST(CheckPlanTest, StrataAreTheManifestByLengthGroupsByTheirLongest) {
+  HandmadePlan handmade = OneRank({9, 3, 11, 5, 5, 12}, 28);
+  handmade.options.mini_batches = {.size = 3, .order = Order::kStratified};
+  HandmadePlan grouped = handmade;
+  HandmadePlan preserved = handmade;
+  handmade.AddPass({{{{{1, 4, 3}, 13}}}, {{{{0}, 9}, {{2, 5}, 23}}}}, 1);
+  ExpectAccepted(handmade);
+  preserved.AddPass({{{{{0, 1, 2}, 23}}}, {{{{3, 4, 5}, 22}}}}, 1);
+  ExpectViolation(preserved,
+                  "sequence 0 in mini-batch 0, but the order by length puts it into mini-batch 1");
+  grouped.group_ids = {1, 2, 2, 2, 1, 1};
+  grouped.options.mini_batches.groups = GroupPolicy::kSameMiniBatch;
+  grouped.AddPass({{{{{1, 2, 3}, 19}}}, {{{{0, 4, 5}, 26}}}}, 1);
+  ExpectAccepted(grouped);
+}
+
 TEST(CheckPlanTest, AShuffleMovesSequencesButKeepsTheSize) {
   HandmadePlan handmade = OneRank({1, 2, 3, 4}, 10);
   handmade.options.mini_batches.size = 2;

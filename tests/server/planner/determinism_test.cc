@@ -155,6 +155,9 @@ INSTANTIATE_TEST_SUITE_P(
                          o.passes[0].rows = RowPadding::kNone;
                        },
                        "b1ffbd89b2c5dd88fa8bc37830a1144d749cea44580d1579266cfc834909b08a"},
+        BalancedGolden{"Stratified",
+                       [](PlanOptions& o) { o.mini_batches.order = Order::kStratified; },
+                       "fdf391c8999cbe69fd67cba6299fb064b56f44c6d5d4b7336a7b4254592f41cd"},
         BalancedGolden{"SeveralPasses",
                        [](PlanOptions& o) {
                          o.passes.push_back(o.passes[0]);

@@ -55,6 +55,39 @@ TEST(MiniBatchesTest, AShuffleDependsOnItsSeedAndKeepsEverySequence) {
   for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
 }
 
+TEST(MiniBatchesTest, StrataAscendByLengthAndEqualOnesKeepTheirOrder) {
+  for (const uint64_t seed : {0, 7}) {
+    const auto split = Split(std::vector<uint32_t>{5, 1, 3, 1, 9, 3},
+                             {.size = 2, .order = Order::kStratified, .seed = seed});
+    ASSERT_EQ(split->size(), 3);
+    EXPECT_THAT(Values((*split)[0]), ElementsAre(1, 3));
+    EXPECT_THAT(Values((*split)[1]), ElementsAre(2, 5));
+    EXPECT_THAT(Values((*split)[2]), ElementsAre(0, 4));
+  }
+}
+
+TEST(MiniBatchesTest, AGroupStandsInTheStratumOfItsLongest) {
+  const MiniBatching options = {
+      .size = 3, .order = Order::kStratified, .groups = GroupPolicy::kSameMiniBatch};
+  const auto split = Split({8, 1, 7, 7, 6, 1}, options, {1, 1, 1, 2, 2, 2});
+  ASSERT_EQ(split->size(), 2);
+  EXPECT_THAT(Values((*split)[0]), ElementsAre(3, 4, 5));
+  EXPECT_THAT(Values((*split)[1]), ElementsAre(0, 1, 2));
+  const auto torn = Split({4, 1, 1, 2, 2, 3}, options, {9, 2, 2, 3, 3, 5});
+  EXPECT_THAT(std::string(torn.status().message()),
+              HasSubstr("group 3 of 2 sequences comes where mini-batch 0 has room for 1"));
+}
+
+TEST(MiniBatchesTest, StrataAreOfTheLengthsBeforeAnyIsCutOrDropped) {
+  const std::vector<uint32_t> lengths = {9, 2, 30, 20};
+  const Manifest manifest{.lengths = lengths};
+  const std::vector<uint32_t> planned = {9, 2, 0, 10};
+  const auto split = SplitIntoMiniBatches(manifest, planned, Groups(manifest, GroupPolicy::kIgnore),
+                                          {.size = 2, .order = Order::kStratified});
+  EXPECT_THAT(Values((*split)[0]), ElementsAre(1, 0));
+  EXPECT_THAT(Values((*split)[1]), ElementsAre(3));
+}
+
 TEST(MiniBatchesTest, DroppedSequencesLeaveAfterTheCut) {
   const auto split = Split(std::vector<uint32_t>{5, 0, 5, 5}, {.size = 2});
   EXPECT_THAT(Values((*split)[0]), ElementsAre(0));

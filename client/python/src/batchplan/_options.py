@@ -35,6 +35,8 @@ ENUMS = {
         ("balanced", "deal_bins", "stride_sorted", "karmarkar_karp", "lpt", "contiguous"),
     ),
     "order": ("MICROBATCH_ORDER", ("as_assigned", "largest_first", "small_at_both_ends")),
+    # Also called order, of a plan in place of a pass.
+    "mini_batch_order": ("ORDER", ("preserved", "shuffled", "stratified")),
     "balance_on": ("BALANCE_ON", ("tokens", "cost")),
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
     "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
@@ -66,8 +68,10 @@ class PlanOptions(TypedDict, total=False):
     group_ids: ArrayLike
     groups: str
     # Sequences of a mini-batch over all ranks; 0, the default: one mini-batch. They are drawn in the
-    # batch's order, or a random one.
+    # batch's order, "preserved"; in a random one, "shuffled", or shuffle=True; or by length,
+    # "stratified": mini-batches then have like lengths, and their gradients are biased to these.
     mini_batch_size: int
+    order: str
     shuffle: bool
     # Of every random choice: the same seed gives the same plan.
     seed: int
@@ -179,11 +183,11 @@ def without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def enum(field: str, word: str | None) -> str | None:
+def enum(field: str, word: str | None, kind: str | None = None) -> str | None:
     """ "fast" of effort as EFFORT_FAST, the name on the wire."""
     if word is None:
         return None
-    prefix, words = ENUMS[field]
+    prefix, words = ENUMS[kind or field]
     if text(field, word) not in words:
         raise InvalidRequest(f'{field} is "{word}", which is none of {", ".join(words)}')
     return f"{prefix}_{word.upper()}"

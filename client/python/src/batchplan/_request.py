@@ -67,7 +67,7 @@ class Request:
             ),
             mini_batches=without_none(
                 size=optional(whole, "mini_batches.size", "mini_batch_size"),
-                order="ORDER_SHUFFLED" if optional(flag, "shuffle", "shuffle") else None,
+                order=_order(options.get("order"), optional(flag, "shuffle", "shuffle")),
                 seed=None if seed is None else str(seed),
                 groups=enum("groups", options.get("groups")),
             ),
@@ -84,6 +84,14 @@ class Request:
 
     def to_json(self) -> str:
         return to_json(self.fields)
+
+
+def _order(word: str | None, shuffle: bool | None) -> str | None:
+    """In which sequences come to mini-batches."""
+    order = enum("order", word, kind="mini_batch_order")
+    if order is not None and shuffle is not None and (order == "ORDER_SHUFFLED") != shuffle:
+        raise InvalidRequest(f'order is "{word}", and shuffle is {shuffle}; give one of them')
+    return "ORDER_SHUFFLED" if shuffle else order
 
 
 def to_json(fields: dict[str, Any]) -> str:

@@ -32,6 +32,7 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
   const PlacedPass placed{pass, *microbatches, *placement};
   if (absl::Status status = CheckMiniBatches(placed); !status.ok()) return status;
   if (absl::Status status = CheckGroups(placed); !status.ok()) return status;
+  if (absl::Status status = CheckGivenRanks(placed); !status.ok()) return status;
   if (absl::Status status = CheckEqualCounts(placed); !status.ok()) return status;
 
   if (absl::Status status = CheckMetrics(pass, *microbatches); !status.ok()) return status;

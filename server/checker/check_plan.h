@@ -13,8 +13,9 @@
 //      length;
 //   3. every rank has the same number of micro-batches in every mini-batch, as many as the minimum
 //      and the multiple ask, none empty unless allowed;
-//   4. mini-batch boundaries hold, groups stay together, equal counts are equal, and later passes
-//      leave each sequence on its rank;
+//   4. mini-batch boundaries hold, groups stay together, equal counts are equal, each sequence is
+//   on
+//      the rank that the manifest gives it, if any, and later passes leave it there;
 //   5. every offset and row width respects the alignment of the topology and the row padding asked;
 // and that the metrics are those of this plan. What it does not judge is how good the plan is:
 // which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor

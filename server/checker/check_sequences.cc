@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "server/checker/violation.h"
 
@@ -135,6 +136,21 @@ absl::Status CheckGroups(const PlacedPass& placed) {
       return Violation("passes[", pass.number, "] has sequences ", leader, " and ", sequence,
                        " of group ", pass.manifest.group_ids[sequence],
                        " apart, which must be in the same ", torn);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGivenRanks(const PlacedPass& placed) {
+  const auto& [pass, microbatches, placement] = placed;
+  const std::span<const uint32_t> given = pass.manifest.ranks;
+  if (given.empty()) return absl::OkStatus();
+  for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
+    if (placement[sequence] == kNowhere) continue;
+    const uint32_t rank = microbatches[placement[sequence]].rank;
+    if (rank != given[sequence]) {
+      return Violation("passes[", pass.number, "] has sequence ", sequence, " on rank ", rank,
+                       ", but manifest.ranks has it on rank ", given[sequence]);
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 // Promises 1 and 4: every sequence is in exactly one place of each pass or listed as excluded, and
-// that place respects mini-batches, groups, equal counts and the ranks of the pass before.
+// that place respects mini-batches, groups, equal counts, the manifest's ranks and those of the
+// pass before.
 
 #ifndef BATCHPLAN_SERVER_CHECKER_CHECK_SEQUENCES_H_
 #define BATCHPLAN_SERVER_CHECKER_CHECK_SEQUENCES_H_
@@ -38,6 +39,9 @@ absl::Status CheckMiniBatches(const PlacedPass& placed);
 
 // Internal if members of a group are further apart than the policy allows.
 absl::Status CheckGroups(const PlacedPass& placed);
+
+// Internal if a sequence is on another rank than the manifest gives it.
+absl::Status CheckGivenRanks(const PlacedPass& placed);
 
 // Internal if ranks have different numbers of sequences in a mini-batch, less the dropped ones,
 // although the first pass, which fixes the ranks, asked for equal ones.

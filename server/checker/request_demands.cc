@@ -55,6 +55,16 @@ absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) 
     return Violation("manifest.group_ids has ", manifest.group_ids.size(),
                      " entries, but there are ", count, " sequences");
   }
+  if (!manifest.ranks.empty() && manifest.ranks.size() != count) {
+    return Violation("manifest.ranks has ", manifest.ranks.size(), " entries, but there are ",
+                     count, " sequences");
+  }
+  for (size_t i = 0; i < manifest.ranks.size(); ++i) {
+    if (manifest.ranks[i] >= AtLeastOne(topology.data_parallel)) {
+      return Violation("manifest.ranks[", i, "] is ", manifest.ranks[i],
+                       ", not below topology.data_parallel ", topology.data_parallel);
+    }
+  }
   const uint32_t size = options.mini_batches.size;
   if (size != 0 && count % size != 0) {
     return Violation("mini_batches.size is ", size, ", which does not divide the ", count,

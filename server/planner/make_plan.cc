@@ -12,6 +12,7 @@
 #include "server/planner/assign/assign.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/cancellation.h"
+#include "server/planner/given_ranks.h"
 #include "server/planner/lengths.h"
 #include "server/planner/measure.h"
 #include "server/planner/mini_batches.h"
@@ -135,6 +136,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
   }
   const Allowance allowance(AllowanceOf(options.effort), stop);
   const Groups groups(manifest, options.mini_batches.groups);
+  if (absl::Status status = CheckGivenRanks(manifest, options, groups); !status.ok()) return status;
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(manifest, options, groups, FindLengthLimit(options, multiples));

@@ -19,6 +19,9 @@ struct Manifest {
   std::span<const uint32_t> group_ids = {};
   // Width the batch would be padded to without a plan; 0: the longest sequence.
   uint32_t pad_to = 0;
+  // The rank of each sequence, for a batch that was dispatched before it is planned; empty: the
+  // planner decides.
+  std::span<const uint32_t> ranks = {};
 };
 
 // A sequence, by its position in the manifest. The compiler keeps it apart from positions in lists

@@ -113,6 +113,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   uint64_t alone = 0;
   uint64_t alone_tokens = 0;
   uint64_t bound = 0;
+  Cost least_time = 0;
   size_t begin = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
     const size_t count = size_t{plan.microbatches_per_rank[k]} * ranks;
@@ -137,7 +138,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
     loads.lockstep += step.lockstep;
     loads.accumulated += step.accumulated;
     loads.busiest_tokens += step.busiest_tokens;
-    metrics.lower_bound_step_time += cost.ToUnits(bounds[k].step_time);
+    least_time += bounds[k].step_time;
     bound += bounds[k].microbatches;
     begin += count;
   }
@@ -164,6 +165,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.ideal_step_time = (cost.ToUnits(sequences_cost) +
                              cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
                             ranks;
+  metrics.lower_bound_step_time = cost.ToUnits(least_time);
   metrics.predicted_step_time = cost.ToUnits(
       synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
   metrics.step_efficiency =

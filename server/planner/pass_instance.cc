@@ -105,7 +105,7 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
   const absl::StatusOr<CostFunction> cost = MakeCostFunction(options, pass, *aligned, longest);
   if (!cost.ok()) return cost.status();
 
-  PassInstance instance(options, index, length_multiple, planned, groups, *cost, aligned);
+  PassInstance instance(manifest, options, index, length_multiple, planned, groups, *cost, aligned);
   if (absl::Status status = CheckBucketsFit(pass, length_multiple, *aligned, instance.where_);
       !status.ok()) {
     return status;
@@ -120,9 +120,9 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
   return instance;
 }
 
-PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
-                           const PlannedLengths& planned, const Groups& groups,
-                           const CostFunction& cost, AlignedLengths aligned)
+PassInstance::PassInstance(const Manifest& manifest, const PlanOptions& options, size_t index,
+                           uint32_t length_multiple, const PlannedLengths& planned,
+                           const Groups& groups, const CostFunction& cost, AlignedLengths aligned)
     : options_(&options.passes[index]),
       where_(absl::StrCat("passes[", index, "]")),
       length_multiple_(length_multiple),
@@ -135,6 +135,7 @@ PassInstance::PassInstance(const PlanOptions& options, size_t index, uint32_t le
       groups_keep_rank_(!groups.empty() && (groups_keep_microbatch_ ||
                                             options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
+      given_ranks_(manifest.ranks),
       counts_(CountRuleOf(options.topology, *options_)),
       cost_(cost),
       planned_(planned.lengths),

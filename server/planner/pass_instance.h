@@ -10,6 +10,7 @@
 //     room of its micro-batch, and makes that as wide as itself.
 //   load: what ranks and micro-batches are evened out by: cost, or tokens where that is asked for.
 //   share: the sequences of one rank.
+//   given rank: where the manifest says that a sequence is; then shares are not for the planner.
 //   bin: items that fit into one micro-batch, before its rank and slot are known.
 //   micro-batch: what a rank runs at once: a packed row, or sequences padded to one width.
 //   slot: the number of a micro-batch on its rank. In lockstep those of one slot run together.
@@ -142,6 +143,8 @@ class PassInstance {
     return std::min((*aligned_)[sequence.value()], longest_beside_);
   }
 
+  // By manifest position, the ranks that the manifest gives; empty: the planner decides.
+  std::span<const uint32_t> given_ranks() const { return given_ranks_; }
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
   bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
@@ -172,9 +175,9 @@ class PassInstance {
   std::vector<uint64_t> TrueTokensOf(const SequenceLists& lists) const;
 
  private:
-  PassInstance(const PlanOptions& options, size_t index, uint32_t length_multiple,
-               const PlannedLengths& planned, const Groups& groups, const CostFunction& cost,
-               AlignedLengths aligned);
+  PassInstance(const Manifest& manifest, const PlanOptions& options, size_t index,
+               uint32_t length_multiple, const PlannedLengths& planned, const Groups& groups,
+               const CostFunction& cost, AlignedLengths aligned);
 
   absl::Status CheckGroupsFit(const Manifest& manifest) const;
 
@@ -189,6 +192,7 @@ class PassInstance {
   bool groups_keep_microbatch_;
   bool groups_keep_rank_;
   const Groups* groups_;
+  std::span<const uint32_t> given_ranks_;
   CountRule counts_;
   CostFunction cost_;
   BinLimits bin_limits_;

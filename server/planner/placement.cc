@@ -24,6 +24,15 @@ SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> ran
   return shares;
 }
 
+SequenceLists GivenShares(const PassInstance& pass, std::span<const SequenceIndex> sequences) {
+  std::vector<uint32_t> rank_of;
+  rank_of.reserve(sequences.size());
+  for (SequenceIndex sequence : sequences) {
+    rank_of.push_back(pass.given_ranks()[sequence.value()]);
+  }
+  return SharesOf(SequenceLists::Singles(sequences), rank_of, pass.ranks());
+}
+
 MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at) {
   const bool padded = pass.options().layout == Layout::kPadded;
@@ -49,6 +58,32 @@ MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, con
   }
   result.shares = SharesOf(items.sequences, rank_of, pass.ranks());
   return result;
+}
+
+Placement PlacementOfRanks(const PassInstance& pass, std::span<const Items* const> items,
+                           std::span<const Bins* const> bins, size_t slots) {
+  const bool padded = pass.options().layout == Layout::kPadded;
+  size_t sequences = 0;
+  for (const Items* own : items) sequences += own->sequences.all().size();
+  Placement placement;
+  placement.slots = static_cast<uint32_t>(slots);
+  placement.widths.reserve(slots * items.size());
+  placement.microbatches.Reserve(slots * items.size(), sequences);
+  for (size_t rank = 0; rank < items.size(); ++rank) {
+    for (size_t slot = 0; slot < slots; ++slot) {
+      uint32_t width = 0;
+      if (slot < bins[rank]->size()) {
+        for (uint32_t item : (*bins[rank])[slot]) {
+          const uint32_t length = items[rank]->widths()[item];
+          width = padded ? std::max(width, length) : width + length;
+          placement.microbatches.Push(items[rank]->sequences[item]);
+        }
+      }
+      placement.microbatches.Close();
+      placement.widths.push_back(width);
+    }
+  }
+  return placement;
 }
 
 }  // namespace batchplan

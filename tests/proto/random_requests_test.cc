@@ -34,6 +34,7 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
     received.lengths.assign(parsed->manifest.lengths.begin(), parsed->manifest.lengths.end());
     received.group_ids.assign(parsed->manifest.group_ids.begin(), parsed->manifest.group_ids.end());
     received.pad_to = parsed->manifest.pad_to;
+    received.ranks.assign(parsed->manifest.ranks.begin(), parsed->manifest.ranks.end());
     received.options = parsed->options;
     // Of a later pass the wire does not say what the first one decides.
     for (testing::GeneratedRequest* side : {&request, &received}) {

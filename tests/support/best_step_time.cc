@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace batchplan::testing {
@@ -67,6 +68,77 @@ class Partitions {
   uint64_t best_ = std::numeric_limits<uint64_t>::max();
 };
 
+// The partitions of each rank's items beside each other.
+class RankPartitions {
+ public:
+  RankPartitions(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                 std::span<const uint32_t> rank_of, bool equal_counts)
+      : items_(items),
+        limits_(limits),
+        rank_of_(rank_of),
+        equal_counts_(equal_counts),
+        bins_(ranks) {}
+
+  uint64_t Best() {
+    Place(0);
+    return best_;
+  }
+
+ private:
+  struct Bin {
+    uint64_t tokens = 0;
+    uint64_t sequences = 0;
+    uint64_t cost = 0;
+  };
+
+  void Place(uint32_t item) {
+    if (item == items_.size()) {
+      if (!equal_counts_ || HasEqualCounts()) best_ = std::min(best_, StepTime());
+      return;
+    }
+    std::vector<Bin>& own = bins_[rank_of_[item]];
+    own.emplace_back();
+    for (size_t bin = own.size(); bin-- > 0;) {
+      const Bin before = own[bin];
+      own[bin] = {.tokens = before.tokens + items_.lengths[item],
+                  .sequences = before.sequences + items_.count(item),
+                  .cost = before.cost + items_.loads[item]};
+      if (own[bin].tokens <= limits_.capacity && own[bin].sequences <= limits_.max_sequences) {
+        Place(item + 1);
+      }
+      own[bin] = before;
+      // The new bin, which is tried first.
+      if (bin + 1 == own.size() && before.tokens == 0) own.pop_back();
+    }
+  }
+
+  bool HasEqualCounts() const {
+    return std::ranges::all_of(
+        bins_, [&](const std::vector<Bin>& own) { return own.size() == bins_[0].size(); });
+  }
+
+  uint64_t StepTime() const {
+    std::vector<uint64_t> slots;
+    for (const std::vector<Bin>& own : bins_) {
+      std::vector<uint64_t> costs;
+      for (const Bin& bin : own) costs.push_back(bin.cost);
+      std::sort(costs.begin(), costs.end(), std::greater<>());
+      if (slots.size() < costs.size()) slots.resize(costs.size(), 0);
+      for (size_t slot = 0; slot < costs.size(); ++slot) {
+        slots[slot] = std::max(slots[slot], costs[slot]);
+      }
+    }
+    return std::accumulate(slots.begin(), slots.end(), uint64_t{0});
+  }
+
+  const PackItems& items_;
+  const BinLimits& limits_;
+  const std::span<const uint32_t> rank_of_;
+  const bool equal_counts_;
+  std::vector<std::vector<Bin>> bins_;  // of each rank
+  uint64_t best_ = std::numeric_limits<uint64_t>::max();
+};
+
 uint64_t BestOfRest(const PackItems& items, size_t item, std::vector<uint64_t>& ranks) {
   if (item == items.size()) return *std::max_element(ranks.begin(), ranks.end());
   uint64_t best = std::numeric_limits<uint64_t>::max();
@@ -87,6 +159,11 @@ uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t 
 uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                       size_t microbatches) {
   return Partitions(items, limits, ranks, microbatches).Best();
+}
+
+uint64_t BestLockstepOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                             std::span<const uint32_t> rank_of, bool equal_counts) {
+  return RankPartitions(items, limits, ranks, rank_of, equal_counts).Best();
 }
 
 uint64_t BestAccumulated(const PackItems& items, uint32_t ranks) {

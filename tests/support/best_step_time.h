@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "server/planner/packing/bins.h"
 
@@ -25,6 +26,12 @@ uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t 
 // there is none.
 uint64_t BestLockstep(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                       size_t microbatches);
+
+// As the first where item i stays on rank rank_of[i]: tries all partitions of each rank beside all
+// of the others. With `equal_counts` every rank has as many micro-batches, none of them empty; the
+// largest number if that can't be.
+uint64_t BestLockstepOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                             std::span<const uint32_t> rank_of, bool equal_counts = false);
 
 // The least maximum over ranks of the sum of its costs. O(ranks^n).
 uint64_t BestAccumulated(const PackItems& items, uint32_t ranks);

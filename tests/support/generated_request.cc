@@ -35,6 +35,7 @@ class RequestGenerator {
     GenerateLengths();
     Scatter();
     GenerateRest();
+    if (random_.Chance(15)) GenerateRanks();
     return std::move(request_);
   }
 
@@ -287,6 +288,28 @@ class RequestGenerator {
     }
   }
 
+  // Of a batch that was dispatched before: mostly in turn, so that every rank has its part of every
+  // mini-batch, and mostly groups as a whole.
+  void GenerateRanks() {
+    const GroupPolicy policy = options().mini_batches.groups;
+    const bool whole = grouped() && policy != GroupPolicy::kSameMiniBatch && random_.Chance(95);
+    const bool in_turn = random_.Chance(75);
+    const auto random_rank = [&] { return static_cast<uint32_t>(random_.Between(0, ranks() - 1)); };
+    std::map<uint32_t, uint32_t> of_group;
+    uint32_t units = 0;
+    for (size_t i = 0; i < request_.lengths.size(); ++i) {
+      const uint32_t next = in_turn ? units % ranks() : random_rank();
+      uint32_t rank = random_.Chance(5) ? random_rank() : next;
+      if (whole) rank = of_group.try_emplace(request_.group_ids[i], rank).first->second;
+      units = whole ? static_cast<uint32_t>(of_group.size()) : units + 1;
+      request_.ranks.push_back(rank);
+    }
+    for (PassOptions& pass : options().passes) {
+      pass.sharding = Sharding::kBalanced;
+      if (!family_.preset.empty()) pass.equal_sequence_counts = false;
+    }
+  }
+
   const Family& family_;
   RandomStream random_;
   GeneratedRequest request_;
@@ -304,9 +327,9 @@ std::string GeneratedRequest::Describe() const {
   const MiniBatching& m = options.mini_batches;
   std::string text = absl::StrCat(
       "lengths [", absl::StrJoin(lengths, ","), "] groups [", absl::StrJoin(group_ids, ","),
-      "] pad_to ", pad_to, "; DP ", t.data_parallel, " CP ", t.context_parallel, " TP ",
-      t.tensor_parallel, " PP ", t.pipeline_parallel, " VPP ", t.virtual_pipeline,
-      t.sequence_parallel ? " SP" : "", "; mini-batches of ", m.size, " order ",
+      "] ranks [", absl::StrJoin(ranks, ","), "] pad_to ", pad_to, "; DP ", t.data_parallel, " CP ",
+      t.context_parallel, " TP ", t.tensor_parallel, " PP ", t.pipeline_parallel, " VPP ",
+      t.virtual_pipeline, t.sequence_parallel ? " SP" : "", "; mini-batches of ", m.size, " order ",
       static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
       "; overlong ", static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token,
       " ", options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch, " ",

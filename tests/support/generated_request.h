@@ -26,19 +26,20 @@ struct GeneratedRequest {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids;
   uint32_t pad_to = 0;
+  std::vector<uint32_t> ranks;
   PlanOptions options;
 
   // Views this request, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to}; }
+  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks}; }
   // In one line, everything that the plan depends on.
   std::string Describe() const;
 };
 
 // A request of some 100 sequences at most and some 1000 tokens each, over all that can be asked:
-// layouts, packers and scans, shardings, groups of every policy,
-// up to three passes, mini-batches ignored or not. Its options are valid. Most can be planned; for
-// the others (too few sequences for the ranks and minimums, an overlong one under kReject, counts
-// that don't divide, groups that close no mini-batch or fit no micro-batch, every sequence of a
+// layouts, packers and scans, shardings or ranks that are given, groups of every policy, up to
+// three passes, mini-batches ignored or not. Its options are valid. Most can be planned; for the
+// others (too few sequences for the ranks and minimums, an overlong one under kReject, counts that
+// don't divide, groups that close no mini-batch or fit no micro-batch, every sequence of a
 // mini-batch dropped) the planner's answer is InvalidArgument and nothing else.
 GeneratedRequest GenerateRequest(uint64_t seed);
 
@@ -48,7 +49,8 @@ inline constexpr size_t kMaxSmallSequences = 7;
 GeneratedRequest GenerateSmallRequest(uint64_t seed);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
-// groups and counts over it, one to three passes. `preset` is a name that PresetPass knows.
+// groups, counts and maybe given ranks over it, one to three passes. `preset` is a name that
+// PresetPass knows.
 GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed);
 
 }  // namespace batchplan::testing

@@ -28,6 +28,7 @@ PassOptions& Bucketed(GeneratedRequest& request, RandomStream& random) {
 PassOptions& ThreeRanks(GeneratedRequest& request, size_t sequences) {
   request.lengths.assign(sequences, 1);
   request.group_ids.clear();
+  request.ranks.clear();
   request.pad_to = 0;
   request.options.mini_batches = {};
   request.options.topology = {.data_parallel = 3};
@@ -265,6 +266,64 @@ std::vector<Mistake> ShardingMistakes() {
   };
 }
 
+// Nine sequences, three on each of three ranks.
+PassOptions& Dispatched(GeneratedRequest& request) {
+  PassOptions& pass = ThreeRanks(request, 9);
+  pass.sharding = Sharding::kBalanced;
+  request.options.overlong = OverlongPolicy::kReject;
+  request.ranks = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+  return pass;
+}
+
+std::vector<Mistake> RankMistakes() {
+  return {
+      {"rank_count", "manifest.ranks has ",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Dispatched(request);
+         request.ranks.resize(random.OneOf<size_t>({1, 8, 10}));
+       }},
+      {"rank_value", "manifest.ranks[4] is ",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Dispatched(request);
+         request.ranks[4] = random.OneOf<uint32_t>({3, kMost});
+       }},
+      {"ranks_and_sharding", "passes[0].sharding is SHARDING_",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Dispatched(request).sharding = random.OneOf<Sharding>(
+             {Sharding::kDealBins, Sharding::kStrideSorted, Sharding::kKarmarkarKarp,
+              Sharding::kLpt, Sharding::kContiguous});
+       }},
+      {"group_on_two_ranks", "manifest.ranks[8] is 2",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Dispatched(request);
+         request.group_ids = {1, 2, 3, 1, 2, 3, 1, 2, 1};
+         request.options.mini_batches.groups =
+             random.OneOf<GroupPolicy>({GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
+       }},
+      {"ranks_of_unequal_counts", "equal_sequence_counts",
+       [](GeneratedRequest& request, RandomStream&) {
+         Dispatched(request).equal_sequence_counts = true;
+         request.ranks[3] = 1;
+       }},
+      {"rank_without_sequences", "allow_empty_microbatches",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Dispatched(request);
+         if (random.Chance(50)) {
+           for (uint32_t& rank : request.ranks) rank = rank == 1 ? 2 : rank;
+         } else {
+           // Each rank has its part, but not in each mini-batch.
+           request.ranks = {0, 1, 0, 0, 1, 2, 0, 1, 2};
+           request.options.mini_batches.size = 3;
+         }
+       }},
+      {"rank_with_too_few_sequences", "rank 2 has 1 sequence",
+       [](GeneratedRequest& request, RandomStream&) {
+         Dispatched(request).min_microbatches = 2;
+         request.ranks = {0, 1, 2, 0, 1, 0, 0, 1, 0};
+       }},
+  };
+}
+
 std::vector<Mistake> BucketMistakes() {
   return {
       {"no_buckets", "packed.buckets",
@@ -310,7 +369,7 @@ std::vector<Mistake> BucketMistakes() {
 std::vector<Mistake> AllMistakes() {
   std::vector<Mistake> all;
   for (const auto& some : {TopologyMistakes(), CostMistakes(), ManifestMistakes(), PassMistakes(),
-                           ShardingMistakes(), BucketMistakes()}) {
+                           ShardingMistakes(), RankMistakes(), BucketMistakes()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -45,6 +45,7 @@ class Oracle {
       return false;
     }
     ReadGroups();
+    if (!GivenRanksAreWhole()) return false;
     if (!CutMiniBatches() || !ApplyOverlongPolicy()) return false;
     for (const PassOptions& pass : options_.passes) FindFewest(pass);
     return TryRanks();
@@ -85,6 +86,20 @@ class Oracle {
       if (Has(group, i)) longest = std::max(longest, manifest_.lengths[i]);
     }
     return longest;
+  }
+
+  // False if the manifest gives ranks that tear a group.
+  bool GivenRanksAreWhole() const {
+    if (manifest_.ranks.empty() || !whole_on_rank()) return true;
+    for (size_t i = 0; i < count_; ++i) {
+      for (size_t other = 0; other < i; ++other) {
+        if (manifest_.group_ids[i] == manifest_.group_ids[other] &&
+            manifest_.ranks[i] != manifest_.ranks[other]) {
+          return false;
+        }
+      }
+    }
+    return true;
   }
 
   // False if the size does not divide or a group is cut.
@@ -283,6 +298,12 @@ class Oracle {
       for (size_t unit = 0; unit < units.size(); ++unit) of_rank[rank_of[unit]] |= units[unit];
       if (RanksAreAllowed(share, of_rank)) shards.push_back(std::move(of_rank));
     };
+    if (!manifest_.ranks.empty()) {
+      std::vector<uint32_t> given;
+      for (Set unit : units) given.push_back(manifest_.ranks[std::countr_zero(unit)]);
+      add(given);
+      return shards;
+    }
     if (options_.passes[0].sharding == Sharding::kStrideSorted) {
       if (const auto rank_of = StrideRanks(units)) add(*rank_of);
       return shards;

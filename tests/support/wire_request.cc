@@ -18,7 +18,7 @@ void FillTopology(const Topology& topology, v1::Topology* wire) {
   wire->set_sequence_parallel(topology.sequence_parallel);
 }
 
-void FillPass(const PassOptions& pass, bool first, v1::Pass* wire) {
+void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_name(pass.name);
   wire->set_max_tokens_per_microbatch(pass.max_tokens_per_microbatch);
   wire->set_length_multiple(pass.length_multiple);
@@ -36,9 +36,6 @@ void FillPass(const PassOptions& pass, bool first, v1::Pass* wire) {
     packed->set_rows(ToWire<v1::RowPadding>(pass.rows));
     packed->mutable_buckets()->Add(pass.buckets.begin(), pass.buckets.end());
   }
-  if (!first) return;
-  wire->set_sharding(ToWire<v1::Sharding>(pass.sharding));
-  wire->set_equal_sequence_counts(pass.equal_sequence_counts);
 }
 
 }  // namespace
@@ -50,6 +47,7 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   wire.mutable_manifest()->mutable_group_ids()->Add(request.group_ids.begin(),
                                                     request.group_ids.end());
   wire.mutable_manifest()->set_pad_to(request.pad_to);
+  wire.mutable_manifest()->mutable_ranks()->Add(request.ranks.begin(), request.ranks.end());
   FillTopology(options.topology, wire.mutable_topology());
 
   v1::MiniBatching* mini_batches = wire.mutable_mini_batches();
@@ -67,7 +65,13 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   wire.set_overlong(ToWire<v1::OverlongPolicy>(options.overlong));
   wire.set_allow_empty_microbatches(options.allow_empty_microbatches);
   for (size_t i = 0; i < options.passes.size(); ++i) {
-    FillPass(options.passes[i], i == 0, wire.add_passes());
+    FillPass(options.passes[i], wire.add_passes());
+  }
+  if (options.passes.empty()) return wire;
+  // What the first pass decides for all.
+  wire.mutable_passes(0)->set_equal_sequence_counts(options.passes[0].equal_sequence_counts);
+  if (request.ranks.empty()) {
+    wire.mutable_passes(0)->set_sharding(ToWire<v1::Sharding>(options.passes[0].sharding));
   }
   return wire;
 }

@@ -20,6 +20,7 @@ struct ManifestArrays {
   std::span<const uint32_t> lengths;
   // Empty, or one a sequence.
   std::span<const uint32_t> group_ids;
+  std::span<const uint32_t> ranks;
 };
 
 // Of each pass of a PlanBatchRequest, whether it is laid out as padded rows in place of packed

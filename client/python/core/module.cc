@@ -39,9 +39,10 @@ using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_con
 using SharedPlan = std::shared_ptr<Planned>;
 using Stop = std::stop_source;
 
-ManifestArrays View(const Array& lengths, const Array& group_ids) {
+ManifestArrays View(const Array& lengths, const Array& group_ids, const Array& ranks) {
   return {.lengths = {lengths.data(), lengths.size()},
-          .group_ids = {group_ids.data(), group_ids.size()}};
+          .group_ids = {group_ids.data(), group_ids.size()},
+          .ranks = {ranks.data(), ranks.size()}};
 }
 
 // `values` without a copy: the array keeps their owner.
@@ -61,18 +62,20 @@ NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
 }
 
 SharedPlan PlanBatch(const std::string& request_json, const Array& lengths, const Array& group_ids,
-                     bool watches_signals, std::optional<double> seconds, const Stop* stop) {
+                     const Array& ranks, bool watches_signals, std::optional<double> seconds,
+                     const Stop* stop) {
   PlanningLimits limits = {.seconds = seconds, .watches_signals = watches_signals};
   if (stop != nullptr) limits.stop = *stop;
-  return PlanHere(request_json, View(lengths, group_ids), limits);
+  return PlanHere(request_json, View(lengths, group_ids, ranks), limits);
 }
 
 template <auto kEncode>
-nb::bytes ToBytes(const std::string& request_json, const Array& lengths, const Array& group_ids) {
+nb::bytes ToBytes(const std::string& request_json, const Array& lengths, const Array& group_ids,
+                  const Array& ranks) {
   std::string bytes;
   {
     const Unlocked unlocked;
-    bytes = kEncode(request_json, View(lengths, group_ids));
+    bytes = kEncode(request_json, View(lengths, group_ids, ranks));
   }
   return nb::bytes(bytes.data(), bytes.size());
 }
@@ -157,12 +160,13 @@ NB_MODULE(_core, module) {
 
   const auto add = [&module](const char* name, auto function) {
     module.def(name, function, nb::arg("request_json"), nb::arg("lengths").noconvert(),
-               nb::arg("group_ids").noconvert());
+               nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert());
   };
   nb::class_<Stop>(module, "Stop").def(nb::init<>()).def("request", &Stop::request_stop);
   module.def("plan_batch", &PlanBatch, nb::arg("request_json"), nb::arg("lengths").noconvert(),
-             nb::arg("group_ids").noconvert(), nb::arg("watches_signals") = false,
-             nb::arg("seconds") = nb::none(), nb::arg("stop") = nb::none());
+             nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert(),
+             nb::arg("watches_signals") = false, nb::arg("seconds") = nb::none(),
+             nb::arg("stop") = nb::none());
   add("encode_plan_batch", &ToBytes<&EncodePlanBatch>);
   add("encode_join_batch", &ToBytes<&EncodeJoinBatch>);
   module.def("encode_report_step", &WriteReportStep);

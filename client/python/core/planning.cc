@@ -34,6 +34,8 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
                                      const std::stop_token& stop) {
   v1::PlanBatchRequest request;
   Check(FromJson(request_json, &request));
+  // Presets are read otherwise where there are ranks.
+  request.mutable_manifest()->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
   ParsedRequest parsed = Get(ParseRequest(request));
   parsed.manifest.lengths = arrays.lengths;
   parsed.manifest.group_ids = arrays.group_ids;

@@ -24,9 +24,10 @@ struct ParsedRequest {
   PlanOptions options;
 };
 
-// Applies the preset and checks what only the wire can get wrong (unknown enum values, an unknown
-// preset: Unimplemented, since another version may know them). InvalidArgument or Unimplemented,
-// naming the field; PlanOptions::Validate and MakePlan check the rest.
+// Applies the preset, whose sharding and equal counts give way to the manifest's ranks if it has
+// any, and checks what only the wire can get wrong (unknown enum values, an unknown preset:
+// Unimplemented, since another version may know them). InvalidArgument or Unimplemented, naming the
+// field; PlanOptions::Validate and MakePlan check the rest.
 //
 // FailedPrecondition if cost_model.fitted is set: only a server has fitted costs, and puts them in
 // its place before it parses the request.

@@ -161,13 +161,26 @@ absl::Status CheckLaterPass(const v1::Pass& wire, const std::string& where) {
                    "leave it unset"));
 }
 
+// A sharding that is set can't be kept where the manifest has the ranks.
+absl::Status CheckFirstPass(const v1::PlanBatchRequest& request) {
+  const v1::Sharding sharding = request.passes(0).sharding();
+  if (request.manifest().ranks().empty() || sharding == v1::SHARDING_UNSPECIFIED) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("passes[0].sharding is ", v1::Sharding_Name(sharding),
+                   ", but manifest.ranks has the rank of every sequence; leave one of them out"));
+}
+
 absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool read_costs) {
   ParsedRequest parsed;
   parsed.manifest = {.lengths = {request.manifest().lengths().data(),
                                  static_cast<size_t>(request.manifest().lengths_size())},
                      .group_ids = {request.manifest().group_ids().data(),
                                    static_cast<size_t>(request.manifest().group_ids_size())},
-                     .pad_to = request.manifest().pad_to()};
+                     .pad_to = request.manifest().pad_to(),
+                     .ranks = {request.manifest().ranks().data(),
+                               static_cast<size_t>(request.manifest().ranks_size())}};
 
   PlanOptions& options = parsed.options;
   options.topology = ReadTopology(request.topology());
@@ -185,14 +198,20 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   });
   if (!status.ok()) return status;
 
-  const absl::StatusOr<PassOptions> preset = PresetPass(request.preset(), options.topology);
+  absl::StatusOr<PassOptions> preset = PresetPass(request.preset(), options.topology);
   // A newer version may have it.
   if (!preset.ok()) return absl::UnimplementedError(preset.status().message());
+  if (!parsed.manifest.ranks.empty()) {
+    // What comes to which rank is no longer for the preset to say.
+    preset->sharding = Sharding::kBalanced;
+    preset->equal_sequence_counts = false;
+  }
   for (int i = 0; i < request.passes_size(); ++i) {
     PassOptions pass = *preset;
     const std::string where = absl::StrCat("passes[", i, "]");
-    status = FirstError({ReadPass(request.passes(i), where, pass),
-                         i == 0 ? absl::OkStatus() : CheckLaterPass(request.passes(i), where)});
+    status =
+        FirstError({ReadPass(request.passes(i), where, pass),
+                    i == 0 ? CheckFirstPass(request) : CheckLaterPass(request.passes(i), where)});
     if (!status.ok()) return status;
     options.passes.push_back(std::move(pass));
   }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/assign/fill_ranks.h"
+#include "server/planner/assign/fill_shares.h"
 #include "server/planner/assign/mini_batch_placer.h"
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/cancellation.h"
@@ -135,7 +135,7 @@ class Assigner {
       } else {
         const Allowance::Part part(allowance_, over_all_.size() - i);
         absl::StatusOr<Placement> filled =
-            FillRanks(pass, shares, MiniBatchSeed(seed_, 0), pass.where(), work, allowance_);
+            FillShares(pass, shares, MiniBatchSeed(seed_, 0), pass.where(), work, allowance_);
         if (!filled.ok()) return filled.status();
         placements.push_back(*std::move(filled));
       }
@@ -149,7 +149,9 @@ class Assigner {
   // for the reason given.
   absl::StatusOr<std::vector<Placement>> PlaceAllAnew(const absl::Status& reason) {
     // Here the request names the rank of each sequence.
-    if (first_.options().sharding == Sharding::kStrideSorted) return reason;
+    if (!first_.given_ranks().empty() || first_.options().sharding == Sharding::kStrideSorted) {
+      return reason;
+    }
     for (const PassInstance* pass : over_all_) {
       absl::Status possible = CheckPossible(*pass, sequences_, pass->where());
       if (!possible.ok()) return possible;

@@ -5,7 +5,9 @@
 //   mini_batch_placer.h: one mini-batch in all passes that keep to it; other ways where one fails.
 //   place.h: one mini-batch in one pass, by a named sharding or as the best of several.
 //   solve.h: the balanced solver, which finds micro-batches and ranks together.
-//   shard.h, search_ranks.h: units to ranks. fill_ranks.h: each rank's share into micro-batches.
+//   fill_shares.h, fill_ranks.h: each rank's share into micro-batches; where the manifest gives the
+//     ranks, as the best of several. share_balancer.h: those of all ranks made alike.
+//   shard.h, search_ranks.h: units to ranks. more_slots.h: slots beyond the fewest.
 //   bounds.h: what a step takes, and at least. fill_bins.h: items into so many bins.
 //   conflicts.h: the refusals of all of them.
 
@@ -40,7 +42,8 @@ class PlacementSink {
 // Gives every sequence a rank, the same in all passes, and every pass its micro-batches: one
 // Placement a mini-batch for each pass, or a single one where the pass ignores mini-batches.
 //
-// The first pass's sharding decides on the ranks. Where that leaves some pass without a legal
+// The manifest's ranks are kept, if it has any: then only micro-batches are looked for. Otherwise
+// the first pass's sharding decides on the ranks. Where that leaves some pass without a legal
 // number of micro-batches, others are tried: the bins of a packed mini-batch dealt, equally many
 // sequences on each rank, and at last, for a few sequences, every division there is. A sharding
 // that names the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.

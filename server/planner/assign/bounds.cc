@@ -39,6 +39,52 @@ BinLimits LimitsOf(const PassInstance& pass) {
           .max_sequences = static_cast<uint32_t>(std::min(pass.padded_limits().sequences, kMost))};
 }
 
+// The micro-batches that `ranks` ranks need together, at least, for these items; `possible` as for
+// FewestPackedPerRank.
+uint64_t LeastPacked(const PassInstance& pass, const PackItems& items, uint32_t ranks,
+                     uint64_t possible) {
+  // A rank needs `possible` as soon as all together need more than this.
+  const uint64_t below = std::max<uint64_t>(1, pass.counts().LeastThatNeeds(possible)) - 1;
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  const uint64_t enough = below < kMost / ranks ? below * ranks + 1 : kMost;
+  return LowerBoundBins(items, pass.bin_limits(), enough);
+}
+
+// Where the ranks are given, each rank by itself needs what its own sequences need, and takes as
+// long as they do.
+MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                               Synchronization synchronization, const Placement& placement) {
+  const SequenceLists shares = GivenShares(pass, mini_batch);
+  uint64_t most_needed = 1;
+  Items all;
+  std::vector<uint32_t> rank_of;
+  Cost busiest = 0;
+  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+    if (shares[rank].empty()) continue;
+    const Items own = SummedItems(pass, shares[rank]);
+    most_needed = std::max<uint64_t>(
+        most_needed,
+        pass.options().layout == Layout::kPacked
+            ? LeastPacked(pass, own.ForPacking(), 1, placement.slots)
+            : DraftPadded(pass, SortedItems(pass.ItemsFrom(SequenceLists::Singles(shares[rank])))));
+    busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
+    all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
+    all.counts.insert(all.counts.end(), own.counts.begin(), own.counts.end());
+    all.costs.insert(all.costs.end(), own.costs.begin(), own.costs.end());
+    rank_of.resize(all.lengths.size(), rank);
+  }
+  const uint64_t fewest = pass.counts().RoundUp(most_needed);
+  Cost bound = busiest;
+  if (synchronization == Synchronization::kLockstep) {
+    const Cost proven = placement.proven.lockstep_time;
+    bound = proven > 0
+                ? proven
+                : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(), rank_of);
+  }
+  return {.microbatches = fewest * pass.ranks(),
+          .step_time = bound + pass.cost().OfMicrobatch() * fewest};
+}
+
 // Without the fixed costs.
 Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                     Synchronization synchronization, Cost lockstep_proven) {
@@ -91,15 +137,14 @@ uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
 }
 
 uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, uint64_t possible) {
-  // A rank needs `possible` as soon as all together need more than this.
-  const uint64_t below = std::max<uint64_t>(1, pass.counts().LeastThatNeeds(possible)) - 1;
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  const uint64_t enough = below < kMost / pass.ranks() ? below * pass.ranks() + 1 : kMost;
-  return PerRank(pass, LowerBoundBins(items, pass.bin_limits(), enough));
+  return PerRank(pass, LeastPacked(pass, items, pass.ranks(), possible));
 }
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
                          Synchronization synchronization, const Placement& placement) {
+  if (!pass.given_ranks().empty()) {
+    return BoundsOfShares(pass, mini_batch, synchronization, placement);
+  }
   const Proven& proven = placement.proven;
   // A proof that packing gave rests on the best of the same bounds, or on a better one.
   const uint64_t fewest = proven.microbatches > 0

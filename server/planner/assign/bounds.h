@@ -38,7 +38,7 @@ struct MiniBatchBounds {
   // Over all ranks.
   uint64_t microbatches = 0;
   // LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of the fewest
-  // micro-batches on a rank.
+  // micro-batches on a rank. Of given ranks LockstepBoundOfRanks, or the costliest rank's sum.
   Cost step_time = 0;
 };
 

@@ -90,4 +90,17 @@ absl::Status GroupsDontDivide(const PassInstance& pass, size_t groups, uint64_t 
       ", as equal_sequence_counts asks"));
 }
 
+absl::Status NothingOnRank(const PassInstance& pass, size_t rank, absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": manifest.ranks has no sequence on rank ", rank, " of data_parallel ", pass.ranks(),
+      ", which needs a micro-batch of one or more; set allow_empty_microbatches"));
+}
+
+absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
+                           absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": manifest.ranks has ", Count(of_first, false), " on rank 0 and ",
+                   Count(of_rank, false), " on rank ", rank, ", but equal_sequence_counts is set"));
+}
+
 }  // namespace batchplan

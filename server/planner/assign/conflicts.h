@@ -44,6 +44,13 @@ absl::Status SequencesDontDivide(const PassInstance& pass, uint64_t sequences,
 absl::Status GroupsDontDivide(const PassInstance& pass, size_t groups, uint64_t sequences,
                               absl::string_view where);
 
+// The manifest gives rank `rank` no sequence, which may have no empty micro-batches.
+absl::Status NothingOnRank(const PassInstance& pass, size_t rank, absl::string_view where);
+
+// The manifest gives ranks 0 and `rank` so many sequences, but equal counts are asked for.
+absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
+                           absl::string_view where);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_CONFLICTS_H_

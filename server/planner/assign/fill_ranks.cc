@@ -7,8 +7,7 @@
 
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/fill_bins.h"
-#include "server/planner/balance/lockstep.h"
-#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/assign/share_balancer.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/padded/splits.h"
@@ -103,8 +102,9 @@ class RankFiller {
 
   // `slots` micro-batches on every rank, or fewer where it has fewer items.
   absl::StatusOr<Placement> Fill(uint64_t slots, size_t poorest) {
+    const bool has_poorer = slots > ranks_[poorest].items.size() && pass_.given_ranks().empty();
     if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
-        slots <= ranks_[poorest].items.size() && FillBalanced(static_cast<uint32_t>(slots))) {
+        !has_poorer && FillBalanced(static_cast<uint32_t>(slots))) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
       return Collect(slots);
     }
@@ -128,40 +128,13 @@ class RankFiller {
 
   // All ranks at once, so that what runs at the same time is alike. False if that is not found.
   bool FillBalanced(uint32_t slots) {
-    std::vector<uint32_t> lengths;
-    std::vector<uint32_t> counts;
-    std::vector<uint64_t> loads;
-    std::vector<uint32_t> rank_of;
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-      const Items& own = ranks_[rank].items;
-      const Objective objective = pass_.ObjectiveOf(own);
-      lengths.insert(lengths.end(), own.lengths.begin(), own.lengths.end());
-      counts.insert(counts.end(), own.counts.begin(), own.counts.end());
-      loads.insert(loads.end(), objective.loads.begin(), objective.loads.end());
-      rank_of.resize(lengths.size(), rank);
-    }
-    const PackItems packing{.lengths = lengths, .counts = counts, .loads = loads};
-    const auto ranks = static_cast<uint32_t>(ranks_.size());
-    const std::optional<BalancedBins> balanced =
-        BalanceLockstep({.items = packing,
-                         .limits = pass_.bin_limits(),
-                         .ranks = ranks,
-                         .slots = slots,
-                         .rank_of = rank_of,
-                         .enough = LockstepBound(packing, pass_.bin_limits(), ranks),
-                         .effort = pass_.effort(),
-                         .allowance = allowance_});
+    std::vector<const Items*> items;
+    for (const Rank& rank : ranks_) items.push_back(&rank.items);
+    std::optional<std::vector<Bins>> balanced =
+        ShareBalancer(pass_, items).Balance(slots, allowance_);
     if (!balanced) return false;
-    uint32_t offset = 0;
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
-      Bins bins;
-      for (uint32_t slot = 0; slot < slots; ++slot) {
-        std::vector<uint32_t> bin;
-        for (uint32_t item : balanced->bins[rank * slots + slot]) bin.push_back(item - offset);
-        bins.Add(bin);
-      }
-      offset += ranks_[rank].items.size();
-      ranks_[rank].bins = std::move(bins);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank].bins = std::move((*balanced)[rank]);
     }
     return true;
   }
@@ -211,25 +184,13 @@ class RankFiller {
   }
 
   Placement Collect(size_t slots) const {
-    Placement placement;
-    placement.slots = static_cast<uint32_t>(slots);
-    placement.widths.reserve(slots * ranks_.size());
-    placement.microbatches.Reserve(slots * ranks_.size(), shares_.all().size());
+    std::vector<const Items*> items;
+    std::vector<const Bins*> bins;
     for (const Rank& rank : ranks_) {
-      for (size_t slot = 0; slot < slots; ++slot) {
-        uint32_t width = 0;
-        if (slot < rank.bins.size()) {
-          for (uint32_t item : rank.bins[slot]) {
-            const uint32_t length = rank.items.widths()[item];
-            width = padded_ ? std::max(width, length) : width + length;
-            placement.microbatches.Push(rank.items.sequences[item]);
-          }
-        }
-        placement.microbatches.Close();
-        placement.widths.push_back(width);
-      }
+      items.push_back(&rank.items);
+      bins.push_back(&rank.bins);
     }
-    return placement;
+    return PlacementOfRanks(pass_, items, bins, slots);
   }
 
   const PassInstance& pass_;

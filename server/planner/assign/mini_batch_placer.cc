@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/conflicts.h"
-#include "server/planner/assign/fill_ranks.h"
+#include "server/planner/assign/fill_shares.h"
 #include "server/planner/assign/place.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/mini_batches.h"
@@ -48,7 +48,7 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const 
                                  const Topology& topology, uint64_t seed, uint64_t sequences,
                                  const Allowance& allowance)
     : passes_(std::move(passes)),
-      twins_(TwinsOf(passes_, 1)),
+      twins_(TwinsOf(passes_, first.given_ranks().empty() ? 1 : 0)),
       first_(first),
       seed_(seed),
       sequences_(sequences),
@@ -62,7 +62,8 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const 
     stand_in_.emplace(lead_->With(lead_options_));
     lead_ = &*stand_in_;
   }
-  if (first_.options().sharding == Sharding::kBalanced && lead_->effort() != Effort::kFast) {
+  if (first_.options().sharding == Sharding::kBalanced && lead_->effort() != Effort::kFast &&
+      first_.given_ranks().empty()) {
     methods_ = ReferenceMethods(lead_->options(), topology);
     for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
   }
@@ -75,6 +76,7 @@ std::string MiniBatchPlacer::Where(const PassInstance& pass, size_t k) const {
 
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
+  if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
   const std::string where = Where(*lead_, k);
   absl::StatusOr<MiniBatchPlacement> asked;
@@ -108,6 +110,20 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
   return Search(k, mini_batch, asked.status());
+}
+
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  MiniBatchPlacement placed{.shares = GivenShares(first_, mini_batch), .passes = {}};
+  const size_t of_first = placed.shares[0].size();
+  for (size_t rank = 0; rank < placed.shares.size(); ++rank) {
+    const size_t count = placed.shares[rank].size();
+    if (first_.options().equal_sequence_counts && count != of_first) {
+      return UnequalCounts(of_first, rank, count, Where(*lead_, k));
+    }
+    if (count == 0 && !first_.allow_empty()) return NothingOnRank(first_, rank, Where(*lead_, k));
+  }
+  return Fill(k, std::move(placed));
 }
 
 // The best of the balanced placements that the other passes can use; of those that leave a rank
@@ -245,7 +261,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
     const PassInstance& pass = *passes_[i];
     const Allowance::Part part(allowance_, passes_.size() - i);
     absl::StatusOr<Placement> filled =
-        FillRanks(pass, placed.shares, MiniBatchSeed(seed_, k), Where(pass, k), work, allowance_);
+        FillShares(pass, placed.shares, MiniBatchSeed(seed_, k), Where(pass, k), work, allowance_);
     if (!filled.ok()) return filled.status();
     placed.passes.push_back(*std::move(filled));
   }

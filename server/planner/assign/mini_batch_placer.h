@@ -40,8 +40,9 @@ class MiniBatchPlacer {
 
   std::span<const PassInstance* const> passes() const { return passes_; }
 
-  // Mini-batch number k as the first pass's sharding has it, or in another way where that leaves
-  // some pass without a legal number of micro-batches or a rank with needless empty ones.
+  // Mini-batch number k at the ranks that the manifest gives, or as the first pass's sharding has
+  // it, or in another way where that leaves some pass without a legal number of micro-batches or a
+  // rank with needless empty ones.
   //
   // InvalidArgument, naming pass, mini-batch and limits, if no way is found; Cancelled if a stop is
   // requested.
@@ -64,6 +65,9 @@ class MiniBatchPlacer {
 
  private:
   std::string Where(const PassInstance& pass, size_t k) const;
+  // At the ranks that the manifest gives.
+  absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
+                                                  std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> BestBalanced(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> EvenIfFewerEmpty(size_t k,
@@ -76,7 +80,7 @@ class MiniBatchPlacer {
   bool KeepsEmptyEven() const;
 
   const std::vector<const PassInstance*> passes_;
-  const std::vector<size_t> twins_;  // of the passes behind the leading one
+  const std::vector<size_t> twins_;  // of the passes that are filled inside shares
   const PassInstance& first_;
   const uint64_t seed_;
   const uint64_t sequences_;

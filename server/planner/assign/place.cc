@@ -27,8 +27,7 @@ std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, con
   return loads;
 }
 
-// Larger mini-batches are left to the solver alone, except where the effort is thorough: the
-// references take longer than it there.
+// Larger mini-batches are left to the solver alone.
 constexpr size_t kMostForReferences = 65536;
 
 // Of an allowance: of a placement, and for each sequence.
@@ -120,6 +119,11 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
   return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
 }
 
+bool TriesReferences(Effort effort, size_t sequences) {
+  return effort == Effort::kThorough ||
+         (effort == Effort::kDefault && sequences <= kMostForReferences);
+}
+
 std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology) {
   std::vector<PassOptions> methods;
   for (const absl::string_view name : PresetNames()) {
@@ -145,9 +149,7 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
     const PassInstance& pass, std::span<const PassInstance> references,
     std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
     const Allowance& allowance) {
-  const bool has_references =
-      pass.effort() == Effort::kThorough ||
-      (pass.effort() == Effort::kDefault && mini_batch.size() <= kMostForReferences);
+  const bool has_references = TriesReferences(pass.effort(), mini_batch.size());
   const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
   const bool is_packed = pass.options().layout == Layout::kPacked;
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first

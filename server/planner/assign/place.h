@@ -44,6 +44,11 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
                                                uint64_t seed, absl::string_view where,
                                                const Allowance& allowance);
 
+// Whether the ways of the reference presets are among those that a balanced plan of so many
+// sequences is chosen from: of large mini-batches only where the effort is thorough, since they
+// take longer than the solver there.
+bool TriesReferences(Effort effort, size_t sequences);
+
 // The ways in which the reference presets assign, under the limits of `pass`; each once.
 std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology);
 

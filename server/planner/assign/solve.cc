@@ -8,6 +8,7 @@
 
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/more_slots.h"
 #include "server/planner/balance/accumulated.h"
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/lockstep.h"
@@ -19,37 +20,6 @@
 
 namespace batchplan {
 namespace {
-
-// The part of a step time that is worth a slot more.
-constexpr uint64_t kWorthASlot = 1000;
-
-// Solves for the next number of slots that `counts` allows, up to `most` and `tries` times, as long
-// as each makes the step shorter by a thousandth; returns the last that did, or `best`, which has
-// `slots`. A Solution has a step_time, fixed costs included; solve(slots) returns one, or nothing.
-template <typename Solution, typename Solve>
-Solution TryMoreSlots(const CountRule& counts, uint64_t slots, uint64_t most, int tries,
-                      Solution best, Solve solve) {
-  for (; tries > 0; --tries) {
-    slots = counts.RoundUp(slots + 1);
-    if (slots > most) break;
-    std::optional<Solution> found = solve(slots);
-    if (!found || found->step_time >= best.step_time - best.step_time / kWorthASlot) break;
-    best = *std::move(found);
-  }
-  return best;
-}
-
-// Slots that are tried beyond the fewest.
-int MorePackedSlots(Effort effort) {
-  switch (effort) {
-    case Effort::kFast:
-      return 0;
-    case Effort::kThorough:
-      return 4;
-    default:
-      return 1;
-  }
-}
 
 // The part of the tokens below which room to spare is little.
 constexpr uint64_t kTightPart = 2000;
@@ -170,21 +140,6 @@ class PackedSolver {
   std::optional<FewestBins> packed_;
   uint64_t lockstep_bound_ = 0;
 };
-
-// The split with the least padding takes a while for more items.
-constexpr size_t kMostForOptimalSplit = 16384;
-
-// Slots that are tried beyond the fewest.
-int MorePaddedSlots(Effort effort) {
-  switch (effort) {
-    case Effort::kFast:
-      return 0;
-    case Effort::kThorough:
-      return 16;
-    default:
-      return 4;
-  }
-}
 
 struct Division {
   Cuts cuts;

@@ -222,4 +222,99 @@ uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t
   return std::max(accumulated, CeilDiv(best, uint64_t{1} << shift));
 }
 
+namespace {
+
+// What one rank has of the items.
+struct RankItems {
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> counts;
+  std::vector<uint64_t> loads;
+
+  PackItems view() const { return {.lengths = lengths, .counts = counts, .loads = loads}; }
+};
+
+std::vector<RankItems> ItemsOfRanks(const PackItems& items, uint32_t ranks,
+                                    std::span<const uint32_t> rank_of) {
+  std::vector<RankItems> of_ranks(ranks);
+  for (uint32_t i = 0; i < items.size(); ++i) {
+    RankItems& own = of_ranks[rank_of[i]];
+    own.lengths.push_back(items.lengths[i]);
+    if (!items.counts.empty()) own.counts.push_back(items.counts[i]);
+    own.loads.push_back(items.loads[i]);
+  }
+  return of_ranks;
+}
+
+// For each slot the higher one of two floors.
+std::vector<SlotFloor> HigherFloors(std::span<const SlotFloor> a, std::span<const SlotFloor> b) {
+  std::vector<SlotFloor> higher;
+  uint64_t left_of_a = a.empty() ? 0 : a.front().slots;
+  uint64_t left_of_b = b.empty() ? 0 : b.front().slots;
+  while (!a.empty() || !b.empty()) {
+    uint64_t slots = std::min(left_of_a, left_of_b);
+    if (a.empty()) slots = left_of_b;
+    if (b.empty()) slots = left_of_a;
+    const uint64_t cost = std::max(a.empty() ? 0 : a.front().cost, b.empty() ? 0 : b.front().cost);
+    if (!higher.empty() && higher.back().cost == cost) {
+      higher.back().slots += slots;
+    } else {
+      higher.push_back({.cost = cost, .slots = slots});
+    }
+    const auto pass_over = [slots](std::span<const SlotFloor>& floors, uint64_t& left) {
+      if (floors.empty() || (left -= slots) > 0) return;
+      floors = floors.subspan(1);
+      left = floors.empty() ? 0 : floors.front().slots;
+    };
+    pass_over(a, left_of_a);
+    pass_over(b, left_of_b);
+  }
+  return higher;
+}
+
+// The ranks whose waste is looked at, those with the highest sums.
+constexpr size_t kRanksLookedAt = 8;
+
+}  // namespace
+
+// Let c_r(1) >= c_r(2) >= ... be the costs of rank r's micro-batches. Each stands in a slot of its
+// own, so that s slots have a maximum of c_r(s) or more, and M_s >= c_r(s) >= m_s, where SlotFloors
+// of one rank proves m_s of its items alone. The highest floor of all ranks is one for M_s.
+//
+// Every rank runs one micro-batch in each slot: T = sum over r's items + sum of (M_s - cost(B))
+// over the micro-batches B of rank r. LeastWaste bounds the latter sum by those floors, of one
+// rank.
+uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                              std::span<const uint32_t> rank_of) {
+  if (ranks == 1) return TotalCost(items);
+  const uint64_t total = TotalCost(items);
+  if (total == 0) return 0;
+  const int shift = std::max(0, std::countl_zero(total) - 2);
+  struct Rank {
+    std::vector<ItemClass> classes;
+    uint64_t total = 0;  // shifted
+    size_t number = 0;
+  };
+  std::vector<Rank> busy;
+  std::vector<SlotFloor> floors;
+  for (const RankItems& own : ItemsOfRanks(items, ranks, rank_of)) {
+    if (own.lengths.empty()) continue;
+    Rank& rank = busy.emplace_back(Rank{.classes = ClassesByCost(own.view()),
+                                        .total = TotalCost(own.view()) << shift,
+                                        .number = busy.size()});
+    for (ItemClass& c : rank.classes) c.cost <<= shift;
+    floors = HigherFloors(floors, SlotFloors(rank.classes, limits, 1));
+  }
+  absl::uint128 best = 0;
+  for (const SlotFloor& floor : floors) best += absl::uint128(floor.cost) * floor.slots;
+  const size_t looked_at = std::min(busy.size(), kRanksLookedAt);
+  std::partial_sort(busy.begin(), busy.begin() + static_cast<std::ptrdiff_t>(looked_at), busy.end(),
+                    [](const Rank& a, const Rank& b) {
+                      return std::tuple(b.total, a.number) < std::tuple(a.total, b.number);
+                    });
+  for (const Rank& rank : std::span(busy).first(looked_at)) {
+    best = std::max(best, rank.total + LeastWaste(rank.classes, floors, limits, 1));
+  }
+  return absl::Uint128Low64((best + (absl::uint128(1) << shift) - 1) >> shift);
+}
+
 }  // namespace batchplan

@@ -23,6 +23,11 @@ namespace batchplan {
 // sequences cost the more the longer they are.
 uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks);
 
+// The same where item i is on rank rank_of[i] of `ranks`: over all packings of each rank's items.
+// At least the costliest rank's sum. The proof is in the source. O(n log n).
+uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                              std::span<const uint32_t> rank_of);
+
 // A lower bound on the maximum over ranks of the sum of its costs, over all assignments of items to
 // ranks (LargestSumBound in even_parts.h). O(n log n), as above.
 uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks);

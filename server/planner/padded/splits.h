@@ -84,7 +84,9 @@ std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_
 // price per run is searched for which that number is optimal, and each price costs one shortest
 // path over the positions (A. Aggarwal, B. Schieber, T. Tokuyama, "Finding a minimum-weight k-link
 // path in graphs with the concave Monge property", 1994). O(n log n log tokens) time, O(n) memory.
-// Once a stop is requested it ends soon, with a split into any number of runs.
+// Once a stop is requested it ends soon, with a split into any number of runs. Beyond
+// kMostForOptimalSplit items it takes longer than a balanced plan has for it.
+inline constexpr size_t kMostForOptimalSplit = 16384;
 Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t runs,
                   const Allowance& allowance = {});
 

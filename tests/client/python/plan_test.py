@@ -116,6 +116,10 @@ def test_wrong_lengths_are_named(lengths, field, value):
     ({"cost": batchplan.CostModel(per_sequence=-2)}, "cost_model.per_sequence", "-2"),
     ({"cost": batchplan.CostModel(per_token_squared=float("-inf"))}, "cost_model.per_token_squared", "-inf"),
     ({"groups": "same_rank"}, "manifest.group_ids", "empty"),
+    ({"ranks": [0, 0]}, "manifest.ranks", None),
+    ({"ranks": [0, 1, 0]}, "manifest.ranks[1]", "1"),
+    ({"ranks": [0, -1, 0], "dp": 2}, "manifest.ranks[1]", "-1"),
+    ({"ranks": [0.0, 0.0, 0.0]}, "manifest.ranks", None),
 ])
 def test_wrong_arguments_are_named(arguments, field, value):
     with pytest.raises(batchplan.InvalidRequest) as caught:
@@ -199,6 +203,28 @@ def test_passes_share_their_sequences_ranks():
         assert in_train == in_logprobs
     assert logprobs.metrics.microbatches < train.metrics.microbatches
     assert repr(plan).startswith("<Plan: <PassPlan 'train': 400 sequences on 4 ranks x ")
+
+
+@pytest.mark.parametrize("preset", ["balanced", "nemo_rl_packing", "roll_dynamic", "verl"])
+def test_sequences_stay_on_the_ranks_they_are_given(preset):
+    lengths = long_tailed(240)
+    given = numpy.random.default_rng(3).integers(0, 4, 240)
+    for ranks in (given, given.tolist()):
+        plan = batchplan.plan(lengths, dp=4, ranks=ranks, preset=preset, mini_batch_size=120, passes=[
+            batchplan.Pass(name="train", max_tokens=BUDGET),
+            batchplan.Pass(name="logprobs", max_tokens=2 * BUDGET, ignore_mini_batches=True),
+        ])
+        for part in plan.passes:
+            for rank in range(4):
+                own = [index for one in part.rank(rank) for index in one.indices.tolist()]
+                assert sorted(own) == numpy.flatnonzero(given == rank).tolist()
+        assert plan.passes[0].metrics.lower_bound_step_time <= plan.passes[0].metrics.predicted_step_time
+
+
+def test_given_ranks_and_a_sharding_exclude_each_other():
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        batchplan.plan([1, 2], dp=2, ranks=[0, 1], passes=[batchplan.Pass(8, sharding="balanced")])
+    assert (caught.value.field, caught.value.value) == ("passes[0].sharding", "SHARDING_BALANCED")
 
 
 def test_long_sequences_are_cut_or_left_out_and_listed():

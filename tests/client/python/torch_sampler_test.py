@@ -303,6 +303,8 @@ def test_refuses_what_cannot_be():
         BatchSampler([1], 1)
     with pytest.raises(ValueError, match='overlong is "truncate"'):
         sampler_of(overlong="truncate")
+    with pytest.raises(ValueError, match="ranks is set; a sampler decides"):
+        sampler_of(ranks=[0] * COUNT)
     for wrong, message in [
         ({"shuffle": 0}, "shuffle is 0; must be True or False"),
         ({"dp": 2.7}, "topology.data_parallel is 2.7"),

@@ -90,6 +90,8 @@ TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
     std::vector<uint32_t> lengths = AnyArray(random);
     std::vector<uint32_t> group_ids(random.Chance(50) ? lengths.size() : random.Between(0, 3));
     for (uint32_t& id : group_ids) id = AnyNumber(random);
+    std::vector<uint32_t> ranks(random.Chance(20) ? lengths.size() : 0);
+    for (uint32_t& rank : ranks) rank = static_cast<uint32_t>(random.Between(0, 1));
     const size_t passes = random.Between(0, 3);
     const PlanOptions options = AnyOptions(random, passes);
     Plan plan;
@@ -103,7 +105,7 @@ TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
       pass.length_multiple = AnyNumber(random);
     }
     // Almost always a violation; what matters is that there is an answer.
-    (void)CheckPlan({lengths, group_ids, AnyNumber(random)}, options, plan);
+    (void)CheckPlan({lengths, group_ids, AnyNumber(random), ranks}, options, plan);
   }
 }
 

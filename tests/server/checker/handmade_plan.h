@@ -29,11 +29,12 @@ struct HandmadePlan {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids;
   uint32_t pad_to = 0;
+  std::vector<uint32_t> ranks;
   PlanOptions options;
   Plan plan;
 
   // Views this plan, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to}; }
+  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks}; }
 
   // Appends the next pass, with the metrics that its layout has. Planned lengths are cut to
   // `limit`; the lower bound on micro-batches is the pass's own count.

@@ -116,6 +116,16 @@ TEST(MutatedPassesTest, AWholeGroupOnAnotherRankOfTheLaterPassIsReported) {
                   "plan check: passes[1] has sequence 4 on rank 1, but passes[0] has it on rank 0");
 }
 
+TEST(MutatedPassesTest, ASequenceOnAnotherRankThanTheManifestGivesIsReported) {
+  HandmadePlan handmade = Pairs();
+  handmade.ranks = {0, 0, 1, 1, 0, 0, 1, 1};
+  ExpectAccepted(handmade);
+  handmade.ranks = {0, 0, 1, 1, 0, 1, 1, 1};
+  ExpectViolation(
+      handmade,
+      "plan check: passes[0] has sequence 5 on rank 0, but manifest.ranks has it on rank 1");
+}
+
 TEST(MutatedPassesTest, TheFirstPassSaysWhetherCountsAreEqual) {
   const HandmadePass train = {{{{{0, 1}, 8}}, {{{2, 3}, 8}}}, {{{{4, 5}, 6}}, {{{6, 7}, 6}}}};
   HandmadePlan handmade = Pairs(train);

@@ -280,6 +280,14 @@ INSTANTIATE_TEST_SUITE_P(
                    p.group_ids = {1, 2};
                  },
                  "manifest.group_ids has 2 entries, but there are 12 sequences"},
+        Mutation{"RanksOfAnotherSize", [](HandmadePlan& p) { p.ranks = {0}; },
+                 "manifest.ranks has 1 entries, but there are 12 sequences"},
+        Mutation{"RankBeyondTheTopology",
+                 [](HandmadePlan& p) {
+                   p.ranks.assign(12, 0);
+                   p.ranks[7] = 2;
+                 },
+                 "manifest.ranks[7] is 2, not below topology.data_parallel 2"},
         Mutation{"HugeTopology",
                  [](HandmadePlan& p) { p.options.topology.data_parallel = 1u << 31; },
                  "topology has a parallel size of 2147483648, above 65536"},

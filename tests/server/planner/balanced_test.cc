@@ -192,6 +192,8 @@ void ExpectRandomStepsNoLonger(const std::vector<GeneratedRequest>& requests) {
 // All passes balanced, over the same mini-batches, with effort enough that the presets' assignments
 // are candidates.
 GeneratedRequest Balanced(GeneratedRequest request, uint64_t seed) {
+  // A preset would shard otherwise.
+  request.ranks.clear();
   for (PassOptions& pass : request.options.passes) {
     pass.ignore_mini_batches = request.options.passes[0].ignore_mini_batches;
     pass.sharding = Sharding::kBalanced;

@@ -68,7 +68,9 @@ def plan_call(
     return Call(
         _core.CallKind.PLAN,
         "PlanBatch",
-        _core.encode_plan_batch(request_json, request.lengths, request.group_ids),
+        _core.encode_plan_batch(
+            request_json, request.lengths, request.group_ids, request.given_ranks
+        ),
         lambda answer: Plan(_core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )
@@ -115,7 +117,9 @@ def join_call(
     return Call(
         _core.CallKind.JOIN,
         "JoinBatch",
-        _core.encode_join_batch(to_json(fields), request.lengths, request.group_ids),
+        _core.encode_join_batch(
+            to_json(fields), request.lengths, request.group_ids, request.given_ranks
+        ),
         read,
     )
 

@@ -43,6 +43,7 @@ def plan_request(
         request_json,
         request.lengths,
         request.group_ids,
+        request.given_ranks,
         watches_signals=threading.get_ident() == threading.main_thread().ident,
         seconds=seconds,
         stop=stop,

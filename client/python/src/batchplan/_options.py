@@ -67,6 +67,9 @@ class PlanOptions(TypedDict, total=False):
     # "same_rank" or "same_microbatch".
     group_ids: ArrayLike
     groups: str
+    # One a sequence, 0 to dp - 1: the rank that has it already. Only micro-batches are planned then,
+    # those of all ranks together; no pass may set a sharding, and a preset's gives way.
+    ranks: ArrayLike
     # Sequences of a mini-batch over all ranks; 0, the default: one mini-batch. They are drawn in the
     # batch's order, "preserved"; in a random one, "shuffled", or shuffle=True; or by length,
     # "stratified": mini-batches then have like lengths, and their gradients are biased to these.

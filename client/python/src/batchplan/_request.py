@@ -25,8 +25,8 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 class Request:
     """Attributes:
-    lengths, group_ids: uint32, without a copy where they were that already.
-    ranks: data-parallel.
+    lengths, group_ids, given_ranks: uint32, without a copy where they were that already.
+    ranks: how many, data-parallel.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
 
@@ -43,6 +43,8 @@ class Request:
         self.lengths = _uint32("lengths", lengths)
         group_ids = options.get("group_ids")
         self.group_ids = _uint32("group_ids", () if group_ids is None else group_ids)
+        given_ranks = options.get("ranks")
+        self.given_ranks = _uint32("ranks", () if given_ranks is None else given_ranks)
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
         if not (cost is None or fitted or isinstance(cost, CostModel)):

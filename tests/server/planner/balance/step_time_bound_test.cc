@@ -205,6 +205,43 @@ TEST(StepTimeBoundTest, NeverExceedsTheOptimum) {
   RecordProperty("mean_tightness_percent", static_cast<int>(100 * sum / count));
 }
 
+std::vector<uint32_t> RandomRanks(const BoundInstance& instance, RandomStream& random) {
+  std::vector<uint32_t> rank_of;
+  for (size_t i = 0; i < instance.lengths.size(); ++i) {
+    rank_of.push_back(static_cast<uint32_t>(random.Between(0, instance.ranks - 1)));
+  }
+  return rank_of;
+}
+
+TEST(StepTimeBoundTest, OfGivenRanksNeverExceedsTheOptimumOfThese) {
+  RandomStream random(testing::Seed(4));
+  double sum = 0;
+  int count = 0;
+  for (uint64_t i = 0; i < Cases(12000); ++i) {
+    const Shape shape = kShapes[i % std::size(kShapes)];
+    const Costs costs = kCosts[i / 7 % std::size(kCosts)];
+    const auto capacity =
+        static_cast<uint32_t>(random.OneOf<uint64_t>({1, 2, 3, 5, 7, 12, 40, 1000, 16384}));
+    const BoundInstance instance =
+        RandomInstance(shape, costs, random.Between(1, 9), capacity, random);
+    const std::vector<uint32_t> rank_of = RandomRanks(instance, random);
+    const uint64_t bound =
+        LockstepBoundOfRanks(instance.items(), instance.limits, instance.ranks, rank_of);
+    const uint64_t best =
+        testing::BestLockstepOfRanks(instance.items(), instance.limits, instance.ranks, rank_of);
+    ASSERT_LE(bound, best) << instance.Describe() << " on " << absl::StrJoin(rank_of, ",");
+    std::vector<uint64_t> sums(instance.ranks, 0);
+    for (size_t item = 0; item < rank_of.size(); ++item)
+      sums[rank_of[item]] += instance.costs[item];
+    ASSERT_GE(bound, *std::max_element(sums.begin(), sums.end())) << instance.Describe();
+    if (best == 0) continue;
+    sum += static_cast<double>(bound) / static_cast<double>(best);
+    ++count;
+  }
+  EXPECT_GE(sum / count, 0.99);
+  RecordProperty("mean_tightness_percent", static_cast<int>(100 * sum / count));
+}
+
 // The step time of items put at random, or each on the least loaded micro-batch that holds it.
 uint64_t HeuristicLockstep(const BoundInstance& instance, RandomStream& random) {
   const PackItems items = instance.items();

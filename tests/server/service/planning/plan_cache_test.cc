@@ -176,6 +176,7 @@ TEST(PlanKeyTest, EverythingElseCounts) {
       [](auto& request) { request.mutable_manifest()->mutable_lengths()->SwapElements(0, 1); },
       [](auto& request) { request.mutable_manifest()->add_group_ids(5); },
       [](auto& request) { request.mutable_manifest()->set_pad_to(5); },
+      [](auto& request) { request.mutable_manifest()->add_ranks(5); },
       [](auto& request) { request.mutable_topology()->set_context_parallel(2); },
       [](auto& request) { request.mutable_mini_batches()->set_seed(1); },
       [](auto& request) { request.mutable_cost_model()->set_per_token(1); },

@@ -79,7 +79,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. overlong="drop" leaves sequences out of
-                the dataset; "truncate" is not possible, as a position does not say where to cut.
+                the dataset; "truncate" is not possible, as a position does not say where to cut, nor are
+                `ranks`, which a sampler decides.
 
         Raises:
             ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the

@@ -1,0 +1,39 @@
+// The share of each rank into micro-batches, as well as the shares allow.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_SHARES_H_
+#define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_SHARES_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/allowance.h"
+#include "server/planner/assign/fill_bins.h"
+#include "server/planner/manifest.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/placement.h"
+
+namespace batchplan {
+
+// FillRanks (fill_ranks.h), which is all where the planner chose the shares, since it may choose
+// others. Where the manifest gives the ranks, the placement with the least predicted step time of
+// these, none of which has more empty micro-batches than FillRanks':
+//   - with PACKER_BALANCED, what FillRanks and the packers of the reference presets make; in
+//     lockstep also the micro-batches of all ranks made together with more slots, as long as each
+//     more makes the step shorter by a thousandth;
+//   - in the padded layout, what FillRanks makes, and the runs of each rank's sorted order for the
+//     same number of slots, and for more where that makes the step shorter by a thousandth: those
+//     with the least padding, those whose costliest is cheapest, and in lockstep these with their
+//     cuts moved (padded/rank_splits.h);
+//   - with any other packer, what FillRanks makes.
+// The micro-batches of each rank are then sorted by descending cost, so that those of a slot are
+// alike. Less is tried with Effort::kFast and once the allowance is spent.
+//
+// `seed`, `where`, `work` and errors as for FillRanks.
+absl::StatusOr<Placement> FillShares(const PassInstance& pass, const SequenceLists& shares,
+                                     uint64_t seed, absl::string_view where, PackingWork work,
+                                     const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_SHARES_H_

@@ -34,7 +34,7 @@ absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const Par
 absl::Status OtherContentError(const StepKey& key, const StepPart& part) {
   return absl::AlreadyExistsError(absl::StrCat(
       DescribeStep(key), ": worker ", part.worker,
-      " joined it before with other lengths or group_ids; a retry must repeat the request, "
+      " joined it before with other lengths, group_ids or ranks; a retry must repeat the request, "
       "another request must use another step or run_id"));
 }
 

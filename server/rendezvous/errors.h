@@ -18,7 +18,7 @@ namespace batchplan {
 // AlreadyExists, if it is the worker's own earlier part that has them.
 absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const PartReceipt& receipt);
 
-// AlreadyExists: the worker's part is in, with other lengths or group ids.
+// AlreadyExists: the worker's part is in, with other lengths, group ids or ranks.
 absl::Status OtherContentError(const StepKey& key, const StepPart& part);
 
 // FailedPrecondition: the job's run `current` was seen later than the step's.

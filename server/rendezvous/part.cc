@@ -50,12 +50,27 @@ absl::Status CheckJobId(const std::string& job_id) {
   return absl::OkStatus();
 }
 
+// That an array of the manifest has one entry a sequence, or none.
+absl::Status CheckSize(const char* field, int entries, const v1::Manifest& manifest) {
+  if (entries == 0 || entries == manifest.lengths_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("request.manifest.", field, " has ", entries, " entries, but lengths has ",
+                   manifest.lengths_size(), "; give one a sequence, or none"));
+}
+
 // Found here, an error is one worker's; found in the whole manifest, it would be the step's.
-absl::Status CheckManifest(const v1::Manifest& manifest) {
-  if (manifest.group_ids_size() != 0 && manifest.group_ids_size() != manifest.lengths_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "request.manifest.group_ids has ", manifest.group_ids_size(), " entries, but lengths has ",
-        manifest.lengths_size(), "; give one a sequence, or none"));
+absl::Status CheckManifest(const v1::PlanBatchRequest& request) {
+  const v1::Manifest& manifest = request.manifest();
+  absl::Status status = CheckSize("group_ids", manifest.group_ids_size(), manifest);
+  status.Update(CheckSize("ranks", manifest.ranks_size(), manifest));
+  if (!status.ok()) return status;
+  const uint32_t ranks = std::max(request.topology().data_parallel(), 1U);
+  const auto beyond = std::find_if(manifest.ranks().begin(), manifest.ranks().end(),
+                                   [&](uint32_t rank) { return rank >= ranks; });
+  if (beyond != manifest.ranks().end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("request.manifest.ranks[", beyond - manifest.ranks().begin(), "] is ", *beyond,
+                     "; it must be below request.topology.data_parallel ", ranks));
   }
   const auto zero = std::find(manifest.lengths().begin(), manifest.lengths().end(), 0U);
   if (zero != manifest.lengths().end()) {
@@ -66,13 +81,38 @@ absl::Status CheckManifest(const v1::Manifest& manifest) {
   return absl::OkStatus();
 }
 
+// What all workers with sequences give, or none does.
+class CommonField {
+ public:
+  // `name` is that of the manifest's field.
+  explicit CommonField(const char* name) : name_(name) {}
+
+  void Add(size_t worker, bool is_given) {
+    std::optional<size_t>& first = is_given ? giver_ : other_;
+    if (!first) first = worker;
+  }
+
+  // InvalidArgument, naming the first worker that gives it and the first that doesn't.
+  absl::Status Check() const {
+    if (!giver_ || !other_) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request.manifest.", name_, " has one a sequence in worker ", *giver_,
+        "'s part and none in worker ", *other_, "'s; all workers give them, or none does"));
+  }
+
+ private:
+  const char* name_;
+  std::optional<size_t> giver_;
+  std::optional<size_t> other_;
+};
+
 }  // namespace
 
 absl::Status ValidateJoin(const v1::JoinBatchRequest& request) {
   absl::Status status = CheckJobId(request.request().job_id());
   status.Update(CheckId("run_id", request.run_id()));
   status.Update(CheckWorker(request));
-  status.Update(CheckManifest(request.request().manifest()));
+  status.Update(CheckManifest(request.request()));
   return status;
 }
 
@@ -90,6 +130,7 @@ StepPart MakePart(v1::JoinBatchRequest request) {
   rendezvous::PartContent content;
   content.mutable_lengths()->Swap(manifest.mutable_lengths());
   content.mutable_group_ids()->Swap(manifest.mutable_group_ids());
+  content.mutable_ranks()->Swap(manifest.mutable_ranks());
   part.terms = SerializeTerms(std::move(request));
   content.set_terms_digest(TermsDigest(part.terms));
   part.content = content.SerializeAsString();
@@ -118,17 +159,16 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
   v1::Manifest& manifest = *whole.request->mutable_manifest();
   whole.worker_offsets.reserve(contents.size() + 1);
   whole.worker_offsets.push_back(0);
-  // The first worker whose sequences have groups, and the first whose sequences have none.
-  std::optional<size_t> grouped;
-  std::optional<size_t> ungrouped;
+  CommonField groups("group_ids");
+  CommonField ranks("ranks");
   for (size_t worker = 0; worker < contents.size(); ++worker) {
     rendezvous::PartContent part;
     if (!part.ParseFromString(contents[worker]) || part.terms_digest() != digest) {
       return absl::AbortedError(absl::StrCat("worker ", worker, "'s part came with other terms"));
     }
     if (part.lengths_size() > 0) {
-      std::optional<size_t>& first = part.group_ids_size() > 0 ? grouped : ungrouped;
-      if (!first) first = worker;
+      groups.Add(worker, part.group_ids_size() > 0);
+      ranks.Add(worker, part.ranks_size() > 0);
     }
     const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
     if (sequences > max_sequences) {
@@ -138,13 +178,12 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
     }
     manifest.mutable_lengths()->MergeFrom(part.lengths());
     manifest.mutable_group_ids()->MergeFrom(part.group_ids());
+    manifest.mutable_ranks()->MergeFrom(part.ranks());
     whole.worker_offsets.push_back(static_cast<uint32_t>(sequences));
   }
-  if (grouped && ungrouped) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "request.manifest.group_ids has one a sequence in worker ", *grouped,
-        "'s part and none in worker ", *ungrouped, "'s; all workers give them, or none does"));
-  }
+  absl::Status common = groups.Check();
+  common.Update(ranks.Check());
+  if (!common.ok()) return common;
   return whole;
 }
 

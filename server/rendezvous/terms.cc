@@ -112,6 +112,7 @@ std::string SerializeTerms(v1::JoinBatchRequest request) {
   v1::Manifest& manifest = *plan.mutable_manifest();
   manifest.clear_lengths();
   manifest.clear_group_ids();
+  manifest.clear_ranks();
   // The contract has no maps: fields are written in their order.
   return request.SerializeAsString();
 }

@@ -20,7 +20,8 @@ constexpr char kCommand[] = "compare";
 constexpr char kFooter[] = R"(
 One row for each preset, "balanced" first; for each packer, its bins dealt to the ranks; and for each scan of the
 padded layout, every rank taking a stride of the sorted batch. What the request says about preset,
-packer, scan and sharding is replaced; everything else holds for all rows.
+packer, scan and sharding is replaced; everything else holds for all rows. Where the lengths have
+ranks, each row makes micro-batches within these.
 
 * marks the least predicted step time under --sync; among equals fewer micro-batches, then the first.
 Step times are in the units of --cost, under both synchronizations; "above bound" is how far the one

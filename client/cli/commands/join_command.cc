@@ -63,7 +63,7 @@ ExitCode RunJoin(JoinFlags* flags) {
   if (request.own_slice_only()) {
     return PrintOrReport(kCommand, ToCompleteJson(*response));
   }
-  const absl::StatusOr<v1::PlanBatchRequest> whole = WholeRequest(request.request(), *response);
+  const absl::StatusOr<v1::PlanBatchRequest> whole = WholeRequest(request, *response);
   if (!whole.ok()) return ReportError(kCommand, whole.status());
   return flags->output.Print(kCommand, {.request = *whole,
                                         .plan = response->plan(),

@@ -9,9 +9,9 @@
 namespace batchplan::cli {
 namespace {
 
-using Lengths = google::protobuf::RepeatedField<uint32_t>;
+using Numbers = google::protobuf::RepeatedField<uint32_t>;
 
-absl::Status SetLength(uint32_t index, uint32_t length, Lengths* lengths) {
+absl::Status SetLength(uint32_t index, uint32_t length, Numbers* lengths) {
   if (index >= static_cast<uint32_t>(lengths->size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("the plan has sequence ", index, ", but the workers sent ", lengths->size()));
@@ -20,14 +20,48 @@ absl::Status SetLength(uint32_t index, uint32_t length, Lengths* lengths) {
   return absl::OkStatus();
 }
 
+// The rank of each sequence of the first pass, as far as its arrays go together.
+void SetPlannedRanks(uint32_t count, const v1::PlanBatchResponse& plan, Numbers* ranks) {
+  if (plan.passes().empty()) return;
+  const v1::PassPlan& pass = plan.passes(0);
+  int microbatch = 0;
+  for (const uint32_t slots : pass.microbatches_per_rank()) {
+    for (uint64_t place = 0; place < uint64_t{count} * slots; ++place, ++microbatch) {
+      if (microbatch + 1 >= pass.microbatch_offsets_size()) return;
+      const uint32_t end = std::min(pass.microbatch_offsets(microbatch + 1),
+                                    static_cast<uint32_t>(pass.sequence_index_size()));
+      for (uint32_t i = pass.microbatch_offsets(microbatch); i < end; ++i) {
+        const uint32_t sequence = pass.sequence_index(static_cast<int>(i));
+        if (sequence >= static_cast<uint32_t>(ranks->size())) continue;
+        ranks->Set(static_cast<int>(sequence), static_cast<uint32_t>(place / slots));
+      }
+    }
+  }
+}
+
+absl::Status SetOwnRanks(const v1::JoinBatchRequest& own, const Numbers& worker_offsets,
+                         Numbers* ranks) {
+  const Numbers& given = own.request().manifest().ranks();
+  const auto worker = static_cast<int>(own.worker());
+  const uint64_t begin = worker < worker_offsets.size() ? worker_offsets[worker] : 0;
+  if (worker + 1 >= worker_offsets.size() || worker_offsets[worker + 1] != begin + given.size() ||
+      begin + given.size() > static_cast<uint64_t>(ranks->size())) {
+    return absl::InvalidArgumentError(absl::StrCat("the answer's worker_offsets are not those of ",
+                                                   "worker ", worker, ", which sent ", given.size(),
+                                                   " sequences"));
+  }
+  std::copy(given.begin(), given.end(), ranks->begin() + static_cast<int>(begin));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::PlanBatchRequest& own,
+absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& own,
                                                   const v1::JoinBatchResponse& answer) {
-  v1::PlanBatchRequest whole = own;
+  v1::PlanBatchRequest whole = own.request();
   whole.mutable_manifest()->clear_group_ids();
   whole.mutable_mini_batches()->clear_groups();
-  Lengths* lengths = whole.mutable_manifest()->mutable_lengths();
+  Numbers* lengths = whole.mutable_manifest()->mutable_lengths();
   lengths->Clear();
   if (answer.worker_offsets_size() == 0) {
     return absl::InvalidArgumentError("the answer has no worker_offsets");
@@ -62,6 +96,13 @@ absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::PlanBatchRequest& ow
                                                    left_out - lengths->begin(), " of ",
                                                    lengths->size(), ", which the workers sent"));
   }
+  if (own.request().manifest().ranks().empty()) return whole;
+  Numbers* ranks = whole.mutable_manifest()->mutable_ranks();
+  ranks->Clear();
+  ranks->Resize(static_cast<int>(sequences), 0);
+  SetPlannedRanks(std::max(1U, whole.topology().data_parallel()), answer.plan(), ranks);
+  status = SetOwnRanks(own, answer.worker_offsets(), ranks);
+  if (!status.ok()) return status;
   return whole;
 }
 

@@ -33,6 +33,28 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::CEscape(text.substr(0, kQuotedBytes)), "\"");
 }
 
+// In the place of a group, for a rank behind it.
+constexpr absl::string_view kNoGroup = "-";
+
+// Appends the number in a column that either all lines have or none, `is_first` being the first;
+// empty: the line has none.
+absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::string_view name,
+                        bool is_first, google::protobuf::RepeatedField<uint32_t>* values) {
+  if (!is_first && column.empty() != values->empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Quoted(line), column.empty() ? " has no " : " has a ", name,
+        column.empty() ? ", but the lines before have one" : ", but the lines before have none"));
+  }
+  if (column.empty()) return absl::OkStatus();
+  uint32_t value = 0;
+  if (!absl::SimpleAtoi(column, &value)) {
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(line), ": ", Quoted(column), " is not a ",
+                                                   name, ": a whole number, 0 to ", kMost));
+  }
+  values->Add(value);
+  return absl::OkStatus();
+}
+
 // Appends what one line, without comment and not blank, says. The error goes behind "file:line: ".
 absl::Status ReadLine(absl::string_view text, v1::Manifest* manifest) {
   const std::vector<absl::string_view> columns =
@@ -42,25 +64,19 @@ absl::Status ReadLine(absl::string_view text, v1::Manifest* manifest) {
     return absl::InvalidArgumentError(
         absl::StrCat(Quoted(text), " is not a length: a whole number of tokens, 1 to ", kMost));
   }
-  if (columns.size() > 2) {
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(text), " has ", columns.size(),
-                                                   " columns; a line is a length, or a length and "
-                                                   "a group"));
+  if (columns.size() > 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Quoted(text), " has ", columns.size(),
+        " columns; a line is a length, a length and a group, or a length, a group and a rank"));
   }
-  const bool grouped = columns.size() == 2;
-  if (manifest->lengths_size() > 0 && grouped != (manifest->group_ids_size() > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Quoted(text), grouped ? " has a group, but the lines before have none"
-                                           : " has no group, but the lines before have one"));
-  }
-  if (grouped) {
-    uint32_t group = 0;
-    if (!absl::SimpleAtoi(columns[1], &group)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Quoted(text), ": ", Quoted(columns[1]), " is not a group: a whole number, 0 to ", kMost));
-    }
-    manifest->add_group_ids(group);
-  }
+  const bool is_first = manifest->lengths_size() == 0;
+  const bool ranked = columns.size() == 3;
+  const bool grouped = columns.size() > 1 && !(ranked && columns[1] == kNoGroup);
+  absl::Status read =
+      ReadColumn(text, grouped ? columns[1] : "", "group", is_first, manifest->mutable_group_ids());
+  read.Update(
+      ReadColumn(text, ranked ? columns[2] : "", "rank", is_first, manifest->mutable_ranks()));
+  if (!read.ok()) return read;
   manifest->add_lengths(length);
   return absl::OkStatus();
 }

@@ -16,12 +16,14 @@
 
 namespace batchplan::cli {
 
-// A file of lengths has one whole number a line, or two, the length and the sequence's group. Blank
-// lines, and everything from a # to the end of its line, are ignored.
+// A file of lengths has one whole number a line, or two, the length and the sequence's group, or
+// three, with the rank that has it behind; - in the second column stands for no group. Blank lines,
+// and everything from a # to the end of its line, are ignored.
 //
-// Fills `manifest`, empty so far, with the lengths that `stream` holds, and with their groups.
+// Fills `manifest`, empty so far, with the lengths that `stream` holds, their groups and ranks.
 // InvalidArgument, naming `name`, line and text, for a line that is not a length from 1 to
-// 2^32 - 1, alone or with a group from 0 to 2^32 - 1; or if some lines have a group and some none.
+// 2^32 - 1, alone or with a group, or a group and a rank, from 0 to 2^32 - 1; or if some lines have
+// a group, or a rank, and some none.
 absl::Status ReadLengths(std::istream& stream, const std::string& name, v1::Manifest* manifest);
 
 // What is one document of a text.

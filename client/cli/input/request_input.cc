@@ -177,8 +177,9 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
           ->type_name("FILE")
           ->group("Input, one of");
   lengths_ = app->add_option("--lengths", lengths_path_,
-                             "One length a line, or a length and a group; blank lines and # "
-                             "comments are fine; - is stdin")
+                             "One length a line, or a length and a group, or a length, a group (- "
+                             "for none) and the rank that has the sequence already; blank lines "
+                             "and # comments are fine; - is stdin")
                  ->type_name("FILE")
                  ->group("Input, one of");
   const std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);

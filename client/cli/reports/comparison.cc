@@ -22,16 +22,15 @@
 namespace batchplan::cli {
 namespace {
 
-// Sets what the candidate decides in one pass. The first pass alone says which rank holds a
-// sequence.
-void SetPacked(v1::Packer packer, bool first, v1::Pass* pass) {
+// Sets what the candidate decides in one pass, with the sharding where that pass `shards`.
+void SetPacked(v1::Packer packer, bool shards, v1::Pass* pass) {
   pass->mutable_packed()->set_packer(packer);
-  pass->set_sharding(first ? v1::SHARDING_DEAL_BINS : v1::SHARDING_UNSPECIFIED);
+  pass->set_sharding(shards ? v1::SHARDING_DEAL_BINS : v1::SHARDING_UNSPECIFIED);
 }
 
-void SetPadded(v1::Scan scan, bool first, v1::Pass* pass) {
+void SetPadded(v1::Scan scan, bool shards, v1::Pass* pass) {
   pass->mutable_padded()->set_scan(scan);
-  pass->set_sharding(first ? v1::SHARDING_STRIDE_SORTED : v1::SHARDING_UNSPECIFIED);
+  pass->set_sharding(shards ? v1::SHARDING_STRIDE_SORTED : v1::SHARDING_UNSPECIFIED);
 }
 
 void LeaveToPreset(Layout layout, v1::Pass* pass) {
@@ -122,6 +121,8 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
   changed.clear_preset();
   for (int i = 0; i < changed.passes_size(); ++i) {
     v1::Pass* pass = changed.mutable_passes(i);
+    // The first pass alone says which rank holds a sequence, unless the manifest does.
+    const bool shards = i == 0 && request.manifest().ranks().empty();
     switch (candidate.kind) {
       case CandidateKind::kPreset: {
         changed.set_preset(candidate.name);
@@ -131,10 +132,10 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
       }
       case CandidateKind::kPacker:
         SetPacked(static_cast<v1::Packer>(EnumNumber(v1::Packer_descriptor(), candidate.name)),
-                  i == 0, pass);
+                  shards, pass);
         break;
       case CandidateKind::kScan:
-        SetPadded(static_cast<v1::Scan>(EnumNumber(v1::Scan_descriptor(), candidate.name)), i == 0,
+        SetPadded(static_cast<v1::Scan>(EnumNumber(v1::Scan_descriptor(), candidate.name)), shards,
                   pass);
         break;
     }

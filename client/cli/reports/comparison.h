@@ -46,7 +46,8 @@ std::string KindName(CandidateKind kind);
 std::vector<Candidate> ListCandidates();
 
 // `request` with the candidate's algorithm in place of its own: the preset, and in all passes
-// sharding, layout, packer and scan. Packed candidates keep the request's row padding.
+// sharding, layout, packer and scan; no sharding where the manifest gives the ranks. Packed
+// candidates keep the request's row padding.
 v1::PlanBatchRequest WithCandidate(const Candidate& candidate, const v1::PlanBatchRequest& request);
 
 // Plans `request` with every candidate, one after the other, and takes the figures of the pass at

@@ -95,6 +95,15 @@ TEST(Comparison, CandidatesReplaceTheAlgorithmAndKeepTheRest) {
   EXPECT_EQ(preset.passes(0).packed().rows(), v1::ROW_PADDING_LONGEST);
 }
 
+TEST(Comparison, WhereTheManifestGivesRanksNoCandidateShards) {
+  v1::PlanBatchRequest request = Request();
+  for (const uint32_t rank : {0, 0, 0, 0, 0, 0}) request.mutable_manifest()->add_ranks(rank);
+  for (const Candidate& candidate : ListCandidates()) {
+    EXPECT_EQ(WithCandidate(candidate, request).passes(0).sharding(), v1::SHARDING_UNSPECIFIED)
+        << candidate.name;
+  }
+}
+
 TEST(Comparison, PassesAreFoundByName) {
   v1::PlanBatchRequest request = Request();
   request.mutable_passes(0)->set_name("train");

@@ -152,6 +152,18 @@ TEST(PlanCommand, SecondColumnAndFlagsComeIntoTheRequest) {
   EXPECT_TRUE(parsed.passes(0).ignore_mini_batches());
 }
 
+TEST(PlanCommand, SequencesStayOnTheRanksOfTheThirdColumn) {
+  const v1::PlanBatchResponse plan =
+      ParseJson(RunCli({"plan", "--lengths", "-", "--dp", "2", "--budget", "8", "--preset", "verl",
+                        "--allow_empty_microbatches", "--format", "json", "--verify"},
+                       "5 - 1\n3 - 0\n4 - 1\n2 - 1\n"));
+  const v1::PassPlan& pass = plan.passes(0);
+  // Rank 0 has the second sequence alone.
+  ASSERT_GE(pass.microbatch_offsets_size(), 2);
+  EXPECT_EQ(pass.microbatch_offsets(1), 1);
+  EXPECT_EQ(pass.sequence_index(0), 1);
+}
+
 TEST(PlanCommand, ServerGivesTheSamePlan) {
   const TestServer server;
   const v1::PlanBatchResponse here = ParseJson(RunPlan({"--format", "json"}));

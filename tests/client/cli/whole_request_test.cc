@@ -29,17 +29,39 @@ v1::JoinBatchResponse Answer() {
 }
 
 TEST(WholeRequest, HasTheLengthsOfAllWorkers) {
-  v1::PlanBatchRequest own;
-  own.set_job_id("rl");
-  own.mutable_manifest()->add_lengths(100);
-  own.mutable_manifest()->add_group_ids(7);
-  own.mutable_manifest()->set_pad_to(16384);
+  v1::JoinBatchRequest own;
+  own.mutable_request()->set_job_id("rl");
+  v1::Manifest* manifest = own.mutable_request()->mutable_manifest();
+  manifest->add_lengths(100);
+  manifest->add_group_ids(7);
+  manifest->set_pad_to(16384);
   const auto whole = WholeRequest(own, Answer());
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_THAT(whole->manifest().lengths(), ElementsAre(100, 101, 9000, 103));
   EXPECT_TRUE(whole->manifest().group_ids().empty());
   EXPECT_EQ(whole->manifest().pad_to(), 16384);
   EXPECT_EQ(whole->job_id(), "rl");
+}
+
+TEST(WholeRequest, HasItsOwnRanksAndThePlansForTheOthers) {
+  v1::JoinBatchResponse answer = Answer();
+  v1::PassPlan* pass = answer.mutable_plan()->mutable_passes(0);
+  // Sequences 3 and 0 on rank 0, 1 on rank 1.
+  pass->add_microbatches_per_rank(1);
+  for (const uint32_t offset : {0, 2, 3}) pass->add_microbatch_offsets(offset);
+  v1::JoinBatchRequest own;
+  own.mutable_request()->mutable_topology()->set_data_parallel(2);
+  own.mutable_request()->mutable_manifest()->add_lengths(100);
+  own.mutable_request()->mutable_manifest()->add_ranks(1);
+  const auto whole = WholeRequest(own, answer);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_THAT(whole->manifest().ranks(), ElementsAre(1, 1, 0, 0));
+
+  for (const uint32_t worker : {1, 2}) {
+    own.set_worker(worker);
+    EXPECT_THAT(std::string(WholeRequest(own, answer).status().message()),
+                HasSubstr("which sent 1 sequences"));
+  }
 }
 
 TEST(WholeRequest, TruncatedSequenceHasItsTrueLength) {

@@ -153,6 +153,21 @@ def test_workers_join_their_lengths(client):
     assert join(1).fingerprint == whole.fingerprint
 
 
+def test_workers_keep_the_sequences_that_they_join_with(client):
+    parts = [long_tailed(100, seed) for seed in range(4)]
+
+    def join(worker):
+        return client.join(parts[worker], job_id="dispatched", step=1, worker=worker, world_size=4,
+                           rank=worker, ranks=[worker] * 100, **OPTIONS)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        plans = list(pool.map(join, range(4)))
+    for worker, plan in enumerate(plans):
+        own = [index for one in plan.rank(worker) for index in one.indices.tolist()]
+        assert sorted(own) == list(range(100 * worker, 100 * worker + 100))
+    assert len({plan.fingerprint for plan in plans}) == 1
+
+
 def test_a_worker_may_take_its_own_rank_alone(client):
     lengths = long_tailed(400)
     own = client.join(lengths, job_id="slice", step=1, worker=0, world_size=1, rank=3, **OPTIONS)

@@ -59,6 +59,14 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
        [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_nanos(-1); }},
       {"request.manifest.group_ids has 1 entries, but lengths has 0",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_group_ids(1); }},
+      {"request.manifest.ranks has 1 entries, but lengths has 0",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ranks(0); }},
+      {"request.manifest.ranks[0] is 2; it must be below request.topology.data_parallel 2",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_topology()->set_data_parallel(2);
+         r.mutable_request()->mutable_manifest()->add_lengths(1);
+         r.mutable_request()->mutable_manifest()->add_ranks(2);
+       }},
       {"request.manifest.lengths[1] is 0; it must be at least 1",
        [](v1::JoinBatchRequest& r) {
          r.mutable_request()->mutable_manifest()->add_lengths(1);
@@ -85,6 +93,7 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
     RandomStream random(seed);
     const auto world_size = static_cast<uint32_t>(random.Between(1, 9));
     const bool grouped = random.Chance(50);
+    const bool dispatched = random.Chance(50);
     v1::PlanBatchRequest expected = Request().request();
     std::vector<uint32_t> offsets = {0};
     std::vector<std::string> contents;
@@ -96,9 +105,11 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
       for (uint64_t i = 0; i < sequences; ++i) {
         part.add_lengths(static_cast<uint32_t>(random.Between(1, 4096)));
         if (grouped) part.add_group_ids(static_cast<uint32_t>(random.Between(0, 5)));
+        if (dispatched) part.add_ranks(0);
       }
       expected.mutable_manifest()->mutable_lengths()->MergeFrom(part.lengths());
       expected.mutable_manifest()->mutable_group_ids()->MergeFrom(part.group_ids());
+      expected.mutable_manifest()->mutable_ranks()->MergeFrom(part.ranks());
       offsets.push_back(offsets.back() + static_cast<uint32_t>(sequences));
       ASSERT_TRUE(ValidateJoin(request).ok());
       const StepPart made = MakePart(std::move(request));
@@ -116,22 +127,26 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
   }
 }
 
-TEST(PartTest, GroupIdsInSomePartsOnlyAreRefusedByTheWorkersNames) {
-  std::vector<StepPart> parts;
-  for (uint32_t worker = 0; worker < 4; ++worker) {
-    v1::JoinBatchRequest request = Request(worker);
-    v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
-    if (worker > 0) manifest.add_lengths(10);
-    if (worker > 1) manifest.add_group_ids(1);
-    parts.push_back(MakePart(std::move(request)));
+TEST(PartTest, GroupIdsOrRanksInSomePartsOnlyAreRefusedByTheWorkersNames) {
+  for (const bool ranks : {false, true}) {
+    std::vector<StepPart> parts;
+    for (uint32_t worker = 0; worker < 4; ++worker) {
+      v1::JoinBatchRequest request = Request(worker);
+      v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
+      if (worker > 0) manifest.add_lengths(10);
+      if (worker > 1) (ranks ? manifest.mutable_ranks() : manifest.mutable_group_ids())->Add(0);
+      parts.push_back(MakePart(std::move(request)));
+    }
+    const absl::Status status =
+        AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
+                        {parts[0].content, parts[1].content, parts[2].content, parts[3].content},
+                        kAnyNumber)
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(ranks ? "manifest.ranks has" : "manifest.group_ids has"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2's part and none in worker 1's"));
   }
-  const absl::Status status =
-      AssembleRequest({.job_id = "job", .step = 7}, parts[0].terms,
-                      {parts[0].content, parts[1].content, parts[2].content, parts[3].content},
-                      kAnyNumber)
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2's part and none in worker 1's"));
 }
 
 // The limit is this server's: it must not become the step's outcome, as InvalidArgument would.

@@ -37,6 +37,7 @@ TEST(TermsTest, WhatIsAWorkersOwnIsNoTerm) {
   other.mutable_request()->set_request_id("r-1");
   other.mutable_request()->mutable_manifest()->add_lengths(5);
   other.mutable_request()->mutable_manifest()->add_group_ids(5);
+  other.mutable_request()->mutable_manifest()->add_ranks(0);
   EXPECT_EQ(SerializeTerms(other), terms);
   // Also where a worker without sequences has no manifest at all.
   other.mutable_request()->clear_manifest();

@@ -99,7 +99,7 @@ TEST_F(ReportStepTest, CoefficientsAreTheJobs) {
 TEST_F(ReportStepTest, WithSequencesTheirCostIsFittedToo) {
   v1::ReportStepResponse response;
   for (uint64_t step = 0; step < 50; ++step) {
-    v1::ReportStepRequest request = testing::ReportOf("job", step);
+    v1::ReportStepRequest request = ReportOf("job", step);
     for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
       // All of one length.
       const uint64_t length = timing.tokens_squared() / timing.tokens();

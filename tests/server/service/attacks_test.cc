@@ -22,15 +22,18 @@ namespace {
 
 using ::testing::StartsWith;
 
-// A client that plans without a pause. Its calls all have to succeed, and some have to be made.
+// A client that plans without a pause, of a job that the server knows. Its calls all have to
+// succeed, and some have to be made.
 class Bystander {
  public:
   explicit Bystander(const std::string& target)
       : stub_(v1::BatchPlanner::NewStub(
-            grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))),
-        thread_([this](const std::stop_token& stop) {
-          while (!stop.stop_requested()) Call();
-        }) {}
+            grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))) {
+    Call(/*must_be_made=*/true);
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) Call();
+    });
+  }
 
   ~Bystander() {
     Call(/*must_be_made=*/true);

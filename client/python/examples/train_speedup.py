@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What a training step takes under four planners, measured on one GPU.
+"""What a training step takes under the planners in use, measured on one device.
 
-    python train_speedup.py                                # 1 B parameters, bf16, 512 sequences on 8 ranks
-    python train_speedup.py --tiny                         # on a CPU, in seconds
-    python train_speedup.py --server localhost:50051       # and the costs that a server fits to the run
+    python train_speedup.py                # 1 B parameters, bf16, 512 sequences on 8 ranks; on a GPU
+    python train_speedup.py --small        # 4 M parameters, 64 sequences on 4 ranks; on a CPU, in minutes
 
-A transformer with random weights runs forward and backward over a long-tailed global batch. Every rank's
-micro-batches run in turn on the one device, and what the ranks would take together is composed of them: they
-wait for each other at every micro-batch, so that a step takes the sum of the slots' maxima.
+A transformer with random weights runs forward and backward over long-tailed global batches, planned by costs
+that are measured first. Every rank's micro-batches run in turn on the one device, and what the ranks would take
+together is composed of them: they wait for each other at every micro-batch, so that a step takes the sum of the
+slots' maxima. Planners take turns, run after run; of each micro-batch the fastest run counts, and the spread is
+how much longer the slowest run of a step took than the fastest. On a CPU the clock is the processor time of one
+thread.
 """
 
 from __future__ import annotations
@@ -15,77 +17,107 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import batchplan
 import numpy
 import torch
-from batchplan.torch import PackedBatch
+from batchplan.torch import PackedBatch, calibrate
 from torch.nn import functional
-from transformer import ONE_BILLION, TINY, Transformer
+from transformer import ONE_BILLION, SMALL, Transformer
 
 # By rank and slot.
 Step = Sequence[Sequence[batchplan.MicroBatch]]
+Times = list[list[float]]
+
+BALANCED = "balanced"
 
 
 @dataclasses.dataclass
-class Measured:
+class Machine:
+    """What runs the steps."""
+
+    model: Transformer
+    device: torch.device
+    ranks: int
+    budget: int
+
+    def clock(self) -> float:
+        if self.device.type == "cpu":
+            return time.process_time()
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def run(self, packed: PackedBatch, batch_tokens: int = 1) -> None:
+        logits = self.model(packed["input_ids"], packed.position_ids, **packed.flash_attention())
+        labels = packed["labels"] if "labels" in packed else packed["input_ids"]
+        loss = functional.cross_entropy(logits.float(), labels, ignore_index=-100, reduction="sum")
+        (loss / batch_tokens).backward()
+
+    def measure(self, step: Step, tokens: torch.Tensor) -> Times:
+        """Milliseconds, by rank and slot."""
+        taken: Times = []
+        for rank in step:
+            self.model.zero_grad(set_to_none=True)
+            taken.append([])
+            for microbatch in map(as_computed, rank):
+                begin = self.clock()
+                self.run(
+                    PackedBatch(
+                        microbatch,
+                        {"input_ids": tokens, "labels": tokens},
+                        shifts={"labels": 1},
+                        pad_values={"labels": -100},
+                    ),
+                    tokens.numel(),
+                )
+                taken[-1].append(1e3 * (self.clock() - begin))
+        return taken
+
+
+@dataclasses.dataclass
+class Planned:
+    """One planner's step of one batch, and what its runs took."""
+
     planner: str
-    milliseconds: list[list[float]]
-    # Aligned tokens of each micro-batch, and the sum of the squares of their lengths.
-    tokens: list[list[int]]
-    squares: list[list[int]]
-    peak_bytes: list[list[int]]
-    true_tokens: int
+    step: Step
+    runs: list[Times] = dataclasses.field(default_factory=list)
 
     @property
-    def step_milliseconds(self) -> float:
-        return lockstep(self.milliseconds)
+    def microbatches(self) -> int:
+        return sum(map(len, self.step))
 
-    def predicted_milliseconds(self, cost: batchplan.CostModel) -> float:
-        of_ranks = [
-            [
-                cost.per_microbatch + cost.per_token * tokens + cost.per_token_squared * squares
-                for tokens, squares in zip(*rank)
-            ]
-            for rank in zip(self.tokens, self.squares)
-        ]
-        return lockstep(of_ranks)
+    def over(self, budget: int) -> int:
+        """Micro-batches of more tokens than the budget."""
+        return sum(as_computed(one).width > budget for rank in self.step for one in rank)
 
-    def timings(self) -> list[batchplan.MicroBatchTiming]:
-        return [
-            batchplan.MicroBatchTiming(*one)
-            for rank in zip(self.tokens, self.squares, self.milliseconds, self.peak_bytes)
-            for one in zip(*rank)
-        ]
+    @property
+    def milliseconds(self) -> float:
+        return lockstep([[min(times) for times in zip(*rank)] for rank in zip(*self.runs)])
+
+    @property
+    def spread(self) -> float:
+        steps = [lockstep(run) for run in self.runs]
+        return max(steps) / min(steps) - 1
+
+    def predicted(self, cost: batchplan.CostModel) -> float:
+        return lockstep([[predicted(as_computed(one), cost) for one in rank] for rank in self.step])
+
+
+def predicted(microbatch: batchplan.MicroBatch, cost: batchplan.CostModel) -> float:
+    aligned = numpy.diff(microbatch.cu_seqlens_padded).astype(numpy.float64)
+    return (
+        cost.per_microbatch
+        + cost.per_sequence * len(aligned)
+        + cost.per_token * aligned.sum()
+        + cost.per_token_squared * (aligned**2).sum()
+    )
 
 
 def lockstep(of_ranks: Sequence[Sequence[float]]) -> float:
     """What ranks take that wait for each other at every slot; one that has run out of work waits too."""
     return sum(max(slot) for slot in itertools.zip_longest(*of_ranks, fillvalue=0.0))
-
-
-def planned(plan: batchplan.Plan, ranks: int) -> Step:
-    return [list(plan.rank(rank)) for rank in range(ranks)]
-
-
-def padded_to_longest(lengths: numpy.ndarray, ranks: int, budget: int) -> Step:
-    """Without a planner: as the batch comes, as many rows of the longest sequence's width as fit."""
-    longest = int(lengths.max())
-    at_once = max(1, budget // longest)
-    step = []
-    for rank in range(ranks):
-        own = numpy.arange(len(lengths), dtype=numpy.uint32)[rank::ranks]
-        chunks = [own[begin : begin + at_once] for begin in range(0, len(own), at_once)]
-        step.append(
-            [
-                batchplan.MicroBatch(0, rank, slot, index, lengths[index], longest, 1, padded=True)
-                for slot, index in enumerate(chunks)
-            ]
-        )
-    return step
 
 
 def as_computed(microbatch: batchplan.MicroBatch) -> batchplan.MicroBatch:
@@ -102,111 +134,143 @@ def as_computed(microbatch: batchplan.MicroBatch) -> batchplan.MicroBatch:
     )
 
 
-def run(model: Transformer, microbatch: batchplan.MicroBatch, tokens: torch.Tensor, batch_tokens: int) -> None:
-    packed = PackedBatch(
-        microbatch, {"ids": tokens, "labels": tokens}, shifts={"labels": 1}, pad_values={"labels": -100}
-    )
-    logits = model(packed["ids"], packed.position_ids, **packed.flash_attention())
-    loss = functional.cross_entropy(logits.float(), packed["labels"], ignore_index=-100, reduction="sum")
-    (loss / batch_tokens).backward()
-
-
-def measure(name: str, step: Step, model: Transformer, tokens: torch.Tensor, lengths: numpy.ndarray) -> Measured:
-    device = tokens.device
-    wait: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    true_tokens = int(lengths.sum())
-    found = Measured(name, [], [], [], [], true_tokens)
-    # The first of a shape pays for what is kept afterwards.
-    run(model, as_computed(step[0][0]), tokens, true_tokens)
-    for rank in step:
-        times, sums, squares, peaks = [], [], [], []
-        model.zero_grad(set_to_none=True)
-        for microbatch in map(as_computed, rank):
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            wait()
-            begin = time.perf_counter()
-            run(model, microbatch, tokens, true_tokens)
-            wait()
-            times.append(1e3 * (time.perf_counter() - begin))
-            aligned = numpy.diff(microbatch.cu_seqlens_padded).astype(numpy.int64)
-            sums.append(int(aligned.sum()))
-            squares.append(int((aligned**2).sum()))
-            peaks.append(torch.cuda.max_memory_allocated() if device.type == "cuda" else 0)
-        found.milliseconds.append(times)
-        found.tokens.append(sums)
-        found.squares.append(squares)
-        found.peak_bytes.append(peaks)
-    return found
-
-
-def fitted(server: str, job: str, measured: Sequence[Measured]) -> batchplan.Fit:
-    with batchplan.Client(server) as client:
-        for step, one in enumerate(measured):
-            fit = client.report_step(one.timings(), job_id=job, step=step)
-    return fit
-
-
-def print_table(measured: Sequence[Measured], cost: batchplan.CostModel | None, steps: dict[str, int]) -> None:
-    slowest = measured[0].step_milliseconds
-    print(f"{'planner':20} {'micro-batches':>13} {'step, ms':>10} {'speed-up':>9} {'tokens/s':>10} {'peak, GB':>9} "
-          f"{'predicted, ms':>14} {'off by':>7}")
-    for one in measured:
-        took = one.step_milliseconds
-        peak = max(max(rank) for rank in one.peak_bytes) / 1e9
-        predicted = one.predicted_milliseconds(cost) if cost else None
-        print(
-            f"{one.planner:20} {steps[one.planner]:13,} {took:10,.1f} {slowest / took:8.2f}x "
-            f"{1e3 * one.true_tokens / took:10,.0f} {f'{peak:9.1f}' if peak else '-':>9} "
-            + (f"{predicted:14,.1f} {abs(predicted / took - 1):7.1%}" if predicted else f"{'-':>14} {'-':>7}")
+def padded_to_longest(lengths: numpy.ndarray, machine: Machine) -> Step:
+    """Without a planner: as the batch comes, as many rows of the longest sequence's width as fit."""
+    longest = int(lengths.max())
+    at_once = max(1, machine.budget // longest)
+    step = []
+    for rank in range(machine.ranks):
+        own = numpy.arange(len(lengths), dtype=numpy.uint32)[rank :: machine.ranks]
+        chunks = [own[begin : begin + at_once] for begin in range(0, len(own), at_once)]
+        step.append(
+            [
+                batchplan.MicroBatch(0, rank, slot, index, lengths[index], longest, 1, padded=True)
+                for slot, index in enumerate(chunks)
+            ]
         )
+    return step
+
+
+def hugging_face(lengths: numpy.ndarray, machine: Machine, slots: int) -> Step | None:
+    """By the sampler of transformers' train_sampling_strategy="batch_rebalance", packed; it knows no budget,
+    and is given the number of slots. None without transformers."""
+    try:
+        from transformers.trainer_pt_utils import BatchRebalanceSampler
+    except ImportError:
+        return None
+    step = []
+    for rank in range(machine.ranks):
+        sampler = BatchRebalanceSampler(
+            lengths.tolist(), len(lengths), machine.ranks, slots, shuffle=False, rank=rank
+        )
+        step.append([])
+        for slot, chosen in enumerate(sampler):
+            index = numpy.array(chosen, dtype=numpy.uint32)
+            own = lengths[index]
+            step[-1].append(batchplan.MicroBatch(0, rank, slot, index, own, int(own.sum()), 1))
+    return step
+
+
+def plans_of(lengths: numpy.ndarray, machine: Machine, cost: batchplan.CostModel) -> list[Planned]:
+    """verl's is the rule of verl 0.9.1, which keeps the budget."""
+    common = {"dp": machine.ranks, "cost": cost}
+    even = batchplan.Pass(machine.budget, equal_sequence_counts=True)
+    plans = {
+        "NeMo-RL packing": batchplan.plan(
+            lengths, max_tokens=machine.budget, preset="nemo_rl_packing", **common
+        ),
+        "verl": batchplan.plan(lengths, max_tokens=machine.budget, preset="verl", **common),
+        BALANCED: batchplan.plan(lengths, max_tokens=machine.budget, **common),
+        "balanced, equal counts": batchplan.plan(lengths, passes=[even], **common),
+    }
+    steps: dict[str, Step | None] = {"pad to longest": padded_to_longest(lengths, machine)}
+    slots = plans["NeMo-RL packing"].metrics.microbatches // machine.ranks
+    steps["Hugging Face"] = hugging_face(lengths, machine, slots)
+    for name, plan in plans.items():
+        steps[name] = [list(plan.rank(rank)) for rank in range(machine.ranks)]
+    return [Planned(name, step) for name, step in steps.items() if step is not None]
+
+
+def print_table(batches: Sequence[Sequence[Planned]], budget: int, cost: batchplan.CostModel) -> None:
+    print(f"{'planner':24} {'micro-batches':>13} {'over budget':>12} {'steps, ms':>10} {'spread':>7} "
+          f"{'over balanced':>14} {'per batch':>16} {'predicted, ms':>14} {'off by':>7}")
+    by_planner = list(zip(*batches))
+    reference = next(each for each in by_planner if each[0].planner == BALANCED)
+    for each in by_planner:
+        took = [one.milliseconds for one in each]
+        told = [one.predicted(cost) for one in each]
+        against = [mine / other.milliseconds - 1 for mine, other in zip(took, reference)]
+        total = sum(took) / sum(other.milliseconds for other in reference) - 1
+        off = sum(abs(a / b - 1) for a, b in zip(told, took)) / len(took)
+        print(
+            f"{each[0].planner:24} {sum(one.microbatches for one in each):13,} "
+            f"{sum(one.over(budget) for one in each):12,} {sum(took):10,.1f} "
+            f"{max(one.spread for one in each):7.1%} {total:+14.1%} "
+            f"{f'{min(against):+.1%} to {max(against):+.1%}':>16} {sum(told):14,.1f} {off:7.1%}"
+        )
+
+
+def print_order(batches: Sequence[Sequence[Planned]], cost: batchplan.CostModel) -> None:
+    """How often the costs tell the faster of two plans of a batch, where they are well apart."""
+    right = apart = 0
+    for batch in batches:
+        for one, other in itertools.combinations(batch, 2):
+            told = one.predicted(cost) / other.predicted(cost)
+            if max(told, 1 / told) > 1.05:
+                apart += 1
+                right += (told > 1) == (one.milliseconds > other.milliseconds)
+    print(f"of {apart} pairs of plans that the costs put more than 5% apart, {right} were measured in that order")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tiny", action="store_true", help="a tiny model on short sequences")
-    parser.add_argument("--sequences", type=int, help="of the global batch; 512, or 48 with --tiny")
-    parser.add_argument("--ranks", type=int, help="data-parallel; 8, or 2 with --tiny")
-    parser.add_argument("--budget", type=int, help="tokens of a micro-batch; 16384, or 1024 with --tiny")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each planner; the median counts")
-    parser.add_argument("--server", help="host:port that fits costs to the run")
+    parser.add_argument("--small", action="store_true", help="a small model on short sequences, as a CPU can")
+    parser.add_argument("--sequences", type=int, help="of a global batch; 512, or 64 with --small")
+    parser.add_argument("--ranks", type=int, help="data-parallel; 8, or 4 with --small")
+    parser.add_argument("--budget", type=int, help="tokens of a micro-batch; 16384, or 2048 with --small")
+    parser.add_argument("--longest", type=int, help="tokens of the longest; 16384, or 2000 with --small")
+    parser.add_argument("--batches", type=int, default=3, help="global batches, of other sequences each")
+    parser.add_argument("--runs", type=int, default=3, help="of each plan; padding to the longest has one")
     arguments = parser.parse_args()
-    tiny = arguments.tiny
-    sequences = arguments.sequences or (48 if tiny else 512)
-    ranks = arguments.ranks or (2 if tiny else 8)
-    budget = arguments.budget or (1024 if tiny else 16_384)
+    small = arguments.small
+    sequences = arguments.sequences or (64 if small else 512)
+    median, longest = (200, 2_000) if small else (900, 16_384)
+    longest = arguments.longest or longest
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device.type == "cpu" and not tiny:
-        parser.error("no GPU was found; --tiny runs on a CPU")
-
-    generator = numpy.random.default_rng(1)
-    median, longest = (60, 512) if tiny else (900, 16_384)
-    lengths = numpy.clip(generator.lognormal(numpy.log(median), 0.9, sequences), 8, longest).astype(numpy.uint32)
+    if device.type == "cpu":
+        if not small:
+            parser.error("no GPU was found; --small runs on a CPU")
+        torch.set_num_threads(1)
     torch.manual_seed(1)
-    shape = TINY if tiny else ONE_BILLION
-    model = Transformer(shape).to(device, torch.float32 if tiny else torch.bfloat16)
-    parameters = sum(one.numel() for one in model.parameters())
+    shape = SMALL if small else ONE_BILLION
+    machine = Machine(
+        Transformer(shape).to(device, torch.float32 if small else torch.bfloat16),
+        device,
+        arguments.ranks or (4 if small else 8),
+        arguments.budget or (2_048 if small else 16_384),
+    )
+    parameters = sum(one.numel() for one in machine.model.parameters())
     print(f"{parameters / 1e6:,.1f} M parameters on {torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, "
-          f"{sequences} sequences, {int(lengths.sum()):,} tokens, the longest {int(lengths.max()):,}, {ranks} ranks, "
-          f"{budget:,} tokens a micro-batch")
+          f"{arguments.batches} batches of {sequences} sequences on {machine.ranks} ranks, {machine.budget:,} tokens a "
+          "micro-batch")
+    calibration = calibrate(machine.run, machine.budget, vocabulary=shape.vocabulary, device=device, longest=longest)
+    cost = calibration.cost
+    print(f"costs: {cost.per_token:.3g} ms a token, {cost.per_token_squared:.3g} a token squared, "
+          f"{cost.per_sequence:.3g} a sequence, {cost.per_microbatch:.3g} a micro-batch; error {calibration.error:.1%}")
 
-    steps: dict[str, Step] = {"pad to longest": padded_to_longest(lengths, ranks, budget)}
-    for name, preset in (("dynamic batching", "nemo_rl_dynamic"), ("NeMo-RL packing", "nemo_rl_packing"),
-                         ("balanced", "balanced")):
-        steps[name] = planned(batchplan.plan(lengths, dp=ranks, max_tokens=budget, preset=preset), ranks)
-    # Padded rows may be wider than the longest sequence.
-    widest = max(one.width for step in steps.values() for rank in step for one in rank if one.padded)
-    tokens = torch.randint(0, shape.vocabulary, (sequences, widest), device=device)
-    measured = []
-    for name, step in steps.items():
-        runs = [measure(name, step, model, tokens, lengths) for _ in range(arguments.repeats)]
-        median_step = statistics.median_low(one.step_milliseconds for one in runs)
-        measured.append(next(one for one in runs if one.step_milliseconds == median_step))
-    fit = fitted(arguments.server, f"train-speedup-{time.time_ns()}", measured) if arguments.server else None
-    print_table(measured, fit and fit.cost, {name: sum(map(len, step)) for name, step in steps.items()})
-    if fit and fit.cost:
-        print(f"fitted: {fit.cost.per_token:.3g} ms a token, {fit.cost.per_token_squared:.3g} ms a token squared, "
-              f"{fit.cost.per_microbatch:.3g} ms a micro-batch; error {fit.error:.1%}")
+    batches = []
+    for seed in range(arguments.batches):
+        generator = numpy.random.default_rng(seed)
+        lengths = numpy.clip(generator.lognormal(numpy.log(median), 0.9, sequences), 8, longest).astype(numpy.uint32)
+        tokens = torch.randint(0, shape.vocabulary, (sequences, longest), device=device)
+        batch = plans_of(lengths, machine, cost)
+        for run in range(arguments.runs):
+            for planned in batch:
+                if run == 0 or not any(one.padded for rank in planned.step for one in rank):
+                    planned.runs.append(machine.measure(planned.step, tokens))
+        batches.append(batch)
+    print_table(batches, machine.budget, cost)
+    print_order(batches, cost)
 
 
 if __name__ == "__main__":

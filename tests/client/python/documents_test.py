@@ -44,16 +44,7 @@ def test_the_projects_readme_begins_with_a_program(capsys):
 def test_grpo_trains_against_a_server(server):
     pytest.importorskip("torch")
     printed = run_example("grpo.py", "--server", server, "--steps", "6", "--prompts", "4", "--budget", "512")
-    assert re.search(r"step 0: [\d,]+ tokens in \d+ micro-batches, \d+ ms .* padded \d+ ms: \d+% saved", printed)
+    assert re.search(r"step 0: [\d,]+ tokens in \d+ micro-batches, \d+ ms .* padded \d+ ms, as verl \d+ ms", printed)
     assert "default costs" in printed and "fitted costs" in printed and "step 5:" in printed
-    assert re.fullmatch(r"saved \d+% of the step time, on average", printed.splitlines()[-1])
-
-
-def test_the_speed_up_is_measured_and_fitted(server):
-    pytest.importorskip("torch")
-    printed = run_example("train_speedup.py", "--tiny", "--repeats", "1", "--server", server)
-    lines = printed.splitlines()
-    assert [line[:20].strip() for line in lines[2:6]] == [
-        "pad to longest", "dynamic batching", "NeMo-RL packing", "balanced"]
-    assert re.search(r"balanced +\d+ +[\d,.]+ +[\d.]+x +[\d,]+ +- +[\d,.]+ +[\d.]+%", printed)
-    assert lines[-1].startswith("fitted: ")
+    last = r"saved -?\d+% of the padded steps' time, and -?\d+% of that by verl's rule, on average"
+    assert re.fullmatch(last, printed.splitlines()[-1])

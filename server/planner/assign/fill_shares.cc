@@ -101,6 +101,7 @@ class SharesFiller {
 
   Placement PlacementOf(const std::vector<Bins>& bins, size_t slots) const {
     std::vector<const Bins*> views;
+    views.reserve(bins.size());
     for (const Bins& own : bins) views.push_back(&own);
     return PlacementOfRanks(pass_, item_views_, views, slots);
   }

@@ -2,7 +2,7 @@
 """What a training step takes under the planners in use, measured on one device.
 
     python train_speedup.py                # 1 B parameters, bf16, 512 sequences on 8 ranks; on a GPU
-    python train_speedup.py --small        # 4 M parameters, 64 sequences on 4 ranks; on a CPU, in minutes
+    python train_speedup.py --small        # 4 M parameters, 64 sequences on 4 ranks; on a CPU, in a quarter of an hour
 
 A transformer with random weights runs forward and backward over long-tailed global batches, planned by costs
 that are measured first. Every rank's micro-batches run in turn on the one device, and what the ranks would take

@@ -27,12 +27,36 @@ void PutSmallAtBothEnds(std::span<uint32_t> rank) {
   for (size_t i = 1; i < descending.size(); i += 2) *next++ = descending[i];
 }
 
+void PutInOrder(std::span<const uint32_t> position, Placement& placement) {
+  const SequenceLists& microbatches = placement.microbatches;
+  SequenceLists ordered;
+  ordered.Reserve(microbatches.size(), microbatches.all().size());
+  std::vector<uint32_t> widths;
+  widths.reserve(microbatches.size());
+  for (const uint32_t m : position) {
+    ordered.Push(microbatches[m]);
+    ordered.Close();
+    widths.push_back(placement.widths[m]);
+  }
+  placement.microbatches = std::move(ordered);
+  placement.widths = std::move(widths);
+}
+
 }  // namespace
 
 std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& placement) {
   std::vector<Cost> costs(placement.microbatches.size());
   for (size_t m = 0; m < costs.size(); ++m) {
     costs[m] = pass.CostOf(placement.microbatches[m], placement.widths[m]);
+  }
+  return costs;
+}
+
+std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement) {
+  std::vector<Cost> costs = MicrobatchCosts(pass, placement);
+  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
+  for (size_t m = 0; m < costs.size(); ++m) {
+    costs[m] += pass.cost().OfTail(rows[m] - placement.widths[m]);
   }
   return costs;
 }
@@ -58,20 +82,13 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement) {
   if (order == MicrobatchOrder::kAsAssigned) return;
-  const SequenceLists& microbatches = placement.microbatches;
-  const std::vector<uint32_t> position =
-      MicrobatchesInOrder(order, placement, MicrobatchCosts(pass, placement));
-  SequenceLists ordered;
-  ordered.Reserve(microbatches.size(), microbatches.all().size());
-  std::vector<uint32_t> widths;
-  widths.reserve(microbatches.size());
-  for (uint32_t m : position) {
-    ordered.Push(microbatches[m]);
-    ordered.Close();
-    widths.push_back(placement.widths[m]);
-  }
-  placement.microbatches = std::move(ordered);
-  placement.widths = std::move(widths);
+  PutInOrder(MicrobatchesInOrder(order, placement, MicrobatchCosts(pass, placement)), placement);
+}
+
+void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement) {
+  PutInOrder(
+      MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, RowCosts(pass, placement)),
+      placement);
 }
 
 }  // namespace batchplan

@@ -14,6 +14,9 @@ namespace batchplan {
 // What each micro-batch costs before rows are padded.
 std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& placement);
 
+// What it costs once they are.
+std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement);
+
 // The micro-batches of `costs` in the order that OrderMicrobatches gives them: number order[m]
 // comes to position m.
 std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement& placement,
@@ -24,6 +27,10 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 // by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order: of the
 // descending order the even positions, reversed, then the odd ones.
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement);
+
+// The order of a solver that may choose one: of every rank the costliest rows first, so that those
+// which run at the same time are as alike as can be.
+void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement);
 
 }  // namespace batchplan
 

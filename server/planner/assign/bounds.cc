@@ -105,18 +105,19 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
 }  // namespace
 
 Cost StepTime(const PassInstance& pass, const Placement& placement) {
-  const std::vector<Cost> costs = MicrobatchCosts(pass, placement);
+  const std::vector<Cost> costs = RowCosts(pass, placement);
+  const MicrobatchOrder asked = pass.options().order;
   const std::vector<uint32_t> order =
-      MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs);
-  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
+      asked == MicrobatchOrder::kAsAssigned
+          ? MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs)
+          : MicrobatchesInOrder(asked, placement, MicrobatchCosts(pass, placement));
   const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
   std::vector<Cost> slots(placement.slots, 0);
   Cost busiest = 0;
   for (size_t rank = 0; rank < placement.ranks(); ++rank) {
     Cost sum = 0;
     for (size_t slot = 0; slot < placement.slots; ++slot) {
-      const uint32_t m = order[rank * placement.slots + slot];
-      const Cost cost = costs[m] + pass.cost().OfTail(rows[m] - placement.widths[m]);
+      const Cost cost = costs[order[rank * placement.slots + slot]];
       slots[slot] = std::max(slots[slot], cost);
       sum += cost;
     }

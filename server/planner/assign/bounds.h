@@ -16,9 +16,9 @@
 
 namespace batchplan {
 
-// The predicted step time of one mini-batch, rows padded as the pass asks and the slots of each
-// rank by descending cost: the sum over slots of the costliest rank's micro-batch, or the costliest
-// rank's sum.
+// The predicted step time of one mini-batch, rows padded and the slots of each rank ordered as the
+// pass asks, or where it leaves them as they are assigned by PutCostliestRowsFirst (order.h): the
+// sum over slots of the costliest rank's micro-batch, or the costliest rank's sum.
 Cost StepTime(const PassInstance& pass, const Placement& placement);
 
 // How many micro-batches each rank has at least in any plan, equally many on all and as the pass's

@@ -70,7 +70,7 @@ class SharesFiller {
       }
     }
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-    OrderMicrobatches(pass_, MicrobatchOrder::kLargestFirst, best_.placement);
+    PutCostliestRowsFirst(pass_, best_.placement);
     best_.placement.proven.lockstep_time = proven_time_;
     return std::move(best_.placement);
   }

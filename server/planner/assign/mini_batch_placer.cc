@@ -66,6 +66,12 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const 
       first_.given_ranks().empty()) {
     methods_ = ReferenceMethods(lead_->options(), topology);
     for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
+    for (const PassInstance& reference : references_) {
+      std::vector<const PassInstance*> of_preset = passes_;
+      of_preset.front() = &reference;
+      presets_.push_back(std::make_unique<MiniBatchPlacer>(std::move(of_preset), reference,
+                                                           topology, seed, sequences, allowance));
+    }
   }
 }
 
@@ -78,19 +84,45 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
-  const std::string where = Where(*lead_, k);
-  absl::StatusOr<MiniBatchPlacement> asked;
-  if (sharding == Sharding::kBalanced) {
-    asked = BestBalanced(k, mini_batch);
-  } else {
-    {
-      const Allowance::Part part(allowance_, passes_.size());
-      asked = PlaceBySharding(*lead_, mini_batch, MiniBatchSeed(seed_, k), where, allowance_);
-    }
-    if (asked.ok()) asked = Fill(k, *std::move(asked));
-  }
+  if (sharding == Sharding::kBalanced) return PlaceBest(k, mini_batch);
+  absl::StatusOr<MiniBatchPlacement> asked = [&] {
+    const Allowance::Part part(allowance_, passes_.size());
+    return PlaceBySharding(*lead_, mini_batch, MiniBatchSeed(seed_, k), Where(*lead_, k),
+                           allowance_);
+  }();
+  if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
+  return OrOtherwise(k, mini_batch, std::move(asked));
+}
+
+// The balanced solver's, but where a preset's own sharding is refused, or is passed over: then what
+// each preset would fall back to is looked at too, so that none is shorter.
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  bool missed = false;
+  absl::StatusOr<MiniBatchPlacement> best =
+      OrOtherwise(k, mini_batch, BestBalanced(k, mini_batch, missed));
+  if (!missed || (!best.ok() && !absl::IsInvalidArgument(best.status()))) return best;
+  for (const std::unique_ptr<MiniBatchPlacer>& preset : presets_) {
+    if (allowance_.spent() && best.ok()) break;
+    absl::StatusOr<MiniBatchPlacement> placed = preset->Place(k, mini_batch);
+    if (!placed.ok() && !absl::IsInvalidArgument(placed.status())) return placed;
+    if (!placed.ok()) continue;
+    if (best.ok()) {
+      if (StepTime(*lead_, placed->lead()) >= StepTime(*lead_, best->lead())) continue;
+      placed->lead().proven = best->lead().proven;
+    }
+    PutCostliestRowsFirst(*lead_, placed->lead());
+    best = std::move(placed);
+  }
+  return best;
+}
+
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
+    size_t k, std::span<const SequenceIndex> mini_batch,
+    absl::StatusOr<MiniBatchPlacement> asked) const {
+  const Sharding sharding = first_.options().sharding;
   if (asked.ok() && first_.allow_empty()) return EvenIfFewerEmpty(k, mini_batch, *std::move(asked));
   if (!absl::IsInvalidArgument(asked.status())) return asked;
   for (const PassInstance* pass : passes_) {
@@ -101,7 +133,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   if (lead_->may_deal_bins() && sharding != Sharding::kDealBins &&
       sharding != Sharding::kContiguous) {
     absl::StatusOr<MiniBatchPlacement> placed =
-        PackAndDeal(*lead_, mini_batch, MiniBatchSeed(seed_, k), where, allowance_);
+        PackAndDeal(*lead_, mini_batch, MiniBatchSeed(seed_, k), Where(*lead_, k), allowance_);
     if (placed.ok()) placed = Fill(k, *std::move(placed));
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
@@ -128,22 +160,28 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
 
 // The best of the balanced placements that the other passes can use; of those that leave a rank
 // with no more empty micro-batches than the even placement, if there are any. The even one where
-// others were left out for it and it is the shortest that stays.
+// others were left out for it and it is the shortest that stays. `missed`: whether some were
+// refused or left out.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
-    size_t k, std::span<const SequenceIndex> mini_batch) const {
+    size_t k, std::span<const SequenceIndex> mini_batch, bool& missed) const {
   // Others are of use where another pass or its empty micro-batches can decide.
   const bool only_best = passes_.size() == 1 && !KeepsEmptyEven();
-  absl::StatusOr<std::vector<MiniBatchPlacement>> candidates = [&] {
+  absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return PlaceBalanced(*lead_, references_, mini_batch, MiniBatchSeed(seed_, k),
                          only_best ? 1 : references_.size() + 1, Where(*lead_, k), allowance_);
   }();
-  if (!candidates.ok()) return candidates.status();
+  if (!candidates.ok()) {
+    missed = true;
+    return candidates.status();
+  }
+  missed = candidates->missed;
   absl::StatusOr<MiniBatchPlacement> best;
   std::optional<absl::StatusOr<MiniBatchPlacement>> even;
-  for (MiniBatchPlacement& candidate : *candidates) {
+  for (MiniBatchPlacement& candidate : candidates->placements) {
     absl::StatusOr<MiniBatchPlacement> placed = Fill(k, std::move(candidate));
     if (absl::IsInvalidArgument(placed.status())) {
+      missed = true;
       if (!best.ok()) best = std::move(placed);
       continue;
     }
@@ -156,6 +194,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
     if (even && even->ok()) {
       const std::pair<size_t, size_t> even_empty = EmptyMicrobatches(**even);
       if (even_empty < empty) {
+        missed = true;
         if (!best.ok()) best = std::move(placed);
         continue;
       }
@@ -169,7 +208,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
     best = std::move(placed);
     break;
   }
-  if (best.ok()) OrderMicrobatches(*lead_, MicrobatchOrder::kLargestFirst, best->lead());
+  if (best.ok()) PutCostliestRowsFirst(*lead_, best->lead());
   return best;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,8 +69,15 @@ class MiniBatchPlacer {
   // At the ranks that the manifest gives.
   absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<MiniBatchPlacement> PlaceBest(size_t k,
+                                               std::span<const SequenceIndex> mini_batch) const;
   absl::StatusOr<MiniBatchPlacement> BestBalanced(size_t k,
-                                                  std::span<const SequenceIndex> mini_batch) const;
+                                                  std::span<const SequenceIndex> mini_batch,
+                                                  bool& missed) const;
+  // `asked`, or another placement where that is refused or has needless empty micro-batches.
+  absl::StatusOr<MiniBatchPlacement> OrOtherwise(size_t k,
+                                                 std::span<const SequenceIndex> mini_batch,
+                                                 absl::StatusOr<MiniBatchPlacement> asked) const;
   absl::StatusOr<MiniBatchPlacement> EvenIfFewerEmpty(size_t k,
                                                       std::span<const SequenceIndex> mini_batch,
                                                       MiniBatchPlacement asked) const;
@@ -92,6 +100,8 @@ class MiniBatchPlacer {
   // Of the reference presets, where the best placement is looked for.
   std::vector<PassOptions> methods_;
   std::vector<PassInstance> references_;
+  // What places as a request does that names the preset.
+  std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
 };
 
 // For each of `passes` from `first` on the number of one before it, but not before `first`, that is

@@ -145,10 +145,12 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
   return methods;
 }
 
-absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
-    const PassInstance& pass, std::span<const PassInstance> references,
-    std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
-    const Allowance& allowance) {
+absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
+                                                 std::span<const PassInstance> references,
+                                                 std::span<const SequenceIndex> mini_batch,
+                                                 uint64_t seed, size_t most,
+                                                 absl::string_view where,
+                                                 const Allowance& allowance) {
   const bool has_references = TriesReferences(pass.effort(), mini_batch.size());
   const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
   const bool is_packed = pass.options().layout == Layout::kPacked;
@@ -163,6 +165,7 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
     if (candidates.size() > most) candidates.pop_back();
   };
 
+  BalancedPlacements result;
   Proven proven;
   {
     const Allowance::Part part(allowance, has_references ? 2 : 1);
@@ -196,17 +199,17 @@ absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
       absl::StatusOr<MiniBatchPlacement> placed =
           PlaceBySharding(reference, mini_batch, seed, where, allowance,
                           must_win ? candidates.front().step_time : kNoStepTimeLimit);
+      result.missed = result.missed || absl::IsInvalidArgument(placed.status());
       if (placed.ok()) add(*std::move(placed));
     }
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (candidates.empty()) return refused;
-  std::vector<MiniBatchPlacement> placements;
   for (Candidate& candidate : candidates) {
     candidate.placement.lead().proven = proven;
-    placements.push_back(std::move(candidate.placement));
+    result.placements.push_back(std::move(candidate.placement));
   }
-  return placements;
+  return result;
 }
 
 }  // namespace batchplan

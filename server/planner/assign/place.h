@@ -52,18 +52,27 @@ bool TriesReferences(Effort effort, size_t sequences);
 // The ways in which the reference presets assign, under the limits of `pass`; each once.
 std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology);
 
+struct BalancedPlacements {
+  // By step time, the shortest first.
+  std::vector<MiniBatchPlacement> placements;
+  // Whether the sharding of a reference gave no placement, which then is missed among them.
+  bool missed = false;
+};
+
 // Placements of one mini-batch, the `most` with the least predicted step time, the least first: the
 // balanced solver's own and those of `references`, so that the best is never worse than they are;
 // the references are left out at Effort::kFast, of large mini-batches at kDefault, and once the
 // allowance is spent. The solver starts from the fewest micro-batches that the constraints allow
-// and takes more where that shortens the step. Step times are those of ranks whose slots are sorted
-// by cost, which is left to the caller (OrderMicrobatches).
+// and takes more where that shortens the step. Step times are StepTime's
+// (bounds.h): putting the slots in that order is left to the caller.
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is requested.
-absl::StatusOr<std::vector<MiniBatchPlacement>> PlaceBalanced(
-    const PassInstance& pass, std::span<const PassInstance> references,
-    std::span<const SequenceIndex> mini_batch, uint64_t seed, size_t most, absl::string_view where,
-    const Allowance& allowance);
+absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
+                                                 std::span<const PassInstance> references,
+                                                 std::span<const SequenceIndex> mini_batch,
+                                                 uint64_t seed, size_t most,
+                                                 absl::string_view where,
+                                                 const Allowance& allowance);
 
 }  // namespace batchplan
 

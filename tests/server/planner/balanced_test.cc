@@ -48,21 +48,10 @@ PassOptions AssignedAs(absl::string_view preset, const PassOptions& pass,
 struct Comparison {
   uint64_t compared = 0;
   uint64_t shorter = 0;
-  uint64_t longer = 0;
 };
 
-// Whether every assignment of a preset that can be planned is a candidate of the balanced solver's.
-// Where a later pass, or groups that stay on one rank, refuse what the preset's own sharding gives,
-// the request is planned by another one in its place, with the preset's packer: that is none.
-bool HasAllCandidates(const PlanOptions& options) {
-  const GroupPolicy groups = options.mini_batches.groups;
-  return options.passes.size() == 1 &&
-         (groups == GroupPolicy::kIgnore || groups == GroupPolicy::kSameMiniBatch);
-}
-
 // Plans `options`, whose passes are balanced, and the same as each preset assigns; where both can
-// be planned, the balanced step of the first pass, which decides the ranks, is no longer, or hardly
-// ever where not all of the preset's assignments are candidates.
+// be planned, the balanced step of the first pass, which decides the ranks, is no longer.
 void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& options,
                                Comparison& comparison) {
   const auto balanced = MakeCheckedPlan(manifest, options);
@@ -77,9 +66,6 @@ void ExpectNoLongerThanPresets(const Manifest& manifest, const PlanOptions& opti
     const auto theirs = MakeCheckedPlan(manifest, reference);
     if (!theirs.ok()) continue;
     const double their_time = theirs->passes[0].metrics.predicted_step_time;
-    const bool longer = ours.predicted_step_time > their_time * (1 + kRounding);
-    comparison.longer += longer;
-    if (longer && !HasAllCandidates(options)) continue;
     ASSERT_LE(ours.predicted_step_time, their_time * (1 + kRounding))
         << preset << ": longer by " << ours.predicted_step_time - their_time;
     ++comparison.compared;
@@ -199,10 +185,8 @@ void ExpectRandomStepsNoLonger(const std::vector<GeneratedRequest>& requests) {
     ExpectNoLongerThanPresets(request.manifest(), request.options, comparison);
     if (::testing::Test::HasFailure()) FAIL() << request.Describe();
   }
-  std::cout << comparison.shorter << " of " << comparison.compared << " steps shorter, "
-            << comparison.longer << " longer\n";
+  std::cout << comparison.shorter << " of " << comparison.compared << " steps shorter\n";
   EXPECT_GT(comparison.compared, requests.size() / 2);
-  EXPECT_LE(comparison.longer * 50, comparison.compared);
 }
 
 // All passes balanced, over the same mini-batches, with effort enough that the presets' assignments

@@ -33,19 +33,22 @@ std::vector<Timing> Sorted(const StepReport& report) {
   return timings;
 }
 
-// Whether each run of `ranks` timings, which are sorted, is a slot of all ranks, and follows the
-// one before: the next slot of the same mini-batch, or the first one of the next.
+// Whether each run of `ranks` timings, which are sorted, is one slot of all ranks, and follows the
+// run before: the next slot of the same mini-batch, or the first one of the next.
 bool IsWhole(const std::vector<Timing>& timings, uint32_t ranks) {
   if (timings.empty() || timings.size() % ranks != 0) return false;
   for (size_t i = 0; i < timings.size(); ++i) {
     const Timing& timing = timings[i];
-    if (timing.rank != i % ranks) return false;
-    const bool first = i < ranks;
-    const Timing before = first ? Timing{} : timings[i - ranks];
+    const Timing& first = timings[i - i % ranks];
+    if (timing.rank != i % ranks || timing.mini_batch != first.mini_batch ||
+        timing.slot != first.slot) {
+      return false;
+    }
+    if (timing.rank != 0) continue;
     const bool begins =
-        timing.slot == 0 && timing.mini_batch == (first ? 0 : before.mini_batch + 1);
-    const bool goes_on =
-        !first && timing.mini_batch == before.mini_batch && timing.slot == before.slot + 1;
+        timing.slot == 0 && timing.mini_batch == (i == 0 ? 0 : timings[i - ranks].mini_batch + 1);
+    const bool goes_on = i > 0 && timing.mini_batch == timings[i - ranks].mini_batch &&
+                         timing.slot == timings[i - ranks].slot + 1;
     if (!begins && !goes_on) return false;
   }
   return true;

@@ -130,6 +130,18 @@ TEST(MeasuredStepTest, SlotsAndMiniBatchesCountFromZero) {
   EXPECT_FALSE(MeasureStep(report).has_value());
 }
 
+// Rank 1's second micro-batch is of the next mini-batch.
+TEST(MeasuredStepTest, ASlotIsOfOneMiniBatch) {
+  StepReport report = ReportOf({{{1, 2}, {3, 4}}}, 2);
+  ASSERT_TRUE(MeasureStep(report).has_value());
+  report.microbatches.back().mini_batch = 1;
+  report.microbatches.back().slot = 0;
+  for (const bool accumulated : {false, true}) {
+    report.accumulated = accumulated;
+    EXPECT_FALSE(MeasureStep(report).has_value());
+  }
+}
+
 TEST(MeasuredStepTest, NothingTookNoTime) {
   EXPECT_FALSE(MeasureStep({.step = 1, .microbatches = {}, .data_parallel = 1}).has_value());
 }

@@ -1,8 +1,8 @@
 #include "server/fitting/job_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cmath>
 #include <span>
 #include <utility>
 
@@ -98,7 +98,6 @@ class Reader {
   bool complete_ = true;
 };
 
-// One description of the layout for both directions. `Fit` is a JobFit, constant to the writer.
 // Of one number for each column those in the layout.
 template <typename Visitor, typename Values>
 void VisitColumns(Visitor& visitor, size_t columns, Values& values) {
@@ -116,6 +115,7 @@ void VisitClasses(Visitor& visitor, Classes& classes) {
   }
 }
 
+// One description of the layout for both directions. `Fit` is a JobFit, constant to the writer.
 template <typename Visitor, typename Fit>
 void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
   const bool has_sequences = version > kVersionWithoutSequences;
@@ -151,45 +151,79 @@ uint64_t HashOf(absl::string_view bytes) {
   return hash.value();
 }
 
-bool NotNegative(std::span<const double> values) {
-  return std::ranges::all_of(values, [](double x) { return std::isfinite(x) && x >= 0; });
+// Sums, coefficients and scales are nothing or between this and its reciprocal: far beyond what
+// reports lead to, and what is computed of such numbers is finite.
+constexpr double kLargest = 1e100;
+
+bool AreModerate(std::span<const double> values) {
+  return std::ranges::all_of(
+      values, [](double x) { return x == 0 || (x >= 1 / kLargest && x <= kLargest); });
 }
 
+// Within the limits of reports. Not a number is outside too.
 bool IsSample(const TimingSample& sample) {
-  return std::isfinite(sample.tokens) && sample.tokens >= 1 &&
-         std::isfinite(sample.tokens_squared) && sample.tokens_squared >= 1 &&
-         std::isfinite(sample.milliseconds) && sample.milliseconds >= kMinReportedMilliseconds &&
-         std::isfinite(sample.sequences) && sample.sequences >= 0;
+  return sample.tokens >= 1 && sample.tokens <= static_cast<double>(kMaxReportedTokens) &&
+         sample.tokens_squared >= sample.tokens &&
+         sample.tokens_squared <= sample.tokens * sample.tokens &&
+         sample.milliseconds >= kMinReportedMilliseconds &&
+         sample.milliseconds <= kMaxReportedMilliseconds && sample.sequences >= 0 &&
+         sample.sequences <= sample.tokens;
 }
+
+bool SaysSequences(const TimingSample& sample) { return sample.sequences > 0; }
 
 // Whether any of it says how many sequences there were. Without, all of that is 0.
 bool HasSequences(const CostFit& fit) {
-  const auto says = [](const TimingSample& sample) { return sample.sequences > 0; };
-  return fit.said > 0 || std::ranges::any_of(fit.recent, says);
+  return fit.said > 0 || std::ranges::any_of(fit.recent, SaysSequences);
+}
+
+// Whether the samples that are there are as many as are counted.
+bool CountsAgree(const CostFit& fit) {
+  const uint64_t recent = fit.recent.size();
+  // Whatever the fit starts anew from, half of them stay.
+  if (recent > fit.samples || recent < std::min<uint64_t>(fit.samples, kRecentSamples / 2)) {
+    return false;
+  }
+  const auto silent = std::find_if_not(fit.recent.rbegin(), fit.recent.rend(), SaysSequences);
+  const auto said = static_cast<uint64_t>(silent - fit.recent.rbegin());
+  return said == recent ? fit.said >= said && fit.said <= fit.samples : fit.said == said;
+}
+
+bool AreSums(const NormalEquations& sums) {
+  if (!std::ranges::all_of(sums.matrix, AreModerate) || !AreModerate(sums.right) ||
+      !AreModerate(std::array{sums.square, sums.weight})) {
+    return false;
+  }
+  if (sums.weight == 0) return true;
+  // Tokens, squares and micro-batches are in every row.
+  for (size_t column = 0; column < kColumns - 1; ++column) {
+    if (sums.matrix[column][column] == 0 || sums.right[column] == 0) return false;
+  }
+  return true;
 }
 
 // What AddSample and Costs rely on.
 bool IsCostFit(const CostFit& fit) {
-  if (!std::ranges::all_of(fit.recent, IsSample) || fit.recent.size() > fit.samples) return false;
-  for (const Quadruple& line : fit.sums.matrix) {
-    if (!NotNegative(line)) return false;
-  }
+  if (!std::ranges::all_of(fit.recent, IsSample) || !CountsAgree(fit)) return false;
   const RobustFit& model = fit.model;
-  if (!NotNegative(fit.sums.right) || !NotNegative(model.coefficients) ||
-      !NotNegative(
-          std::vector{fit.sums.square, fit.sums.weight, model.scale, model.typical_milliseconds})) {
+  // Nothing is fitted yet.
+  if (fit.samples < kRefreshSamples) return model == RobustFit() && fit.sums == NormalEquations();
+  if (!AreSums(fit.sums) || !AreModerate(model.coefficients) ||
+      !AreModerate(std::array{model.scale, model.typical_milliseconds})) {
     return false;
   }
   if (fit.sums.weight > 0 && fit.recent.size() != kRecentSamples) return false;
-  if (fit.samples < kRefreshSamples) return true;
-  return !fit.recent.empty() && model.typical_milliseconds > 0 && model.scale >= kLeastScale;
+  const bool has_sequences = model.coefficients[3] > 0 || fit.sums.matrix[3][3] > 0;
+  if (has_sequences && ColumnsOf(fit.recent) != kAllColumns) return false;
+  return model.typical_milliseconds > 0 && model.scale >= kLeastScale;
 }
 
 bool AreClasses(const std::vector<PeakClass>& classes) {
   for (size_t i = 0; i < classes.size(); ++i) {
     const PeakClass& peaks = classes[i];
     if (peaks.min_tokens < 1 || peaks.max_tokens < peaks.min_tokens || peaks.min_bytes < 1 ||
-        peaks.max_bytes < peaks.min_bytes ||
+        peaks.max_bytes < peaks.min_bytes || peaks.max_tokens > kMaxReportedTokens ||
+        peaks.max_bytes > kMaxReportedBytes ||
         PeakClassOf(peaks.min_tokens) != PeakClassOf(peaks.max_tokens)) {
       return false;
     }
@@ -198,6 +232,12 @@ bool AreClasses(const std::vector<PeakClass>& classes) {
     }
   }
   return true;
+}
+
+// What AddPeak and SuggestTokens rely on.
+bool IsMemoryFit(const MemoryFit& fit) {
+  return AreClasses(fit.current) && AreClasses(fit.previous) &&
+         fit.current.size() <= fit.in_current && fit.in_current <= kPeakGeneration;
 }
 
 }  // namespace
@@ -256,10 +296,7 @@ absl::StatusOr<JobFit> ParseFit(absl::string_view state) {
   if (hash != HashOf(state.substr(0, hashed))) return corrupt();
   Reader reader(state.substr(kHeaderBytes, hashed - kHeaderBytes));
   VisitFit(reader, version, fit);
-  if (!reader.complete() || !IsCostFit(fit.costs) || !AreClasses(fit.memory.current) ||
-      !AreClasses(fit.memory.previous)) {
-    return corrupt();
-  }
+  if (!reader.complete() || !IsCostFit(fit.costs) || !IsMemoryFit(fit.memory)) return corrupt();
   return fit;
 }
 

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/base/fnv_hash.h"
 #include "tests/server/fitting/random_fit.h"
 
 namespace batchplan {
@@ -181,6 +184,32 @@ TEST(FitStateTest, AFitComesBackAsItWas) {
   }
 }
 
+// Times that no model explains, at the limits of reports, of workers that come and go.
+TEST(FitStateTest, WhateverIsReportedComesBack) {
+  for (const uint64_t seed : testing::Seeds(100)) {
+    RandomStream random(seed);
+    const uint32_t says_percent = random.OneOf<uint32_t>({0, 50, 99, 100});
+    const double most_octaves = random.OneOf<double>({0, 8, 31.9});
+    JobFit fit;
+    for (uint64_t step = 0; step < 200; ++step) {
+      const auto tokens = static_cast<uint64_t>(testing::LogUniform(random, 0, most_octaves));
+      StepReport report = {
+          .step = step,
+          .microbatches = {{.tokens = tokens,
+                            .tokens_squared = random.OneOf<uint64_t>({tokens, tokens * tokens}),
+                            .milliseconds = testing::LogUniform(random, -9.9, 26.3),
+                            .peak_bytes = random.OneOf<uint64_t>({1, kMaxReportedBytes}),
+                            .sequences = random.OneOf<uint64_t>({1, tokens})}}};
+      if (!random.Chance(says_percent)) report.microbatches[0].sequences = 0;
+      ASSERT_TRUE(report.Validate().ok()) << report.Validate();
+      AddReport(report, fit);
+      const absl::StatusOr<JobFit> parsed = ParseFit(SerializeFit(fit));
+      ASSERT_TRUE(parsed.ok()) << seed << " " << step << " " << parsed.status();
+      ASSERT_EQ(*parsed, fit) << seed << " " << step;
+    }
+  }
+}
+
 TEST(FitStateTest, AFitThatWasStoredGoesOnAsIfItHadNotBeen) {
   RandomStream random(3);
   JobFit kept;
@@ -301,6 +330,117 @@ TEST(FitStateTest, BytesThatNoFitHasDoNoHarm) {
     SuggestTokens(parsed->memory, uint64_t{1} << 36);
   }
   EXPECT_GT(refused, testing::Cases(200) / 5);
+}
+
+// What a fit of reports that all say their sequences becomes when it is tampered with.
+struct ForgedFit {
+  std::string name;
+  std::function<void(JobFit&)> make;
+};
+
+class ForgedFitTest : public ::testing::TestWithParam<ForgedFit> {};
+
+TEST_P(ForgedFitTest, IsRefused) {
+  RandomStream random(5);
+  JobFit fit;
+  for (uint64_t step = 0; step < 60; ++step) AddReport(RandomReport(random, step, true), fit);
+  ASSERT_EQ(fit.costs.recent.size(), kRecentSamples);
+  ASSERT_GT(fit.costs.sums.weight, 0);
+  ASSERT_TRUE(ParseFit(SerializeFit(fit)).ok());
+  GetParam().make(fit);
+  EXPECT_EQ(ParseFit(SerializeFit(fit)).status().code(), absl::StatusCode::kDataLoss);
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+INSTANTIATE_TEST_SUITE_P(
+    FitState, ForgedFitTest,
+    ::testing::Values(
+        ForgedFit{"ATimeOfMoreThanADay", [](auto& fit) { fit.costs.recent[3].milliseconds = 1e9; }},
+        ForgedFit{"ATimeThatIsNoNumber",
+                  [](auto& fit) { fit.costs.recent[3].milliseconds = std::nan(""); }},
+        ForgedFit{"MoreTokensThanThereMayBe", [](auto& fit) { fit.costs.recent[3].tokens = 1e10; }},
+        ForgedFit{"SquaresAboveTheSquare",
+                  [](auto& fit) { fit.costs.recent[3].tokens_squared = 1e300; }},
+        ForgedFit{"MoreSequencesThanTokens",
+                  [](auto& fit) { fit.costs.recent[3].sequences = 1e10; }},
+        ForgedFit{"ASampleWithoutSequencesThatAreFitted",
+                  [](auto& fit) {
+                    fit.costs.recent[0].sequences = 0;
+                    fit.costs.said = kRecentSamples - 1;
+                    fit.costs.sums.matrix[3][3] = 1;
+                  }},
+        ForgedFit{"ACoefficientBelowZero", [](auto& fit) { fit.costs.model.coefficients[1] = -1; }},
+        ForgedFit{"ACoefficientWithoutEnd",
+                  [](auto& fit) { fit.costs.model.coefficients[1] = kInfinity; }},
+        ForgedFit{"ACoefficientWhoseShareHasNoEnd",
+                  [](auto& fit) { fit.costs.model.coefficients[1] = 1e300; }},
+        ForgedFit{"AScaleThatIsNoNumber", [](auto& fit) { fit.costs.model.scale = std::nan(""); }},
+        ForgedFit{"AScaleOfNothing", [](auto& fit) { fit.costs.model.scale = 0; }},
+        ForgedFit{"NothingIsTypical",
+                  [](auto& fit) { fit.costs.model.typical_milliseconds = 1e-320; }},
+        ForgedFit{"AWeightWithoutEnd", [](auto& fit) { fit.costs.sums.weight = kInfinity; }},
+        ForgedFit{"ASumThatIsNoNumber",
+                  [](auto& fit) { fit.costs.sums.matrix[2][0] = std::nan(""); }},
+        ForgedFit{"ASumBelowZero", [](auto& fit) { fit.costs.sums.right[3] = -1; }},
+        ForgedFit{"ASquareOfNextToNothing",
+                  [](auto& fit) { fit.costs.sums.matrix[1][1] = 1e-300; }},
+        ForgedFit{"RowsWithoutTokens", [](auto& fit) { fit.costs.sums.matrix[0][0] = 0; }},
+        ForgedFit{"RowsThatTookNoTime", [](auto& fit) { fit.costs.sums.right = {}; }},
+        ForgedFit{"FewerSamplesThanThereAre",
+                  [](auto& fit) { fit.costs.samples = kRecentSamples - 1; }},
+        ForgedFit{"SumsOfSamplesThatAreGone",
+                  [](auto& fit) { fit.costs.recent.resize(kRecentSamples - 1); }},
+        ForgedFit{"MoreSamplesThanThereAre",
+                  [](auto& fit) {
+                    fit.costs.sums = {};
+                    fit.costs.recent.resize(kRecentSamples / 2 - 1);
+                  }},
+        ForgedFit{"MoreSaidThanThereWere",
+                  [](auto& fit) { fit.costs.said = fit.costs.samples + 1; }},
+        ForgedFit{"FewerSaidThanThereAre", [](auto& fit) { fit.costs.said = kRecentSamples - 1; }},
+        ForgedFit{"MorePeaksThanAreKept",
+                  [](auto& fit) { fit.memory.in_current = kPeakGeneration + 1; }},
+        ForgedFit{"FewerPeaksThanThereAre", [](auto& fit) { fit.memory.in_current = 0; }},
+        ForgedFit{"APeakBeyondMemory",
+                  [](auto& fit) { fit.memory.current.back().max_bytes = kMaxReportedBytes + 1; }},
+        ForgedFit{"APeakOfTooManyTokens",
+                  [](auto& fit) {
+                    fit.memory.current.push_back({.min_tokens = kMaxReportedTokens + 1,
+                                                  .max_tokens = kMaxReportedTokens + 1,
+                                                  .min_bytes = 1,
+                                                  .max_bytes = 1});
+                  }}),
+    [](const auto& info) { return info.param.name; });
+
+// The bytes of a state: the version, then what SerializeFit writes after it, and the hash.
+std::string HandWritten(char version, const std::vector<uint64_t>& words) {
+  std::string state = std::string("BPFT") + version + std::string(3, '\0');
+  const auto write = [&state](uint64_t word) {
+    for (int shift = 0; shift < 64; shift += 8) state += static_cast<char>(word >> shift);
+  };
+  for (const uint64_t word : words) write(word);
+  FnvHash hash;
+  hash.Add(state);
+  write(hash.value());
+  return state;
+}
+
+// SerializeFit writes fits without samples as version 1, which has no column of sequences.
+TEST(FitStateTest, CostsOfNoSamplesAreRefused) {
+  constexpr size_t kCoefficients = 1 + 16 + 4 + 2;
+  constexpr size_t kSaid = kCoefficients + 4 + 3;
+  // Without samples; then classes and hashes, of which there are none.
+  std::vector<uint64_t> words(kSaid + 1 + 4);
+  words[kCoefficients + 4] = std::bit_cast<uint64_t>(1.0);
+  ASSERT_EQ(*ParseFit(HandWritten(2, words)), JobFit());
+  for (const size_t column : {0, 1, 2, 3}) {
+    std::vector<uint64_t> forged = words;
+    forged[kCoefficients + column] = std::bit_cast<uint64_t>(1.0);
+    EXPECT_EQ(ParseFit(HandWritten(2, forged)).status().code(), absl::StatusCode::kDataLoss);
+  }
+  words[kSaid] = 1;
+  EXPECT_EQ(ParseFit(HandWritten(2, words)).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(FitStateTest, AnotherVersionIsRefusedAsSuch) {

@@ -115,19 +115,21 @@ if [ -n "$gpu" ]; then
   test_on_gpu
   exit
 fi
-# What tests in Python import, beside Debian's torch.
+# What tests in Python import, beside Debian's torch. Whether this fails is asked below, and there bash goes on after a
+# command that fails: these are joined.
 install_python_packages() {
-  /usr/bin/python3 -m venv --system-site-packages build/python
-  build/python/bin/pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
+  /usr/bin/python3 -m venv --system-site-packages build/python &&
+    build/python/bin/pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
 }
 
-# Trainers ask for versions of each other's packages that do not go together; verl runs with those here.
+# Trainers ask for versions of each other's packages that do not go together; verl runs with those here. Joined for
+# the same reason.
 install_trainers() {
-  /usr/bin/python3 -m venv build/trainers
-  build/trainers/bin/pip install --quiet --disable-pip-version-check \
-    --requirement tests/client/trainers/requirements.txt
-  build/trainers/bin/pip install --quiet --disable-pip-version-check --no-deps \
-    --requirement tests/client/trainers/requirements-no-deps.txt
+  /usr/bin/python3 -m venv build/trainers &&
+    build/trainers/bin/pip install --quiet --disable-pip-version-check \
+      --requirement tests/client/trainers/requirements.txt &&
+    build/trainers/bin/pip install --quiet --disable-pip-version-check --no-deps \
+      --requirement tests/client/trainers/requirements-no-deps.txt
 }
 
 # The wheel is of the same Python, and is built where --python builds it.

@@ -253,6 +253,12 @@ TEST(FitStateTest, WithoutSequencesAFitIsWrittenAsVersionOne) {
   EXPECT_EQ(read, fit);
   AddReport(RandomReport(random, 30, /*says_sequences=*/true), read);
   EXPECT_EQ(SerializeFit(read)[4], 2);
+  // Once the recent samples have none, it is again.
+  const uint64_t said = read.costs.samples;
+  for (uint64_t step = 31; read.costs.samples < said + kRecentSamples; ++step) {
+    AddReport(RandomReport(random, step), read);
+  }
+  EXPECT_EQ(SerializeFit(read)[4], 1);
 }
 
 TEST(FitStateTest, NoBytesAreAnEmptyFit) { EXPECT_EQ(*ParseFit(""), JobFit()); }

@@ -140,6 +140,9 @@ class Client:
         with them. Of a step that one report holds as a whole, with ranks and slots, it also shows what
         the step took beside what was predicted.
 
+        A report of the same step with the same times is not counted again (Fit.already_counted), nor
+        measured: ranks, slots or a plan that the first one lacked, or had wrong, can't be sent later.
+
         Args:
             microbatches: one rank's own, or all of the step; MicroBatch.timing() makes them.
             job_id, step: whose they are.

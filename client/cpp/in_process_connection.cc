@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/known_fields.h"
 #include "server/checker/check_plan.h"
 #include "server/planner/make_plan.h"
 
@@ -57,6 +58,7 @@ class InProcessConnection final : public Connection {
     if (timeout <= absl::ZeroDuration()) return TookTooLong(request, timeout);
     const StopAfter stop(timeout);
 
+    if (absl::Status known = CheckFieldsKnown(request); !known.ok()) return known;
     absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
     if (!parsed.ok()) return parsed.status();
 

@@ -55,7 +55,7 @@ inline constexpr uint64_t kSaidSamples = 1024;
 struct CostFit {
   // In order, the latest last.
   std::vector<TimingSample> recent;
-  // Empty as long as not more than kRecentSamples samples have been seen since the last start. The
+  // Empty as long as fewer than kRecentSamples samples have been seen since the last start. The
   // column of sequences is 0 unless all samples in the sums say how many they have.
   NormalEquations sums;
   // As of the last refresh.

@@ -1,7 +1,5 @@
 #include "server/service/planning/message_bytes.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/unknown_field_set.h>
 #include <grpcpp/support/proto_buffer_reader.h>
 #include <grpcpp/support/slice.h>
 
@@ -12,12 +10,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace batchplan {
-
-using google::protobuf::Descriptor;
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
-using google::protobuf::UnknownFieldSet;
 
 absl::Status ParseBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message) {
   grpc::ByteBuffer shared = bytes;  // the same slices; a reader takes no const buffer
@@ -38,32 +30,6 @@ absl::StatusOr<grpc::ByteBuffer> ToBytes(const google::protobuf::MessageLite& me
   // Filled once, before anybody shares it.
   message.SerializeWithCachedSizesToArray(const_cast<uint8_t*>(slice.begin()));
   return grpc::ByteBuffer(&slice, 1);
-}
-
-absl::Status CheckFieldsKnown(const Message& message) {
-  const Reflection& reflection = *message.GetReflection();
-  const Descriptor& type = *message.GetDescriptor();
-  const UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  if (!unknown.empty()) {
-    return absl::UnimplementedError(absl::StrCat("field ", unknown.field(0).number(), " of ",
-                                                 type.full_name(),
-                                                 " is not known to this version"));
-  }
-  for (int i = 0; i < type.field_count(); ++i) {
-    const FieldDescriptor* field = type.field(i);
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    absl::Status known;
-    if (field->is_repeated()) {
-      const int size = reflection.FieldSize(message, field);
-      for (int j = 0; j < size && known.ok(); ++j) {
-        known = CheckFieldsKnown(reflection.GetRepeatedMessage(message, field, j));
-      }
-    } else if (reflection.HasField(message, field)) {
-      known = CheckFieldsKnown(reflection.GetMessage(message, field));
-    }
-    if (!known.ok()) return known;
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace batchplan

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "proto/batchplan/v1/convert.h"
+#include "proto/batchplan/v1/known_fields.h"
 #include "server/rendezvous/joined_plan.h"
 #include "server/rendezvous/rendezvous.h"
 #include "server/service/admission/request_limits.h"

@@ -32,6 +32,16 @@ TEST(InProcessConnection, RefusalNamesTheField) {
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("max_tokens_per_microbatch"));
 }
 
+// As by a server: a plan that passes over what was asked is none of the request's.
+TEST(InProcessConnection, FieldsOfALaterVersionAreUnimplemented) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  v1::Pass* pass = request.mutable_passes(0);
+  pass->GetReflection()->MutableUnknownFields(pass)->AddVarint(99, 1);
+  const absl::Status status = Client(MakeInProcessConnection()).PlanBatch(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), "field 99 of batchplan.v1.Pass is not known to this version");
+}
+
 TEST(InProcessConnection, FittedCostsNeedAServer) {
   v1::PlanBatchRequest request = RequestOf(20);
   request.mutable_cost_model()->set_fitted(true);

@@ -58,9 +58,9 @@ class Client {
   }
 
   // Reports what micro-batches took; returns the job's cost model as fitted so far, with which
-  // CostModel.fitted plans. Of a step that one report holds as a whole the server also shows what it
-  // took. A report whose times are counted already changes nothing, also if it corrects where they
-  // were taken or what was predicted (already_counted). Needs a server.
+  // CostModel.fitted plans. Of a step that one report holds as a whole the server also shows what
+  // it took. A report whose times are counted already changes nothing, also if it corrects where
+  // they were taken or what was predicted (already_counted). Needs a server.
   absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& request,
                                                     const CallOptions& options = {}) const {
     return connection_->ReportStep(request, options);

@@ -240,6 +240,34 @@ def fits(sampler, epoch, lengths):
         return False
 
 
+# Full to the last token: more than the quickest packers find.
+TIGHT = [59, 44, 41, 40, 33, 24, 21, 20, 15, 3]
+
+
+@pytest.mark.parametrize("effort", ["fast", "default"])
+def test_microbatches_that_are_hard_to_find_are_found(effort):
+    sampler = BatchSampler(TIGHT, 10, max_tokens=100, microbatches_per_step=3, effort=effort)
+    assert sorted(index for batch in sampler for index in batch) == list(range(10))
+    assert len(sampler) == 3
+
+
+@pytest.mark.parametrize("lengths", [TIGHT, [90, 90, 90]])
+def test_as_many_microbatches_as_a_global_batch_needs_are_named(lengths):
+    """Not twice as many, for which there may be too few sequences."""
+    with pytest.raises(ValueError, match="microbatches_per_step is 2; global batch 0 of epoch 0 needs 3 on each rank"):
+        BatchSampler(lengths, len(lengths), max_tokens=100, microbatches_per_step=2)
+    BatchSampler(lengths, len(lengths), max_tokens=100, microbatches_per_step=3)
+
+
+def test_slots_are_not_added_for_sequences_above_the_budget_either():
+    # With the group on one rank and the others on the other one two are enough; with more, each rank has one of these.
+    sampler = BatchSampler(
+        [10_000, 10_000, 500, 500], 4, dp=2, max_tokens=10, overlong="alone", groups="same_rank",
+        group_ids=[0, 1, 2, 2], synchronization="accumulated", allow_empty_microbatches=True,
+        microbatches_per_step=2, shuffle=False)
+    assert len(sampler) == len(list(sampler)) == 2
+
+
 def test_slots_that_would_shorten_a_step_are_not_added():
     lengths = [40, 15, 52, 31, 58, 20, 15, 51]
     options = {"max_tokens": 171, "cost": batchplan.CostModel(0.0, 1.0), "dp": 2}
@@ -261,10 +289,19 @@ def test_a_global_batch_is_planned_once(monkeypatch):
     assert len(planned) == 10
 
 
-def test_a_state_of_another_number_of_microbatches_is_refused():
-    state = sampler_of(microbatches_per_step=8).state_dict()
-    with pytest.raises(ValueError, match="microbatches_per_step is 9; it was 8"):
-        sampler_of(microbatches_per_step=9).load_state_dict(state)
+@pytest.mark.parametrize("saved, loading", [(8, 9), (8, None), (None, 8)])
+def test_a_state_of_another_number_of_microbatches_is_refused(saved, loading):
+    state = sampler_of(microbatches_per_step=saved).state_dict()
+    with pytest.raises(ValueError, match=f"microbatches_per_step is {loading}; it was {saved}"):
+        sampler_of(microbatches_per_step=loading).load_state_dict(state)
+
+
+def test_a_state_without_a_number_of_microbatches_is_of_as_few_as_it_takes():
+    state = sampler_of().state_dict()
+    del state["microbatches_per_step"]
+    sampler_of().load_state_dict(state)
+    with pytest.raises(ValueError, match="microbatches_per_step is 8; it was None"):
+        sampler_of(microbatches_per_step=8).load_state_dict(state)
 
 
 def test_what_would_divide_the_batches_once_more_is_refused():

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 Positions = NDArray[Any]
 # What a request without costs is planned with.
 _DEFAULT_COST = CostModel(1.0, 1 / 24576)
-_PLACE = re.compile(r"\b(lengths|group_ids)\[(\d+)\]")
+_PLACE = re.compile(r"(\b(?:lengths|group_ids)\[|\bsequence )(\d+)")
+
+
+# By which micro-batches are made as few as can be, the quickest first.
+_EFFORTS = ("fast", "default", "thorough")
 
 
 class GlobalBatches:
@@ -97,9 +101,8 @@ class GlobalBatches:
             "drop_last": self._drop_last,
             "dp": self.ranks,
             "planned_as": _digest(whole_dataset),
+            "microbatches_per_step": self.microbatches_per_step,
         }
-        if self.microbatches_per_step is not None:
-            self.identity["microbatches_per_step"] = self.microbatches_per_step
         # Of one epoch, by step.
         self._epoch = 0
         self._order = self._order_of(0)
@@ -192,11 +195,11 @@ class GlobalBatches:
         self._go_to(epoch)
         batch = self._batch(self._order, step)
         options = self._options_of(batch)
-        plan = self._made(batch, options)
-        if not self._is_exact(plan):
+        plan = self._exact(batch, options)
+        if plan is None:
             # More micro-batches than needed shorten the step, by the costs.
-            plan = self._made(batch, self._heavy(batch, options))
-        if not self._is_exact(plan):
+            plan = self._exact(batch, self._heavy(batch, options))
+        if plan is None:
             plan = self._fewest(epoch, step, batch)
         return plan, batch
 
@@ -229,7 +232,7 @@ class GlobalBatches:
             return make_plan(self._lengths[batch], **options)
         except InvalidRequest as error:
             # What is named by its place in the batch.
-            message = _PLACE.sub(lambda found: f"{found[1]}[{batch[int(found[2])]}]", str(error))
+            message = _PLACE.sub(lambda found: f"{found[1]}{batch[int(found[2])]}", str(error))
             raise InvalidRequest(message) from None
 
     def _options_of(self, batch: Positions) -> PlanOptions:
@@ -241,27 +244,47 @@ class GlobalBatches:
         number = self.microbatches_per_step
         return number is None or bool((plan.passes[0].microbatches_per_rank == number).all())
 
+    def _exact(self, batch: Positions, options: PlanOptions) -> Plan | None:
+        """A plan of microbatches_per_step; None: it would have more."""
+        try:
+            plan = self._made(batch, options)
+        except InvalidRequest:
+            if self.microbatches_per_step is None:
+                raise
+            # Maybe of twice as many only, for which there are too few sequences.
+            plan = self._made(batch, _of_any_multiple(options))
+        return plan if self._is_exact(plan) else None
+
     def _heavy(self, batch: Positions, options: PlanOptions) -> PlanOptions:
         """With costs by which a micro-batch more costs more than it can save."""
         cost = options.get("cost")
         if not isinstance(cost, CostModel):
             cost = _DEFAULT_COST
-        # No sequence costs more, whatever the coefficients are of.
-        most = sum(cost.to_dict().values()) * float(options["passes"][0].max_tokens) ** 2
+        # No sequence costs more, whatever the coefficients are of. One above the budget is rounded up
+        # by less than that.
+        widest = budget = float(options["passes"][0].max_tokens)
+        longest = float(self._lengths[batch].max())
+        if longest > budget:
+            widest += longest
+        most = sum(cost.to_dict().values()) * widest**2
         added = cost.per_microbatch + 2.0 * len(batch) * most
         heavy = options.copy()
         heavy["cost"] = dataclasses.replace(cost, per_microbatch=added)
         return heavy
 
     def _fewest(self, epoch: int, step: int, batch: Positions) -> Plan:
-        """A plan of no more micro-batches than needed, quickly found.
+        """A plan of no more micro-batches than needed, with as little effort as finds it.
 
         Raises:
-            ValueError: these are more than microbatches_per_step.
+            ValueError: these are more than microbatches_per_step, whatever the effort.
         """
         options = self._heavy(batch, self._options_of(batch))
-        options["effort"] = "fast"
-        plan = self._made(batch, options)
+        for effort in _EFFORTS:
+            options["effort"] = effort
+            plan = self._exact(batch, options)
+            if plan is not None:
+                return plan
+        plan = self._made(batch, _of_any_multiple(options))
         if not self._is_exact(plan):
             needed = plan.passes[0].microbatches_per_rank.max()
             raise ValueError(
@@ -269,6 +292,13 @@ class GlobalBatches:
                 f"{epoch} needs {needed} on each rank: raise it or max_tokens, or lower batch_size"
             )
         return plan
+
+
+def _of_any_multiple(options: PlanOptions) -> PlanOptions:
+    """With any number of micro-batches that is not below the least."""
+    first, *others = options["passes"]
+    passes = [dataclasses.replace(first, microbatch_count_multiple=None), *others]
+    return {**options, "passes": passes}
 
 
 def _digest(dataset: Request) -> str:

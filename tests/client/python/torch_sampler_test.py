@@ -161,12 +161,43 @@ def test_passes_may_come_one_by_one():
 
 def test_a_state_is_json():
     sampler = BatchSampler(lengths_of(), numpy.int64(BATCH), max_tokens=numpy.int32(BUDGET), drop_last=numpy.True_)
-    next(iter(sampler))
-    state = json.loads(json.dumps(sampler.state_dict()))
+    sampler.set_epoch(numpy.int64(2))
+    list(itertools.islice(sampler, 2))
+    state = json.loads(json.dumps(sampler.state_dict(behind=numpy.int64(1))))
     sampler.load_state_dict(state)
     with pytest.raises(ValueError, match="planner_version is .*; it was 0.0.1 when the state was saved"):
         sampler.load_state_dict({**state, "planner_version": "0.0.1"})
     sampler.load_state_dict({**state, "planner_version": "0.0.1", "slot": 0})
+
+
+@pytest.mark.parametrize("place, message", [
+    ({"slot": 99}, r"slot is 99; must be 0 to \d+, of step 2"),
+    ({"slot": -1}, "slot is -1; must be 0 to"),
+    ({"slot": None}, "slot is None; must be a whole number"),
+    ({"step": 6}, "step is 6; must be 0 to 5"),
+    ({"step": -1}, "step is -1; must be 0 to 5"),
+    ({"step": 5, "slot": 1}, "slot is 1; must be 0 to 0, of step 5"),
+    ({"epoch": -1}, "epoch is -1; must be at least 0"),
+])
+def test_a_state_of_no_place_in_an_epoch_is_refused(place, message):
+    sampler = sampler_of()
+    state = {**sampler.state_dict(), "step": 2, "slot": 1}
+    sampler.load_state_dict(state)
+    following = sampler.state_dict()
+    with pytest.raises(ValueError, match=message):
+        sampler.load_state_dict({**state, **place})
+    assert sampler.state_dict() == following
+
+
+def test_the_last_microbatch_of_a_step_may_be_the_next():
+    sampler = sampler_of()
+    plan, batch = sampler.plan(2)
+    last = batch[list(plan.rank(0))[-1].indices].tolist()
+    of_step = len(list(plan.rank(0)))
+    sampler.load_state_dict({**sampler.state_dict(), "step": 2, "slot": of_step - 1})
+    assert next(iter(sampler)) == last
+    with pytest.raises(ValueError, match=f"slot is {of_step}; must be 0 to {of_step - 1}, of step 2"):
+        sampler.load_state_dict({**sampler.state_dict(), "step": 2, "slot": of_step})
 
 
 def test_groups_stay_together():
@@ -363,6 +394,8 @@ def test_refuses_what_cannot_be():
             sampler_of(microbatches_per_step=number)
     with pytest.raises(ValueError, match=r"microbatches_per_step is 4; passes\[0\].min_microbatches is 3"):
         sampler_of(max_tokens=None, passes=[batchplan.Pass(BUDGET, min_microbatches=3)], microbatches_per_step=4)
+    with pytest.raises(ValueError, match="epoch is -1; must be at least 0"):
+        sampler_of().set_epoch(-1)
     with pytest.raises(ValueError, match="epochs is 0; must be at least 1"):
         sampler_of(epochs=0)
     with pytest.raises(ValueError, match="group_ids has 3 entries; lengths has 230"):

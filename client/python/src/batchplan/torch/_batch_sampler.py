@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from batchplan import _core
+from batchplan._checks import whole
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
 from batchplan.torch._global_batches import GlobalBatches
@@ -124,7 +125,14 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         return self._batches.steps
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the beginning of an epoch, or stays where it is in this one."""
+        """Goes to the beginning of an epoch, or stays where it is in this one.
+
+        Raises:
+            ValueError: it is below 0.
+        """
+        epoch = whole("epoch", epoch)
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch}; must be at least 0")
         if epoch != self.epoch:
             self._begin(epoch)
 
@@ -189,7 +197,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         Raises:
             ValueError: fewer were yielded in the last epoch, or since a state was loaded.
         """
-        step, slot = self._step, self._slot - behind
+        step, slot = self._step, self._slot - whole("behind", behind)
         while slot < 0 and step > self._first_step:
             step -= 1
             slot += self._counts[step - self._first_step]
@@ -204,20 +212,32 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes where another sampler was.
+        """Goes where another sampler was. Plans the global batch that it was amid.
 
         Raises:
             ValueError: that one had another dataset, order, batch size, number of ranks, or options; or
-                it was amid a global batch that another version of the planner had planned.
+                it was amid a global batch that another version of the planner had planned; or there is
+                no such place.
         """
         for name, value in self._batches.identity.items():
             if state.get(name) != value:
                 raise ValueError(f"{name} is {value}; it was {state.get(name)} when the state was saved")
+        epoch, step, slot = (whole(name, state.get(name)) for name in ("epoch", "step", "slot"))
+        if epoch < 0:
+            raise ValueError(f"epoch is {epoch}; must be at least 0")
+        if not 0 <= step <= self.steps:
+            raise ValueError(f"step is {step}; must be 0 to {self.steps}")
         planner = state.get("planner_version")
-        if state["slot"] > 0 and planner != _core.version():
+        if slot > 0 and planner != _core.version():
             raise ValueError(
                 f"planner_version is {_core.version()}; it was {planner} when the state was saved amid a "
                 "global batch: set_epoch begins the epoch anew"
             )
-        self._begin(state["epoch"], state["step"], state["slot"])
+        # At its first micro-batch a global batch need not be planned yet.
+        most = 0
+        if slot and step < self.steps:
+            most = len(self._batches.microbatches(epoch, step)) - 1
+        if not 0 <= slot <= most:
+            raise ValueError(f"slot is {slot}; must be 0 to {most}, of step {step}")
+        self._begin(epoch, step, slot)
 

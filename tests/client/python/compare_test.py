@@ -108,6 +108,20 @@ def test_wrong_timings_are_named(change, message):
         plan.compare(timings)
 
 
+@pytest.mark.parametrize("predicted, message", [
+    (float("nan"), "predicted_step_time is nan; it must be finite and not negative"),
+    (float("inf"), "predicted_step_time is inf; "),
+    (-0.5, "predicted_step_time is -0.5; "),
+    ("1", 'predicted_step_time is "1"; must be a number'),
+])
+def test_a_prediction_that_is_no_time_is_named(predicted, message):
+    plan = batchplan.plan(LENGTHS, dp=2, max_tokens=512)
+    timings = timings_of(plan, 2, by_hand)
+    for compared in (plan, plan.passes[0]):
+        with pytest.raises(ValueError, match=message):
+            compared.compare(timings, predicted_step_time=predicted)
+
+
 def test_one_mini_batch_needs_no_number():
     plan = batchplan.plan(LENGTHS, dp=2, max_tokens=512)
     timings = timings_of(plan, 2, by_hand)

@@ -118,7 +118,7 @@ def compare(
                 f"timings[{number_of}] is of {order.describe(place)}, as timings[{given[place]}] is"
             )
         given[place] = number_of
-        taken[place] = _milliseconds(number_of, timing)
+        taken[place] = milliseconds(f"timings[{number_of}].milliseconds", timing.milliseconds)
     missing = [place for place, one in enumerate(given) if one < 0 and filled[place]]
     if missing:
         others = f" and of {len(missing) - 1} others" if len(missing) > 1 else ""
@@ -126,15 +126,15 @@ def compare(
     by_mini_batch = order.divide(taken)
     sums = [one.sum(axis=0, keepdims=True) for one in by_mini_batch] if accumulated else by_mini_batch
     step = float(sum(one.max(axis=1).sum() for one in sums))
-    milliseconds = numpy.concatenate([numpy.zeros((0, ranks)), *by_mini_batch])
-    busy = milliseconds.sum(axis=0)
+    by_slot = numpy.concatenate([numpy.zeros((0, ranks)), *by_mini_batch])
+    busy = by_slot.sum(axis=0)
     return Comparison(
         step_milliseconds=step,
         predicted_milliseconds=predicted_milliseconds,
-        milliseconds=milliseconds,
+        milliseconds=by_slot,
         # Sums are rounded in another order.
         waited=numpy.maximum(0, 1 - busy / step) if step > 0 else numpy.zeros(ranks),
-        slowest_ranks=milliseconds.argmax(axis=1).astype(numpy.int64),
+        slowest_ranks=by_slot.argmax(axis=1).astype(numpy.int64),
     )
 
 
@@ -180,10 +180,13 @@ class _Order:
         ]
 
 
-def _milliseconds(number_of: int, timing: MicroBatchTiming) -> float:
-    taken = number(f"timings[{number_of}].milliseconds", timing.milliseconds)
-    if not (taken >= 0 and math.isfinite(taken)):
-        raise ValueError(
-            f"timings[{number_of}].milliseconds is {taken}; it must be finite and not negative"
-        )
-    return taken
+def milliseconds(name: str, value: Any) -> float:
+    """A time that was taken or predicted.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = number(name, value)
+    if not (found >= 0 and math.isfinite(found)):
+        raise ValueError(f"{name} is {found}; it must be finite and not negative")
+    return found

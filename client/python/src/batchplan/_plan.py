@@ -15,8 +15,7 @@ import numpy
 from numpy.typing import NDArray
 
 from batchplan import _core
-from batchplan._checks import number
-from batchplan._measured import Comparison, MicroBatchTiming, compare
+from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 
 Uint32s = NDArray[numpy.uint32]
 Int32s = NDArray[numpy.int32]
@@ -207,14 +206,14 @@ class PassPlan:
             predicted_step_time: in milliseconds; None: predicted_milliseconds.
 
         Raises:
-            ValueError: a micro-batch is missing, there twice or none of the plan, or its time is none; or
-                it is one rank's part of a plan.
+            ValueError: a micro-batch is missing, there twice or none of the plan, or its time or the
+                predicted one is none; or it is one rank's part of a plan.
         """
         if self._is_slice:
             raise ValueError("it is one rank's part of a plan; what a step takes needs all ranks")
         predicted = self.predicted_milliseconds
         if predicted_step_time is not None:
-            predicted = number("predicted_step_time", predicted_step_time)
+            predicted = milliseconds("predicted_step_time", predicted_step_time)
         return compare(
             timings,
             slots=self.microbatches_per_rank.tolist(),

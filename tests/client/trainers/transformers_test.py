@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import batchplan
 import pytest
 import torch
 import transformers
@@ -115,6 +116,8 @@ def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, m
 @pytest.mark.parametrize("message, how", [
     ("dp is given; it is the trainer's", {"options": {"dp": 2}}),
     ("max_tokens or passes is needed", {"options": {"max_tokens": None}}),
+    ("padded is False, and passes is given, whose scan says so: leave it out",
+     {"options": {"max_tokens": None, "passes": [batchplan.Pass(BUDGET, scan="optimal")], "padded": False}}),
     ('effort is "zzz"', {"options": {"effort": "zzz"}}),
     ("lengths has 2 entries; the training dataset has 100", {"options": {"lengths": [1, 2]}}),
     (r"manifest.lengths\[\d+\] is \d+, but passes\[0\].max_tokens_per_microbatch is 40", {"options": {"max_tokens": 40}}),
@@ -177,6 +180,30 @@ def test_lengths_come_from_their_column_too(tmp_path):
     plan_batches(trainer, max_tokens=4)
     batches = list(trainer.get_train_dataloader().batch_sampler)
     assert sorted(map(len, batches)) == [1] * 4 + [4] * 24
+
+
+@pytest.mark.parametrize("preset", [None, "verl", "nemo_rl_dynamic"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_micro_batches_are_laid_out_as_the_collator_does(tmp_path, preset, padded):
+    trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening())
+    plan_batches(trainer, max_tokens=2 * BUDGET, preset=preset, padded=padded)
+    plan, _ = trainer._get_train_sampler().batches.plan(0, 0)
+    assert plan.passes[0].padded == padded
+
+
+def test_only_epochs_that_are_trained_are_tried(tmp_path):
+    """A global batch of 16 has room for one of 60 tokens in each of four micro-batches; seven are an epoch."""
+
+    def is_refused(seed, max_steps):
+        trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening(), seed=seed, max_steps=max_steps)
+        plan_batches(trainer, lengths=[60] * 20 + [10] * 80, max_tokens=100)
+        try:
+            trainer._get_train_sampler()
+        except ValueError as error:
+            return "on each rank: raise it" in str(error)
+        return False
+
+    assert any(is_refused(seed, 8) and not is_refused(seed, 7) for seed in range(12))
 
 
 def test_the_order_is_that_of_the_arguments(tmp_path):

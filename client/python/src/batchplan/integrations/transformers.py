@@ -47,7 +47,7 @@ def plan_batches(
             args.length_column_name, or of its input_ids.
         padded: whether the collator pads sequences to the longest; unset: it does, unless it is
             DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
-            into a micro-batch, depends on it.
+            into a micro-batch, depends on it. Not with `passes`, whose scan says so.
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
             in its place says more of micro-batches, and only the first one counts. `seed` is args.data_seed
@@ -66,6 +66,8 @@ def plan_batches(
     for name in _TRAINERS_OWN:
         if options.get(name) is not None:
             raise ValueError(f"{name} is given; it is the trainer's to say: leave it out")
+    if padded is not None and options.get("passes") is not None:
+        raise ValueError(f"padded is {padded}, and passes is given, whose scan says so: leave it out")
     # What is wrong with them is wrong for any lengths.
     Request([], **options)
     is_class = isinstance(trainer, type)
@@ -126,21 +128,19 @@ def _planned_sampler(
     if options.get("synchronization") is None:
         options["synchronization"] = _synchronization(trainer)
     _lay_out(options, trainer.data_collator, padded)
-    batch_size = trainer.get_total_train_batch_size(args)
+    batches = GlobalBatches(
+        lengths,
+        trainer.get_total_train_batch_size(args),
+        rank=args.process_index,
+        drop_last=args.dataloader_drop_last,
+        microbatches_per_step=args.gradient_accumulation_steps,
+        **options,
+    )
     epochs = math.ceil(args.num_train_epochs)
     if args.max_steps > 0:
-        epochs = math.ceil(args.max_steps / max(1, count // batch_size))
-    return PlannedSampler(
-        GlobalBatches(
-            lengths,
-            batch_size,
-            rank=args.process_index,
-            drop_last=args.dataloader_drop_last,
-            microbatches_per_step=args.gradient_accumulation_steps,
-            epochs=max(1, min(epochs, _MOST_TRIED // max(1, count))),
-            **options,
-        )
-    )
+        epochs = math.ceil(args.max_steps / batches.steps)
+    batches.check(max(1, min(epochs, _MOST_TRIED // count)))
+    return PlannedSampler(batches)
 
 
 def _tell_epochs(loader: Any) -> None:
@@ -246,8 +246,8 @@ def _lay_out(options: PlanOptions, collator: Any, padded: bool | None) -> None:
     if padded:
         options["passes"] = [Pass(budget, length_multiple=multiple, scan="optimal")]
     else:
-        # The row's end is padded.
-        options["passes"] = [Pass(budget // multiple * multiple)]
+        # The row's end is padded, and rows are no longer for others, whatever the preset has.
+        options["passes"] = [Pass(budget // multiple * multiple, rows="none")]
 
 
 def _flattens(collator: Any) -> bool:

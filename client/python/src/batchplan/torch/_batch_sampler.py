@@ -94,9 +94,9 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             rank=rank,
             drop_last=drop_last,
             microbatches_per_step=microbatches_per_step,
-            epochs=epochs,
             **options,
         )
+        self._batches.check(epochs)
         # Of the iterator that goes on.
         self._turn = 0
         self._begin(epoch=0)

@@ -50,7 +50,6 @@ class GlobalBatches:
         rank: int,
         drop_last: bool,
         microbatches_per_step: int | None,
-        epochs: int,
         **options: Unpack[PlanOptions],
     ) -> None:
         """See BatchSampler, whose arguments and errors these are."""
@@ -74,8 +73,6 @@ class GlobalBatches:
             raise ValueError(f"rank is {rank}; must be 0 to {self.ranks - 1}")
         if self._seed < 0:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
-        if whole("epochs", epochs) < 1:
-            raise ValueError(f"epochs is {epochs}; must be at least 1")
         if options.get("ranks") is not None:
             raise ValueError("ranks is set; a sampler decides which rank has a sequence: leave it out")
         if options.get("overlong") == "truncate":
@@ -108,11 +105,6 @@ class GlobalBatches:
         self._order = self._order_of(0)
         self._own: dict[int, list[Positions]] = {}
         self.microbatches(0, 0)
-        if self.microbatches_per_step is not None:
-            for epoch in range(epochs):
-                order = self._order_of(epoch)
-                for step in range(self.steps):
-                    self._fewest(epoch, step, self._batch(order, step))
 
     def _fix_microbatches(self, number: int) -> None:
         if number < 1:
@@ -180,6 +172,22 @@ class GlobalBatches:
     @property
     def steps(self) -> int:
         return len(self._ends)
+
+    def check(self, epochs: int) -> None:
+        """Whether microbatches_per_step are enough in the first epochs.
+
+        Raises:
+            ValueError: epochs is below 1, or a global batch needs more.
+            InvalidRequest: one can't be planned.
+        """
+        if whole("epochs", epochs) < 1:
+            raise ValueError(f"epochs is {epochs}; must be at least 1")
+        if self.microbatches_per_step is None:
+            return
+        for epoch in range(epochs):
+            order = self._order_of(epoch)
+            for step in range(self.steps):
+                self._fewest(epoch, step, self._batch(order, step))
 
     def plan(self, epoch: int, step: int) -> tuple[Plan, Positions]:
         """A global batch's plan, and its sequences' positions in the dataset.

@@ -154,6 +154,12 @@ def test_sequences_that_are_too_long_are_no_part_of_the_dataset():
     assert sorted(index for batch in sampler for index in batch) == [*range(8), *range(13, 16)]
 
 
+def test_numbers_of_microbatches_are_not_those_of_what_is_dropped():
+    one = batchplan.Pass(50, microbatch_count_multiple=64)
+    sampler = BatchSampler([40] * 100 + [90], 64, passes=[one], overlong="drop", drop_last=True)
+    assert len(sampler) == len(list(sampler)) == 64
+
+
 def test_passes_may_come_one_by_one():
     one = batchplan.Pass(BUDGET)
     assert list(sampler_of(max_tokens=None, passes=iter([one]))) == list(sampler_of())
@@ -241,6 +247,12 @@ def test_a_last_global_batch_of_too_few_sequences_is_evened_out_with_the_one_bef
 def test_mini_batches_are_the_steps_where_there_are_any():
     sampler = sampler_of(mini_batch_size=10, microbatches_per_step=4)
     assert len(sampler) == len(list(sampler)) == 4 * COUNT // 10
+
+
+def test_a_pass_may_ignore_mini_batches():
+    one = batchplan.Pass(BUDGET, ignore_mini_batches=True)
+    sampler = sampler_of(max_tokens=None, passes=[one], mini_batch_size=10, microbatches_per_step=8)
+    assert len(sampler) == len(list(sampler)) == 8 * sampler.steps
 
 
 def test_more_microbatches_than_a_step_has_are_refused():
@@ -355,11 +367,22 @@ def test_a_data_loader_takes_it():
         assert all(torch.equal(one, other) for one, other in zip(found, expected))
 
 
-def test_a_sequence_is_named_by_its_place_in_the_dataset():
+@pytest.mark.parametrize("options, message", [
+    ({"max_tokens": 40}, r"manifest.lengths\[13\] is 50"),
+    ({"max_tokens": 60, "pad_to": 20}, "but sequence 13 has 50 tokens"),
+])
+def test_a_sequence_is_named_by_its_place_in_the_dataset(options, message):
     lengths = [5] * 20
     lengths[13] = 50
-    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[13\] is 50"):
-        list(BatchSampler(lengths, 4, max_tokens=40))
+    with pytest.raises(batchplan.InvalidRequest, match=message):
+        list(BatchSampler(lengths, 4, **options))
+
+
+def test_a_last_global_batch_that_can_not_be_planned_is_told_at_once():
+    with pytest.raises(batchplan.InvalidRequest, match="mini-batch 0 has 1 sequence, but needs 2"):
+        BatchSampler([5] * 21, 10, dp=2, max_tokens=40)
+    with pytest.raises(batchplan.InvalidRequest, match="mini_batches.size is 4, which does not divide the manifest's 6"):
+        BatchSampler([5] * 14, 8, mini_batch_size=4, max_tokens=40)
 
 
 def test_refuses_what_cannot_be():

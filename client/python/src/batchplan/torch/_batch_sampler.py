@@ -85,8 +85,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
         Raises:
             ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the
-                first one can't be planned with these options, or one of these epochs needs more than
-                microbatches_per_step.
+                first or last one can't be planned with these options, or one of these epochs needs more
+                than microbatches_per_step.
         """
         self._batches = GlobalBatches(
             lengths,

@@ -65,6 +65,11 @@ class GlobalBatches:
         self._shuffle = shuffle is None or flag("shuffle", shuffle)
         self._seed = whole("seed", options.get("seed") or 0)
         self._drop_last = flag("drop_last", drop_last)
+        # Of the first pass; 0: a global batch is one.
+        passes = self._options.get("passes")
+        self._mini_batch = whole("mini_batches.size", options.get("mini_batch_size") or 0)
+        if passes and passes[0].ignore_mini_batches:
+            self._mini_batch = 0
         self.ranks = whole_dataset.ranks
         self.microbatches_per_step: int | None = None
         if self._batch_size < 1:
@@ -105,12 +110,14 @@ class GlobalBatches:
         self._order = self._order_of(0)
         self._own: dict[int, list[Positions]] = {}
         self.microbatches(0, 0)
+        # It may have fewer sequences.
+        self.microbatches(0, self.steps - 1)
 
     def _fix_microbatches(self, number: int) -> None:
         if number < 1:
             raise ValueError(f"microbatches_per_step is {number}; must be at least 1")
         needed = number * self.ranks
-        fewest = self._options.get("mini_batch_size") or self._batch_size
+        fewest = self._mini_batch or self._batch_size
         if fewest < needed and not self._options.get("allow_empty_microbatches"):
             raise ValueError(
                 f"microbatches_per_step is {number}; on {self.ranks} ranks these need {needed} sequences, "
@@ -134,7 +141,7 @@ class GlobalBatches:
         # By their lengths, and those of their group.
         deciding = ("preset", "max_tokens", "passes", "cp", "tp", "sequence_parallel", "groups")
         options: Any = {name: value for name, value in self._options.items() if name in deciding}
-        if self.microbatches_per_step is not None:
+        if options.get("passes"):
             # Numbers of micro-batches are those of a global batch.
             one = {"min_microbatches": None, "microbatch_count_multiple": None}
             options["passes"] = [dataclasses.replace(each, **one) for each in options["passes"]]
@@ -226,10 +233,10 @@ class GlobalBatches:
 
     def count(self, epoch: int) -> int:
         """The rank's micro-batches of an epoch. Plans all of it where microbatches_per_step is not set."""
-        number, mini_batch = self.microbatches_per_step, self._options.get("mini_batch_size")
+        number = self.microbatches_per_step
         if number is None:
             return sum(len(self.microbatches(epoch, step)) for step in range(self.steps))
-        return number * (self._ends[-1] // mini_batch if mini_batch else self.steps)
+        return number * (self._ends[-1] // self._mini_batch if self._mini_batch else self.steps)
 
     def _go_to(self, epoch: int) -> None:
         if epoch != self._epoch:

@@ -206,11 +206,33 @@ def test_the_last_microbatch_of_a_step_may_be_the_next():
         sampler.load_state_dict({**sampler.state_dict(), "step": 2, "slot": of_step})
 
 
-def test_groups_stay_together():
-    groups = numpy.arange(COUNT) // 5
-    of_ranks = [list(sampler_of(rank, group_ids=groups, groups="same_rank", shuffle=False)) for rank in range(2)]
-    rank_of = {index: rank for rank, batches in enumerate(of_ranks) for batch in batches for index in batch}
-    assert all(len({rank_of[5 * group + place] for place in range(5)}) == 1 for group in range(COUNT // 5))
+@pytest.mark.parametrize("shuffle, groups", [
+    (False, numpy.arange(COUNT) // 5), (True, numpy.arange(COUNT) // 5), (True, numpy.arange(COUNT) % 46)])
+def test_groups_stay_together(shuffle, groups):
+    sampler = sampler_of(group_ids=groups, groups="same_rank", shuffle=shuffle)
+    orders = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        planned = [sampler.plan(step) for step in range(sampler.steps)]
+        orders.append([index for _, batch in planned for index in batch.tolist()])
+        assert sorted(orders[-1]) == list(range(COUNT))
+        places = {
+            (groups[index], step, rank)
+            for step, (plan, batch) in enumerate(planned)
+            for rank in range(2)
+            for one in plan.rank(rank)
+            for index in batch[one.indices]
+        }
+        assert len(places) == COUNT // 5
+    assert (orders[0] != orders[1]) == shuffle
+
+
+def test_a_group_that_a_global_batch_would_tear_is_refused():
+    groups = numpy.arange(COUNT) // 4
+    for policy in ("same_mini_batch", "same_rank", "same_microbatch"):
+        with pytest.raises(ValueError, match=f'batch_size is 50; global batch 0 of epoch 0 would end within group 12, and groups is "{policy}"'):
+            sampler_of(group_ids=groups, groups=policy, shuffle=False)
+    sampler_of(group_ids=groups, groups="ignore", shuffle=False)
 
 
 def test_its_length_is_that_of_the_epoch():

@@ -79,14 +79,15 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 that finds no plan. In a later epoch, one that needs more raises ValueError when it is reached.
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
-                of the dataset's order, another one every epoch. overlong="drop" leaves sequences out of
+                of the dataset's order, another one every epoch. Where `groups` stay together, these are
+                shuffled as one, and batch_size must hold whole ones. overlong="drop" leaves sequences out of
                 the dataset; "truncate" is not possible, as a position does not say where to cut, nor are
                 `ranks`, which a sampler decides.
 
         Raises:
             ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the
-                first or last one can't be planned with these options, or one of these epochs needs more
-                than microbatches_per_step.
+                first or last one can't be planned with these options, one would tear a group that stays
+                together, or one of these epochs needs more than microbatches_per_step.
         """
         self._batches = GlobalBatches(
             lengths,
@@ -141,7 +142,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
         Raises:
             IndexError: there is no such global batch.
-            ValueError: it needs more than microbatches_per_step.
+            ValueError: it needs more than microbatches_per_step, or one of the epoch would tear a group.
             InvalidRequest: it can't be planned.
             FailedPrecondition: cost="fitted".
         """

@@ -89,6 +89,10 @@ class GlobalBatches:
         if microbatches_per_step is not None:
             self._fix_microbatches(whole("microbatches_per_step", microbatches_per_step))
         self._positions = self._kept()
+        # Of each position that is kept, its group by number; None: groups may be torn.
+        self._group_of: Positions | None = None
+        if len(self._group_ids) and options.get("groups") not in (None, "ignore"):
+            self._group_of = numpy.unique(self._group_ids[self._positions], return_inverse=True)[1]
         self._ends = self._ends_of_batches()
         if not self.steps:
             raise ValueError(
@@ -169,9 +173,30 @@ class GlobalBatches:
         return [*ends, len(self._positions)]
 
     def _order_of(self, epoch: int) -> Positions:
-        if not self._shuffle:
-            return self._positions
-        return numpy.random.default_rng([self._seed, epoch]).permutation(self._positions)
+        """Of an epoch. Groups that stay together are shuffled as one.
+
+        Raises:
+            ValueError: one of these is torn by the end of a global batch.
+        """
+        random = numpy.random.default_rng([self._seed, epoch])
+        if self._group_of is None:
+            return random.permutation(self._positions) if self._shuffle else self._positions
+        places = numpy.arange(len(self._positions))
+        if self._shuffle:
+            places = random.permutation(self._group_of.max() + 1)[self._group_of].argsort(kind="stable")
+        order, group_of = self._positions[places], self._group_of[places]
+        step_of = numpy.searchsorted(self._ends, numpy.arange(len(order)), "right")
+        last_step_of = numpy.zeros_like(step_of)
+        last_step_of[group_of] = step_of
+        torn = last_step_of[group_of] != step_of
+        if torn.any():
+            place = int(torn.argmax())
+            raise ValueError(
+                f"batch_size is {self._batch_size}; global batch {step_of[place]} of epoch {epoch} would end "
+                f"within group {self._group_ids[order[place]]}, and groups is "
+                f'"{self._options["groups"]}": it must hold whole groups'
+            )
+        return order
 
     def _batch(self, order: Positions, step: int) -> Positions:
         return order[self._ends[step - 1] if step else 0 : self._ends[step]]
@@ -201,7 +226,7 @@ class GlobalBatches:
 
         Raises:
             IndexError: there is no such global batch.
-            ValueError: it needs more than microbatches_per_step.
+            ValueError: it needs more than microbatches_per_step, or one of the epoch would tear a group.
             InvalidRequest: it can't be planned.
             FailedPrecondition: cost="fitted".
         """

@@ -76,7 +76,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 it and the one before it are made alike in size.
             epochs: in how many each global batch is known from the beginning to need no more micro-batches
                 than that. Tried with effort="fast", for some 2 us a sequence and epoch, and with more where
-                that finds no plan. In a later epoch, one that needs more raises ValueError when it is reached.
+                that finds no plan. In a later epoch, one that needs more raises ValueError when it is
+                reached.
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. Where `groups` stay together, these are

@@ -54,8 +54,10 @@ def test_few_sequences_and_long_ones():
     assert len(full) == 24 and all(len(batch) == 1 and len(batch[0]) == 1 for batch in full)
     few = axolotl.plan_batches([1] * 60, 100, ranks=2, bin_size=5)
     assert len(few) >= 12 and max(map(len, bins_of(few))) == 5
-    with pytest.raises(ValueError, match="is 11, but"):
-        axolotl.plan_batches([3, 11], 10, ranks=1)
+    for lengths, message in (([3] * 50 + [11], r"sequence 50 has 11 tokens; batch_max_len is 10"),
+                             ([3] * 50 + [0], r"sequence 50 has 0 tokens; must have at least 1")):
+        with pytest.raises(ValueError, match=message):
+            axolotl.plan_batches(lengths, 10, ranks=1)
     for name in ("ranks", "gradient_accumulation_steps", "batch_size"):
         with pytest.raises(ValueError, match=f"{name} is 0; must be at least 1"):
             axolotl.plan_batches([3], 10, **{"ranks": 1, name: 0})
@@ -120,6 +122,15 @@ def test_the_plugin_plans_by_the_configuration(trainer, monkeypatch):
     batches = sampler.generate_batches(set_stats=True)
     assert batches == planned(ranks=4, gradient_accumulation_steps=2)
     assert sampler.total_tokens_used == sum(lengths) and sampler.total_token_slots == 4096 * len(batches)
+
+
+def test_a_sequence_that_no_bin_holds_is_named_by_its_place_in_the_dataset(trainer):
+    axolotl.install(ranks=2)
+    lengths = long_tailed(400, 3)
+    lengths[7] = 5000
+    sampler = trainer.MultipackBatchSampler(range(399, -1, -1), lengths, 4096)
+    with pytest.raises(ValueError, match="sequence 7 has 5000 tokens; batch_max_len is 4096"):
+        sampler.generate_batches()
 
 
 def test_installed_again_it_plans_by_what_was_said_last(trainer):

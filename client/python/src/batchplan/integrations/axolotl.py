@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 import batchplan
 from batchplan._checks import whole
@@ -61,7 +62,7 @@ def plan_batches(
         [batches][bins] lists of positions in `lengths`.
 
     Raises:
-        ValueError: a sequence is longer than a bin.
+        ValueError: a sequence is longer than a bin, or has no token.
     """
     for name, number in (
         ("ranks", ranks),
@@ -71,6 +72,7 @@ def plan_batches(
         if whole(name, number) < 1:
             raise batchplan.InvalidRequest(f"{name} is {number}; must be at least 1")
     tokens = numpy.asarray(lengths)
+    _check_lengths(tokens, batch_max_len, range(len(tokens)))
     sums = numpy.concatenate([[0], numpy.cumsum(tokens, dtype=numpy.int64)])
     # With more effort there may be more slots than a step has, where that makes them shorter.
     options = options_of(cost, synchronization, "fast")
@@ -140,6 +142,7 @@ def install(
             return stock(self, set_stats)
         drawn = list(self.sampler)
         lengths = self.lengths[drawn]
+        _check_lengths(lengths, self.batch_max_len, drawn)
         configured = _configured() if None in (ranks, gradient_accumulation_steps) else (1, 1)
         batches = plan_batches(
             lengths,
@@ -162,6 +165,19 @@ def install(
 
     generate_batches.replaces = stock  # type: ignore[attr-defined]
     module.MultipackBatchSampler.generate_batches = generate_batches
+
+
+def _check_lengths(lengths: NDArray[Any], batch_max_len: int, positions: Sequence[int]) -> None:
+    """By the positions that the caller knows them by; a plan has those in its step."""
+    for wrong, limit in (
+        (lengths > whole("batch_max_len", batch_max_len), f"batch_max_len is {batch_max_len}"),
+        (lengths < 1, "must have at least 1"),
+    ):
+        if wrong.any():
+            place = int(wrong.argmax())
+            raise batchplan.InvalidRequest(
+                f"sequence {positions[place]} has {lengths[place]} tokens; {limit}"
+            )
 
 
 def _configured() -> tuple[int, int]:

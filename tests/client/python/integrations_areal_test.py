@@ -123,6 +123,14 @@ def test_ranks_of_unequal_numbers_agree_on_a_number(monkeypatch):
         divided(monkeypatch, [[17, 17]], spec_of(16))
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_budget_above_all_tokens_is_none(rows):
+    items = items_of([9, 1, 2, 8, 3, 4, 5, 6], rows)
+    unlimited, of_all = (
+        areal.dispatch_tensors(items, 2, max_tokens_per_mb=budget)[1] for budget in (10**12, 38))
+    assert unlimited == of_all
+
+
 class TrainController:
     def __init__(self, config):
         self.config = config

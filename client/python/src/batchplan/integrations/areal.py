@@ -206,6 +206,9 @@ def _ranks_of_plan(
     groups: Sequence[Lengths], dp_size: int, budget: int, cost: batchplan.CostModel
 ) -> list[list[int]]:
     size = len(groups[0])
+    lengths = numpy.concatenate(groups)
+    # One that all fit in is none.
+    budget = min(budget, int(lengths.sum()))
     options: batchplan.PlanOptions = {
         "dp": dp_size,
         "cost": cost,
@@ -215,7 +218,7 @@ def _ranks_of_plan(
         options["group_ids"] = numpy.repeat(numpy.arange(len(groups)), size)
         options["groups"] = "same_rank"
     # What is too long for the engines is theirs to refuse.
-    plan = batchplan.plan(numpy.minimum(numpy.concatenate(groups), budget), **options)
+    plan = batchplan.plan(numpy.minimum(lengths, budget), **options)
     return [
         sorted({int(index) // size for one in plan.rank(rank) for index in one.indices})
         for rank in range(dp_size)

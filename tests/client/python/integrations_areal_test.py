@@ -29,7 +29,8 @@ def items_of(lengths, rows=1):
 
 def divided(monkeypatch, ranks, spec):
     """What each of the ranks gets, by one group."""
-    monkeypatch.setattr(areal, "gathering_in", lambda group: lambda own: [numpy.maximum(rank, 1) for rank in ranks])
+    everyone = [numpy.maximum(rank, 1) for rank in ranks]
+    monkeypatch.setattr(areal, "gathering_in", lambda group: lambda lengths: (lengths(), everyone))
     return [areal.allocate_balanced_mbs_synced(spec, numpy.array(rank)) for rank in ranks]
 
 
@@ -114,13 +115,15 @@ def test_mini_batches_without_a_budget_are_alike(monkeypatch):
     assert len(uneven) == 4
 
 
-def test_ranks_of_unequal_numbers_agree_on_a_number(monkeypatch):
-    agreed = []
-    monkeypatch.setattr(areal, "agreement_in", lambda group: lambda number: agreed.append(number) or 4)
-    parts = divided(monkeypatch, [[8, 8, 8, 8, 0], [8, 8, 8, 8]], spec_of(16, 2, 2))
-    assert [len(own) for own in parts] == [4, 4] and len(agreed) == 2
-    with pytest.raises(ValueError, match="17"):
-        divided(monkeypatch, [[17, 17]], spec_of(16))
+def test_ranks_of_unequal_numbers_have_as_many_micro_batches(monkeypatch):
+    ranks = [[8, 8, 8, 8, 0], [8, 8, 8, 8]]
+    parts = divided(monkeypatch, ranks, spec_of(16, 2, 2))
+    assert [len(own) for own in parts] == [4, 4]
+    for rank, own in zip(ranks, parts):
+        assert_each_once(own, len(rank))
+        assert max(sum(max(rank[i], 1) for i in part) for part in own) <= 16
+    with pytest.raises(ValueError, match="max_tokens_per_microbatch is 16.*sequence 1 of rank 0 has 17 tokens"):
+        divided(monkeypatch, [[16, 17]], spec_of(16))
 
 
 @pytest.mark.parametrize("rows", [1, 2])

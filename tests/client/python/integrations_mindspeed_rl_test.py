@@ -1,7 +1,5 @@
 """batchplan.integrations.mindspeed_rl: its functions, and modules of the same names that get them."""
 
-import ast
-import subprocess
 import sys
 import types
 
@@ -12,22 +10,10 @@ from batchplan.integrations import mindspeed_rl
 from lengths import assert_each_once, long_tailed, verl_cost
 
 
-@pytest.fixture
-def agree_on(monkeypatch):
-    """Has the ranks of any group agree on so many more micro-batches; returns the groups that did."""
-
-    def set_more(more):
-        groups = []
-        monkeypatch.setattr(
-            mindspeed_rl, "agreement_in", lambda group: groups.append(group) or (lambda number: number + more))
-        return groups
-
-    return set_more
-
-
 def divided(monkeypatch, ranks, *arguments, **options):
     """What each of the ranks gets, by one group."""
-    monkeypatch.setattr(mindspeed_rl, "gathering_in", lambda group: lambda own: [numpy.array(rank) for rank in ranks])
+    everyone = [numpy.array(rank) for rank in ranks]
+    monkeypatch.setattr(mindspeed_rl, "gathering_in", lambda group: lambda lengths: (lengths(), everyone))
     return [mindspeed_rl.rearrange_micro_batches(rank, *arguments, **options) for rank in ranks]
 
 
@@ -54,43 +40,20 @@ def test_ranks_run_like_micro_batches_at_the_same_time(seed, monkeypatch):
     assert step_time(together) < 0.99 * step_time(alone)
 
 
-def test_ranks_of_unequal_numbers_of_sequences_agree_on_a_number(monkeypatch, agree_on):
-    groups = agree_on(2)
+def test_ranks_of_unequal_numbers_of_sequences_have_as_many_micro_batches(monkeypatch):
     ranks = [[8, 7, 6, 5, 4, 3], [8, 8, 8, 8]]
-    assert [len(parts) for parts in divided(monkeypatch, ranks, 16, None, "dp")] == [5, 4] and groups == ["dp", "dp"]
-
-
-def test_processes_make_one_plan(tmp_path):
-    pytest.importorskip("torch.distributed")
-    program = """
-import sys, torch.distributed
-from batchplan.integrations import mindspeed_rl
-rank = int(sys.argv[2])
-torch.distributed.init_process_group("gloo", sys.argv[1], rank=rank, world_size=2)
-for lengths in [[8, 1, 1, 1], [2, 3, 2, 3]][rank], [[8, 1, 1], [2, 3, 2, 3]][rank]:
-    print(mindspeed_rl.rearrange_micro_batches(lengths, 9))
-torch.distributed.destroy_process_group()
-"""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, f"file://{tmp_path}/store", str(rank)], stdout=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    printed = [[ast.literal_eval(line) for line in one.communicate(timeout=300)[0].splitlines()] for one in ranks]
-    assert [one.returncode for one in ranks] == [0, 0]
-    for equal, unequal in zip(*printed):
-        assert len(equal) == len(unequal) == 2
-    for parts, counts in zip(printed, ((4, 3), (4, 4))):
-        assert [len([i for part in one for i in part]) for one in parts] == list(counts)
+    together = divided(monkeypatch, ranks, 16, None, "dp")
+    assert [len(parts) for parts in together] == [3, 3]
+    for rank, parts in zip(ranks, together):
+        assert_each_once(parts, len(rank))
+        assert max(sum(rank[i] for i in part) for part in parts) <= 16
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_budget_and_the_largest_batch_hold_in_the_number_agreed_on(seed, agree_on):
+def test_the_budget_and_the_largest_batch_hold_in_the_number_that_all_have(seed, monkeypatch):
     lengths = long_tailed(200, seed)
     alone = mindspeed_rl.rearrange_micro_batches(lengths, 4096)
-    groups = agree_on(3)
-    parts = mindspeed_rl.rearrange_micro_batches(lengths, 4096, 16, "dp")
-    assert groups == ["dp"]
+    parts, _ = divided(monkeypatch, [lengths, long_tailed(300, seed + 10)], 4096, 16, "dp")
     assert_each_once(parts, 200)
     assert max(sum(lengths[i] for i in part) for part in parts) <= 4096
     assert max(map(len, parts)) <= 16 and len(parts) > len(alone)
@@ -108,11 +71,10 @@ def test_rows_keep_the_budget_as_their_sequences_are_padded():
     assert max(map(len, parts)) * 32 <= 1024
 
 
-def test_micro_batches_are_alike_in_the_cost_that_is_given(agree_on):
+def test_micro_batches_are_alike_in_the_cost_that_is_given():
     lengths = long_tailed(100, 1, longest=1500)
-    agree_on(4)
-    by_tokens = mindspeed_rl.rearrange_micro_batches(lengths, 8192)
-    by_squares = mindspeed_rl.rearrange_micro_batches(lengths, 8192, cost=batchplan.CostModel(0.0, 1.0))
+    by_tokens = mindspeed_rl.rearrange_micro_batches(lengths, 8192, 16)
+    by_squares = mindspeed_rl.rearrange_micro_batches(lengths, 8192, 16, cost=batchplan.CostModel(0.0, 1.0))
     dearest = [max(sum(lengths[i] ** 2 for i in part) for part in parts) for parts in (by_squares, by_tokens)]
     assert dearest[0] < dearest[1]
 

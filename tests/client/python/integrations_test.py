@@ -68,8 +68,11 @@ def test_verl_numbers_of_micro_batches():
     assert len(verl.get_micro_batches(lengths, 4096, min_num_micro_batch=own + 2)) == own + 2
     assert len(verl.get_micro_batches(lengths, 4096, num_batches_divided_by=7)) % 7 == 0
     asked = []
-    parts = verl.get_micro_batches(lengths, 4096, agree=lambda number: asked.append(number) or number + 3)
-    assert asked == [own] and len(parts) == own + 3
+    # The others need more, and more again once they have planned for that.
+    others = iter((own + 3, own + 4, own + 4))
+    parts = verl.get_micro_batches(
+        lengths, 4096, agree=lambda number: asked.append(number) or max(number, next(others)))
+    assert asked == [own, own + 3, own + 4] and len(parts) == own + 4
     groups = verl.get_micro_batches(lengths, 4096, force_group_size=4)
     part_of = {index: number for number, part in enumerate(groups) for index in part}
     assert all(len({part_of[first + i] for i in range(4)}) == 1 for first in range(0, 64, 4))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy
 
 import batchplan
+from batchplan._checks import whole
 from batchplan.integrations._agreement import Lengths
 
 
 def own_part(
     own: Lengths, everyone: Sequence[Lengths], one: batchplan.Pass, options: batchplan.PlanOptions
-) -> list[list[int]] | None:
+) -> list[list[int]]:
     """One rank's micro-batches of the plan that every rank makes of the same lengths. It takes as long as
     a plan of all their sequences.
 
@@ -25,28 +25,42 @@ def own_part(
         options: of the plan, beside the ranks.
 
     Returns:
-        micro-batches of positions in `own`, as many as every rank has; None where ranks have different
-        numbers of sequences.
+        micro-batches of positions in `own`, as many as every rank has.
 
     Raises:
-        ValueError: no plan can be made; of all ranks, or of none.
+        ValueError: a sequence is longer than the budget, or a rank has fewer than micro-batches; of any
+            rank, the same on all.
     """
+    _check(everyone, one)
     distinct = list({lengths.tobytes(): lengths for lengths in everyone}.values())
-    if len({len(lengths) for lengths in distinct}) != 1:
-        return None
-    count = len(own)
+    counts = [len(lengths) for lengths in distinct]
     place = next(place for place, lengths in enumerate(distinct) if numpy.array_equal(lengths, own))
     request: batchplan.PlanOptions = {
         **options,
         "dp": len(distinct),
-        # A group has as many sequences as a rank, so that each rank has one.
-        "group_ids": numpy.repeat(numpy.arange(len(distinct)), count),
-        "groups": "same_rank",
-        "passes": [dataclasses.replace(one, equal_sequence_counts=True)],
+        "ranks": numpy.repeat(numpy.arange(len(distinct)), counts),
+        "passes": [one],
     }
     plan = batchplan.plan(numpy.concatenate(distinct), **request)
-    for rank in range(len(distinct)):
-        rows = [row.indices.astype(numpy.int64) - place * count for row in plan.rank(rank)]
-        if 0 <= rows[0][0] < count:
-            return [row.tolist() for row in rows]
-    raise AssertionError("a plan has every sequence")
+    first = sum(counts[:place])
+    return [(row.indices.astype(numpy.int64) - first).tolist() for row in plan.rank(place)]
+
+
+def _check(everyone: Sequence[Lengths], one: batchplan.Pass) -> None:
+    """Refuses what the plan would by its own numbers of sequences, by those that ranks know."""
+    budget, multiple = whole("max_tokens_per_microbatch", one.max_tokens), one.length_multiple or 1
+    for rank, lengths in enumerate(everyone):
+        if len(lengths) == 0:
+            raise batchplan.InvalidRequest(
+                f"rank {rank} of the process group has no sequences; must have at least one"
+            )
+        shortest, longest = int(lengths.argmin()), int(lengths.argmax())
+        if lengths[shortest] < 1:
+            raise batchplan.InvalidRequest(
+                f"sequence {shortest} of rank {rank} has {lengths[shortest]} tokens; must have at least 1"
+            )
+        if lengths[longest] > budget // multiple * multiple:
+            raise batchplan.InvalidRequest(
+                f"max_tokens_per_microbatch is {budget}, of sequences padded to multiples of {multiple}; "
+                f"sequence {longest} of rank {rank} has {lengths[longest]} tokens"
+            )

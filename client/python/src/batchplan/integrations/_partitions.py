@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -10,29 +9,10 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations._agreement import Agree, on_all_ranks
 
-Agree = Callable[[int], int]
 # Of all sequences; what rounding adds leaves it below 2^32.
 _MOST_UNITS = 2.0**31
-
-
-def by_all_reduce(group: Any = None, device: Any = None) -> Agree:
-    """Agrees on the largest number of the ranks of a torch.distributed group.
-
-    Args:
-        group: as all_reduce takes it; None: all ranks.
-        device: what the backend reduces on, such as "cuda" or "npu"; None: the host.
-    """
-
-    def agree(number: int) -> int:
-        import torch
-        import torch.distributed
-
-        largest = torch.tensor([number], device=device)
-        torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX, group=group)
-        return int(largest.item())
-
-    return agree
 
 
 def divide(
@@ -47,8 +27,10 @@ def divide(
     max_sequences: int | None = None,
     balance_on: str | None = None,
     order: str | None = None,
+    group_size: int = 1,
 ) -> list[list[int]]:
-    """One rank's micro-batches, as many as `agree` says."""
+    """One rank's micro-batches, as many as on the one of `agree` with the most; where a rank can't, all
+    raise. It is called until none needs more, at least twice. Runs of group_size stay in one."""
 
     def plan(least: int | None) -> list[list[int]]:
         only = batchplan.Pass(
@@ -60,14 +42,22 @@ def divide(
             balance_on=balance_on,
             order=order,
         )
-        options["passes"] = [only]
-        return [one.indices.tolist() for one in batchplan.plan(lengths, **options).rank(0)]
+        given = numpy.asarray(lengths)
+        request: batchplan.PlanOptions = {**options, "passes": [only]}
+        if group_size > 1:
+            request["group_ids"] = numpy.arange(len(given)) // group_size
+            request["groups"] = "same_microbatch"
+        return [one.indices.tolist() for one in batchplan.plan(given, **request).rank(0)]
 
-    own = plan(at_least)
     if agree is None:
-        return own
-    number = agree(len(own))
-    return own if number == len(own) else plan(number)
+        return plan(at_least)
+    own, most = on_all_ranks(agree, lambda: plan(at_least))
+    least: int | None = None
+    while most != least:
+        # Planned again, every rank has so many at least, and some maybe more.
+        least = most
+        own, most = on_all_ranks(agree, lambda: own if len(own) == least else plan(least))
+    return own
 
 
 def balanced_partitions(

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
-from batchplan.integrations._agreement import Lengths, agreement_in, gathering_in
-from batchplan.integrations._partitions import balanced_partitions, divide
+from batchplan.integrations._agreement import Lengths, gathering_in
+from batchplan.integrations._partitions import balanced_partitions
 from batchplan.integrations._replace import replace
 
 __all__ = ["allocate_balanced_mbs_synced", "dispatch_tensors", "install", "install_in_worker"]
@@ -95,36 +95,37 @@ def allocate_balanced_mbs_synced(
             are alike, as PPO's mini-batches should be, and where it can be had of equal number.
         lens: tokens of each of this rank's sequences, or runs of sequences. What has none counts as one.
         group: whose ranks have as many micro-batches, where torch.distributed is initialized; None: all
-            ranks. Where their numbers of sequences differ, they agree on no more than that.
+            ranks.
         cost: what is balanced; that of a model of 7B parameters unless given.
 
     Returns:
         micro-batches of positions in lens.
 
     Raises:
-        ValueError: a sequence is longer than the budget, or there are fewer than micro-batches.
+        ValueError: a sequence is longer than the budget, or there are fewer than micro-batches; of any
+            rank.
     """
-    own = numpy.maximum(numpy.asarray(lens).astype(numpy.int64), 1)
+
+    def lengths() -> Lengths:
+        at_least_one: Lengths = numpy.maximum(numpy.asarray(lens).astype(numpy.int64), 1)
+        return at_least_one
+
     gather = gathering_in(group)
-    everyone = [own] if gather is None else gather(own)
+    own, everyone = (lengths(), [lengths()]) if gather is None else gather(lengths)
     divisor = mb_spec.n_mbs_divisor or 1
     least = -(-(mb_spec.n_mbs or 1) // divisor) * divisor
     model = cost or _COST
     budget = mb_spec.max_tokens_per_mb
-    if budget is None or budget >= max(int(lengths.sum()) for lengths in everyone):
+    if budget is None or budget >= max(int(rank.sum()) for rank in everyone):
+        fewest = min(range(len(everyone)), key=lambda rank: len(everyone[rank]))
+        if len(everyone[fewest]) < least:
+            raise batchplan.InvalidRequest(
+                f"n_mbs is {least}, with n_mbs_divisor {divisor}; rank {fewest} of the process group has "
+                f"{len(everyone[fewest])} sequences, one a micro-batch at least"
+            )
         return balanced_partitions(model.of_sequences(own), least, len(own) % least == 0)
     one = batchplan.Pass(budget, min_microbatches=least, microbatch_count_multiple=divisor)
-    together = own_part(own, everyone, one, {"cost": model})
-    if together is not None:
-        return together
-    return divide(
-        own,
-        budget,
-        {"preset": "verl", "cost": model},
-        at_least=least,
-        multiple=divisor,
-        agree=agreement_in(group),
-    )
+    return own_part(own, everyone, one, {"cost": model})
 
 
 def install(*, cost: batchplan.CostModel | None = None) -> None:

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
-from batchplan.integrations._agreement import agreement_in, gathering_in
-from batchplan.integrations._partitions import balanced_partitions, by_all_reduce, divide
+from batchplan.integrations._agreement import Lengths, by_all_reduce, gathering_in
+from batchplan.integrations._partitions import balanced_partitions, divide
 from batchplan.integrations._replace import replace
 
 __all__ = ["by_all_reduce", "get_seqlen_balanced_partitions", "install", "rearrange_micro_batches"]
@@ -61,7 +61,7 @@ def rearrange_micro_batches(
         max_token_len: tokens of a micro-batch, at most.
         dynamic_max_batch_size: sequences of a micro-batch, at most.
         dp_group: whose ranks have as many micro-batches, where torch.distributed is initialized; None:
-            all ranks. Where their numbers of sequences differ, they agree on no more than that.
+            all ranks.
         length_multiple: what the trainer pads each sequence of a packed row to a multiple of.
         cost: what micro-batches are balanced by; that of a model of 7B parameters unless given.
 
@@ -69,15 +69,23 @@ def rearrange_micro_batches(
         micro-batches of positions in seqlen_list.
 
     Raises:
-        ValueError: a sequence is longer than max_token_len, there are fewer than micro-batches, or
-            max_token_len is a list, of a budget for each modality.
+        ValueError: a sequence is longer than max_token_len, there are fewer than micro-batches, or lengths
+            are no whole numbers, of any rank; or max_token_len is a list, of a budget for each modality.
     """
     if isinstance(max_token_len, (list, tuple)):
         raise batchplan.InvalidRequest(
             f"max_token_len is {max_token_len}; must be a whole number: a budget for each modality is not "
             "supported"
         )
-    lengths = numpy.asarray(seqlen_list)
+
+    def lengths() -> Lengths:
+        given = numpy.asarray(seqlen_list)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise batchplan.InvalidRequest(
+                f"seqlen_list has {given.ndim} dimensions of {given.dtype}; must be one, of whole numbers"
+            )
+        return given.astype(numpy.int64)
+
     options: batchplan.PlanOptions = {} if cost is None else {"cost": cost}
     one = batchplan.Pass(
         whole("max_token_len", max_token_len),
@@ -85,18 +93,15 @@ def rearrange_micro_batches(
         max_sequences=dynamic_max_batch_size,
     )
     gather = gathering_in(dp_group)
-    if gather is not None and lengths.dtype.kind in "iu":
-        own = lengths.astype(numpy.int64)
-        together = own_part(own, gather(own), one, options)
-        if together is not None:
-            return together
+    if gather is not None:
+        return own_part(*gather(lengths), one, options)
     return divide(
-        lengths,
+        lengths(),
         one.max_tokens,
         {**options, "preset": "mindspeed_rl"},
         at_least=None,
         multiple=None,
-        agree=agreement_in(dp_group),
+        agree=None,
         length_multiple=one.length_multiple,
         max_sequences=one.max_sequences,
         balance_on="cost",

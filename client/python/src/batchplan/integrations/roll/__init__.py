@@ -12,7 +12,7 @@ Or the functions of roll.utils, with ROLL's signatures, over DataProto: `batch_b
 
 from __future__ import annotations
 
-from batchplan.integrations._partitions import by_all_reduce
+from batchplan.integrations._agreement import by_all_reduce
 from batchplan.integrations.roll._balance import batch_balance
 from batchplan.integrations.roll._dynamic_batching import (
     DynamicBatching,

@@ -8,13 +8,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy
+from numpy.typing import ArrayLike, NDArray
 
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
-from batchplan.integrations._agreement import agreement_in, gathering_in
-from batchplan.integrations._partitions import Agree, divide
+from batchplan.integrations._agreement import Agree, Gather, agreement_in, gathering_in, on_all_ranks
+from batchplan.integrations._partitions import divide
 from batchplan.integrations.roll._batch import lengths_of
 from batchplan.integrations.roll._travel import rows_that_came_along
 
@@ -98,14 +99,16 @@ def load_balance(
         cp_size, tp_size: every sequence is aligned to pad_factor of them.
         min_num_micro_batches: rows, at least.
         num_batches_divided_by: their number is a multiple of it, for virtual pipelines.
-        agree: by_all_reduce(dp_group), so that all ranks have as many rows. Called once.
+        agree: by_all_reduce(dp_group), so that all ranks have as many rows. Called as often on every
+            rank, twice or more.
         cost: what rows are balanced by; that of a model of 7B parameters unless given.
 
     Returns:
         rows of positions in seq_lens, small ones at both ends.
 
     Raises:
-        ValueError: a sequence is longer than a row, or there are fewer than rows.
+        ValueError: a sequence is longer than a row, or there are fewer than rows; with `agree`, on any
+            rank.
     """
     options: batchplan.PlanOptions = {"preset": "roll_packing", "cp": cp_size, "tp": tp_size}
     if cost is not None:
@@ -143,8 +146,7 @@ def make_micro_batch_iter_for_sequence_packing(
             which restore_results_order works.
         tp_size, cp_size, vp_size: parallel sizes of the worker.
         is_train: which of the config's capacities holds.
-        dp_group: whose ranks have as many rows, where torch.distributed is initialized. Where their
-            numbers of sequences differ, they agree on no more than that.
+        dp_group: whose ranks have as many rows, where torch.distributed is initialized.
         micro_batch_size: not used; rows hold what fits.
         config: a SequencePackingConfig.
         cost: what rows are balanced by that did not come along.
@@ -153,29 +155,13 @@ def make_micro_batch_iter_for_sequence_packing(
         a DataProto a row, with the meta_info that ROLL gives it.
 
     Raises:
-        ValueError: a sequence is longer than a row after alignment, there are fewer sequences than rows,
-            or the config has no capacity.
+        ValueError: a sequence is longer than a row after alignment, or there are fewer sequences than rows,
+            of any rank; or the config has no capacity.
     """
     packing = Packing.of(config, is_train, tp_size, cp_size, vp_size)
-    agree = agreement_in(dp_group)
-    rows = rows_that_came_along(mini_batch, packing.key(), agree)
+    rows = _planned_rows(mini_batch, packing, agreement_in(dp_group))
     if rows is None:
-        lengths, _ = lengths_of(mini_batch)
-        gather = gathering_in(dp_group)
-        if gather is not None:
-            options: batchplan.PlanOptions = {} if cost is None else {"cost": cost}
-            rows = own_part(lengths, gather(lengths), packing.to_pass(), options)
-    if rows is None:
-        rows = load_balance(
-            lengths,
-            packing.max_packed_sequence_length,
-            cp_size=cp_size,
-            tp_size=tp_size,
-            min_num_micro_batches=packing.min_num_micro_batches,
-            num_batches_divided_by=packing.vp_size,
-            agree=agree,
-            cost=cost,
-        )
+        rows = _own_rows(mini_batch, packing, gathering_in(dp_group), cost)
     mini_batch.meta_info["partition_indices_list"] = rows
     for number, row in enumerate(rows):
         micro_batch = mini_batch.select_idxs(row)
@@ -188,3 +174,38 @@ def make_micro_batch_iter_for_sequence_packing(
             mini_batch_size=len(mini_batch),
         )
         yield micro_batch
+
+
+def _planned_rows(mini_batch: Any, packing: Packing, agree: Agree | None) -> list[list[int]] | None:
+    """Those that came along; None on all ranks where any has not got all of its own, or not as many."""
+
+    def held() -> list[list[int]]:
+        return rows_that_came_along(mini_batch, packing.key()) or []
+
+    if agree is None:
+        return held() or None
+    rows, most = on_all_ranks(agree, held)
+    least = -agree(-len(rows))
+    return rows if 0 < least == most else None
+
+
+def _own_rows(
+    mini_batch: Any, packing: Packing, gather: Gather | None, cost: batchplan.CostModel | None
+) -> list[list[int]]:
+    """The rank's part of the plan that all ranks make of what they have."""
+
+    def lengths() -> NDArray[numpy.int64]:
+        return lengths_of(mini_batch)[0]
+
+    if gather is not None:
+        options: batchplan.PlanOptions = {} if cost is None else {"cost": cost}
+        return own_part(*gather(lengths), packing.to_pass(), options)
+    return load_balance(
+        lengths(),
+        packing.max_packed_sequence_length,
+        cp_size=packing.cp_size,
+        tp_size=packing.tp_size,
+        min_num_micro_batches=packing.min_num_micro_batches,
+        num_batches_divided_by=packing.vp_size,
+        cost=cost,
+    )

@@ -14,8 +14,6 @@ import numpy
 from numpy.typing import NDArray
 
 import batchplan
-from batchplan.integrations._partitions import Agree
-
 _INFO = "batchplan"
 
 
@@ -58,21 +56,11 @@ def rows_of_ranks(plan: batchplan.PassPlan, dp_size: int) -> NDArray[numpy.int64
     return numpy.concatenate(parts).astype(numpy.int64)
 
 
-def rows_that_came_along(
-    mini_batch: Any, key: tuple[Any, ...], agree: Agree | None
-) -> list[list[int]] | None:
+def rows_that_came_along(mini_batch: Any, key: tuple[Any, ...]) -> list[list[int]] | None:
     """This rank's micro-batches as planned, as positions in the mini-batch; None where no plan for this
-    use came along, or where any rank's is not whole. Ranks get one answer: where a plan came along,
-    `agree` is called twice."""
+    use came along, or its part of it is not whole."""
     info = next((one for one in _infos(mini_batch) if tuple(one["key"]) == key), None)
-    if info is None:
-        return None
-    found = _microbatches(mini_batch.batch[info["column"]].tolist(), info)
-    own = 0 if found is None else len(found)
-    if agree is None:
-        return found
-    most, least = agree(own), -agree(-own)
-    return found if most == least else None
+    return None if info is None else _microbatches(mini_batch.batch[info["column"]].tolist(), info)
 
 
 def mini_batches_that_came_along(batch: Any, mini_batch_size: int) -> list[slice] | None:

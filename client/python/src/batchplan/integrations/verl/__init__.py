@@ -32,7 +32,7 @@ The functions stand here by themselves too:
 
 from __future__ import annotations
 
-from batchplan.integrations._partitions import by_all_reduce
+from batchplan.integrations._agreement import by_all_reduce
 from batchplan.integrations.verl._micro_batches import rearrange_micro_batches
 from batchplan.integrations.verl._partitions import get_micro_batches, get_seqlen_balanced_partitions
 from batchplan.integrations.verl._patches import install

@@ -90,7 +90,7 @@ def rearrange_micro_batches(
         cost = cost or _settings.cost()
         gather = None if largest is list else gathering_in(dp_group)
         if gather is not None and most == fewest and rules.group == 1:
-            parts = _in_one_plan(lengths, gather(lengths), rules, cost)
+            parts = _in_one_plan(*gather(lambda: lengths), rules, cost)
         else:
             parts = _alone(lengths, rules, fewest, largest, cost)
     return [_selected(batch, part) for part in parts], parts
@@ -183,7 +183,6 @@ def _in_one_plan(
         ),
         options_of(cost, None, _settings.effort()),
     )
-    assert parts is not None, "all ranks have as many sequences"
     return [sorted(part) for part in parts]
 
 

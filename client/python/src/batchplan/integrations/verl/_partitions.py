@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy
 from numpy.typing import ArrayLike
 
 import batchplan
-from batchplan.integrations._partitions import Agree, balanced_partitions, divide
+from batchplan.integrations._agreement import Agree
+from batchplan.integrations._partitions import balanced_partitions, divide
 
 
 def get_seqlen_balanced_partitions(
@@ -50,29 +50,27 @@ def get_micro_batches(
         use_dynamic_bsz_balance: small ones stand at both ends; else they stand as they are found.
         force_group_size: so many sequences in a row stay in one micro-batch.
         agree: makes the largest of all ranks' numbers of this rank's, so that all have as many
-            micro-batches: by_all_reduce(dp_group). Called once. A plan for all ranks at once
-            (batchplan.plan with dp) needs none, and is better balanced.
+            micro-batches: by_all_reduce(dp_group). Called as often on every rank, twice or more. A plan
+            for all ranks at once (batchplan.plan with dp) needs none, and is better balanced.
         cost: what sequences cost; None: verl's 24576 * L + L ** 2.
 
     Returns:
         micro-batches of positions in seqlen_list.
 
     Raises:
-        ValueError: a sequence, or a group, is longer than max_token_len, or there are too few.
+        ValueError: a sequence, or a group, is longer than max_token_len, or there are too few; with
+            `agree`, on any rank.
     """
-    lengths = numpy.asarray(seqlen_list)
     options: batchplan.PlanOptions = {"preset": "verl"}
     if cost is not None:
         options["cost"] = cost
-    if force_group_size > 1:
-        options["group_ids"] = numpy.arange(len(lengths)) // force_group_size
-        options["groups"] = "same_microbatch"
     return divide(
-        lengths,
+        seqlen_list,
         max_token_len,
         options,
         at_least=min_num_micro_batch,
         multiple=num_batches_divided_by,
         agree=agree,
         order=None if use_dynamic_bsz_balance else "as_assigned",
+        group_size=force_group_size,
     )

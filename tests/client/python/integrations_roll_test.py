@@ -202,6 +202,33 @@ def test_a_rank_whose_plan_is_broken_has_all_ranks_do_without(monkeypatch):
     assert sorted(index for row in rows[0] for index in row) == sorted(indices_of(batch)[:4])
 
 
+def chosen(batch, rows):
+    """Those rows, with an index for each."""
+    torch = pytest.importorskip("torch")
+    own = batch.select_idxs(rows)
+    own.batch["index"] = torch.arange(len(rows))
+    return own
+
+
+def test_rows_that_are_not_the_planned_ones_are_divided_anew_within_the_capacity():
+    lengths = [896, 128, 64, 960, 512, 512, 320, 704]
+    batch = batch_of(lengths)
+    roll.batch_balance(batch, 2, 8, packings=[roll.Packing(1024)])
+    (rank, _) = batch.chunk(2)
+    tokens = [lengths[i] for i in indices_of(rank)]
+    dear, cheap = tokens.index(max(tokens)), tokens.index(min(tokens))
+    # One twice, one in the place of another, and one left out.
+    for rows in ([0, 1, 2, 3, dear], [dear if row == cheap else row for row in range(4)], [0, 1, 2]):
+        (made,) = run_ranks([chosen(rank, rows)], 1024)
+        assert_each_once(made, len(rows))
+        assert max(sum(tokens[rows[i]] for i in row) for row in made) <= 1024
+    # A plan holds no longer where sequences have become longer.
+    longer = chosen(rank, [0, 1, 2, 3])
+    longer.batch["attention_mask"] = 1 + 0 * longer.batch["attention_mask"]
+    (made,) = run_ranks([longer], 1024)
+    assert sorted(map(len, made)) == [1, 1, 1, 1]
+
+
 def test_ranks_without_a_plan_make_one_of_their_rows(monkeypatch):
     lengths = long_tailed(256, 2)
     batch = batch_of(lengths)

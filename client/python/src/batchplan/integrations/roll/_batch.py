@@ -9,11 +9,15 @@ import numpy
 from numpy.typing import NDArray
 
 
+def tokens_of(batch: Any) -> NDArray[numpy.int64]:
+    """Tokens of each row by its "attention_mask", at least one."""
+    return numpy.maximum(_counted(batch), 1)
+
+
 def lengths_of(batch: Any, stage: str | None = None) -> tuple[NDArray[numpy.int64], int]:
     """Tokens of each row by its "attention_mask", and how many rows have none. Those count as one token,
     with a warning that names the stage."""
-    mask = batch.batch["attention_mask"]
-    lengths = mask.reshape(len(mask), -1).sum(-1).cpu().numpy().astype(numpy.int64)
+    lengths = _counted(batch)
     empty = int((lengths == 0).sum())
     if empty:
         warnings.warn(
@@ -22,3 +26,9 @@ def lengths_of(batch: Any, stage: str | None = None) -> tuple[NDArray[numpy.int6
             stacklevel=3,
         )
     return numpy.maximum(lengths, 1), empty
+
+
+def _counted(batch: Any) -> NDArray[numpy.int64]:
+    mask = batch.batch["attention_mask"]
+    lengths: NDArray[numpy.int64] = mask.reshape(len(mask), -1).sum(-1).cpu().numpy().astype(numpy.int64)
+    return lengths

@@ -16,7 +16,7 @@ from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import Agree, Gather, agreement_in, gathering_in, on_all_ranks
 from batchplan.integrations._partitions import divide
-from batchplan.integrations.roll._batch import lengths_of
+from batchplan.integrations.roll._batch import lengths_of, tokens_of
 from batchplan.integrations.roll._travel import rows_that_came_along
 
 # Sequences of a packed row begin at multiples of it, and of what the parallel sizes need.
@@ -77,6 +77,11 @@ class Packing:
             order="small_at_both_ends",
             **options,
         )
+
+    def holds(self, tokens: NDArray[numpy.int64]) -> bool:
+        """Whether sequences of so many tokens fit in a row."""
+        multiple = pad_factor(self.cp_size, self.tp_size)
+        return int((-(-tokens // multiple) * multiple).sum()) <= self.max_packed_sequence_length
 
 
 def load_balance(
@@ -180,7 +185,9 @@ def _planned_rows(mini_batch: Any, packing: Packing, agree: Agree | None) -> lis
     """Those that came along; None on all ranks where any has not got all of its own, or not as many."""
 
     def held() -> list[list[int]]:
-        return rows_that_came_along(mini_batch, packing.key()) or []
+        rows = rows_that_came_along(mini_batch, packing.key()) or []
+        tokens = tokens_of(mini_batch)
+        return rows if all(packing.holds(tokens[row]) for row in rows) else []
 
     if agree is None:
         return held() or None

@@ -1,8 +1,9 @@
-"""A plan that travels with the batch: of each row the micro-batch that it is in.
+"""A plan that travels with the batch: of each row the place at which it runs.
 
 The trainer's process writes one column for each way in which workers pack the batch, and in meta_info
-what the column means. Workers take the plan where it is still whole: where their rows are exactly one
-rank's part of a mini-batch. Where a batch was reordered or cut since, they do without.
+what the column means: the places of each micro-batch, one after the other. Workers take the plan where it is
+still whole: where their rows are exactly one rank's part of a mini-batch, each of them once. Where rows were
+left out, repeated or exchanged since, they do without.
 """
 
 from __future__ import annotations
@@ -37,14 +38,21 @@ def write(
         batch.batch.pop(old["column"], None)
     infos = []
     for number, (key, plan) in enumerate(plans):
-        slots = plan.microbatches_per_rank.tolist()
-        codes = numpy.empty(len(order), numpy.int64)
-        for rank in range(dp_size):
-            for one in plan.rank(rank):
-                codes[one.indices] = (one.mini_batch * dp_size + rank) * max(slots) + one.slot
+        places = numpy.empty(len(order), numpy.int64)
+        places[plan.sequence_index] = numpy.arange(len(order))
         column = f"{_INFO}_{number}"
-        batch.batch[column] = torch.from_numpy(codes[order])
-        infos.append({"column": column, "key": key, "slots": slots, "ranks": dp_size})
+        batch.batch[column] = torch.from_numpy(places[order])
+        infos.append(
+            {
+                "column": column,
+                "key": key,
+                "ranks": dp_size,
+                # Of a rank, in each mini-batch.
+                "slots": plan.microbatches_per_rank.tolist(),
+                # Where micro-batches begin, and the last one's end.
+                "offsets": plan.microbatch_offsets.tolist(),
+            }
+        )
     if infos:
         batch.meta_info[_INFO] = infos
 
@@ -60,7 +68,7 @@ def rows_that_came_along(mini_batch: Any, key: tuple[Any, ...]) -> list[list[int
     """This rank's micro-batches as planned, as positions in the mini-batch; None where no plan for this
     use came along, or its part of it is not whole."""
     info = next((one for one in _infos(mini_batch) if tuple(one["key"]) == key), None)
-    return None if info is None else _microbatches(mini_batch.batch[info["column"]].tolist(), info)
+    return None if info is None else _microbatches(_places(mini_batch, info), info)
 
 
 def mini_batches_that_came_along(batch: Any, mini_batch_size: int) -> list[slice] | None:
@@ -70,9 +78,9 @@ def mini_batches_that_came_along(batch: Any, mini_batch_size: int) -> list[slice
         count = len(info["slots"])
         if count == 1 or count * mini_batch_size != len(batch):
             continue
-        codes = batch.batch[info["column"]].tolist()
-        bounds = [slice(begin, begin + mini_batch_size) for begin in range(0, len(codes), mini_batch_size)]
-        if all(_microbatches(codes[one], info) is not None for one in bounds):
+        places = _places(batch, info)
+        bounds = [slice(begin, begin + mini_batch_size) for begin in range(0, len(places), mini_batch_size)]
+        if all(_microbatches(places[one], info) is not None for one in bounds):
             return bounds
     return None
 
@@ -83,15 +91,21 @@ def _infos(batch: Any) -> Iterable[dict[str, Any]]:
             yield info
 
 
-def _microbatches(codes: list[int], info: dict[str, Any]) -> list[list[int]] | None:
-    """Of one rank's part of one mini-batch; None of anything else."""
-    stride = max(info["slots"])
-    parts = {code // stride for code in codes}
-    if len(parts) != 1:
+def _places(batch: Any, info: dict[str, Any]) -> NDArray[numpy.int64]:
+    places: NDArray[numpy.int64] = batch.batch[info["column"]].cpu().numpy()
+    return places
+
+
+def _microbatches(places: NDArray[numpy.int64], info: dict[str, Any]) -> list[list[int]] | None:
+    """Of exactly one rank's part of one mini-batch; None of anything else."""
+    offsets = numpy.asarray(info["offsets"])
+    if len(places) == 0 or not 0 <= places.min() < offsets[-1]:
         return None
-    rows: list[list[int]] = [[] for _ in range(info["slots"][parts.pop() // info["ranks"]])]
-    for position, code in enumerate(codes):
-        if code % stride >= len(rows):
-            return None
-        rows[code % stride].append(position)
-    return rows if all(rows) else None
+    # The first micro-batch of each part, and the last one's end.
+    parts = numpy.cumsum([0, *numpy.repeat(info["slots"], info["ranks"])])
+    part = int(numpy.searchsorted(offsets[parts], places.min(), "right")) - 1
+    bounds = offsets[parts[part] : parts[part + 1] + 1]
+    by_place = numpy.argsort(places)
+    if not numpy.array_equal(places[by_place], numpy.arange(bounds[0], bounds[-1])):
+        return None
+    return [sorted(row.tolist()) for row in numpy.split(by_place, bounds[1:-1] - bounds[0])]

@@ -7,6 +7,7 @@ whether each of them is one that was planned; or the error.
 
 import datetime
 import json
+import os
 import pathlib
 import sys
 
@@ -22,6 +23,11 @@ FIELD = f"batchplan_train_{BUDGET}"
 def without_field(own):
     del own[FIELD]
     return own
+
+
+def with_wrong_variable(own):
+    os.environ["BATCHPLAN_COST"] = "1,x"
+    return without_field(own)
 
 
 def parts():
@@ -56,6 +62,8 @@ CASES = {
     ),
     "too few on one": (lambda own, rank: own if rank else chosen(own, [0]), {}),
     "torn groups on one": (lambda own, rank: own if rank else chosen(own, range(3)), {"force_group_size": 2}),
+    # The last, as the variable stays.
+    "wrong variable on one": (lambda own, rank: without_field(own) if rank else with_wrong_variable(own), {}),
 }
 
 

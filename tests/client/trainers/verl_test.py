@@ -345,6 +345,8 @@ def test_two_ranks_take_the_same_way_whatever_happened_to_their_parts(tmp_path):
                           ("too few on one", "a rank has 1 sequences"),
                           ("torn groups on one", "force_group_size is 2; it does not divide")):
         assert all(message in rank["error"] for rank in found[case]), case
+    wrong, other = found["wrong variable on one"]
+    assert 'BATCHPLAN_COST is "1,x"' in wrong["error"] and "another rank" in other["error"]
     assert "sequences were left out, repeated or exchanged since" in made.stderr
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
-from batchplan.integrations._agreement import device_of, gathering_in
+from batchplan.integrations._agreement import device_of, gathering_in, on_all_ranks
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings
 from batchplan.integrations.verl._partitions import get_micro_batches
@@ -21,6 +21,10 @@ from batchplan.integrations.verl._partitions import get_micro_batches
 _log = logging.getLogger("batchplan")
 # The largest of all ranks' numbers, place by place.
 Largest = Callable[[Sequence[int]], list[int]]
+# By use, where the batch has one.
+Fields = dict[_field.Use, NDArray[Any] | None]
+# A field's first slot, and the micro-batches from there on.
+Held = tuple[int, list[list[int]]]
 # What verl computes with other budgets comes first: of a whole batch both fields may hold.
 _USES: tuple[_field.Use, ...] = ("infer", "train")
 
@@ -66,8 +70,6 @@ def rearrange_micro_batches(
             than micro-batches; of any rank.
     """
     tensors = getattr(batch, "batch", batch)
-    # One without tokens takes its place as others do.
-    lengths = numpy.maximum(_field.sequence_lengths(tensors), 1)
     rules = _Rules(
         whole("max_token_len", max_token_len),
         whole("force_group_size", force_group_size),
@@ -76,8 +78,8 @@ def rearrange_micro_batches(
         use_dynamic_bsz_balance,
     )
     largest = _over_ranks(dp_group) if same_micro_num_in_dp and dp_group is not None else list
-    fields = {use: _values(tensors, _field.field_name(use, rules.budget)) for use in _USES}
-    held = [_held(fields[use], lengths, rules) for use in _USES]
+    own, _ = on_all_ranks(lambda number: largest([number])[0], lambda: _read(tensors, rules, cost))
+    lengths, fields, held, cost, options = own
     agreed = largest([fact for one in held for fact in _facts(one)] + rules.facts(lengths))
     for place, one in enumerate(held):
         if one is not None and agreed[5 * place : 5 * place + 5] == _facts(one):
@@ -87,10 +89,9 @@ def rearrange_micro_batches(
         _tell_why(tensors, fields, held, rules.budget)
         torn, longest, most, fewest = *agreed[-4:-1], -agreed[-1]
         rules.refuse(torn, longest, fewest)
-        cost = cost or _settings.cost()
         gather = None if largest is list else gathering_in(dp_group)
         if gather is not None and most == fewest and rules.group == 1:
-            parts = _in_one_plan(*gather(lambda: lengths), rules, cost)
+            parts = _in_one_plan(*gather(lambda: lengths), rules, options)
         else:
             parts = _alone(lengths, rules, fewest, largest, cost)
     return [_selected(batch, part) for part in parts], parts
@@ -150,14 +151,25 @@ class _Rules:
         )
 
 
-def _held(
-    field: NDArray[Any] | None, lengths: _field.Int64s, rules: _Rules
-) -> tuple[int, list[list[int]]] | None:
+def _read(
+    tensors: Any, rules: _Rules, cost: batchplan.CostModel | None
+) -> tuple[_field.Int64s, Fields, list[Held | None], batchplan.CostModel | None, batchplan.PlanOptions]:
+    """What a rank has by itself: lengths, the fields of plans, those that hold, and what else a plan is made
+    by."""
+    # One without tokens takes its place as others do.
+    lengths = numpy.maximum(_field.sequence_lengths(tensors), 1)
+    fields = {use: _values(tensors, _field.field_name(use, rules.budget)) for use in _USES}
+    held = [_held(fields[use], lengths, rules) for use in _USES]
+    cost = cost or _settings.cost()
+    return lengths, fields, held, cost, options_of(cost, None, _settings.effort())
+
+
+def _held(field: NDArray[Any] | None, lengths: _field.Int64s, rules: _Rules) -> Held | None:
     found = _field.read(field, len(lengths))
     return found if found is not None and rules.kept(found[1], lengths) else None
 
 
-def _facts(held: tuple[int, list[list[int]]] | None) -> list[int]:
+def _facts(held: Held | None) -> list[int]:
     """Five numbers of which the largest are a rank's own exactly where they are the same on all ranks."""
     if held is None:
         return [1, 0, 0, 0, 0]
@@ -169,7 +181,7 @@ def _in_one_plan(
     lengths: _field.Int64s,
     everyone: Sequence[_field.Int64s],
     rules: _Rules,
-    cost: batchplan.CostModel | None,
+    options: batchplan.PlanOptions,
 ) -> list[list[int]]:
     """The rank's part of the plan that every rank makes of all their sequences."""
     parts = own_part(
@@ -181,7 +193,7 @@ def _in_one_plan(
             microbatch_count_multiple=rules.multiple,
             order="small_at_both_ends" if rules.small_at_both_ends else None,
         ),
-        options_of(cost, None, _settings.effort()),
+        options,
     )
     return [sorted(part) for part in parts]
 
@@ -260,12 +272,7 @@ def _selected(batch: Any, part: list[int]) -> Any:
 _told: set[str] = set()
 
 
-def _tell_why(
-    tensors: Any,
-    fields: dict[_field.Use, NDArray[Any] | None],
-    held: list[tuple[int, list[list[int]]] | None],
-    budget: int,
-) -> None:
+def _tell_why(tensors: Any, fields: Fields, held: list[Held | None], budget: int) -> None:
     """Once for each reason, why a batch that was planned is divided by its ranks."""
     planned = sorted(str(name) for name in tensors.keys() if str(name).startswith("batchplan_"))
     if not planned:

@@ -117,28 +117,44 @@ def test_a_step_that_does_nothing_is_refused(monkeypatch):
 
 WORKER = """
 import sys
+import batchplan
 from torch import distributed
 from batchplan.torch import _calibrate, calibrate
 
-rank = int(sys.argv[1])
+rank, idle = int(sys.argv[1]), int(sys.argv[3])
 seconds = 0.0
 
 def step(packed):
     global seconds
-    seconds += (1 + rank) * packed.row.width / 1e5
+    if rank != idle:
+        seconds += (1 + rank) * packed.row.width / 1e5
 
 _calibrate.perf_counter = lambda: seconds
 distributed.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
 groups = [distributed.new_group([one]) for one in range(2)]
 for group in (None, groups[rank]):
-    print(round(calibrate(step, 4096, vocabulary=9, device="cpu", group=group).cost.per_token, 6))
+    try:
+        print(round(calibrate(step, 4096, vocabulary=9, device="cpu", group=group).cost.per_token, 6))
+    except batchplan.InvalidRequest as error:
+        print(error.field)
 distributed.destroy_process_group()
 """
 
 
-def test_all_ranks_have_the_costs_of_their_groups_first():
+# The idle rank's step does nothing, to which no costs can be fitted.
+@pytest.mark.parametrize("idle, expected", [
+    (-1, [["0.01", "0.01"], ["0.01", "0.02"]]),
+    (0, [["microbatches[0].milliseconds"] * 2, ["microbatches[0].milliseconds", "0.02"]]),
+    (1, [["0.01", "0.01"], ["0.01", "microbatches[0].milliseconds"]]),
+])
+def test_all_ranks_have_the_costs_of_their_groups_first_or_its_error(idle, expected):
     address = f"tcp://127.0.0.1:{free_port()}"
-    ranks = [subprocess.Popen([sys.executable, "-c", WORKER, str(rank), address], stdout=subprocess.PIPE, text=True)
-             for rank in range(2)]
-    printed = [rank.communicate(timeout=180)[0].split() for rank in ranks]
-    assert printed == [["0.01", "0.01"], ["0.01", "0.02"]]
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", WORKER, str(rank), address, str(idle)], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    try:
+        assert [rank.communicate(timeout=180)[0].split() for rank in ranks] == expected
+    finally:
+        for rank in ranks:
+            rank.kill()

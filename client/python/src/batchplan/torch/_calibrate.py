@@ -14,6 +14,7 @@ from torch import distributed
 
 from batchplan._calls import fit_costs
 from batchplan._checks import whole
+from batchplan._errors import Error
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import CostModel
 from batchplan._plan import MicroBatch
@@ -65,7 +66,7 @@ def calibrate(
 
     Where torch.distributed is initialised every rank has to call it, with the same arguments, also
     because steps of FSDP meet; all ranks then return what the group's first one measured, since they
-    plan alike only by the same costs.
+    plan alike only by the same costs, or raise what it raised where those can't be fitted.
 
     Args:
         model_step: runs one micro-batch, a PackedBatch with the field "input_ids" of random tokens. All
@@ -82,7 +83,8 @@ def calibrate(
 
     Raises:
         ValueError: an argument is below 1, or longest above max_tokens, which no micro-batch holds.
-        InvalidRequest: a micro-batch took less than a microsecond, or more than a day.
+        InvalidRequest: a micro-batch took less than a microsecond, or more than a day, on the group's first
+            rank.
     """
     named = {
         "max_tokens": max_tokens,
@@ -108,15 +110,9 @@ def calibrate(
         MicroBatchTiming(count * length, count * length**2, statistics.median(times), sequences=count)
         for (count, length), times in zip(kinds, taken)
     )
-    fit = fit_costs(timings)
-    assert fit.cost is not None
-    calibration = Calibration(fit.cost, fit.error, timings)
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return calibration
-    made = [calibration]
-    first = 0 if group is None else distributed.get_global_rank(group, 0)
-    distributed.broadcast_object_list(made, src=first, group=group)
-    return made[0]
+    if distributed.is_available() and distributed.is_initialized():
+        return _fitted_by_first(timings, group)
+    return _fitted(timings)
 
 
 def _kinds(max_tokens: int, shortest: int, longest: int, multiple: int) -> list[tuple[int, int]]:
@@ -172,6 +168,28 @@ def _times(
             if repeat:
                 times.append(1000 * (perf_counter() - begin))
     return taken
+
+
+def _fitted(timings: tuple[MicroBatchTiming, ...]) -> Calibration:
+    fit = fit_costs(timings)
+    assert fit.cost is not None
+    return Calibration(fit.cost, fit.error, timings)
+
+
+def _fitted_by_first(timings: tuple[MicroBatchTiming, ...], group: Any) -> Calibration:
+    """What the group's first rank makes of its own timings, or the error that it meets, on every rank."""
+    made: list[Any] = [None]
+    if distributed.get_rank(group) == 0:
+        try:
+            made = [_fitted(timings)]
+        except Error as error:
+            made = [error]
+    first = 0 if group is None else distributed.get_global_rank(group, 0)
+    distributed.broadcast_object_list(made, src=first, group=group)
+    result: Calibration | Error = made[0]
+    if isinstance(result, Error):
+        raise result
+    return result
 
 
 def _wait_for(device: torch.device) -> None:

@@ -2,14 +2,15 @@
 """What a training step takes under the planners in use, measured on one device.
 
     python train_speedup.py                # 1 B parameters, bf16, 512 sequences on 8 ranks; on a GPU
-    python train_speedup.py --small        # 4 M parameters, 64 sequences on 4 ranks; on a CPU, in a quarter of an hour
+    python train_speedup.py --small        # 4 M parameters, 64 sequences on 4 ranks; on a CPU, in minutes
+    python train_speedup.py --tiny         # shows that it runs: 0.1 M parameters, short sequences; in half a minute
 
 A transformer with random weights runs forward and backward over long-tailed global batches, planned by costs
 that are measured first. Every rank's micro-batches run in turn on the one device, and what the ranks would take
 together is composed of them: they wait for each other at every micro-batch, so that a step takes the sum of the
 slots' maxima. Planners take turns, run after run; of each micro-batch the fastest run counts, and the spread is
-how much longer the slowest run of a step took than the fastest. On a CPU the clock is the processor time of one
-thread.
+how much longer the slowest run of a step took than the fastest. On a CPU one thread runs. The clock is the
+wall's, for the costs as for the steps: the machine should have nothing else to do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy
 import torch
 from batchplan.torch import PackedBatch, calibrate
 from torch.nn import functional
-from transformer import ONE_BILLION, SMALL, Transformer
+from transformer import ONE_BILLION, SMALL, TINY, Shape, Transformer
 
 # By rank and slot.
 Step = Sequence[Sequence[batchplan.MicroBatch]]
@@ -44,9 +45,8 @@ class Machine:
     budget: int
 
     def clock(self) -> float:
-        if self.device.type == "cpu":
-            return time.process_time()
-        torch.cuda.synchronize()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
         return time.perf_counter()
 
     def run(self, packed: PackedBatch, batch_tokens: int = 1) -> None:
@@ -222,55 +222,100 @@ def print_order(batches: Sequence[Sequence[Planned]], cost: batchplan.CostModel)
     print(f"of {apart} pairs of plans that the costs put more than 5% apart, {right} were measured in that order")
 
 
-def main() -> None:
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is trained. Lengths are lognormal, cut at the longest."""
+
+    shape: Shape
+    # Of a global batch.
+    sequences: int
+    ranks: int
+    # Tokens of a micro-batch.
+    budget: int
+    median: int
+    longest: int
+
+
+SETTINGS = {
+    "large": Setting(ONE_BILLION, sequences=512, ranks=8, budget=16_384, median=900, longest=16_384),
+    "small": Setting(SMALL, sequences=64, ranks=4, budget=2_048, median=200, longest=2_000),
+    "tiny": Setting(TINY, sequences=16, ranks=2, budget=256, median=60, longest=256),
+}
+
+
+def parse() -> tuple[Setting, int, int, torch.device]:
+    """The setting, global batches, runs of each plan, and where they run."""
+
+    def of_each(name: str) -> str:
+        return ", ".join(f"{getattr(setting, name)} ({size})" for size, setting in SETTINGS.items())
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="a small model on short sequences, as a CPU can")
-    parser.add_argument("--sequences", type=int, help="of a global batch; 512, or 64 with --small")
-    parser.add_argument("--ranks", type=int, help="data-parallel; 8, or 4 with --small")
-    parser.add_argument("--budget", type=int, help="tokens of a micro-batch; 16384, or 2048 with --small")
-    parser.add_argument("--longest", type=int, help="tokens of the longest; 16384, or 2000 with --small")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--small", action="store_const", dest="size", const="small", default="large",
+                      help="a small model on short sequences, as a CPU can")
+    size.add_argument("--tiny", action="store_const", dest="size", const="tiny",
+                      help="to see that it runs: its micro-batches take too little time to be compared")
+    parser.add_argument("--sequences", type=int, help=f"of a global batch; {of_each('sequences')}")
+    parser.add_argument("--ranks", type=int, help=f"data-parallel; {of_each('ranks')}")
+    parser.add_argument("--budget", type=int, help=f"tokens of a micro-batch; {of_each('budget')}")
+    parser.add_argument("--longest", type=int, help=f"tokens of the longest; {of_each('longest')}")
     parser.add_argument("--batches", type=int, default=3, help="global batches, of other sequences each")
-    parser.add_argument("--runs", type=int, default=3, help="of each plan; padding to the longest has one")
+    parser.add_argument("--runs", type=int, default=3, help="of each plan")
     arguments = parser.parse_args()
-    small = arguments.small
-    sequences = arguments.sequences or (64 if small else 512)
-    median, longest = (200, 2_000) if small else (900, 16_384)
-    longest = arguments.longest or longest
+    for name in ("sequences", "ranks", "budget", "longest", "batches", "runs"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} is {value}; must be at least 1")
+    given = {name: getattr(arguments, name) for name in ("sequences", "ranks", "budget", "longest")}
+    setting = dataclasses.replace(
+        SETTINGS[arguments.size], **{name: value for name, value in given.items() if value is not None}
+    )
+    if setting.longest > setting.budget:
+        parser.error(f"--longest is {setting.longest}; must be at most --budget, {setting.budget}")
+    if setting.sequences % setting.ranks:
+        parser.error(f"--sequences is {setting.sequences}; must be a multiple of --ranks, {setting.ranks}: "
+                     "some planners give each rank as many")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cpu" and arguments.size == "large":
+        parser.error("no GPU was found; --small runs on a CPU")
+    return setting, arguments.batches, arguments.runs, device
+
+
+def main() -> None:
+    setting, batches, runs, device = parse()
     if device.type == "cpu":
-        if not small:
-            parser.error("no GPU was found; --small runs on a CPU")
         torch.set_num_threads(1)
     torch.manual_seed(1)
-    shape = SMALL if small else ONE_BILLION
-    machine = Machine(
-        Transformer(shape).to(device, torch.float32 if small else torch.bfloat16),
-        device,
-        arguments.ranks or (4 if small else 8),
-        arguments.budget or (2_048 if small else 16_384),
-    )
+    number = torch.bfloat16 if device.type == "cuda" else torch.float32
+    machine = Machine(Transformer(setting.shape).to(device, number), device, setting.ranks, setting.budget)
     parameters = sum(one.numel() for one in machine.model.parameters())
     print(f"{parameters / 1e6:,.1f} M parameters on {torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, "
-          f"{arguments.batches} batches of {sequences} sequences on {machine.ranks} ranks, {machine.budget:,} tokens a "
-          "micro-batch")
-    calibration = calibrate(machine.run, machine.budget, vocabulary=shape.vocabulary, device=device, longest=longest)
+          f"{batches} batches of {setting.sequences} sequences on {setting.ranks} ranks, {setting.budget:,} tokens a "
+          f"micro-batch; {runs} runs")
+    calibration = calibrate(
+        machine.run,
+        setting.budget,
+        vocabulary=setting.shape.vocabulary,
+        device=device,
+        longest=setting.longest,
+    )
     cost = calibration.cost
     print(f"costs: {cost.per_token:.3g} ms a token, {cost.per_token_squared:.3g} a token squared, "
           f"{cost.per_sequence:.3g} a sequence, {cost.per_microbatch:.3g} a micro-batch; error {calibration.error:.1%}")
 
-    batches = []
-    for seed in range(arguments.batches):
+    measured = []
+    for seed in range(batches):
         generator = numpy.random.default_rng(seed)
-        lengths = numpy.clip(generator.lognormal(numpy.log(median), 0.9, sequences), 8, longest).astype(numpy.uint32)
-        tokens = torch.randint(0, shape.vocabulary, (sequences, longest), device=device)
+        lengths = generator.lognormal(numpy.log(setting.median), 0.9, setting.sequences)
+        lengths = numpy.clip(lengths, 8, setting.longest).astype(numpy.uint32)
+        tokens = torch.randint(0, setting.shape.vocabulary, (setting.sequences, setting.longest), device=device)
         batch = plans_of(lengths, machine, cost)
-        for run in range(arguments.runs):
+        for _ in range(runs):
             for planned in batch:
-                if run == 0 or not any(one.padded for rank in planned.step for one in rank):
-                    planned.runs.append(machine.measure(planned.step, tokens))
-        batches.append(batch)
-    print_table(batches, machine.budget, cost)
-    print_order(batches, cost)
+                planned.runs.append(machine.measure(planned.step, tokens))
+        measured.append(batch)
+    print_table(measured, setting.budget, cost)
+    print_order(measured, cost)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """The READMEs' programs and the examples run, and print what they say."""
 
+import collections
+import importlib
 import pathlib
 import re
 import subprocess
 import sys
 
+import batchplan
 import pytest
 
 PACKAGE = pathlib.Path(__file__).parents[3] / "client/python"
@@ -48,3 +51,67 @@ def test_grpo_trains_against_a_server(server):
     assert "default costs" in printed and "fitted costs" in printed and "step 5:" in printed
     last = r"saved -?\d+% of the padded steps' time, and -?\d+% of that by verl's rule, on average"
     assert re.fullmatch(last, printed.splitlines()[-1])
+
+
+def test_the_speed_up_is_measured_beside_what_the_costs_predict():
+    pytest.importorskip("torch")
+    printed = run_example("train_speedup.py", "--tiny", "--batches", "2", "--runs", "2")
+    lines = printed.splitlines()
+    assert re.fullmatch(r"0.1 M parameters on .*, 2 batches of 16 sequences on 2 ranks, .*; 2 runs", lines[0])
+    assert re.match(r"costs: [-\d.e]+ ms a token, .* a micro-batch; error [\d.]+%", lines[1])
+    planners = [line[:24].strip() for line in lines[3:-1]]
+    # Where transformers is installed.
+    if "Hugging Face" in planners:
+        planners.remove("Hugging Face")
+    assert planners == ["pad to longest", "NeMo-RL packing", "verl", "balanced", "balanced, equal counts"]
+    figures = r"balanced +\d+ +0 +[\d,.]+ +[\d.]+% +\+0.0% +\+0.0% to \+0.0% +[\d,.]+ +[\d.]+%"
+    assert re.search(figures, printed)
+    assert re.match(r"of \d+ pairs of plans .* \d+ were measured in that order", lines[-1])
+
+
+@pytest.fixture
+def train_speedup(monkeypatch):
+    torch = pytest.importorskip("torch")
+    # Other tests run in this process too.
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    monkeypatch.syspath_prepend(PACKAGE / "examples")
+    return importlib.import_module("train_speedup")
+
+
+def test_every_planner_is_measured_as_often_and_its_fastest_runs_count(train_speedup, monkeypatch, capsys):
+    from batchplan.torch import Calibration
+
+    cost = batchplan.CostModel(0.01, 2e-6, 3.0)
+    runs = collections.Counter()
+
+    def measure(machine, step, tokens):
+        runs[id(step)] += 1
+        late = 1.5 if runs[id(step)] == 2 else 1.0
+        return [
+            [late * train_speedup.predicted(train_speedup.as_computed(one), cost) for one in rank] for rank in step
+        ]
+
+    monkeypatch.setattr(train_speedup, "calibrate", lambda *_, **__: Calibration(cost, 0.0, ()))
+    monkeypatch.setattr(train_speedup.Machine, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["train_speedup.py", "--tiny", "--batches", "2", "--runs", "3"])
+    train_speedup.main()
+    lines = capsys.readouterr().out.splitlines()
+    rows = lines[3:-1]
+    assert list(runs.values()) == [3] * 2 * len(rows)
+    assert all(re.search(r" 50.0% ", row) and row.endswith(" 0.0%") for row in rows), rows
+    pairs, right = map(int, re.findall(r"(\d+) (?:pairs|were)", lines[-1]))
+    assert 0 < pairs == right
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--batches", "0"], "--batches is 0; must be at least 1"),
+    (["--runs", "-1"], "--runs is -1; must be at least 1"),
+    (["--sequences", "0"], "--sequences is 0; must be at least 1"),
+    (["--sequences", "15"], "--sequences is 15; must be a multiple of --ranks, 2"),
+    (["--longest", "300"], "--longest is 300; must be at most --budget, 256"),
+])
+def test_a_measurement_of_nothing_is_refused(train_speedup, arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train_speedup.py", "--tiny", *arguments])
+    with pytest.raises(SystemExit):
+        train_speedup.main()
+    assert f"error: {message}" in capsys.readouterr().err

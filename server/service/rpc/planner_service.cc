@@ -154,7 +154,8 @@ void JoinBatchCall::Run() {
   status.Update(CheckOutlined(request.request()));
   status.Update(CheckFieldsKnown(request));
   // The rendezvous puts fitted costs in the place of whatever stands there.
-  status.Update(CheckFittedStandsAlone(request.request().cost_model()));
+  const v1::CostModel& costs = request.request().cost_model();
+  if (costs.fitted()) status.Update(CheckFittedStandsAlone(costs));
   if (!status.ok()) return Answer(status);
   // A join that waits keeps its part, and not the message too.
   DropRequestBytes();

@@ -251,6 +251,25 @@ TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
   }
 }
 
+TEST(JoinBatch, WorkersMayBringTheCostsToPlanWith) {
+  const TestServer server;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    v1::CostModel& costs = *part.mutable_request()->mutable_cost_model();
+    costs.set_per_token(0.5);
+    costs.set_per_token_squared(0.001);
+    costs.set_per_microbatch(6);
+    costs.set_per_sequence(0.25);
+  });
+  ExpectOnePlan(answers);
+  for (const Answer& answer : answers) {
+    const v1::CostModel& used = answer.response.plan().cost_model_used();
+    EXPECT_EQ(used.per_token(), 0.5);
+    EXPECT_EQ(used.per_token_squared(), 0.001);
+    EXPECT_EQ(used.per_microbatch(), 6);
+    EXPECT_EQ(used.per_sequence(), 0.25);
+  }
+}
+
 TEST(JoinBatch, TheLimitOnMessagesIsOnWhatIsSent) {
   ServerOptions options = TestServer::Options();
   options.max_message_bytes = 4096;

@@ -6,19 +6,24 @@
 
 Each step, every worker samples groups of answers of very different lengths, joins their lengths to the
 step's plan, takes the sequences that the plan gives it, packs its micro-batches, and runs the policy loss
-on them. The first worker reports what each one took; as soon as the server has fitted costs to that, plans
-use them, and the step is compared with what they predicted.
-Every fifth step the same batch is also run padded, and as verl would divide it, to show what the plan saves.
+on them. Plans use costs that are measured before the first step, until the server has fitted others to what
+micro-batches take, which the first worker reports. Each step is compared with what the costs predicted.
+
+Every fifth step the same batch is also timed without training, as planned, as verl would divide it by the
+same costs, and padded. The three take turns, each once in every place, and of each micro-batch the fastest
+run counts. The model is small: what its micro-batches take beside verl's can be noise, and what the costs
+predict is printed beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import itertools
+import math
 import os
 import socket
-import statistics
 import time
 
 import batchplan
@@ -26,7 +31,7 @@ import numpy
 import torch
 import torch.distributed as distributed
 import torch.multiprocessing
-from batchplan.torch import PackedBatch, PackedLoss, run_id
+from batchplan.torch import PackedBatch, PackedLoss, calibrate, run_id
 from transformer import TINY, Transformer
 
 LONGEST = 512
@@ -106,32 +111,52 @@ def lockstep(milliseconds: list[float]) -> float:
     return sum(max(slot) for slot in itertools.zip_longest(*gather(milliseconds), fillvalue=0.0))
 
 
-def padded_step(model, batch: Answers, budget: int, global_tokens: int) -> float:
-    """The same batch as without a planner: as it comes, padded to the longest, in equal parts."""
+def padded(batch: Answers, budget: int) -> list[batchplan.MicroBatch]:
+    """The worker's part without a planner: as the batch comes, padded to the longest, in equal parts."""
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     longest = int(batch.lengths.max())
     at_once = max(1, budget // longest)
-    own = numpy.arange(len(batch))[rank::ranks]
-    milliseconds = []
-    for begin in range(0, len(own), at_once):
-        index = own[begin : begin + at_once].astype(numpy.uint32)
+    own = numpy.arange(len(batch), dtype=numpy.uint32)[rank::ranks]
+    chunks = [own[begin : begin + at_once] for begin in range(0, len(own), at_once)]
+    return [
         # Padding is computed like any token: every sequence is as long as the longest.
-        lengths = numpy.full(len(index), longest, numpy.uint32)
-        microbatch = batchplan.MicroBatch(0, rank, len(milliseconds), index, lengths, longest * len(index), 1)
-        milliseconds.append(run(model, microbatch, batch, global_tokens))
-    model.zero_grad()
-    return lockstep(milliseconds)
+        batchplan.MicroBatch(
+            0, rank, slot, index, numpy.full(len(index), longest, numpy.uint32), longest * len(index), 1
+        )
+        for slot, index in enumerate(chunks)
+    ]
 
 
-def planned_as_verl(model, batch: Answers, budget: int, global_tokens: int) -> float:
-    """The same batch by verl's rule: ranks alike in cost, and each rank's micro-batches for themselves."""
-    plan = batchplan.plan(
-        batch.lengths, dp=distributed.get_world_size(), max_tokens=budget, preset="verl"
+def in_turns(model, planners: dict[str, list[batchplan.MicroBatch]], batch: Answers) -> dict[str, float]:
+    """What a step takes by each planner, in milliseconds. Leaves no gradients."""
+    fastest = {name: [math.inf] * len(own) for name, own in planners.items()}
+    names = list(planners)
+    for turn in range(len(names)):
+        for name in names[turn:] + names[:turn]:
+            distributed.barrier()
+            taken = [run(model, microbatch, batch, 1) for microbatch in planners[name]]
+            model.zero_grad()
+            fastest[name] = list(map(min, fastest[name], taken))
+    return {name: lockstep(taken) for name, taken in fastest.items()}
+
+
+def measured_costs(model, budget: int) -> batchplan.CostModel:
+    """Of this model's micro-batches, in milliseconds; they have run warm then."""
+    shortest = 8
+    count = budget // shortest
+    batch = Answers(
+        torch.zeros(count, LONGEST, dtype=torch.int64), numpy.full(count, LONGEST), torch.zeros(count)
     )
-    own = plan.rank(distributed.get_rank())
-    milliseconds = [run(model, microbatch, batch, global_tokens) for microbatch in own]
+    calibration = calibrate(
+        lambda packed: run(model, packed.row.microbatch, batch, 1),
+        budget,
+        vocabulary=TINY.vocabulary,
+        device="cpu",
+        shortest=shortest,
+        longest=LONGEST,
+    )
     model.zero_grad()
-    return lockstep(milliseconds)
+    return calibration.cost
 
 
 def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
@@ -142,9 +167,9 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
     model = Transformer(TINY)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = numpy.random.default_rng(rank)
-    saved = []
-    saved_of_verl = []
+    cost = measured_costs(model, arguments.budget)
     fitted = False
+    took, predicted = collections.Counter(), collections.Counter()
     # So that a job that starts again does not meet the steps that it left behind.
     run_of_job = run_id()
     with batchplan.Client(arguments.server) as client:
@@ -159,42 +184,52 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
                 world_size=arguments.workers,
                 dp=arguments.workers,
                 max_tokens=arguments.budget,
-                cost="fitted" if fitted else None,
+                cost="fitted" if fitted else cost,
             )
             batch = exchange(own)
-            tokens = plan.metrics.true_tokens
-            compared = step % 5 == 0
-            if compared:
-                padded = padded_step(model, batch, arguments.budget, tokens)
-                verl = planned_as_verl(model, batch, arguments.budget, tokens)
+            against = ""
+            if step % 5 == 0:
+                verl = batchplan.plan(
+                    batch.lengths, dp=arguments.workers, max_tokens=arguments.budget, preset="verl", cost=cost
+                )
+                predicted.update(planned=plan.metrics.predicted_step_time, verl=verl.metrics.predicted_step_time)
+                planners = {
+                    "planned": list(plan.rank(rank)),
+                    "verl": list(verl.rank(rank)),
+                    "padded": padded(batch, arguments.budget),
+                }
+                of_planners = in_turns(model, planners, batch)
+                took.update(of_planners)
+                against = ", in turns " + ", ".join(f"{name} {taken:.0f} ms" for name, taken in of_planners.items())
             timings = []
             for microbatch in plan.rank(rank):
-                timings.append(microbatch.timing(run(model, microbatch, batch, tokens)))
+                timings.append(microbatch.timing(run(model, microbatch, batch, plan.metrics.true_tokens)))
             average_gradients(model)
             optimizer.step()
             model.zero_grad()
             of_step = [timing for of_worker in gather(timings) for timing in of_worker]
-            measured = plan.compare(of_step)
-            if compared:
-                saved.append(1 - measured.step_milliseconds / padded)
-                saved_of_verl.append(1 - measured.step_milliseconds / verl)
-            has_fit = False
+            # The costs are in milliseconds.
+            of_costs = plan.metrics.predicted_step_time
+            measured = plan.compare(of_step, predicted_step_time=of_costs)
+            fit = None
             if rank == 0:
-                fit = client.report_step(of_step, job_id=arguments.job, step=step, plan=plan)
-                has_fit = fit.cost is not None
-                against = f", padded {padded:.0f} ms, as verl {verl:.0f} ms" if compared else ""
-                costs = f"fitted costs, predicted {measured.error:+.0%}" if fitted else "default costs"
+                fit = client.report_step(
+                    of_step, job_id=arguments.job, step=step, plan=plan, predicted_step_time=of_costs
+                )
                 print(
-                    f"step {step}: {tokens:,} tokens in {plan.metrics.microbatches} micro-batches, "
-                    f"{measured.step_milliseconds:.0f} ms ({costs}, {fit.samples} samples){against}",
+                    f"step {step}: {plan.metrics.true_tokens:,} tokens in {plan.metrics.microbatches} micro-batches, "
+                    f"{measured.step_milliseconds:.0f} ms ({'fitted' if fitted else 'calibrated'} costs, predicted "
+                    f"{measured.error:+.0%}, {fit.samples} samples){against}",
                     flush=True,
                 )
             # All must ask for the same plan.
-            fitted = any(gather(has_fit))
+            of_server = gather(fit and fit.cost)[0]
+            if of_server is not None:
+                cost, fitted = of_server, True
     if rank == 0:
         print(
-            f"saved {statistics.mean(saved):.0%} of the padded steps' time, and {statistics.mean(saved_of_verl):.0%} "
-            "of that by verl's rule, on average"
+            f"padded steps took {took['padded'] / took['planned']:.2f} times as long as planned ones, those by verl's rule "
+            f"{took['verl'] / took['planned']:.2f} times; predicted {predicted['verl'] / predicted['planned']:.2f}"
         )
     distributed.destroy_process_group()
 
@@ -208,6 +243,10 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=4, help=f"of each worker and step, {GROUP} answers each")
     parser.add_argument("--budget", type=int, default=1024, help="tokens of a micro-batch")
     arguments = parser.parse_args()
+    for name, least in {"workers": 1, "steps": 1, "prompts": 1, "budget": LONGEST}.items():
+        value = getattr(arguments, name)
+        if value < least:
+            parser.error(f"--{name} is {value}; must be at least {least}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

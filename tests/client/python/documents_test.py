@@ -121,16 +121,19 @@ def test_every_planner_is_measured_as_often_and_its_fastest_runs_count(monkeypat
     assert 0 < pairs == right
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--batches", "0"], "--batches is 0; must be at least 1"),
-    (["--runs", "-1"], "--runs is -1; must be at least 1"),
-    (["--sequences", "0"], "--sequences is 0; must be at least 1"),
-    (["--sequences", "15"], "--sequences is 15; must be a multiple of --ranks, 2"),
-    (["--longest", "300"], "--longest is 300; must be at most --budget, 256"),
+@pytest.mark.parametrize("name, arguments, message", [
+    ("train_speedup", ["--batches", "0"], "--batches is 0; must be at least 1"),
+    ("train_speedup", ["--runs", "-1"], "--runs is -1; must be at least 1"),
+    ("train_speedup", ["--sequences", "0"], "--sequences is 0; must be at least 1"),
+    ("train_speedup", ["--sequences", "15"], "--sequences is 15; must be a multiple of --ranks, 2"),
+    ("train_speedup", ["--longest", "300"], "--longest is 300; must be at most --budget, 256"),
+    ("grpo", ["--steps", "0"], "--steps is 0; must be at least 1"),
+    ("grpo", ["--budget", "511"], "--budget is 511; must be at least 512"),
 ])
-def test_a_measurement_of_nothing_is_refused(arguments, message, monkeypatch, capsys):
-    train_speedup = example("train_speedup", monkeypatch)
-    monkeypatch.setattr(sys, "argv", ["train_speedup.py", "--tiny", *arguments])
+def test_a_measurement_of_nothing_is_refused(name, arguments, message, monkeypatch, capsys):
+    module = example(name, monkeypatch)
+    tiny = ["--tiny"] if name == "train_speedup" else []
+    monkeypatch.setattr(sys, "argv", [name, *tiny, *arguments])
     with pytest.raises(SystemExit):
-        train_speedup.main()
+        module.main()
     assert f"error: {message}" in capsys.readouterr().err

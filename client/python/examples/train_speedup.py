@@ -286,8 +286,9 @@ def main() -> None:
     if device.type == "cpu":
         torch.set_num_threads(1)
     torch.manual_seed(1)
-    number = torch.bfloat16 if device.type == "cuda" else torch.float32
-    machine = Machine(Transformer(setting.shape).to(device, number), device, setting.ranks, setting.budget)
+    # Flash attention is for 16 bits.
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    machine = Machine(Transformer(setting.shape).to(device, dtype), device, setting.ranks, setting.budget)
     parameters = sum(one.numel() for one in machine.model.parameters())
     print(f"{parameters / 1e6:,.1f} M parameters on {torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}, "
           f"{batches} batches of {setting.sequences} sequences on {setting.ranks} ranks, {setting.budget:,} tokens a "

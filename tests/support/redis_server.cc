@@ -11,12 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <thread>
 
 namespace batchplan::testing {
 namespace {
@@ -128,29 +128,24 @@ bool RedisServer::Spawn() {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
 
-  std::array<int, 2> output;
-  if (pipe2(output.data(), O_CLOEXEC) != 0) return false;
   pid_ = fork();
   if (pid_ == 0) {
     // Nothing but system calls here: other threads of the parent may have held locks.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(output[1], STDOUT_FILENO);
-    dup2(output[1], STDERR_FILENO);
+    const int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    dup2(nowhere, STDERR_FILENO);
     execvp(arguments[0], arguments.data());
     _exit(127);
   }
-  close(output[1]);
-  FILE* log = fdopen(output[0], "r");
-  bool serves = false;
-  std::array<char, 1024> line;
-  while (!serves && fgets(line.data(), line.size(), log) != nullptr) {
-    // The socket's line is the last one.
-    serves = std::string(line.data()).find("ready to accept connections at") != std::string::npos;
+  // It answers once it listens everywhere; where it can't, it ends.
+  while (waitpid(pid_, nullptr, WNOHANG) == 0) {
+    const std::string answer = Command({"PING"});
+    if (answer == "PONG" || answer.find("NOAUTH") != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  // What it goes on to write is dropped.
-  fclose(log);
-  if (!serves) Kill();
-  return serves;
+  pid_ = 0;
+  return false;
 }
 
 }  // namespace batchplan::testing

@@ -1,6 +1,7 @@
 #include "server/planner/assign/fill_ranks.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -209,6 +210,24 @@ absl::StatusOr<Placement> FillRanks(const PassInstance& pass, const SequenceList
                                     uint64_t seed, absl::string_view where, PackingWork work,
                                     const Allowance& allowance) {
   return RankFiller(pass, shares, seed, where, work, allowance).Run();
+}
+
+// Of the bins that a packer leaves any two hold more than one has room for, or it would have made
+// one of them, but for those with as many sequences as they may have. Nobody has proven that of
+// PACKER_KARMARKAR_KARP, which begins with as few as the bounds allow.
+bool MayRunShort(const PassInstance& pass, const SequenceLists& shares) {
+  if (pass.options().layout == Layout::kPadded || pass.groups_keep_microbatch()) return true;
+  const BinLimits& limits = pass.bin_limits();
+  size_t poorest = std::numeric_limits<size_t>::max();
+  uint64_t most = 1;
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    const size_t sequences = shares[rank].size();
+    uint64_t tokens = 0;
+    for (const SequenceIndex sequence : shares[rank]) tokens += pass.RoomOf(sequence);
+    poorest = std::min(poorest, sequences);
+    most = std::max(most, 2 * (tokens / limits.capacity + 1) + sequences / limits.max_sequences);
+  }
+  return pass.counts().RoundUp(most) > poorest;
 }
 
 }  // namespace batchplan

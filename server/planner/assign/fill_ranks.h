@@ -27,6 +27,12 @@ absl::StatusOr<Placement> FillRanks(const PassInstance& pass, const SequenceList
                                     uint64_t seed, absl::string_view where, PackingWork work,
                                     const Allowance& allowance);
 
+// Whether FillRanks may find a rank with fewer items than the slots that another rank needs, so
+// that it refuses the shares or leaves micro-batches empty. False only where each has twice as many
+// sequences as the tokens of any need micro-batches, or the limit on sequences does; true of what
+// can't be told so soon, padded passes and groups in one micro-batch. O(n).
+bool MayRunShort(const PassInstance& pass, const SequenceLists& shares);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_RANKS_H_

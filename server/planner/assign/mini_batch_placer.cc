@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/conflicts.h"
+#include "server/planner/assign/fill_ranks.h"
 #include "server/planner/assign/fill_shares.h"
 #include "server/planner/assign/place.h"
 #include "server/planner/assign/shard.h"
@@ -96,26 +97,27 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   return OrOtherwise(k, mini_batch, std::move(asked));
 }
 
-// The balanced solver's, but where a preset's own sharding is refused, or is passed over: then what
-// each preset would fall back to is looked at too, so that none is shorter.
+// The best that BestBalanced finds, or where presets may come to other placements than those that
+// it has looked at, the best of theirs if that is shorter.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   bool missed = false;
   absl::StatusOr<MiniBatchPlacement> best =
       OrOtherwise(k, mini_batch, BestBalanced(k, mini_batch, missed));
-  if (!missed || (!best.ok() && !absl::IsInvalidArgument(best.status()))) return best;
-  for (const std::unique_ptr<MiniBatchPlacer>& preset : presets_) {
-    if (allowance_.spent() && best.ok()) break;
-    absl::StatusOr<MiniBatchPlacement> placed = preset->Place(k, mini_batch);
-    if (!placed.ok() && !absl::IsInvalidArgument(placed.status())) return placed;
-    if (!placed.ok()) continue;
-    if (best.ok()) {
-      if (StepTime(*lead_, placed->lead()) >= StepTime(*lead_, best->lead())) continue;
-      placed->lead().proven = best->lead().proven;
+  if (missed && (best.ok() || absl::IsInvalidArgument(best.status()))) {
+    for (const std::unique_ptr<MiniBatchPlacer>& preset : presets_) {
+      if (allowance_.spent() && best.ok()) break;
+      absl::StatusOr<MiniBatchPlacement> placed = preset->Place(k, mini_batch);
+      if (!placed.ok() && !absl::IsInvalidArgument(placed.status())) return placed;
+      if (!placed.ok()) continue;
+      if (best.ok()) {
+        if (StepTime(*lead_, placed->lead()) >= StepTime(*lead_, best->lead())) continue;
+        placed->lead().proven = best->lead().proven;
+      }
+      best = std::move(placed);
     }
-    PutCostliestRowsFirst(*lead_, placed->lead());
-    best = std::move(placed);
   }
+  if (best.ok()) PutCostliestRowsFirst(*lead_, best->lead());
   return best;
 }
 
@@ -160,8 +162,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
 
 // The best of the balanced placements that the other passes can use; of those that leave a rank
 // with no more empty micro-batches than the even placement, if there are any. The even one where
-// others were left out for it and it is the shortest that stays. `missed`: whether some were
-// refused or left out.
+// others were left out for it and it is the shortest that stays. `missed`: whether one of them is
+// refused or left out, or may be, so that the preset which makes it comes to another.
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
     size_t k, std::span<const SequenceIndex> mini_batch, bool& missed) const {
   // Others are of use where another pass or its empty micro-batches can decide.
@@ -178,8 +180,10 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   missed = candidates->missed;
   absl::StatusOr<MiniBatchPlacement> best;
   std::optional<absl::StatusOr<MiniBatchPlacement>> even;
-  for (MiniBatchPlacement& candidate : candidates->placements) {
-    absl::StatusOr<MiniBatchPlacement> placed = Fill(k, std::move(candidate));
+  std::vector<MiniBatchPlacement>& placements = candidates->placements;
+  size_t next = 0;
+  while (next < placements.size()) {
+    absl::StatusOr<MiniBatchPlacement> placed = Fill(k, std::move(placements[next++]));
     if (absl::IsInvalidArgument(placed.status())) {
       missed = true;
       if (!best.ok()) best = std::move(placed);
@@ -190,11 +194,11 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
       break;
     }
     const std::pair<size_t, size_t> empty = EmptyMicrobatches(*placed);
+    missed = missed || empty.second > 0;
     if (empty.second > 0 && !even) even = PlaceEvenly(k, mini_batch);
     if (even && even->ok()) {
       const std::pair<size_t, size_t> even_empty = EmptyMicrobatches(**even);
       if (even_empty < empty) {
-        missed = true;
         if (!best.ok()) best = std::move(placed);
         continue;
       }
@@ -202,14 +206,31 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
       const Placement& asked = placed->lead();
       if (even_empty == empty && StepTime(*lead_, evenly) < StepTime(*lead_, asked)) {
         evenly.proven = asked.proven;
-        return *std::move(even);
+        placed = *std::move(even);
       }
     }
     best = std::move(placed);
     break;
   }
-  if (best.ok()) PutCostliestRowsFirst(*lead_, best->lead());
+  for (; next < placements.size() && !missed; ++next) {
+    missed = MayBeReplaced(k, std::move(placements[next]));
+  }
   return best;
+}
+
+// Whether another pass may refuse the placement, or it may leave micro-batches empty. Where greedy
+// packers make all passes without empty ones, the searches do.
+bool MiniBatchPlacer::MayBeReplaced(size_t k, MiniBatchPlacement placement) const {
+  if (EmptyMicrobatches(placement).second > 0) return true;
+  const std::span others = std::span(passes_).subspan(placement.passes.size());
+  if (std::none_of(others.begin(), others.end(), [&](const PassInstance* pass) {
+        return MayRunShort(*pass, placement.shares);
+      })) {
+    return false;
+  }
+  const absl::StatusOr<MiniBatchPlacement> filled =
+      Fill(k, std::move(placement), PackingWork::kGreedy);
+  return !filled.ok() || EmptyMicrobatches(*filled).second > 0;
 }
 
 // Whether empty micro-batches are as few on each rank as an even placement has them.

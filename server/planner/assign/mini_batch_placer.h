@@ -74,6 +74,7 @@ class MiniBatchPlacer {
   absl::StatusOr<MiniBatchPlacement> BestBalanced(size_t k,
                                                   std::span<const SequenceIndex> mini_batch,
                                                   bool& missed) const;
+  bool MayBeReplaced(size_t k, MiniBatchPlacement placement) const;
   // `asked`, or another placement where that is refused or has needless empty micro-batches.
   absl::StatusOr<MiniBatchPlacement> OrOtherwise(size_t k,
                                                  std::span<const SequenceIndex> mini_batch,

@@ -80,7 +80,8 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
   if (!rank_of.ok()) return rank_of.status();
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   SequenceLists shares = SharesOf(units.sequences, *rank_of, pass.ranks());
-  if (limit < kNoStepTimeLimit && LeastStepTime(pass, shares) >= limit) {
+  if (limit < kNoStepTimeLimit && !MayRunShort(pass, shares) &&
+      LeastStepTime(pass, shares) >= limit) {
     return absl::OutOfRangeError("the step is longer than is of use");
   }
   absl::StatusOr<Placement> filled =

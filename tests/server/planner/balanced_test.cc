@@ -248,6 +248,80 @@ TEST(BalancedTest, SpreadingEmptyMicrobatchesDoesNotLoseToAPreset) {
   EXPECT_GT(comparison.compared, 0);
 }
 
+// The preset deals bins, which another pass refuses, and then comes to other ranks.
+TEST(BalancedTest, APresetThatAnotherPassRefusesIsNoShorter) {
+  const std::vector<uint32_t> lengths = {52, 47, 63, 55, 30, 26, 59, 50,
+                                         59, 19, 38, 42, 19, 57, 37, 25};
+  PlanOptions options = PackedOptions(66, Packer::kBalanced, 4, Sharding::kBalanced);
+  options.synchronization = Synchronization::kAccumulated;
+  options.cost_model = {0, 1.0 / 24, 0};
+  options.passes[0].balance_on = BalanceOn::kTokens;
+  options.passes[0].rows = RowPadding::kLongest;
+  options.passes[0].max_sequences_per_microbatch = 3;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].max_sequences_per_microbatch = 2;
+  options.passes[1].microbatch_count_multiple = 2;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths}, options, comparison);
+  EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
+}
+
+// The preset's own ranks leave a micro-batch empty, and its even ones do not.
+TEST(BalancedTest, APresetThatSpreadsItsEmptyMicrobatchesIsNoShorter) {
+  const std::vector<uint32_t> lengths = {13, 37, 39, 31, 13, 29, 23, 23, 12};
+  PlanOptions options = PackedOptions(50, Packer::kBalanced, 3, Sharding::kBalanced);
+  options.synchronization = Synchronization::kLockstep;
+  options.cost_model = {1, 0.1, 0};
+  options.allow_empty_microbatches = true;
+  options.passes[0].balance_on = BalanceOn::kTokens;
+  options.passes[0].microbatch_count_multiple = 2;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].microbatch_count_multiple = 3;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths}, options, comparison);
+  EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
+}
+
+// The preset's ranks make a longer step, which is seen before they are refused.
+TEST(BalancedTest, APresetThatIsRefusedAtALongerStepIsNoShorter) {
+  const std::vector<uint32_t> lengths = {64, 47, 72, 63, 16, 69, 9, 50, 68, 55};
+  const std::vector<uint32_t> group_ids = {0, 1, 1, 2, 2, 3, 4, 4, 4, 5};
+  PlanOptions options = PackedOptions(83, Packer::kBalanced, 2, Sharding::kBalanced);
+  options.synchronization = Synchronization::kAccumulated;
+  options.cost_model = {1, 1.0 / 24, 0, 10};
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  options.passes[0].rows = RowPadding::kLongest;
+  options.passes[0].min_microbatches = 2;
+  options.passes[0].microbatch_count_multiple = 2;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths, .group_ids = group_ids}, options, comparison);
+  EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
+}
+
+// The solver's own ranks are refused. What it falls back to leaves micro-batches in any order,
+// which takes longer where ranks wait for each other.
+TEST(BalancedTest, MicrobatchesOfAFallbackStandCostliestFirst) {
+  const std::vector<uint32_t> lengths = {35, 36, 75, 49, 71, 70, 43, 53,
+                                         40, 72, 74, 42, 21, 27, 53, 63};
+  const std::vector<uint32_t> group_ids = {0, 1, 2, 3, 3, 4, 4, 4, 5, 5, 6, 7, 7, 8, 9, 9};
+  PlanOptions options = PackedOptions(78, Packer::kBalanced, 4, Sharding::kBalanced);
+  options.synchronization = Synchronization::kLockstep;
+  options.cost_model = {0, 1.0 / 24, 100, 10};
+  options.mini_batches.groups = GroupPolicy::kSameRank;
+  options.passes[0].balance_on = BalanceOn::kTokens;
+  options.passes[0].min_microbatches = 3;
+  options.passes[0].microbatch_count_multiple = 3;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  options.passes[1].microbatch_count_multiple = 1;
+  options.passes[1].max_sequences_per_microbatch = 3;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths, .group_ids = group_ids}, options, comparison);
+  EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
+}
+
 // Of the many ways to give ten groups to eight ranks none is of use, which takes few steps to see.
 TEST(BalancedTest, GroupsTooUnevenForTheRanksAreRefused) {
   std::vector<uint32_t> lengths = testing::MathsLengths(200, 1);

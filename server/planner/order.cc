@@ -86,6 +86,7 @@ void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placemen
 }
 
 void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement) {
+  if (pass.options().order != MicrobatchOrder::kAsAssigned) return;
   PutInOrder(
       MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, RowCosts(pass, placement)),
       placement);

@@ -29,7 +29,8 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement);
 
 // The order of a solver that may choose one: of every rank the costliest rows first, so that those
-// which run at the same time are as alike as can be.
+// which run at the same time are as alike as can be. Nothing is changed where the pass asks for
+// another order, in which those of equal cost stay as they are.
 void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement);
 
 }  // namespace batchplan

@@ -322,6 +322,24 @@ TEST(BalancedTest, MicrobatchesOfAFallbackStandCostliestFirst) {
   EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
 }
 
+// Micro-batches that cost the same before rows are padded, and not after, stand as they did when
+// step times were compared.
+TEST(BalancedTest, StepsInAnOrderThatIsAskedForAreNoLongerThanThoseOfThePresets) {
+  const std::vector<uint32_t> lengths = {37, 77, 82, 22, 85, 33, 85, 87,
+                                         51, 65, 81, 78, 49, 62, 23};
+  PlanOptions options = PackedOptions(96, Packer::kBalanced, 3, Sharding::kBalanced);
+  options.synchronization = Synchronization::kLockstep;
+  options.cost_model = {1, 0, 0, 10};
+  options.passes[0].balance_on = BalanceOn::kTokens;
+  options.passes[0].order = MicrobatchOrder::kSmallAtBothEnds;
+  options.passes[0].rows = RowPadding::kBuckets;
+  options.passes[0].buckets = {24, 32, 48, 64, 80, 96};
+  options.passes[0].min_microbatches = 2;
+  Comparison comparison;
+  ExpectNoLongerThanPresets({.lengths = lengths}, options, comparison);
+  EXPECT_EQ(comparison.compared, std::size(kPackedPresets));
+}
+
 // Of the many ways to give ten groups to eight ranks none is of use, which takes few steps to see.
 TEST(BalancedTest, GroupsTooUnevenForTheRanksAreRefused) {
   std::vector<uint32_t> lengths = testing::MathsLengths(200, 1);

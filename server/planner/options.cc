@@ -145,8 +145,7 @@ absl::Status CheckCostModel(const CostModel& model) {
   if (any) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "cost_model has per_token, per_token_squared, per_microbatch and per_sequence all 0; at "
-      "least "
-      "one must be above 0, or leave cost_model unset for the default");
+      "least one must be above 0, or leave cost_model unset for the default");
 }
 
 absl::Status CheckPasses(const std::vector<PassOptions>& passes) {

@@ -6,8 +6,7 @@
 //   unit: what goes to one rank whole: a sequence, or a group that stays on one rank.
 //   item: what goes to one micro-batch whole: a sequence, or a group that stays in one micro-batch.
 //   alone: a sequence above the pass's token budget that the caller wants as it is. It takes all
-//   the
-//     room of its micro-batch, and makes that as wide as itself.
+//     the room of its micro-batch, and makes that as wide as itself.
 //   load: what ranks and micro-batches are evened out by: cost, or tokens where that is asked for.
 //   share: the sequences of one rank.
 //   given rank: where the manifest says that a sequence is; then shares are not for the planner.

@@ -76,17 +76,18 @@ Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
 std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_t> costs,
                                const Cuts& cuts);
 
+// With more items OptimalSplit takes longer than a balanced plan has for it.
+inline constexpr size_t kMostForOptimalSplit = 16384;
+
 // The split that schedules the fewest tokens: of all splits into exactly `runs` runs within the
-// limits, one that has the least sum of sequences
-// times width. Needs SortedScan's number of runs <= runs <= items.size().
+// limits, one that has the least sum of sequences times width. Needs SortedScan's number of runs <=
+// runs <= items.size().
 //
 // Tokens of a run satisfy the Monge condition, so the least sum is convex in the number of runs: a
 // price per run is searched for which that number is optimal, and each price costs one shortest
 // path over the positions (A. Aggarwal, B. Schieber, T. Tokuyama, "Finding a minimum-weight k-link
 // path in graphs with the concave Monge property", 1994). O(n log n log tokens) time, O(n) memory.
-// Once a stop is requested it ends soon, with a split into any number of runs. Beyond
-// kMostForOptimalSplit items it takes longer than a balanced plan has for it.
-inline constexpr size_t kMostForOptimalSplit = 16384;
+// Once a stop is requested it ends soon, with a split into any number of runs.
 Cuts OptimalSplit(const PaddedItems& items, const PaddedLimits& limits, size_t runs,
                   const Allowance& allowance = {});
 

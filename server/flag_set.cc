@@ -175,7 +175,8 @@ absl::Status FlagSet::SetFromFile(const std::string& path) {
       return refuse("must be given once, with one value; a text stands in \"quotes\"");
     }
     const std::string& value = item.inputs.front();
-    if (value.find('"') != std::string::npos) return refuse("a value holds neither \" nor #");
+    if (value.find_first_of("\"#") != std::string::npos)
+      return refuse("a value holds neither \" nor #");
     if (value.empty()) {
       // What --print_config shows for a flag without a text is no value to set.
       if (flags_.at(item.name).may_be_empty) continue;

@@ -52,8 +52,8 @@ std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& pla
   return costs;
 }
 
-std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement) {
-  std::vector<Cost> costs = MicrobatchCosts(pass, placement);
+std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement,
+                           std::vector<Cost> costs) {
   const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
   for (size_t m = 0; m < costs.size(); ++m) {
     costs[m] += pass.cost().OfTail(rows[m] - placement.widths[m]);
@@ -87,9 +87,9 @@ void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placemen
 
 void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement) {
   if (pass.options().order != MicrobatchOrder::kAsAssigned) return;
-  PutInOrder(
-      MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, RowCosts(pass, placement)),
-      placement);
+  PutInOrder(MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement,
+                                 RowCosts(pass, placement, MicrobatchCosts(pass, placement))),
+             placement);
 }
 
 }  // namespace batchplan

@@ -14,8 +14,9 @@ namespace batchplan {
 // What each micro-batch costs before rows are padded.
 std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& placement);
 
-// What it costs once they are.
-std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement);
+// What it costs once they are, of those costs.
+std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement,
+                           std::vector<Cost> costs);
 
 // The micro-batches of `costs` in the order that OrderMicrobatches gives them: number order[m]
 // comes to position m.

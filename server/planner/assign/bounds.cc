@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "server/planner/assign/fill_bins.h"
@@ -105,12 +106,14 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
 }  // namespace
 
 Cost StepTime(const PassInstance& pass, const Placement& placement) {
-  const std::vector<Cost> costs = RowCosts(pass, placement);
   const MicrobatchOrder asked = pass.options().order;
-  const std::vector<uint32_t> order =
-      asked == MicrobatchOrder::kAsAssigned
-          ? MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs)
-          : MicrobatchesInOrder(asked, placement, MicrobatchCosts(pass, placement));
+  std::vector<Cost> costs = MicrobatchCosts(pass, placement);
+  std::vector<uint32_t> order;
+  if (asked != MicrobatchOrder::kAsAssigned) order = MicrobatchesInOrder(asked, placement, costs);
+  costs = RowCosts(pass, placement, std::move(costs));
+  if (asked == MicrobatchOrder::kAsAssigned) {
+    order = MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs);
+  }
   const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
   std::vector<Cost> slots(placement.slots, 0);
   Cost busiest = 0;

@@ -105,16 +105,19 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
   absl::StatusOr<MiniBatchPlacement> best =
       OrOtherwise(k, mini_batch, BestBalanced(k, mini_batch, missed));
   if (missed && (best.ok() || absl::IsInvalidArgument(best.status()))) {
+    Cost least = best.ok() ? StepTime(*lead_, best->lead()) : 0;
     for (const std::unique_ptr<MiniBatchPlacer>& preset : presets_) {
       if (allowance_.spent() && best.ok()) break;
       absl::StatusOr<MiniBatchPlacement> placed = preset->Place(k, mini_batch);
       if (!placed.ok() && !absl::IsInvalidArgument(placed.status())) return placed;
       if (!placed.ok()) continue;
+      const Cost time = StepTime(*lead_, placed->lead());
       if (best.ok()) {
-        if (StepTime(*lead_, placed->lead()) >= StepTime(*lead_, best->lead())) continue;
+        if (time >= least) continue;
         placed->lead().proven = best->lead().proven;
       }
       best = std::move(placed);
+      least = time;
     }
   }
   if (best.ok()) PutCostliestRowsFirst(*lead_, best->lead());

@@ -15,6 +15,7 @@ import numpy
 from numpy.typing import NDArray
 
 import batchplan
+
 _INFO = "batchplan"
 
 

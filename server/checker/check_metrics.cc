@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <numeric>
 
 #include "absl/strings/string_view.h"
+#include "server/checker/pipeline_events.h"
 #include "server/checker/violation.h"
 
 namespace batchplan::checker {
@@ -37,41 +40,88 @@ struct Totals {
   double aligned_cost = 0;  // of the sequences, at their aligned lengths
   // Summed over mini-batches.
   double step_time = 0;
+  // Of that, on pipelines, how long the busiest stage of the slowest rank works; two numbers where
+  // several ranks are as slow.
+  double least_stage_work = 0;
+  double most_stage_work = 0;
   double most_loaded_tokens = 0;
   double most_loaded_cost = 0;
   double rank_cost = 0;  // of all ranks together
 };
 
-double SequenceCost(const CostModel& model, double length) {
-  return model.per_token * length + model.per_token_squared * length * length + model.per_sequence;
+// What so many tokens cost each of the ranks that share them.
+double SharedCost(const PlanOptions& request, double linear, double squared) {
+  const CostModel& model = request.cost_model;
+  return (model.per_token * linear + model.per_token_squared * squared) /
+         request.topology.context_parallel;
+}
+
+double SequenceCost(const PlanOptions& request, double length) {
+  return SharedCost(request, length, length * length) + request.cost_model.per_sequence;
 }
 
 Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) {
-  const CostModel& model = pass.request.cost_model;
   const uint64_t width = pass.plan.row_widths[m];
   const bool padded = pass.options.layout == Layout::kPadded;
   Load load;
   load.capacity = std::max<uint64_t>(width, pass.options.max_tokens_per_microbatch);
-  load.cost = model.per_microbatch;
+  load.cost = pass.request.cost_model.per_microbatch;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
     const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
     load.true_tokens += length;
     load.aligned_tokens += aligned;
-    load.cost += SequenceCost(model, static_cast<double>(padded ? width : aligned));
+    load.cost += SequenceCost(pass.request, static_cast<double>(padded ? width : aligned));
   }
   if (padded) {
     load.scheduled_tokens = microbatch.size() * width;
   } else {
     load.scheduled_tokens = width;
-    load.cost += model.per_token * static_cast<double>(width - load.aligned_tokens);
+    load.cost += SharedCost(pass.request, static_cast<double>(width - load.aligned_tokens), 0);
   }
   return load;
 }
 
-// Adds the mini-batch of `loads`, which stand rank by rank, `slots` for each.
-void AddMiniBatch(const std::vector<Load>& loads, size_t slots, Synchronization synchronization,
+// The part of the model that the stage with most of it has.
+double LargestStage(const PlanOptions& request) {
+  const size_t stages = request.topology.pipeline_parallel;
+  const std::vector<double>& shares = request.pipeline.stage_shares;
+  if (shares.empty()) return 1.0 / static_cast<double>(stages);
+  std::vector<double> of_stage(stages, 0);
+  double all = 0;
+  for (size_t part = 0; part < shares.size(); ++part) {
+    of_stage[part % stages] += shares[part];
+    all += shares[part];
+  }
+  return *std::max_element(of_stage.begin(), of_stage.end()) / all;
+}
+
+// Adds what the pipeline takes for micro-batches of these costs, those of each rank.
+void AddPipelines(const PassUnderCheck& pass, const std::vector<std::vector<double>>& ranks,
                   Totals& totals) {
+  std::vector<double> times;
+  for (const std::vector<double>& costs : ranks) {
+    times.push_back(PipelineTime(pass.request.topology, pass.request.pipeline,
+                                 pass.options.forward_only, costs));
+  }
+  const double slowest = *std::max_element(times.begin(), times.end());
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (times[rank] < slowest * (1 - kTolerance)) continue;
+    const double work = std::accumulate(ranks[rank].begin(), ranks[rank].end(), 0.0);
+    least = std::min(least, work);
+    most = std::max(most, work);
+  }
+  totals.step_time += slowest;
+  totals.least_stage_work += least * LargestStage(pass.request);
+  totals.most_stage_work += most * LargestStage(pass.request);
+}
+
+// Adds the mini-batch of `loads`, which stand rank by rank, `slots` for each.
+void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Load>& loads, size_t slots,
+                  Totals& totals) {
+  const Synchronization synchronization = pass.request.synchronization;
   std::vector<double> slowest_of_slot(slots, 0);
   double most_loaded_tokens = 0;
   double most_loaded_cost = 0;
@@ -90,6 +140,19 @@ void AddMiniBatch(const std::vector<Load>& loads, size_t slots, Synchronization 
   }
   totals.most_loaded_tokens += most_loaded_tokens;
   totals.most_loaded_cost += most_loaded_cost;
+  if (pass.request.topology.pipeline_parallel > 1) {
+    if (synchronization == Synchronization::kLockstep) {
+      AddPipelines(pass, {slowest_of_slot}, totals);
+      return;
+    }
+    std::vector<std::vector<double>> ranks;
+    for (size_t m = 0; m < loads.size(); ++m) {
+      if (m % slots == 0) ranks.emplace_back();
+      ranks.back().push_back(loads[m].cost);
+    }
+    AddPipelines(pass, ranks, totals);
+    return;
+  }
   if (synchronization == Synchronization::kAccumulated) {
     totals.step_time += most_loaded_cost;
   } else {
@@ -115,15 +178,16 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
     if (length == 0) continue;  // dropped
     totals.longest = std::max<uint64_t>(totals.longest, length);
     const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
-    totals.aligned_cost += SequenceCost(pass.request.cost_model, static_cast<double>(aligned));
+    totals.aligned_cost += SequenceCost(pass.request, static_cast<double>(aligned));
   }
   size_t m = 0;
   while (m < microbatches.size()) {
     const size_t slots = pass.plan.microbatches_per_rank[microbatches[m].mini_batch];
     const size_t end = m + slots * pass.demands.data_parallel;
     AddMiniBatch(
+        pass,
         {loads.begin() + static_cast<ptrdiff_t>(m), loads.begin() + static_cast<ptrdiff_t>(end)},
-        slots, pass.request.synchronization, totals);
+        slots, totals);
     m = end;
   }
   return totals;
@@ -202,7 +266,8 @@ absl::Status CheckFinite(const PassUnderCheck& pass) {
        {metrics.bin_utilization, metrics.aligned_bin_utilization, metrics.waste_ratio,
         metrics.bin_balance, metrics.packing_efficiency, metrics.padding_removed,
         metrics.rank_token_imbalance, metrics.rank_cost_imbalance, metrics.ideal_step_time,
-        metrics.lower_bound_step_time, metrics.predicted_step_time, metrics.step_efficiency}) {
+        metrics.lower_bound_step_time, metrics.predicted_step_time, metrics.step_efficiency,
+        metrics.pipeline_bubble}) {
     if (!std::isfinite(value)) return Violation(Field(pass, "metrics"), " has the value ", value);
   }
   return absl::OkStatus();
@@ -247,13 +312,19 @@ absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
   const PlanMetrics& metrics = pass.plan.metrics;
   const double ideal = (totals.aligned_cost +
                         pass.request.cost_model.per_microbatch * metrics.lower_bound_microbatches) /
-                       static_cast<double>(pass.demands.data_parallel);
+                       static_cast<double>(pass.demands.data_parallel) /
+                       static_cast<double>(pass.request.topology.pipeline_parallel);
+  const bool is_pipeline = pass.request.topology.pipeline_parallel > 1 && totals.step_time > 0;
+  const double least_bubble = is_pipeline ? 1 - totals.most_stage_work / totals.step_time : 0;
+  const double most_bubble = is_pipeline ? 1 - totals.least_stage_work / totals.step_time : 0;
   for (const absl::Status& status : {
            CheckNear(pass, "predicted_step_time", metrics.predicted_step_time, totals.step_time,
                      kTolerance * totals.step_time),
            CheckNear(pass, "ideal_step_time", metrics.ideal_step_time, ideal, kTolerance * ideal),
            CheckNear(pass, "step_efficiency", metrics.step_efficiency,
                      metrics.ideal_step_time / metrics.predicted_step_time, kTolerance),
+           CheckNear(pass, "pipeline_bubble", metrics.pipeline_bubble,
+                     std::clamp(metrics.pipeline_bubble, least_bubble, most_bubble), kTolerance),
        }) {
     if (!status.ok()) return status;
   }

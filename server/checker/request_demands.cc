@@ -211,9 +211,12 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
     pass_demands.min_microbatches = AtLeastOne(pass.min_microbatches);
     pass_demands.count_multiple = AtLeastOne(pass.microbatch_count_multiple);
     if (options.topology.virtual_pipeline > 1) {
-      // An interleaved schedule runs micro-batches in rounds of one for each pipeline stage.
-      pass_demands.count_multiple =
-          std::lcm(pass_demands.count_multiple, AtLeastOne(options.topology.pipeline_parallel));
+      // An interleaved schedule runs micro-batches in groups, of one for each pipeline stage or
+      // more.
+      const uint64_t group = options.pipeline.group_size > 0
+                                 ? options.pipeline.group_size
+                                 : AtLeastOne(options.topology.pipeline_parallel);
+      pass_demands.count_multiple = std::lcm(pass_demands.count_multiple, group);
     }
     pass_demands.mini_batches = pass.ignore_mini_batches ? 1 : count / demands.mini_batch_size;
   }

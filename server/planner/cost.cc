@@ -1,5 +1,6 @@
 #include "server/planner/cost.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/numeric/int128.h"
@@ -22,7 +23,8 @@ double ToDouble(absl::uint128 value) {
 
 absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
                                                   std::span<const uint32_t> aligned_lengths,
-                                                  uint64_t microbatches, uint64_t tail_tokens) {
+                                                  uint64_t microbatches, uint64_t tail_tokens,
+                                                  double waiting) {
   uint64_t tokens = tail_tokens;
   absl::uint128 squares = 0;
   for (const uint64_t length : aligned_lengths) {
@@ -37,8 +39,8 @@ absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
     return absl::InvalidArgumentError(
         "cost_model: the cost of the whole batch overflows a double; lower the coefficients");
   }
-  int exponent = 0;  // total < 2^exponent
-  std::frexp(total, &exponent);
+  int exponent = 0;  // all < 2^exponent
+  std::frexp(total + std::min(waiting, kMostWaiting * total), &exponent);
   return CostFunction(model, kTotalBits - exponent);
 }
 
@@ -59,9 +61,9 @@ CostFunction::Coefficient CostFunction::Scaled(double value, int scale) {
           .exponent = exponent - kMantissaBits + scale};
 }
 
-double CostFunction::ToUnits(Cost cost) const {
-  return std::ldexp(static_cast<double>(cost), -scale_);
-}
+double CostFunction::ToUnits(double cost) const { return std::ldexp(cost, -scale_); }
+
+double CostFunction::FromUnits(double units) const { return std::ldexp(units, scale_); }
 
 absl::StatusOr<CostModel> CostModelOf(const ModelShape& shape) {
   const struct {

@@ -21,11 +21,15 @@ using Cost = uint64_t;
 // ToUnits() brings them back to the model's units for the metrics.
 class CostFunction {
  public:
+  static constexpr double kMostWaiting = 1 << 20;
+
   // For sequences of these aligned lengths, in at most that many micro-batches, with at most
-  // `tail_tokens` of padding rows between them. InvalidArgument if the total is not finite.
+  // `tail_tokens` of padding rows between them. Times that are longer by up to `waiting` units stay
+  // below 2^62 too, up to kMostWaiting times the costs. InvalidArgument if the total is not finite.
   static absl::StatusOr<CostFunction> Create(const CostModel& model,
                                              std::span<const uint32_t> aligned_lengths,
-                                             uint64_t microbatches, uint64_t tail_tokens);
+                                             uint64_t microbatches, uint64_t tail_tokens,
+                                             double waiting = 0);
 
   // A sequence of `length` aligned tokens, at least 1. Monotone in the length.
   Cost OfSequence(uint64_t length) const {
@@ -41,8 +45,10 @@ class CostFunction {
   // The fixed cost of one micro-batch.
   Cost OfMicrobatch() const { return per_microbatch_; }
 
-  // In the units of the model.
-  double ToUnits(Cost cost) const;
+  // In the units of the model, and the other way round.
+  double ToUnits(Cost cost) const { return ToUnits(static_cast<double>(cost)); }
+  double ToUnits(double cost) const;
+  double FromUnits(double units) const;
 
  private:
   // mantissa * 2^exponent, exactly one coefficient, scaled.

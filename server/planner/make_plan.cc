@@ -90,7 +90,7 @@ class PassPlans : public PlacementSink {
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, placement));
     if (allowance_.stop_requested()) return;
-    OrderMicrobatches(instance, instance.options().order, placement);
+    OrderMicrobatches(instance, instance.order(), placement, allowance_);
     Append(instance, planned_, placement, plans_[pass]);
   }
 

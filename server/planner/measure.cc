@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "server/planner/step_time.h"
+
 namespace batchplan {
 namespace {
 
@@ -74,6 +76,16 @@ StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ra
   return loads;
 }
 
+PipelineTime TimeOfMiniBatch(const PassInstance& pass, Synchronization synchronization,
+                             std::span<const Microbatch> microbatches) {
+  std::vector<double> costs;
+  costs.reserve(microbatches.size());
+  for (const Microbatch& microbatch : microbatches) {
+    costs.push_back(static_cast<double>(microbatch.cost));
+  }
+  return PipelineTimeOf(*pass.pipeline(), synchronization, costs, pass.ranks());
+}
+
 // 1 - s/mean, s the sample standard deviation (n - 1), of how full the micro-batches that are not
 // empty are, in true tokens of the budget; 1 for a single one.
 double BinBalance(std::span<const double> filled) {
@@ -112,6 +124,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   uint64_t room_tokens = 0;
   uint64_t alone = 0;
   uint64_t alone_tokens = 0;
+  PipelineTime pipelines;
   uint64_t bound = 0;
   Cost least_time = 0;
   size_t begin = 0;
@@ -139,6 +152,11 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
     loads.accumulated += step.accumulated;
     loads.busiest_tokens += step.busiest_tokens;
     least_time += bounds[k].step_time;
+    if (pass.pipeline() != nullptr) {
+      const PipelineTime time = TimeOfMiniBatch(pass, synchronization, microbatches);
+      pipelines.makespan += time.makespan;
+      pipelines.work += time.work;
+    }
     bound += bounds[k].microbatches;
     begin += count;
   }
@@ -162,12 +180,18 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                                  static_cast<double>(metrics.aligned_tokens);
   metrics.rank_cost_imbalance =
       total_cost == 0 ? 1 : cost.ToUnits(loads.accumulated) / cost.ToUnits(total_cost) * ranks;
+  const uint32_t stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
   metrics.ideal_step_time = (cost.ToUnits(sequences_cost) +
                              cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
-                            ranks;
+                            ranks / stages;
   metrics.lower_bound_step_time = cost.ToUnits(least_time);
-  metrics.predicted_step_time = cost.ToUnits(
-      synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
+  if (pass.pipeline() != nullptr) {
+    metrics.predicted_step_time = cost.ToUnits(pipelines.makespan);
+    metrics.pipeline_bubble = pipelines.makespan == 0 ? 0 : 1 - pipelines.work / pipelines.makespan;
+  } else {
+    metrics.predicted_step_time = cost.ToUnits(
+        synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
+  }
   metrics.step_efficiency =
       metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;
   return metrics;

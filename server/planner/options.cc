@@ -1,5 +1,6 @@
 #include "server/planner/options.h"
 
+#include <cmath>
 #include <set>
 
 #include "absl/strings/escaping.h"
@@ -129,6 +130,67 @@ absl::Status CheckTopology(const Topology& topology) {
   return absl::OkStatus();
 }
 
+absl::Status CheckStageShares(const std::vector<double>& shares, uint32_t stages) {
+  if (shares.empty()) return absl::OkStatus();
+  if (shares.size() != stages) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline.stage_shares has ", shares.size(), " entries; there are ", stages,
+                     " stages, pipeline_parallel * virtual_pipeline, or leave them out"));
+  }
+  double sum = 0;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (!(shares[i] >= 0 && shares[i] <= kMaxCoefficient)) {
+      return absl::InvalidArgumentError(absl::StrCat("pipeline.stage_shares[", i, "] is ",
+                                                     shares[i], "; it must be between 0 and ",
+                                                     kMaxCoefficient));
+    }
+    sum += shares[i];
+  }
+  if (sum >= kMinCoefficient) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "pipeline.stage_shares are all 0; at least one must be above 0");
+}
+
+absl::Status CheckPipeline(const Topology& topology, const PipelineOptions& pipeline) {
+  if (topology.pipeline_parallel == 1) return absl::OkStatus();
+  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
+  if (stages > kMaxVirtualStages) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "topology.pipeline_parallel ", topology.pipeline_parallel, " times virtual_pipeline ",
+        topology.virtual_pipeline, " is ", stages, " stages; the limit is ", kMaxVirtualStages));
+  }
+  const bool interleaved = topology.virtual_pipeline > 1;
+  if (pipeline.schedule && (*pipeline.schedule == PipelineSchedule::kInterleaved) != interleaved) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pipeline.schedule is PIPELINE_SCHEDULE_", interleaved ? "ONE_F_ONE_B" : "INTERLEAVED",
+        ", but topology.virtual_pipeline is ", topology.virtual_pipeline, "; it must be ",
+        interleaved ? "1" : "above 1", ", or leave the schedule unset"));
+  }
+  if (pipeline.group_size > 0 && !interleaved) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline.group_size is ", pipeline.group_size,
+                     ", but topology.virtual_pipeline is 1: only the interleaved schedule has "
+                     "groups; leave it unset"));
+  }
+  if (pipeline.group_size > 0 && (pipeline.group_size < topology.pipeline_parallel ||
+                                  pipeline.group_size > kMaxParallelSize)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pipeline.group_size is ", pipeline.group_size, "; it must be between pipeline_parallel ",
+        topology.pipeline_parallel, " and ", kMaxParallelSize, ", or 0 for that"));
+  }
+  if (!(pipeline.backward_ratio >= kMinBackwardRatio &&
+        pipeline.backward_ratio <= kMaxBackwardRatio)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pipeline.backward_ratio is ", pipeline.backward_ratio, "; it must be between ",
+        kMinBackwardRatio, " and ", kMaxBackwardRatio, ", or 0 for 2"));
+  }
+  if (!(pipeline.transfer >= 0 && pipeline.transfer <= kMaxCoefficient)) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.transfer is ", pipeline.transfer,
+                                                   "; it must be between 0 and ", kMaxCoefficient));
+  }
+  return CheckStageShares(pipeline.stage_shares, static_cast<uint32_t>(stages));
+}
+
 absl::Status CheckCostModel(const CostModel& model) {
   const struct {
     absl::string_view name;
@@ -175,8 +237,9 @@ bool SharesWidths(const PassOptions& pass, Sharding sharding) {
 }
 
 absl::Status PlanOptions::Validate() const {
-  for (const absl::Status& status : {CheckTopology(topology), CheckCostModel(cost_model),
-                                     CheckPasses(passes), CheckAlone(*this)}) {
+  for (const absl::Status& status :
+       {CheckTopology(topology), CheckPipeline(topology, pipeline), CheckCostModel(cost_model),
+        CheckPasses(passes), CheckAlone(*this)}) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

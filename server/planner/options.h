@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,15 @@ inline constexpr uint32_t kMaxParallelSize = 65536;
 
 // Far more uses of a batch than a training step has.
 inline constexpr size_t kMaxPasses = 64;
+
+// Virtual stages of a pipeline; and the works of stages, of all of a plan's micro-batches, that are
+// simulated.
+inline constexpr uint32_t kMaxVirtualStages = 512;
+inline constexpr uint64_t kMaxPipelineWorks = uint64_t{1} << 24;
+
+// Far beyond any model's.
+inline constexpr double kMinBackwardRatio = 1e-3;
+inline constexpr double kMaxBackwardRatio = 1e3;
 
 // Coefficients that are not 0 stay between these, so that no sum leaves the range of a double.
 inline constexpr double kMinCoefficient = 1e-100;
@@ -56,6 +66,23 @@ struct CostModel {
   double per_sequence = 0.0;
 };
 
+enum class PipelineSchedule { kOneFOneB, kInterleaved };
+
+// How topology.pipeline_parallel stages share the model, and in which order they run micro-batches
+// (pipeline/schedule.h).
+struct PipelineOptions {
+  // Unset: interleaved where there are virtual stages.
+  std::optional<PipelineSchedule> schedule;
+  // Micro-batches of a group of the interleaved schedule; 0: pipeline_parallel.
+  uint32_t group_size = 0;
+  // Of backward over forward.
+  double backward_ratio = 2;
+  // pipeline_parallel * virtual_pipeline parts, in any unit; empty: equal ones.
+  std::vector<double> stage_shares;
+  // Cost from one virtual stage to the next.
+  double transfer = 0;
+};
+
 enum class Synchronization { kLockstep, kAccumulated };
 
 enum class OverlongPolicy { kReject, kTruncate, kDrop, kAlone };
@@ -70,7 +97,7 @@ enum class RowPadding { kNone, kLongest, kCapacity, kBuckets };
 
 enum class Sharding { kBalanced, kDealBins, kStrideSorted, kKarmarkarKarp, kLpt, kContiguous };
 
-enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds };
+enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds, kPipeline };
 
 struct PassOptions {
   std::string name;
@@ -93,6 +120,7 @@ struct PassOptions {
   bool equal_sequence_counts = false;
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
+  bool forward_only = false;
 
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
@@ -105,6 +133,8 @@ struct PlanOptions {
   Topology topology;
   MiniBatching mini_batches;
   CostModel cost_model;
+  // Of pipeline_parallel > 1.
+  PipelineOptions pipeline;
   Synchronization synchronization = Synchronization::kLockstep;
   Effort effort = Effort::kDefault;
   OverlongPolicy overlong = OverlongPolicy::kReject;

@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/pipeline/find_order.h"
+#include "server/planner/pipeline/rank_orders.h"
+
 namespace batchplan {
 namespace {
 
@@ -17,14 +20,6 @@ void CostSlotsAlike(size_t slots, std::vector<Cost>& costs) {
     for (size_t m = slot; m < costs.size(); m += slots) most = std::max(most, costs[m]);
     for (size_t m = slot; m < costs.size(); m += slots) costs[m] = most;
   }
-}
-
-// Descending costs to costs that rise and fall again.
-void PutSmallAtBothEnds(std::span<uint32_t> rank) {
-  const std::vector<uint32_t> descending(rank.begin(), rank.end());
-  auto next = rank.begin();
-  for (size_t i = (descending.size() + 1) / 2; i > 0; --i) *next++ = descending[2 * (i - 1)];
-  for (size_t i = 1; i < descending.size(); i += 2) *next++ = descending[i];
 }
 
 void PutInOrder(std::span<const uint32_t> position, Placement& placement) {
@@ -80,13 +75,17 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
   return position;
 }
 
-void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement) {
+void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement,
+                       const Allowance& allowance) {
   if (order == MicrobatchOrder::kAsAssigned) return;
-  PutInOrder(MicrobatchesInOrder(order, placement, MicrobatchCosts(pass, placement)), placement);
+  PutInOrder(order == MicrobatchOrder::kPipeline
+                 ? RankOrders(pass, placement, allowance).Positions()
+                 : MicrobatchesInOrder(order, placement, MicrobatchCosts(pass, placement)),
+             placement);
 }
 
 void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement) {
-  if (pass.options().order != MicrobatchOrder::kAsAssigned) return;
+  if (pass.pipeline() != nullptr || pass.order() != MicrobatchOrder::kAsAssigned) return;
   PutInOrder(MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement,
                                  RowCosts(pass, placement, MicrobatchCosts(pass, placement))),
              placement);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/placement.h"
 
@@ -26,12 +27,15 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 // Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing,
 // and empty micro-batches stay last. Where all ranks have the same widths they are reordered alike,
 // by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order: of the
-// descending order the even positions, reversed, then the odd ones.
-void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement);
+// descending order the even positions, reversed, then the odd ones. kPipeline looks for the order
+// in which the slowest rank's pipeline is done soonest (pipeline/rank_orders.h).
+void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement,
+                       const Allowance& allowance = {});
 
 // The order of a solver that may choose one: of every rank the costliest rows first, so that those
 // which run at the same time are as alike as can be. Nothing is changed where the pass asks for
-// another order, in which those of equal cost stay as they are.
+// another order, in which those of equal cost stay as they are, nor with a pipeline, whose
+// micro-batches stand as the solver found them.
 void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement);
 
 }  // namespace batchplan

@@ -14,20 +14,38 @@ namespace {
 constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
 static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 
+// What a sequence and its tokens cost one of the ranks that share them.
+CostModel OfOneRank(const PlanOptions& options) {
+  CostModel model = options.cost_model;
+  model.per_token /= options.topology.context_parallel;
+  model.per_token_squared /= options.topology.context_parallel;
+  return model;
+}
+
+// The most that so many micro-batches wait to arrive, one after the other at all stages and back.
+double MostWaiting(const PlanOptions& options, uint64_t microbatches) {
+  const Topology& topology = options.topology;
+  if (topology.pipeline_parallel == 1) return 0;
+  return options.pipeline.transfer * 2 * topology.pipeline_parallel * topology.virtual_pipeline *
+         static_cast<double>(microbatches);
+}
+
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               const std::vector<uint32_t>& aligned,
                                               uint32_t longest) {
+  const CostModel model = OfOneRank(options);
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
+  const double waiting = MostWaiting(options, sequences);
   if (pass.layout == Layout::kPadded) {
     // A sequence costs what its width does, at most that of the longest.
     const std::vector<uint32_t> widest(sequences, longest);
-    return CostFunction::Create(options.cost_model, widest, microbatches, 0);
+    return CostFunction::Create(model, widest, microbatches, 0, waiting);
   }
   const uint64_t tail =
       pass.rows == RowPadding::kNone ? 0 : pass.max_tokens_per_microbatch * sequences;
-  return CostFunction::Create(options.cost_model, aligned, microbatches, tail);
+  return CostFunction::Create(model, aligned, microbatches, tail, waiting);
 }
 
 absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uint64_t mini_batches,
@@ -88,10 +106,29 @@ uint64_t CountRule::RoundDown(uint64_t available) const {
   return count >= minimum ? count : 0;
 }
 
-CountRule CountRuleOf(const Topology& topology, const PassOptions& pass) {
-  const uint64_t stages = topology.virtual_pipeline > 1 ? topology.pipeline_parallel : 1;
+CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
+                      const PassOptions& pass) {
+  uint64_t group = 1;
+  if (topology.virtual_pipeline > 1) {
+    group = pipeline.group_size > 0 ? pipeline.group_size : topology.pipeline_parallel;
+  }
   return {.minimum = pass.min_microbatches,
-          .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, stages)};
+          .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, group)};
+}
+
+// That the micro-batches are not too many to simulate, a sequence in each and empty ones.
+absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
+                                absl::string_view where) {
+  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
+  if (topology.pipeline_parallel == 1 || sequences + empty <= kMaxPipelineWorks / stages) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": ", sequences, " sequences", empty > 0 ? " and " : "",
+      empty > 0 ? absl::StrCat(empty, " empty micro-batches") : "",
+      " times topology.pipeline_parallel ", topology.pipeline_parallel, " and virtual_pipeline ",
+      topology.virtual_pipeline, " are more than ", kMaxPipelineWorks,
+      ", the limit of what is simulated; plan fewer sequences at a time"));
 }
 
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
@@ -111,11 +148,18 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
     return status;
   }
   if (absl::Status status = instance.CheckGroupsFit(manifest); !status.ok()) return status;
+  instance.mini_batches_ = pass.ignore_mini_batches ? 1 : mini_batches;
+  uint64_t empty = 0;
   if (options.allow_empty_microbatches) {
-    absl::Status status =
-        CheckEmptyMicrobatches(instance.counts_, instance.ranks_,
-                               pass.ignore_mini_batches ? 1 : mini_batches, instance.where_);
+    absl::Status status = CheckEmptyMicrobatches(instance.counts_, instance.ranks_,
+                                                 instance.mini_batches_, instance.where_);
     if (!status.ok()) return status;
+    empty = instance.counts_.RoundUp(1) * instance.ranks_ * instance.mini_batches_;
+  }
+  if (absl::Status status =
+          CheckPipelineWorks(options.topology, aligned->size(), empty, instance.where_);
+      !status.ok()) {
+    return status;
   }
   return instance;
 }
@@ -136,10 +180,15 @@ PassInstance::PassInstance(const Manifest& manifest, const PlanOptions& options,
                                             options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
       given_ranks_(manifest.ranks),
-      counts_(CountRuleOf(options.topology, *options_)),
+      counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
       cost_(cost),
       planned_(planned.lengths),
       aligned_(std::move(aligned)) {
+  if (options.topology.pipeline_parallel > 1) {
+    Pipeline pipeline = PipelineOf(options.topology, options.pipeline, options_->forward_only);
+    pipeline.transfer = cost_.FromUnits(pipeline.transfer);
+    pipeline_ = std::make_shared<const Pipeline>(std::move(pipeline));
+  }
   bin_limits_.capacity = RowCapacity(*options_, length_multiple_);
   padded_limits_.tokens = options_->max_tokens_per_microbatch;
   if (options_->max_sequences_per_microbatch > 0) {

@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@
 #include "server/planner/options.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/padded/splits.h"
+#include "server/planner/pipeline/schedule.h"
 
 namespace batchplan {
 
@@ -56,8 +58,9 @@ struct CountRule {
   uint64_t RoundDown(uint64_t available) const;
 };
 
-// The pass's minimum, and lcm(microbatch_count_multiple, PP if VPP > 1).
-CountRule CountRuleOf(const Topology& topology, const PassOptions& pass);
+// The pass's minimum, and lcm(microbatch_count_multiple, the pipeline's group size if VPP > 1).
+CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
+                      const PassOptions& pass);
 
 // What goes to one micro-batch whole, a sequence or a group that stays together there. Arrays of
 // one size.
@@ -123,12 +126,22 @@ class PassInstance {
   const std::string& where() const { return where_; }
   uint32_t length_multiple() const { return length_multiple_; }
   uint32_t ranks() const { return ranks_; }
+  // At least 1.
+  size_t mini_batches() const { return mini_batches_; }
   bool allow_empty() const { return allow_empty_; }
   Synchronization synchronization() const { return synchronization_; }
   Effort effort() const { return effort_; }
   // Whether ranks run the same positions of their sorted orders at the same widths.
   bool same_widths() const { return same_widths_; }
   const CountRule& counts() const { return counts_; }
+  // The order that is asked for; kPipeline with a pipeline alone.
+  MicrobatchOrder order() const {
+    return options_->order == MicrobatchOrder::kPipeline && pipeline_ == nullptr
+               ? MicrobatchOrder::kAsAssigned
+               : options_->order;
+  }
+  // What each rank runs its micro-batches on, in scaled units of cost; null without a pipeline.
+  const Pipeline* pipeline() const { return pipeline_.get(); }
   const CostFunction& cost() const { return cost_; }
   // Of a packed row.
   const BinLimits& bin_limits() const { return bin_limits_; }
@@ -184,6 +197,7 @@ class PassInstance {
   std::string where_;
   uint32_t length_multiple_;
   uint32_t ranks_;
+  size_t mini_batches_ = 1;
   bool allow_empty_;
   Synchronization synchronization_;
   Effort effort_;
@@ -194,6 +208,7 @@ class PassInstance {
   std::span<const uint32_t> given_ranks_;
   CountRule counts_;
   CostFunction cost_;
+  std::shared_ptr<const Pipeline> pipeline_;
   BinLimits bin_limits_;
   PaddedLimits padded_limits_;
   // Aligned sequences that are longer run alone.

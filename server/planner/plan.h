@@ -42,6 +42,7 @@ struct PlanMetrics {
   double lower_bound_step_time = 0;
   double predicted_step_time = 0;
   double step_efficiency = 0;
+  double pipeline_bubble = 0;
 };
 
 // Micro-batches stand in the order: for each mini-batch, for each rank, for each slot.

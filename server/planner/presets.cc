@@ -11,6 +11,12 @@ constexpr absl::string_view kPresetNames[] = {"balanced",     "nemo_rl_packing",
                                               "roll_packing", "roll_dynamic",    "mindspeed_rl",
                                               "verl"};
 
+PassOptions Balanced(const Topology& topology) {
+  PassOptions pass;
+  if (topology.pipeline_parallel > 1) pass.order = MicrobatchOrder::kPipeline;
+  return pass;
+}
+
 // NeMo-RL packs a mini-batch with MFFD and deals the bins over the ranks. Dealing them in the order
 // of packing gives rank 0 the largest; here they are dealt by cost. Pipeline stages exchange
 // buffers of one size, so there rows are as long as the longest.
@@ -70,7 +76,7 @@ PassOptions Verl() {
 std::span<const absl::string_view> PresetNames() { return kPresetNames; }
 
 absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology) {
-  if (preset.empty() || preset == "balanced") return PassOptions();
+  if (preset.empty() || preset == "balanced") return Balanced(topology);
   if (preset == "nemo_rl_packing") return NemoRlPacking(topology);
   if (preset == "nemo_rl_dynamic" || preset == "roll_dynamic") return SortedAndStrided();
   if (preset == "roll_packing") return RollPacking();

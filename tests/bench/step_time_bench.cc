@@ -1,10 +1,11 @@
 // Predicted step time of every method, relative to a bound that no plan can beat: the presets
 // through MakePlan, and three systems in use as their code does it today.
 //
-//   build/release/bench/step_time_bench [--seeds N] [--family NAME]
+//   build/release/bench/step_time_bench [--seeds N] [--family NAME] [--pp LIST [--vpp LIST]]
 //
-// One Markdown table a family and synchronization; each figure is over the seeds. A plan with
-// micro-batches over the token budget may be below the bound, which holds within the budget only.
+// With --pp, on pipelines of so many stages (pipeline_step_times.h). Else one Markdown table a
+// family and synchronization; each figure is over the seeds. A plan with micro-batches over the
+// token budget may be below the bound, which holds within the budget only.
 
 #include <algorithm>
 #include <chrono>
@@ -18,11 +19,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/presets.h"
+#include "tests/bench/pipeline_step_times.h"
 #include "tests/support/generators.h"
 #include "tests/support/reference_systems.h"
 
@@ -287,9 +290,22 @@ void PrintSpeedups(const std::vector<FamilySpeedups>& families) {
   print(overall);
 }
 
+// "4,8"; nothing if it is no list of numbers.
+std::vector<uint32_t> NumbersOf(absl::string_view list) {
+  std::vector<uint32_t> numbers;
+  for (const absl::string_view part : absl::StrSplit(list, ',')) {
+    uint32_t number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number == 0) return {};
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 int Main(int argc, char** argv) {
   uint64_t seeds = 5;
   std::string only;
+  std::vector<uint32_t> stages;
+  std::vector<uint32_t> virtual_stages = {1};
   for (int i = 1; i < argc; ++i) {
     const absl::string_view flag = argv[i];
     const bool last = i + 1 == argc;
@@ -297,12 +313,23 @@ int Main(int argc, char** argv) {
       ++i;
     } else if (flag == "--family" && !last) {
       only = argv[++i];
+    } else if (flag == "--pp" && !last && !NumbersOf(argv[i + 1]).empty()) {
+      stages = NumbersOf(argv[++i]);
+    } else if (flag == "--vpp" && !last && !NumbersOf(argv[i + 1]).empty()) {
+      virtual_stages = NumbersOf(argv[++i]);
     } else {
-      std::fprintf(stderr, "usage: %s [--seeds N] [--family NAME]\nfamilies:", argv[0]);
+      std::fprintf(
+          stderr,
+          "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST]]\nfamilies:", argv[0]);
       for (const Family& family : kFamilies) std::fprintf(stderr, " %s", family.name.data());
       std::fprintf(stderr, "\n");
       return EXIT_FAILURE;
     }
+  }
+  if (!stages.empty()) {
+    if (bench::PrintPipelineStepTimes(stages, virtual_stages, seeds, only)) return EXIT_SUCCESS;
+    std::fprintf(stderr, "no family \"%s\"\n", only.c_str());
+    return EXIT_FAILURE;
   }
   std::vector<FamilySpeedups> speedups;
   for (const Synchronization synchronization :

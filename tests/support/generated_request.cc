@@ -54,6 +54,23 @@ class RequestGenerator {
     topology.pipeline_parallel = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
     topology.virtual_pipeline = random_.OneOf<uint32_t>({1, 1, 2});
     topology.sequence_parallel = random_.Chance(40);
+    if (topology.pipeline_parallel > 1) GeneratePipeline();
+  }
+
+  void GeneratePipeline() {
+    const Topology& topology = options().topology;
+    PipelineOptions& pipeline = options().pipeline;
+    if (topology.virtual_pipeline > 1 && random_.Chance(20)) {
+      pipeline.group_size = topology.pipeline_parallel + 1;
+    }
+    pipeline.backward_ratio = random_.OneOf<double>({2, 2, 1, 3.5});
+    if (random_.Chance(30)) pipeline.transfer = static_cast<double>(random_.Between(1, 100));
+    if (random_.Chance(30)) {
+      const uint32_t stages = topology.pipeline_parallel * topology.virtual_pipeline;
+      for (uint32_t q = 0; q < stages; ++q) {
+        pipeline.stage_shares.push_back(static_cast<double>(random_.Between(1, 4)));
+      }
+    }
   }
 
   // The policy, and how large groups are.
@@ -109,9 +126,10 @@ class RequestGenerator {
 
   void ChooseAlgorithms(uint32_t number, uint32_t unit, uint32_t units, PassOptions& pass) {
     pass.balance_on = random_.OneOf<BalanceOn>({BalanceOn::kTokens, BalanceOn::kCost});
-    pass.order = random_.OneOf<MicrobatchOrder>({MicrobatchOrder::kAsAssigned,
-                                                 MicrobatchOrder::kLargestFirst,
-                                                 MicrobatchOrder::kSmallAtBothEnds});
+    pass.order = random_.OneOf<MicrobatchOrder>(
+        {MicrobatchOrder::kAsAssigned, MicrobatchOrder::kLargestFirst,
+         MicrobatchOrder::kSmallAtBothEnds, MicrobatchOrder::kPipeline});
+    pass.forward_only = random_.Chance(20);
     if (random_.Chance(35)) {
       pass.layout = Layout::kPadded;
       pass.scan = random_.OneOf<Scan>({Scan::kSorted, Scan::kOptimal});
@@ -329,10 +347,13 @@ std::string GeneratedRequest::Describe() const {
       "lengths [", absl::StrJoin(lengths, ","), "] groups [", absl::StrJoin(group_ids, ","),
       "] ranks [", absl::StrJoin(ranks, ","), "] pad_to ", pad_to, "; DP ", t.data_parallel, " CP ",
       t.context_parallel, " TP ", t.tensor_parallel, " PP ", t.pipeline_parallel, " VPP ",
-      t.virtual_pipeline, t.sequence_parallel ? " SP" : "", "; mini-batches of ", m.size, " order ",
-      static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
-      "; overlong ", static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token,
-      " ", options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch, " ",
+      t.virtual_pipeline, t.sequence_parallel ? " SP" : "", " groups of ",
+      options.pipeline.group_size, " ratio ", options.pipeline.backward_ratio, " transfer ",
+      options.pipeline.transfer, " shares [", absl::StrJoin(options.pipeline.stage_shares, ","),
+      "]; mini-batches of ", m.size, " order ", static_cast<int>(m.order), " seed ", m.seed,
+      " group policy ", static_cast<int>(m.groups), "; overlong ",
+      static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token, " ",
+      options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch, " ",
       options.cost_model.per_sequence, "; synchronization ",
       static_cast<int>(options.synchronization), " effort ", static_cast<int>(options.effort),
       options.allow_empty_microbatches ? "; empty micro-batches allowed" : "");
@@ -344,7 +365,8 @@ std::string GeneratedRequest::Describe() const {
                     static_cast<int>(pass.sharding),
                     pass.equal_sequence_counts ? " equal counts" : "", " order ",
                     static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
-                    pass.ignore_mini_batches ? " ignores mini-batches" : "");
+                    pass.ignore_mini_batches ? " ignores mini-batches" : "",
+                    pass.forward_only ? " forward only" : "");
     if (pass.layout == Layout::kPadded) {
       absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
     } else {

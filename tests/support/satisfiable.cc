@@ -220,7 +220,9 @@ class Oracle {
     const PassOptions& pass = options_.passes[pass_number];
     uint64_t multiple = pass.microbatch_count_multiple;
     if (options_.topology.virtual_pipeline > 1) {
-      multiple = std::lcm(multiple, uint64_t{options_.topology.pipeline_parallel});
+      const uint64_t group =
+          std::max(options_.topology.pipeline_parallel, options_.pipeline.group_size);
+      multiple = std::lcm(multiple, group);
     }
     uint64_t least = pass.min_microbatches;
     uint64_t most = kNever;

@@ -18,6 +18,14 @@ void FillTopology(const Topology& topology, v1::Topology* wire) {
   wire->set_sequence_parallel(topology.sequence_parallel);
 }
 
+void FillPipeline(const PipelineOptions& pipeline, v1::Pipeline* wire) {
+  if (pipeline.schedule) wire->set_schedule(ToWire<v1::PipelineSchedule>(*pipeline.schedule));
+  wire->set_group_size(pipeline.group_size);
+  wire->set_backward_ratio(pipeline.backward_ratio);
+  wire->mutable_stage_shares()->Add(pipeline.stage_shares.begin(), pipeline.stage_shares.end());
+  wire->set_transfer(pipeline.transfer);
+}
+
 void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_name(pass.name);
   wire->set_max_tokens_per_microbatch(pass.max_tokens_per_microbatch);
@@ -28,6 +36,7 @@ void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_balance_on(ToWire<v1::BalanceOn>(pass.balance_on));
   wire->set_order(ToWire<v1::MicrobatchOrder>(pass.order));
   wire->set_ignore_mini_batches(pass.ignore_mini_batches);
+  wire->set_forward_only(pass.forward_only);
   if (pass.layout == Layout::kPadded) {
     wire->mutable_padded()->set_scan(ToWire<v1::Scan>(pass.scan));
   } else {
@@ -49,6 +58,9 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   wire.mutable_manifest()->set_pad_to(request.pad_to);
   wire.mutable_manifest()->mutable_ranks()->Add(request.ranks.begin(), request.ranks.end());
   FillTopology(options.topology, wire.mutable_topology());
+  if (options.topology.pipeline_parallel > 1) {
+    FillPipeline(options.pipeline, wire.mutable_pipeline());
+  }
 
   v1::MiniBatching* mini_batches = wire.mutable_mini_batches();
   mini_batches->set_size(options.mini_batches.size);

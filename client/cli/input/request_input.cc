@@ -43,7 +43,18 @@ const std::vector<Group>& RequestGroups() {
         {"--vpp", "topology.virtual_pipeline", "Virtual pipeline stages [1]"},
         {"--sequence_parallel", "topology.sequence_parallel",
          "Activations are split along the sequence across --tp"},
-        {"--sync", "synchronization", "When ranks wait for each other [lockstep]"}}},
+        {"--sync", "synchronization",
+         "When ranks wait for each other [lockstep, with --pp accumulated]"}}},
+      {"Pipeline, with --pp",
+       {{"--pipeline_schedule", "pipeline.schedule",
+         "In which order stages run micro-batches [one_f_one_b, with --vpp interleaved]"},
+        {"--pipeline_group", "pipeline.group_size",
+         "Micro-batches of a group of the interleaved schedule [--pp]"},
+        {"--backward_ratio", "pipeline.backward_ratio", "Time of a backward over a forward [2]"},
+        {"--stage_shares", "pipeline.stage_shares",
+         "What parts of the model's time the --pp times --vpp stages take [equal ones]"},
+        {"--transfer", "pipeline.transfer",
+         "What comes on top from stage to stage, in units of --cost [0]"}}},
       {"Mini-batches",
        {{"--mini_batch_size", "mini_batches.size",
          "Sequences in a mini-batch, over all ranks [all of them]"},
@@ -91,7 +102,9 @@ const Group& PassGroup() {
         "At most so many sequences in a micro-batch [any number]"},
        {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
        {"--ignore_mini_batches", "ignore_mini_batches",
-        "Plan the batch as one mini-batch, for a pass without a gradient update"}}};
+        "Plan the batch as one mini-batch, for a pass without a gradient update"},
+       {"--forward_only", "forward_only",
+        "Pipelines run forwards alone, as for log-probabilities"}}};
   return *group;
 }
 

@@ -11,6 +11,10 @@
 namespace batchplan {
 namespace {
 
+// What a micro-batch costs by default where ranks are pipelines: in tokens, what launching its
+// kernels takes. Without it the more micro-batches the better.
+constexpr double kMicrobatchOnPipeline = 1024;
+
 // Where in the request an error is.
 using Where = absl::string_view;
 
@@ -33,8 +37,9 @@ static_assert(static_cast<int>(Sharding::kContiguous) == v1::SHARDING_CONTIGUOUS
 static_assert(static_cast<int>(RowPadding::kBuckets) == v1::ROW_PADDING_BUCKETS - 1);
 static_assert(static_cast<int>(Scan::kOptimal) == v1::SCAN_OPTIMAL - 1);
 static_assert(static_cast<int>(BalanceOn::kCost) == v1::BALANCE_ON_COST - 1);
-static_assert(static_cast<int>(MicrobatchOrder::kSmallAtBothEnds) ==
-              v1::MICROBATCH_ORDER_SMALL_AT_BOTH_ENDS - 1);
+static_assert(static_cast<int>(MicrobatchOrder::kPipeline) == v1::MICROBATCH_ORDER_PIPELINE - 1);
+static_assert(static_cast<int>(PipelineSchedule::kInterleaved) ==
+              v1::PIPELINE_SCHEDULE_INTERLEAVED - 1);
 static_assert(static_cast<int>(Order::kStratified) == v1::ORDER_STRATIFIED - 1);
 static_assert(static_cast<int>(GroupPolicy::kSameMicrobatch) ==
               v1::GROUP_POLICY_SAME_MICROBATCH - 1);
@@ -105,6 +110,25 @@ absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
   return absl::OkStatus();
 }
 
+absl::Status ReadPipeline(const v1::PlanBatchRequest& request, PlanOptions& options) {
+  if (!request.has_pipeline()) return absl::OkStatus();
+  if (options.topology.pipeline_parallel == 1) {
+    return absl::InvalidArgumentError(
+        "pipeline is set, but topology.pipeline_parallel is 1; leave it unset, or set that");
+  }
+  const v1::Pipeline& wire = request.pipeline();
+  PipelineOptions& pipeline = options.pipeline;
+  pipeline.group_size = wire.group_size();
+  if (wire.backward_ratio() != 0) pipeline.backward_ratio = wire.backward_ratio();
+  pipeline.stage_shares.assign(wire.stage_shares().begin(), wire.stage_shares().end());
+  pipeline.transfer = wire.transfer();
+  PipelineSchedule schedule = PipelineSchedule::kOneFOneB;
+  absl::Status status = ReadEnum(wire.schedule(), v1::PipelineSchedule_IsValid(wire.schedule()),
+                                 "pipeline.schedule", schedule);
+  if (wire.schedule() != v1::PIPELINE_SCHEDULE_UNSPECIFIED) pipeline.schedule = schedule;
+  return status;
+}
+
 absl::Status ReadLayout(const v1::Pass& wire, const std::string& where, PassOptions& pass) {
   switch (wire.layout_case()) {
     case v1::Pass::LAYOUT_NOT_SET:
@@ -140,6 +164,7 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   }
   if (wire.has_equal_sequence_counts()) pass.equal_sequence_counts = wire.equal_sequence_counts();
   pass.ignore_mini_batches = wire.ignore_mini_batches();
+  pass.forward_only = wire.forward_only();
   return FirstError({
       ReadLayout(wire, where, pass),
       ReadEnum(wire.balance_on(), v1::BalanceOn_IsValid(wire.balance_on()), where + ".balance_on",
@@ -185,8 +210,13 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   PlanOptions& options = parsed.options;
   options.topology = ReadTopology(request.topology());
   options.allow_empty_microbatches = request.allow_empty_microbatches();
+  if (options.topology.pipeline_parallel > 1) {
+    options.synchronization = Synchronization::kAccumulated;
+    options.cost_model.per_microbatch = kMicrobatchOnPipeline;
+  }
   absl::Status status = FirstError({
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
+      ReadPipeline(request, options),
       read_costs && request.has_cost_model()
           ? ReadCostModel(request.cost_model(), options.cost_model)
           : absl::OkStatus(),

@@ -39,6 +39,7 @@ void FillMetrics(const PlanMetrics& metrics, v1::PlanMetrics* wire) {
   wire->set_lower_bound_step_time(metrics.lower_bound_step_time);
   wire->set_predicted_step_time(metrics.predicted_step_time);
   wire->set_step_efficiency(metrics.step_efficiency);
+  wire->set_pipeline_bubble(metrics.pipeline_bubble);
 }
 
 void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
@@ -84,7 +85,8 @@ PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
           .ideal_step_time = wire.ideal_step_time(),
           .lower_bound_step_time = wire.lower_bound_step_time(),
           .predicted_step_time = wire.predicted_step_time(),
-          .step_efficiency = wire.step_efficiency()};
+          .step_efficiency = wire.step_efficiency(),
+          .pipeline_bubble = wire.pipeline_bubble()};
 }
 
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response) {

@@ -8,11 +8,17 @@
 
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/balance/step_time_bound.h"
-#include "server/planner/order.h"
 #include "server/planner/packing/lower_bounds.h"
+#include "server/planner/pipeline/simulator.h"
 
 namespace batchplan {
 namespace {
+
+// Of sums of doubles that are added in another order.
+constexpr double kRounding = 1e-10;
+
+// As StepTime has it (step_time.h).
+constexpr double kLongest = 0x1p63;
 
 // Of so many micro-batches in all, what each rank has then.
 uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
@@ -51,6 +57,19 @@ uint64_t LeastPacked(const PassInstance& pass, const PackItems& items, uint32_t 
   return LowerBoundBins(items, pass.bin_limits(), enough);
 }
 
+// What a pipeline takes at least whose micro-batches have so much work, of which each has at least
+// the cheapest item, or nothing where it may be empty, and one the costliest.
+Cost OnPipeline(const PassInstance& pass, std::span<const SequenceIndex> mini_batch, Cost work) {
+  const Items items = pass.ItemsOf(mini_batch);
+  const auto [cheapest, costliest] = std::minmax_element(items.costs.begin(), items.costs.end());
+  const auto fixed = static_cast<double>(pass.cost().OfMicrobatch());
+  const double bound =
+      PipelineBound(*pass.pipeline(), static_cast<double>(work),
+                    (pass.allow_empty() ? 0 : static_cast<double>(*cheapest)) + fixed,
+                    static_cast<double>(*costliest) + fixed);
+  return static_cast<Cost>(std::min(kLongest, bound * (1 - kRounding)));
+}
+
 // Where the ranks are given, each rank by itself needs what its own sequences need, and takes as
 // long as they do.
 MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
@@ -82,8 +101,9 @@ MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const Sequenc
                 ? proven
                 : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(), rank_of);
   }
+  const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
   return {.microbatches = fewest * pass.ranks(),
-          .step_time = bound + pass.cost().OfMicrobatch() * fewest};
+          .step_time = pass.pipeline() == nullptr ? work : OnPipeline(pass, mini_batch, work)};
 }
 
 // Without the fixed costs.
@@ -104,30 +124,6 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
 }
 
 }  // namespace
-
-Cost StepTime(const PassInstance& pass, const Placement& placement) {
-  const MicrobatchOrder asked = pass.options().order;
-  std::vector<Cost> costs = MicrobatchCosts(pass, placement);
-  std::vector<uint32_t> order;
-  if (asked != MicrobatchOrder::kAsAssigned) order = MicrobatchesInOrder(asked, placement, costs);
-  costs = RowCosts(pass, placement, std::move(costs));
-  if (asked == MicrobatchOrder::kAsAssigned) {
-    order = MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement, costs);
-  }
-  const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
-  std::vector<Cost> slots(placement.slots, 0);
-  Cost busiest = 0;
-  for (size_t rank = 0; rank < placement.ranks(); ++rank) {
-    Cost sum = 0;
-    for (size_t slot = 0; slot < placement.slots; ++slot) {
-      const Cost cost = costs[order[rank * placement.slots + slot]];
-      slots[slot] = std::max(slots[slot], cost);
-      sum += cost;
-    }
-    busiest = std::max(busiest, sum);
-  }
-  return lockstep ? std::accumulate(slots.begin(), slots.end(), Cost{0}) : busiest;
-}
 
 uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
                                    std::span<const SequenceIndex> mini_batch, uint64_t possible) {
@@ -154,9 +150,10 @@ MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex
   const uint64_t fewest = proven.microbatches > 0
                               ? PerRank(pass, proven.microbatches)
                               : FewestMicrobatchesPerRank(pass, mini_batch, placement.slots);
+  const Cost work = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
+                    pass.cost().OfMicrobatch() * fewest;
   return {.microbatches = fewest * pass.ranks(),
-          .step_time = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
-                       pass.cost().OfMicrobatch() * fewest};
+          .step_time = pass.pipeline() == nullptr ? work : OnPipeline(pass, mini_batch, work)};
 }
 
 }  // namespace batchplan

@@ -1,4 +1,4 @@
-// How long a mini-batch's step takes, and what no placement of it goes below.
+// What no placement of a mini-batch goes below.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_BOUNDS_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_BOUNDS_H_
@@ -15,11 +15,6 @@
 #include "server/planner/placement.h"
 
 namespace batchplan {
-
-// The predicted step time of one mini-batch, rows padded and the slots of each rank ordered as the
-// pass asks, or where it leaves them as they are assigned by PutCostliestRowsFirst (order.h): the
-// sum over slots of the costliest rank's micro-batch, or the costliest rank's sum.
-Cost StepTime(const PassInstance& pass, const Placement& placement);
 
 // How many micro-batches each rank has at least in any plan, equally many on all and as the pass's
 // count rule allows. In the packed layout from the lower bounds of bin packing; in the padded
@@ -38,7 +33,8 @@ struct MiniBatchBounds {
   // Over all ranks.
   uint64_t microbatches = 0;
   // LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of the fewest
-  // micro-batches on a rank. Of given ranks LockstepBoundOfRanks, or the costliest rank's sum.
+  // micro-batches on a rank; of given ranks LockstepBoundOfRanks, or the costliest rank's sum. With
+  // a pipeline, PipelineBound of that much work.
   Cost step_time = 0;
 };
 

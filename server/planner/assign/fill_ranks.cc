@@ -107,7 +107,7 @@ class RankFiller {
     if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
         !has_poorer && FillBalanced(static_cast<uint32_t>(slots))) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-      return Collect(slots);
+      return Collect(std::max<uint64_t>(slots, ranks_.front().bins.size()));
     }
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
@@ -127,7 +127,8 @@ class RankFiller {
     return Collect(slots);
   }
 
-  // All ranks at once, so that what runs at the same time is alike. False if that is not found.
+  // All ranks at once, so that what runs at the same time is alike, or pipelines are done soon: for
+  // these, in more micro-batches on each rank where that is sooner. False if that is not found.
   bool FillBalanced(uint32_t slots) {
     std::vector<const Items*> items;
     for (const Rank& rank : ranks_) items.push_back(&rank.items);

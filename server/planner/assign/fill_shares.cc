@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/assign/bounds.h"
 #include "server/planner/assign/fill_ranks.h"
 #include "server/planner/assign/more_slots.h"
 #include "server/planner/assign/place.h"
@@ -19,6 +18,7 @@
 #include "server/planner/order.h"
 #include "server/planner/padded/rank_splits.h"
 #include "server/planner/padded/splits.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -79,7 +79,7 @@ class SharesFiller {
   bool Ended() const { return allowance_.spent() || allowance_.stop_requested(); }
 
   TimedPlacement Timed(Placement placement) const {
-    const Cost time = StepTime(pass_, placement);
+    const Cost time = StepTime(pass_, placement, allowance_);
     return {.placement = std::move(placement), .step_time = time};
   }
 
@@ -106,9 +106,10 @@ class SharesFiller {
     return PlacementOfRanks(pass_, item_views_, views, slots);
   }
 
-  // The micro-batches of all ranks together, in more slots than FillRanks has made them for.
+  // The micro-batches of all ranks together, in more slots than FillRanks has made them for. For
+  // pipelines it has made the number that is best.
   void BalanceMoreSlots() {
-    if (!lockstep_) return;
+    if (!lockstep_ || pass_.pipeline() != nullptr) return;
     TakeItems();
     const ShareBalancer balancer(pass_, item_views_);
     if (balancer.is_cost()) {

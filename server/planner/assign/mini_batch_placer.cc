@@ -12,6 +12,7 @@
 #include "server/planner/assign/shard.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/order.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -105,13 +106,13 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
   absl::StatusOr<MiniBatchPlacement> best =
       OrOtherwise(k, mini_batch, BestBalanced(k, mini_batch, missed));
   if (missed && (best.ok() || absl::IsInvalidArgument(best.status()))) {
-    Cost least = best.ok() ? StepTime(*lead_, best->lead()) : 0;
+    Cost least = best.ok() ? StepTime(*lead_, best->lead(), allowance_) : 0;
     for (const std::unique_ptr<MiniBatchPlacer>& preset : presets_) {
       if (allowance_.spent() && best.ok()) break;
       absl::StatusOr<MiniBatchPlacement> placed = preset->Place(k, mini_batch);
       if (!placed.ok() && !absl::IsInvalidArgument(placed.status())) return placed;
       if (!placed.ok()) continue;
-      const Cost time = StepTime(*lead_, placed->lead());
+      const Cost time = StepTime(*lead_, placed->lead(), allowance_);
       if (best.ok()) {
         if (time >= least) continue;
         placed->lead().proven = best->lead().proven;
@@ -207,7 +208,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
       }
       Placement& evenly = (*even)->lead();
       const Placement& asked = placed->lead();
-      if (even_empty == empty && StepTime(*lead_, evenly) < StepTime(*lead_, asked)) {
+      if (even_empty == empty &&
+          StepTime(*lead_, evenly, allowance_) < StepTime(*lead_, asked, allowance_)) {
         evenly.proven = asked.proven;
         placed = *std::move(even);
       }

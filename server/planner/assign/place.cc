@@ -14,6 +14,7 @@
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/presets.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -49,7 +50,9 @@ Cost LeastStepTime(const PassInstance& pass, const SequenceLists& shares) {
     most = std::max(most, cost);
     slots = std::max(slots, tokens / pass.bin_limits().capacity);
   }
-  return most + pass.counts().RoundUp(slots) * pass.cost().OfMicrobatch();
+  const Cost least = most + pass.counts().RoundUp(slots) * pass.cost().OfMicrobatch();
+  if (pass.pipeline() == nullptr) return least;
+  return static_cast<Cost>(static_cast<double>(least) * pass.pipeline()->BusiestShare());
 }
 
 struct Candidate {
@@ -158,7 +161,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   const auto add = [&](MiniBatchPlacement placement) {
     // A single one is the best whatever it takes.
-    const Cost time = has_references ? StepTime(pass, placement.lead()) : 0;
+    const Cost time = has_references ? StepTime(pass, placement.lead(), allowance) : 0;
     const auto place = std::upper_bound(
         candidates.begin(), candidates.end(), time,
         [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });

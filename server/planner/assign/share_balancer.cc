@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
+#include "server/planner/assign/solve_pipeline.h"
 #include "server/planner/balance/lockstep.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/packing/orders.h"
@@ -20,6 +22,7 @@ ShareBalancer::ShareBalancer(const PassInstance& pass, std::span<const Items* co
     loads_.insert(loads_.end(), objective.loads.begin(), objective.loads.end());
     rank_of.resize(lengths_.size(), rank);
     offsets_.push_back(static_cast<uint32_t>(lengths_.size()));
+    per_microbatch_ = objective.per_microbatch;
     is_cost_ = objective.is_cost;
   }
   const PackItems items{.lengths = lengths_, .counts = counts_, .loads = loads_};
@@ -31,6 +34,7 @@ ShareBalancer::ShareBalancer(const PassInstance& pass, std::span<const Items* co
 
 std::optional<std::vector<Bins>> ShareBalancer::Balance(uint32_t slots,
                                                         const Allowance& allowance) const {
+  if (pass_.pipeline() != nullptr) return BalancePipelines(slots, allowance);
   // Those of the ranks that fill all slots, numbered anew.
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> counts;
@@ -80,6 +84,31 @@ std::optional<std::vector<Bins>> ShareBalancer::Balance(uint32_t slots,
     }
     const auto own = std::span(loads_).subspan(offsets_[rank], items);
     for (const uint32_t item : DescendingOrder(own)) bins[rank].Add({&item, 1});
+  }
+  return bins;
+}
+
+std::optional<std::vector<Bins>> ShareBalancer::BalancePipelines(uint32_t slots,
+                                                                 const Allowance& allowance) const {
+  std::vector<uint32_t> rank_of;
+  uint32_t most = std::numeric_limits<uint32_t>::max();
+  const size_t ranks = offsets_.size() - 1;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    rank_of.resize(offsets_[rank + 1], rank);
+    most = std::min(most, offsets_[rank + 1] - offsets_[rank]);
+  }
+  if (most < slots) return std::nullopt;
+  const std::optional<Bins> found =
+      SolveOnPipelines(pass_, {.lengths = lengths_, .counts = counts_, .loads = loads_},
+                       static_cast<double>(per_microbatch_), rank_of, slots, most, allowance);
+  if (!found) return std::nullopt;
+  std::vector<Bins> bins(ranks);
+  std::vector<uint32_t> own;
+  const size_t each = found->size() / ranks;
+  for (size_t bin = 0; bin < found->size(); ++bin) {
+    own.clear();
+    for (const uint32_t item : (*found)[bin]) own.push_back(item - offsets_[bin / each]);
+    bins[bin / each].Add(own);
   }
   return bins;
 }

@@ -30,14 +30,21 @@ class ShareBalancer {
   // For each rank exactly `slots` bins of its items, sorted by descending load; a rank with fewer
   // items than slots has each in a bin of its own, and nothing behind them. Nothing if no such bins
   // are found, or if a stop is requested (balance/lockstep.h).
+  //
+  // For pipelines bins in the order in which they run, of each rank `slots` or more, as many as
+  // make the slowest done soonest (solve_pipeline.h); nothing where a rank has fewer items.
   std::optional<std::vector<Bins>> Balance(uint32_t slots, const Allowance& allowance) const;
 
  private:
+  std::optional<std::vector<Bins>> BalancePipelines(uint32_t slots,
+                                                    const Allowance& allowance) const;
+
   const PassInstance& pass_;
   std::vector<uint32_t> offsets_;  // of each rank's items among all; one more than ranks
   std::vector<uint32_t> lengths_;
   std::vector<uint32_t> counts_;  // empty: one sequence each
   std::vector<uint64_t> loads_;
+  uint64_t per_microbatch_ = 0;
   bool is_cost_ = false;
   uint64_t bound_ = 0;
 };

@@ -9,6 +9,7 @@
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/assign/more_slots.h"
+#include "server/planner/assign/solve_pipeline.h"
 #include "server/planner/balance/accumulated.h"
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/lockstep.h"
@@ -26,8 +27,9 @@ constexpr uint64_t kTightPart = 2000;
 
 bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
   if (!pass.options().equal_sequence_counts) return pass.may_deal_bins();
-  return pass.synchronization() == Synchronization::kLockstep && !pass.groups_keep_rank() &&
-         sequences % pass.ranks() == 0;
+  const bool shares_counts =
+      pass.synchronization() == Synchronization::kLockstep || pass.pipeline() != nullptr;
+  return shares_counts && !pass.groups_keep_rank() && sequences % pass.ranks() == 0;
 }
 
 // As many items are packed sooner than all lower bounds are looked at.
@@ -56,8 +58,7 @@ class PackedSolver {
 
   std::optional<MiniBatchPlacement> Run() {
     if (slots_ > most_slots_) return std::nullopt;
-    const std::optional<Bins> bins =
-        pass_.synchronization() == Synchronization::kLockstep ? Lockstep() : Accumulated();
+    const std::optional<Bins> bins = Solve();
     if (!bins || allowance_.stop_requested()) return std::nullopt;
     std::vector<uint32_t> bin_at(bins->size());
     std::iota(bin_at.begin(), bin_at.end(), 0u);
@@ -68,6 +69,14 @@ class PackedSolver {
   }
 
  private:
+  std::optional<Bins> Solve() {
+    if (pass_.pipeline() != nullptr) {
+      return SolveOnPipelines(pass_, packing_, static_cast<double>(objective_.per_microbatch), {},
+                              slots_, most_slots_, allowance_);
+    }
+    return pass_.synchronization() == Synchronization::kLockstep ? Lockstep() : Accumulated();
+  }
+
   std::optional<Bins> Lockstep() {
     lockstep_bound_ = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
     std::optional<BalancedBins> first;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "server/checker/check_plan.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan::testing {
 namespace {
@@ -13,8 +14,10 @@ namespace {
 PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
                       const HandmadePass& layout, uint32_t multiple, uint32_t limit) {
   const CostModel& model = handmade.options.cost_model;
+  const Topology& topology = handmade.options.topology;
   const auto cost_of = [&](double length) {
-    return model.per_token * length + model.per_token_squared * length * length +
+    return (model.per_token * length + model.per_token_squared * length * length) /
+               topology.context_parallel +
            model.per_sequence;
   };
   const bool padded = options.layout == Layout::kPadded;
@@ -30,7 +33,9 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   double capacity = 0;
   double over_budget = 0;
   double tokens_within = 0;
+  double stage_work = 0;
   for (const auto& ranks : layout) {
+    std::vector<double> costs;
     double most_tokens_here = 0;
     double most_cost_here = 0;
     std::vector<double> slot_times(ranks.front().size(), 0);
@@ -52,7 +57,10 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
           cost += cost_of(padded ? width : aligned);
           ideal += cost_of(aligned);
         }
-        if (!padded) cost += model.per_token * static_cast<double>(width - aligned_tokens);
+        if (!padded) {
+          cost += model.per_token * static_cast<double>(width - aligned_tokens) /
+                  topology.context_parallel;
+        }
         ++metrics.microbatches;
         metrics.true_tokens += tokens;
         metrics.aligned_tokens += aligned_tokens;
@@ -67,6 +75,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
         }
         rank_tokens += static_cast<double>(aligned_tokens);
         rank_cost += cost;
+        costs.push_back(cost);
         slot_times[slot] = std::max(slot_times[slot], cost);
       }
       total_tokens += rank_tokens;
@@ -76,7 +85,14 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
     }
     most_tokens += most_tokens_here;
     most_cost += most_cost_here;
-    if (handmade.options.synchronization == Synchronization::kAccumulated) {
+    if (topology.pipeline_parallel > 1) {
+      const Pipeline pipeline =
+          PipelineOf(topology, handmade.options.pipeline, options.forward_only);
+      const PipelineTime time =
+          PipelineTimeOf(pipeline, handmade.options.synchronization, costs, ranks.size());
+      metrics.predicted_step_time += time.makespan;
+      stage_work += time.work;
+    } else if (handmade.options.synchronization == Synchronization::kAccumulated) {
       metrics.predicted_step_time += most_cost_here;
     } else {
       for (double time : slot_times) metrics.predicted_step_time += time;
@@ -105,8 +121,11 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   metrics.rank_token_imbalance = most_tokens * ranks / total_tokens;
   metrics.rank_cost_imbalance = most_cost * ranks / total_cost;
-  metrics.ideal_step_time =
-      (ideal + model.per_microbatch * metrics.lower_bound_microbatches) / ranks;
+  metrics.ideal_step_time = (ideal + model.per_microbatch * metrics.lower_bound_microbatches) /
+                            ranks / topology.pipeline_parallel;
+  if (topology.pipeline_parallel > 1) {
+    metrics.pipeline_bubble = 1 - stage_work / metrics.predicted_step_time;
+  }
   metrics.lower_bound_step_time = metrics.ideal_step_time;
   metrics.step_efficiency = metrics.ideal_step_time / metrics.predicted_step_time;
   return metrics;

@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                        [](PlanOptions& o) { o.synchronization = Synchronization::kAccumulated; },
                        "1f0bc221e08e1553ee9bfa652902315b641ad4c44acbdd79b5bcb8bf54b0ff8e"},
         BalancedGolden{"CostOfASequence", [](PlanOptions& o) { o.cost_model.per_sequence = 2000; },
-                       "db7b3d3e2ad56b14f399c7585c9977ffa5b00129e74c550da20d187f7d70ec05"},
+                       "02d3a3468c065e695dd9e397aa944feb404c5e6766a043dfc7c1d614d28a91f8"},
         BalancedGolden{"EqualCounts",
                        [](PlanOptions& o) { o.passes[0].equal_sequence_counts = true; },
                        "53025ca8525564a1934371f822eb0dc58bfa48073d218b6cdd66298b6f13486a"},

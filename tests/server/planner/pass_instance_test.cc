@@ -101,8 +101,8 @@ TEST(CountRuleTest, TheLeastNumberThatNeedsACountIsTheFirstRoundedUpToIt) {
 TEST(CountRuleTest, PipelineStagesMatterOnlyWithVirtualStages) {
   PassOptions pass;
   pass.microbatch_count_multiple = 6;
-  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 1}, pass).multiple, 6);
-  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 2}, pass).multiple, 12);
+  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 1}, {}, pass).multiple, 6);
+  EXPECT_EQ(CountRuleOf({.pipeline_parallel = 4, .virtual_pipeline = 2}, {}, pass).multiple, 12);
 }
 
 }  // namespace

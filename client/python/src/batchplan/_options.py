@@ -34,9 +34,13 @@ ENUMS = {
         "SHARDING",
         ("balanced", "deal_bins", "stride_sorted", "karmarkar_karp", "lpt", "contiguous"),
     ),
-    "order": ("MICROBATCH_ORDER", ("as_assigned", "largest_first", "small_at_both_ends")),
+    "order": (
+        "MICROBATCH_ORDER",
+        ("as_assigned", "largest_first", "small_at_both_ends", "pipeline"),
+    ),
     # Also called order, of a plan in place of a pass.
     "mini_batch_order": ("ORDER", ("preserved", "shuffled", "stratified")),
+    "schedule": ("PIPELINE_SCHEDULE", ("one_f_one_b", "interleaved")),
     "balance_on": ("BALANCE_ON", ("tokens", "cost")),
     "groups": ("GROUP_POLICY", ("ignore", "same_mini_batch", "same_rank", "same_microbatch")),
     "synchronization": ("SYNCHRONIZATION", ("lockstep", "accumulated")),
@@ -63,6 +67,8 @@ class PlanOptions(TypedDict, total=False):
     pp: int
     vpp: int
     sequence_parallel: bool
+    # Of the pipeline, where pp is above 1 and stages differ or take time to send.
+    pipeline: Pipeline
     # One a sequence, for sequences that belong together; groups says where: "same_mini_batch",
     # "same_rank" or "same_microbatch".
     group_ids: ArrayLike
@@ -81,8 +87,8 @@ class PlanOptions(TypedDict, total=False):
     # What balance is measured by: that of a model of 7B parameters, one of your own, or "fitted", the
     # one that a server fitted to what the job reported.
     cost: CostModel | Literal["fitted"]
-    # "lockstep", the default, where ranks wait for each other at every micro-batch; "accumulated"
-    # where they do at the end.
+    # "lockstep", the default, where ranks wait for each other at every micro-batch; "accumulated",
+    # the default with pp, where they do at the end.
     synchronization: str
     # "fast", "default" or "thorough".
     effort: str
@@ -116,6 +122,32 @@ class CostModel:
 
 
 @dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """How the stages of a pipeline share the model and run micro-batches."""
+
+    # "one_f_one_b", or with vpp above 1 "interleaved"; None: the one that vpp asks for.
+    schedule: str | None = None
+    # Micro-batches of a group of the interleaved schedule, at least pp; 0: pp.
+    group_size: int = 0
+    # The time of a backward over that of its forward.
+    backward_ratio: float = 2.0
+    # pp * vpp parts of the model's time, in the model's order and any unit; empty: equal ones.
+    stage_shares: Sequence[float] = ()
+    # What comes on top from stage to stage, in units of the cost model.
+    transfer: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pipeline as the wire contract has it."""
+        return without_none(
+            schedule=enum("schedule", self.schedule),
+            group_size=whole("pipeline.group_size", self.group_size),
+            backward_ratio=number("pipeline.backward_ratio", self.backward_ratio),
+            stage_shares=[number("pipeline.stage_shares", one) for one in self.stage_shares],
+            transfer=number("pipeline.transfer", self.transfer),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Pass:
     """One use of the batch in a training step, such as the training or the log-probabilities.
 
@@ -144,6 +176,8 @@ class Pass:
     equal_sequence_counts: bool | None = None
     order: str | None = None
     ignore_mini_batches: bool = False
+    # Pipelines run forwards alone, as for log-probabilities.
+    forward_only: bool = False
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -158,6 +192,7 @@ class Pass:
         flags = {
             "equal_sequence_counts": self.equal_sequence_counts,
             "ignore_mini_batches": self.ignore_mini_batches,
+            "forward_only": self.forward_only,
         }
         buckets = self.buckets if isinstance(self.buckets, Iterable) else (self.buckets,)
         packed = without_none(

@@ -52,6 +52,8 @@ class PlanMetrics:
     lower_bound_step_time: float
     predicted_step_time: float
     step_efficiency: float
+    # Of the slowest rank's pipeline, the part of the time that its busiest stage waits; 0 without one.
+    pipeline_bubble: float
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import flag, members, text, whole
 from batchplan._errors import InvalidRequest
-from batchplan._options import CostModel, Pass, PlanOptions, enum, without_none
+from batchplan._options import CostModel, Pass, Pipeline, PlanOptions, enum, without_none
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,6 +50,10 @@ class Request:
         if not (cost is None or fitted or isinstance(cost, CostModel)):
             raise InvalidRequest(f'cost is "{cost}"; must be a batchplan.CostModel, or "fitted"')
 
+        pipeline = options.get("pipeline")
+        if not (pipeline is None or isinstance(pipeline, Pipeline)):
+            raise InvalidRequest(f'pipeline is "{pipeline}"; must be a batchplan.Pipeline')
+
         def optional(check: Callable[[str, Any], Value], name: str, key: str) -> Value | None:
             value: Any = options.get(key)
             return None if value is None else check(name, value)
@@ -67,6 +71,7 @@ class Request:
                 virtual_pipeline=optional(whole, "topology.virtual_pipeline", "vpp"),
                 sequence_parallel=optional(flag, "topology.sequence_parallel", "sequence_parallel"),
             ),
+            pipeline=None if pipeline is None else pipeline.to_dict(),
             mini_batches=without_none(
                 size=optional(whole, "mini_batches.size", "mini_batch_size"),
                 order=_order(options.get("order"), optional(flag, "shuffle", "shuffle")),

@@ -1,0 +1,113 @@
+// When the stages of one rank's pipeline are done with its micro-batches: by simulation of its
+// schedule (schedule.h).
+//
+//   PipelineSimulator simulator(pipeline, microbatches);
+//   const double makespan = simulator.Makespan(costs);  // as often as wanted
+//
+// One that is made to trace also says what makes the makespan as long as it is: of the works that
+// follow each other without a gap from the begin to the end, what part is each micro-batch's. The
+// makespan is a maximum of sums of costs, so convex in them, and this is a subgradient.
+//
+// A forward begins when its stage is free and the virtual stage before has sent what it works on; a
+// backward when its stage is free and the virtual stage behind has sent its gradient. Everything
+// is computed in doubles by sums, products and maxima, in one order: the same on every machine,
+// monotone in every cost, and twice as long for costs and transfers that are twice as high.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PIPELINE_SIMULATOR_H_
+#define BATCHPLAN_SERVER_PLANNER_PIPELINE_SIMULATOR_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/pipeline/schedule.h"
+
+namespace batchplan {
+
+// Of an allowance: of a forward or a backward that is simulated.
+inline constexpr uint64_t kTicksAWork = 5;
+
+class PipelineSimulator {
+ public:
+  enum class Mode { kTime, kTrace };
+
+  // For so many micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and for
+  // each virtual stage what is on its way to the next; to trace, O(m p v).
+  PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime);
+
+  const Pipeline& pipeline() const { return pipeline_; }
+  uint32_t microbatches() const { return microbatches_; }
+
+  // Forwards and backwards of one simulation.
+  uint64_t works() const { return 2 * uint64_t{microbatches_} * pipeline_.virtual_stages(); }
+  // Simulations until now.
+  uint64_t simulations() const { return simulations_; }
+
+  // From the first forward's begin to the last one's end, of micro-batches that cost so much, in
+  // the order in which they run. In the unit of the costs; 0 of none. Takes O(m p v), and allocates
+  // nothing. Not from two threads at once.
+  double Makespan(std::span<const double> costs);
+
+  // The same, and in `weights`, one a micro-batch, how much the makespan grows with its cost. Of
+  // one that traces.
+  double Makespan(std::span<const double> costs, std::span<double> weights);
+
+ private:
+  // What a stage is at.
+  struct Stage {
+    uint64_t forwards = 0;
+    uint64_t backwards = 0;
+    double free = 0;
+    uint64_t warmup = 0;
+  };
+  // When a virtual stage was done with the latest micro-batches, by their number modulo ring_.
+  struct Ends {
+    uint32_t done = 0;
+    double* at = nullptr;
+  };
+  // A forward or a backward at a position of its stage.
+  struct Work {
+    uint32_t stage = 0;
+    bool backward = false;
+    uint64_t position = 0;
+  };
+
+  double ForwardsAlone(std::span<const double> costs);
+  // Number n of what a stage runs, and the number of a work.
+  Work WorkOf(uint32_t stage, uint64_t n) const;
+  uint64_t NumberOf(const Work& work) const;
+  uint32_t MicrobatchOf(const Work& work) const { return order_.microbatch[work.position]; }
+  uint32_t VirtualStageOf(const Work& work) const;
+  // The work that a virtual stage does with a micro-batch.
+  Work WorkOn(uint32_t virtual_stage, bool backward, uint32_t microbatch) const;
+  double EndOf(const Work& work) const;
+  // Runs what a stage can run; whether that is anything.
+  bool Advance(uint32_t stage, std::span<const double> costs);
+
+  const Pipeline pipeline_;
+  const uint32_t microbatches_;
+  const Mode mode_;
+  uint64_t simulations_ = 0;
+  const RunOrder order_;
+  std::vector<double> forward_share_;
+  std::vector<double> backward_share_;
+  std::vector<Stage> stages_;
+  // A power of two, above what any virtual stage has done that the next one has not begun.
+  uint32_t ring_ = 1;
+  std::vector<double> ring_storage_;
+  std::vector<Ends> forward_;
+  std::vector<Ends> backward_;
+};
+
+// The least that any order of these micro-batches takes; never above their Makespan but for
+// rounding. The greatest of: for each stage, its work, what comes before it of the cheapest
+// micro-batch, and what comes after; and the way of the costliest through all stages and back.
+double PipelineBound(const Pipeline& pipeline, std::span<const double> costs);
+
+// The same of any micro-batches that cost at least `work` together and `cheapest` each, and one of
+// them `costliest`, or that and more.
+double PipelineBound(const Pipeline& pipeline, double work, double cheapest, double costliest);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PIPELINE_SIMULATOR_H_

@@ -1,0 +1,23 @@
+// Predicted step times on pipelines, of ours, of the presets, of two systems' code and of a simple
+// heuristic.
+
+#ifndef BATCHPLAN_TESTS_BENCH_PIPELINE_STEP_TIMES_H_
+#define BATCHPLAN_TESTS_BENCH_PIPELINE_STEP_TIMES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace batchplan::bench {
+
+// Prints a Markdown table for each synchronization, number of stages and of virtual stages: for
+// each family of lengths the step time of every method over that of `balanced`, as geometric means
+// over the seeds, and what planning takes. `family` is one of them by name; empty: all. Returns
+// whether there is such a family.
+bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
+                            const std::vector<uint32_t>& virtual_stages, uint64_t seeds,
+                            const std::string& family);
+
+}  // namespace batchplan::bench
+
+#endif  // BATCHPLAN_TESTS_BENCH_PIPELINE_STEP_TIMES_H_

@@ -1,7 +1,8 @@
 'use strict';
 
-// Paints micro-batches: their sequences, their padding, and the waiting after them. What is too
-// small to be told apart is painted merged, so that the shares of the area stay true at any size.
+// Paints micro-batches: their sequences, their padding, and the waiting and the bubble after them.
+// What is too small to be told apart is painted merged, so that the shares of the area stay true at
+// any size.
 
 const SHADES = 7;
 
@@ -10,13 +11,31 @@ function readPalette() {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(`--${name}`).trim();
   const palette = {font: getComputedStyle(document.body).fontFamily};
-  for (const name of ['surface', 'ink', 'quiet', 'padding', 'fixed', 'waiting', 'seam']) {
+  for (const name of ['surface', 'ink', 'quiet', 'padding', 'fixed', 'waiting', 'bubble', 'seam']) {
     palette[name] = color(name);
   }
+  // Of the first chunk of the model and of the last.
+  for (const name of ['forward', 'backward']) palette[name] = [color(name), color(`${name}-last`)];
   const shades = Array.from({length: SHADES}, (unused, shade) => shade);
   palette.sequences = shades.map((shade) => color(`sequence-${shade}`));
   palette.labels = shades.map((shade) => color(shade < SHADES / 2 ? 'on-short' : 'on-long'));
   return palette;
+}
+
+// A paint of parallel lines that rise, or fall, to the right.
+function hatch(context, color, pixels, falls = false) {
+  const size = Math.round(5 * pixels);
+  const tile = document.createElement('canvas');
+  tile.width = tile.height = size;
+  const pen = tile.getContext('2d');
+  pen.strokeStyle = color;
+  pen.lineWidth = pixels;
+  for (const shift of [-size, 0, size]) {
+    pen.moveTo(shift - 1, falls ? -1 : size + 1);
+    pen.lineTo(shift + size + 1, falls ? size + 1 : -1);
+  }
+  pen.stroke();
+  return context.createPattern(tile, 'repeat');
 }
 
 // All coordinates are device pixels, `pixels` of them a CSS pixel.
@@ -28,7 +47,7 @@ class Blocks {
     this.pixels = pixels;
   }
 
-  // `boxes`: {m, box: {x0, x1, until, y0, y1}}.
+  // `boxes`: {m, box: {x0, x1, until, bubble0, bubble1, y0, y1}}.
   draw(boxes) {
     this.drawWaiting(boxes);
     for (const {m, box} of boxes) this.drawMicrobatch(m, box);
@@ -36,24 +55,18 @@ class Blocks {
 
   // Hatched, all at once: rows of a pixel join into one surface.
   drawWaiting(boxes) {
-    const {context, pixels} = this;
-    const size = Math.round(5 * pixels);
-    const tile = document.createElement('canvas');
-    tile.width = tile.height = size;
-    const pen = tile.getContext('2d');
-    pen.strokeStyle = this.palette.waiting;
-    pen.lineWidth = pixels;
-    for (const shift of [-size, 0, size]) {
-      pen.moveTo(shift - 1, size + 1);
-      pen.lineTo(shift + size + 1, -1);
+    const {context, palette, pixels} = this;
+    const waiting = new Path2D();
+    const bubbles = new Path2D();
+    for (const {box: {x1, until, bubble0, bubble1, y0, y1}} of boxes) {
+      if (bubble0 > x1) waiting.rect(x1, y0, bubble0 - x1, y1 - y0);
+      if (bubble1 > bubble0) bubbles.rect(bubble0, y0, bubble1 - bubble0, y1 - y0);
+      if (until > bubble1) waiting.rect(bubble1, y0, until - bubble1, y1 - y0);
     }
-    pen.stroke();
-    context.fillStyle = context.createPattern(tile, 'repeat');
-    context.beginPath();
-    for (const {box: {x1, until, y0, y1}} of boxes) {
-      if (until > x1) context.rect(x1, y0, until - x1, y1 - y0);
-    }
-    context.fill();
+    context.fillStyle = hatch(context, palette.waiting, pixels);
+    context.fill(waiting);
+    context.fillStyle = hatch(context, palette.bubble, pixels, true);
+    context.fill(bubbles);
   }
 
   drawMicrobatch(m, box) {

@@ -51,10 +51,11 @@ const SHARES = [
   {key: 'sequences', paint: 'paint_sequences', label: 'sequences'},
   {key: 'padding', paint: 'paint_padding', label: 'padding'},
   {key: 'fixed', paint: 'paint_fixed', label: 'fixed cost of micro-batches'},
+  {key: 'bubble', paint: 'paint_bubble', label: 'bubbles of pipelines'},
   {key: 'waiting', paint: 'paint_waiting', label: 'waiting'},
 ];
 
-// Fills `bar` with `time`'s parts, {sequences, padding, fixed, waiting}, of `whole`.
+// Fills `bar` with `time`'s parts, {sequences, padding, fixed, bubble, waiting}, of `whole`.
 function fillShares(bar, time, whole) {
   bar.replaceChildren(...SHARES.filter(({key}) => time[key] > 0).map(({key, paint, label}) => {
     const part = element('div', paint);

@@ -29,9 +29,33 @@ function aboveBound(metrics) {
   return `${part.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 2})}%`;
 }
 
+function scheduleText({interleaved, forwardOnly}) {
+  if (forwardOnly) return 'forwards alone';
+  return interleaved ? 'interleaved 1F1B' : '1F1B';
+}
+
+// What is known of the pipeline itself.
+function pipelineFigures(pipeline) {
+  return [
+    ['schedule', scheduleText(pipeline)],
+    ['chunks a stage', pipeline.interleaved ? count(pipeline.chunks) : ''],
+    ['micro-batches a group', pipeline.interleaved ? count(pipeline.groupSize) : ''],
+    ['backward / forward', pipeline.forwardOnly ? '' : cost(pipeline.backwardRatio)],
+    ['busiest stage', pipeline.equal ? '' : `${percent(pipeline.share)} of the model`],
+    ['transfer', pipeline.transfer > 0 ? cost(pipeline.transfer) : ''],
+  ];
+}
+
 // The few numbers that people look for first; `good` marks one that can't be better.
 function headlineFigures(metrics, placement) {
   const total = placement.duration * placement.ranks;
+  const bubble = {
+    label: 'pipeline bubble',
+    value: percent(metrics.pipelineBubble),
+    meaning: 'Of the time that the slowest rank’s pipeline takes, or where ranks meet after every ' +
+        'slot that of the slots’ costliest micro-batches, the share in which its busiest stage ' +
+        'has nothing to do',
+  };
   return [
     {
       label: 'step efficiency',
@@ -46,6 +70,7 @@ function headlineFigures(metrics, placement) {
           'constraints can gain more',
       good: metrics.predictedStepTime <= metrics.lowerBoundStepTime,
     },
+    ...(placement.pipeline ? [bubble] : []),
     {
       label: 'waiting',
       value: percent(total > 0 ? placement.time.waiting / total : 0),
@@ -75,7 +100,7 @@ function headlineFigures(metrics, placement) {
 }
 
 // Everything, by theme: [title, [[label, value], ...]].
-function allFigures(request, response, pass, plan, origin) {
+function allFigures(request, response, pass, plan, origin, {pipeline}) {
   const {metrics = {}} = plan;
   const layout = pass.padded ? 'padded' : 'packed';
   const options = pass[layout] ?? {};
@@ -95,7 +120,9 @@ function allFigures(request, response, pass, plan, origin) {
       ['above the bound', aboveBound(metrics)],
       ['ideal', cost(metrics.idealStepTime)],
       ['ideal / predicted', percent(metrics.stepEfficiency)],
+      ['pipeline bubble', pipeline ? percent(metrics.pipelineBubble) : ''],
     ]],
+    ['Pipeline', pipeline ? pipelineFigures(pipeline) : []],
     ['Balance', [
       ['rank cost, max / mean', ratio(metrics.rankCostImbalance)],
       ['rank tokens, max / mean', ratio(metrics.rankTokenImbalance)],
@@ -133,7 +160,8 @@ function allFigures(request, response, pass, plan, origin) {
       ['fingerprint', response.fingerprint],
     ]],
   ];
-  return figures.map(([title, rows]) => [title, rows.filter(([, value]) => value)]);
+  return figures.map(([title, rows]) => [title, rows.filter(([, value]) => value)])
+      .filter(([, rows]) => rows.length > 0);
 }
 
 // "1.25s", as protobuf writes a duration, as "1,250 ms".
@@ -148,7 +176,7 @@ function excluded(response, reason) {
 
 // The picture in two sentences.
 function summaryText(placement) {
-  const {time, duration, ranks, miniBatches} = placement;
+  const {time, duration, ranks, miniBatches, pipeline} = placement;
   if (placement.size === 0) return 'The plan has no micro-batches.';
   const slots = miniBatches.map((miniBatch) => miniBatch.slots);
   const least = slots.reduce((a, b) => Math.min(a, b));
@@ -159,7 +187,25 @@ function summaryText(placement) {
   const whole = duration * ranks;
   const share = (part) => percent(whole > 0 ? part / whole : 0);
   const fixed = time.fixed > 0 ? `, ${share(time.fixed)} the fixed cost of micro-batches` : '';
-  return `${countOf(placement.lengths.length, 'sequence')} on ${countOf(ranks, 'rank')}, in ` +
-      `${batches} of ${each} a rank. Of the ranks’ time, ${share(time.sequences)} is spent on ` +
-      `sequences, ${share(time.padding)} on padding${fixed}, and ${share(time.waiting)} waiting.`;
+  const stages = pipeline ? ` of ${countOf(pipeline.stages, 'stage')} each` : '';
+  const whose = pipeline ? 'the time of the ranks’ busiest stages' : 'the ranks’ time';
+  const bubbles = pipeline ? `, ${share(time.bubble)} in bubbles` : '';
+  return `${countOf(placement.lengths.length, 'sequence')} on ${countOf(ranks, 'rank')}${stages}, ` +
+      `in ${batches} of ${each} a rank. Of ${whose}, ${share(time.sequences)} is spent on ` +
+      `sequences, ${share(time.padding)} on padding${fixed}${bubbles}, and ` +
+      `${share(time.waiting)} waiting.`;
+}
+
+// One rank's pipeline in a sentence or two. `runs`, a PipelineRun for each mini-batch.
+function pipelineText({pipeline, accumulated}, rank, runs) {
+  const sum = (values) => values.reduce((all, value) => all + value, 0);
+  const takes = sum(runs.map((run) => run.makespan));
+  const bubble = takes - sum(runs.map((run) => sum(run.costs)));
+  const whose = accumulated ? `Rank ${count(rank)}’s pipeline` :
+                              'The pipeline of every slot’s costliest micro-batches';
+  const stage = pipeline.equal ? 'each stage' : 'the busiest stage';
+  const chunks = pipeline.interleaved ? ` of ${countOf(pipeline.chunks, 'chunk')} each` : '';
+  return `${countOf(pipeline.stages, 'stage')}${chunks}, ${scheduleText(pipeline)}. ${whose} takes ` +
+      `${cost(takes)}; ${stage} has nothing to do for ` +
+      `${percent(takes > 0 ? Math.max(0, bubble) / takes : 0)} of that.`;
 }

@@ -4,16 +4,23 @@
 
 // One pass of a plan. Micro-batch m, in the plan's order, runs on rank[m] from start[m] for
 // cost[m]; the rank goes on at until[m], having waited in between.
+//
+// All costs are of one of the context-parallel ranks that share a sequence and, with a pipeline, of
+// its busiest stage. What that computes of a mini-batch stands end to end; after the last
+// micro-batch m, bubble[m] is how long it has nothing to do. When each stage runs what, pipelineRun
+// says.
 class Placement {
-  // `plan` is a PassPlan, `costs` a CostModel, both as JSON.
-  constructor(plan, {ranks, padded, accumulated, costs}) {
+  // `plan` is a PassPlan, `costs` a CostModel, both as JSON; `pipeline` a Pipeline or null.
+  constructor(plan, {ranks, padded, accumulated, costs, contextParallel = 1, pipeline = null}) {
     this.ranks = ranks;
     this.padded = padded;
     this.accumulated = accumulated;
-    this.perToken = costs?.perToken ?? 0;
-    this.perTokenSquared = costs?.perTokenSquared ?? 0;
-    this.perMicrobatch = costs?.perMicrobatch ?? 0;
-    this.perSequence = costs?.perSequence ?? 0;
+    this.pipeline = pipeline;
+    const share = pipeline?.share ?? 1;
+    this.perToken = (costs?.perToken ?? 0) * share / contextParallel;
+    this.perTokenSquared = (costs?.perTokenSquared ?? 0) * share / contextParallel;
+    this.perMicrobatch = (costs?.perMicrobatch ?? 0) * share;
+    this.perSequence = (costs?.perSequence ?? 0) * share;
     this.multiple = Math.max(1, plan.lengthMultiple ?? 1);
     this.lengths = plan.sequenceLengths ?? [];
     this.indices = plan.sequenceIndex ?? [];
@@ -29,8 +36,9 @@ class Placement {
     this.start = new Float64Array(this.size);
     this.cost = new Float64Array(this.size);
     this.until = new Float64Array(this.size);
+    this.bubble = new Float64Array(this.size);
     // What the ranks do, added up over them.
-    this.time = {sequences: 0, padding: 0, fixed: 0, waiting: 0};
+    this.time = {sequences: 0, padding: 0, fixed: 0, bubble: 0, waiting: 0};
     for (let m = 0; m < this.size; ++m) this.addUp(m);
     this.miniBatches = [];
     this.duration = 0;
@@ -39,7 +47,10 @@ class Placement {
       this.placeMiniBatch(first, slots);
       first += slots * ranks;
     }
-    for (let m = 0; m < this.size; ++m) this.time.waiting += this.waiting(m);
+    for (let m = 0; m < this.size; ++m) {
+      this.time.bubble += this.bubble[m];
+      this.time.waiting += this.waiting(m);
+    }
   }
 
   ofSequence(tokens) {
@@ -52,10 +63,16 @@ class Placement {
                          Math.ceil(this.lengths[i] / this.multiple) * this.multiple;
   }
 
-  // How long the rank waits after micro-batch m; rounding errors are no waiting.
+  // How long the rank waits for slower ranks after micro-batch m; rounding errors are no waiting.
   waiting(m) {
-    const waiting = this.until[m] - this.start[m] - this.cost[m];
+    const waiting = this.until[m] - this.start[m] - this.cost[m] - this.bubble[m];
     return waiting > 1e-9 * this.duration ? waiting : 0;
+  }
+
+  // When the bubble after micro-batch m begins: where the ranks meet after every slot, once all of
+  // them are through the last.
+  bubbleStart(m) {
+    return this.accumulated ? this.start[m] + this.cost[m] : this.until[m] - this.bubble[m];
   }
 
   sequences(m) {
@@ -96,6 +113,7 @@ class Placement {
   // The micro-batches from `first` on: for each rank, `slots` of them.
   placeMiniBatch(first, slots) {
     const start = this.duration;
+    const miniBatch = {first, slots, start, end: start};
     const at = (rank, slot) => first + rank * slots + slot;
     for (let slot = 0; slot < slots; ++slot) {
       let end = this.duration;
@@ -113,7 +131,53 @@ class Placement {
       this.duration = end;
       for (let rank = 0; rank < this.ranks; ++rank) this.until[at(rank, slot)] = end;
     }
-    this.miniBatches.push({first, slots, start, end: this.duration});
+    this.miniBatches.push(miniBatch);
+    if (this.pipeline && slots > 0) this.addBubbles(miniBatch);
+    miniBatch.end = this.duration;
+  }
+
+  // What the pipelines take longer than their busiest stages compute.
+  addBubbles(miniBatch) {
+    const {first, slots, start} = miniBatch;
+    const run = new PipelineRun(this.pipeline, slots);
+    let longest = 0;
+    for (let rank = 0; rank < this.ranks; ++rank) {
+      const last = first + (rank + 1) * slots - 1;
+      if (this.accumulated || rank === 0) run.run(this.costsOnPipeline(miniBatch, rank));
+      const busy = run.costs.reduce((sum, each) => sum + each, 0);
+      this.bubble[last] = Math.max(0, run.makespan - busy);
+      longest = Math.max(longest, run.makespan);
+    }
+    this.duration = start + longest;
+    for (let rank = 0; rank < this.ranks; ++rank) {
+      this.until[first + (rank + 1) * slots - 1] = this.duration;
+    }
+  }
+
+  // What the micro-batches of a rank take, one slot after the other: where the ranks meet after
+  // every slot, what the costliest of the slot takes.
+  costsOnPipeline({first, slots}, rank) {
+    const costs = this.cost.slice(first + rank * slots, first + (rank + 1) * slots);
+    if (this.accumulated) return costs;
+    for (let m = first; m < first + this.ranks * slots; ++m) {
+      const slot = (m - first) % slots;
+      costs[slot] = Math.max(costs[slot], this.cost[m]);
+    }
+    return costs;
+  }
+
+  // What the stages of `rank` do in a mini-batch that has micro-batches, as a PipelineRun.
+  pipelineRun(miniBatch, rank) {
+    const run = new PipelineRun(this.pipeline, miniBatch.slots);
+    run.run(this.costsOnPipeline(miniBatch, rank));
+    return run;
+  }
+
+  // The rank that waits least for the others.
+  slowestRank() {
+    const waiting = new Float64Array(this.ranks);
+    for (let m = 0; m < this.size; ++m) waiting[this.rank[m]] += this.waiting(m);
+    return waiting.indexOf(waiting.reduce((least, each) => Math.min(least, each), Infinity));
   }
 
   // The micro-batch that `rank` runs, or waits after, at `time`; -1 if there is none.
@@ -156,10 +220,16 @@ class Placement {
 
 // The pass at `index` of a PlanBatchResponse to a PlanBatchRequest.
 function placePass(request, response, index) {
+  const {topology, passes, pipeline, synchronization} = request;
+  const {padded, forwardOnly} = passes[index];
   return new Placement(response.passes[index], {
-    ranks: request.topology.dataParallel,
-    padded: Boolean(request.passes[index].padded),
-    accumulated: request.synchronization === 'SYNCHRONIZATION_ACCUMULATED',
+    ranks: topology.dataParallel,
+    padded: Boolean(padded),
+    accumulated: synchronization === 'SYNCHRONIZATION_ACCUMULATED',
     costs: response.costModelUsed,
+    contextParallel: topology.contextParallel,
+    pipeline: topology.pipelineParallel > 1 ?
+        new Pipeline(topology, pipeline, Boolean(forwardOnly)) :
+        null,
   });
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "proto/batchplan/v1/json.h"
+#include "server/planner/pipeline/schedule.h"
 
 namespace batchplan {
 namespace {
@@ -52,6 +53,14 @@ absl::StatusOr<std::string> ResponseJson(const v1::PlanBatchResponse& response) 
   return whole;
 }
 
+// What the request's pipeline is, or leaves to defaults.
+void ShowPipeline(const PlanOptions& options, v1::Pipeline* shown) {
+  const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, /*forward_only=*/false);
+  if (pipeline.interleaved) shown->set_group_size(pipeline.group_size);
+  shown->set_backward_ratio(pipeline.backward_ratio);
+  shown->mutable_stage_shares()->Assign(pipeline.shares.begin(), pipeline.shares.end());
+}
+
 std::string OriginJson(const PlanOrigin& origin) {
   return absl::StrCat("{\"where\":", JsonString(origin.where),
                       ",\"verified\":", origin.verified ? "true" : "false", "}");
@@ -84,6 +93,7 @@ v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const Pla
   topology->set_pipeline_parallel(options.topology.pipeline_parallel);
   topology->set_virtual_pipeline(options.topology.virtual_pipeline);
   topology->set_sequence_parallel(options.topology.sequence_parallel);
+  if (options.topology.pipeline_parallel > 1) ShowPipeline(options, shown.mutable_pipeline());
   shown.set_synchronization(options.synchronization == Synchronization::kLockstep
                                 ? v1::SYNCHRONIZATION_LOCKSTEP
                                 : v1::SYNCHRONIZATION_ACCUMULATED);

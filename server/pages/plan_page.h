@@ -39,8 +39,8 @@ struct PlanOrigin {
 };
 
 // The request without its manifest, whose lengths the plan has too, and with what it left to
-// defaults and preset where a page's script depends on it: topology, synchronization, and which
-// layout each pass has. `options` are the request's, complete.
+// defaults and preset where a page's script depends on it: topology, pipeline, synchronization, and
+// which layout each pass has. `options` are the request's, complete.
 v1::PlanBatchRequest ShownRequest(const v1::PlanBatchRequest& request, const PlanOptions& options);
 
 // What the scripts of the pages draw a plan from (plan_view.js, and those that it needs): its

@@ -20,7 +20,7 @@ class PlanView {
     byId('headline').replaceChildren(
         ...headlineFigures(plan.metrics ?? {}, placement).map(headlineTile));
     byId('figures').replaceChildren(
-        ...allFigures(request, response, request.passes[index], plan, origin)
+        ...allFigures(request, response, request.passes[index], plan, origin, placement)
             .flatMap(([title, rows]) => [element('h3', '', title), figureList(rows)]));
     this.explorer.show(placement);
   }

@@ -14,6 +14,17 @@ class Timeline {
     this.style = style;
     this.context = canvas.getContext('2d');
     this.hovered = null;
+    // The row whose label stands out, if any.
+    this.chosen = null;
+  }
+
+  // What a row is.
+  rowName() {
+    return 'rank';
+  }
+
+  rows() {
+    return Math.max(1, this.placement.ranks);
   }
 
   // `end` is where the time axis ends, for pictures to be compared; the plan's own end if left out.
@@ -29,9 +40,15 @@ class Timeline {
     this.draw();
   }
 
-  // Everything: times [t0, t1), ranks [r0, r1).
+  // Everything: times [t0, t1), rows [r0, r1).
   whole() {
-    return {t0: 0, t1: this.end || 1, r0: 0, r1: Math.max(1, this.placement.ranks)};
+    return {t0: 0, t1: this.end || 1, r0: 0, r1: this.rows()};
+  }
+
+  // Shows the times that another timeline shows.
+  follow({view: {t0, t1}}) {
+    Object.assign(this.view, {t0, t1});
+    this.draw();
   }
 
   showsAll() {
@@ -51,8 +68,8 @@ class Timeline {
       next.t1 = Math.min(view.t1, this.timeAt(x1));
     }
     if (y1 - y0 > 12) {
-      next.r0 = Math.max(view.r0, Math.floor(this.rankAt(y0)));
-      next.r1 = Math.min(view.r1, Math.floor(this.rankAt(y1)) + 1);
+      next.r0 = Math.max(view.r0, Math.floor(this.rowAt(y0)));
+      next.r1 = Math.min(view.r1, Math.floor(this.rowAt(y1)) + 1);
     }
     if (next.t1 > next.t0 && next.r1 > next.r0) this.view = next;
     this.draw();
@@ -62,7 +79,7 @@ class Timeline {
     return this.view.t0 + (x - this.style.left) / this.plotWidth * (this.view.t1 - this.view.t0);
   }
 
-  rankAt(y) {
+  rowAt(y) {
     return this.view.r0 + (y - this.style.top) / this.plotHeight * (this.view.r1 - this.view.r0);
   }
 
@@ -71,44 +88,60 @@ class Timeline {
     return this.style.left + (time - t0) / (t1 - t0) * this.plotWidth;
   }
 
-  y(rank) {
-    return this.style.top + (rank - this.view.r0) * this.rowHeight();
+  y(row) {
+    return this.style.top + (row - this.view.r0) * this.rowHeight();
   }
 
   rowHeight() {
     return this.plotHeight / (this.view.r1 - this.view.r0);
   }
 
+  inPlot({x, y}) {
+    const {left, top} = this.style;
+    return x >= left && x < left + this.plotWidth && y >= top && y < top + this.plotHeight;
+  }
+
   // The micro-batch and the sequence (-1: none) under a point; null outside.
   at({x, y}) {
-    const {left, top} = this.style;
-    const inside =
-        x >= left && x < left + this.plotWidth && y >= top && y < top + this.plotHeight;
     const time = this.timeAt(x);
-    const m = inside ? this.placement.find(Math.floor(this.rankAt(y)), time) : -1;
+    const m = this.inPlot({x, y}) ? this.placement.find(Math.floor(this.rowAt(y)), time) : -1;
     if (m < 0) return null;
     const box = this.box(m);
     return {m, sequence: this.placement.sequenceAt(m, time, (y - box.y0) / (box.y1 - box.y0))};
   }
 
-  // Edges of a micro-batch's box, and where its waiting ends, in CSS pixels.
-  box(m) {
-    const {placement} = this;
+  // Where the keyboard goes from `hovered`, or from nowhere: so many steps to the right and down.
+  next(hovered, right, down) {
+    return {m: hovered ? this.placement.neighbour(hovered.m, right, down) : 0, sequence: -1};
+  }
+
+  // Edges of a row, in CSS pixels.
+  rowEdges(row) {
     const height = this.rowHeight();
     const gap = height >= 14 ? 3 : height >= 5 ? 1 : 0;
-    const y0 = this.y(placement.rank[m]);
+    return {y0: this.y(row), y1: this.y(row) + height - gap};
+  }
+
+  // Edges of a micro-batch's box, where its waiting ends, and of the bubble in that, in CSS pixels.
+  box(m) {
+    const {placement} = this;
     return {
       x0: this.x(placement.start[m]),
       x1: this.x(placement.start[m] + placement.cost[m]),
       until: this.x(placement.until[m]),
-      y0: y0,
-      y1: y0 + height - gap,
+      bubble0: this.x(placement.bubbleStart(m)),
+      bubble1: this.x(placement.bubbleStart(m) + placement.bubble[m]),
+      ...this.rowEdges(placement.rank[m]),
     };
   }
 
-  // The box in whole device pixels: without seams between neighbours.
-  pixelBox(m) {
-    const box = this.box(m);
+  // The frames around what the pointer or the keyboard is at.
+  frames({m}) {
+    return [this.box(m)];
+  }
+
+  // A box in whole device pixels: without seams between neighbours.
+  inPixels(box) {
     for (const key of Object.keys(box)) box[key] = Math.round(box[key] * this.pixels);
     box.y1 = Math.max(box.y1, box.y0 + 1);
     return box;
@@ -116,11 +149,11 @@ class Timeline {
 
   fittingHeight() {
     const {tallestRow, tallestPlot} = this.style;
-    const ranks = Math.max(1, this.placement.ranks);
-    // Where a rank has about a pixel, it has one, or two, or three: rows stay alike.
-    const perRank = tallestPlot / ranks;
-    if (perRank > 0.66 && perRank < 4) return ranks * Math.max(1, Math.round(perRank));
-    return Math.max(48, Math.min(tallestRow, perRank) * ranks);
+    const rows = this.rows();
+    // Where a row has about a pixel, it has one, or two, or three: rows stay alike.
+    const perRow = tallestPlot / rows;
+    if (perRow > 0.66 && perRow < 4) return rows * Math.max(1, Math.round(perRow));
+    return Math.max(48, Math.min(tallestRow, perRow) * rows);
   }
 
   draw() {
@@ -142,8 +175,7 @@ class Timeline {
                  Math.round(this.plotWidth * this.pixels),
                  Math.round(this.plotHeight * this.pixels));
     context.clip();
-    new Blocks(context, this.placement, palette, this.pixels)
-        .draw([...this.visible()].map((m) => ({m, box: this.pixelBox(m)})));
+    this.paint(palette);
     context.restore();
     context.setTransform(this.pixels, 0, 0, this.pixels, 0, 0);
     if (axes) drawAxes(this, palette);
@@ -156,6 +188,12 @@ class Timeline {
     this.mark(this.hovered);
   }
 
+  // What stands inside the plot.
+  paint(palette) {
+    new Blocks(this.context, this.placement, palette, this.pixels)
+        .draw([...this.visible()].map((m) => ({m, box: this.inPixels(this.box(m))})));
+  }
+
   * visible() {
     const {placement, view} = this;
     for (const {first, slots, start, end} of placement.miniBatches) {
@@ -166,7 +204,7 @@ class Timeline {
     }
   }
 
-  // Draws a frame around the micro-batch of `hovered`, or none, over the picture as it stands.
+  // Draws frames around what `hovered` is, or none, over the picture as it stands.
   mark(hovered) {
     const {context} = this;
     this.hovered = hovered;
@@ -174,12 +212,13 @@ class Timeline {
     this.restore();
     if (!hovered) return;
     const {left} = this.style;
-    const box = this.box(hovered.m);
-    const x0 = Math.max(left, box.x0);
-    const x1 = Math.min(left + this.plotWidth, Math.max(box.x1, box.x0 + 1.5));
     context.strokeStyle = this.ink;
     context.lineWidth = 1.5;
-    if (x1 >= x0) context.strokeRect(x0, box.y0 - 0.5, x1 - x0, box.y1 - box.y0 + 1);
+    for (const box of this.frames(hovered)) {
+      const x0 = Math.max(left, box.x0);
+      const x1 = Math.min(left + this.plotWidth, Math.max(box.x1, box.x0 + 1.5));
+      if (x1 >= x0) context.strokeRect(x0, box.y0 - 0.5, x1 - x0, box.y1 - box.y0 + 1);
+    }
   }
 
   // Shades the part that a drag would enlarge.
@@ -200,13 +239,13 @@ class Timeline {
   }
 }
 
-// What stands around a timeline's picture: time below, ranks to the left, mini-batches above.
+// What stands around a timeline's picture: time below, rows to the left, mini-batches above.
 
 function drawAxes(timeline, palette) {
   timeline.context.font = `11.5px ${palette.font}`;
   timeline.context.textBaseline = 'middle';
   drawTimeAxis(timeline, palette);
-  drawRankLabels(timeline, palette);
+  drawRowLabels(timeline, palette);
   drawMiniBatches(timeline, palette);
 }
 
@@ -242,16 +281,21 @@ function drawTimeAxis(timeline, palette) {
 }
 
 // As many as there is room for.
-function drawRankLabels(timeline, palette) {
-  const {context, view, style} = timeline;
+function drawRowLabels(timeline, palette) {
+  const {context, view, style, chosen} = timeline;
   const height = timeline.rowHeight();
   let step = 1;
   while (step * height < 15) step *= 2;
   const toMiddle = step > 1 ? 6 : (height >= 14 ? height - 3 : height) / 2;
-  for (let rank = Math.ceil(view.r0 / step) * step; rank < view.r1; rank += step) {
-    drawText(context, rank === view.r0 ? `rank ${count(rank)}` : count(rank), style.left - 8,
-             timeline.y(rank) + toMiddle, 'right', palette.quiet);
+  for (let row = Math.ceil(view.r0 / step) * step; row < view.r1; row += step) {
+    const text = row === view.r0 ? `${timeline.rowName()} ${count(row)}` : count(row);
+    drawText(context, text, style.left - 8, timeline.y(row) + toMiddle, 'right',
+             row === chosen ? palette.ink : palette.quiet);
   }
+  if (chosen === null || chosen < view.r0 || chosen >= view.r1) return;
+  const {y0, y1} = timeline.rowEdges(chosen);
+  context.fillStyle = palette.ink;
+  context.fillRect(style.left - 4, y0, 2.5, Math.max(2, y1 - y0));
 }
 
 // Where they begin, and their numbers in a band above, as many as there is room for.

@@ -36,7 +36,7 @@ NOT_FOR_PEOPLE = ("NaN", "undefined", "Infinity", "[object")
 class VisibleText(html.parser.HTMLParser):
     """The text of a page and what it is made of, without scripts, styles and what is hidden."""
 
-    VOID = {"meta", "link", "br", "line", "circle", "polygon", "polyline"}
+    VOID = {"meta", "link", "br", "input", "line", "circle", "polygon", "polyline"}
 
     def __init__(self, page):
         super().__init__()

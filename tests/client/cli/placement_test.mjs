@@ -1,6 +1,6 @@
 // Where the page of a plan puts micro-batches in time, against the planner's own step time.
 //
-//   node placement_test.mjs <batchplan> <placement.js>
+//   node placement_test.mjs <batchplan> <server/pages>
 
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
@@ -8,28 +8,43 @@ import {readFileSync} from 'node:fs';
 import test from 'node:test';
 import vm from 'node:vm';
 
-const [program, script] = process.argv.slice(2);
-const {Placement, placePass} =
-    vm.runInThisContext(`${readFileSync(script, 'utf8')}; ({Placement, placePass})`);
+const [program, pages] = process.argv.slice(2);
+const scripts = ['pipeline.js', 'placement.js'].map((name) => readFileSync(`${pages}/${name}`));
+const {Placement, placePass} = vm.runInThisContext(`${scripts.join('')}; ({Placement, placePass})`);
 
-function placeWith(flags) {
-  const lengths = Array.from({length: 96}, (unused, i) => 1 + i * i * 7919 % 500).join('\n');
-  const result = spawnSync(
-      program,
-      ['plan', '--lengths', '-', '--dp', '4', '--budget', '512', '--preset', 'nemo_rl_packing',
-       '--cost', '1,0.01,7,5', '--format', 'html', ...flags],
-      {input: lengths, encoding: 'utf8'});
+// What is planned, on 4 ranks.
+const LENGTHS = Array.from({length: 96}, (unused, i) => 1 + i * i * 7919 % 500);
+
+// The plan of the command, placed.
+function place(flags, input) {
+  const result = spawnSync(program, ['plan', ...flags, '--format', 'html'],
+                           {input, encoding: 'utf8'});
   assert.equal(result.status, 0, result.stderr);
   const data = (id) => JSON.parse(result.stdout.match(`id="${id}">(.*?\n?)</script>`)[1]);
   const response = data('response');
   return {plan: response.passes[0], placement: placePass(data('request'), response, 0)};
 }
 
+const placeWith = (flags) => place(
+    ['--lengths', '-', '--dp', '4', '--budget', '512', '--preset', 'nemo_rl_packing', '--cost',
+     '1,0.01,7,5', ...flags],
+    LENGTHS.join('\n'));
+
+// Of a request that has such fields.
+const placeRequest = ({topology, pass, ...fields}) => place(['--request', '-'], JSON.stringify({
+  manifest: {lengths: LENGTHS},
+  topology: {dataParallel: 4, ...topology},
+  costModel: {perToken: 1, perTokenSquared: 0.01, perMicrobatch: 7, perSequence: 5},
+  passes: [{maxTokensPerMicrobatch: 512, ...pass}],
+  ...fields,
+}));
+
 const near = (a, b) => assert.ok(Math.abs(a - b) <= 1e-9 * Math.abs(b), `${a} is not ${b}`);
 
 for (const flags of [
   [], ['--sync', 'accumulated'], ['--mini_batch_size', '32', '--rows', 'capacity'],
   ['--mini_batch_size', '32', '--sync', 'accumulated', '--length_multiple', '16'],
+  ['--cp', '4'],
 ]) {
   test(`the step takes what the planner predicts: ${flags.join(' ')}`, () => {
     const {plan, placement} = placeWith(flags);
@@ -50,6 +65,97 @@ for (const flags of [
   });
 }
 
+const LOCKSTEP = 'SYNCHRONIZATION_LOCKSTEP';
+const PIPELINES = {
+  '1F1B': {preset: 'nemo_rl_packing', topology: {pipelineParallel: 4}},
+  '1F1B in lockstep': {
+    preset: 'nemo_rl_packing', topology: {pipelineParallel: 4}, synchronization: LOCKSTEP,
+  },
+  'unequal stages on context-parallel ranks': {
+    topology: {pipelineParallel: 2, contextParallel: 2},
+    pipeline: {stageShares: [2, 3], backwardRatio: 1.5},
+  },
+  'transfers': {
+    topology: {pipelineParallel: 3}, pipeline: {transfer: 40}, miniBatches: {size: 32},
+  },
+  'interleaved': {preset: 'verl', topology: {pipelineParallel: 4, virtualPipeline: 2}},
+  'interleaved in longer groups in lockstep': {
+    topology: {pipelineParallel: 2, virtualPipeline: 3}, synchronization: LOCKSTEP,
+    pipeline: {groupSize: 3, stageShares: [1, 2, 1, 1, 3, 1], transfer: 9}, miniBatches: {size: 48},
+  },
+  'forwards alone': {topology: {pipelineParallel: 4}, pass: {forwardOnly: true}},
+  'interleaved forwards alone': {
+    topology: {pipelineParallel: 2, virtualPipeline: 2}, pipeline: {transfer: 5},
+    pass: {forwardOnly: true},
+  },
+  'padded micro-batches': {preset: 'nemo_rl_dynamic', topology: {pipelineParallel: 4}},
+};
+
+// The last micro-batch of each rank in a mini-batch.
+const lastOf = ({first, slots}) =>
+    Array.from({length: 4}, (unused, rank) => first + (rank + 1) * slots - 1);
+
+for (const [name, request] of Object.entries(PIPELINES)) {
+  test(`a pipeline takes what the planner predicts: ${name}`, () => {
+    const {plan, placement} = placeRequest(request);
+    near(placement.duration, plan.metrics.predictedStepTime);
+    const {sequences, padding, fixed, bubble, waiting} = placement.time;
+    near(sequences + padding + fixed + bubble + waiting, 4 * placement.duration);
+    near(fixed, 7 * placement.pipeline.share * plan.metrics.microbatches);
+  });
+
+  test(`the slowest rank has the bubble that the planner predicts: ${name}`, () => {
+    const {plan, placement} = placeRequest(request);
+    const bubbles = placement.miniBatches.map((miniBatch) => {
+      const waiting = lastOf(miniBatch).map((m) => placement.waiting(m));
+      return placement.bubble[lastOf(miniBatch)[waiting.indexOf(Math.min(...waiting))]];
+    });
+    near(bubbles.reduce((sum, bubble) => sum + bubble) / placement.duration,
+         plan.metrics.pipelineBubble);
+  });
+
+  test(`stages run their works one after the other, once they have come: ${name}`, () => {
+    const {placement} = placeRequest(request);
+    const {stages, virtualStages, transfer, forwardOnly} = placement.pipeline;
+    for (const miniBatch of placement.miniBatches) {
+      const run = placement.pipelineRun(miniBatch, 1);
+      const ends = new Map();
+      const key = (backward, microbatch, part) => `${backward} ${microbatch} ${part}`;
+      for (let stage = 0; stage < stages; ++stage) {
+        let free = 0;
+        for (let n = 0; n < run.works; ++n) {
+          const work = run.work(stage, n);
+          const start = run.end(work) - run.duration(work);
+          assert.ok(start > free - 1e-6, `stage ${stage} begins ${n} at ${start} before ${free}`);
+          free = run.end(work);
+          assert.equal(run.firstAfter(stage, (start + free) / 2), n);
+          ends.set(key(work.backward, work.microbatch, work.virtualStage), free);
+        }
+        assert.equal(run.firstAfter(stage, free), run.works);
+      }
+      assert.equal(ends.size, miniBatch.slots * virtualStages * (forwardOnly ? 1 : 2));
+      for (let i = 0; i < miniBatch.slots; ++i) {
+        for (let part = 1; part < virtualStages; ++part) {
+          const took = run.costs[i] * placement.pipeline.forward[part];
+          assert.ok(ends.get(key(false, i, part)) - took >
+              ends.get(key(false, i, part - 1)) + transfer - 1e-6);
+          if (forwardOnly) continue;
+          const back = run.costs[i] * placement.pipeline.backward[part - 1];
+          assert.ok(ends.get(key(true, i, part - 1)) - back >
+              ends.get(key(true, i, part)) + transfer - 1e-6);
+        }
+      }
+    }
+  });
+}
+
+test('the rank that is slowest waits for none', () => {
+  const {placement} = placeWith(['--pp', '4', '--balance_on', 'tokens']);
+  const waiting = lastOf(placement.miniBatches[0]).map((m) => placement.waiting(m));
+  assert.equal(waiting[placement.slowestRank()], 0);
+  assert.ok(Math.max(...waiting) > 0);
+});
+
 test('a padded micro-batch computes its width for every sequence, an empty one the fixed cost', () => {
   const plan = {
     sequenceIndex: [0, 1, 2], sequenceLengths: [5, 3, 2], microbatchOffsets: [0, 2, 2, 3, 3],
@@ -58,6 +164,6 @@ test('a padded micro-batch computes its width for every sequence, an empty one t
   const costs = {perToken: 1, perTokenSquared: 0, perMicrobatch: 3, perSequence: 2};
   const placement = new Placement(plan, {ranks: 2, padded: true, accumulated: false, costs});
   assert.deepEqual([...placement.cost], [23, 3, 9, 3]);
-  assert.deepEqual(placement.time, {sequences: 16, padding: 10, fixed: 12, waiting: 14});
+  assert.deepEqual(placement.time, {sequences: 16, padding: 10, fixed: 12, bubble: 0, waiting: 14});
   assert.equal(placement.duration, 26);
 });

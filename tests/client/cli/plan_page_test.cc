@@ -2,6 +2,7 @@
 
 #include "server/pages/plan_page.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -91,6 +92,26 @@ TEST(PlanPage, SaysWhatTheRequestLeftToThePreset) {
   EXPECT_EQ(request.synchronization(), v1::SYNCHRONIZATION_ACCUMULATED);
   // The lengths are in the plan.
   EXPECT_EQ(request.manifest().lengths_size(), 0);
+}
+
+TEST(PlanPage, SaysWhatTheRequestLeftOutOfThePipeline) {
+  Example example = MakeExample(Layout::kPacked);
+  EXPECT_FALSE(Embedded<v1::PlanBatchRequest>(example.Page(), "request").has_pipeline());
+  example.request.mutable_pipeline()->set_transfer(3);
+  example.options.topology.pipeline_parallel = 2;
+  example.options.pipeline.transfer = 3;
+  const auto of_stages = Embedded<v1::PlanBatchRequest>(example.Page(), "request").pipeline();
+  EXPECT_THAT(of_stages.stage_shares(), ::testing::ElementsAre(0.5, 0.5));
+  EXPECT_EQ(of_stages.backward_ratio(), 2);
+  EXPECT_EQ(of_stages.transfer(), 3);
+  EXPECT_EQ(of_stages.group_size(), 0U);
+  example.options.topology.virtual_pipeline = 2;
+  example.options.pipeline.backward_ratio = 1.5;
+  example.options.pipeline.stage_shares = {1, 2, 3, 4};
+  const auto of_chunks = Embedded<v1::PlanBatchRequest>(example.Page(), "request").pipeline();
+  EXPECT_THAT(of_chunks.stage_shares(), ::testing::ElementsAre(0.1, 0.2, 0.3, 0.4));
+  EXPECT_EQ(of_chunks.backward_ratio(), 1.5);
+  EXPECT_EQ(of_chunks.group_size(), 2U);
 }
 
 TEST(PlanPage, SaysWhereThePlanWasMade) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page of recent plans, of a server under load, as headless Chromium shows it.
+"""The pages of recent plans, of a server under load, and of a plan on pipelines, as headless Chromium shows them.
 
     plans_page_test.py --bin build/release/bin [--keep FOLDER]
 
@@ -29,6 +29,8 @@ REPORTS = "grpo-7b"
 LOAD_SECONDS = 5
 # Of page.css, in a light room: sequences, from short to long, and what a sparkline is drawn with.
 SEQUENCE_COLORS = ["#c3dcef", "#9cc6e4", "#70abd6", "#468dc3", "#286fab", "#14528c", "#0a3765"]
+# The same, forwards and backwards of a pipeline's two chunks.
+WORK_COLORS = ["#a3ddd4", "#6cb9ae", "#bdaee8", "#9483d1"]
 # What a script writes where a figure is missing.
 NOT_FOR_PEOPLE = ("NaN", "undefined", "Infinity", "[object")
 
@@ -83,13 +85,12 @@ def read(browser, folder, url):
     return visible
 
 
-def check_picture(path):
-    """Sequences of every length stand on the screenshot, and it is not all one color."""
+def check_picture(path, colors, least):
+    """So many of these colors at least stand on the screenshot, and it is not all one color."""
     image = Image.open(path).convert("RGB")
     pixels = {color: count for count, color in image.getcolors(maxcolors=1 << 24)}
-    seen = [name for name in SEQUENCE_COLORS
-            if pixels.get(tuple(bytes.fromhex(name[1:])), 0) > 200]
-    expect(len(seen) >= 5, f"{path.name}: of the sequences' colors only {seen}")
+    seen = [name for name in colors if pixels.get(tuple(bytes.fromhex(name[1:])), 0) > 200]
+    expect(len(seen) >= least, f"{path.name}: of {colors} only {seen}")
     expect(max(pixels.values()) < 0.95 * image.width * image.height, f"{path.name}: nearly all of one color")
 
 
@@ -111,7 +112,24 @@ def check_job(browser, folder, url, job):
         expect((words in visible.text) == (job == REPORTS), f'{job}: "{words}" is on the page of jobs that report')
     screenshot = folder / f"{job}.png"
     browse(browser, folder, f"{url}?job_id={job}", f"--screenshot={screenshot}")
-    check_picture(screenshot)
+    # Sequences of every length.
+    check_picture(screenshot, SEQUENCE_COLORS, 5)
+
+
+def check_pipeline(browser, folder, batchplan):
+    lengths = "".join(f"{200 + 613 * i % 3800}\n" for i in range(64))
+    planned = subprocess.run(
+        [batchplan, "plan", "--lengths", "-", "--dp", "2", "--pp", "4", "--vpp", "2", "--budget", "8192",
+         "--format", "html"], input=lengths, capture_output=True, text=True, timeout=60, check=True)
+    page = folder / "pipeline.html"
+    page.write_text(planned.stdout)
+    visible = read(browser, folder, page.as_uri())
+    expect(visible.tags.count("canvas") == 2, f"on pipelines: {visible.tags.count('canvas')} pictures")
+    for words in ("pipeline bubble", "in bubbles", "Stages of rank", "4 stages of 2 chunks each, interleaved 1F1B"):
+        expect(words in visible.text, f'on pipelines: "{words}" is not on the page')
+    screenshot = folder / "pipeline.png"
+    browse(browser, folder, page.as_uri(), f"--screenshot={screenshot}")
+    check_picture(screenshot, WORK_COLORS, len(WORK_COLORS))
 
 
 def main():
@@ -126,6 +144,7 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = arguments.keep or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
+        check_pipeline(browser, folder, arguments.bin / "batchplan")
         processes = stack.enter_context(Processes())
         target, http = start_server(processes, arguments.bin, folder)
         url = f"http://{http}/plans"

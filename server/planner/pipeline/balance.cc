@@ -53,6 +53,8 @@ class LaneSearch {
         std::min<uint64_t>(kMostInVain, kMostInVainAnItem * task_.items.size());
     uint64_t in_vain = 0;
     uint32_t slowest = Slowest();
+    const int most_shakes = task_.effort == Effort::kThorough ? 1000 : 10;
+    int shakes = 0;
     std::optional<Lanes::State> best;
     double least = 0;
     while (steps.left > 2 && !task_.allowance.stop_requested()) {
@@ -62,7 +64,7 @@ class LaneSearch {
         slowest = Slowest();
       } else if (++in_vain == most_in_vain) {
         // Nothing makes it faster: from another place, if it is not far, something may.
-        if (task_.items.size() > kMostToShake) break;
+        if (task_.items.size() > kMostToShake || shakes++ == most_shakes) break;
         if (!best || times_[slowest] < least) {
           best = lanes_.state();
           least = times_[slowest];

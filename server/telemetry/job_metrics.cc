@@ -21,6 +21,7 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
              HistogramFamily(metric::kJobRankCostImbalance, registry),
              HistogramFamily(metric::kJobStepEfficiency, registry),
              HistogramFamily(metric::kJobStepTimeOverBound, registry)},
+      bubbles_(HistogramFamily(metric::kJobPipelineBubble, registry)),
       fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
       fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
       fit_samples_(GaugeFamily(metric::kJobFitSamples, registry)),
@@ -53,6 +54,7 @@ void JobMetrics::RemoveSeries(const std::string& job) {
   const Series& series = found->second;
   for (size_t i = 0; i < kCounters; ++i) counters_[i]->Remove(series.counters[i]);
   for (size_t i = 0; i < kMeans; ++i) means_[i]->Remove(series.means[i]);
+  if (series.bubble != nullptr) bubbles_->Remove(series.bubble);
   if (series.fit.has_value()) {
     fitted_costs_->Remove(series.fit->per_token);
     fitted_costs_->Remove(series.fit->per_token_squared);
@@ -69,7 +71,7 @@ void JobMetrics::RemoveSeries(const std::string& job) {
 
 void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
   MutexLock lock(mutex_);
-  const Series& series = SeriesOf(plan.job_id, now).second;
+  auto& [job, series] = SeriesOf(plan.job_id, now);
   const auto count = [&](CounterPlace place, uint64_t number) {
     series.counters[place]->Increment(static_cast<double>(number));
   };
@@ -87,6 +89,11 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
     series.means[kRankCostImbalance]->Observe(pass.metrics.rank_cost_imbalance);
     series.means[kStepEfficiency]->Observe(pass.metrics.step_efficiency);
     series.means[kStepTimeOverBound]->Observe(pass.step_time_over_bound());
+    if (!pass.on_pipelines) continue;
+    if (series.bubble == nullptr) {
+      series.bubble = &bubbles_->Add({{"job_id", job}}, prometheus::Histogram::BucketBoundaries{});
+    }
+    series.bubble->Observe(pass.pipeline_bubble());
   }
 }
 

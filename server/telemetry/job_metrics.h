@@ -83,6 +83,8 @@ class JobMetrics {
   struct Series {
     std::array<prometheus::Counter*, kCounters> counters{};
     std::array<prometheus::Histogram*, kMeans> means{};
+    // Once a pass on pipelines was planned; null before.
+    prometheus::Histogram* bubble = nullptr;
     // Once something was fitted.
     std::optional<FitSeries> fit;
     // Once a step was measured.
@@ -97,6 +99,7 @@ class JobMetrics {
 
   std::array<prometheus::Family<prometheus::Counter>*, kCounters> counters_;
   std::array<prometheus::Family<prometheus::Histogram>*, kMeans> means_;
+  prometheus::Family<prometheus::Histogram>* const bubbles_;
   prometheus::Family<prometheus::Gauge>* const fitted_costs_;
   prometheus::Family<prometheus::Gauge>* const fit_errors_;
   prometheus::Family<prometheus::Gauge>* const fit_samples_;

@@ -136,6 +136,11 @@ inline constexpr MetricDefinition kStepEfficiency = {
 inline constexpr MetricDefinition kStepTimeOverBound = {
     "batchplan_step_time_over_bound", kHistogram, "",
     "Predicted step time over a bound that no plan goes below, of each pass.", kExcessBuckets};
+inline constexpr MetricDefinition kPipelineBubble = {
+    "batchplan_pipeline_bubble", kHistogram, "",
+    "The part of the predicted step time in which the busiest stage of the slowest rank's pipeline "
+    "waits, of each pass on pipelines.",
+    kSpreadBuckets};
 inline constexpr MetricDefinition kCheckFailures = {
     "batchplan_plan_check_failures_total", kCounter, "",
     "Plans that the plan checker refused (--verify_plans): defects."};
@@ -191,6 +196,9 @@ inline constexpr MetricDefinition kJobStepEfficiency = {
 inline constexpr MetricDefinition kJobStepTimeOverBound = {
     "batchplan_job_step_time_over_bound", kHistogram, "job_id",
     "As batchplan_step_time_over_bound; sum over count is the mean."};
+inline constexpr MetricDefinition kJobPipelineBubble = {
+    "batchplan_job_pipeline_bubble", kHistogram, "job_id",
+    "As batchplan_pipeline_bubble; sum over count is the mean. Absent without a pipeline."};
 inline constexpr MetricDefinition kJobFittedCost = {
     "batchplan_job_fitted_cost_seconds", kGauge, "job_id, coefficient",
     "What was last fitted here to the job's reports: seconds a token (per_token), a squared token "

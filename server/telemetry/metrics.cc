@@ -98,6 +98,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       rank_cost_imbalance_(AddHistogram(metric::kRankCostImbalance, *registry_)),
       step_efficiency_(AddHistogram(metric::kStepEfficiency, *registry_)),
       step_time_over_bound_(AddHistogram(metric::kStepTimeOverBound, *registry_)),
+      pipeline_bubble_(AddHistogram(metric::kPipelineBubble, *registry_)),
       check_failures_(AddCounter(metric::kCheckFailures, *registry_)),
       cache_hits_(AddCounter(metric::kCacheHits, *registry_)),
       cache_misses_(AddCounter(metric::kCacheMisses, *registry_)),
@@ -206,6 +207,7 @@ void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
     rank_cost_imbalance_->Observe(pass.metrics.rank_cost_imbalance);
     step_efficiency_->Observe(pass.metrics.step_efficiency);
     step_time_over_bound_->Observe(pass.step_time_over_bound());
+    if (pass.on_pipelines) pipeline_bubble_->Observe(pass.pipeline_bubble());
   }
   jobs_.CountPlan(plan, now);
 }

@@ -179,6 +179,7 @@ class Metrics {
   prometheus::Histogram* const rank_cost_imbalance_;
   prometheus::Histogram* const step_efficiency_;
   prometheus::Histogram* const step_time_over_bound_;
+  prometheus::Histogram* const pipeline_bubble_;
   prometheus::Counter* const check_failures_;
   prometheus::Counter* const cache_hits_;
   prometheus::Counter* const cache_misses_;

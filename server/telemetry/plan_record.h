@@ -16,15 +16,18 @@ namespace batchplan {
 // Of one pass of a plan.
 struct PassRecord {
   // As the planner measured it.
-  PlanMetrics metrics;
+  PlanMetrics metrics = {};
   // What the micro-batches have room for: each one's max_tokens_per_microbatch, or the length of a
   // longer sequence that runs alone.
   uint64_t budget_tokens = 0;
+  // Ranks are pipelines of several stages.
+  bool on_pipelines = false;
 
   // Metrics that are exported in another form. None is negative: Prometheus takes a sum that falls
   // for one that was started anew.
   double bin_spread() const { return 1 - metrics.bin_balance; }
   double padding_removed() const { return std::max(0.0, metrics.padding_removed); }
+  double pipeline_bubble() const { return std::max(0.0, metrics.pipeline_bubble); }
   // 1 where sequences cost nothing: there no plan is better than another.
   double step_time_over_bound() const {
     return metrics.lower_bound_step_time > 0

@@ -23,7 +23,7 @@ try:
 except ImportError:
     Image = None
 
-JOBS = {"grpo-7b", "sft-documents", "dpo-pairs", "sft-misconfigured"}
+JOBS = {"grpo-7b", "sft-documents", "dpo-pairs", "sft-70b", "sft-misconfigured"}
 # Of these, the one whose reports hold its steps.
 REPORTS = "grpo-7b"
 LOAD_SECONDS = 5

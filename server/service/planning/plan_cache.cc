@@ -33,6 +33,7 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
   for (int i = 0; i < response.passes_size(); ++i) {
     PassRecord& pass = passes.emplace_back();
     pass.metrics = ReadMetrics(response.passes(i).metrics());
+    pass.on_pipelines = request.topology().pipeline_parallel() > 1;
     // A plan has the passes of its request; what a test puts in its place may have others.
     if (i >= request.passes_size()) continue;
     const uint64_t budget = request.passes(i).max_tokens_per_microbatch();

@@ -70,8 +70,10 @@ TEST(MetricsTest, APlanIsReadFromTheCounters) {
                                             .rank_cost_imbalance = 1.25,
                                             .lower_bound_step_time = 8,
                                             .predicted_step_time = 9,
-                                            .step_efficiency = 0.5},
-                                .budget_tokens = 1024},
+                                            .step_efficiency = 0.5,
+                                            .pipeline_bubble = 0.375},
+                                .budget_tokens = 1024,
+                                .on_pipelines = true},
                                {.metrics = {.microbatches = 2,
                                             .true_tokens = 100,
                                             .bin_utilization = 0.125,
@@ -107,6 +109,10 @@ TEST(MetricsTest, APlanIsReadFromTheCounters) {
         std::string("batchplan_rank_cost_imbalance_sum 1.25\n"),
         std::string("batchplan_step_efficiency_sum 0.5\n"),
         std::string("batchplan_step_time_over_bound_sum 2.125\n"),
+        std::string("batchplan_pipeline_bubble_sum 0.375\n"),
+        std::string("batchplan_pipeline_bubble_count 1\n"),
+        std::string("batchplan_job_pipeline_bubble_sum{job_id=\"grpo\"} 0.375\n"),
+        std::string("batchplan_job_pipeline_bubble_count{job_id=\"grpo\"} 1\n"),
         std::string("batchplan_job_plans_total{job_id=\"grpo\"} 1\n"),
         std::string("batchplan_job_sequences_total{job_id=\"grpo\"} 100\n"),
         std::string("batchplan_job_true_tokens_total{job_id=\"grpo\"} 1000\n"),
@@ -235,6 +241,25 @@ TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
   EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
 }
 
+TEST(MetricsTest, JobsWithoutPipelinesHaveNoBubbles) {
+  Metrics metrics("1", {.max_labels = 2});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  const PassRecord bubble{.metrics = {.pipeline_bubble = 0.5}, .on_pipelines = true};
+  // Rounding.
+  const PassRecord none{.metrics = {.pipeline_bubble = -1e-16}, .on_pipelines = true};
+  const PassRecord elsewhere;
+  metrics.RecordPlan({.job_id = "stages", .passes = {&bubble, 1}}, start);
+  metrics.RecordPlan({.job_id = "stages", .passes = {&none, 1}}, start);
+  metrics.RecordPlan({.job_id = "sft", .passes = {&elsewhere, 1}}, start);
+  const std::string text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("batchplan_job_pipeline_bubble_sum{job_id=\"stages\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("batchplan_job_pipeline_bubble_count{job_id=\"stages\"} 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("bubble_count{job_id=\"sft\"}")));
+
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("stages")));
+}
+
 TEST(MetricsTest, StepsAreMeasuredOfTheJobsThatReportThem) {
   Metrics metrics("1", {.max_labels = 2});
   const absl::Time start = absl::FromUnixSeconds(1'000'000);
@@ -284,7 +309,7 @@ TEST(MetricsTest, TheProcessIsMeasured) {
 // As many series as there can be, each name in the catalog, and each of the catalog's names.
 TEST(MetricsTest, TheCatalogIsWhatIsExported) {
   Metrics metrics("1");
-  const PassRecord pass;
+  const PassRecord pass{.on_pipelines = true};
   metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}}, absl::UnixEpoch());
   metrics.RecordJobFit("grpo", {}, absl::UnixEpoch());
   metrics.RecordJobStep("grpo", {.measured_seconds = 1}, absl::UnixEpoch());

@@ -26,6 +26,7 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
   request.set_step(step);
   request.set_preset(job.preset);
   request.mutable_topology()->set_data_parallel(job.data_parallel);
+  request.mutable_topology()->set_pipeline_parallel(job.pipeline_parallel);
   if (fitted) request.mutable_cost_model()->set_fitted(true);
   v1::Pass& pass = *request.add_passes();
   pass.set_max_tokens_per_microbatch(job.budget);
@@ -121,6 +122,7 @@ std::vector<Job> DemoJobs() {
        .sigma = 1.2,
        .longest = 8000},
       {.name = "dpo-pairs", .preset = "nemo_rl_packing", .sequences = 256, .median = 600},
+      {.name = "sft-70b", .preset = "balanced", .pipeline_parallel = 4, .sequences = 256},
       // Padded, few sequences at a time, and now and then one that does not fit.
       {.name = "sft-misconfigured",
        .preset = "nemo_rl_dynamic",

@@ -18,6 +18,8 @@ struct Job {
   std::string name;
   std::string preset;
   uint32_t data_parallel = 8;
+  // More than one: ranks are pipelines of so many stages.
+  uint32_t pipeline_parallel = 1;
   uint32_t budget = 16384;
   // Of a global batch; lognormal lengths, cut at `longest`.
   uint32_t sequences = 512;
@@ -35,7 +37,7 @@ struct Job {
 };
 
 // Those of a cluster that has something to show: reinforcement learning whose workers join and
-// report, documents, pairs, and one that is badly configured.
+// report, documents, pairs, a model in stages, and one that is badly configured.
 std::vector<Job> DemoJobs();
 
 // What a worker does at a step: asks for the plan, made with what is `fitted` or not, and where the

@@ -91,6 +91,19 @@ TEST_F(PlanBatchTest, ASequenceAboveTheBudgetIsRecordedAsItsOwn) {
   EXPECT_EQ(passes[0].budget_tokens, uint64_t{passes[0].metrics.microbatches} * budget + 100);
 }
 
+TEST_F(PlanBatchTest, ABubbleIsRecordedOfPipelinesAlone) {
+  v1::PlanBatchRequest request = ValidRequest();
+  ASSERT_TRUE(PlanBatch(config_, request, {}, &response_).ok());
+  EXPECT_FALSE(RecordPasses(request, response_)[0].on_pipelines);
+  request.mutable_topology()->set_pipeline_parallel(2);
+  const absl::Status status = PlanBatch(config_, request, {}, &response_);
+  ASSERT_TRUE(status.ok()) << status;
+  const PassRecord pass = RecordPasses(request, response_)[0];
+  EXPECT_TRUE(pass.on_pipelines);
+  EXPECT_GT(pass.pipeline_bubble(), 0);
+  EXPECT_EQ(pass.pipeline_bubble(), response_.passes(0).metrics().pipeline_bubble());
+}
+
 TEST_F(PlanBatchTest, APassedDeadlineIsNotPlanned) {
   const Caller caller{.deadline = std::chrono::system_clock::time_point{}, .stop = {}};
   EXPECT_EQ(PlanBatch(config_, ValidRequest(), caller, &response_).code(),

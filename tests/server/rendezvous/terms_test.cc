@@ -118,6 +118,18 @@ TEST(TermsTest, TheFirstDifferenceHasItsPathAndBothValues) {
        [](v1::JoinBatchRequest& r) {
          r.mutable_request()->mutable_passes(0)->mutable_packed()->set_buckets(0, 512);
        }},
+      {"request.pipeline.transfer", "0", "0.5",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_pipeline()->set_transfer(.5); }},
+      {"request.pipeline.stage_shares", "0 entries", "1 entries",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_pipeline()->add_stage_shares(1);
+       }},
+      {"request.pipeline", "unset", "set",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_pipeline(); }},
+      {"request.passes[0].forward_only", "false", "true",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_passes(0)->set_forward_only(true);
+       }},
       {"request.passes", "1 entries", "2 entries",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->add_passes(); }},
   };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "proto/batchplan/v1/convert.h"
@@ -58,6 +59,15 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
       equal_sequence_counts: true
       order: MICROBATCH_ORDER_SMALL_AT_BOTH_ENDS
       ignore_mini_batches: true
+      forward_only: true
+    }
+    pipeline {
+      schedule: PIPELINE_SCHEDULE_INTERLEAVED
+      group_size: 8
+      backward_ratio: 1.75
+      stage_shares: 3
+      stage_shares: 2.5
+      transfer: 0.25
     }
   )pb");
   const ParsedRequest parsed = ParseRequest(request).value();
@@ -79,6 +89,11 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
   EXPECT_EQ(options.cost_model.per_token_squared, 2.5);
   EXPECT_EQ(options.cost_model.per_microbatch, 3.5);
   EXPECT_EQ(options.cost_model.per_sequence, 4.5);
+  EXPECT_EQ(options.pipeline.schedule, PipelineSchedule::kInterleaved);
+  EXPECT_EQ(options.pipeline.group_size, 8);
+  EXPECT_EQ(options.pipeline.backward_ratio, 1.75);
+  EXPECT_THAT(options.pipeline.stage_shares, ElementsAre(3, 2.5));
+  EXPECT_EQ(options.pipeline.transfer, 0.25);
   EXPECT_EQ(options.synchronization, Synchronization::kAccumulated);
   EXPECT_EQ(options.effort, Effort::kThorough);
   EXPECT_EQ(options.overlong, OverlongPolicy::kDrop);
@@ -100,6 +115,7 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
   EXPECT_TRUE(pass.equal_sequence_counts);
   EXPECT_EQ(pass.order, MicrobatchOrder::kSmallAtBothEnds);
   EXPECT_TRUE(pass.ignore_mini_batches);
+  EXPECT_TRUE(pass.forward_only);
 }
 
 TEST(ConvertRequestTest, TheManifestIsReadInPlace) {
@@ -139,6 +155,58 @@ TEST(ConvertRequestTest, WhatTheCallerSetsWinsOverThePreset) {
 TEST(ConvertRequestTest, ASetCostModelIsLiteral) {
   const ParsedRequest parsed = ParseRequest(Request("cost_model { per_token: 2 }")).value();
   EXPECT_EQ(parsed.options.cost_model.per_token_squared, 0);
+}
+
+TEST(ConvertRequestTest,
+     WithAPipelineAMicrobatchCostsAndRanksMeetOnceUnlessTheRequestSaysOtherwise) {
+  const std::string pipeline = "topology { pipeline_parallel: 2 } passes {} ";
+  const PlanOptions unset = ParseRequest(Request(pipeline))->options;
+  EXPECT_EQ(unset.cost_model.per_token, 1);
+  EXPECT_EQ(unset.cost_model.per_token_squared, 1.0 / 24576);
+  EXPECT_EQ(unset.cost_model.per_microbatch, 1024);
+  EXPECT_EQ(unset.synchronization, Synchronization::kAccumulated);
+  EXPECT_EQ(unset.pipeline.schedule, std::nullopt);
+  EXPECT_EQ(unset.passes[0].order, MicrobatchOrder::kPipeline);
+
+  for (const std::string cost :
+       {"per_token: 2", "", "shape { layers: 1 hidden_size: 1 attention_heads: 1 }"}) {
+    const PlanOptions set =
+        ParseRequest(Request(pipeline + "synchronization: SYNCHRONIZATION_LOCKSTEP cost_model { " +
+                             cost + " }"))
+            ->options;
+    EXPECT_EQ(set.cost_model.per_microbatch, 0) << cost;
+    EXPECT_EQ(set.synchronization, Synchronization::kLockstep);
+  }
+
+  const PlanOptions without = ParseRequest(Request("passes {}"))->options;
+  EXPECT_EQ(without.cost_model.per_microbatch, 0);
+  EXPECT_EQ(without.synchronization, Synchronization::kLockstep);
+  EXPECT_EQ(without.passes[0].order, MicrobatchOrder::kAsAssigned);
+}
+
+TEST(ConvertRequestTest, ABackwardRatioOf0Is2AndOthersAreLeftToValidation) {
+  const std::string pipeline = "topology { pipeline_parallel: 2 } passes {} pipeline { ";
+  EXPECT_EQ(ParseRequest(Request(pipeline + "}"))->options.pipeline.backward_ratio, 2);
+  EXPECT_EQ(
+      ParseRequest(Request(pipeline + "backward_ratio: -1 }"))->options.pipeline.backward_ratio,
+      -1);
+}
+
+TEST(ConvertRequestTest, APipelineOfOneStageIsRefused) {
+  for (const std::string topology : {"", "topology { pipeline_parallel: 1 }"}) {
+    const absl::Status status = Refused("pipeline {} passes {} " + topology);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()),
+              "pipeline is set, but topology.pipeline_parallel is 1; leave it unset, or set that");
+  }
+}
+
+TEST(ConvertRequestTest, AnUnknownScheduleIsRefusedByNameAndNumber) {
+  v1::PlanBatchRequest request = Request("topology { pipeline_parallel: 2 } passes {}");
+  request.mutable_pipeline()->set_schedule(static_cast<v1::PipelineSchedule>(77));
+  const absl::Status status = ParseRequest(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("pipeline.schedule is 77"));
 }
 
 TEST(ConvertRequestTest, AnUnknownEnumValueIsRefusedByNameAndNumber) {

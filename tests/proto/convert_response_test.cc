@@ -48,6 +48,20 @@ TEST(ConvertResponseTest, CarriesThePlan) {
   EXPECT_EQ(response.cost_model_used().per_token(), 1);
 }
 
+TEST(ConvertResponseTest, SaysWhatAMicrobatchCostsByDefaultOnAPipelineAndItsBubble) {
+  v1::PlanBatchRequest request;
+  for (const uint32_t length : {7, 5, 3}) request.mutable_manifest()->add_lengths(length);
+  request.mutable_topology()->set_pipeline_parallel(2);
+  request.add_passes()->set_max_tokens_per_microbatch(10);
+  const ParsedRequest parsed = ParseRequest(request).value();
+  v1::PlanBatchResponse response;
+  FillResponse(MakePlan(parsed.manifest, parsed.options).value(), absl::Seconds(1), &response);
+  EXPECT_EQ(response.cost_model_used().per_microbatch(), 1024);
+  EXPECT_GT(response.passes(0).metrics().pipeline_bubble(), 0);
+  EXPECT_EQ(ParseResponse(response)->passes[0].metrics.pipeline_bubble,
+            response.passes(0).metrics().pipeline_bubble());
+}
+
 TEST(ConvertResponseTest, ReadBackIsTheSamePlan) {
   const v1::PlanBatchResponse response = SmallResponse();
   v1::PlanBatchResponse again;

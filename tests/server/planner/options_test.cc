@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <ostream>
 #include <string>
 
@@ -59,6 +61,92 @@ INSTANTIATE_TEST_SUITE_P(
                   }
                 },
                 "passes has 65 entries; the limit is 64"},
+        Refusal{
+            "MoreVirtualStagesThanAreSimulated",
+            [](PlanOptions& o) {
+              o.topology.pipeline_parallel = 64;
+              o.topology.virtual_pipeline = 9;
+            },
+            "topology.pipeline_parallel 64 times virtual_pipeline 9 is 576 stages; the limit is "
+            "512"},
+        Refusal{"InterleavedWithoutVirtualStages",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.pipeline.schedule = PipelineSchedule::kInterleaved;
+                },
+                "pipeline.schedule is PIPELINE_SCHEDULE_INTERLEAVED, but topology.virtual_pipeline "
+                "is 1; it must be above 1, or leave the schedule unset"},
+        Refusal{"OneFOneBWithVirtualStages",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.topology.virtual_pipeline = 2;
+                  o.pipeline.schedule = PipelineSchedule::kOneFOneB;
+                },
+                "pipeline.schedule is PIPELINE_SCHEDULE_ONE_F_ONE_B, but topology.virtual_pipeline "
+                "is 2; it must be 1, or leave the schedule unset"},
+        Refusal{"GroupsOfFewerMicrobatchesThanStages",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.topology.virtual_pipeline = 2;
+                  o.pipeline.group_size = 3;
+                },
+                "pipeline.group_size is 3; it must be between pipeline_parallel 4 and 65536"},
+        Refusal{"GroupsWithoutVirtualStages",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.pipeline.group_size = 4;
+                },
+                "pipeline.group_size is 4, but topology.virtual_pipeline is 1"},
+        Refusal{"BackwardRatioBelow0",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.pipeline.backward_ratio = -1;
+                },
+                "pipeline.backward_ratio is -1; it must be between 0.001 and 1000, or 0 for 2"},
+        Refusal{"BackwardRatioThatIsNoNumber",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.pipeline.backward_ratio = std::nan("");
+                },
+                "pipeline.backward_ratio is nan; it must be between"},
+        Refusal{"TransferBelow0",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.pipeline.transfer = -0.5;
+                },
+                "pipeline.transfer is -0.5; it must be between 0 and 1e+100"},
+        Refusal{"TransferWithoutEnd",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 4;
+                  o.pipeline.transfer = std::numeric_limits<double>::infinity();
+                },
+                "pipeline.transfer is inf; it must be between 0 and 1e+100"},
+        Refusal{"StageSharesOfAnotherNumber",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 2;
+                  o.topology.virtual_pipeline = 2;
+                  o.pipeline.stage_shares = {1, 1, 1};
+                },
+                "pipeline.stage_shares has 3 entries; there are 4 stages, pipeline_parallel * "
+                "virtual_pipeline, or leave them out"},
+        Refusal{"StageSharesThatAreNotFinite",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 2;
+                  o.pipeline.stage_shares = {1, std::numeric_limits<double>::infinity()};
+                },
+                "pipeline.stage_shares[1] is inf; it must be between 0 and 1e+100"},
+        Refusal{"StageSharesBelow0",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 2;
+                  o.pipeline.stage_shares = {-1, 2};
+                },
+                "pipeline.stage_shares[0] is -1; it must be between 0 and 1e+100"},
+        Refusal{"StageSharesOfNothing",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 2;
+                  o.pipeline.stage_shares = {0, 0};
+                },
+                "pipeline.stage_shares are all 0; at least one must be above 0"},
         Refusal{"BucketsThatDoNotAscend",
                 [](PlanOptions& o) {
                   o.passes[0].rows = RowPadding::kBuckets;
@@ -73,6 +161,22 @@ TEST(OptionsTest, OnlyTheFirstPassHasASharding) {
   options.passes[1].name = "logprob";
   options.passes[1].layout = Layout::kPadded;
   EXPECT_TRUE(options.Validate().ok());
+}
+
+TEST(OptionsTest, PipelinesUpToTheirLimitsAreAccepted) {
+  PlanOptions options = Valid();
+  options.topology.pipeline_parallel = 4;
+  options.topology.virtual_pipeline = 2;
+  options.pipeline = {.schedule = PipelineSchedule::kInterleaved,
+                      .group_size = 65536,
+                      .backward_ratio = 1000,
+                      // A stage without layers.
+                      .stage_shares = {0, 1, 1, 1, 1, 1, 1, 1e100},
+                      .transfer = 1e100};
+  EXPECT_TRUE(options.Validate().ok()) << options.Validate();
+  options.pipeline.group_size = 4;
+  options.pipeline.backward_ratio = 0.001;
+  EXPECT_TRUE(options.Validate().ok()) << options.Validate();
 }
 
 TEST(OptionsTest, WhatIsAskedForPlainlyIsAccepted) { EXPECT_TRUE(Valid().Validate().ok()); }

@@ -24,21 +24,24 @@ packer, scan and sharding is replaced; everything else holds for all rows. Where
 ranks, each row makes micro-batches within these.
 
 * marks the least predicted step time under --sync; among equals fewer micro-batches, then the first.
-Step times are in the units of --cost, under both synchronizations; "above bound" is how far the one
-under --sync is above a time that no plan within the constraints beats. A row of - is refused: the
-note below says why.
+Step times are those of one rank of DP x CP x PP in the units of --cost, under both synchronizations,
+on pipelines simulated; "above bound" is how far the one under --sync is above a time that no plan within
+the constraints beats; "pipeline bubble", shown with --pp, is the part of the time in which the busiest
+stage of the slowest rank waits. A row of - is refused: the note below says why.
 
 --format json prints an array, an object a row: "kind", "candidate", "best"; the table's figures as
 "microbatches", "lowerBoundMicrobatches", "binUtilization", "paddingRemoved", "rankCostImbalance",
-"lockstepStepTime", "accumulatedStepTime", "stepTimeAboveBound", "planningMilliseconds"; and
-"metrics", the whole PlanMetrics. A refused row has "error": {"code", "message"} instead. csv has the
-same columns in lower_snake_case, and `error`.
+"lockstepStepTime", "accumulatedStepTime", "stepTimeAboveBound", "pipelineBubble",
+"planningMilliseconds"; and "metrics", the whole PlanMetrics. A refused row has "error": {"code",
+"message"} instead. csv has the same columns in lower_snake_case, and `error`.
 
 Examples:
   Which algorithm suits these lengths?
     batchplan compare --lengths lengths.txt --dp 8 --budget 16384
   With gradients accumulated over DDP ranks, and context parallelism:
     batchplan compare --lengths lengths.txt --dp 8 --cp 2 --budget 16384 --sync accumulated
+  On pipelines of four stages, each with two chunks of the model:
+    batchplan compare --lengths lengths.txt --dp 8 --pp 4 --vpp 2 --budget 16384
   The same in a browser, with a picture of every plan:
     batchplan compare --lengths lengths.txt --dp 8 --budget 16384 --format html > compare.html
   A saved request, its pass "logprobs", for a program:

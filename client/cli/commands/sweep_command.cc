@@ -22,26 +22,32 @@ constexpr char kCommand[] = "sweep";
 constexpr uint64_t kMostPoints = 4096;
 
 constexpr char kFooter[] = R"(
-One row for each combination of --budget, --dp and --cp, at most 4096; a list that is left out takes
-the request's own value. A row of - is infeasible or refused: the note below says why.
+One row for each combination of --budget, --dp, --cp, --pp and --vpp, at most 4096; a list that is left
+out takes the request's own value. A row of - is infeasible or refused: the note below says why.
 
-Points differ in GPUs (DP x CP x TP x PP), so their step times do not compare as they stand: a
-predicted step time is the whole compute of a data-parallel rank, which its CP x TP x PP GPUs divide.
-* marks the least GPU time a true token, predicted step time x DP / true tokens, waiting and padding
-included: the cheapest point. "step time / CP" tells the fastest. Both take it that CP, TP and PP
-divide the compute evenly, and leave communication out. With --overlong drop or truncate, points of
-different budgets may plan different tokens.
+A predicted step time is what one rank of DP x CP x PP takes, so that step times compare as they stand:
+the least one is the fastest point, on however many GPUs (DP x CP x TP x PP). * marks the least GPU time a
+true token, predicted step time x DP x CP x PP / true tokens, waiting and padding included: the cheapest
+point. Both take it that CP and TP divide the compute evenly, and leave communication out, but for
+--transfer. With --overlong drop or truncate, points of different budgets may plan different tokens.
 
---format json prints an array, an object a row: "budget", "dataParallel", "contextParallel", "gpus",
-"best"; the figures as `batchplan compare --help` names them; "stepTimePerContextRank",
-"gpuTimePerToken"; and "metrics". An infeasible row has "error": {"code", "message"} instead. csv has
-the same columns in lower_snake_case, and `error`.
+Where one of the points is a pipeline, all are measured alike: without --cost and --sync, as pipelines
+are, with 1024 tokens' cost a micro-batch and ranks that meet once a mini-batch. The flags of pipelines
+are left out at --pp 1. "pipeline bubble", shown where there is one, is the part of the time in which the
+busiest stage of the slowest rank waits.
+
+--format json prints an array, an object a row: "budget", "dataParallel", "contextParallel",
+"pipelineParallel", "virtualPipeline", "gpus", "best"; the figures as `batchplan compare --help` names
+them; "gpuTimePerToken"; and "metrics". An infeasible row has "error": {"code", "message"} instead. csv
+has the same columns in lower_snake_case, and `error`.
 
 Examples:
   Which budget, and how many ranks?
     batchplan sweep --lengths lengths.txt --budget 8192,16384,32768 --dp 8,16 --cp 1,2,4
+  How many stages, and in how many chunks?
+    batchplan sweep --lengths lengths.txt --budget 16384 --dp 8 --pp 1,2,4,8 --vpp 1,2
   The same with another system's way of planning:
-    batchplan sweep --lengths lengths.txt --budget 8192,16384,32768 --dp 8,16 --preset verl
+    batchplan sweep --lengths lengths.txt --budget 16384 --dp 8 --pp 1,2,4,8 --vpp 1,2 --preset verl
   A saved request at other budgets of its pass "train", for a spreadsheet:
     batchplan sweep --request request.json --pass train --budget 8192,16384 --format csv
 
@@ -64,7 +70,8 @@ ExitCode RunSweep(SweepFlags* flags) {
   if (!pass.ok()) return ReportError(kCommand, pass.status());
   const std::vector<SweepPoint> points =
       Sweep(Client(MakeInProcessConnection()), request, flags->axes, *pass);
-  return PrintReport(kCommand, ReportSweep(request, points), flags->report.format);
+  const Report report = ReportSweep(WithOneYardstick(request, flags->axes), points);
+  return PrintReport(kCommand, report, flags->report.format);
 }
 
 CLI::Option* AddAxis(CLI::App* command, const std::string& flag, std::vector<uint32_t>* values,
@@ -81,20 +88,23 @@ CLI::Option* AddAxis(CLI::App* command, const std::string& flag, std::vector<uin
 void AddSweepCommand(CLI::App* app, ExitCode* exit_code) {
   const auto flags = std::make_shared<SweepFlags>();
   CLI::App* command = app->add_subcommand(
-      kCommand, "Plan one batch at every combination of token budget, DP and CP");
+      kCommand, "Plan one batch at every combination of token budget, DP, CP, PP and VPP");
   command->footer(kFooter);
-  flags->input.AddTo(command, {kBudgetFlag, "--dp", "--cp", "--job", "--step", "--request_id"});
+  flags->input.AddTo(
+      command, {kBudgetFlag, "--dp", "--cp", "--pp", "--vpp", "--job", "--step", "--request_id"});
   flags->input.RequireForLengths(
       AddAxis(command, kBudgetFlag, &flags->axes.budgets,
               "Tokens that a micro-batch holds at most, padding included"));
   AddAxis(command, "--dp", &flags->axes.data_parallel, "Data-parallel ranks [1]");
   AddAxis(command, "--cp", &flags->axes.context_parallel, "Context-parallel sizes [1]");
+  AddAxis(command, "--pp", &flags->axes.pipeline_parallel, "Pipeline-parallel sizes [1]");
+  AddAxis(command, "--vpp", &flags->axes.virtual_pipeline, "Virtual pipeline stages [1]");
   flags->report.AddTo(command);
   command->callback([=] {
     flags->input.Check();
     if (const uint64_t points = flags->axes.Points(); points > kMostPoints) {
       throw CLI::ValidationError(
-          "--budget, --dp, --cp",
+          "--budget, --dp, --cp, --pp, --vpp",
           absl::StrCat("these make ", points, " points; a sweep has at most ", kMostPoints));
     }
     *exit_code = RunSweep(flags.get());

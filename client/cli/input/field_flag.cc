@@ -62,6 +62,12 @@ Integer ParseInteger(const std::string& flag, const std::string& text) {
   return value;
 }
 
+double ParseDouble(const std::string& flag, const std::string& text) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value)) Refuse(flag, text, "a number");
+  return value;
+}
+
 void SetEnum(const std::string& flag, const std::string& text, const FieldDescriptor* field,
              const Reflection* reflection, Message* message) {
   const EnumDescriptor* type = field->enum_type();
@@ -87,12 +93,15 @@ void Set(const std::string& flag, const std::string& text, const FieldDescriptor
     case FieldDescriptor::CPPTYPE_UINT64:
       reflection->SetUInt64(message, field, ParseInteger<uint64_t>(flag, text));
       return;
-    case FieldDescriptor::CPPTYPE_DOUBLE: {
-      double value = 0;
-      if (!absl::SimpleAtod(text, &value)) Refuse(flag, text, "a number");
-      reflection->SetDouble(message, field, value);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      if (field->is_repeated()) {
+        for (const absl::string_view item : absl::StrSplit(text, ',')) {
+          reflection->AddDouble(message, field, ParseDouble(flag, std::string(item)));
+        }
+      } else {
+        reflection->SetDouble(message, field, ParseDouble(flag, text));
+      }
       return;
-    }
     case FieldDescriptor::CPPTYPE_STRING:
       reflection->SetString(message, field, text);
       return;

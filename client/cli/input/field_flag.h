@@ -30,7 +30,7 @@ int EnumNumber(const google::protobuf::EnumDescriptor* type, const std::string& 
 
 // Adds option `flag` to `app`: when given, it sets the field at `path`, dotted field names from
 // `message`, and the messages on the way. `path` must name an existing field of type uint32,
-// uint64, double, bool, string, enum, or repeated uint32 (separated by commas).
+// uint64, double, bool, string, enum, or repeated uint32 or double (separated by commas).
 //
 // Bools become switches. An enum takes its words. Wrong values are
 // CLI::ValidationError. `message` must outlive the parse.

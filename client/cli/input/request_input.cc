@@ -156,7 +156,8 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
       app->add_option_function<std::string>(
              "--cost",
              [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
-             "Cost a token, a token squared, a micro-batch, a sequence [1,1/24576,0,0]")
+             "Cost a token, a token squared, a micro-batch, a sequence "
+             "[1,1/24576,0,0; with --pp 1024 a micro-batch]")
           ->type_name("A,B,C[,D]")
           ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));

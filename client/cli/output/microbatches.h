@@ -49,34 +49,55 @@ absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& pla
                                                          uint32_t data_parallel);
 
 // The same for each pass of `response`, a plan for a request of these options, complete.
-// InvalidArgument also if it has another number of passes.
+// InvalidArgument also if it has another number of passes, or counts of micro-batches that the
+// pipeline's schedule has no order for.
 absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
     const PlanOptions& options, const v1::PlanBatchResponse& response);
 
-// What `model` predicts for one of the micro-batches of `plan`, in its units: every sequence at its
-// aligned length and the row's tail, or, padded, every sequence at the row's width. Even an empty
-// micro-batch has the fixed cost.
+// What `model` predicts for one of the micro-batches of `plan`, in its units, on one of the
+// `context_parallel` ranks that share it: every sequence at its aligned length and the row's tail,
+// or, padded, every sequence at the row's width. Tokens are divided among these ranks; what a
+// sequence and a micro-batch cost by themselves each of them has. On a pipeline that is what all
+// stages take together. Even an empty micro-batch has its fixed cost.
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
-                      const v1::CostModel& model);
+                      uint32_t context_parallel, const v1::CostModel& model);
 
-// One entry a rank, over all mini-batches. Costs as `cost_model` predicts them.
+// One entry a data-parallel rank, over all mini-batches. Costs are those of MicrobatchCost. `pass`
+// is one of `options`, the one that `plan` is of.
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
-                                const v1::PassPlan& plan, const PassOptions& options,
-                                uint32_t data_parallel, const v1::CostModel& cost_model);
+                                const v1::PassPlan& plan, const PlanOptions& options,
+                                const PassOptions& pass, const v1::CostModel& cost_model);
 
 // Predicted step time over all mini-batches, in the cost model's units, under either
 // synchronization: a plan is made and measured for one, and its user may ask what it would take
 // under the other.
 struct StepTimes {
-  // Ranks meet after every micro-batch: the sum over slots of the maximum over ranks.
+  // Ranks meet after every micro-batch: the sum over slots of the maximum over ranks; on pipelines,
+  // what one takes for these maxima.
   double lockstep = 0;
-  // Ranks meet once a mini-batch: the maximum over ranks of the sum over slots.
+  // Ranks meet once a mini-batch: the maximum over ranks of the sum over slots; on pipelines, of
+  // what theirs take.
   double accumulated = 0;
 };
 
-// `microbatches` are those of `plan`, as ListMicrobatches gives them. O(n).
+// `microbatches` are those of `plan`, as ListPasses gives them. O(n), and on pipelines O(p v) a
+// micro-batch.
 StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1::PassPlan& plan,
-                           Layout layout, uint32_t data_parallel, const v1::CostModel& cost_model);
+                           const PlanOptions& options, const PassOptions& pass,
+                           const v1::CostModel& cost_model);
+
+// The most tokens, padding included and not divided by CP, whose activations a stage of a rank's
+// pipeline keeps at one time: what its memory must have room for. `microbatches` are those of
+// `plan`, as ListPasses gives them; not without a pipeline. O(n + microbatches * v).
+//
+// A stage keeps a micro-batch's activations from its forward until its backward is done. With w
+// forwards before the first backward, that is w + 1 forwards in a row, at most, and the first stage
+// has the most of them before: with 1F1B min(p, m) micro-batches, stage s min(p - s, m).
+// Interleaved, one of v chunks keeps a v-th of a stage's layers, so that the tokens of
+// min(2(p-1) + (v-1)g + 1, m v) forwards are divided by v, rounded up. Forwards alone keep nothing,
+// and work on one micro-batch at a time.
+uint64_t MostTokensInFlight(const std::vector<Microbatch>& microbatches, const v1::PassPlan& plan,
+                            const PlanOptions& options, const PassOptions& pass);
 
 }  // namespace batchplan::cli
 

@@ -71,7 +71,25 @@ void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
   }
 }
 
-void AddMetrics(const PassOptions& options, const v1::PassPlan& plan, Table* table) {
+// What the stages of a pipeline wait, and what they keep.
+void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::PassPlan& plan,
+                 const std::vector<Microbatch>& microbatches, Table* table) {
+  if (options.topology.pipeline_parallel == 1) return;
+  table->AddRow(
+      {"pipeline bubble", absl::StrCat(Percent(plan.metrics().pipeline_bubble()),
+                                       options.synchronization == Synchronization::kLockstep
+                                           ? " of the time of the slots' costliest micro-batches"
+                                           : " of the slowest rank's time")});
+  table->AddRow(
+      {"tokens in flight",
+       absl::StrCat("at most ",
+                    WithThousands(MostTokensInFlight(microbatches, plan, options, pass)),
+                    pass.forward_only ? ", one micro-batch a stage" : ", on the first stage")});
+}
+
+void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
+                const v1::PassPlan& plan, const std::vector<Microbatch>& microbatches,
+                Table* table) {
   const v1::PlanMetrics& metrics = plan.metrics();
   table->AddRow(
       {"budget", absl::StrCat(Count(options.max_tokens_per_microbatch, "token"),
@@ -98,6 +116,7 @@ void AddMetrics(const PassOptions& options, const v1::PassPlan& plan, Table* tab
                                     metrics.predicted_step_time(), metrics.lower_bound_step_time(),
                                     metrics.ideal_step_time())});
   table->AddRow({"step efficiency", Percent(metrics.step_efficiency())});
+  AddPipeline(plan_options, options, plan, microbatches, table);
 }
 
 // With more ranks than this, the table sums them up instead of listing them.
@@ -200,21 +219,22 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
   AddExcluded(response, &header);
   // One pass, the usual case, reads as one block.
   const bool one_pass = options.passes.size() == 1;
-  if (one_pass) AddMetrics(options.passes[0], response.passes(0), &header);
+  if (one_pass) {
+    AddMetrics(options, options.passes[0], response.passes(0), (*passes)[0], &header);
+  }
   std::string text = header.ToString();
 
   for (int i = 0; i < response.passes_size(); ++i) {
     const PassOptions& pass_options = options.passes[i];
     const v1::PassPlan& plan = response.passes(i);
-    const uint32_t ranks = options.topology.data_parallel;
     if (!one_pass) {
       Table metrics({Justify::kLeft, Justify::kLeft});
       metrics.AddRow({"pass", absl::CEscape(plan.name())});
-      AddMetrics(pass_options, plan, &metrics);
+      AddMetrics(options, pass_options, plan, (*passes)[i], &metrics);
       absl::StrAppend(&text, "\n", metrics.ToString());
     }
     absl::StrAppend(&text, "\n",
-                    FormatRankTable(SumByRank((*passes)[i], plan, pass_options, ranks,
+                    FormatRankTable(SumByRank((*passes)[i], plan, options, pass_options,
                                               response.cost_model_used())));
   }
   return text;

@@ -48,7 +48,10 @@ std::string PresetLine(const v1::PlanBatchRequest& request) {
 }
 
 std::string SynchronizationName(const v1::PlanBatchRequest& request) {
-  return request.synchronization() == v1::SYNCHRONIZATION_ACCUMULATED ? "accumulated" : "lockstep";
+  const bool accumulated = request.synchronization() == v1::SYNCHRONIZATION_UNSPECIFIED
+                               ? request.topology().pipeline_parallel() > 1
+                               : request.synchronization() == v1::SYNCHRONIZATION_ACCUMULATED;
+  return accumulated ? "accumulated" : "lockstep";
 }
 
 }  // namespace batchplan::cli

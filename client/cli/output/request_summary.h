@@ -23,7 +23,7 @@ std::string TopologyLine(const v1::Topology& topology);
 // The preset's name; "balanced (the default)" if the request names none.
 std::string PresetLine(const v1::PlanBatchRequest& request);
 
-// "lockstep" or "accumulated".
+// "lockstep" or "accumulated"; that which holds where the request says neither.
 std::string SynchronizationName(const v1::PlanBatchRequest& request);
 
 }  // namespace batchplan::cli

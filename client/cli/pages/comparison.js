@@ -53,6 +53,8 @@ const COLUMNS = [
   {title: 'vs. best', value: behindBest},
   {title: 'above bound', value: (row) => aboveBound(row.metrics)},
   {title: 'efficiency', value: (row) => percent(row.metrics.stepEfficiency)},
+  ...(planned.some((row) => row.pipelineBubble > 0) ?
+      [{title: 'bubble', value: (row) => percent(row.pipelineBubble)}] : []),
   {
     title: 'micro-batches',
     value: ({metrics}) => count(metrics.microbatches) + (metrics.certifiedOptimal ? ' ✓' : ''),

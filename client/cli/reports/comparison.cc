@@ -65,11 +65,9 @@ absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, 
   const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
   if (!parsed.ok()) return parsed.status();
   const PlanOptions& options = parsed->options;
-  v1::PassPlan* plan = response->mutable_passes(pass);
   // The page's script trusts the arrays that it is given.
-  absl::Status listed =
-      ListMicrobatches(*plan, options.passes[pass].layout, options.topology.data_parallel).status();
-  if (!listed.ok()) return listed;
+  if (absl::Status listed = ListPasses(options, *response).status(); !listed.ok()) return listed;
+  v1::PassPlan* plan = response->mutable_passes(pass);
 
   v1::PlanBatchRequest of_candidate = ShownRequest(request, options);
   v1::Pass shown_pass = std::move(*of_candidate.mutable_passes(pass));

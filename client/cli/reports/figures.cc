@@ -39,17 +39,15 @@ absl::StatusOr<Figures> PlanFigures(const Client& client, const v1::PlanBatchReq
     return absl::InvalidArgumentError(
         absl::StrCat("the plan has ", response->passes_size(), " passes and no pass ", pass));
   }
-  const v1::PassPlan& plan = response->passes(pass);
-  const Layout layout = options.passes[pass].layout;
-  const uint32_t ranks = options.topology.data_parallel;
-  const absl::StatusOr<std::vector<Microbatch>> microbatches =
-      ListMicrobatches(plan, layout, ranks);
-  if (!microbatches.ok()) return microbatches.status();
+  const absl::StatusOr<std::vector<std::vector<Microbatch>>> passes =
+      ListPasses(options, *response);
+  if (!passes.ok()) return passes.status();
 
+  const v1::PassPlan& plan = response->passes(pass);
   Figures figures;
   figures.metrics = plan.metrics();
-  figures.step_times =
-      PredictStepTimes(*microbatches, plan, layout, ranks, response->cost_model_used());
+  figures.step_times = PredictStepTimes((*passes)[pass], plan, options, options.passes[pass],
+                                        response->cost_model_used());
   // The planner adds costs up exactly; a sum of doubles may differ from it in the last digits.
   (options.synchronization == Synchronization::kLockstep ? figures.step_times.lockstep
                                                          : figures.step_times.accumulated) =

@@ -23,8 +23,11 @@
 namespace batchplan::cli {
 namespace {
 
-const std::vector<ReportColumn>& FigureColumns() {
-  static const auto* const columns = new std::vector<ReportColumn>{
+// Where no plan has a bubble, a table leaves out its column, the last but one.
+enum class Bubble : bool { kLeftOut, kShown };
+
+std::vector<ReportColumn> FigureColumns(Bubble bubble) {
+  std::vector<ReportColumn> columns = {
       {"micro-", "batches", Justify::kRight, "microbatches"},
       {"lower", "bound", Justify::kRight, "lower_bound_microbatches"},
       {"bin", "utilization", Justify::kRight, "bin_utilization"},
@@ -33,8 +36,10 @@ const std::vector<ReportColumn>& FigureColumns() {
       {"step time,", "lockstep", Justify::kRight, "lockstep_step_time"},
       {"step time,", "accumulated", Justify::kRight, "accumulated_step_time"},
       {"above", "bound", Justify::kRight, "step_time_above_bound"},
+      {"pipeline", "bubble", Justify::kRight, "pipeline_bubble"},
       {"planning", "time", Justify::kRight, "planning_milliseconds"}};
-  return *columns;
+  if (bubble == Bubble::kLeftOut) columns.erase(columns.end() - 2);
+  return columns;
 }
 
 ReportCell NumberCell(std::string text, double number) {
@@ -49,18 +54,29 @@ double AboveBound(const v1::PlanMetrics& metrics) {
 }
 
 // One a figure column.
-std::vector<ReportCell> FigureCells(const Figures& figures) {
+std::vector<ReportCell> FigureCells(const Figures& figures, Bubble bubble) {
   const v1::PlanMetrics& metrics = figures.metrics;
-  return {CountCell(metrics.microbatches()),
-          CountCell(metrics.lower_bound_microbatches()),
-          NumberCell(Percent(metrics.bin_utilization()), metrics.bin_utilization()),
-          NumberCell(Percent(metrics.padding_removed()), metrics.padding_removed()),
-          NumberCell(absl::StrFormat("%.3f", metrics.rank_cost_imbalance()),
-                     metrics.rank_cost_imbalance()),
-          DecimalCell(figures.step_times.lockstep),
-          DecimalCell(figures.step_times.accumulated),
-          NumberCell(absl::StrFormat("%.2f%%", 100 * AboveBound(metrics)), AboveBound(metrics)),
-          NumberCell(Milliseconds(figures.planning_milliseconds), figures.planning_milliseconds)};
+  std::vector<ReportCell> cells = {
+      CountCell(metrics.microbatches()),
+      CountCell(metrics.lower_bound_microbatches()),
+      NumberCell(Percent(metrics.bin_utilization()), metrics.bin_utilization()),
+      NumberCell(Percent(metrics.padding_removed()), metrics.padding_removed()),
+      NumberCell(absl::StrFormat("%.3f", metrics.rank_cost_imbalance()),
+                 metrics.rank_cost_imbalance()),
+      DecimalCell(figures.step_times.lockstep),
+      DecimalCell(figures.step_times.accumulated),
+      NumberCell(absl::StrFormat("%.2f%%", 100 * AboveBound(metrics)), AboveBound(metrics)),
+      NumberCell(Percent(metrics.pipeline_bubble()), metrics.pipeline_bubble()),
+      NumberCell(Milliseconds(figures.planning_milliseconds), figures.planning_milliseconds)};
+  if (bubble == Bubble::kLeftOut) cells.erase(cells.end() - 2);
+  return cells;
+}
+
+Bubble BubbleOf(const Report& report) {
+  const bool any = std::any_of(report.rows.begin(), report.rows.end(), [](const ReportRow& row) {
+    return row.figures.ok() && row.figures->metrics.pipeline_bubble() > 0;
+  });
+  return any ? Bubble::kShown : Bubble::kLeftOut;
 }
 
 // lower_snake_case -> lowerCamelCase.
@@ -91,7 +107,7 @@ absl::StatusOr<std::string> JsonRow(const Report& report, const ReportRow& row) 
                     "\",\"message\":", JsonString(why.message()), "}}");
     return json;
   }
-  AddJsonCells(FigureColumns(), FigureCells(*row.figures), &json);
+  AddJsonCells(FigureColumns(Bubble::kShown), FigureCells(*row.figures, Bubble::kShown), &json);
   AddJsonCells(report.after, row.after, &json);
   const absl::StatusOr<std::string> metrics = ToCompleteJson(row.figures->metrics);
   if (!metrics.ok()) return metrics.status();
@@ -108,20 +124,23 @@ std::string CsvRow(const Report& report, const ReportRow& row) {
   for (const ReportCell& cell : row.before) cells.push_back(cell.csv);
   cells.emplace_back(row.best ? "1" : "0");
   if (row.figures.ok()) {
-    for (const ReportCell& cell : FigureCells(*row.figures)) cells.push_back(cell.csv);
+    for (const ReportCell& cell : FigureCells(*row.figures, Bubble::kShown)) {
+      cells.push_back(cell.csv);
+    }
     for (const ReportCell& cell : row.after) cells.push_back(cell.csv);
     cells.emplace_back();
   } else {
-    cells.resize(cells.size() + FigureColumns().size() + report.after.size());
+    cells.resize(cells.size() + FigureColumns(Bubble::kShown).size() + report.after.size());
     cells.push_back(CsvQuoted(Explain(row.figures.status())));
   }
   return absl::StrCat(absl::StrJoin(cells, ","), "\n");
 }
 
 // All columns of a report, in order.
-std::vector<ReportColumn> Columns(const Report& report) {
+std::vector<ReportColumn> Columns(const Report& report, Bubble bubble) {
   std::vector<ReportColumn> columns = report.before;
-  columns.insert(columns.end(), FigureColumns().begin(), FigureColumns().end());
+  const std::vector<ReportColumn> figures = FigureColumns(bubble);
+  columns.insert(columns.end(), figures.begin(), figures.end());
   columns.insert(columns.end(), report.after.begin(), report.after.end());
   return columns;
 }
@@ -138,7 +157,8 @@ ReportCell CountCell(uint64_t number) {
 ReportCell DecimalCell(double number) { return NumberCell(Decimal(number), number); }
 
 std::string FormatReportTable(const Report& report) {
-  const std::vector<ReportColumn> columns = Columns(report);
+  const Bubble bubble = BubbleOf(report);
+  const std::vector<ReportColumn> columns = Columns(report, bubble);
   // The mark of the best in front, that of a footnote behind.
   std::vector<Justify> justify = {Justify::kLeft};
   std::vector<std::string> over = {""};
@@ -160,7 +180,7 @@ std::string FormatReportTable(const Report& report) {
     std::vector<std::string> cells = {row.best ? "*" : ""};
     for (const ReportCell& cell : row.before) cells.push_back(cell.text);
     if (row.figures.ok()) {
-      for (const ReportCell& cell : FigureCells(*row.figures)) cells.push_back(cell.text);
+      for (const ReportCell& cell : FigureCells(*row.figures, bubble)) cells.push_back(cell.text);
       for (const ReportCell& cell : row.after) cells.push_back(cell.text);
       cells.emplace_back();
     } else {
@@ -185,7 +205,7 @@ absl::StatusOr<std::string> FormatReportJson(const Report& report) {
 
 std::string FormatReportCsv(const Report& report) {
   std::vector<std::string> names;
-  for (const ReportColumn& column : Columns(report)) names.push_back(column.name);
+  for (const ReportColumn& column : Columns(report, Bubble::kShown)) names.push_back(column.name);
   names.insert(names.begin() + static_cast<std::ptrdiff_t>(report.before.size()), "best");
   names.emplace_back("error");
   std::string csv = absl::StrCat(absl::StrJoin(names, ","), "\n");

@@ -64,8 +64,9 @@ struct Report {
 
 // The columns between `before` and `after` are those of the figures: micro-batches and their lower
 // bound, bin utilization, padding removed, rank imbalance in cost, step time under both
-// synchronizations and, under the request's, the part by which it exceeds its lower bound, planning
-// time. A refused row shows "-" in them, and points to its reason.
+// synchronizations and, under the request's, the part by which it exceeds its lower bound, the
+// pipeline's bubble where any row has one, planning time. A refused row shows "-" in them, and
+// points to its reason.
 std::string FormatReportTable(const Report& report);
 
 // One array, a line a row: an object of the columns by their names, "best", and "metrics", the

@@ -5,10 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
+#include "proto/batchplan/v1/convert.h"
+#include "server/planner/options.h"
 
 namespace batchplan::cli {
 namespace {
@@ -20,15 +23,41 @@ std::vector<uint32_t> OrOwn(const std::vector<uint32_t>& values, uint32_t own) {
 // The contract reads a parallel size of 0 as 1.
 uint32_t Size(uint32_t wire) { return std::max<uint32_t>(1, wire); }
 
-SweepPoint PlanPoint(const Client& client, const v1::PlanBatchRequest& request, int pass) {
-  const v1::Topology& topology = request.topology();
-  SweepPoint point{.budget = request.passes(pass).max_tokens_per_microbatch(),
-                   .data_parallel = Size(topology.data_parallel()),
-                   .context_parallel = Size(topology.context_parallel()),
-                   .figures = PlanFigures(client, request, pass)};
-  point.gpus = 1.0 * point.data_parallel * point.context_parallel *
-               Size(topology.tensor_parallel()) * Size(topology.pipeline_parallel());
-  return point;
+double Ranks(const SweepPoint& point) {
+  return 1.0 * point.data_parallel * point.context_parallel * point.pipeline_parallel;
+}
+
+// All combinations, to be planned.
+std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepAxes& axes,
+                               int pass) {
+  const v1::Topology& own = request.topology();
+  std::vector<SweepPoint> points = {{.figures = absl::UnknownError("not planned")}};
+  // Each of the points with each of the values in one of its sizes.
+  const auto combine = [&](uint32_t SweepPoint::*size, const std::vector<uint32_t>& values,
+                           uint32_t own_value) {
+    std::vector<SweepPoint> combined;
+    for (const SweepPoint& point : points) {
+      for (const uint32_t value : OrOwn(values, own_value)) {
+        combined.push_back(point);
+        combined.back().*size = value;
+      }
+    }
+    points = std::move(combined);
+  };
+  combine(&SweepPoint::budget, axes.budgets, request.passes(pass).max_tokens_per_microbatch());
+  combine(&SweepPoint::data_parallel, axes.data_parallel, own.data_parallel());
+  combine(&SweepPoint::context_parallel, axes.context_parallel, own.context_parallel());
+  combine(&SweepPoint::pipeline_parallel, axes.pipeline_parallel, own.pipeline_parallel());
+  combine(&SweepPoint::virtual_pipeline, axes.virtual_pipeline, own.virtual_pipeline());
+  for (SweepPoint& point : points) {
+    for (uint32_t SweepPoint::*const size :
+         {&SweepPoint::data_parallel, &SweepPoint::context_parallel, &SweepPoint::pipeline_parallel,
+          &SweepPoint::virtual_pipeline}) {
+      point.*size = Size(point.*size);
+    }
+    point.gpus = Ranks(point) * Size(own.tensor_parallel());
+  }
+  return points;
 }
 
 bool IsBetterPoint(const SweepPoint& a, const SweepPoint& b) {
@@ -48,7 +77,8 @@ void MarkBest(std::vector<SweepPoint>* points) {
 
 uint64_t SweepAxes::Points() const {
   uint64_t points = 1;
-  for (const size_t size : {budgets.size(), data_parallel.size(), context_parallel.size()}) {
+  for (const size_t size : {budgets.size(), data_parallel.size(), context_parallel.size(),
+                            pipeline_parallel.size(), virtual_pipeline.size()}) {
     points *= std::max<size_t>(1, size);
   }
   return points;
@@ -56,29 +86,54 @@ uint64_t SweepAxes::Points() const {
 
 double GpuTimePerToken(const SweepPoint& point) {
   const v1::PlanMetrics& metrics = point.figures->metrics;
-  return metrics.predicted_step_time() * point.data_parallel /
+  return metrics.predicted_step_time() * Ranks(point) /
          static_cast<double>(std::max<uint64_t>(1, metrics.true_tokens()));
 }
 
-double StepTimePerContextRank(const SweepPoint& point) {
-  return point.figures->metrics.predicted_step_time() / point.context_parallel;
+v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const SweepAxes& axes) {
+  v1::PlanBatchRequest changed = request;
+  v1::PlanBatchRequest defaults;
+  for (const uint32_t size :
+       OrOwn(axes.pipeline_parallel, request.topology().pipeline_parallel())) {
+    if (size > 1) defaults.mutable_topology()->set_pipeline_parallel(size);
+  }
+  if (!defaults.has_topology()) return changed;
+  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(defaults);
+  if (!parsed.ok()) return changed;
+  if (!changed.has_cost_model()) {
+    const CostModel& model = parsed->options.cost_model;
+    v1::CostModel* cost_model = changed.mutable_cost_model();
+    cost_model->set_per_token(model.per_token);
+    cost_model->set_per_token_squared(model.per_token_squared);
+    cost_model->set_per_microbatch(model.per_microbatch);
+    cost_model->set_per_sequence(model.per_sequence);
+  }
+  if (changed.synchronization() == v1::SYNCHRONIZATION_UNSPECIFIED) {
+    changed.set_synchronization(parsed->options.synchronization == Synchronization::kLockstep
+                                    ? v1::SYNCHRONIZATION_LOCKSTEP
+                                    : v1::SYNCHRONIZATION_ACCUMULATED);
+  }
+  return changed;
 }
 
 std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& request,
                               const SweepAxes& axes, int pass) {
-  const v1::Topology& own = request.topology();
-  v1::PlanBatchRequest changed = request;
-  std::vector<SweepPoint> points;
-  for (const uint32_t budget :
-       OrOwn(axes.budgets, request.passes(pass).max_tokens_per_microbatch())) {
-    changed.mutable_passes(pass)->set_max_tokens_per_microbatch(budget);
-    for (const uint32_t data_parallel : OrOwn(axes.data_parallel, own.data_parallel())) {
-      changed.mutable_topology()->set_data_parallel(data_parallel);
-      for (const uint32_t context_parallel : OrOwn(axes.context_parallel, own.context_parallel())) {
-        changed.mutable_topology()->set_context_parallel(context_parallel);
-        points.push_back(PlanPoint(client, changed, pass));
-      }
+  std::vector<SweepPoint> points = Points(request, axes, pass);
+  const v1::PlanBatchRequest common = WithOneYardstick(request, axes);
+  v1::PlanBatchRequest changed = common;
+  for (SweepPoint& point : points) {
+    changed.mutable_passes(pass)->set_max_tokens_per_microbatch(point.budget);
+    v1::Topology* topology = changed.mutable_topology();
+    topology->set_data_parallel(point.data_parallel);
+    topology->set_context_parallel(point.context_parallel);
+    topology->set_pipeline_parallel(point.pipeline_parallel);
+    topology->set_virtual_pipeline(point.virtual_pipeline);
+    if (point.pipeline_parallel == 1) {
+      changed.clear_pipeline();
+    } else if (common.has_pipeline()) {
+      *changed.mutable_pipeline() = common.pipeline();
     }
+    point.figures = PlanFigures(client, changed, pass);
   }
   MarkBest(&points);
   return points;
@@ -93,22 +148,22 @@ Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepP
   report.before = {{"", "budget", Justify::kRight, "budget"},
                    {"", "DP", Justify::kRight, "data_parallel"},
                    {"", "CP", Justify::kRight, "context_parallel"},
+                   {"", "PP", Justify::kRight, "pipeline_parallel"},
+                   {"", "VPP", Justify::kRight, "virtual_pipeline"},
                    {"", "GPUs", Justify::kRight, "gpus"}};
-  report.after = {{"step time", "/ CP", Justify::kRight, "step_time_per_context_rank"},
-                  {"GPU time", "/ token", Justify::kRight, "gpu_time_per_token"}};
+  report.after = {{"GPU time", "/ token", Justify::kRight, "gpu_time_per_token"}};
   for (const SweepPoint& point : points) {
     ReportRow row{.before = {CountCell(point.budget), CountCell(point.data_parallel),
-                             CountCell(point.context_parallel), DecimalCell(point.gpus)},
+                             CountCell(point.context_parallel), CountCell(point.pipeline_parallel),
+                             CountCell(point.virtual_pipeline), DecimalCell(point.gpus)},
                   .figures = point.figures,
                   .after = {},
                   .best = point.best};
-    if (point.figures.ok()) {
-      row.after = {DecimalCell(StepTimePerContextRank(point)), DecimalCell(GpuTimePerToken(point))};
-    }
+    if (point.figures.ok()) row.after = {DecimalCell(GpuTimePerToken(point))};
     report.rows.push_back(std::move(row));
   }
   report.legend = absl::StrCat("least GPU time a true token: predicted step time (",
-                               SynchronizationName(request), ") x DP / true tokens");
+                               SynchronizationName(request), ") x DP x CP x PP / true tokens");
   return report;
 }
 

@@ -1,5 +1,5 @@
-// One batch planned at every combination of token budget, DP and CP: what `batchplan sweep` finds
-// out, as a report.
+// One batch planned at every combination of token budget, DP, CP, PP and VPP: what `batchplan
+// sweep` finds out, as a report.
 
 #ifndef BATCHPLAN_CLIENT_CLI_REPORTS_SWEEP_H_
 #define BATCHPLAN_CLIENT_CLI_REPORTS_SWEEP_H_
@@ -17,9 +17,11 @@ namespace batchplan::cli {
 
 // The values to combine; an empty list is the request's own value.
 struct SweepAxes {
-  std::vector<uint32_t> budgets;
-  std::vector<uint32_t> data_parallel;
-  std::vector<uint32_t> context_parallel;
+  std::vector<uint32_t> budgets = {};
+  std::vector<uint32_t> data_parallel = {};
+  std::vector<uint32_t> context_parallel = {};
+  std::vector<uint32_t> pipeline_parallel = {};
+  std::vector<uint32_t> virtual_pipeline = {};
 
   // How many combinations there are, at least 1.
   uint64_t Points() const;
@@ -29,6 +31,8 @@ struct SweepPoint {
   uint32_t budget = 0;
   uint32_t data_parallel = 1;
   uint32_t context_parallel = 1;
+  uint32_t pipeline_parallel = 1;
+  uint32_t virtual_pipeline = 1;
   // DP x CP x TP x PP.
   double gpus = 1;
   // Or why the planner refused.
@@ -38,24 +42,26 @@ struct SweepPoint {
   bool best = false;
 };
 
-// What a true token takes of all GPUs, waiting and padding included, in the cost model's units. A
-// predicted step time is the whole compute of a data-parallel rank, which its CP x TP x PP GPUs are
-// taken to divide evenly, so that this is predicted step time x DP / true tokens, and comparable
-// between any two points. `point` has figures.
+// What a true token takes of all ranks, waiting and padding included, in the cost model's units:
+// predicted step time x DP x CP x PP / true tokens. A predicted step time is what one of these
+// ranks takes, all of which are busy or wait as long, so that this compares any two points. The
+// GPUs of TP are one rank. `point` has figures.
 double GpuTimePerToken(const SweepPoint& point);
 
-// Predicted step time / CP: which point ends a step first, taken that CP divides it evenly. `point`
-// has figures.
-double StepTimePerContextRank(const SweepPoint& point);
+// `request` so that points with and without a pipeline compare: where one of them has more than one
+// stage, what is left out is for all as it is with a pipeline, the cost model and the
+// synchronization.
+v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const SweepAxes& axes);
 
-// Plans `request` at every combination, one after the other: budgets outermost, CP innermost. The
-// budgets are those of the pass at position `pass` (FindPass), whose figures are taken.
+// Plans `request` at every combination, one after the other: budgets outermost, then DP, CP and PP,
+// VPP innermost. The budgets are those of the pass at position `pass` (FindPass), whose figures are
+// taken. Without a pipeline `request.pipeline` is left out.
 std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& request,
                               const SweepAxes& axes, int pass);
 
 // A row a point, in the sweep's order. The columns of its own are `budget`, `data_parallel`,
-// `context_parallel` and `gpus` before the figures, and behind them `step_time_per_context_rank`
-// and `gpu_time_per_token`. `request` is the one swept for.
+// `context_parallel`, `pipeline_parallel`, `virtual_pipeline` and `gpus` before the figures, and
+// behind them `gpu_time_per_token`. `request` is the one swept for, with one yardstick.
 Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepPoint>& points);
 
 }  // namespace batchplan::cli

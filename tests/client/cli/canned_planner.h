@@ -30,9 +30,13 @@ class CannedPlanner final : public Connection {
     for (int i = 0; i < request.passes_size(); ++i) {
       v1::PassPlan* plan = response.add_passes();
       const uint32_t ranks = std::max<uint32_t>(1, request.topology().data_parallel());
-      plan->add_microbatches_per_rank(1);
+      // As many as an interleaved schedule asks for.
+      const uint32_t slots = request.topology().virtual_pipeline() > 1
+                                 ? std::max<uint32_t>(1, request.topology().pipeline_parallel())
+                                 : 1;
+      plan->add_microbatches_per_rank(slots);
       plan->add_microbatch_offsets(0);
-      for (uint32_t rank = 0; rank < ranks; ++rank) {
+      for (uint32_t microbatch = 0; microbatch < ranks * slots; ++microbatch) {
         plan->add_microbatch_offsets(0);
         plan->add_row_widths(0);
       }

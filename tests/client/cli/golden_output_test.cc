@@ -1,6 +1,7 @@
 // The whole text that commands print for small batches, to the letter: what is said of the batch
 // and the job, how figures are written, and the columns and their order.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -12,6 +13,8 @@
 
 namespace batchplan {
 namespace {
+
+using ::testing::HasSubstr;
 
 // The output without what differs from run to run: times are T, and as wide as their columns are
 // the gaps before them, so that every gap is two spaces.
@@ -64,7 +67,7 @@ bin utilization  46.9%, waste 53.1%
 bin balance  0.664
 packing efficiency  50.0%
 rank imbalance  tokens 1.000, cost 1.000 (slowest rank / mean rank)
-step time  12.0033 predicted, 12.0033 at best, 12.0026 ideal (cost units)
+step time  6.00163 predicted, 6.00163 at best, 6.0013 ideal (cost units)
 step efficiency  100.0%
 
 rank  micro-batches  sequences  tokens  fill  cost / mean
@@ -101,6 +104,20 @@ median  1  1  24  37.5%  0.966
 most  1  2  40  62.5%  1.611
 slowest: rank 0
 )");
+}
+
+// Two stages run forwards of 2 and 1.5 and backwards of 4 and 3 on each rank: 2 + 2 + 4 + 1.5 + 3 +
+// 3 one after the other, 10.5 on each stage.
+TEST(GoldenOutput, PlanOnPipelinesSaysWhatStagesWaitAndKeep) {
+  const std::string plan =
+      Output({"plan", "--lengths", "-", "--dp", "2", "--pp", "2", "--budget", "12", "--cost",
+              "1,0,0", "--preset", "nemo_rl_packing", "--rows", "none"},
+             "12\n12\n9\n9\n");
+  EXPECT_THAT(plan, HasSubstr("job size  DP 2 x PP 2\n"));
+  EXPECT_THAT(plan, HasSubstr("step time  15.5 predicted, "));
+  EXPECT_THAT(plan, HasSubstr("step efficiency  67.7%\n"
+                              "pipeline bubble  32.3% of the slowest rank's time\n"
+                              "tokens in flight  at most 21, on the first stage\n"));
 }
 
 TEST(GoldenOutput, PlanAsCsv) {
@@ -158,13 +175,13 @@ TEST(GoldenOutput, SweepSaysWhyAPointIsInfeasible) {
       R"(batch  4 sequences, 64 tokens, the longest 16
 preset  balanced (the default)
 
-  micro-  lower  bin  padding  rank  step time,  step time,  above  planning  step time  GPU time
-  budget  DP  CP  GPUs  batches  bound  utilization  removed  imbalance  lockstep  accumulated  bound  time  / CP  / token
-  15  2  1  2  -  -  -  -  -  -  -  -  -  -  -  [1]
-  15  1  1  1  -  -  -  -  -  -  -  -  -  -  -  [1]
-*  32  2  1  2  2  2  100.0%  0.0%  1.000  32.0208  32.0208  0.00%  T  32.0208  1.00065
-  32  1  1  1  2  2  100.0%  0.0%  1.000  64.0417  64.0417  0.00%  T  64.0417  1.00065
-* least GPU time a true token: predicted step time (lockstep) x DP / true tokens
+  micro-  lower  bin  padding  rank  step time,  step time,  above  planning  GPU time
+  budget  DP  CP  PP  VPP  GPUs  batches  bound  utilization  removed  imbalance  lockstep  accumulated  bound  time  / token
+  15  2  1  1  1  2  -  -  -  -  -  -  -  -  -  -  [1]
+  15  1  1  1  1  1  -  -  -  -  -  -  -  -  -  -  [1]
+*  32  2  1  1  1  2  2  2  100.0%  0.0%  1.000  32.0208  32.0208  0.00%  T  1.00065
+  32  1  1  1  1  1  2  2  100.0%  0.0%  1.000  64.0417  64.0417  0.00%  T  1.00065
+* least GPU time a true token: predicted step time (lockstep) x DP x CP x PP / true tokens
 [1] manifest.lengths[0] is 16, but passes[0].max_tokens_per_microbatch is 15 and holds sequences of up to 15 tokens; raise it, or set overlong to truncate, drop or alone
 )");
 }

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "batchplan/client.h"
+#include "proto/batchplan/v1/convert.h"
 
 namespace batchplan::cli {
 namespace {
@@ -39,10 +41,11 @@ TEST(StepTime, AgreesWithThePlannersUnderBothSynchronizations) {
     ASSERT_TRUE(response.ok()) << response.status();
     const v1::PassPlan& plan = response->passes(0);
     EXPECT_EQ(plan.microbatches_per_rank_size(), 3);
-    const auto microbatches = ListMicrobatches(plan, Layout::kPacked, 4);
-    ASSERT_TRUE(microbatches.ok()) << microbatches.status();
-    const StepTimes times =
-        PredictStepTimes(*microbatches, plan, Layout::kPacked, 4, response->cost_model_used());
+    const PlanOptions options = ParseRequest(request)->options;
+    const auto passes = ListPasses(options, *response);
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    const StepTimes times = PredictStepTimes((*passes)[0], plan, options, options.passes[0],
+                                             response->cost_model_used());
     const double predicted = plan.metrics().predicted_step_time();
     EXPECT_NEAR(
         synchronization == v1::SYNCHRONIZATION_LOCKSTEP ? times.lockstep : times.accumulated,
@@ -63,12 +66,23 @@ v1::PassPlan SmallPlan() {
   return plan;
 }
 
-StepTimes TimesOfSmallPlan(const v1::PassPlan& plan, Layout layout) {
+// Of one pass.
+PlanOptions Options(uint32_t ranks, Layout layout) {
+  PlanOptions options;
+  options.topology.data_parallel = ranks;
+  options.passes.emplace_back().layout = layout;
+  return options;
+}
+
+StepTimes TimesOfSmallPlan(const v1::PassPlan& plan, Layout layout, uint32_t context_parallel = 1) {
   v1::CostModel cost;
   cost.set_per_token(1);
   cost.set_per_token_squared(0.5);
   cost.set_per_microbatch(10);
-  return PredictStepTimes(*ListMicrobatches(plan, layout, 2), plan, layout, 2, cost);
+  PlanOptions options = Options(2, layout);
+  options.topology.context_parallel = context_parallel;
+  return PredictStepTimes(*ListMicrobatches(plan, layout, 2), plan, options, options.passes[0],
+                          cost);
 }
 
 TEST(StepTime, PaddedSequencesCostAsMuchAsTheirRowIsWide) {
@@ -87,6 +101,15 @@ TEST(StepTime, PackedTailsCostPerTokenAlone) {
   EXPECT_DOUBLE_EQ(times.accumulated, 62 + 22);
 }
 
+TEST(StepTime, ContextParallelRanksShareTokensAndNotWhatAMicrobatchCosts) {
+  v1::PassPlan plan = SmallPlan();
+  plan.set_row_widths(0, 12);
+  // (8 + 32 + 4 + 8) / 4 + 10 | (4 + 8) / 4 + 10 on rank 0, the latter | (4 + 8 + 4) / 4 + 10 on 1.
+  EXPECT_DOUBLE_EQ(TimesOfSmallPlan(plan, Layout::kPacked, 4).lockstep, 23 + 14);
+  // 2 (8 + 32) / 4 + 10 | (4 + 8) / 4 + 10.
+  EXPECT_DOUBLE_EQ(TimesOfSmallPlan(SmallPlan(), Layout::kPadded, 4).accumulated, 30 + 13);
+}
+
 TEST(StepTime, EmptyMicrobatchesHaveTheFixedCost) {
   v1::PassPlan plan;
   plan.add_sequence_index(0);
@@ -100,7 +123,116 @@ TEST(StepTime, EmptyMicrobatchesHaveTheFixedCost) {
   model.set_per_microbatch(10);
   const auto microbatches = ListMicrobatches(plan, Layout::kPacked, 1);
   ASSERT_TRUE(microbatches.ok()) << microbatches.status();
-  EXPECT_DOUBLE_EQ(PredictStepTimes(*microbatches, plan, Layout::kPacked, 1, model).lockstep, 24);
+  const PlanOptions options = Options(1, Layout::kPacked);
+  EXPECT_DOUBLE_EQ(
+      PredictStepTimes(*microbatches, plan, options, options.passes[0], model).lockstep, 24);
+}
+
+// One mini-batch of rows of these widths, a sequence in each, as many for each of the ranks.
+v1::PlanBatchResponse PlanOfRows(const std::vector<uint32_t>& widths, uint32_t ranks) {
+  v1::PlanBatchResponse response;
+  v1::PassPlan& plan = *response.add_passes();
+  plan.add_microbatch_offsets(0);
+  for (uint32_t m = 0; m < widths.size(); ++m) {
+    plan.add_sequence_index(m);
+    plan.add_sequence_lengths(widths[m]);
+    plan.add_microbatch_offsets(m + 1);
+    plan.add_row_widths(widths[m]);
+  }
+  plan.add_microbatches_per_rank(static_cast<uint32_t>(widths.size()) / ranks);
+  plan.set_length_multiple(1);
+  return response;
+}
+
+PlanOptions OnPipelines(uint32_t ranks, uint32_t stages, uint32_t chunks) {
+  PlanOptions options = Options(ranks, Layout::kPacked);
+  options.topology.pipeline_parallel = stages;
+  options.topology.virtual_pipeline = chunks;
+  return options;
+}
+
+TEST(StepTime, OnPipelinesItIsWhatTheSlowestTakesAndInLockstepWhatTheSlotsMaximaTake) {
+  v1::CostModel model;
+  model.set_per_token(1);
+  // Two stages, a third of each micro-batch's half for the forward: forwards of 2 and 4 | 4 and 2.
+  const v1::PlanBatchResponse response = PlanOfRows({12, 24, 24, 12}, 2);
+  const PlanOptions options = OnPipelines(2, 2, 1);
+  const auto passes = ListPasses(options, response);
+  ASSERT_TRUE(passes.ok()) << passes.status();
+  const StepTimes times =
+      PredictStepTimes((*passes)[0], response.passes(0), options, options.passes[0], model);
+  // What the longest way through the works takes: 2 + 2 + 4 + 4 + 8 + 8 for 12 and 24, 4 + 4 + 8 +
+  // 8 + 4 for 24 and 12.
+  EXPECT_DOUBLE_EQ(times.accumulated, 28);
+  // Two of 24: 4 + (4 + 8) + (4 + 8) + 8.
+  EXPECT_DOUBLE_EQ(times.lockstep, 36);
+}
+
+TEST(StepTime, ItAgreesWithThePlannersOnPipelines) {
+  const Client client(MakeInProcessConnection());
+  for (const v1::Synchronization synchronization :
+       {v1::SYNCHRONIZATION_LOCKSTEP, v1::SYNCHRONIZATION_ACCUMULATED}) {
+    v1::PlanBatchRequest request = Request();
+    request.set_synchronization(synchronization);
+    request.mutable_topology()->set_pipeline_parallel(3);
+    request.mutable_topology()->set_virtual_pipeline(2);
+    request.mutable_mini_batches()->set_size(60);
+    request.mutable_pipeline()->set_transfer(5);
+    request.mutable_pipeline()->set_backward_ratio(1.5);
+    for (const double share : {1, 2, 1, 1, 3, 1})
+      request.mutable_pipeline()->add_stage_shares(share);
+    const absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    const PlanOptions options = ParseRequest(request)->options;
+    const auto passes = ListPasses(options, *response);
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    const StepTimes times = PredictStepTimes((*passes)[0], response->passes(0), options,
+                                             options.passes[0], response->cost_model_used());
+    const double predicted = response->passes(0).metrics().predicted_step_time();
+    EXPECT_NEAR(
+        synchronization == v1::SYNCHRONIZATION_LOCKSTEP ? times.lockstep : times.accumulated,
+        predicted, 1e-9 * predicted);
+  }
+}
+
+uint64_t InFlight(const PlanOptions& options, const std::vector<uint32_t>& widths) {
+  const v1::PlanBatchResponse response = PlanOfRows(widths, options.topology.data_parallel);
+  const auto passes = ListPasses(options, response);
+  EXPECT_TRUE(passes.ok()) << passes.status();
+  return MostTokensInFlight((*passes)[0], response.passes(0), options, options.passes[0]);
+}
+
+TEST(TokensInFlight, WithOneForwardOneBackwardAsManyMicrobatchesInARowAsThereAreStages) {
+  // 5 + 9 + 4 of the second rank.
+  EXPECT_EQ(InFlight(OnPipelines(2, 3, 1), {7, 1, 1, 8, 1, 5, 9, 4}), 18U);
+  // Fewer micro-batches than stages.
+  EXPECT_EQ(InFlight(OnPipelines(1, 8, 1), {7, 1, 2}), 10U);
+}
+
+TEST(TokensInFlight, InterleavedTheWarmUpAndOneMoreByChunks) {
+  // Of 2 stages with 2 chunks 2 + 2 forwards come before the first backward: five in a row of
+  // micro-batches 0 1 0 1 2 3 2 3, each of half of a stage's layers: 20 + 3 + 20 + 3 + 5 is the
+  // most.
+  EXPECT_EQ(InFlight(OnPipelines(1, 2, 2), {20, 3, 5, 4}), 26U);
+  PlanOptions options = OnPipelines(1, 2, 2);
+  options.pipeline.group_size = 4;
+  // Then 2 + 4 and one more of 0 1 2 3 0 1 2 3: all but the last.
+  EXPECT_EQ(InFlight(options, {20, 3, 5, 4}), (2 * 32 - 4) / 2U);
+}
+
+TEST(TokensInFlight, ForwardsAloneKeepOneMicrobatch) {
+  PlanOptions options = OnPipelines(1, 4, 2);
+  options.passes[0].forward_only = true;
+  EXPECT_EQ(InFlight(options, {20, 3, 4, 5}), 20U);
+}
+
+TEST(Microbatches, CountsThatAnInterleavedScheduleHasNoOrderForAreRefused) {
+  const absl::Status status =
+      ListPasses(OnPipelines(1, 4, 2), PlanOfRows({1, 2, 3, 4, 5, 6}, 1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()),
+            "the plan's microbatches_per_rank[0] is 6, not a multiple of the 4 of a group of the "
+            "interleaved schedule");
 }
 
 TEST(Microbatches, ArraysThatDoNotFitAreRefused) {

@@ -66,15 +66,34 @@ TEST(Report, TableMarksTheBestAndExplainsRefusals) {
       "[2] UNIMPLEMENTED: not yet\n");
 }
 
+TEST(Report, ATableHasTheBubbleWhereThereIsOne) {
+  Report report = SmallReport();
+  report.rows.resize(2);
+  report.rows[0].figures->metrics.set_pipeline_bubble(0.1875);
+  EXPECT_EQ(
+      FormatReportTable(report),
+      "the title\n"
+      "          micro-  lower          bin  padding       rank  step time,   step time,   above  "
+      "pipeline  planning\n"
+      "   name  batches  bound  utilization  removed  imbalance    lockstep  accumulated   bound  "
+      "  bubble      time  share\n"
+      "*  good    1,234  1,200        87.5%    50.0%      1.062   1,000,000         2.25  25.00%  "
+      "   18.8%    1.5 ms    0.1\n"
+      "   long        -      -            -        -          -           -            -       -  "
+      "       -         -      -  [1]\n"
+      "* the best\n"
+      "[1] \"a\", too long\n");
+}
+
 TEST(Report, CsvQuotesReasons) {
   EXPECT_EQ(FormatReportCsv(SmallReport()),
             "name,best,microbatches,lower_bound_microbatches,bin_utilization,padding_removed,"
             "rank_cost_imbalance,lockstep_step_time,accumulated_step_time,step_time_above_bound,"
-            "planning_milliseconds,its_share,error\n"
-            "good,1,1234,1200,0.875,0.5,1.0625,1000000.25,2.25,0.25,1.5,0.1,\n"
-            "long,0,,,,,,,,,,,\"\"\"a\"\", too long\"\n"
-            "new,0,,,,,,,,,,,\"UNIMPLEMENTED: not yet\"\n"
-            "long,0,,,,,,,,,,,\"\"\"a\"\", too long\"\n");
+            "pipeline_bubble,planning_milliseconds,its_share,error\n"
+            "good,1,1234,1200,0.875,0.5,1.0625,1000000.25,2.25,0.25,0,1.5,0.1,\n"
+            "long,0,,,,,,,,,,,,\"\"\"a\"\", too long\"\n"
+            "new,0,,,,,,,,,,,,\"UNIMPLEMENTED: not yet\"\n"
+            "long,0,,,,,,,,,,,,\"\"\"a\"\", too long\"\n");
 }
 
 TEST(Report, JsonHasAllMetricsOrTheError) {

@@ -20,17 +20,20 @@ v1::PlanBatchRequest Request() {
   request.set_preset("nemo_rl_packing");
   request.mutable_topology()->set_context_parallel(2);
   request.mutable_topology()->set_tensor_parallel(3);
-  request.mutable_topology()->set_pipeline_parallel(5);
   request.add_passes()->set_max_tokens_per_microbatch(128);
   return request;
 }
 
-// "budget/DP/CP" of each point; the best one in brackets.
+// "budget/DP/CP" of each point, with PP and VPP where there is a pipeline; the best one in
+// brackets.
 std::vector<std::string> Names(const std::vector<SweepPoint>& points) {
   std::vector<std::string> names;
   for (const SweepPoint& point : points) {
-    const std::string name =
+    std::string name =
         absl::StrCat(point.budget, "/", point.data_parallel, "/", point.context_parallel);
+    if (point.pipeline_parallel > 1) {
+      absl::StrAppend(&name, "/", point.pipeline_parallel, "/", point.virtual_pipeline);
+    }
     names.push_back(point.best ? absl::StrCat("[", name, "]") : name);
   }
   return names;
@@ -56,7 +59,46 @@ TEST(Sweep, ListsLeftOutAreTheRequestsOwn) {
   EXPECT_EQ(SweepAxes().Points(), 1U);
   const std::vector<SweepPoint> points = Sweep(UniformClient(), Request(), SweepAxes(), 0);
   EXPECT_EQ(Names(points), std::vector<std::string>{"[128/1/2]"});
-  EXPECT_EQ(points[0].gpus, 1 * 2 * 3 * 5);
+  EXPECT_EQ(points[0].gpus, 1 * 2 * 3);
+}
+
+TEST(Sweep, StagesAndChunksAreSweptInnermost) {
+  const SweepAxes axes{
+      .context_parallel = {1, 2}, .pipeline_parallel = {2, 4}, .virtual_pipeline = {1, 2}};
+  EXPECT_EQ(axes.Points(), 8U);
+  const std::vector<SweepPoint> points = Sweep(UniformClient(), Request(), axes, 0);
+  EXPECT_EQ(Names(points),
+            (std::vector<std::string>{"[128/1/1/2/1]", "128/1/1/2/2", "128/1/1/4/1", "128/1/1/4/2",
+                                      "128/1/2/2/1", "128/1/2/2/2", "128/1/2/4/1", "128/1/2/4/2"}));
+  EXPECT_EQ(points[7].gpus, 1 * 2 * 3 * 4);
+}
+
+TEST(Sweep, WithAndWithoutAPipelineOneCostModelAndSynchronizationHold) {
+  v1::PlanBatchRequest request = Request();
+  request.mutable_pipeline()->set_transfer(5);
+  std::vector<v1::PlanBatchRequest> asked;
+  const Client client =
+      MakeCannedClient([&](const v1::PlanBatchRequest& one) -> absl::StatusOr<v1::PlanMetrics> {
+        asked.push_back(one);
+        return CannedMetrics(6, 1);
+      });
+  Sweep(client, request, {.pipeline_parallel = {1, 4, 1}}, 0);
+  ASSERT_EQ(asked.size(), 3U);
+  for (const v1::PlanBatchRequest& one : asked) {
+    EXPECT_EQ(one.cost_model().per_token(), 1);
+    EXPECT_EQ(one.cost_model().per_microbatch(), 1024);
+    EXPECT_EQ(one.synchronization(), v1::SYNCHRONIZATION_ACCUMULATED);
+    // It is refused without a pipeline.
+    EXPECT_EQ(one.has_pipeline(), one.topology().pipeline_parallel() == 4);
+  }
+
+  // What is said is kept, and without a pipeline nothing is added.
+  request.mutable_cost_model()->set_per_token(3);
+  request.set_synchronization(v1::SYNCHRONIZATION_LOCKSTEP);
+  const v1::PlanBatchRequest kept = WithOneYardstick(request, {.pipeline_parallel = {4}});
+  EXPECT_EQ(kept.cost_model().per_microbatch(), 0);
+  EXPECT_EQ(kept.synchronization(), v1::SYNCHRONIZATION_LOCKSTEP);
+  EXPECT_FALSE(WithOneYardstick(Request(), {.pipeline_parallel = {1}}).has_cost_model());
 }
 
 TEST(Sweep, PointsCompareByGpuTimeATrueToken) {
@@ -68,9 +110,12 @@ TEST(Sweep, PointsCompareByGpuTimeATrueToken) {
   const std::vector<SweepPoint> points =
       Sweep(client, Request(), {.budgets = {}, .data_parallel = {4, 2}, .context_parallel = {}}, 0);
   EXPECT_EQ(Names(points), (std::vector<std::string>{"128/4/2", "[128/2/2]"}));
-  EXPECT_DOUBLE_EQ(GpuTimePerToken(points[0]), 4 * 4 / 100.0);
-  EXPECT_DOUBLE_EQ(GpuTimePerToken(points[1]), 6 * 2 / 100.0);
-  EXPECT_DOUBLE_EQ(StepTimePerContextRank(points[1]), 3);
+  // Of DP x CP ranks, CP 2.
+  EXPECT_DOUBLE_EQ(GpuTimePerToken(points[0]), 4 * 4 * 2 / 100.0);
+  EXPECT_DOUBLE_EQ(GpuTimePerToken(points[1]), 6 * 2 * 2 / 100.0);
+  EXPECT_DOUBLE_EQ(
+      GpuTimePerToken(Sweep(UniformClient(), Request(), {.pipeline_parallel = {3}}, 0)[0]),
+      6 * 2 * 3 / 100.0);
 }
 
 TEST(Sweep, FewerMicrobatchesBreakTies) {

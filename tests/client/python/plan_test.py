@@ -120,6 +120,10 @@ def test_wrong_lengths_are_named(lengths, field, value):
     ({"ranks": [0, 1, 0]}, "manifest.ranks[1]", "1"),
     ({"ranks": [0, -1, 0], "dp": 2}, "manifest.ranks[1]", "-1"),
     ({"ranks": [0.0, 0.0, 0.0]}, "manifest.ranks", None),
+    ({"pp": 2, "pipeline": batchplan.Pipeline(backward_ratio=-1)}, "pipeline.backward_ratio", "-1"),
+    ({"pp": 2, "pipeline": batchplan.Pipeline(stage_shares=[1, -1])}, "pipeline.stage_shares[1]", "-1"),
+    ({"pp": 2, "vpp": 2, "pipeline": batchplan.Pipeline(group_size=1)}, "pipeline.group_size", "1"),
+    ({"pp": 2, "pipeline": batchplan.Pipeline("gpipe")}, "pipeline.schedule", "gpipe"),
 ])
 def test_wrong_arguments_are_named(arguments, field, value):
     with pytest.raises(batchplan.InvalidRequest) as caught:
@@ -145,6 +149,10 @@ def test_wrong_arguments_are_named(arguments, field, value):
     ({"passes": [batchplan.Pass(8, equal_sequence_counts=1)]}, "passes[0].equal_sequence_counts", "1"),
     ({"passes": [batchplan.Pass(8), batchplan.Pass(8.0)]}, "passes[1].max_tokens_per_microbatch", "8.0"),
     ({"passes": [batchplan.Pass(8, buckets=["8"])]}, "passes[0].packed.buckets", "8"),
+    ({"passes": [batchplan.Pass(8, forward_only=1)]}, "passes[0].forward_only", "1"),
+    ({"pp": 2, "pipeline": "1f1b"}, "pipeline", "1f1b"),
+    ({"pp": 2, "pipeline": batchplan.Pipeline(transfer="1")}, "pipeline.transfer", "1"),
+    ({"pp": 2, "pipeline": batchplan.Pipeline(stage_shares=[1, "1"])}, "pipeline.stage_shares[1]", "1"),
 ])
 def test_arguments_of_another_type_are_named(arguments, field, value):
     with pytest.raises(batchplan.InvalidRequest) as caught:
@@ -180,14 +188,31 @@ PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on"}
 @pytest.mark.parametrize("field, word", [
     (field, word) for field, (_, words) in _options.ENUMS.items() for word in words])
 def test_every_word_is_one_of_the_planners(field, word):
-    arguments = {"groups": {"group_ids": [0] * 40}}.get(field, {})
+    arguments = {"groups": {"group_ids": [0] * 40}, "schedule": {"pp": 2}}.get(field, {})
     buckets = [512, BUDGET] if word == "buckets" else ()
     passes = [batchplan.Pass(max_tokens=BUDGET, buckets=buckets,
                              **({field: word} if field in PASS_FIELDS else {}))]
-    if field not in PASS_FIELDS:
+    if field == "schedule":
+        arguments.update(vpp=2 if word == "interleaved" else 1, pipeline=batchplan.Pipeline(schedule=word))
+    elif field not in PASS_FIELDS:
         arguments["order" if field == "mini_batch_order" else field] = word
     lengths = [7] * 40
     assert len(batchplan.plan(lengths, passes=passes, **arguments).passes[0].sequence_index) == 40
+
+
+def test_a_pipeline_takes_what_its_stages_do():
+    lengths = long_tailed(200)
+    options = {"dp": 2, "max_tokens": BUDGET, "cost": batchplan.CostModel(1.0, 1e-4, 1000.0),
+               "synchronization": "accumulated"}
+    without = batchplan.plan(lengths, **options).metrics
+    assert without.pipeline_bubble == 0
+    staged = batchplan.plan(lengths, pp=4, **options).metrics
+    assert 0 < staged.pipeline_bubble < 1
+    assert staged.lower_bound_step_time <= staged.predicted_step_time < without.predicted_step_time
+    # Three quarters of the model are on one stage, and sending takes time.
+    shares = batchplan.Pipeline(stage_shares=[1, 9, 1, 1], transfer=100.0)
+    assert batchplan.plan(lengths, pp=4, pipeline=shares, **options).metrics.predicted_step_time > (
+        0.75 * without.predicted_step_time)
 
 
 def test_passes_share_their_sequences_ranks():

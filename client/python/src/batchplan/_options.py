@@ -84,8 +84,9 @@ class PlanOptions(TypedDict, total=False):
     shuffle: bool
     # Of every random choice: the same seed gives the same plan.
     seed: int
-    # What balance is measured by: that of a model of 7B parameters, one of your own, or "fitted", the
-    # one that a server fitted to what the job reported.
+    # What balance is measured by: that of a model of 7B parameters, with pp above 1 and 1,024 tokens'
+    # cost a micro-batch; one of your own; or "fitted", the one that a server fitted to what the job
+    # reported.
     cost: CostModel | Literal["fitted"]
     # "lockstep", the default, where ranks wait for each other at every micro-batch; "accumulated",
     # the default with pp, where they do at the end.
@@ -104,7 +105,8 @@ class PlanOptions(TypedDict, total=False):
 @dataclasses.dataclass(frozen=True)
 class CostModel:
     """A sequence of L tokens costs per_token * L + per_token_squared * L**2 + per_sequence, and a
-    micro-batch per_microbatch more. In any unit; at least one is positive."""
+    micro-batch per_microbatch more. In any unit; at least one is positive. Context-parallel ranks
+    share what tokens cost, stages of a pipeline all of it; what is predicted is of one of them."""
 
     per_token: float = 1.0
     per_token_squared: float = 0.0
@@ -138,11 +140,14 @@ class Pipeline:
 
     def to_dict(self) -> dict[str, Any]:
         """The pipeline as the wire contract has it."""
+        shares = self.stage_shares if isinstance(self.stage_shares, Iterable) else (self.stage_shares,)
         return without_none(
-            schedule=enum("schedule", self.schedule),
+            schedule=enum("pipeline.schedule", self.schedule, "schedule"),
             group_size=whole("pipeline.group_size", self.group_size),
             backward_ratio=number("pipeline.backward_ratio", self.backward_ratio),
-            stage_shares=[number("pipeline.stage_shares", one) for one in self.stage_shares],
+            stage_shares=[
+                number(f"pipeline.stage_shares[{place}]", one) for place, one in enumerate(shares)
+            ],
             transfer=number("pipeline.transfer", self.transfer),
         )
 

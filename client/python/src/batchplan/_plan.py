@@ -47,7 +47,7 @@ class PlanMetrics:
     padding_removed: float
     rank_token_imbalance: float
     rank_cost_imbalance: float
-    # In the cost model's unit.
+    # In the cost model's unit, of one rank of dp * cp * pp.
     ideal_step_time: float
     lower_bound_step_time: float
     predicted_step_time: float

@@ -96,6 +96,7 @@ TEST_F(PlanBatchTest, ABubbleIsRecordedOfPipelinesAlone) {
   ASSERT_TRUE(PlanBatch(config_, request, {}, &response_).ok());
   EXPECT_FALSE(RecordPasses(request, response_)[0].on_pipelines);
   request.mutable_topology()->set_pipeline_parallel(2);
+  response_.Clear();
   const absl::Status status = PlanBatch(config_, request, {}, &response_);
   ASSERT_TRUE(status.ok()) << status;
   const PassRecord pass = RecordPasses(request, response_)[0];

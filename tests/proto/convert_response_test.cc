@@ -2,6 +2,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "proto/batchplan/v1/convert.h"
@@ -60,6 +61,28 @@ TEST(ConvertResponseTest, SaysWhatAMicrobatchCostsByDefaultOnAPipelineAndItsBubb
   EXPECT_GT(response.passes(0).metrics().pipeline_bubble(), 0);
   EXPECT_EQ(ParseResponse(response)->passes[0].metrics.pipeline_bubble,
             response.passes(0).metrics().pipeline_bubble());
+}
+
+// What is left out enters neither the plan nor its fingerprint in another way than where it is
+// said.
+TEST(ConvertResponseTest, APipelineThatSaysItsDefaultsHasTheSameFingerprint) {
+  v1::PlanBatchRequest request;
+  for (uint32_t i = 0; i < 40; ++i) request.mutable_manifest()->add_lengths(1 + i * 7919 % 100);
+  request.mutable_topology()->set_data_parallel(2);
+  request.mutable_topology()->set_pipeline_parallel(2);
+  request.add_passes()->set_max_tokens_per_microbatch(200);
+  const auto fingerprint = [&] {
+    const ParsedRequest parsed = ParseRequest(request).value();
+    return MakePlan(parsed.manifest, parsed.options).value().fingerprint;
+  };
+  const std::string unset = fingerprint();
+  request.mutable_pipeline();
+  EXPECT_EQ(fingerprint(), unset);
+  request.mutable_pipeline()->set_schedule(v1::PIPELINE_SCHEDULE_ONE_F_ONE_B);
+  request.mutable_pipeline()->set_backward_ratio(2);
+  for (const double share : {3, 3}) request.mutable_pipeline()->add_stage_shares(share);
+  request.set_synchronization(v1::SYNCHRONIZATION_ACCUMULATED);
+  EXPECT_EQ(fingerprint(), unset);
 }
 
 TEST(ConvertResponseTest, ReadBackIsTheSamePlan) {

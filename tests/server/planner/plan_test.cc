@@ -45,6 +45,7 @@ TEST(FingerprintTest, IgnoresWhatDoesNotIdentifyAPlan) {
   Plan plan = SmallPlan();
   plan.passes[0].name = "train";
   plan.passes[0].metrics.bin_utilization = 0.5;
+  plan.passes[0].metrics.pipeline_bubble = 0.5;
   EXPECT_EQ(Fingerprint(plan), Fingerprint(SmallPlan()));
 }
 

@@ -33,8 +33,9 @@ point. Both take it that CP and TP divide the compute evenly, and leave communic
 
 Where one of the points is a pipeline, all are measured alike: without --cost and --sync, as pipelines
 are, with 1024 tokens' cost a micro-batch and ranks that meet once a mini-batch. The flags of pipelines
-are left out at --pp 1. "pipeline bubble", shown where there is one, is the part of the time in which the
-busiest stage of the slowest rank waits.
+are left out at --pp 1; --stage_shares are refused where they are not as many as --pp times --vpp.
+"pipeline bubble", shown where there is one, is the part of the time in which the busiest stage of the
+slowest rank waits.
 
 --format json prints an array, an object a row: "budget", "dataParallel", "contextParallel",
 "pipelineParallel", "virtualPipeline", "gpus", "best"; the figures as `batchplan compare --help` names

@@ -92,16 +92,14 @@ double GpuTimePerToken(const SweepPoint& point) {
 
 v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const SweepAxes& axes) {
   v1::PlanBatchRequest changed = request;
-  v1::PlanBatchRequest defaults;
-  for (const uint32_t size :
-       OrOwn(axes.pipeline_parallel, request.topology().pipeline_parallel())) {
-    if (size > 1) defaults.mutable_topology()->set_pipeline_parallel(size);
-  }
-  if (!defaults.has_topology()) return changed;
-  const absl::StatusOr<ParsedRequest> parsed = ParseRequest(defaults);
-  if (!parsed.ok()) return changed;
+  const std::vector<uint32_t> stages =
+      OrOwn(axes.pipeline_parallel, request.topology().pipeline_parallel());
+  if (*std::max_element(stages.begin(), stages.end()) <= 1) return changed;
+  v1::PlanBatchRequest pipeline;
+  pipeline.mutable_topology()->set_pipeline_parallel(2);
+  const PlanOptions defaults = ParseRequest(pipeline).value().options;
   if (!changed.has_cost_model()) {
-    const CostModel& model = parsed->options.cost_model;
+    const CostModel& model = defaults.cost_model;
     v1::CostModel* cost_model = changed.mutable_cost_model();
     cost_model->set_per_token(model.per_token);
     cost_model->set_per_token_squared(model.per_token_squared);
@@ -109,7 +107,7 @@ v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const
     cost_model->set_per_sequence(model.per_sequence);
   }
   if (changed.synchronization() == v1::SYNCHRONIZATION_UNSPECIFIED) {
-    changed.set_synchronization(parsed->options.synchronization == Synchronization::kLockstep
+    changed.set_synchronization(defaults.synchronization == Synchronization::kLockstep
                                     ? v1::SYNCHRONIZATION_LOCKSTEP
                                     : v1::SYNCHRONIZATION_ACCUMULATED);
   }

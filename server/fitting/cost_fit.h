@@ -1,5 +1,6 @@
-// A job's cost model, milliseconds = per_token * tokens + per_token_squared * squares +
-// per_microbatch + per_sequence * sequences, from the timings of its micro-batches as they come.
+// A job's cost model, milliseconds = (per_token * tokens + per_token_squared * squares) /
+// context_parallel + per_microbatch + per_sequence * sequences, from the timings of its
+// micro-batches as they come, of context-parallel groups of one size or several.
 //
 //   CostFit fit;
 //   for (const TimingSample& sample : report) AddSample(sample, fit);

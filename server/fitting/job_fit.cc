@@ -16,8 +16,9 @@ namespace {
 TimingSample SampleOf(const ReportedMicrobatch& microbatch) {
   return {.tokens = static_cast<double>(microbatch.tokens),
           .tokens_squared = static_cast<double>(microbatch.tokens_squared),
-          .milliseconds = microbatch.milliseconds,
-          .sequences = static_cast<double>(microbatch.sequences)};
+          .milliseconds = microbatch.milliseconds / microbatch.model_share,
+          .sequences = static_cast<double>(microbatch.sequences),
+          .context_parallel = static_cast<double>(microbatch.context_parallel)};
 }
 
 // Whether `report` is none of the latest kSeenReports; if so, it is one from now on.
@@ -29,7 +30,11 @@ bool IsNew(const StepReport& report, SeenReports& seen) {
     hash.Add(microbatch.tokens_squared);
     hash.Add(std::bit_cast<uint64_t>(microbatch.milliseconds));
     hash.Add(microbatch.peak_bytes);
-    if (microbatch.sequences > 0) hash.Add(microbatch.sequences);
+    const bool divided = microbatch.context_parallel > 1 || microbatch.model_share < 1;
+    if (microbatch.sequences > 0 || divided) hash.Add(microbatch.sequences);
+    if (!divided) continue;
+    hash.Add(uint64_t{microbatch.context_parallel});
+    hash.Add(std::bit_cast<uint64_t>(microbatch.model_share));
   }
   if (std::ranges::find(seen.hashes, hash.value()) != seen.hashes.end()) return false;
   if (seen.hashes.size() == kSeenReports) seen.hashes.erase(seen.hashes.begin());
@@ -40,6 +45,7 @@ bool IsNew(const StepReport& report, SeenReports& seen) {
 constexpr absl::string_view kMark = "BPFT";
 constexpr size_t kHeaderBytes = 8;
 constexpr uint32_t kVersionWithoutSequences = 1;
+constexpr uint32_t kVersionWithoutContextParallel = 2;
 constexpr size_t kHashBytes = 8;
 
 class Writer {
@@ -126,6 +132,7 @@ void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
     visitor.Visit(sample.tokens_squared);
     visitor.Visit(sample.milliseconds);
     if (has_sequences) visitor.Visit(sample.sequences);
+    if (version > kVersionWithoutContextParallel) visitor.Visit(sample.context_parallel);
   }
   for (size_t line = 0; line < columns; ++line) {
     VisitColumns(visitor, columns, fit.costs.sums.matrix[line]);
@@ -167,7 +174,8 @@ bool IsSample(const TimingSample& sample) {
          sample.tokens_squared <= sample.tokens * sample.tokens &&
          sample.milliseconds >= kMinReportedMilliseconds &&
          sample.milliseconds <= kMaxReportedMilliseconds && sample.sequences >= 0 &&
-         sample.sequences <= sample.tokens;
+         sample.sequences <= sample.tokens && sample.context_parallel >= 1 &&
+         sample.context_parallel <= kMaxReportedContextParallel;
 }
 
 bool SaysSequences(const TimingSample& sample) { return sample.sequences > 0; }
@@ -175,6 +183,13 @@ bool SaysSequences(const TimingSample& sample) { return sample.sequences > 0; }
 // Whether any of it says how many sequences there were. Without, all of that is 0.
 bool HasSequences(const CostFit& fit) {
   return fit.said > 0 || std::ranges::any_of(fit.recent, SaysSequences);
+}
+
+// The first version that has all that is in the fit.
+uint32_t VersionOf(const CostFit& fit) {
+  const auto shared = [](const TimingSample& sample) { return sample.context_parallel != 1; };
+  if (std::ranges::any_of(fit.recent, shared)) return kFitStateVersion;
+  return HasSequences(fit) ? kVersionWithoutContextParallel : kVersionWithoutSequences;
 }
 
 // Whether the samples that are there are as many as are counted.
@@ -261,7 +276,7 @@ bool AddReport(const StepReport& report, JobFit& fit) {
 }
 
 std::string SerializeFit(const JobFit& fit) {
-  const uint32_t version = HasSequences(fit.costs) ? kFitStateVersion : kVersionWithoutSequences;
+  const uint32_t version = VersionOf(fit.costs);
   Writer writer;
   writer.bytes_ = std::string(kMark);
   for (int shift = 0; shift < 32; shift += 8) {

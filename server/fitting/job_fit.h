@@ -9,8 +9,9 @@
 // A value of up to 10 KiB, whatever has been reported. As bytes, for a store that replicas share,
 // little-endian: "BPFT", the version, then each member in its order, a list as its count and its
 // entries; at the end a hash of all before it. Versions differ where the layout or the meaning
-// does: version 1 has no numbers of sequences. Fits without any are written so, which servers that
-// know no others read.
+// does: version 1 has no numbers of sequences, version 2 no sizes of context-parallel groups, all
+// of which are 1. A fit is written in the first version that has what its recent samples say, which
+// servers that know no later one read.
 
 #ifndef BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
@@ -55,7 +56,7 @@ struct JobFit {
 bool AddReport(const StepReport& report, JobFit& fit);
 
 // The latest; all before it are read too.
-inline constexpr uint32_t kFitStateVersion = 2;
+inline constexpr uint32_t kFitStateVersion = 3;
 // What a state takes at most.
 inline constexpr size_t kMaxFitStateBytes = 10240;
 

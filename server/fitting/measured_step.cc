@@ -18,12 +18,12 @@ struct Timing {
   auto place() const { return std::tie(mini_batch, slot, rank); }
 };
 
-// By mini-batch, slot and rank; none if one is not known.
+// By mini-batch, slot and rank; none if one is not known, or is of a part of the model.
 std::vector<Timing> Sorted(const StepReport& report) {
   std::vector<Timing> timings;
   timings.reserve(report.microbatches.size());
   for (const ReportedMicrobatch& microbatch : report.microbatches) {
-    if (!microbatch.rank || !microbatch.slot) return {};
+    if (!microbatch.rank || !microbatch.slot || microbatch.model_share < 1) return {};
     timings.push_back({.mini_batch = microbatch.mini_batch,
                        .slot = *microbatch.slot,
                        .rank = *microbatch.rank,

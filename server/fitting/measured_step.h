@@ -24,7 +24,8 @@ struct MeasuredStep {
 
 // None unless the report holds every rank and slot of a step: data_parallel is known, and for each
 // mini-batch from 0 on each rank has the slots from 0 on, as many as the others, each once. Slots
-// that are missing at the end on all ranks can't be told.
+// that are missing at the end on all ranks can't be told. None where a part of the model was timed:
+// a pipeline's step also takes what its stages wait for each other.
 //
 // `report` is valid. Takes O(n log n) for n micro-batches.
 std::optional<MeasuredStep> MeasureStep(const StepReport& report);

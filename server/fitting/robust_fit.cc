@@ -58,7 +58,9 @@ constexpr double kLeastResidual = 1e-3;
 RobustFit MedianRate(std::span<const TimingSample> samples) {
   std::vector<double> rates;
   rates.reserve(samples.size());
-  for (const TimingSample& sample : samples) rates.push_back(sample.milliseconds / sample.tokens);
+  for (const TimingSample& sample : samples) {
+    rates.push_back(sample.milliseconds / TermsOf(sample)[0]);
+  }
   RobustFit fit;
   fit.coefficients[0] = Median(std::move(rates));
   fit.typical_milliseconds = TypicalOf(samples, fit);
@@ -91,6 +93,11 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples, Columns
 }
 
 }  // namespace
+
+Quadruple TermsOf(const TimingSample& sample) {
+  return {sample.tokens / sample.context_parallel, sample.tokens_squared / sample.context_parallel,
+          1, sample.sequences};
+}
 
 Columns ColumnsOf(std::span<const TimingSample> samples) {
   const auto says = [](const TimingSample& sample) { return sample.sequences > 0; };
@@ -127,8 +134,7 @@ Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns 
 }
 
 double RobustFit::Predict(const TimingSample& sample) const {
-  return coefficients[0] * sample.tokens + coefficients[1] * sample.tokens_squared +
-         coefficients[2] + coefficients[3] * sample.sequences;
+  return Dot(coefficients, TermsOf(sample));
 }
 
 double RobustFit::Unit(const TimingSample& sample) const {
@@ -144,8 +150,9 @@ bool RobustFit::IsOutlier(const TimingSample& sample) const {
 }
 
 Quadruple RobustFit::Row(const TimingSample& sample) const {
-  const double unit = Unit(sample);
-  return {sample.tokens / unit, sample.tokens_squared / unit, 1 / unit, sample.sequences / unit};
+  Quadruple row = TermsOf(sample);
+  for (const double unit = Unit(sample); double& term : row) term /= unit;
+  return row;
 }
 
 double RobustFit::Target(const TimingSample& sample) const {

@@ -13,7 +13,7 @@
 
 namespace batchplan {
 
-// What is known of one micro-batch that ran.
+// What is known of one micro-batch that ran through the whole model.
 struct TimingSample {
   // Sums over its sequences of the aligned length and of its square.
   double tokens = 0;
@@ -21,6 +21,8 @@ struct TimingSample {
   double milliseconds = 0;
   // How many they are; 0: not known.
   double sequences = 0;
+  // The ranks that share its tokens; milliseconds are those of each.
+  double context_parallel = 1;
 
   friend bool operator==(const TimingSample&, const TimingSample&) = default;
 };
@@ -31,6 +33,10 @@ inline constexpr Columns kPerTokenSquared = 2;
 inline constexpr Columns kPerMicrobatch = 4;
 inline constexpr Columns kPerSequence = 8;
 inline constexpr Columns kWithoutSequences = kPerToken | kPerTokenSquared | kPerMicrobatch;
+
+// What each coefficient is multiplied with: tokens and squares over the ranks that share them, 1,
+// and sequences, which every one of these ranks has all of.
+Quadruple TermsOf(const TimingSample& sample);
 
 // The columns that the samples have: all, or those without sequences where any sample does not say
 // how many it has.
@@ -70,6 +76,7 @@ struct RobustFit {
   // The median of what the samples should take.
   double typical_milliseconds = 0;
 
+  // In milliseconds: the product of the coefficients with TermsOf(sample).
   double Predict(const TimingSample& sample) const;
   // The deviation that is expected of a sample, were `scale` 1: what it should take, and a
   // twentieth of what is typical, below which the clock's jitter matters more than the work.

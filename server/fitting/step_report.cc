@@ -25,6 +25,20 @@ absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t 
     return wrong("milliseconds is ", microbatch.milliseconds, "; it must be between ",
                  kMinReportedMilliseconds, " and ", kMaxReportedMilliseconds);
   }
+  // Here too.
+  const double share = microbatch.model_share;
+  if (!(share > 0 && share <= 1)) {
+    return wrong("model_share is ", share, "; it must be between 0 and 1, and 0 is read as 1");
+  }
+  if (microbatch.milliseconds / share > kMaxReportedMilliseconds) {
+    return wrong("milliseconds is ", microbatch.milliseconds, " of model_share=", share,
+                 "; what the whole model takes by that must be at most ", kMaxReportedMilliseconds);
+  }
+  if (microbatch.context_parallel < 1 ||
+      microbatch.context_parallel > kMaxReportedContextParallel) {
+    return wrong("context_parallel is ", microbatch.context_parallel, "; the limit is ",
+                 kMaxReportedContextParallel);
+  }
   if (microbatch.peak_bytes > kMaxReportedBytes) {
     return wrong("peak_bytes is ", microbatch.peak_bytes, "; the limit is ", kMaxReportedBytes);
   }

@@ -22,8 +22,10 @@ inline constexpr double kMaxReportedMilliseconds = 86'400'000;
 // 1 PiB.
 inline constexpr uint64_t kMaxReportedBytes = uint64_t{1} << 50;
 inline constexpr uint32_t kMaxReportedRanks = 65536;
+inline constexpr uint32_t kMaxReportedContextParallel = 65536;
 
 struct ReportedMicrobatch {
+  // Of whole sequences, whatever part of them one rank of a context-parallel group has.
   uint64_t tokens = 0;
   uint64_t tokens_squared = 0;
   double milliseconds = 0;
@@ -36,6 +38,10 @@ struct ReportedMicrobatch {
   // Within its rank and mini-batch.
   std::optional<uint32_t> slot = std::nullopt;
   uint32_t mini_batch = 0;
+  // The ranks of the group that computed it.
+  uint32_t context_parallel = 1;
+  // The part of the model that took `milliseconds`: 1 / stages of one stage of a pipeline.
+  double model_share = 1;
 
   // Nothing was computed, and it stands for its place alone.
   bool empty() const { return tokens == 0; }

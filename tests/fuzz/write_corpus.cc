@@ -63,6 +63,8 @@ v1::ReportStepRequest ReportRequest(uint64_t seed) {
       timing->set_slot(static_cast<uint32_t>((i - 1) / 2));
     }
     if (seed % 4 == 0) timing->set_mini_batch(0);
+    if (seed % 5 == 0) timing->set_context_parallel(static_cast<uint32_t>(i));
+    if (seed % 5 < 2) timing->set_model_share(1.0 / static_cast<double>(i));
   }
   // A step of two ranks, where their slots are as many.
   request.set_data_parallel(2);

@@ -1,5 +1,6 @@
 #include "server/service/planning/job_fits.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -46,7 +47,9 @@ ReportedMicrobatch ReadTiming(const v1::MicrobatchTiming& timing) {
                                    .milliseconds = timing.milliseconds(),
                                    .peak_bytes = timing.peak_bytes(),
                                    .sequences = timing.sequences(),
-                                   .mini_batch = timing.mini_batch()};
+                                   .mini_batch = timing.mini_batch(),
+                                   .context_parallel = std::max(1U, timing.context_parallel())};
+  if (timing.model_share() != 0) microbatch.model_share = timing.model_share();
   if (timing.has_rank()) microbatch.rank = timing.rank();
   if (timing.has_slot()) microbatch.slot = timing.slot();
   return microbatch;

@@ -23,7 +23,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::RandomFit;
 using testing::RandomReport;
+using testing::RandomReportOfGroups;
 using testing::RandomStream;
+using testing::TrueCosts;
 
 TEST(JobFitTest, AReportSentAgainIsNotCountedAgain) {
   RandomStream random(1);
@@ -50,7 +52,11 @@ TEST(JobFitTest, OtherTimesOrAnotherStepAreAnotherReport) {
   EXPECT_TRUE(AddReport(report, fit));
   report.microbatches[0].sequences = 1;
   EXPECT_TRUE(AddReport(report, fit));
-  EXPECT_EQ(fit.costs.samples, 4 * report.microbatches.size());
+  report.microbatches[0].context_parallel = 2;
+  EXPECT_TRUE(AddReport(report, fit));
+  report.microbatches[0].model_share = 0.5;
+  EXPECT_TRUE(AddReport(report, fit));
+  EXPECT_EQ(fit.costs.samples, 6 * report.microbatches.size());
 }
 
 TEST(JobFitTest, EmptyMicrobatchesAreNotFitted) {
@@ -62,6 +68,57 @@ TEST(JobFitTest, EmptyMicrobatchesAreNotFitted) {
   EXPECT_TRUE(report.Validate().ok());
   EXPECT_TRUE(AddReport(report, fit));
   EXPECT_EQ(fit.costs.samples, samples);
+}
+
+// What a worker times on one stage, of a group, is made what the whole model takes on one rank.
+TEST(JobFitTest, CostsOfGroupsAndStagesAreThoseOfTheWholeModelOnOneRank) {
+  const TrueCosts& truth = testing::kReportedCosts;
+  for (const uint64_t seed : testing::Seeds(20)) {
+    RandomStream random(seed);
+    JobFit fit;
+    for (uint64_t step = 0; step < 200; ++step) {
+      const StepReport report = random.Chance(50)
+                                    ? RandomReportOfGroups(random, step, /*says_sequences=*/false)
+                                    : RandomReport(random, step);
+      ASSERT_TRUE(report.Validate().ok()) << report.Validate();
+      AddReport(report, fit);
+    }
+    const FittedCosts costs = Costs(fit.costs).value();
+    EXPECT_NEAR(costs.per_token / truth.per_token, 1, 0.03) << seed;
+    EXPECT_NEAR(costs.per_token_squared / truth.per_token_squared, 1, 0.03) << seed;
+    EXPECT_NEAR(costs.per_microbatch / truth.per_microbatch, 1, 0.03) << seed;
+  }
+}
+
+// Sequences are in full on each rank of a group.
+TEST(JobFitTest, ADozenExactTimesOfGroupsAndStagesTellAllCoefficients) {
+  const TrueCosts truth = {
+      .per_token = 0.02, .per_token_squared = 4e-6, .per_microbatch = 12, .per_sequence = 0.5};
+  StepReport report;
+  for (const uint32_t ranks : {1, 4, 16}) {
+    for (const uint64_t sequences : {1, 6, 40}) {
+      for (const uint64_t length : {512, 8192}) {
+        const uint64_t tokens = sequences * length;
+        const double share = sequences == 6 ? 0.25 : 1;
+        const double whole = truth.Of({.tokens = static_cast<double>(tokens),
+                                       .tokens_squared = static_cast<double>(tokens * length),
+                                       .sequences = static_cast<double>(sequences),
+                                       .context_parallel = static_cast<double>(ranks)});
+        report.microbatches.push_back({.tokens = tokens,
+                                       .tokens_squared = tokens * length,
+                                       .milliseconds = whole * share,
+                                       .sequences = sequences,
+                                       .context_parallel = ranks,
+                                       .model_share = share});
+      }
+    }
+  }
+  ASSERT_TRUE(report.Validate().ok()) << report.Validate();
+  const FittedCosts costs = CostsOf(report);
+  EXPECT_NEAR(costs.per_token / truth.per_token, 1, 1e-6);
+  EXPECT_NEAR(costs.per_token_squared / truth.per_token_squared, 1, 1e-6);
+  EXPECT_NEAR(costs.per_microbatch / truth.per_microbatch, 1, 1e-6);
+  EXPECT_NEAR(costs.per_sequence / truth.per_sequence, 1, 1e-6);
 }
 
 TEST(JobFitTest, AnEmptyReportChangesNothing) {
@@ -148,6 +205,22 @@ INSTANTIATE_TEST_SUITE_P(
                     HasSubstr("microbatches[1].rank is 8; it must be below data_parallel=8")},
         WrongReport{"ARankBeyondAll", [](auto& report) { report.microbatches[0].rank = 65536; },
                     HasSubstr("microbatches[0].rank is 65536; the limit is 65535")},
+        WrongReport{"AGroupBeyondAll",
+                    [](auto& report) { report.microbatches[1].context_parallel = 65537; },
+                    HasSubstr("microbatches[1].context_parallel is 65537; the limit is 65536")},
+        WrongReport{"MoreThanTheModel",
+                    [](auto& report) { report.microbatches[1].model_share = 1.5; },
+                    HasSubstr("microbatches[1].model_share is 1.5; it must be between 0 and 1")},
+        WrongReport{"LessThanNothingOfTheModel",
+                    [](auto& report) { report.microbatches[1].model_share = -0.5; },
+                    HasSubstr("microbatches[1].model_share is -0.5; it must be between 0 and 1")},
+        WrongReport{"AShareThatIsNone",
+                    [](auto& report) { report.microbatches[1].model_share = std::nan(""); },
+                    HasSubstr("microbatches[1].model_share is nan; it must be between 0 and 1")},
+        WrongReport{"AModelThatTakesMoreThanADay",
+                    [](auto& report) { report.microbatches[1].model_share = 1e-8; },
+                    AllOf(HasSubstr("microbatches[1].milliseconds is 3 of model_share=1e-08"),
+                          HasSubstr("at most 8.64e+07"))},
         WrongReport{"TooManyRanks", [](auto& report) { report.data_parallel = 65537; },
                     HasSubstr("data_parallel is 65537; the limit is 65536")},
         WrongReport{"APredictionThatIsNone",
@@ -190,6 +263,8 @@ TEST(FitStateTest, WhateverIsReportedComesBack) {
     RandomStream random(seed);
     const uint32_t says_percent = random.OneOf<uint32_t>({0, 50, 99, 100});
     const double most_octaves = random.OneOf<double>({0, 8, 31.9});
+    const std::vector<uint32_t> groups =
+        random.OneOf<std::vector<uint32_t>>({{1}, {1, kMaxReportedContextParallel}});
     JobFit fit;
     for (uint64_t step = 0; step < 200; ++step) {
       const auto tokens = static_cast<uint64_t>(testing::LogUniform(random, 0, most_octaves));
@@ -199,7 +274,10 @@ TEST(FitStateTest, WhateverIsReportedComesBack) {
                             .tokens_squared = random.OneOf<uint64_t>({tokens, tokens * tokens}),
                             .milliseconds = testing::LogUniform(random, -9.9, 26.3),
                             .peak_bytes = random.OneOf<uint64_t>({1, kMaxReportedBytes}),
-                            .sequences = random.OneOf<uint64_t>({1, tokens})}}};
+                            .sequences = random.OneOf<uint64_t>({1, tokens}),
+                            .context_parallel = random.OneOf(groups)}}};
+      report.microbatches[0].model_share = random.OneOf<double>(
+          {1, 1.01 * report.microbatches[0].milliseconds / kMaxReportedMilliseconds});
       if (!random.Chance(says_percent)) report.microbatches[0].sequences = 0;
       ASSERT_TRUE(report.Validate().ok()) << report.Validate();
       AddReport(report, fit);
@@ -259,6 +337,63 @@ TEST(FitStateTest, WithoutSequencesAFitIsWrittenAsVersionOne) {
     AddReport(RandomReport(random, step), read);
   }
   EXPECT_EQ(SerializeFit(read)[4], 1);
+}
+
+// So that replicas that know no groups read what none is in, and refuse what they would misread.
+TEST(FitStateTest, WithoutGroupsAFitIsWrittenAsBefore) {
+  RandomStream random(6);
+  JobFit fit;
+  for (uint64_t step = 0; step < 30; ++step) {
+    AddReport(RandomReport(random, step, /*says_sequences=*/true), fit);
+  }
+  EXPECT_EQ(SerializeFit(fit)[4], 2);
+  StepReport report = RandomReport(random, 30);
+  for (ReportedMicrobatch& one : report.microbatches) one.model_share = 0.5;
+  AddReport(report, fit);
+  EXPECT_EQ(SerializeFit(fit)[4], 2);
+  report.microbatches[0].context_parallel = 2;
+  AddReport(report, fit);
+  EXPECT_EQ(SerializeFit(fit)[4], 3);
+  const uint64_t grouped = fit.costs.samples;
+  for (uint64_t step = 31; fit.costs.samples < grouped + kRecentSamples; ++step) {
+    AddReport(RandomReport(random, step), fit);
+  }
+  EXPECT_EQ(SerializeFit(fit)[4], 1);
+}
+
+// A job on groups of 8 ranks, whose workers did not say so before: its costs by the token were an
+// eighth.
+TEST(FitStateTest, AFitOfWorkersThatSaidNoGroupsIsLeftOnceTheyDo) {
+  const TrueCosts& truth = testing::kReportedCosts;
+  for (const uint64_t seed : testing::Seeds(20)) {
+    RandomStream random(seed);
+    const auto report_of_eight = [&random](uint64_t step, bool says) {
+      StepReport report = RandomReportOfGroups(random, step, /*says_sequences=*/true);
+      for (ReportedMicrobatch& one : report.microbatches) {
+        const double of_tokens = truth.per_token * static_cast<double>(one.tokens) +
+                                 truth.per_token_squared * static_cast<double>(one.tokens_squared);
+        one.milliseconds = (of_tokens / 8 + truth.per_microbatch) * (1 + 0.04 * random.Normal());
+        one.context_parallel = says ? 8 : 1;
+        one.model_share = 1;
+      }
+      return report;
+    };
+    JobFit fit;
+    uint64_t step = 0;
+    for (; step < 200; ++step) AddReport(report_of_eight(step, false), fit);
+    const std::string stored = SerializeFit(fit);
+    ASSERT_EQ(stored[4], 2);
+    EXPECT_NEAR(Costs(fit.costs)->per_token, truth.per_token / 8, 0.05 * truth.per_token / 8);
+
+    fit = *ParseFit(stored);
+    const uint64_t samples = fit.costs.samples;
+    while (fit.costs.samples < samples + 48) AddReport(report_of_eight(step++, true), fit);
+    EXPECT_NEAR(Costs(fit.costs)->per_token, truth.per_token, 0.3 * truth.per_token) << seed;
+    while (fit.costs.samples < samples + 500) AddReport(report_of_eight(step++, true), fit);
+    EXPECT_NEAR(Costs(fit.costs)->per_token, truth.per_token, 0.05 * truth.per_token) << seed;
+    EXPECT_NEAR(Costs(fit.costs)->per_microbatch, truth.per_microbatch, 0.05 * truth.per_microbatch)
+        << seed;
+  }
 }
 
 TEST(FitStateTest, NoBytesAreAnEmptyFit) { EXPECT_EQ(*ParseFit(""), JobFit()); }
@@ -370,6 +505,11 @@ INSTANTIATE_TEST_SUITE_P(
                   [](auto& fit) { fit.costs.recent[3].tokens_squared = 1e300; }},
         ForgedFit{"MoreSequencesThanTokens",
                   [](auto& fit) { fit.costs.recent[3].sequences = 1e10; }},
+        ForgedFit{"AGroupOfNoRanks", [](auto& fit) { fit.costs.recent[3].context_parallel = 0; }},
+        ForgedFit{"AGroupBeyondAll",
+                  [](auto& fit) { fit.costs.recent[3].context_parallel = 65537; }},
+        ForgedFit{"AGroupThatIsNoNumber",
+                  [](auto& fit) { fit.costs.recent[3].context_parallel = std::nan(""); }},
         ForgedFit{"ASampleWithoutSequencesThatAreFitted",
                   [](auto& fit) {
                     fit.costs.recent[0].sequences = 0;
@@ -451,10 +591,10 @@ TEST(FitStateTest, CostsOfNoSamplesAreRefused) {
 
 TEST(FitStateTest, AnotherVersionIsRefusedAsSuch) {
   std::string state = SerializeFit({});
-  state[4] = 3;
+  state[4] = 4;
   const absl::Status status = ParseFit(state).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version 3"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 4"));
 }
 
 }  // namespace

@@ -142,6 +142,15 @@ TEST(MeasuredStepTest, ASlotIsOfOneMiniBatch) {
   }
 }
 
+// Stages of a pipeline also wait for each other.
+TEST(MeasuredStepTest, IsNotKnownOfAPartOfTheModel) {
+  StepReport report = ReportOf({{{1, 2}, {3, 4}}}, 2);
+  for (ReportedMicrobatch& one : report.microbatches) one.context_parallel = 8;
+  EXPECT_TRUE(MeasureStep(report).has_value());
+  report.microbatches.back().model_share = 0.5;
+  EXPECT_FALSE(MeasureStep(report).has_value());
+}
+
 TEST(MeasuredStepTest, NothingTookNoTime) {
   EXPECT_FALSE(MeasureStep({.step = 1, .microbatches = {}, .data_parallel = 1}).has_value());
 }

@@ -10,13 +10,17 @@
 
 namespace batchplan::testing {
 
+// What the micro-batches of RandomReport take on one rank.
+inline constexpr TrueCosts kReportedCosts = {
+    .per_token = 0.01, .per_token_squared = 1e-6, .per_microbatch = 30};
+
 // One to eight micro-batches, with peaks, and with their sequences where the worker says them.
 inline StepReport RandomReport(RandomStream& random, uint64_t step, bool says_sequences = false) {
-  const TrueCosts truth = {.per_token = 0.01, .per_token_squared = 1e-6, .per_microbatch = 30};
   StepReport report = {.step = step, .microbatches = {}};
   const uint64_t count = random.Between(1, 8);
   for (uint64_t i = 0; i < count; ++i) {
-    const TimingSample sample = TimedWithSequences(random, VariedMicrobatch(random), truth, {});
+    const TimingSample sample =
+        TimedWithSequences(random, VariedMicrobatch(random), kReportedCosts, {});
     const auto tokens = static_cast<uint64_t>(sample.tokens);
     report.microbatches.push_back({.tokens = tokens,
                                    .tokens_squared = static_cast<uint64_t>(sample.tokens_squared),
@@ -29,13 +33,39 @@ inline StepReport RandomReport(RandomStream& random, uint64_t step, bool says_se
   return report;
 }
 
-// After 0 .. 60 reports, of workers none of which or nearly all of which say their sequences.
+// The same of context-parallel groups of 1 to 16 ranks, and of stages with all of the model or
+// parts of it.
+inline StepReport RandomReportOfGroups(RandomStream& random, uint64_t step, bool says_sequences) {
+  StepReport report = {.step = step, .microbatches = {}};
+  const uint64_t count = random.Between(1, 8);
+  for (uint64_t i = 0; i < count; ++i) {
+    TimingSample sample = VariedMicrobatch(random);
+    sample.context_parallel = random.OneOf<double>({1, 2, 4, 8, 16});
+    sample = TimedWithSequences(random, sample, kReportedCosts, {});
+    const double share = random.OneOf<double>({1, 0.25, 0.125, 0.3});
+    report.microbatches.push_back(
+        {.tokens = static_cast<uint64_t>(sample.tokens),
+         .tokens_squared = static_cast<uint64_t>(sample.tokens_squared),
+         .milliseconds = sample.milliseconds * share,
+         .sequences = says_sequences ? static_cast<uint64_t>(sample.sequences) : 0,
+         .context_parallel = static_cast<uint32_t>(sample.context_parallel),
+         .model_share = share});
+  }
+  return report;
+}
+
+// After 0 .. 60 reports, of workers none of which or nearly all of which say their sequences, and
+// in some jobs of context-parallel groups.
 inline JobFit RandomFit(RandomStream& random) {
   JobFit fit;
   const uint64_t reports = random.Between(0, 60);
   const uint32_t says_percent = random.OneOf<uint32_t>({0, 95, 100});
+  const uint32_t groups_percent = random.OneOf<uint32_t>({0, 0, 50, 100});
   for (uint64_t step = 0; step < reports; ++step) {
-    AddReport(RandomReport(random, step, random.Chance(says_percent)), fit);
+    const bool says = random.Chance(says_percent);
+    AddReport(random.Chance(groups_percent) ? RandomReportOfGroups(random, step, says)
+                                            : RandomReport(random, step, says),
+              fit);
   }
   return fit;
 }

@@ -20,8 +20,9 @@ struct TrueCosts {
   double per_sequence = 0;
 
   double Of(const TimingSample& sample) const {
-    return per_token * sample.tokens + per_token_squared * sample.tokens_squared + per_microbatch +
-           per_sequence * sample.sequences;
+    return (per_token * sample.tokens + per_token_squared * sample.tokens_squared) /
+               sample.context_parallel +
+           per_microbatch + per_sequence * sample.sequences;
   }
 };
 

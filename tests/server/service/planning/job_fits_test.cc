@@ -112,6 +112,33 @@ TEST_F(ReportStepTest, WithSequencesTheirCostIsFittedToo) {
   EXPECT_NEAR(response.fitted().per_sequence(), 2, 1e-3);
 }
 
+// Each of 4 ranks that share a micro-batch, on one of 8 stages.
+TEST_F(ReportStepTest, CostsOfAGroupOnAStageAreThoseOfTheWholeModelOnOneRank) {
+  v1::ReportStepResponse response;
+  for (uint64_t step = 0; step < 50; ++step) {
+    v1::ReportStepRequest request = ReportOf("job", step);
+    for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
+      timing.set_context_parallel(4);
+      timing.set_model_share(0.125);
+      timing.set_milliseconds(((timing.milliseconds() - 3) / 4 + 3) / 8);
+    }
+    response = Report(request);
+  }
+  EXPECT_NEAR(response.fitted().per_token(), 0.01, 1e-5);
+  EXPECT_NEAR(response.fitted().per_token_squared(), 2e-6, 2e-9);
+  EXPECT_NEAR(response.fitted().per_microbatch(), 3, 3e-3);
+}
+
+TEST_F(ReportStepTest, NoSizeOfAGroupAndNoShareOfTheModelAreReadAsOne) {
+  v1::ReportStepRequest request = RandomRequest(random_, 1);
+  Report(request);
+  for (v1::MicrobatchTiming& timing : *request.mutable_microbatches()) {
+    timing.set_context_parallel(1);
+    timing.set_model_share(1);
+  }
+  EXPECT_TRUE(Report(request).already_counted());
+}
+
 TEST_F(ReportStepTest, ABudgetIsSuggestedForTheLimitThatIsAskedFor) {
   v1::ReportStepRequest request = RandomRequest(random_, 1000);
   ReportSteps(200);
@@ -217,6 +244,16 @@ TEST_F(ReportStepTest, WrongInputIsRefusedByNameAndNothingIsCounted) {
   absl::Status status = Refused(request);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("microbatches[0].milliseconds is nan"));
+
+  request = RandomRequest(random_, 1);
+  request.mutable_microbatches(0)->set_context_parallel(65537);
+  EXPECT_THAT(Message(Refused(request)),
+              HasSubstr("microbatches[0].context_parallel is 65537; the limit is 65536"));
+
+  request = RandomRequest(random_, 1);
+  request.mutable_microbatches(0)->set_model_share(-0.25);
+  EXPECT_THAT(Message(Refused(request)),
+              HasSubstr("microbatches[0].model_share is -0.25; it must be between 0 and 1"));
 
   request = RandomRequest(random_, 1, "");
   status = Refused(request);

@@ -10,6 +10,7 @@
 #include "proto/batchplan/v1/convert.h"
 #include "server/planner/lengths.h"
 #include "server/planner/options.h"
+#include "server/planner/pipeline/schedule.h"
 
 namespace batchplan {
 namespace {
@@ -132,6 +133,16 @@ absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements&
   return absl::OkStatus();
 }
 
+std::vector<double> StageShares(const PlanOptions& options) {
+  if (options.topology.pipeline_parallel == 1) return {1};
+  const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, /*forward_only=*/false);
+  std::vector<double> shares(pipeline.stages);
+  for (uint32_t stage = 0; stage < pipeline.stages; ++stage) {
+    shares[stage] = pipeline.StageShare(stage);
+  }
+  return shares;
+}
+
 }  // namespace
 
 absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& request, int pass) {
@@ -154,6 +165,7 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
   PassRequirements requirements;
   requirements.data_parallel = options.topology.data_parallel;
   requirements.context_parallel = options.topology.context_parallel;
+  requirements.stage_shares = StageShares(options);
   requirements.length_multiple = *multiple;
   requirements.max_tokens_per_microbatch = asked.max_tokens_per_microbatch;
   requirements.padded = asked.layout == Layout::kPadded;

@@ -56,6 +56,11 @@ absl::Status CheckRanks(const WorkerOptions& options, const PassRequirements& re
         absl::StrCat("WorkerOptions.context_parallel_rank is ", options.context_parallel_rank,
                      ", but context_parallel is ", requirements.context_parallel));
   }
+  if (options.pipeline_rank >= requirements.stage_shares.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WorkerOptions.pipeline_rank is ", options.pipeline_rank,
+                     ", but pipeline_parallel is ", requirements.stage_shares.size()));
+  }
   return absl::OkStatus();
 }
 
@@ -132,6 +137,7 @@ absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
   result.num_mini_batches_ = static_cast<uint32_t>(plan.microbatches_per_rank_size());
   result.num_sequences_ = requirements.num_sequences;
   result.context_parallel_ = requirements.context_parallel;
+  result.model_share_ = requirements.stage_shares[options.pipeline_rank];
   result.length_multiple_ = requirements.length_multiple;
   if (absl::Status status = result.ReadMicrobatches(plan, requirements); !status.ok()) {
     return status;
@@ -344,6 +350,27 @@ absl::Status WorkerPlan::ScatterPerSequence(const WorkerMicrobatch& microbatch,
                                      static_cast<uint32_t>(single.size()),
                                      At<batchplan_status>(map_.error_word), options_.stream),
                     "scattering per sequence", microbatch);
+}
+
+v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, double milliseconds,
+                                        uint64_t peak_bytes) const {
+  v1::MicrobatchTiming timing;
+  for (const uint32_t length : microbatch.sequence_lengths) {
+    const uint64_t aligned = microbatch.sequence_width > 0 ? microbatch.sequence_width
+                                                           : AlignUp(length, length_multiple_);
+    timing.set_tokens(timing.tokens() + aligned);
+    timing.set_tokens_squared(timing.tokens_squared() + aligned * aligned);
+  }
+  timing.set_milliseconds(milliseconds);
+  timing.set_peak_bytes(peak_bytes);
+  timing.set_sequences(microbatch.num_sequences());
+  timing.set_rank(options_.data_parallel_rank);
+  timing.set_slot(microbatch.slot);
+  timing.set_mini_batch(microbatch.mini_batch);
+  // 1 is what unset ones are read as, also by servers that know neither field.
+  if (context_parallel_ > 1) timing.set_context_parallel(context_parallel_);
+  if (model_share_ < 1) timing.set_model_share(model_share_);
+  return timing;
 }
 
 absl::Status WorkerPlan::CheckErrors() const {

@@ -160,6 +160,56 @@ TEST(WorkerClient, SequenceAboveTheBudgetHasARowOfItsOwn) {
   EXPECT_EQ(alone, 1);
 }
 
+// Four ranks share a micro-batch whose lengths are rounded up to 8; stages 1 and 3 of the four
+// virtual ones are the second rank's of the pipeline.
+TEST(WorkerClient, TimingSaysOfWhichTokensRanksAndPartOfTheModelItIs) {
+  for (const bool padded : {false, true}) {
+    v1::PlanBatchRequest request = RequestOf(40);
+    request.clear_preset();
+    request.mutable_mini_batches()->set_size(20);
+    request.mutable_topology()->set_data_parallel(2);
+    request.mutable_topology()->set_context_parallel(4);
+    request.mutable_topology()->set_pipeline_parallel(2);
+    request.mutable_topology()->set_virtual_pipeline(2);
+    for (const double share : {1, 2, 1, 4}) request.mutable_pipeline()->add_stage_shares(share);
+    request.set_allow_empty_microbatches(true);
+    if (padded) request.mutable_passes(0)->mutable_padded();
+    const auto plan = Fetch(Client(MakeInProcessConnection()), request,
+                            {.data_parallel_rank = 1, .pipeline_rank = 1});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+      const v1::MicrobatchTiming timing = plan->Timing(microbatch, 2.5, 1 << 20);
+      uint64_t tokens = 0;
+      uint64_t squares = 0;
+      for (uint32_t s = 0; s < microbatch.num_sequences(); ++s) {
+        const auto length = static_cast<uint64_t>(microbatch.cu_seqlens_padded[s + 1] -
+                                                  microbatch.cu_seqlens_padded[s]);
+        tokens += length;
+        squares += length * length;
+      }
+      EXPECT_EQ(timing.tokens(), tokens);
+      EXPECT_EQ(timing.tokens_squared(), squares);
+      EXPECT_EQ(timing.milliseconds(), 2.5);
+      EXPECT_EQ(timing.peak_bytes(), 1U << 20);
+      EXPECT_EQ(timing.sequences(), microbatch.num_sequences());
+      EXPECT_EQ(timing.rank(), 1U);
+      EXPECT_EQ(timing.slot(), microbatch.slot);
+      EXPECT_EQ(timing.mini_batch(), microbatch.mini_batch);
+      EXPECT_EQ(timing.context_parallel(), 4U);
+      EXPECT_DOUBLE_EQ(timing.model_share(), 0.75);
+    }
+  }
+}
+
+// So that servers which do not know the fields take it.
+TEST(WorkerClient, TimingOfTheWholeModelOnOneRankSaysNoMore) {
+  const auto plan = Fetch(Client(MakeInProcessConnection()), RequestOf(40));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const v1::MicrobatchTiming timing = plan->Timing(plan->microbatches()[0], 1);
+  EXPECT_EQ(timing.context_parallel(), 0U);
+  EXPECT_EQ(timing.model_share(), 0);
+}
+
 TEST(WorkerClient, RefusalOfTheRequestIsThePlanners) {
   v1::PlanBatchRequest request = RequestOf(20);
   request.mutable_manifest()->set_lengths(7, 5000);
@@ -187,6 +237,8 @@ TEST(WorkerClient, RankOrPassThatIsNotThereIsNamed) {
               HasSubstr("data_parallel_rank is 4, but data_parallel is 4"));
   EXPECT_THAT(message({.context_parallel_rank = 1}, 0),
               HasSubstr("context_parallel_rank is 1, but context_parallel is 1"));
+  EXPECT_THAT(message({.pipeline_rank = 1}, 0),
+              HasSubstr("pipeline_rank is 1, but pipeline_parallel is 1"));
   EXPECT_THAT(message({}, 1), HasSubstr("pass is 1, but the request has 1 passes"));
   EXPECT_THAT(message({}, -1), HasSubstr("pass is -1"));
 }

@@ -15,6 +15,7 @@
 #define BATCHPLAN_CLIENT_CPP_PASS_REQUIREMENTS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,8 @@ struct PassRequirements {
   // rank is number 0.
   uint32_t data_parallel = 1;
   uint32_t context_parallel = 1;
+  // The part of the model's time that each stage of the pipeline takes; they add up to 1.
+  std::vector<double> stage_shares = {1};
   // The multiple that every sequence's length is rounded up to.
   uint32_t length_multiple = 1;
   // Tokens of a row, or of a padded micro-batch.

@@ -10,8 +10,9 @@
 //
 // Every rank sends the same request and gets the same plan, because a plan is a pure function of
 // its request; compare WorkerPlan::fingerprint() across ranks where planners of several versions
-// may answer. What to do with a plan is in worker_plan.h. A plan that came by another way, from one
-// rank to all the others for one, is made ready by UsePlan.
+// may answer. What to do with a plan is in worker_plan.h, also how to report what its micro-batches
+// took. A plan that came by another way, from one rank to all the others for one, is made ready by
+// UsePlan.
 //
 // Link batchplan::worker, which brings the kernels; batchplan::client alone does without.
 //

@@ -28,6 +28,9 @@ struct WorkerOptions {
   // that is one rank's slice.
   uint32_t data_parallel_rank = 0;
   uint32_t context_parallel_rank = 0;
+  // The stage of the pipeline, below the topology's pipeline_parallel: what WorkerPlan::Timing is
+  // of.
+  uint32_t pipeline_rank = 0;
   // BATCHPLAN_BACKEND_HOST or BATCHPLAN_BACKEND_CUDA.
   batchplan_backend backend = BATCHPLAN_BACKEND_HOST;
   // A cudaStream_t of the device that is current whenever the plan is used. Unused on the host.

@@ -10,6 +10,9 @@
 //   }
 //   absl::Status status = plan->CheckErrors();
 //
+//   v1::ReportStepRequest report;         // what it took, for the job's fit
+//   *report.add_microbatches() = plan->Timing(microbatch, milliseconds);
+//
 // Two kinds of tensors meet here. Those of the batch stand in the manifest's order, row i for
 // sequence i, padded or ragged (BatchTensors). Those of the micro-batch are packed rows. The
 // fields, reductions and layouts are the C API's, documented in batchplan/kernels.h; the plan fills
@@ -148,6 +151,14 @@ class WorkerPlan {
   absl::Status ScatterPerSequence(const WorkerMicrobatch& microbatch,
                                   absl::Span<const batchplan_field> fields) const;
 
+  // What the micro-batch took, for ReportStep: with its tokens, its place, the context parallel
+  // ranks and this stage's part of the model. A stage whose share is 0 has nothing to report.
+  // `milliseconds`: its forward and backward on this rank, without waiting for others;
+  // `peak_bytes`: of device memory, the allocator's counter reset before it, 0 where it was not
+  // measured. The place is that in the whole plan: of one rank's slice, set its rank.
+  v1::MicrobatchTiming Timing(const WorkerMicrobatch& microbatch, double milliseconds,
+                              uint64_t peak_bytes = 0) const;
+
   // Waits for the stream, returns the first error that was found in the backend's memory since the
   // plan was made or CheckErrors last called, and forgets it.
   absl::Status CheckErrors() const;
@@ -190,6 +201,8 @@ class WorkerPlan {
   uint32_t num_mini_batches_ = 0;
   uint32_t num_sequences_ = 0;
   uint32_t context_parallel_ = 1;
+  // This stage's.
+  double model_share_ = 1;
   uint32_t length_multiple_ = 1;
   uint32_t most_sequences_ = 0;
   std::vector<WorkerMicrobatch> microbatches_;

@@ -99,6 +99,8 @@ std::string FitCosts(const std::string& request_json) {
     microbatch.tokens_squared = timing.tokens_squared();
     microbatch.milliseconds = timing.milliseconds();
     microbatch.sequences = timing.sequences();
+    microbatch.context_parallel = std::max(1U, timing.context_parallel());
+    if (timing.model_share() != 0) microbatch.model_share = timing.model_share();
     if (timing.has_rank()) microbatch.rank = timing.rank();
     if (timing.has_slot()) microbatch.slot = timing.slot();
   }

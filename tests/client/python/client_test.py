@@ -92,6 +92,9 @@ def test_a_closed_client_says_so(server):
     ([batchplan.MicroBatchTiming(1.5, 1, 1.0)], "microbatches[0].tokens"),
     ([batchplan.MicroBatchTiming(1, 1, None)], "microbatches[0].milliseconds"),
     ([batchplan.MicroBatchTiming(1, 1, 1.0, rank=0.5)], "microbatches[0].rank"),
+    ([batchplan.MicroBatchTiming(1, 1, 1.0, context_parallel=65537)], "microbatches[0].context_parallel"),
+    ([batchplan.MicroBatchTiming(1, 1, 1.0, model_share=1.5)], "microbatches[0].model_share"),
+    ([batchplan.MicroBatchTiming(1, 1, 1.0, model_share="1")], "microbatches[0].model_share"),
 ])
 def test_wrong_reports_are_named(client, microbatches, field):
     with pytest.raises(batchplan.InvalidRequest) as caught:
@@ -123,6 +126,40 @@ def test_a_report_says_what_its_plan_predicted():
 
     assert report(plan) == report(None, None, "accumulated", 2) != report()
     assert report(plan.passes[0], 7.5) == report(None, 7.5, "accumulated", 2)
+
+
+def test_timings_are_of_the_ranks_and_stages_of_their_plan():
+    plan = batchplan.plan([9, 5, 7, 3], dp=1, max_tokens=64, cp=2, pp=2)
+
+    def report(plan, **said):
+        timing = batchplan.MicroBatchTiming(16, 256, 1.0, **said)
+        return _calls.report_call("a", 1, [timing], 0, plan, None, None, None).request
+
+    assert report(plan) == report(plan, context_parallel=2, model_share=0.5)
+    assert report(plan) != report(plan, context_parallel=4) != report(plan, model_share=1.0)
+    # What is not said is not sent.
+    assert report(None) == report(None, context_parallel=1, model_share=1.0)
+    uneven = batchplan.Pipeline(stage_shares=(1, 2))
+    plan = batchplan.plan([9, 5, 7, 3], dp=1, max_tokens=64, pp=2, pipeline=uneven)
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        report(plan)
+    assert caught.value.field == "microbatches[0].model_share"
+    assert report(plan, model_share=0.25) != report(plan, model_share=0.75)
+
+
+def test_costs_of_groups_and_stages_are_those_of_the_whole_model_on_one_rank():
+    timings = [
+        batchplan.MicroBatchTiming(
+            n * length, n * length**2, (0.01 * n * length / cp + 2e-6 * n * length**2 / cp + 3 + 0.5 * n) * share,
+            sequences=n, context_parallel=cp, model_share=share)
+        for cp, share in ((1, 1.0), (4, 0.25), (8, 0.125))
+        for n in (1, 5, 30)
+        for length in (128, 1024, 8192)
+    ]
+    fit = batchplan.fit_costs(timings)
+    assert fit.error < 1e-6
+    assert fit.cost.to_dict() == pytest.approx(
+        {"per_token": 0.01, "per_token_squared": 2e-6, "per_microbatch": 3, "per_sequence": 0.5}, rel=1e-6)
 
 
 def test_a_time_that_is_no_number_is_named(client):

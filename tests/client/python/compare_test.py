@@ -25,11 +25,42 @@ def test_a_timing_has_the_tokens_and_place_of_its_microbatch():
     (microbatch,) = plan.rank(0)
     # Lengths are rounded up to 4 each.
     assert microbatch.timing(2.5, peak_bytes=7) == batchplan.MicroBatchTiming(
-        20, 64 + 64 + 16, 2.5, 7, 3, rank=0, slot=0, mini_batch=0)
+        20, 64 + 64 + 16, 2.5, 7, 3, rank=0, slot=0, mini_batch=0, context_parallel=2, model_share=1.0)
     padded = batchplan.plan([5, 8, 3], dp=1, max_tokens=32, preset="nemo_rl_dynamic")
     (microbatch,) = padded.rank(0)
     assert microbatch.timing(1).tokens == 3 * 8
     assert microbatch.timing(1).tokens_squared == 3 * 64
+
+
+def pipeline_plan(**options):
+    return batchplan.plan(LENGTHS, dp=1, max_tokens=4096, pp=2, vpp=2, **options)
+
+
+def test_a_timing_is_of_the_part_of_the_model_that_a_stage_has():
+    one = next(pipeline_plan().rank(0))
+    assert one.timing(1).model_share == one.timing(1, stage=1).model_share == 0.5
+    # Virtual stages are the stages' in turn.
+    uneven = pipeline_plan(pipeline=batchplan.Pipeline(stage_shares=(1, 0, 3, 0.0)))
+    assert uneven.passes[0].stage_shares == (1, 0)
+    one = next(uneven.rank(0))
+    assert one.timing(1, stage=0).model_share == 1
+    for stage, message in (
+        (None, "stage is None; must be 0 to 1, since the stages' parts differ"),
+        (1, "stage is 1, whose part of the model's time is 0"),
+        (2, "stage is 2; must be 0 to 1"),
+        (-1, "stage is -1; must be 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            one.timing(1, stage=stage)
+    three = pipeline_plan(pipeline=batchplan.Pipeline(stage_shares=(0.1, 0.2, 0.2, 0.1)))
+    assert next(three.rank(0)).timing(1).model_share == pytest.approx(0.5)
+
+
+def test_the_step_of_a_pipeline_is_not_what_one_stage_does():
+    plan = pipeline_plan()
+    assert plan.passes[0].synchronization == "accumulated"
+    with pytest.raises(ValueError, match="pipeline of 2 stages"):
+        plan.compare(timings_of(plan, 1, by_hand))
 
 
 @pytest.mark.parametrize("synchronization", ["lockstep", "accumulated"])

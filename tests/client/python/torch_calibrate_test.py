@@ -50,6 +50,18 @@ def test_the_costs_of_a_step_are_found(monkeypatch):
     assert plan.metrics.predicted_step_time > 2 * COST.per_sequence + COST.per_microbatch
 
 
+# Half of the model's layers, on one of four ranks that share a micro-batch's tokens.
+def test_costs_of_a_part_on_a_group_are_those_of_the_whole_model_on_one_rank(monkeypatch):
+    device = Device(monkeypatch, batchplan.CostModel(
+        COST.per_token / 8, COST.per_token_squared / 8, COST.per_microbatch / 2, per_sequence=COST.per_sequence / 2))
+    calibration = calibrate(device.step, BUDGET, vocabulary=100, cp=4, cp_rank=3, model_share=0.5)
+    assert_alike(calibration.cost, COST)
+    for packed in device.batches:
+        assert (packed.row.cp, packed.row.cp_rank) == (4, 3)
+        assert (packed.row.microbatch.lengths % 8 == 0).all()
+        assert len(packed["input_ids"]) == packed.row.microbatch.width // 4
+
+
 @pytest.mark.parametrize("cost", [
     batchplan.CostModel(0.01),
     batchplan.CostModel(0.01, 2e-6),
@@ -92,6 +104,10 @@ def test_timings_are_what_a_server_can_be_told(monkeypatch):
     ({"max_tokens": 0}, "max_tokens is 0; must be at least 1"),
     ({"vocabulary": 0}, "vocabulary is 0; must be at least 1"),
     ({"repeats": 0}, "repeats is 0; must be at least 1"),
+    ({"cp": 0}, "cp is 0; must be at least 1"),
+    ({"cp": 2, "cp_rank": 2}, "cp_rank is 2; "),
+    ({"model_share": 0}, "model_share is 0.0; must be above 0 and at most 1"),
+    ({"model_share": 1.5}, "model_share is 1.5; must be above 0 and at most 1"),
     ({"shortest": -1}, "shortest is -1; must be at least 1"),
     ({"longest": BUDGET + 1}, "longest is 4097; must be at most max_tokens, 4096"),
     ({"length_multiple": 5000}, "length_multiple is 5000; must be at most max_tokens, 4096"),

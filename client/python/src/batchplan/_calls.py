@@ -16,7 +16,7 @@ from batchplan._errors import InvalidRequest
 from batchplan._local import plan_request
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import CostModel, PlanOptions, enum, without_none
-from batchplan._plan import PassPlan, Plan
+from batchplan._plan import PassPlan, Plan, common_share
 from batchplan._request import Request, to_json
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def report_call(
     fields: dict[str, Any] = {
         "job_id": text("job_id", job_id),
         "step": str(whole("step", step)),
-        "microbatches": _timings(microbatches),
+        "microbatches": _timings(_measured_by(microbatches, plan)),
         "memory_limit_bytes": str(whole("memory_limit_bytes", memory_limit_bytes)),
         **_planned(plan),
     }
@@ -155,13 +155,43 @@ def report_call(
     )
 
 
+def _pass_of(plan: Plan | PassPlan) -> PassPlan:
+    if not isinstance(plan, (Plan, PassPlan)):
+        raise InvalidRequest(f"plan is {plan!r}; must be a batchplan.Plan, or a pass of one")
+    return plan.passes[0] if isinstance(plan, Plan) else plan
+
+
+def _measured_by(
+    microbatches: Sequence[MicroBatchTiming], plan: Plan | PassPlan | None
+) -> list[MicroBatchTiming]:
+    """The timings, each with the ranks and the part of the model that it is of: the plan's where it says
+    none."""
+    timings = members("microbatches", microbatches, MicroBatchTiming)
+    if plan is None:
+        return timings
+    one = _pass_of(plan)
+    share = common_share(one.stage_shares)
+    for place, timing in enumerate(timings):
+        if timing.model_share == 0 and share is None:
+            raise InvalidRequest(
+                f"microbatches[{place}].model_share is 0; it must be that of its stage, since those of "
+                f"the plan's {len(one.stage_shares)} stages differ"
+            )
+    return [
+        dataclasses.replace(
+            timing,
+            context_parallel=timing.context_parallel or one.context_parallel,
+            model_share=timing.model_share or share,
+        )
+        for timing in timings
+    ]
+
+
 def _planned(plan: Plan | PassPlan | None) -> dict[str, Any]:
     """What a report says of the step's plan."""
     if plan is None:
         return {}
-    if not isinstance(plan, (Plan, PassPlan)):
-        raise InvalidRequest(f"plan is {plan!r}; must be a batchplan.Plan, or a pass of one")
-    one = plan.passes[0] if isinstance(plan, Plan) else plan
+    one = _pass_of(plan)
     return without_none(
         predicted_step_time=one.predicted_milliseconds,
         synchronization=enum("synchronization", one.synchronization),
@@ -180,11 +210,11 @@ def fit_costs(microbatches: Sequence[MicroBatchTiming]) -> Fit:
     Raises:
         InvalidRequest: there are none, or a timing is outside the limits of report_step.
     """
-    return _read_fit(_core.fit_costs(to_json({"microbatches": _timings(microbatches)})))
-
-
-def _timings(microbatches: Sequence[MicroBatchTiming]) -> list[dict[str, Any]]:
     timings = members("microbatches", microbatches, MicroBatchTiming)
+    return _read_fit(_core.fit_costs(to_json({"microbatches": _timings(timings)})))
+
+
+def _timings(timings: list[MicroBatchTiming]) -> list[dict[str, Any]]:
     return [one.to_dict(place) for place, one in enumerate(timings)]
 
 

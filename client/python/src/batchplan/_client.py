@@ -148,7 +148,8 @@ class Client:
             job_id, step: whose they are.
             memory_limit_bytes: with peaks reported, the fit suggests a budget for so much memory.
             plan: what the micro-batches are of, or the pass if that is not the first one. It has what
-                follows; predicted_step_time where it was made with cost="fitted".
+                follows, predicted_step_time where it was made with cost="fitted"; and context_parallel
+                and model_share of timings that don't say theirs.
             predicted_step_time: in milliseconds: plan.metrics' own, where it was made with costs in these.
             synchronization: "lockstep", the default, or "accumulated".
             dp: data-parallel ranks.

@@ -20,11 +20,11 @@ Int64s = NDArray[numpy.int64]
 class MicroBatchTiming:
     """What one micro-batch took. MicroBatch.timing() fills all but the time."""
 
-    # Sum of its aligned lengths, and of their squares. Both 0 of an empty micro-batch, which counts
-    # for what the step took, not for the fit.
+    # Sum of its aligned lengths, and of their squares, of whole sequences. Both 0 of an empty
+    # micro-batch, which counts for what the step took, not for the fit.
     tokens: int
     tokens_squared: int
-    # Forward and backward, without waiting for other ranks.
+    # Forward and backward, without waiting for other ranks; with a pipeline those of one stage.
     milliseconds: float
     # Peak device memory, the allocator's counter reset before it; 0: not measured.
     peak_bytes: int = 0
@@ -35,11 +35,17 @@ class MicroBatchTiming:
     rank: int | None = None
     slot: int | None = None
     mini_batch: int | None = None
+    # The ranks that shared its tokens, and the part of the model that milliseconds are of: 1 / pp of one
+    # of pp equal stages. 0: those of the plan that report_step is given, else 1.
+    context_parallel: int = 0
+    model_share: float = 0.0
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The timing as the wire contract has it; errors name it by its place among others."""
         own = f"microbatches[{place}]"
         places = {"rank": self.rank, "slot": self.slot, "mini_batch": self.mini_batch}
+        context_parallel = whole(f"{own}.context_parallel", self.context_parallel)
+        model_share = number(f"{own}.model_share", self.model_share)
         return {
             "tokens": whole(f"{own}.tokens", self.tokens),
             "tokens_squared": whole(f"{own}.tokens_squared", self.tokens_squared),
@@ -47,6 +53,9 @@ class MicroBatchTiming:
             "peak_bytes": whole(f"{own}.peak_bytes", self.peak_bytes),
             "sequences": whole(f"{own}.sequences", self.sequences),
             **{name: whole(f"{own}.{name}", one) for name, one in places.items() if one is not None},
+            # 1 is what missing ones are read as, also by servers that know neither.
+            **({} if context_parallel == 1 else {"context_parallel": context_parallel}),
+            **({} if model_share == 1 else {"model_share": model_share}),
         }
 
 

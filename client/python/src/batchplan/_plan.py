@@ -92,6 +92,10 @@ class MicroBatch:
     length_multiple: int
     # Rows of one width, [n, width], in place of one packed row.
     padded: bool = False
+    # Ranks that share its tokens.
+    context_parallel: int = 1
+    # The part of the model's time that each stage of the pipeline takes.
+    stage_shares: tuple[float, ...] = (1.0,)
 
     __setstate__ = _restore_read_only
 
@@ -114,12 +118,19 @@ class MicroBatch:
         """The longest sequence in tokens; 0 without sequences."""
         return int(self.lengths.max(initial=0))
 
-    def timing(self, milliseconds: float, peak_bytes: int = 0) -> MicroBatchTiming:
-        """What it took, with its tokens and its place, for report_step and Plan.compare.
+    def timing(
+        self, milliseconds: float, peak_bytes: int = 0, *, stage: int | None = None
+    ) -> MicroBatchTiming:
+        """What it took, with its tokens, its place, and the ranks and the part of the model that it was
+        timed on, for report_step and Plan.compare.
 
         Args:
             milliseconds: of its forward and backward, without waiting for other ranks.
             peak_bytes: of device memory, the allocator's counter reset before it; 0: not measured.
+            stage: of the pipeline, whose time it is; may be None where stages take equal parts.
+
+        Raises:
+            ValueError: there is no such stage, it has no part of the model, or it must be given.
         """
         aligned = numpy.diff(self.cu_seqlens_padded).astype(numpy.int64)
         return MicroBatchTiming(
@@ -131,10 +142,34 @@ class MicroBatch:
             rank=self.rank,
             slot=self.slot,
             mini_batch=self.mini_batch,
+            context_parallel=self.context_parallel,
+            model_share=_share_of(self.stage_shares, stage),
         )
 
     def __len__(self) -> int:
         return len(self.indices)
+
+
+def common_share(stage_shares: tuple[float, ...]) -> float | None:
+    """The part of the model's time that each stage takes; None where they differ."""
+    # Sums of parts may differ in their last digits.
+    equal = numpy.allclose(stage_shares, stage_shares[0], rtol=1e-9, atol=0)
+    return stage_shares[0] if equal else None
+
+
+def _share_of(stage_shares: tuple[float, ...], stage: int | None) -> float:
+    stages = len(stage_shares)
+    if stage is None:
+        common = common_share(stage_shares)
+        if common is None:
+            raise ValueError(f"stage is None; must be 0 to {stages - 1}, since the stages' parts differ")
+        return common
+    place = operator.index(stage)
+    if not 0 <= place < stages:
+        raise ValueError(f"stage is {place}; must be 0 to {stages - 1}")
+    if stage_shares[place] == 0:
+        raise ValueError(f"stage is {place}, whose part of the model's time is 0: it has no times")
+    return stage_shares[place]
 
 
 def _sums(lengths: NDArray[Any]) -> Int32s:
@@ -161,6 +196,8 @@ class PassPlan:
         padded: whether micro-batches are rows of one width, in place of one packed row.
         metrics: how good it is.
         data_parallel: ranks of the whole plan.
+        context_parallel: ranks that share a micro-batch's tokens.
+        stage_shares: the part of the model's time that each stage of the pipeline takes; (1.0,) without.
         synchronization: what it was made for, "lockstep" or "accumulated".
         predicted_milliseconds: its predicted step time if it was made with cost="fitted", else None: other
             costs may be in any unit.
@@ -190,6 +227,8 @@ class PassPlan:
             }
         )
         self.data_parallel = asked.data_parallel
+        self.context_parallel = asked.context_parallel
+        self.stage_shares = asked.stage_shares
         self.synchronization = asked.synchronization
         self.predicted_milliseconds = self.metrics.predicted_step_time if asked.fitted else None
         self._ranks = ranks
@@ -209,10 +248,16 @@ class PassPlan:
 
         Raises:
             ValueError: a micro-batch is missing, there twice or none of the plan, or its time or the
-                predicted one is none; or it is one rank's part of a plan.
+                predicted one is none; or it is one rank's part of a plan, or that of a pipeline, whose
+                stages also wait for each other.
         """
         if self._is_slice:
             raise ValueError("it is one rank's part of a plan; what a step takes needs all ranks")
+        if len(self.stage_shares) > 1:
+            raise ValueError(
+                f"it is the plan of a pipeline of {len(self.stage_shares)} stages; what its step takes "
+                "does not follow from what one of them does"
+            )
         predicted = self.predicted_milliseconds
         if predicted_step_time is not None:
             predicted = milliseconds("predicted_step_time", predicted_step_time)
@@ -251,6 +296,8 @@ class PassPlan:
                     width,
                     self.length_multiple,
                     self.padded,
+                    self.context_parallel,
+                    self.stage_shares,
                 )
             first += slots * len(self._ranks)
 
@@ -408,6 +455,9 @@ class _Asked:
     # Of each pass.
     padded: list[bool]
     data_parallel: int
+    context_parallel: int
+    # Of each stage of the pipeline.
+    stage_shares: tuple[float, ...]
     synchronization: str
     # Whether costs are those that a server fitted.
     fitted: bool
@@ -417,10 +467,17 @@ class _Asked:
 @functools.lru_cache(maxsize=64)
 def _asked(request_json: str) -> _Asked:
     request: dict[str, Any] = json.loads(request_json)
-    synchronization = request.get("synchronization", "SYNCHRONIZATION_LOCKSTEP")
+    topology: dict[str, int] = request.get("topology", {})
+    stages = max(1, topology.get("pipeline_parallel", 1))
+    default = "SYNCHRONIZATION_LOCKSTEP" if stages == 1 else "SYNCHRONIZATION_ACCUMULATED"
+    synchronization = request.get("synchronization", default)
+    # Of virtual stages, which belong to the stages in turn.
+    shares: list[float] = request.get("pipeline", {}).get("stage_shares") or [1.0] * stages
     return _Asked(
         padded=_core.padded_passes(request_json),
-        data_parallel=max(1, request.get("topology", {}).get("data_parallel", 1)),
+        data_parallel=max(1, topology.get("data_parallel", 1)),
+        context_parallel=max(1, topology.get("context_parallel", 1)),
+        stage_shares=tuple(sum(shares[stage::stages]) / sum(shares) for stage in range(stages)),
         synchronization=synchronization.rpartition("_")[2].lower(),
         fitted=request.get("cost_model", {}).get("fitted", False),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable
 from time import perf_counter
@@ -13,7 +14,7 @@ import torch
 from torch import distributed
 
 from batchplan._calls import fit_costs
-from batchplan._checks import whole
+from batchplan._checks import number, whole
 from batchplan._errors import Error
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import CostModel
@@ -47,6 +48,9 @@ def calibrate(
     longest: int | None = None,
     length_multiple: int = 1,
     repeats: int = 3,
+    cp: int = 1,
+    cp_rank: int = 0,
+    model_share: float = 1.0,
     group: Any = None,
 ) -> Calibration:
     """The cost model of this model on this device: runs some dozen micro-batches that differ in how
@@ -72,17 +76,22 @@ def calibrate(
         model_step: runs one micro-batch, a PackedBatch with the field "input_ids" of random tokens. All
             its sequences have one length: for padded layouts,
             packed["input_ids"].view(len(packed.row), -1).
-        max_tokens: of a micro-batch on one rank, as in plans.
+        max_tokens: of a micro-batch, over all ranks that share it, as in plans.
         vocabulary: token ids are below it.
         device: of the tokens; None: CUDA's current one if there is any, else the host.
         shortest, longest: lengths of sequences, best those of the data; longest is max_tokens unless
             given, and shortest no longer than it.
-        length_multiple: lengths are rounded up to a multiple of it, as in plans.
+        length_multiple: lengths are rounded up to a multiple of it, with cp also of 2 * cp, as in plans.
         repeats: with the clock.
+        cp, cp_rank: context-parallel ranks that run a micro-batch together, and which of them this is: the
+            step gets its shards.
+        model_share: the part of the model that the step runs, 1 / pp of one of pp equal stages. The costs
+            are those of the whole model, and of whole sequences on one rank, whatever cp was.
         group: of torch.distributed; None: all ranks.
 
     Raises:
-        ValueError: an argument is below 1, or longest above max_tokens, which no micro-batch holds.
+        ValueError: an argument is below 1, longest above max_tokens, which no micro-batch holds, or
+            model_share not above 0 and at most 1; or there is no such cp_rank.
         InvalidRequest: a micro-batch took less than a microsecond, or more than a day, on the group's first
             rank.
     """
@@ -93,21 +102,37 @@ def calibrate(
         "longest": max_tokens if longest is None else longest,
         "length_multiple": length_multiple,
         "repeats": repeats,
+        "cp": cp,
     }
     given = {name: whole(name, value) for name, value in named.items()}
     for name, value in given.items():
         if value < 1:
             raise ValueError(f"{name} is {value}; must be at least 1")
+    share = number("model_share", model_share)
+    if not 0 < share <= 1:
+        raise ValueError(f"model_share is {share}; must be above 0 and at most 1")
+    if given["cp"] > 1:
+        given["length_multiple"] = math.lcm(given["length_multiple"], 2 * given["cp"])
     multiple = given["length_multiple"]
     for name in ("length_multiple", "longest"):
         if given[name] > given["max_tokens"]:
             raise ValueError(f"{name} is {given[name]}; must be at most max_tokens, {max_tokens}")
     kinds = _kinds(given["max_tokens"], given["shortest"], given["longest"], multiple)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    batches = [_batch(count, length, multiple, vocabulary, place) for count, length in kinds]
+    batches = [
+        _batch(count, length, multiple, vocabulary, place, given["cp"], cp_rank)
+        for count, length in kinds
+    ]
     taken = _times(model_step, batches, given["repeats"], place)
     timings = tuple(
-        MicroBatchTiming(count * length, count * length**2, statistics.median(times), sequences=count)
+        MicroBatchTiming(
+            count * length,
+            count * length**2,
+            statistics.median(times),
+            sequences=count,
+            context_parallel=given["cp"],
+            model_share=share,
+        )
         for (count, length), times in zip(kinds, taken)
     )
     if distributed.is_available() and distributed.is_initialized():
@@ -134,7 +159,13 @@ def _kinds(max_tokens: int, shortest: int, longest: int, multiple: int) -> list[
 
 
 def _batch(
-    count: int, length: int, multiple: int, vocabulary: int, device: torch.device
+    count: int,
+    length: int,
+    multiple: int,
+    vocabulary: int,
+    device: torch.device,
+    cp: int,
+    cp_rank: int,
 ) -> PackedBatch:
     microbatch = MicroBatch(
         mini_batch=0,
@@ -144,10 +175,11 @@ def _batch(
         lengths=numpy.full(count, length, dtype=numpy.uint32),
         width=count * length,
         length_multiple=multiple,
+        context_parallel=cp,
     )
     random = torch.Generator().manual_seed(0)
     tokens = torch.randint(vocabulary, (count, length), generator=random)
-    return PackedBatch(microbatch, {"input_ids": tokens.to(device)})
+    return PackedBatch(microbatch, {"input_ids": tokens.to(device)}, cp=cp, cp_rank=cp_rank)
 
 
 def _times(

@@ -25,7 +25,7 @@ absl::Status Check(const ReportedMicrobatch& microbatch, size_t index, uint32_t 
     return wrong("milliseconds is ", microbatch.milliseconds, "; it must be between ",
                  kMinReportedMilliseconds, " and ", kMaxReportedMilliseconds);
   }
-  // Here too.
+  // Not a number is outside of these, too.
   const double share = microbatch.model_share;
   if (!(share > 0 && share <= 1)) {
     return wrong("model_share is ", share, "; it must be between 0 and 1, and 0 is read as 1");

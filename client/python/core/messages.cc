@@ -2,6 +2,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 

@@ -311,7 +311,8 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
                                  .tokens_squared = tokens,
                                  .milliseconds = 1,
                                  .peak_bytes = tokens,
-                                 .sequences = 1}}},
+                                 .sequences = 1,
+                                 .context_parallel = 2}}},
               fit);
   }
   EXPECT_EQ(fit.costs.recent.size(), kRecentSamples);

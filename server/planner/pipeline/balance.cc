@@ -31,7 +31,7 @@ uint64_t Simulations(Effort effort, uint64_t works) {
     case Effort::kThorough:
       return std::min<uint64_t>(200'000, 200'000'000 / works);
     default:
-      return std::min<uint64_t>(8000, 3'000'000 / works);
+      return std::min<uint64_t>(10'000, 5'000'000 / works);
   }
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "server/planner/pipeline/schedule.h"
+#include "server/planner/pipeline/wavefront.h"
 
 namespace batchplan {
 
@@ -34,6 +35,8 @@ class PipelineSimulator {
   // For so many micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and for
   // each virtual stage what is on its way to the next; to trace, O(m p v).
   PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime);
+  PipelineSimulator(const PipelineSimulator&) = delete;
+  PipelineSimulator& operator=(const PipelineSimulator&) = delete;
 
   const Pipeline& pipeline() const { return pipeline_; }
   uint32_t microbatches() const { return microbatches_; }
@@ -53,18 +56,6 @@ class PipelineSimulator {
   double Makespan(std::span<const double> costs, std::span<double> weights);
 
  private:
-  // What a stage is at.
-  struct Stage {
-    uint64_t forwards = 0;
-    uint64_t backwards = 0;
-    double free = 0;
-    uint64_t warmup = 0;
-  };
-  // When a virtual stage was done with the latest micro-batches, by their number modulo ring_.
-  struct Ends {
-    uint32_t done = 0;
-    double* at = nullptr;
-  };
   // A forward or a backward at a position of its stage.
   struct Work {
     uint32_t stage = 0;
@@ -81,22 +72,21 @@ class PipelineSimulator {
   // The work that a virtual stage does with a micro-batch.
   Work WorkOn(uint32_t virtual_stage, bool backward, uint32_t microbatch) const;
   double EndOf(const Work& work) const;
-  // Runs what a stage can run; whether that is anything.
-  bool Advance(uint32_t stage, std::span<const double> costs);
+  void Run(std::span<const PipelineWork> works, std::span<const double> costs);
 
   const Pipeline pipeline_;
   const uint32_t microbatches_;
   const Mode mode_;
   uint64_t simulations_ = 0;
   const RunOrder order_;
-  std::vector<double> forward_share_;
-  std::vector<double> backward_share_;
-  std::vector<Stage> stages_;
-  // A power of two, above what any virtual stage has done that the next one has not begun.
-  uint32_t ring_ = 1;
-  std::vector<double> ring_storage_;
-  std::vector<Ends> forward_;
-  std::vector<Ends> backward_;
+  // Of every virtual stage, forward and then backward, what part of a cost it takes.
+  std::vector<double> shares_;
+  Wavefront wavefront_;
+  // All works, if they are few; else room for some of them.
+  std::vector<PipelineWork> works_;
+  bool all_works_ = false;
+  std::vector<double> free_;  // when each stage is
+  std::vector<double> ends_;  // of works, where the wavefront says
 };
 
 // The least that any order of these micro-batches takes; never above their Makespan but for

@@ -14,7 +14,7 @@ constexpr double kLargePart = 0.7;
 // Simulations: of the mean rank's profile, of each rank's in the first round, and in a later one.
 constexpr int kFirstSimulations = 100;
 constexpr int kSimulations = 30;
-constexpr int kMoreSimulations = 8;
+constexpr int kMoreSimulations = 15;
 // How often the total is divided anew.
 constexpr int kRounds = 4;
 // Bisections of what ranks that keep costly items together may take.

@@ -112,5 +112,20 @@ TEST(StopTest, WithinAPaddedSplitOfAMillion) {
   ExpectSoon(1'000'000, options, {0.2, 0.4, 0.8});
 }
 
+TEST(StopTest, WhileOrdersOfPipelinesAreLookedFor) {
+  for (const Synchronization synchronization :
+       {Synchronization::kLockstep, Synchronization::kAccumulated}) {
+    PlanOptions options = PackedOptions(4096, Packer::kBalanced, 16, Sharding::kBalanced);
+    options.topology.pipeline_parallel = 8;
+    options.topology.virtual_pipeline = 2;
+    options.synchronization = synchronization;
+    options.cost_model.per_microbatch = 1024;
+    options.effort = Effort::kThorough;
+    options.passes[0].order = MicrobatchOrder::kPipeline;
+    ExpectSoon(60'000, options, {0.1, 0.8});
+    ExpectSoon(600'000, options, {0.5, 1.5});
+  }
+}
+
 }  // namespace
 }  // namespace batchplan

@@ -114,6 +114,34 @@ TEST(PipelineSimulatorTest, AgreesWithASimulationOfEvents) {
   }
 }
 
+TEST(PipelineSimulatorTest, ManyWorksAreSimulatedPieceByPiece) {
+  RandomStream random(1);
+  for (const uint32_t chunks : {1, 3}) {
+    Job job = Uniform(6, chunks, 18'000 / chunks, 0);
+    job.options.transfer = 3;
+    for (double& cost : job.costs) cost = random.Uniform();
+    const double expected = checker::PipelineTime(job.topology, job.options, false, job.costs);
+    EXPECT_NEAR(job.Makespan(), expected, kRounding * expected);
+  }
+}
+
+// Backwards in the opposite order are forwards.
+TEST(PipelineSimulatorTest, TakesAsLongTheOtherWayRound) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
+    RandomStream random(seed);
+    Job job = RandomJob(random);
+    job.options.backward_ratio = random.OneOf<double>({0.5, 1, 2, 3.7});
+    Job reversed = job;
+    reversed.options.backward_ratio = 1 / job.options.backward_ratio;
+    std::reverse(reversed.costs.begin(), reversed.costs.end());
+    if (job.forward_only) {
+      std::reverse(reversed.options.stage_shares.begin(), reversed.options.stage_shares.end());
+    }
+    const double expected = job.Makespan();
+    ASSERT_NEAR(reversed.Makespan(), expected, kRounding * (1 + expected)) << job.Describe();
+  }
+}
+
 TEST(PipelineSimulatorTest, IsNeverBelowItsBound) {
   for (const uint64_t seed : testing::Seeds(3000)) {
     RandomStream random(seed);

@@ -34,7 +34,7 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
       together_(pass.synchronization() == Synchronization::kLockstep || placement.same_widths),
       simulator_(*pass.pipeline(), placement.slots) {
   const std::vector<Cost> unpadded = MicrobatchCosts(pass, placement);
-  const std::vector<Cost> costs = RowCosts(pass, placement, MicrobatchCosts(pass, placement));
+  const std::vector<Cost> costs = RowCosts(pass, placement, unpadded);
   const auto in_order = [&](MicrobatchOrder order) {
     return LanesOf(MicrobatchesInOrder(order, placement, unpadded), costs, unpadded);
   };

@@ -46,11 +46,7 @@ class NumberSearch {
  public:
   NumberSearch(const PassInstance& pass, const PackItems& items, double per_microbatch,
                const Allowance& allowance)
-      : pass_(pass),
-        items_(items),
-        fixed_(per_microbatch),
-        allowance_(allowance),
-        ranks_(pass.ranks()) {
+      : pass_(pass), fixed_(per_microbatch), allowance_(allowance), ranks_(pass.ranks()) {
     uint64_t tokens = 0;
     for (uint32_t item = 0; item < items.size(); ++item) {
       total_ += static_cast<double>(items.loads[item]);
@@ -123,7 +119,6 @@ class NumberSearch {
   }
 
   const PassInstance& pass_;
-  const PackItems& items_;
   const double fixed_;
   const Allowance& allowance_;
   const uint32_t ranks_;

@@ -34,9 +34,29 @@ foreach(left "<!-- PART" "<link rel=\"stylesheet\"" "<script src=")
   endif()
 endforeach()
 
+# Compilers need not take string literals of more than 65,536 characters.
+set(literals)
+while(NOT "${page}" STREQUAL "")
+  string(SUBSTRING "${page}" 0 60000 literal)
+  if(literal STREQUAL page)
+    set(page "")
+  else()
+    string(FIND "${literal}" "\n" end REVERSE)
+    string(SUBSTRING "${page}" 0 ${end} literal)
+    string(SUBSTRING "${page}" ${end} -1 page)
+  endif()
+  string(APPEND literals "\n    R\"PAGE(${literal})PAGE\",")
+endwhile()
+
 file(WRITE "${OUTPUT}" "#include \"${HEADER}\"
 
+#include <string>
+
+#include \"absl/strings/str_cat.h\"
+
 absl::string_view ${FUNCTION}() {
-  return R\"PAGE(${page})PAGE\";
+  static const std::string* const page = new std::string(absl::StrCat(${literals}
+    \"\"));
+  return *page;
 }
 ")

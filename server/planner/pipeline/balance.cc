@@ -23,15 +23,16 @@ constexpr int kChangesAShake = 4;
 // What a change must save at least, as part of the makespan.
 constexpr double kWorthAChange = 1e-9;
 
-// Simulations of a search whose every one runs so many forwards and backwards.
-uint64_t Simulations(Effort effort, uint64_t works) {
+// Simulations of a search whose every one runs so many forwards and backwards. In lockstep one is
+// of all ranks, and what stands in their slots takes longer to follow.
+uint64_t Simulations(Effort effort, bool lockstep, uint64_t works) {
   switch (effort) {
     case Effort::kFast:
       return std::min<uint64_t>(500, 250'000 / works);
     case Effort::kThorough:
       return std::min<uint64_t>(200'000, 200'000'000 / works);
     default:
-      return std::min<uint64_t>(10'000, 5'000'000 / works);
+      return std::min<uint64_t>(lockstep ? 8000 : 40'000, 5'000'000 / works);
   }
 }
 
@@ -48,7 +49,8 @@ class LaneSearch {
   }
 
   double Run() {
-    SearchSteps steps(task_.allowance, Simulations(task_.effort, works_), kTicksAWork * works_);
+    SearchSteps steps(task_.allowance, Simulations(task_.effort, task_.lockstep, works_),
+                      kTicksAWork * works_);
     const uint64_t most_in_vain =
         std::min<uint64_t>(kMostInVain, kMostInVainAnItem * task_.items.size());
     uint64_t in_vain = 0;

@@ -72,8 +72,8 @@ void JobMetrics::RemoveSeries(const std::string& job) {
 void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
   MutexLock lock(mutex_);
   auto& [job, series] = SeriesOf(plan.job_id, now);
-  const auto count = [&](CounterPlace place, uint64_t number) {
-    series.counters[place]->Increment(static_cast<double>(number));
+  const auto count = [&counters = series.counters](CounterPlace place, uint64_t number) {
+    counters[place]->Increment(static_cast<double>(number));
   };
   count(kPlans, 1);
   count(kSequences, plan.sequences);

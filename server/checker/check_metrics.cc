@@ -100,6 +100,7 @@ double LargestStage(const PlanOptions& request) {
 void AddPipelines(const PassUnderCheck& pass, const std::vector<std::vector<double>>& ranks,
                   Totals& totals) {
   std::vector<double> times;
+  times.reserve(ranks.size());
   for (const std::vector<double>& costs : ranks) {
     times.push_back(PipelineTime(pass.request.topology, pass.request.pipeline,
                                  pass.options.forward_only, costs));

@@ -21,7 +21,7 @@ struct Work {
   size_t part = 0;
   size_t microbatch = 0;
 
-  auto operator<=>(const Work&) const = default;
+  auto operator<=>(const Work&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct Event {

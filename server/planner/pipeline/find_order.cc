@@ -27,7 +27,9 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
                          std::span<const double> keys, size_t movable) {
   std::vector<uint32_t> as_they_stand(costs.size());
   std::iota(as_they_stand.begin(), as_they_stand.end(), 0u);
-  std::vector<uint32_t> descending(as_they_stand.begin(), as_they_stand.begin() + movable);
+  const std::span<const uint32_t> first = std::span(as_they_stand).first(movable);
+  const std::span<const uint32_t> others = std::span(as_they_stand).subspan(movable);
+  std::vector<uint32_t> descending(first.begin(), first.end());
   std::stable_sort(descending.begin(), descending.end(),
                    [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
   const std::vector<uint32_t> ascending(descending.rbegin(), descending.rend());
@@ -35,11 +37,11 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
   PutSmallAtBothEnds(small_at_both_ends);
   std::vector<uint32_t> rising_then_falling = ascending;
   const size_t filling = std::min<size_t>(simulator.pipeline().stages - 1, movable);
-  std::reverse(rising_then_falling.begin() + filling, rising_then_falling.end());
+  std::ranges::reverse(std::span(rising_then_falling).subspan(filling));
   PipelineOrder best = {.order = as_they_stand, .makespan = simulator.Makespan(costs)};
   for (std::vector<uint32_t> order :
        {small_at_both_ends, rising_then_falling, ascending, descending}) {
-    order.insert(order.end(), as_they_stand.begin() + movable, as_they_stand.end());
+    order.insert(order.end(), others.begin(), others.end());
     const double makespan = simulator.Makespan(InOrder(costs, order));
     if (makespan < best.makespan) best = {.order = std::move(order), .makespan = makespan};
   }

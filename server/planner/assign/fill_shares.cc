@@ -156,14 +156,26 @@ class SharesFiller {
     }
     if (std::optional<TimedPlacement> found = SplitInto(slots_)) Take(std::move(found->placement));
     // Where one slot more does not make the step shorter, two often do.
-    uint64_t slots = slots_;
-    for (int tries = MorePaddedSlots(pass_.effort()); tries > 0 && !Ended(); --tries) {
-      slots = pass_.counts().RoundUp(slots + 1);
-      if (slots > most_slots_) break;
+    for (const uint64_t slots : MoreSlots()) {
+      if (Ended()) return;
       std::optional<TimedPlacement> found = SplitInto(slots);
       const Cost worth = best_.step_time / kWorthASlot;
       if (found && found->step_time < best_.step_time - worth) best_ = *std::move(found);
     }
+  }
+
+  std::vector<uint64_t> MoreSlots() const {
+    if (pass_.pipeline() != nullptr) {
+      return SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), slots_ + 1, most_slots_);
+    }
+    std::vector<uint64_t> more;
+    uint64_t slots = slots_;
+    for (int tries = MorePaddedSlots(pass_.effort()); tries > 0; --tries) {
+      slots = pass_.counts().RoundUp(slots + 1);
+      if (slots > most_slots_) break;
+      more.push_back(slots);
+    }
+    return more;
   }
 
   enum class Way { kLevel, kLeastPadded, kHalved };

@@ -3,9 +3,11 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_MORE_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_MORE_SLOTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "server/planner/allowance.h"
 #include "server/planner/pass_instance.h"
@@ -54,6 +56,26 @@ Solution TryMoreSlots(const CountRule& counts, uint64_t slots, uint64_t most, in
   }
   return best;
 }
+
+// On pipelines, whose stages more slots fill better: the numbers that `counts` allows from `fewest`
+// to `most`, each about an eighth above the last; up to several times the fewest, or several
+// fillings of the pipeline.
+inline std::vector<uint64_t> SlotsOnPipelines(const CountRule& counts, const Pipeline& pipeline,
+                                              uint64_t fewest, uint64_t most) {
+  constexpr uint64_t kMostTimesFewest = 5;
+  constexpr uint64_t kMostFillings = 4;
+  fewest = counts.RoundUp(fewest);
+  most = std::min(most, std::max(kMostTimesFewest * fewest, kMostFillings * pipeline.stages));
+  std::vector<uint64_t> numbers;
+  for (uint64_t slots = fewest; slots <= most;) {
+    numbers.push_back(slots);
+    slots = counts.RoundUp(slots + std::max<uint64_t>(1, slots / 8));
+  }
+  return numbers;
+}
+
+// No more are tried beyond one that takes so much longer than the best.
+inline constexpr double kFarFromBest = 1.15;
 
 }  // namespace batchplan
 

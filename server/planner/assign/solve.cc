@@ -18,6 +18,7 @@
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
 #include "server/planner/padded/splits.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -180,6 +181,7 @@ class PaddedSolver {
     const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
     uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
     if (slots > most || allowance_.stop_requested()) return std::nullopt;
+    if (pass_.pipeline() != nullptr) return OnPipelines(slots, most);
     const auto divide = [&](uint64_t more) {
       const bool ended = allowance_.spent() || allowance_.stop_requested();
       return ended ? std::nullopt : std::optional(Divide(more));
@@ -190,6 +192,26 @@ class PaddedSolver {
   }
 
  private:
+  // In the number of slots with which pipelines are done soonest.
+  std::optional<MiniBatchPlacement> OnPipelines(uint64_t fewest, uint64_t most) const {
+    std::optional<MiniBatchPlacement> best;
+    Cost least = 0;
+    for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
+      if (best && (allowance_.spent() || allowance_.stop_requested())) break;
+      const Division division = Divide(slots);
+      MiniBatchPlacement placement =
+          PlacementOf(pass_, items_, sorted_.BinsOf(division.cuts), division.run_at);
+      const Cost time = StepTime(pass_, placement.lead(), allowance_);
+      if (!best || time < least) {
+        best = std::move(placement);
+        least = time;
+      } else if (static_cast<double>(time) > kFarFromBest * static_cast<double>(least)) {
+        break;
+      }
+    }
+    return best;
+  }
+
   Division Divide(uint64_t slots) const {
     const size_t runs = slots * pass_.ranks();
     Division best =

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/assign/more_slots.h"
 #include "server/planner/packing/orders.h"
 #include "server/planner/pipeline/balance.h"
 #include "server/planner/pipeline/profile.h"
@@ -13,13 +14,6 @@
 namespace batchplan {
 namespace {
 
-// Each next number of micro-batches that is looked at is so much larger.
-constexpr double kNextNumber = 1.12;
-// No more are looked at than that many times the fewest, or than several fillings of the pipeline;
-// and none beyond one that takes so much longer than the best.
-constexpr uint64_t kMostTimesFewest = 5;
-constexpr uint64_t kMostFillings = 4;
-constexpr double kFarFromBest = 1.15;
 // Simulations of a profile, to compare numbers by.
 constexpr int kSimulations = 40;
 // Items that cost more than this part of the costliest micro-batch are looked at by themselves.
@@ -60,18 +54,14 @@ class NumberSearch {
 
   // The numbers that promise most, the best first.
   std::vector<uint64_t> Run(uint64_t fewest, uint64_t most, size_t wanted) const {
-    const Pipeline& pipeline = *pass_.pipeline();
-    most = std::min(most, std::max(kMostTimesFewest * fewest, kMostFillings * pipeline.stages));
     std::vector<std::pair<double, uint64_t>> numbers;
     double best = 0;
-    for (uint64_t slots = pass_.counts().RoundUp(fewest); slots <= most;) {
+    for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
       if (allowance_.stop_requested()) return {};
       const double makespan = Makespan(static_cast<uint32_t>(slots));
       numbers.emplace_back(makespan, slots);
       if (best == 0 || makespan < best) best = makespan;
       if (makespan > kFarFromBest * best) break;
-      const auto next = static_cast<uint64_t>(static_cast<double>(slots) * kNextNumber);
-      slots = pass_.counts().RoundUp(std::max(next, slots + 1));
     }
     std::stable_sort(numbers.begin(), numbers.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });

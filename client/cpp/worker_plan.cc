@@ -355,18 +355,20 @@ absl::Status WorkerPlan::ScatterPerSequence(const WorkerMicrobatch& microbatch,
 v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, double milliseconds,
                                         uint64_t peak_bytes) const {
   v1::MicrobatchTiming timing;
+  timing.set_milliseconds(milliseconds);
+  timing.set_peak_bytes(peak_bytes);
+  timing.set_rank(options_.data_parallel_rank);
+  timing.set_slot(microbatch.slot);
+  timing.set_mini_batch(microbatch.mini_batch);
+  // Without tokens it does not count for the fit, which has nothing to learn from such a stage.
+  if (model_share_ == 0) return timing;
   for (const uint32_t length : microbatch.sequence_lengths) {
     const uint64_t aligned = microbatch.sequence_width > 0 ? microbatch.sequence_width
                                                            : AlignUp(length, length_multiple_);
     timing.set_tokens(timing.tokens() + aligned);
     timing.set_tokens_squared(timing.tokens_squared() + aligned * aligned);
   }
-  timing.set_milliseconds(milliseconds);
-  timing.set_peak_bytes(peak_bytes);
   timing.set_sequences(microbatch.num_sequences());
-  timing.set_rank(options_.data_parallel_rank);
-  timing.set_slot(microbatch.slot);
-  timing.set_mini_batch(microbatch.mini_batch);
   // 1 is what unset ones are read as, also by servers that know neither field.
   if (context_parallel_ > 1) timing.set_context_parallel(context_parallel_);
   if (model_share_ < 1) timing.set_model_share(model_share_);

@@ -32,6 +32,7 @@ class Explorer {
         'The arrow keys go from one to the next.');
     const lanes = placement.pipeline !== null && placement.size > 0;
     byId('pipeline').hidden = !lanes;
+    byId('above').hidden = !lanes;
     this.shown = lanes ? [this.timeline, this.lanes] : [this.timeline];
     const rank = lanes ? placement.slowestRank() : null;
     this.timeline.chosen = rank;

@@ -135,7 +135,7 @@ absl::Status CheckStageShares(const std::vector<double>& shares, uint32_t stages
   if (shares.size() != stages) {
     return absl::InvalidArgumentError(
         absl::StrCat("pipeline.stage_shares has ", shares.size(), " entries; there are ", stages,
-                     " stages, pipeline_parallel * virtual_pipeline, or leave them out"));
+                     " virtual stages, pipeline_parallel * virtual_pipeline, or leave them out"));
   }
   double sum = 0;
   for (size_t i = 0; i < shares.size(); ++i) {
@@ -155,9 +155,10 @@ absl::Status CheckPipeline(const Topology& topology, const PipelineOptions& pipe
   if (topology.pipeline_parallel == 1) return absl::OkStatus();
   const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
   if (stages > kMaxVirtualStages) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "topology.pipeline_parallel ", topology.pipeline_parallel, " times virtual_pipeline ",
-        topology.virtual_pipeline, " is ", stages, " stages; the limit is ", kMaxVirtualStages));
+    return absl::InvalidArgumentError(
+        absl::StrCat("topology.pipeline_parallel ", topology.pipeline_parallel,
+                     " times virtual_pipeline ", topology.virtual_pipeline, " is ", stages,
+                     " virtual stages; the limit is ", kMaxVirtualStages));
   }
   const bool interleaved = topology.virtual_pipeline > 1;
   if (pipeline.schedule && (*pipeline.schedule == PipelineSchedule::kInterleaved) != interleaved) {

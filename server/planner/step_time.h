@@ -14,8 +14,9 @@
 namespace batchplan {
 
 // The predicted step time of one mini-batch, rows padded and the slots of each rank ordered as the
-// pass asks. Where it leaves them as they are assigned, ordered by PutCostliestRowsFirst (order.h);
-// where it has their order looked for on a pipeline, in the one that is found.
+// pass asks. Where it leaves them as they are assigned and there is no pipeline, ordered by
+// PutCostliestRowsFirst (order.h); where it has their order looked for on a pipeline, in the one
+// that is found.
 //
 // Without a pipeline it is the sum over slots of the costliest rank's micro-batch, or the costliest
 // rank's sum; with one, PipelineTimeOf.

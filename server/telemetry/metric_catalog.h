@@ -139,7 +139,7 @@ inline constexpr MetricDefinition kStepTimeOverBound = {
 inline constexpr MetricDefinition kPipelineBubble = {
     "batchplan_pipeline_bubble", kHistogram, "",
     "The part of the predicted step time in which the busiest stage of the slowest rank's pipeline "
-    "waits, of each pass on pipelines.",
+    "waits, in lockstep that of the slots' costliest micro-batches, of each pass on pipelines.",
     kSpreadBuckets};
 inline constexpr MetricDefinition kCheckFailures = {
     "batchplan_plan_check_failures_total", kCounter, "",

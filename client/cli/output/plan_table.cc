@@ -76,15 +76,17 @@ void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::
                  const std::vector<Microbatch>& microbatches, Table* table) {
   if (options.topology.pipeline_parallel == 1) return;
   table->AddRow(
-      {"pipeline bubble", absl::StrCat(Percent(plan.metrics().pipeline_bubble()),
+      {"pipeline bubble", absl::StrCat(Percent(plan.metrics().pipeline_bubble()), " of the ",
                                        options.synchronization == Synchronization::kLockstep
-                                           ? " of the time of the slots' costliest micro-batches"
-                                           : " of the slowest rank's time")});
+                                           ? "time of the slots' costliest micro-batches"
+                                           : "slowest rank's time",
+                                       ", in which the busiest stage waits")});
   table->AddRow(
       {"tokens in flight",
-       absl::StrCat("at most ",
-                    WithThousands(MostTokensInFlight(microbatches, plan, options, pass)),
-                    pass.forward_only ? ", one micro-batch a stage" : ", on the first stage")});
+       absl::StrCat(
+           "at most ", WithThousands(MostTokensInFlight(microbatches, plan, options, pass)),
+           pass.forward_only ? ", one micro-batch a stage" : ", on the first stage",
+           options.topology.context_parallel > 1 ? ", over its context-parallel ranks" : "")});
 }
 
 void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,

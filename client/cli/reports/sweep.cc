@@ -57,6 +57,13 @@ std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepA
     }
     point.gpus = Ranks(point) * Size(own.tensor_parallel());
   }
+  // Without a pipeline there is one chunk, the whole model.
+  if (axes.virtual_pipeline.size() > 1) {
+    std::erase_if(points, [&](const SweepPoint& point) {
+      return point.pipeline_parallel == 1 &&
+             point.virtual_pipeline != Size(axes.virtual_pipeline[0]);
+    });
+  }
   return points;
 }
 
@@ -94,7 +101,9 @@ v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const
   v1::PlanBatchRequest changed = request;
   const std::vector<uint32_t> stages =
       OrOwn(axes.pipeline_parallel, request.topology().pipeline_parallel());
-  if (*std::max_element(stages.begin(), stages.end()) <= 1) return changed;
+  const uint32_t most_stages = Size(*std::max_element(stages.begin(), stages.end()));
+  changed.mutable_topology()->set_pipeline_parallel(most_stages);
+  if (most_stages == 1) return changed;
   v1::PlanBatchRequest pipeline;
   pipeline.mutable_topology()->set_pipeline_parallel(2);
   const PlanOptions defaults = ParseRequest(pipeline).value().options;
@@ -119,6 +128,9 @@ std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& 
   std::vector<SweepPoint> points = Points(request, axes, pass);
   const v1::PlanBatchRequest common = WithOneYardstick(request, axes);
   v1::PlanBatchRequest changed = common;
+  uint32_t most_chunks = 1;
+  for (const SweepPoint& point : points)
+    most_chunks = std::max(most_chunks, point.virtual_pipeline);
   for (SweepPoint& point : points) {
     changed.mutable_passes(pass)->set_max_tokens_per_microbatch(point.budget);
     v1::Topology* topology = changed.mutable_topology();
@@ -130,6 +142,11 @@ std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& 
       changed.clear_pipeline();
     } else if (common.has_pipeline()) {
       *changed.mutable_pipeline() = common.pipeline();
+      // Which the other schedule has no use for.
+      if (point.virtual_pipeline == 1 && most_chunks > 1) {
+        changed.mutable_pipeline()->clear_schedule();
+        changed.mutable_pipeline()->clear_group_size();
+      }
     }
     point.figures = PlanFigures(client, changed, pass);
   }

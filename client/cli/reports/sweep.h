@@ -54,8 +54,10 @@ double GpuTimePerToken(const SweepPoint& point);
 v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const SweepAxes& axes);
 
 // Plans `request` at every combination, one after the other: budgets outermost, then DP, CP and PP,
-// VPP innermost. The budgets are those of the pass at position `pass` (FindPass), whose figures are
-// taken. Without a pipeline `request.pipeline` is left out.
+// VPP innermost, of which points without a pipeline have the first alone. The budgets are those of
+// the pass at position `pass` (FindPass), whose figures are taken. What `request.pipeline` says is
+// left out without a pipeline, and the schedule and its groups where the points have several VPP
+// and this one's is 1.
 std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& request,
                               const SweepAxes& axes, int pass);
 

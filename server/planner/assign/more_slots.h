@@ -69,7 +69,7 @@ inline std::vector<uint64_t> SlotsOnPipelines(const CountRule& counts, const Pip
   std::vector<uint64_t> numbers;
   for (uint64_t slots = fewest; slots <= most;) {
     numbers.push_back(slots);
-    slots = counts.RoundUp(slots + std::max<uint64_t>(1, slots / 8));
+    slots = counts.RoundUp(slots + std::max<uint64_t>(1, slots * 3 / 25));
   }
   return numbers;
 }

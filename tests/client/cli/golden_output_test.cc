@@ -115,9 +115,12 @@ TEST(GoldenOutput, PlanOnPipelinesSaysWhatStagesWaitAndKeep) {
              "12\n12\n9\n9\n");
   EXPECT_THAT(plan, HasSubstr("job size  DP 2 x PP 2\n"));
   EXPECT_THAT(plan, HasSubstr("step time  15.5 predicted, "));
-  EXPECT_THAT(plan, HasSubstr("step efficiency  67.7%\n"
-                              "pipeline bubble  32.3% of the slowest rank's time\n"
-                              "tokens in flight  at most 21, on the first stage\n"));
+  EXPECT_THAT(
+      plan,
+      HasSubstr(
+          "step efficiency  67.7%\n"
+          "pipeline bubble  32.3% of the slowest rank's time, in which the busiest stage waits\n"
+          "tokens in flight  at most 21, on the first stage\n"));
 }
 
 TEST(GoldenOutput, PlanAsCsv) {

@@ -152,6 +152,26 @@ TEST(PlanCommand, SecondColumnAndFlagsComeIntoTheRequest) {
   EXPECT_TRUE(parsed.passes(0).ignore_mini_batches());
 }
 
+TEST(PlanCommand, FlagsOfAPipelineComeIntoTheRequest) {
+  const CliResult request =
+      RunPlan({"--pp", "2", "--vpp", "3", "--pipeline_schedule", "interleaved", "--pipeline_group",
+               "4", "--backward_ratio", "1.5", "--stage_shares", "1,2,3,4,5,6", "--transfer", "7",
+               "--forward_only", "--order", "pipeline", "--print_request"});
+  ASSERT_EQ(request.exit_code, 0) << request.err;
+  v1::PlanBatchRequest parsed;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(request.out, &parsed).ok());
+  EXPECT_EQ(parsed.topology().pipeline_parallel(), 2U);
+  EXPECT_EQ(parsed.topology().virtual_pipeline(), 3U);
+  const v1::Pipeline& pipeline = parsed.pipeline();
+  EXPECT_EQ(pipeline.schedule(), v1::PIPELINE_SCHEDULE_INTERLEAVED);
+  EXPECT_EQ(pipeline.group_size(), 4U);
+  EXPECT_EQ(pipeline.backward_ratio(), 1.5);
+  EXPECT_THAT(pipeline.stage_shares(), ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(pipeline.transfer(), 7);
+  EXPECT_TRUE(parsed.passes(0).forward_only());
+  EXPECT_EQ(parsed.passes(0).order(), v1::MICROBATCH_ORDER_PIPELINE);
+}
+
 TEST(PlanCommand, SequencesStayOnTheRanksOfTheThirdColumn) {
   const v1::PlanBatchResponse plan =
       ParseJson(RunCli({"plan", "--lengths", "-", "--dp", "2", "--budget", "8", "--preset", "verl",

@@ -101,6 +101,26 @@ TEST(Sweep, WithAndWithoutAPipelineOneCostModelAndSynchronizationHold) {
   EXPECT_FALSE(WithOneYardstick(Request(), {.pipeline_parallel = {1}}).has_cost_model());
 }
 
+TEST(Sweep, WithoutAPipelineThereIsOneChunkAndTheSynchronizationOfThat) {
+  v1::PlanBatchRequest request = Request();
+  request.mutable_topology()->set_pipeline_parallel(4);
+  const v1::PlanBatchRequest common = WithOneYardstick(request, {.pipeline_parallel = {1}});
+  EXPECT_EQ(common.topology().pipeline_parallel(), 1U);
+
+  request.mutable_pipeline()->set_group_size(8);
+  request.mutable_pipeline()->set_schedule(v1::PIPELINE_SCHEDULE_INTERLEAVED);
+  std::vector<std::string> asked;
+  const Client client =
+      MakeCannedClient([&](const v1::PlanBatchRequest& one) -> absl::StatusOr<v1::PlanMetrics> {
+        asked.push_back(absl::StrCat(one.topology().pipeline_parallel(), "/",
+                                     one.topology().virtual_pipeline(), "/",
+                                     one.pipeline().group_size()));
+        return CannedMetrics(6, 1);
+      });
+  Sweep(client, request, {.pipeline_parallel = {1, 4}, .virtual_pipeline = {1, 2}}, 0);
+  EXPECT_EQ(asked, (std::vector<std::string>{"1/1/0", "4/1/0", "4/2/8"}));
+}
+
 TEST(Sweep, PointsCompareByGpuTimeATrueToken) {
   // DP 4 ends a step sooner than DP 2, but not in half the time.
   const Client client =

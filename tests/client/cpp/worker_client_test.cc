@@ -201,6 +201,18 @@ TEST(WorkerClient, TimingSaysOfWhichTokensRanksAndPartOfTheModelItIs) {
   }
 }
 
+TEST(WorkerClient, TimingOfAStageWithoutWorkDoesNotCountForTheFit) {
+  v1::PlanBatchRequest request = RequestOf(40);
+  request.mutable_topology()->set_pipeline_parallel(2);
+  for (const double share : {1, 0}) request.mutable_pipeline()->add_stage_shares(share);
+  const auto plan = Fetch(Client(MakeInProcessConnection()), request, {.pipeline_rank = 1});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const v1::MicrobatchTiming timing = plan->Timing(plan->microbatches()[0], 1);
+  EXPECT_EQ(timing.tokens(), 0U);
+  EXPECT_EQ(timing.sequences(), 0U);
+  EXPECT_TRUE(timing.has_rank() && timing.has_slot());
+}
+
 // So that servers which do not know the fields take it.
 TEST(WorkerClient, TimingOfTheWholeModelOnOneRankSaysNoMore) {
   const auto plan = Fetch(Client(MakeInProcessConnection()), RequestOf(40));

@@ -118,6 +118,24 @@ TEST_P(BalancedFamilyTest, StepsAreNoLongerThanThoseOfThePresets) {
             2 * (testing::Cases(3) + testing::Cases(1)) * std::size(kPackedPresets));
 }
 
+TEST_P(BalancedFamilyTest, StepsOnPipelinesAreNoLongerThanThoseOfThePresets) {
+  Comparison comparison;
+  for (const Synchronization synchronization : kSynchronizations) {
+    for (const uint32_t stages : {4, 8}) {
+      for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+        PlanOptions options = Options(synchronization);
+        options.topology.pipeline_parallel = stages;
+        options.topology.virtual_pipeline = stages == 4 ? 2 : 1;
+        options.cost_model.per_microbatch = 1000;
+        options.passes[0].layout = layout;
+        options.passes[0].order = MicrobatchOrder::kPipeline;
+        ExpectNoLongerThanPresets({.lengths = Lengths(stages)}, options, comparison);
+      }
+    }
+  }
+  EXPECT_EQ(comparison.compared, 4 * (std::size(kPackedPresets) + 1));
+}
+
 TEST_P(BalancedFamilyTest, PaddedStepsAreNoLongerThanThoseOfThePresets) {
   Comparison comparison;
   for (const Synchronization synchronization : kSynchronizations) {

@@ -61,14 +61,14 @@ INSTANTIATE_TEST_SUITE_P(
                   }
                 },
                 "passes has 65 entries; the limit is 64"},
-        Refusal{
-            "MoreVirtualStagesThanAreSimulated",
-            [](PlanOptions& o) {
-              o.topology.pipeline_parallel = 64;
-              o.topology.virtual_pipeline = 9;
-            },
-            "topology.pipeline_parallel 64 times virtual_pipeline 9 is 576 stages; the limit is "
-            "512"},
+        Refusal{"MoreVirtualStagesThanAreSimulated",
+                [](PlanOptions& o) {
+                  o.topology.pipeline_parallel = 64;
+                  o.topology.virtual_pipeline = 9;
+                },
+                "topology.pipeline_parallel 64 times virtual_pipeline 9 is 576 virtual stages; the "
+                "limit is "
+                "512"},
         Refusal{"InterleavedWithoutVirtualStages",
                 [](PlanOptions& o) {
                   o.topology.pipeline_parallel = 4;
@@ -121,14 +121,15 @@ INSTANTIATE_TEST_SUITE_P(
                   o.pipeline.transfer = std::numeric_limits<double>::infinity();
                 },
                 "pipeline.transfer is inf; it must be between 0 and 1e+100"},
-        Refusal{"StageSharesOfAnotherNumber",
-                [](PlanOptions& o) {
-                  o.topology.pipeline_parallel = 2;
-                  o.topology.virtual_pipeline = 2;
-                  o.pipeline.stage_shares = {1, 1, 1};
-                },
-                "pipeline.stage_shares has 3 entries; there are 4 stages, pipeline_parallel * "
-                "virtual_pipeline, or leave them out"},
+        Refusal{
+            "StageSharesOfAnotherNumber",
+            [](PlanOptions& o) {
+              o.topology.pipeline_parallel = 2;
+              o.topology.virtual_pipeline = 2;
+              o.pipeline.stage_shares = {1, 1, 1};
+            },
+            "pipeline.stage_shares has 3 entries; there are 4 virtual stages, pipeline_parallel * "
+            "virtual_pipeline, or leave them out"},
         Refusal{"StageSharesThatAreNotFinite",
                 [](PlanOptions& o) {
                   o.topology.pipeline_parallel = 2;

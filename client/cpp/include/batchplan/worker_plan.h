@@ -152,7 +152,8 @@ class WorkerPlan {
                                   absl::Span<const batchplan_field> fields) const;
 
   // What the micro-batch took, for ReportStep: with its tokens, its place, the context parallel
-  // ranks and this stage's part of the model. A stage whose share is 0 has nothing to report.
+  // ranks and this stage's part of the model. Of a stage whose share is 0 it is without tokens, and
+  // so does not count for the fit.
   // `milliseconds`: its forward and backward on this rank, without waiting for others;
   // `peak_bytes`: of device memory, the allocator's counter reset before it, 0 where it was not
   // measured. The place is that in the whole plan: of one rank's slice, set its rank.

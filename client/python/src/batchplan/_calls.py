@@ -181,7 +181,7 @@ def _measured_by(
         dataclasses.replace(
             timing,
             context_parallel=timing.context_parallel or one.context_parallel,
-            model_share=timing.model_share or share,
+            model_share=timing.model_share or share or 0.0,
         )
         for timing in timings
     ]

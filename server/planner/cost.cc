@@ -1,6 +1,5 @@
 #include "server/planner/cost.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/numeric/int128.h"
@@ -39,8 +38,14 @@ absl::StatusOr<CostFunction> CostFunction::Create(const CostModel& model,
     return absl::InvalidArgumentError(
         "cost_model: the cost of the whole batch overflows a double; lower the coefficients");
   }
+  if (!(waiting <= kMostWaiting * total)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pipeline.transfer: what micro-batches wait to arrive, ", waiting,
+                     ", is above the limit of ", kMostWaiting,
+                     " times what the whole batch costs, ", total, "; lower it"));
+  }
   int exponent = 0;  // all < 2^exponent
-  std::frexp(total + std::min(waiting, kMostWaiting * total), &exponent);
+  std::frexp(total + waiting, &exponent);
   return CostFunction(model, kTotalBits - exponent);
 }
 

@@ -21,11 +21,13 @@ using Cost = uint64_t;
 // ToUnits() brings them back to the model's units for the metrics.
 class CostFunction {
  public:
-  static constexpr double kMostWaiting = 1 << 20;
+  // Of what all costs together.
+  static constexpr double kMostWaiting = 1 << 30;
 
   // For sequences of these aligned lengths, in at most that many micro-batches, with at most
   // `tail_tokens` of padding rows between them. Times that are longer by up to `waiting` units stay
-  // below 2^62 too, up to kMostWaiting times the costs. InvalidArgument if the total is not finite.
+  // below 2^62 too. InvalidArgument if the total is not finite, or if `waiting` is more than
+  // kMostWaiting times as much.
   static absl::StatusOr<CostFunction> Create(const CostModel& model,
                                              std::span<const uint32_t> aligned_lengths,
                                              uint64_t microbatches, uint64_t tail_tokens,

@@ -168,7 +168,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
   for (size_t i = 0; i < passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     plans[i].metrics =
-        Measure(manifest, options.synchronization, passes[i], plans[i], plans.bounds(i));
+        Measure(manifest, options.synchronization, passes[i], plans[i], plans.bounds(i), allowance);
     plan.passes.push_back(std::move(plans[i]));
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;

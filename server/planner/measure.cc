@@ -77,13 +77,13 @@ StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ra
 }
 
 PipelineTime TimeOfMiniBatch(const PassInstance& pass, Synchronization synchronization,
-                             std::span<const Microbatch> microbatches) {
+                             std::span<const Microbatch> microbatches, const Allowance& allowance) {
   std::vector<double> costs;
   costs.reserve(microbatches.size());
   for (const Microbatch& microbatch : microbatches) {
     costs.push_back(static_cast<double>(microbatch.cost));
   }
-  return PipelineTimeOf(*pass.pipeline(), synchronization, costs, pass.ranks());
+  return PipelineTimeOf(*pass.pipeline(), synchronization, costs, pass.ranks(), allowance);
 }
 
 // 1 - s/mean, s the sample standard deviation (n - 1), of how full the micro-batches that are not
@@ -105,7 +105,7 @@ double BinBalance(std::span<const double> filled) {
 
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
-                    std::span<const MiniBatchBounds> bounds) {
+                    std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
   const CostFunction& cost = pass.cost();
   PlanMetrics metrics;
@@ -153,7 +153,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
     loads.busiest_tokens += step.busiest_tokens;
     least_time += bounds[k].step_time;
     if (pass.pipeline() != nullptr) {
-      const PipelineTime time = TimeOfMiniBatch(pass, synchronization, microbatches);
+      const PipelineTime time = TimeOfMiniBatch(pass, synchronization, microbatches, allowance);
       pipelines.makespan += time.makespan;
       pipelines.work += time.work;
     }
@@ -187,7 +187,11 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.lower_bound_step_time = cost.ToUnits(least_time);
   if (pass.pipeline() != nullptr) {
     metrics.predicted_step_time = cost.ToUnits(pipelines.makespan);
-    metrics.pipeline_bubble = pipelines.makespan == 0 ? 0 : 1 - pipelines.work / pipelines.makespan;
+    // Sums of doubles in other orders differ by what they are rounded.
+    metrics.lower_bound_step_time =
+        std::max(metrics.lower_bound_step_time, metrics.ideal_step_time);
+    metrics.pipeline_bubble =
+        pipelines.makespan == 0 ? 0 : std::max(0.0, 1 - pipelines.work / pipelines.makespan);
   } else {
     metrics.predicted_step_time = cost.ToUnits(
         synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);

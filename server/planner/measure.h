@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "server/planner/allowance.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
@@ -14,10 +15,11 @@
 namespace batchplan {
 
 // The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch, for the
-// same synchronization. O(n).
+// same synchronization. O(n), and on pipelines one simulation of each rank. Any metrics once a stop
+// is requested.
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
-                    std::span<const MiniBatchBounds> bounds);
+                    std::span<const MiniBatchBounds> bounds, const Allowance& allowance);
 
 }  // namespace batchplan
 

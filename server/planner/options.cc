@@ -147,8 +147,8 @@ absl::Status CheckStageShares(const std::vector<double>& shares, uint32_t stages
     sum += shares[i];
   }
   if (sum >= kMinCoefficient) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "pipeline.stage_shares are all 0; at least one must be above 0");
+  return absl::InvalidArgumentError(absl::StrCat("pipeline.stage_shares add up to ", sum,
+                                                 "; it must be at least ", kMinCoefficient));
 }
 
 absl::Status CheckPipeline(const Topology& topology, const PipelineOptions& pipeline) {
@@ -177,13 +177,13 @@ absl::Status CheckPipeline(const Topology& topology, const PipelineOptions& pipe
                                   pipeline.group_size > kMaxParallelSize)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pipeline.group_size is ", pipeline.group_size, "; it must be between pipeline_parallel ",
-        topology.pipeline_parallel, " and ", kMaxParallelSize, ", or 0 for that"));
+        topology.pipeline_parallel, " and ", kMaxParallelSize, ", or 0 for the former"));
   }
   if (!(pipeline.backward_ratio >= kMinBackwardRatio &&
         pipeline.backward_ratio <= kMaxBackwardRatio)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "pipeline.backward_ratio is ", pipeline.backward_ratio, "; it must be between ",
-        kMinBackwardRatio, " and ", kMaxBackwardRatio, ", or 0 for 2"));
+    return absl::InvalidArgumentError(absl::StrCat("pipeline.backward_ratio is ",
+                                                   pipeline.backward_ratio, "; it must be between ",
+                                                   kMinBackwardRatio, " and ", kMaxBackwardRatio));
   }
   if (!(pipeline.transfer >= 0 && pipeline.transfer <= kMaxCoefficient)) {
     return absl::InvalidArgumentError(absl::StrCat("pipeline.transfer is ", pipeline.transfer,

@@ -22,8 +22,8 @@ inline constexpr uint32_t kMaxParallelSize = 65536;
 // Far more uses of a batch than a training step has.
 inline constexpr size_t kMaxPasses = 64;
 
-// Virtual stages of a pipeline; and the works of stages, of all of a plan's micro-batches, that are
-// simulated.
+// Virtual stages of a pipeline; and of all of a plan's micro-batches, the virtual stages that they
+// go through, forwards and backwards counted as one.
 inline constexpr uint32_t kMaxVirtualStages = 512;
 inline constexpr uint64_t kMaxPipelineWorks = uint64_t{1} << 24;
 

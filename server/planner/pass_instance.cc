@@ -90,6 +90,21 @@ absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
   return absl::OkStatus();
 }
 
+// That the micro-batches are not too many to simulate, a sequence in each and empty ones.
+absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
+                                absl::string_view where) {
+  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
+  if (topology.pipeline_parallel == 1 || sequences + empty <= kMaxPipelineWorks / stages) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": ", sequences, " sequences", empty > 0 ? " and " : "",
+      empty > 0 ? absl::StrCat(empty, " empty micro-batches") : "",
+      " times topology.pipeline_parallel ", topology.pipeline_parallel, " and virtual_pipeline ",
+      topology.virtual_pipeline, " are more than ", kMaxPipelineWorks,
+      ", the limit of what is simulated; plan fewer sequences at a time"));
+}
+
 }  // namespace
 
 uint64_t CountRule::RoundUp(uint64_t needed) const {
@@ -114,21 +129,6 @@ CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
   }
   return {.minimum = pass.min_microbatches,
           .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, group)};
-}
-
-// That the micro-batches are not too many to simulate, a sequence in each and empty ones.
-absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
-                                absl::string_view where) {
-  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
-  if (topology.pipeline_parallel == 1 || sequences + empty <= kMaxPipelineWorks / stages) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": ", sequences, " sequences", empty > 0 ? " and " : "",
-      empty > 0 ? absl::StrCat(empty, " empty micro-batches") : "",
-      " times topology.pipeline_parallel ", topology.pipeline_parallel, " and virtual_pipeline ",
-      topology.virtual_pipeline, " are more than ", kMaxPipelineWorks,
-      ", the limit of what is simulated; plan fewer sequences at a time"));
 }
 
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
@@ -310,7 +310,7 @@ Items PassInstance::ItemsFrom(SequenceLists lists) const {
 
 Objective PassInstance::ObjectiveOf(const Items& items) const {
   Objective objective;
-  if (options_->balance_on == BalanceOn::kTokens) {
+  if (options_->balance_on == BalanceOn::kTokens && pipeline_ == nullptr) {
     objective.loads.assign(items.widths().begin(), items.widths().end());
     return objective;
   }

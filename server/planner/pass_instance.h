@@ -129,6 +129,12 @@ class PassInstance {
   // At least 1.
   size_t mini_batches() const { return mini_batches_; }
   bool allow_empty() const { return allow_empty_; }
+  // The most micro-batches of a mini-batch of which some are empty, on all ranks.
+  uint64_t most_with_empty() const {
+    return pipeline_ == nullptr
+               ? kMaxEmptyMicrobatches
+               : std::min(kMaxEmptyMicrobatches, kMaxPipelineWorks / pipeline_->virtual_stages());
+  }
   Synchronization synchronization() const { return synchronization_; }
   Effort effort() const { return effort_; }
   // Whether ranks run the same positions of their sorted orders at the same widths.
@@ -171,9 +177,10 @@ class PassInstance {
   // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
   // that is together in a micro-batch.
   Items ItemsFrom(SequenceLists lists) const;
-  // Cost, or tokens where the pass is balanced on these. Where rows are as wide as the longest or
-  // the budget, the linear part of the cost is the same for every row, and only the quadratic part
-  // is left to even out; rows padded to buckets are taken for unpadded ones.
+  // Cost, or tokens where the pass is balanced on these and there is no pipeline. Where rows are as
+  // wide as the longest or the budget, the linear part of the cost is the same for every row, and
+  // only the quadratic part is left to even out; rows padded to buckets are taken for unpadded
+  // ones.
   Objective ObjectiveOf(const Items& items) const;
 
   // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows

@@ -28,19 +28,16 @@ std::vector<Cost> CostsInOrder(const PassInstance& pass, const Placement& placem
   return ordered;
 }
 
-// Beyond this many units, waiting for transfers is all that there is.
-constexpr double kLongest = 0x1p63;
-
 Cost PipelineStepTime(const PassInstance& pass, const Placement& placement,
                       const Allowance& allowance) {
   if (pass.order() == MicrobatchOrder::kPipeline) {
-    return static_cast<Cost>(std::min(kLongest, RankOrders(pass, placement, allowance).makespan()));
+    return static_cast<Cost>(RankOrders(pass, placement, allowance).makespan());
   }
   const std::vector<Cost> costs = CostsInOrder(pass, placement);
   const std::vector<double> ordered(costs.begin(), costs.end());
-  return static_cast<Cost>(std::min(
-      kLongest, PipelineTimeOf(*pass.pipeline(), pass.synchronization(), ordered, placement.ranks())
-                    .makespan));
+  return static_cast<Cost>(PipelineTimeOf(*pass.pipeline(), pass.synchronization(), ordered,
+                                          placement.ranks(), allowance)
+                               .makespan);
 }
 
 }  // namespace
@@ -64,9 +61,11 @@ Cost StepTime(const PassInstance& pass, const Placement& placement, const Allowa
 }
 
 PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchronization,
-                            std::span<const double> costs, size_t ranks) {
+                            std::span<const double> costs, size_t ranks,
+                            const Allowance& allowance) {
   const size_t slots = costs.size() / ranks;
-  PipelineSimulator simulator(pipeline, static_cast<uint32_t>(slots));
+  PipelineSimulator simulator(pipeline, static_cast<uint32_t>(slots),
+                              PipelineSimulator::Mode::kTime, allowance);
   const double busiest = pipeline.BusiestShare();
   const auto time_of = [&](std::span<const double> rank) {
     return PipelineTime{.makespan = simulator.Makespan(rank),
@@ -78,7 +77,7 @@ PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchroniz
     return time_of(most);
   }
   PipelineTime slowest;
-  for (size_t rank = 0; rank < ranks; ++rank) {
+  for (size_t rank = 0; rank < ranks && !allowance.stop_requested(); ++rank) {
     const PipelineTime time = time_of(costs.subspan(rank * slots, slots));
     if (rank == 0 || time.makespan > slowest.makespan) slowest = time;
   }

@@ -31,8 +31,10 @@ struct PipelineTime {
 
 // Of micro-batches that cost so much, slot s of rank r as number r * slots + s, which run in the
 // order of their slots: that of the slowest rank, or in lockstep of the slots' maxima.
+// Any time once a stop is requested.
 PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchronization,
-                            std::span<const double> costs, size_t ranks);
+                            std::span<const double> costs, size_t ranks,
+                            const Allowance& allowance = {});
 
 }  // namespace batchplan
 

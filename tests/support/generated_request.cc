@@ -51,7 +51,7 @@ class RequestGenerator {
     topology.data_parallel = random_.OneOf(family_.ranks);
     topology.context_parallel = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
     topology.tensor_parallel = random_.OneOf<uint32_t>({1, 1, 2, 4});
-    topology.pipeline_parallel = random_.OneOf<uint32_t>({1, 1, 1, 2, 3});
+    topology.pipeline_parallel = random_.OneOf<uint32_t>({1, 1, 1, 1, 1, 1, 2, 2, 3, 5});
     topology.virtual_pipeline = random_.OneOf<uint32_t>({1, 1, 2});
     topology.sequence_parallel = random_.Chance(40);
     if (topology.pipeline_parallel > 1) GeneratePipeline();
@@ -64,12 +64,13 @@ class RequestGenerator {
       pipeline.group_size = topology.pipeline_parallel + 1;
     }
     pipeline.backward_ratio = random_.OneOf<double>({2, 2, 1, 3.5});
-    if (random_.Chance(30)) pipeline.transfer = static_cast<double>(random_.Between(1, 100));
+    if (random_.Chance(30)) pipeline.transfer = random_.OneOf<double>({0.5, 10, 100, 1000});
     if (random_.Chance(30)) {
       const uint32_t stages = topology.pipeline_parallel * topology.virtual_pipeline;
       for (uint32_t q = 0; q < stages; ++q) {
-        pipeline.stage_shares.push_back(static_cast<double>(random_.Between(1, 4)));
+        pipeline.stage_shares.push_back(static_cast<double>(random_.Between(0, 4)));
       }
+      pipeline.stage_shares.front() += 1;
     }
   }
 

@@ -17,9 +17,6 @@ namespace {
 // Of sums of doubles that are added in another order.
 constexpr double kRounding = 1e-10;
 
-// As StepTime has it (step_time.h).
-constexpr double kLongest = 0x1p63;
-
 // Of so many micro-batches in all, what each rank has then.
 uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
   return pass.counts().RoundUp((microbatches + pass.ranks() - 1) / pass.ranks());
@@ -67,7 +64,7 @@ Cost OnPipeline(const PassInstance& pass, std::span<const SequenceIndex> mini_ba
       PipelineBound(*pass.pipeline(), static_cast<double>(work),
                     (pass.allow_empty() ? 0 : static_cast<double>(*cheapest)) + fixed,
                     static_cast<double>(*costliest) + fixed);
-  return static_cast<Cost>(std::min(kLongest, bound * (1 - kRounding)));
+  return static_cast<Cost>(bound * (1 - kRounding));
 }
 
 // Where the ranks are given, each rank by itself needs what its own sequences need, and takes as

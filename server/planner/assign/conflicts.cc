@@ -64,7 +64,7 @@ absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t need
 absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " needs ", slots, " micro-batches on each rank of data_parallel ",
-                   pass.ranks(), " (", Limits(pass), "), more than ", kMaxEmptyMicrobatches,
+                   pass.ranks(), " (", Limits(pass), "), more than ", pass.most_with_empty(),
                    " in all, the limit where allow_empty_microbatches is set"));
 }
 

@@ -30,7 +30,7 @@ absl::Status TooFewItemsOnRank(const PassInstance& pass, size_t rank, size_t ite
 absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t needed, size_t poorest,
                          size_t items, uint64_t slots, absl::string_view where);
 
-// `slots` on every rank are more than kMaxEmptyMicrobatches in all.
+// `slots` on every rank are more than most_with_empty().
 absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string_view where);
 
 // `units` are no multiple of the ranks that STRIDE_SORTED deals them to.

@@ -54,7 +54,7 @@ class RankFiller {
     absl::StatusOr<Placement> filled = FillWithoutEmpty(poorest);
     if (!pass_.allow_empty() || !absl::IsInvalidArgument(filled.status())) return filled;
     const uint64_t wanted = WantedSlots();
-    if (wanted > kMaxEmptyMicrobatches / ranks_.size()) {
+    if (wanted > pass_.most_with_empty() / ranks_.size()) {
       return TooManyEmpty(pass_, wanted, where_);
     }
     return Fill(wanted, poorest);

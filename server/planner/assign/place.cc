@@ -114,7 +114,7 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (!bins) {
     if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, where);
-    if (wanted > kMaxEmptyMicrobatches / ranks) return TooManyEmpty(pass, wanted, where);
+    if (wanted > pass.most_with_empty() / ranks) return TooManyEmpty(pass, wanted, where);
     slots = wanted;
     const size_t filled = std::min<size_t>(slots * ranks, items.size());
     bins = SettlePacked(pass, items, draft, filled, ranks, PackingWork::kAsAsked, allowance);

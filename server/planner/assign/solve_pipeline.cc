@@ -36,6 +36,12 @@ size_t Tries(Effort effort) {
   }
 }
 
+// Of an allowance, for one number of micro-batches.
+uint64_t TicksToSolve(const PassInstance& pass, uint64_t slots) {
+  const uint64_t works = 2 * slots * pass.pipeline()->virtual_stages();
+  return kTicksAWork * works * (kSimulationsToSolve + kSimulationsARank * pass.ranks());
+}
+
 class NumberSearch {
  public:
   NumberSearch(const PassInstance& pass, const PackItems& items, double per_microbatch,
@@ -58,6 +64,7 @@ class NumberSearch {
     double best = 0;
     for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
       if (allowance_.stop_requested()) return {};
+      if (allowance_.left() < TicksToSolve(pass_, slots)) break;
       const double makespan = Makespan(static_cast<uint32_t>(slots));
       numbers.emplace_back(makespan, slots);
       if (best == 0 || makespan < best) best = makespan;
@@ -76,7 +83,8 @@ class NumberSearch {
   // About what a rank takes with so many micro-batches: one that has of the large items what ranks
   // have on average.
   double Makespan(uint32_t slots) const {
-    PipelineSimulator simulator(*pass_.pipeline(), slots, PipelineSimulator::Mode::kTrace);
+    PipelineSimulator simulator(*pass_.pipeline(), slots, PipelineSimulator::Mode::kTrace,
+                                allowance_);
     const double mean = total_ / ranks_;
     const Profile free =
         FindProfile(simulator, {.total = mean, .fixed = fixed_, .most = most_}, kSimulations / 2);
@@ -122,11 +130,9 @@ class NumberSearch {
 std::optional<Bins> SolveOnPipelines(const PassInstance& pass, const PackItems& items,
                                      double per_microbatch, std::span<const uint32_t> rank_of,
                                      uint64_t fewest, uint64_t most, const Allowance& allowance) {
-  const uint64_t works = 2 * fewest * pass.pipeline()->virtual_stages();
-  const uint64_t simulations = kSimulationsToSolve + kSimulationsARank * pass.ranks();
   const bool has_cost =
       std::any_of(items.loads.begin(), items.loads.end(), [](uint64_t load) { return load > 0; });
-  if (!has_cost || allowance.left() / kTicksAWork / works < simulations) return std::nullopt;
+  if (!has_cost || allowance.left() < TicksToSolve(pass, fewest)) return std::nullopt;
   PipelineTask task = {
       .items = items,
       .limits = pass.bin_limits(),

@@ -49,8 +49,9 @@ class LaneSearch {
   }
 
   double Run() {
+    const uint64_t followed = task_.lockstep ? uint64_t{task_.ranks} * task_.slots : 0;
     SearchSteps steps(task_.allowance, Simulations(task_.effort, task_.lockstep, works_),
-                      kTicksAWork * works_);
+                      kTicksAWork * works_ + followed);
     const uint64_t most_in_vain =
         std::min<uint64_t>(kMostInVain, kMostInVainAnItem * task_.items.size());
     uint64_t in_vain = 0;
@@ -231,7 +232,8 @@ class LaneSearch {
 }  // namespace
 
 std::optional<PipelineBins> BalancePipeline(const PipelineTask& task, const Bins* start) {
-  PipelineSimulator simulator(task.pipeline, task.slots, PipelineSimulator::Mode::kTrace);
+  PipelineSimulator simulator(task.pipeline, task.slots, PipelineSimulator::Mode::kTrace,
+                              task.allowance);
   std::optional<Lanes> lanes;
   const auto clear = [&] {
     lanes.emplace(task.items, task.limits, task.ranks, task.lockstep, task.fixed, simulator);

@@ -27,6 +27,8 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
                          std::span<const double> keys, size_t movable) {
   std::vector<uint32_t> as_they_stand(costs.size());
   std::iota(as_they_stand.begin(), as_they_stand.end(), 0u);
+  PipelineOrder best = {.order = as_they_stand, .makespan = simulator.Makespan(costs)};
+  if (movable < 2) return best;
   const std::span<const uint32_t> first = std::span(as_they_stand).first(movable);
   const std::span<const uint32_t> others = std::span(as_they_stand).subspan(movable);
   std::vector<uint32_t> descending(first.begin(), first.end());
@@ -38,7 +40,6 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
   std::vector<uint32_t> rising_then_falling = ascending;
   const size_t filling = std::min<size_t>(simulator.pipeline().stages - 1, movable);
   std::ranges::reverse(std::span(rising_then_falling).subspan(filling));
-  PipelineOrder best = {.order = as_they_stand, .makespan = simulator.Makespan(costs)};
   for (std::vector<uint32_t> order :
        {small_at_both_ends, rising_then_falling, ascending, descending}) {
     order.insert(order.end(), others.begin(), others.end());

@@ -32,7 +32,7 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
     : placement_(placement),
       allowance_(allowance),
       together_(pass.synchronization() == Synchronization::kLockstep || placement.same_widths),
-      simulator_(*pass.pipeline(), placement.slots) {
+      simulator_(*pass.pipeline(), placement.slots, PipelineSimulator::Mode::kTime, allowance) {
   const std::vector<Cost> unpadded = MicrobatchCosts(pass, placement);
   const std::vector<Cost> costs = RowCosts(pass, placement, unpadded);
   const auto in_order = [&](MicrobatchOrder order) {
@@ -40,8 +40,11 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
   };
   best_ = in_order(MicrobatchOrder::kAsAssigned);
   if (together_ && !placement.same_widths) {
-    Lanes sorted = in_order(MicrobatchOrder::kLargestFirst);
-    if (sorted.makespan < best_.makespan) best_ = std::move(sorted);
+    for (const MicrobatchOrder order :
+         {MicrobatchOrder::kLargestFirst, MicrobatchOrder::kSmallAtBothEnds}) {
+      Lanes sorted = in_order(order);
+      if (sorted.makespan < best_.makespan) best_ = std::move(sorted);
+    }
   }
   const uint64_t works = std::max<uint64_t>(1, simulator_.works());
   const uint64_t most_works = std::min(kMostWorks, kMostWorksOfAll / pass.mini_batches());

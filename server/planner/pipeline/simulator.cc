@@ -16,10 +16,12 @@ constexpr uint64_t kMostWorksKept = 1 << 16;
 
 }  // namespace
 
-PipelineSimulator::PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode)
+PipelineSimulator::PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode,
+                                     Allowance allowance)
     : pipeline_(std::move(pipeline)),
       microbatches_(microbatches),
       mode_(mode),
+      allowance_(std::move(allowance)),
       order_(RunOrderOf(pipeline_, microbatches)),
       wavefront_(pipeline_, order_, microbatches, mode == Mode::kTrace),
       free_(pipeline_.stages) {
@@ -47,7 +49,7 @@ double PipelineSimulator::Makespan(std::span<const double> costs) {
     Run(works_, costs);
   } else {
     wavefront_.Restart();
-    while (true) {
+    while (!allowance_.stop_requested()) {
       const std::span<const PipelineWork> next = wavefront_.Next(works_);
       if (next.empty()) break;
       Run(next, costs);
@@ -87,7 +89,7 @@ double PipelineSimulator::Makespan(std::span<const double> costs, std::span<doub
   assert(mode_ == Mode::kTrace && weights.size() == costs.size());
   const double makespan = Makespan(costs);
   std::fill(weights.begin(), weights.end(), 0.0);
-  if (costs.empty()) return makespan;
+  if (costs.empty() || allowance_.stop_requested()) return makespan;
   const uint64_t works = order_.chunk.size() * (pipeline_.forward_only ? 1 : 2);
   uint32_t last_stage = 0;
   while (free_[last_stage] < makespan) ++last_stage;

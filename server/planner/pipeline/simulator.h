@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/pipeline/schedule.h"
 #include "server/planner/pipeline/wavefront.h"
 
@@ -33,8 +34,10 @@ class PipelineSimulator {
   enum class Mode { kTime, kTrace };
 
   // For so many micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and for
-  // each virtual stage what is on its way to the next; to trace, O(m p v).
-  PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime);
+  // each virtual stage what is on its way to the next; to trace, O(m p v). Nothing is spent of the
+  // allowance, but once it is asked to stop, makespans are any numbers.
+  PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime,
+                    Allowance allowance = {});
   PipelineSimulator(const PipelineSimulator&) = delete;
   PipelineSimulator& operator=(const PipelineSimulator&) = delete;
 
@@ -77,6 +80,7 @@ class PipelineSimulator {
   const Pipeline pipeline_;
   const uint32_t microbatches_;
   const Mode mode_;
+  const Allowance allowance_;
   uint64_t simulations_ = 0;
   const RunOrder order_;
   // Of every virtual stage, forward and then backward, what part of a cost it takes.

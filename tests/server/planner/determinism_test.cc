@@ -114,6 +114,25 @@ INSTANTIATE_TEST_SUITE_P(
         BalancedGolden{"Accumulated",
                        [](PlanOptions& o) { o.synchronization = Synchronization::kAccumulated; },
                        "1f0bc221e08e1553ee9bfa652902315b641ad4c44acbdd79b5bcb8bf54b0ff8e"},
+        BalancedGolden{"Pipelines",
+                       [](PlanOptions& o) {
+                         o.synchronization = Synchronization::kAccumulated;
+                         o.topology.pipeline_parallel = 4;
+                         o.cost_model.per_microbatch = 1024;
+                         o.passes[0].order = MicrobatchOrder::kPipeline;
+                         o.passes[0].rows = RowPadding::kNone;
+                       },
+                       "0733939fd1cdadf20c180e8479a45bf82c7fd9e4beb675bdad4712adfde7117e"},
+        BalancedGolden{"InterleavedPipelinesInLockstep",
+                       [](PlanOptions& o) {
+                         o.topology.pipeline_parallel = 2;
+                         o.topology.virtual_pipeline = 2;
+                         o.pipeline.stage_shares = {1, 1, 1, 1.5};
+                         o.pipeline.transfer = 30;
+                         o.cost_model.per_microbatch = 1024;
+                         o.passes[0].order = MicrobatchOrder::kPipeline;
+                       },
+                       "2867169e9e59217d8fbc4fa9f147e3aad8d005f6efc18de8f83d5c4685bad1cf"},
         BalancedGolden{"CostOfASequence", [](PlanOptions& o) { o.cost_model.per_sequence = 2000; },
                        "02d3a3468c065e695dd9e397aa944feb404c5e6766a043dfc7c1d614d28a91f8"},
         BalancedGolden{"EqualCounts",

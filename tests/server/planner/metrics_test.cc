@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tests/support/checked_plan.h"
@@ -130,6 +132,25 @@ TEST(MetricsTest, TailPaddingIsNotFree) {
   const PlanMetrics metrics = MakeCheckedPlan({40}, options)->passes[0].metrics;
   EXPECT_EQ(metrics.scheduled_tokens, 100);
   EXPECT_NEAR(metrics.predicted_step_time, 100, 1e-9);
+}
+
+// What waits for transfers is far longer than what is computed.
+TEST(MetricsTest, BoundsOfManyMiniBatchesOnPipelinesAddUp) {
+  PlanOptions options = PackedOptions(100, Packer::kBalanced, 1, Sharding::kBalanced);
+  options.topology.pipeline_parallel = 2;
+  options.mini_batches.size = 1;
+  options.pipeline.transfer = 1e9;
+  const std::vector<uint32_t> lengths(64, 50);
+  const auto plan = MakeCheckedPlan(lengths, options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // There and back, once a mini-batch.
+  EXPECT_GE(plan->passes[0].metrics.lower_bound_step_time, 64 * 2 * 1e9);
+  EXPECT_GE(plan->passes[0].metrics.pipeline_bubble, 0.99);
+
+  options.pipeline.transfer = 1e100;
+  const absl::Status refused = MakeCheckedPlan(lengths, options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("pipeline.transfer"), std::string::npos) << refused;
 }
 
 }  // namespace

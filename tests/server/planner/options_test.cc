@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                   o.topology.pipeline_parallel = 4;
                   o.pipeline.backward_ratio = -1;
                 },
-                "pipeline.backward_ratio is -1; it must be between 0.001 and 1000, or 0 for 2"},
+                "pipeline.backward_ratio is -1; it must be between 0.001 and 1000"},
         Refusal{"BackwardRatioThatIsNoNumber",
                 [](PlanOptions& o) {
                   o.topology.pipeline_parallel = 4;
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(
                   o.topology.pipeline_parallel = 2;
                   o.pipeline.stage_shares = {0, 0};
                 },
-                "pipeline.stage_shares are all 0; at least one must be above 0"},
+                "pipeline.stage_shares add up to 0; it must be at least 1e-100"},
         Refusal{"BucketsThatDoNotAscend",
                 [](PlanOptions& o) {
                   o.passes[0].rows = RowPadding::kBuckets;

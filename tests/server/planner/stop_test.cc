@@ -115,7 +115,7 @@ TEST(StopTest, WithinAPaddedSplitOfAMillion) {
 TEST(StopTest, WhileOrdersOfPipelinesAreLookedFor) {
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {
-    PlanOptions options = PackedOptions(4096, Packer::kBalanced, 16, Sharding::kBalanced);
+    PlanOptions options = PackedOptions(160, Packer::kBalanced, 4, Sharding::kBalanced);
     options.topology.pipeline_parallel = 8;
     options.topology.virtual_pipeline = 2;
     options.synchronization = synchronization;

@@ -71,8 +71,11 @@ uint64_t SequencesPlanned(const RequestOutline& outline) {
 uint64_t LeastMicrobatches(const RequestOutline& outline) {
   if (!outline.allow_empty_microbatches) return 0;
   const uint64_t ranks = std::max<uint64_t>(outline.data_parallel, 1);
-  const uint64_t stages =
-      outline.virtual_pipeline > 1 ? std::max<uint64_t>(outline.pipeline_parallel, 1) : 1;
+  uint64_t group = 1;
+  if (outline.virtual_pipeline > 1) {
+    group = outline.group_size > 0 ? outline.group_size : outline.pipeline_parallel;
+    group = std::max<uint64_t>(group, 1);
+  }
   const uint64_t mini_batches =
       outline.mini_batch_size == 0
           ? 1
@@ -80,7 +83,7 @@ uint64_t LeastMicrobatches(const RequestOutline& outline) {
   uint64_t microbatches = 0;
   for (const OutlinedPass& pass : outline.pass_options) {
     const uint64_t multiple =
-        std::lcm(std::max<uint64_t>(pass.microbatch_count_multiple, 1), stages);
+        std::lcm(std::max<uint64_t>(pass.microbatch_count_multiple, 1), group);
     const uint64_t of_a_rank = RoundUp(std::max<uint64_t>(pass.min_microbatches, 1), multiple);
     microbatches = Add(microbatches, Multiply(Multiply(of_a_rank, ranks),
                                               pass.ignore_mini_batches ? 1 : mini_batches));

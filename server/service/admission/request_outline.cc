@@ -132,6 +132,15 @@ bool ReadTopology(CodedInputStream& in, RequestOutline* outline) {
   });
 }
 
+bool ReadPipeline(CodedInputStream& in, RequestOutline* outline) {
+  return ReadMessage(in, [&](uint32_t tag) {
+    if (tag != VarintTag(v1::Pipeline::kGroupSizeFieldNumber)) {
+      return WireFormatLite::SkipField(&in, tag);
+    }
+    return ReadNumber(in, &outline->group_size);
+  });
+}
+
 bool ReadMiniBatches(CodedInputStream& in, RequestOutline* outline) {
   return ReadMessage(in, [&](uint32_t tag) {
     if (tag != VarintTag(v1::MiniBatching::kSizeFieldNumber)) {
@@ -174,6 +183,8 @@ bool ReadRequestField(CodedInputStream& in, uint32_t tag, RequestOutline* outlin
       return ReadPass(in, outline);
     case DelimitedTag(v1::PlanBatchRequest::kTopologyFieldNumber):
       return ReadTopology(in, outline);
+    case DelimitedTag(v1::PlanBatchRequest::kPipelineFieldNumber):
+      return ReadPipeline(in, outline);
     case DelimitedTag(v1::PlanBatchRequest::kMiniBatchesFieldNumber):
       return ReadMiniBatches(in, outline);
     case VarintTag(v1::PlanBatchRequest::kEffortFieldNumber):
@@ -220,6 +231,7 @@ RequestOutline OutlineOf(const v1::PlanBatchRequest& request) {
   outline.data_parallel = request.topology().data_parallel();
   outline.pipeline_parallel = request.topology().pipeline_parallel();
   outline.virtual_pipeline = request.topology().virtual_pipeline();
+  outline.group_size = request.pipeline().group_size();
   outline.mini_batch_size = request.mini_batches().size();
   outline.effort = static_cast<uint32_t>(request.effort());
   outline.overlong = static_cast<uint32_t>(request.overlong());

@@ -53,6 +53,7 @@ struct RequestOutline {
   uint32_t data_parallel = 0;
   uint32_t pipeline_parallel = 0;
   uint32_t virtual_pipeline = 0;
+  uint32_t group_size = 0;  // of the pipeline
   uint32_t mini_batch_size = 0;
   uint32_t effort = 0;
   uint32_t overlong = 0;

@@ -116,6 +116,7 @@ void ExpectSame(const RequestOutline& outline, const v1::PlanBatchRequest& reque
   EXPECT_EQ(outline.data_parallel, same.data_parallel);
   EXPECT_EQ(outline.pipeline_parallel, same.pipeline_parallel);
   EXPECT_EQ(outline.virtual_pipeline, same.virtual_pipeline);
+  EXPECT_EQ(outline.group_size, same.group_size);
   EXPECT_EQ(outline.mini_batch_size, same.mini_batch_size);
   EXPECT_EQ(outline.effort, same.effort);
   EXPECT_EQ(outline.overlong, same.overlong);

@@ -15,6 +15,7 @@
 #include "server/planner/pipeline/simulator.h"
 #include "server/planner/presets.h"
 #include "server/planner/step_time.h"
+#include "tests/bench/length_family.h"
 #include "tests/support/generators.h"
 #include "tests/support/reference_systems.h"
 
@@ -22,14 +23,6 @@ namespace batchplan::bench {
 namespace {
 
 using testing::RankMicrobatches;
-
-struct Family {
-  absl::string_view name;
-  std::vector<uint32_t> (*lengths)(size_t, uint64_t);
-  size_t sequences;
-  uint32_t budget;
-  uint32_t ranks;
-};
 
 constexpr Family kFamilies[] = {
     {"maths", testing::MathsLengths, 1024, 16384, 8},
@@ -265,7 +258,7 @@ void PrintMean(const Mean& mean) {
 
 bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
                             const std::vector<uint32_t>& virtual_stages, uint64_t seeds,
-                            const std::string& only) {
+                            const std::string& family_name) {
   std::vector<std::pair<std::string, Method>> presets;
   for (const absl::string_view preset : PresetNames()) {
     if (preset == "balanced" || PresetPass(preset, {})->layout != Layout::kPacked) continue;
@@ -291,7 +284,7 @@ bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
         for (size_t i = 0; i < presets.size() + std::size(others); ++i) std::printf(" --- |");
         std::printf(" --- | --- | --- |\n");
         for (const Family& family : kFamilies) {
-          if (!only.empty() && family.name != only) continue;
+          if (!family_name.empty() && family.name != family_name) continue;
           any = true;
           const Machine machine = MachineOf(synchronization, family.ranks, pp, vpp);
           Mean over_bound;

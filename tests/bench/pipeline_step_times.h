@@ -12,11 +12,11 @@ namespace batchplan::bench {
 
 // Prints a Markdown table for each synchronization, number of stages and of virtual stages: for
 // each family of lengths the step time of every method over that of `balanced`, as geometric means
-// over the seeds, and what planning takes. `family` is one of them by name; empty: all. Returns
+// over the seeds, and what planning takes. `family_name` is one of them; empty: all. Returns
 // whether there is such a family.
 bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
                             const std::vector<uint32_t>& virtual_stages, uint64_t seeds,
-                            const std::string& family);
+                            const std::string& family_name);
 
 }  // namespace batchplan::bench
 

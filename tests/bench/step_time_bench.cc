@@ -25,6 +25,7 @@
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/presets.h"
+#include "tests/bench/length_family.h"
 #include "tests/bench/pipeline_step_times.h"
 #include "tests/support/generators.h"
 #include "tests/support/reference_systems.h"
@@ -32,15 +33,8 @@
 namespace batchplan {
 namespace {
 
+using bench::Family;
 using testing::RankMicrobatches;
-
-struct Family {
-  absl::string_view name;
-  std::vector<uint32_t> (*lengths)(size_t, uint64_t);
-  size_t sequences;
-  uint32_t budget;
-  uint32_t ranks;
-};
 
 constexpr Family kFamilies[] = {
     {"maths", testing::MathsLengths, 1024, 16384, 16},

@@ -32,11 +32,13 @@ struct SmallBatch {
 
   std::string Describe() const {
     const Topology& t = options.topology;
-    return absl::StrCat("lengths ", absl::StrJoin(lengths, ","), " budget ",
-                        options.passes[0].max_tokens_per_microbatch, " PP ", t.pipeline_parallel,
-                        " VPP ", t.virtual_pipeline, " per_microbatch ",
-                        options.cost_model.per_microbatch, " synchronization ",
-                        static_cast<int>(options.synchronization));
+    return absl::StrCat(
+        "lengths ", absl::StrJoin(lengths, ","), " budget ",
+        options.passes[0].max_tokens_per_microbatch, " PP ", t.pipeline_parallel, " VPP ",
+        t.virtual_pipeline, " shares ", absl::StrJoin(options.pipeline.stage_shares, ","),
+        " transfer ", options.pipeline.transfer, options.passes[0].forward_only ? " forwards" : "",
+        " per_microbatch ", options.cost_model.per_microbatch, " synchronization ",
+        static_cast<int>(options.synchronization));
   }
 };
 
@@ -50,10 +52,22 @@ SmallBatch RandomBatch(RandomStream& random, Synchronization synchronization) {
   const uint32_t longest = *std::max_element(batch.lengths.begin(), batch.lengths.end());
   batch.options.topology.data_parallel = kRanks;
   batch.options.topology.pipeline_parallel = random.Between(2, 4);
+  if (batch.options.topology.pipeline_parallel == 2 && random.Chance(30)) {
+    batch.options.topology.virtual_pipeline = 2;
+  }
+  if (random.Chance(30)) batch.options.pipeline.transfer = 10;
+  if (random.Chance(30)) {
+    const uint32_t stages =
+        batch.options.topology.pipeline_parallel * batch.options.topology.virtual_pipeline;
+    for (uint32_t q = 0; q < stages; ++q) {
+      batch.options.pipeline.stage_shares.push_back(static_cast<double>(random.Between(1, 3)));
+    }
+  }
   batch.options.synchronization = synchronization;
   batch.options.cost_model.per_microbatch = random.OneOf<double>({0, 10, 100});
   batch.options.passes.push_back(PresetPass("balanced", batch.options.topology).value());
   batch.options.passes[0].max_tokens_per_microbatch = longest + random.Between(0, longest);
+  batch.options.passes[0].forward_only = random.Chance(20);
   return batch;
 }
 
@@ -61,7 +75,9 @@ SmallBatch RandomBatch(RandomStream& random, Synchronization synchronization) {
 class BestMakespans {
  public:
   explicit BestMakespans(const SmallBatch& batch)
-      : batch_(batch), pipeline_(PipelineOf(batch.options.topology, {}, /*forward_only=*/false)) {
+      : batch_(batch),
+        pipeline_(PipelineOf(batch.options.topology, batch.options.pipeline,
+                             batch.options.passes[0].forward_only)) {
     const size_t sets = size_t{1} << batch.lengths.size();
     for (size_t set = 0; set < sets; ++set) {
       uint64_t tokens = 0;
@@ -81,7 +97,7 @@ class BestMakespans {
   double Accumulated() {
     const size_t all = costs_.size() - 1;
     double best = kUnreachable;
-    for (uint32_t slots = 1; slots <= batch_.lengths.size() / kRanks; ++slots) {
+    for (uint32_t slots = group(); slots <= batch_.lengths.size() / kRanks; slots += group()) {
       PipelineSimulator simulator(pipeline_, slots);
       std::vector<double> least(costs_.size(), kUnreachable);
       for (size_t set = 1; set < all; ++set) {
@@ -98,7 +114,7 @@ class BestMakespans {
 
   double Lockstep() {
     double best = kUnreachable;
-    for (uint32_t slots = 1; slots <= batch_.lengths.size() / kRanks; ++slots) {
+    for (uint32_t slots = group(); slots <= batch_.lengths.size() / kRanks; slots += group()) {
       PipelineSimulator simulator(pipeline_, slots);
       std::vector<double> micro;
       LeastOfPairs(costs_.size() - 1, slots, micro, simulator, best);
@@ -107,6 +123,9 @@ class BestMakespans {
   }
 
  private:
+  // Of which there is a multiple.
+  uint32_t group() const { return pipeline_.interleaved ? pipeline_.group_size : 1; }
+
   // Ways to take the first micro-batch of `set`, then the next.
   void LeastOf(size_t set, size_t slots, std::vector<double>& micro, PipelineSimulator& simulator,
                double& least) {

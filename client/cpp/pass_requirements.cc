@@ -1,13 +1,17 @@
 #include "batchplan/pass_requirements.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/batchplan/v1/convert.h"
+#include "server/planner/context/context_sizes.h"
 #include "server/planner/lengths.h"
 #include "server/planner/options.h"
 #include "server/planner/pipeline/schedule.h"
@@ -20,9 +24,53 @@ absl::Status Broken(const Parts&... parts) {
   return absl::InternalError(absl::StrCat("the plan can't be used: ", parts...));
 }
 
-absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requirements) {
+std::string ListSizes(const ContextPool& pool) {
+  return absl::StrJoin(pool.sizes, ", ", [](std::string* text, const ContextGroupSize& size) {
+    absl::StrAppend(text, size.ranks);
+  });
+}
+
+// That the groups of each slot, of which there are `slots`, divide the pool.
+absl::Status CheckGroups(const v1::PassPlan& plan, const ContextPool& pool, uint64_t slots,
+                         bool is_slice) {
+  if (plan.context_sizes_size() != plan.row_widths_size()) {
+    return Broken("context_sizes has ", plan.context_sizes_size(), " entries, but row_widths has ",
+                  plan.row_widths_size());
+  }
+  uint64_t complete = 0;
+  // Of the pool, where the next group begins.
+  uint32_t rank = 0;
+  for (int m = 0; m < plan.context_sizes_size(); ++m) {
+    const uint32_t size = plan.context_sizes(m);
+    if (pool.Find(size) == nullptr) {
+      return Broken("context_sizes[", m, "] is ", size, "; must be one of ", ListSizes(pool));
+    }
+    if (size > pool.ranks - rank || rank % size != 0) {
+      return Broken("context_sizes[", m, "] is ", size, ", but its group would begin at rank ",
+                    rank, " of ", pool.ranks);
+    }
+    rank = is_slice ? 0 : (rank + size) % pool.ranks;
+    if (rank == 0) ++complete;
+  }
+  if (rank != 0 || complete != slots) {
+    return Broken("microbatches_per_rank add up to ", slots, ", but context_sizes make ", complete,
+                  " slots of ", pool.ranks, " ranks and leave ", rank, " ranks over");
+  }
+  return absl::OkStatus();
+}
+
+// That there are as many micro-batches as the counts and the groups of the ranks make.
+absl::Status CheckCounts(const v1::PassPlan& plan, const PassRequirements& requirements) {
   uint64_t per_rank = 0;
   for (const uint32_t count : plan.microbatches_per_rank()) per_rank += count;
+  if (requirements.pool) {
+    return CheckGroups(plan, *requirements.pool, per_rank,
+                       requirements.data_parallel < requirements.pool->ranks);
+  }
+  if (plan.context_sizes_size() > 0) {
+    return Broken("context_sizes has ", plan.context_sizes_size(),
+                  " entries, but the request has no dynamic_context");
+  }
   // Counts are 32-bit and fewer than 2^31, ranks at most 65536: no product of the two overflows
   // where the sum has passed the first test.
   const auto microbatches = static_cast<uint64_t>(plan.row_widths_size());
@@ -31,6 +79,12 @@ absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requir
                   requirements.data_parallel, " ranks, but row_widths has ", microbatches,
                   " entries");
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requirements) {
+  if (absl::Status status = CheckCounts(plan, requirements); !status.ok()) return status;
+  const auto microbatches = static_cast<uint64_t>(plan.row_widths_size());
   if (static_cast<uint64_t>(plan.microbatch_offsets_size()) != microbatches + 1) {
     return Broken("microbatch_offsets has ", plan.microbatch_offsets_size(), " entries, not ",
                   microbatches + 1, ", one more than row_widths");
@@ -75,15 +129,23 @@ absl::Status CheckSequences(const v1::PassPlan& plan, const PassRequirements& re
   return absl::OkStatus();
 }
 
+// What holds for micro-batch `m`.
+ContextGroupSize GroupOf(const v1::PassPlan& plan, const PassRequirements& requirements, int m) {
+  if (requirements.pool) return *requirements.pool->Find(plan.context_sizes(m));
+  return {.ranks = requirements.context_parallel,
+          .length_multiple = requirements.length_multiple,
+          .max_tokens = requirements.max_tokens_per_microbatch};
+}
+
 // Tokens that micro-batch `m`, sequences `begin` to `end`, takes of its budget; checks that its
 // sequences fit into its row.
 absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequirements& requirements,
-                                  int m, uint32_t begin, uint32_t end) {
+                                  uint32_t multiple, int m, uint32_t begin, uint32_t end) {
   const uint64_t width = plan.row_widths(m);
   uint64_t total = 0;
   for (uint32_t i = begin; i < end; ++i) {
     const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
-    const uint64_t aligned = AlignUp(length, requirements.length_multiple);
+    const uint64_t aligned = AlignUp(length, multiple);
     total += aligned;
     if ((requirements.padded ? aligned : total) > width) {
       return Broken("row_widths[", m, "] is ", width, ", too narrow for sequence_lengths[", i,
@@ -95,11 +157,10 @@ absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequiremen
 
 // Whether micro-batch `m` is a single sequence in a row of its aligned length, as one above the
 // token budget may be.
-bool RunsAlone(const v1::PassPlan& plan, const PassRequirements& requirements, int m,
-               uint32_t begin, uint32_t end) {
+bool RunsAlone(const v1::PassPlan& plan, const PassRequirements& requirements, uint32_t multiple,
+               int m, uint32_t begin, uint32_t end) {
   return requirements.may_run_alone && end - begin == 1 &&
-         AlignUp(plan.sequence_lengths(static_cast<int>(begin)), requirements.length_multiple) ==
-             plan.row_widths(m);
+         AlignUp(plan.sequence_lengths(static_cast<int>(begin)), multiple) == plan.row_widths(m);
 }
 
 absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements& requirements) {
@@ -115,19 +176,22 @@ absl::Status CheckMicrobatches(const v1::PassPlan& plan, const PassRequirements&
       return Broken("microbatch_offsets[", m + 1, "] is ", offsets[m + 1], ", not between ",
                     offsets[m], " before it and ", sequences, " sequences");
     }
-    if (plan.row_widths(m) % requirements.length_multiple != 0) {
+    const ContextGroupSize group = GroupOf(plan, requirements, m);
+    if (plan.row_widths(m) % group.length_multiple != 0) {
       return Broken("row_widths[", m, "] is ", plan.row_widths(m), ", not a multiple of ",
-                    requirements.length_multiple);
+                    group.length_multiple);
     }
     const absl::StatusOr<uint64_t> tokens =
-        TokensOf(plan, requirements, m, offsets[m], offsets[m + 1]);
+        TokensOf(plan, requirements, group.length_multiple, m, offsets[m], offsets[m + 1]);
     if (!tokens.ok()) return tokens.status();
-    if (*tokens > requirements.max_tokens_per_microbatch &&
-        !RunsAlone(plan, requirements, m, offsets[m], offsets[m + 1])) {
-      return Broken("row_widths[", m, "] is ", plan.row_widths(m), " for ",
-                    offsets[m + 1] - offsets[m],
-                    " sequences, more than max_tokens_per_microbatch, ",
-                    requirements.max_tokens_per_microbatch);
+    if (*tokens > group.max_tokens &&
+        !RunsAlone(plan, requirements, group.length_multiple, m, offsets[m], offsets[m + 1])) {
+      return Broken(
+          "row_widths[", m, "] is ", plan.row_widths(m), " for ", offsets[m + 1] - offsets[m],
+          " sequences, more than ",
+          requirements.pool
+              ? absl::StrCat("the ", group.max_tokens, " tokens of ", group.ranks, " ranks")
+              : absl::StrCat("max_tokens_per_microbatch, ", group.max_tokens));
     }
   }
   return absl::OkStatus();
@@ -143,7 +207,35 @@ std::vector<double> StageShares(const PlanOptions& options) {
   return shares;
 }
 
+// What lengths are rounded up to, and where groups differ in size, what these hold.
+absl::Status AlignAndLimit(const Topology& topology, const PassOptions& pass,
+                           absl::string_view where, PassRequirements& requirements) {
+  if (!topology.dynamic_context) {
+    const absl::StatusOr<uint32_t> multiple = LengthMultiple(topology, pass, where);
+    if (!multiple.ok()) return multiple.status();
+    requirements.length_multiple = *multiple;
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::vector<GroupLimits>> sizes = GroupLimitsOf(topology, pass, where);
+  if (!sizes.ok()) return sizes.status();
+  requirements.length_multiple = LengthMultipleOfOne(topology, pass);
+  requirements.data_parallel = static_cast<uint32_t>(PoolOf(topology));
+  ContextPool& pool = requirements.pool.emplace();
+  pool.ranks = requirements.data_parallel;
+  for (const GroupLimits& size : *sizes) {
+    pool.sizes.push_back({size.ranks, size.multiple, size.capacity});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+const ContextGroupSize* ContextPool::Find(uint32_t size) const {
+  for (const ContextGroupSize& one : sizes) {
+    if (one.ranks == size) return &one;
+  }
+  return nullptr;
+}
 
 absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& request, int pass) {
   if (pass < 0 || pass >= request.passes_size()) {
@@ -158,15 +250,14 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
   if (const absl::Status valid = options.Validate(); !valid.ok()) return valid;
 
   const PassOptions& asked = options.passes[static_cast<size_t>(pass)];
-  const absl::StatusOr<uint32_t> multiple =
-      LengthMultiple(options.topology, asked, absl::StrCat("passes[", pass, "]"));
-  if (!multiple.ok()) return multiple.status();
-
   PassRequirements requirements;
   requirements.data_parallel = options.topology.data_parallel;
   requirements.context_parallel = options.topology.context_parallel;
+  if (absl::Status status =
+          AlignAndLimit(options.topology, asked, absl::StrCat("passes[", pass, "]"), requirements);
+      !status.ok())
+    return status;
   requirements.stage_shares = StageShares(options);
-  requirements.length_multiple = *multiple;
   requirements.max_tokens_per_microbatch = asked.max_tokens_per_microbatch;
   requirements.padded = asked.layout == Layout::kPadded;
   requirements.num_sequences = static_cast<uint32_t>(request.manifest().lengths_size());
@@ -181,6 +272,12 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
 absl::Status CheckPassPlan(const v1::PassPlan& plan, const PassRequirements& requirements) {
   if (requirements.length_multiple == 0) {
     return absl::InvalidArgumentError("PassRequirements.length_multiple is 0");
+  }
+  if (requirements.pool && requirements.data_parallel != requirements.pool->ranks &&
+      requirements.data_parallel != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "PassRequirements.data_parallel is ", requirements.data_parallel, "; must be pool.ranks, ",
+        requirements.pool->ranks, ", or 1 for the slice of a rank"));
   }
   if (!requirements.lengths.empty() && requirements.lengths.size() != requirements.num_sequences) {
     return absl::InvalidArgumentError(

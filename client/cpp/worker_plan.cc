@@ -33,19 +33,40 @@ WorkerAllocator HostAllocator() {
                  size_t /*bytes*/) { ::operator delete (memory, std::align_val_t{kAlignment}); }};
 }
 
-batchplan_plan ViewOf(const v1::PassPlan& plan, uint32_t data_parallel) {
+// Of the slice of a rank, groups are not ranks of the plan: one micro-batch is the slot.
+bool HoldsGroups(const PassRequirements& requirements) {
+  return requirements.pool && requirements.data_parallel == requirements.pool->ranks;
+}
+
+batchplan_plan ViewOf(const v1::PassPlan& plan, const PassRequirements& requirements) {
   return {.sequence_index = plan.sequence_index().data(),
           .sequence_lengths = plan.sequence_lengths().data(),
           .microbatch_offsets = plan.microbatch_offsets().data(),
           .row_widths = plan.row_widths().data(),
           .microbatches_per_rank = plan.microbatches_per_rank().data(),
+          .context_sizes = HoldsGroups(requirements) ? plan.context_sizes().data() : nullptr,
           .num_sequences = static_cast<uint32_t>(plan.sequence_index_size()),
           .num_microbatches = static_cast<uint32_t>(plan.row_widths_size()),
           .num_mini_batches = static_cast<uint32_t>(plan.microbatches_per_rank_size()),
-          .data_parallel = data_parallel};
+          .data_parallel = requirements.data_parallel};
+}
+
+absl::Status CheckPoolRank(const WorkerOptions& options, const ContextPool& pool) {
+  if (options.data_parallel_rank >= pool.ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("WorkerOptions.data_parallel_rank is ", options.data_parallel_rank,
+                     ", but with dynamic_context the pool has ", pool.ranks, " ranks"));
+  }
+  if (options.context_parallel_rank != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "WorkerOptions.context_parallel_rank is ", options.context_parallel_rank,
+        "; must be 0 with dynamic_context, where data_parallel_rank is that of the pool"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRanks(const WorkerOptions& options, const PassRequirements& requirements) {
+  if (requirements.pool) return CheckPoolRank(options, *requirements.pool);
   if (options.data_parallel_rank >= requirements.data_parallel) {
     return absl::InvalidArgumentError(
         absl::StrCat("WorkerOptions.data_parallel_rank is ", options.data_parallel_rank,
@@ -56,6 +77,10 @@ absl::Status CheckRanks(const WorkerOptions& options, const PassRequirements& re
         absl::StrCat("WorkerOptions.context_parallel_rank is ", options.context_parallel_rank,
                      ", but context_parallel is ", requirements.context_parallel));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStage(const WorkerOptions& options, const PassRequirements& requirements) {
   if (options.pipeline_rank >= requirements.stage_shares.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("WorkerOptions.pipeline_rank is ", options.pipeline_rank,
@@ -128,6 +153,7 @@ absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
                                               const std::string& fingerprint) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   if (absl::Status status = CheckRanks(options, requirements); !status.ok()) return status;
+  if (absl::Status status = CheckStage(options, requirements); !status.ok()) return status;
   if (absl::Status status = CheckPassPlan(plan, requirements); !status.ok()) return status;
 
   WorkerPlan result;
@@ -136,9 +162,7 @@ absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
   result.fingerprint_ = fingerprint;
   result.num_mini_batches_ = static_cast<uint32_t>(plan.microbatches_per_rank_size());
   result.num_sequences_ = requirements.num_sequences;
-  result.context_parallel_ = requirements.context_parallel;
   result.model_share_ = requirements.stage_shares[options.pipeline_rank];
-  result.length_multiple_ = requirements.length_multiple;
   if (absl::Status status = result.ReadMicrobatches(plan, requirements); !status.ok()) {
     return status;
   }
@@ -148,12 +172,33 @@ absl::StatusOr<WorkerPlan> WorkerPlan::Create(const v1::PassPlan& plan,
   return result;
 }
 
+// Of a plan that has passed CheckPassPlan; `microbatch.index` is set.
+void WorkerPlan::SetGroup(const v1::PassPlan& plan, const PassRequirements& requirements,
+                          WorkerMicrobatch& microbatch) const {
+  const uint32_t rank = options_.data_parallel_rank;
+  if (requirements.pool) {
+    const ContextGroupSize& group =
+        *requirements.pool->Find(plan.context_sizes(static_cast<int>(microbatch.index)));
+    microbatch.context_parallel = group.ranks;
+    microbatch.length_multiple = group.length_multiple;
+    // A group begins at a multiple of its size.
+    microbatch.context_parallel_rank = rank % group.ranks;
+    microbatch.first_rank = rank - microbatch.context_parallel_rank;
+  } else {
+    microbatch.context_parallel = requirements.context_parallel;
+    microbatch.length_multiple = requirements.length_multiple;
+    microbatch.context_parallel_rank = options_.context_parallel_rank;
+    microbatch.first_rank = rank * requirements.context_parallel;
+  }
+}
+
 absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
                                           const PassRequirements& requirements) {
-  const batchplan_plan view = ViewOf(plan, requirements.data_parallel);
+  const batchplan_plan view = ViewOf(plan, requirements);
+  const bool is_slice = requirements.pool && !HoldsGroups(requirements);
   batchplan_microbatch_iterator iterator = {};
   if (const batchplan_status status =
-          batchplan_rank_microbatches(&view, options_.data_parallel_rank, &iterator);
+          batchplan_rank_microbatches(&view, is_slice ? 0 : options_.data_parallel_rank, &iterator);
       status != BATCHPLAN_OK) {
     return KernelStatus(status, "the plan can't be used");
   }
@@ -165,13 +210,14 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
     microbatch.mini_batch = next.mini_batch;
     microbatch.slot = next.slot;
     microbatch.index = next.index;
+    SetGroup(plan, requirements, microbatch);
     microbatch.row_width = next.row_width;
     if (requirements.padded) {
       microbatch.sequence_width = next.row_width;
       // Within the token budget or one sequence, CheckPassPlan says.
       microbatch.row_width = next.row_width * next.num_sequences;
     }
-    microbatch.row_width_per_rank = microbatch.row_width / context_parallel_;
+    microbatch.row_width_per_rank = microbatch.row_width / microbatch.context_parallel;
     microbatch.sequence_index = absl::MakeConstSpan(next.sequence_index, next.num_sequences);
     microbatch.sequence_lengths = absl::MakeConstSpan(next.sequence_lengths, next.num_sequences);
     for (const uint32_t length : microbatch.sequence_lengths) {
@@ -181,7 +227,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
     microbatch.max_seqlen_padded =
         requirements.padded && next.num_sequences > 0
             ? microbatch.sequence_width
-            : static_cast<uint32_t>(AlignUp(microbatch.max_seqlen, length_multiple_));
+            : static_cast<uint32_t>(AlignUp(microbatch.max_seqlen, microbatch.length_multiple));
     most_sequences_ = std::max(most_sequences_, next.num_sequences);
     uploaded_.insert(uploaded_.end(), microbatch.sequence_index.begin(),
                      microbatch.sequence_index.end());
@@ -270,13 +316,13 @@ batchplan_row WorkerPlan::RowOf(const WorkerMicrobatch& microbatch, RowPart part
   row.cu_seqlens = microbatch.cu_seqlens;
   row.cu_seqlens_padded = microbatch.cu_seqlens_padded;
   row.num_sequences = microbatch.num_sequences();
-  row.options.length_multiple = length_multiple_;
-  row.options.context_parallel = context_parallel_;
+  row.options.length_multiple = microbatch.length_multiple;
+  row.options.context_parallel = microbatch.context_parallel;
   row.options.row_width = microbatch.row_width;
   row.options.sequence_width = microbatch.sequence_width;
   row.options.sharding = options_.sharding;
   row.context_parallel_rank =
-      part == RowPart::kAllRanks ? BATCHPLAN_ALL_RANKS : options_.context_parallel_rank;
+      part == RowPart::kAllRanks ? BATCHPLAN_ALL_RANKS : microbatch.context_parallel_rank;
   return row;
 }
 
@@ -363,14 +409,15 @@ v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, doub
   // Without tokens it does not count for the fit, which has nothing to learn from such a stage.
   if (model_share_ == 0) return timing;
   for (const uint32_t length : microbatch.sequence_lengths) {
-    const uint64_t aligned = microbatch.sequence_width > 0 ? microbatch.sequence_width
-                                                           : AlignUp(length, length_multiple_);
+    const uint64_t aligned = microbatch.sequence_width > 0
+                                 ? microbatch.sequence_width
+                                 : AlignUp(length, microbatch.length_multiple);
     timing.set_tokens(timing.tokens() + aligned);
     timing.set_tokens_squared(timing.tokens_squared() + aligned * aligned);
   }
   timing.set_sequences(microbatch.num_sequences());
   // 1 is what unset ones are read as, also by servers that know neither field.
-  if (context_parallel_ > 1) timing.set_context_parallel(context_parallel_);
+  if (microbatch.context_parallel > 1) timing.set_context_parallel(microbatch.context_parallel);
   if (model_share_ < 1) timing.set_model_share(model_share_);
   return timing;
 }

@@ -13,6 +13,22 @@ bool HasNullPointer(const batchplan_plan& plan) {
          (plan.num_mini_batches > 0 && plan.microbatches_per_rank == nullptr);
 }
 
+// Whether the groups of the micro-batches make `slots` slots of the whole pool.
+bool GroupsFit(const batchplan_plan& plan, uint64_t slots) {
+  // Below the pool.
+  uint32_t rank = 0;
+  for (uint32_t i = 0; i < plan.num_microbatches; ++i) {
+    const uint32_t size = plan.context_sizes[i];
+    if (size == 0 || rank % size != 0 || size > plan.data_parallel - rank) return false;
+    rank += size;
+    if (rank == plan.data_parallel) {
+      rank = 0;
+      if (slots-- == 0) return false;
+    }
+  }
+  return rank == 0 && slots == 0;
+}
+
 // Whether the ranks' counts add up to the plan's micro-batches. Each summand is below 2^32, and so
 // is the sum before the next is added: 64 bits hold it whatever the counts are.
 bool CountsFit(const batchplan_plan& plan) {
@@ -21,6 +37,7 @@ bool CountsFit(const batchplan_plan& plan) {
     per_rank += plan.microbatches_per_rank[mini_batch];
     if (per_rank > plan.num_microbatches) return false;
   }
+  if (plan.context_sizes != nullptr) return GroupsFit(plan, per_rank);
   return per_rank * plan.data_parallel == plan.num_microbatches;
 }
 
@@ -32,6 +49,23 @@ bool OffsetsFit(const batchplan_plan& plan) {
     if (offsets[i + 1] < offsets[i]) return false;
   }
   return offsets[plan.num_microbatches] == plan.num_sequences;
+}
+
+// The micro-batch of the iterator's rank in the slot that begins at `before`, which moves to the
+// next slot. Writes its group.
+uint32_t FindGroup(batchplan_microbatch_iterator& iterator, batchplan_microbatch& microbatch) {
+  const batchplan_plan& plan = *iterator.plan;
+  uint32_t found = iterator.before;
+  for (uint32_t rank = 0; rank < plan.data_parallel; ++iterator.before) {
+    const uint32_t size = plan.context_sizes[iterator.before];
+    if (rank <= iterator.data_parallel_rank && iterator.data_parallel_rank - rank < size) {
+      found = iterator.before;
+      microbatch.context_parallel = size;
+      microbatch.context_parallel_rank = iterator.data_parallel_rank - rank;
+    }
+    rank += size;
+  }
+  return found;
 }
 
 }  // namespace
@@ -52,17 +86,23 @@ int batchplan_next_microbatch(batchplan_microbatch_iterator* iterator,
                               batchplan_microbatch* microbatch) {
   if (iterator == nullptr || iterator->plan == nullptr || microbatch == nullptr) return 0;
   const batchplan_plan& plan = *iterator->plan;
+  const bool grouped = plan.context_sizes != nullptr;
   // Ends the slots of a mini-batch, and passes over mini-batches without micro-batches.
   while (iterator->mini_batch < plan.num_mini_batches &&
          iterator->slot >= plan.microbatches_per_rank[iterator->mini_batch]) {
-    iterator->before += plan.microbatches_per_rank[iterator->mini_batch] * plan.data_parallel;
+    if (!grouped) {
+      iterator->before += plan.microbatches_per_rank[iterator->mini_batch] * plan.data_parallel;
+    }
     ++iterator->mini_batch;
     iterator->slot = 0;
   }
   if (iterator->mini_batch >= plan.num_mini_batches) return 0;
 
   const uint32_t count = plan.microbatches_per_rank[iterator->mini_batch];
-  const uint32_t index = iterator->before + iterator->data_parallel_rank * count + iterator->slot;
+  uint32_t index = iterator->before + iterator->data_parallel_rank * count + iterator->slot;
+  microbatch->context_parallel = 0;
+  microbatch->context_parallel_rank = 0;
+  if (grouped) index = FindGroup(*iterator, *microbatch);
   const uint32_t begin = plan.microbatch_offsets[index];
   microbatch->mini_batch = iterator->mini_batch;
   microbatch->slot = iterator->slot;

@@ -6,16 +6,17 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/checker/pipeline_events.h"
+#include "server/checker/stated_metrics.h"
 #include "server/checker/violation.h"
 
 namespace batchplan::checker {
 namespace {
-
-// The planner adds up scaled integers, the checker doubles.
-constexpr double kTolerance = 1e-6;
 
 // What one micro-batch computes.
 struct Load {
@@ -37,7 +38,7 @@ struct Totals {
   uint64_t over_budget = 0;
   uint64_t tokens_within = 0;
   uint64_t longest = 0;
-  double aligned_cost = 0;  // of the sequences, at their aligned lengths
+  double computation = 0;  // of the sequences, at their aligned lengths
   // Summed over mini-batches.
   double step_time = 0;
   // Of that, on pipelines, how long the busiest stage of the slowest rank works; two numbers where
@@ -56,8 +57,28 @@ double SharedCost(const PlanOptions& request, double linear, double squared) {
          request.topology.context_parallel;
 }
 
-double SequenceCost(const PlanOptions& request, double length) {
+// What a sequence costs them without their exchange.
+double ComputationCost(const PlanOptions& request, double length) {
   return SharedCost(request, length, length * length) + request.cost_model.per_sequence;
+}
+
+// What each of them spends on the keys and values that the others hold.
+double ExchangeCost(const PlanOptions& request, double length) {
+  const double ranks = request.topology.context_parallel;
+  double per_token = 0;
+  // The entries ascend: the last that holds is the tightest from the back on.
+  const std::vector<ContextExchange>& entries = request.cost_model.exchange;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->up_to_size != 0 && entry->up_to_size < ranks) break;
+    per_token = entry->per_token;
+  }
+  const double exchange = per_token * (length - length / ranks);
+  if (!request.cost_model.exchange_overlaps) return exchange;
+  return std::max(0.0, exchange - SharedCost(request, 0, length * length));
+}
+
+double SequenceCost(const PlanOptions& request, double length) {
+  return ComputationCost(request, length) + ExchangeCost(request, length);
 }
 
 Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) {
@@ -82,20 +103,6 @@ Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) 
   return load;
 }
 
-// The part of the model that the stage with most of it has.
-double LargestStage(const PlanOptions& request) {
-  const size_t stages = request.topology.pipeline_parallel;
-  const std::vector<double>& shares = request.pipeline.stage_shares;
-  if (shares.empty()) return 1.0 / static_cast<double>(stages);
-  std::vector<double> of_stage(stages, 0);
-  double all = 0;
-  for (size_t part = 0; part < shares.size(); ++part) {
-    of_stage[part % stages] += shares[part];
-    all += shares[part];
-  }
-  return *std::max_element(of_stage.begin(), of_stage.end()) / all;
-}
-
 // Adds what the pipeline takes for micro-batches of these costs, those of each rank.
 void AddPipelines(const PassUnderCheck& pass, const std::vector<std::vector<double>>& ranks,
                   Totals& totals) {
@@ -115,8 +122,8 @@ void AddPipelines(const PassUnderCheck& pass, const std::vector<std::vector<doub
     most = std::max(most, work);
   }
   totals.step_time += slowest;
-  totals.least_stage_work += least * LargestStage(pass.request);
-  totals.most_stage_work += most * LargestStage(pass.request);
+  totals.least_stage_work += least * LargestStage(pass.request.topology, pass.request.pipeline);
+  totals.most_stage_work += most * LargestStage(pass.request.topology, pass.request.pipeline);
 }
 
 // Adds the mini-batch of `loads`, which stand rank by rank, `slots` for each.
@@ -179,7 +186,7 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
     if (length == 0) continue;  // dropped
     totals.longest = std::max<uint64_t>(totals.longest, length);
     const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
-    totals.aligned_cost += SequenceCost(pass.request, static_cast<double>(aligned));
+    totals.computation += ComputationCost(pass.request, static_cast<double>(aligned));
   }
   size_t m = 0;
   while (m < microbatches.size()) {
@@ -198,38 +205,12 @@ double Utilization(const Load& load) {
   return static_cast<double>(load.true_tokens) / static_cast<double>(load.capacity);
 }
 
-// 1 - s/mean of the utilizations, s their sample standard deviation, over micro-batches that are
-// not empty.
-double BinBalance(const std::vector<Load>& loads) {
-  double count = 0;
-  double sum = 0;
+std::vector<double> Utilizations(const std::vector<Load>& loads) {
+  std::vector<double> filled;
   for (const Load& load : loads) {
-    if (load.true_tokens == 0) continue;
-    count += 1;
-    sum += Utilization(load);
+    if (load.true_tokens > 0) filled.push_back(Utilization(load));
   }
-  if (count < 2) return 1;
-  const double mean = sum / count;
-  double squares = 0;
-  for (const Load& load : loads) {
-    if (load.true_tokens == 0) continue;
-    const double deviation = Utilization(load) - mean;
-    squares += deviation * deviation;
-  }
-  return 1 - std::sqrt(squares / (count - 1)) / mean;
-}
-
-absl::Status CheckExact(const PassUnderCheck& pass, absl::string_view name, uint64_t stated,
-                        uint64_t actual) {
-  if (stated == actual) return absl::OkStatus();
-  return Violation(Field(pass, "metrics."), name, " is ", stated, ", but the plan has ", actual);
-}
-
-absl::Status CheckNear(const PassUnderCheck& pass, absl::string_view name, double stated,
-                       double actual, double allowance) {
-  // Written so that NaN fails.
-  if (std::abs(stated - actual) <= allowance) return absl::OkStatus();
-  return Violation(Field(pass, "metrics."), name, " is ", stated, ", but the plan has ", actual);
+  return filled;
 }
 
 absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
@@ -245,18 +226,6 @@ absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
                       pass.demands.planned_sequences * naive_width),
        }) {
     if (!status.ok()) return status;
-  }
-  if (metrics.lower_bound_microbatches > metrics.microbatches) {
-    return Violation(Field(pass, "metrics.lower_bound_microbatches"), " is ",
-                     metrics.lower_bound_microbatches, ", above the plan's ", metrics.microbatches,
-                     " micro-batches");
-  }
-  const bool meets_bound = metrics.lower_bound_microbatches == metrics.microbatches;
-  if (metrics.certified_optimal != meets_bound) {
-    return Violation(Field(pass, "metrics.certified_optimal"), " is ",
-                     metrics.certified_optimal ? "true" : "false", ", but the lower bound is ",
-                     metrics.lower_bound_microbatches, " of ", metrics.microbatches,
-                     " micro-batches");
   }
   return absl::OkStatus();
 }
@@ -311,7 +280,7 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, doubl
 
 absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
   const PlanMetrics& metrics = pass.plan.metrics;
-  const double ideal = (totals.aligned_cost +
+  const double ideal = (totals.computation +
                         pass.request.cost_model.per_microbatch * metrics.lower_bound_microbatches) /
                        static_cast<double>(pass.demands.data_parallel) /
                        static_cast<double>(pass.request.topology.pipeline_parallel);
@@ -329,13 +298,18 @@ absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
        }) {
     if (!status.ok()) return status;
   }
-  if (!(metrics.lower_bound_step_time >= 0 &&
-        metrics.lower_bound_step_time <= metrics.predicted_step_time * (1 + 1e-9))) {
-    return Violation(Field(pass, "metrics.lower_bound_step_time"), " is ",
-                     metrics.lower_bound_step_time, ", outside 0 .. predicted_step_time ",
-                     metrics.predicted_step_time);
+  return CheckBounds(pass);
+}
+
+// As in "8:0.02 0:0.065 overlaps".
+std::string ExchangeText(const CostModel& model) {
+  std::string text;
+  for (const ContextExchange& exchange : model.exchange) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", exchange.up_to_size, ":", exchange.per_token);
   }
-  return absl::OkStatus();
+  if (text.empty()) text = "none";
+  if (model.exchange_overlaps) absl::StrAppend(&text, " overlaps");
+  return text;
 }
 
 }  // namespace
@@ -345,6 +319,11 @@ absl::Status CheckCostModel(const CostModel& requested, const CostModel& used) {
        {used.per_token, used.per_token_squared, used.per_microbatch, used.per_sequence}) {
     if (!std::isfinite(coefficient) || coefficient < 0) {
       return Violation("cost_model_used has the coefficient ", coefficient);
+    }
+  }
+  for (const ContextExchange& exchange : used.exchange) {
+    if (!std::isfinite(exchange.per_token) || exchange.per_token < 0) {
+      return Violation("cost_model_used.exchange has the coefficient ", exchange.per_token);
     }
   }
   if (used.per_token == 0 && used.per_token_squared == 0 && used.per_microbatch == 0 &&
@@ -360,6 +339,11 @@ absl::Status CheckCostModel(const CostModel& requested, const CostModel& used) {
                      requested.per_token, ", ", requested.per_token_squared, ", ",
                      requested.per_microbatch, ", ", requested.per_sequence);
   }
+  if (used.exchange != requested.exchange ||
+      used.exchange_overlaps != requested.exchange_overlaps) {
+    return Violation("cost_model_used.exchange is ", ExchangeText(used), ", but the request says ",
+                     ExchangeText(requested));
+  }
   return absl::OkStatus();
 }
 
@@ -372,7 +356,8 @@ absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbat
   const Totals totals = Measure(pass, microbatches, loads);
   if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
-  if (absl::Status status = CheckRatios(pass, totals, BinBalance(loads)); !status.ok()) {
+  if (absl::Status status = CheckRatios(pass, totals, BinBalance(Utilizations(loads)));
+      !status.ok()) {
     return status;
   }
   return CheckTimes(pass, totals);

@@ -8,15 +8,16 @@
 //   1. every sequence of the manifest is in exactly one place, or was dropped by the caller's own
 //      policy; the excluded list is exact;
 //   2. no micro-batch exceeds its token budget or its number of sequences; but where the caller
-//   wants
-//      overlong sequences alone, one that holds just such a sequence, which is listed, has its
-//      length;
+//      wants overlong sequences alone, one that holds just such a sequence, which is listed, has
+//      its length;
 //   3. every rank has the same number of micro-batches in every mini-batch, as many as the minimum
 //      and the multiple ask, none empty unless allowed;
 //   4. mini-batch boundaries hold, groups stay together, equal counts are equal, each sequence is
-//   on
-//      the rank that the manifest gives it, if any, and later passes leave it there;
+//      on the rank that the manifest gives it, if any, and later passes leave it there;
 //   5. every offset and row width respects the alignment of the topology and the row padding asked;
+//   6. with dynamic_context, the groups of every slot have sizes that are allowed, which descend
+//      along the ranks and add up to the pool, with alignment and budget of their size, and later
+//      passes leave each sequence on the same ranks;
 // and that the metrics are those of this plan. What it does not judge is how good the plan is:
 // which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor
 // does it recompute the fingerprint.

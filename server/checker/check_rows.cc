@@ -121,6 +121,36 @@ absl::Status CheckSharedWidths(const PassUnderCheck& pass,
   return absl::OkStatus();
 }
 
+// Rows of groups of several sizes, each with alignment and budget of its own.
+absl::Status CheckGroupRows(const PassUnderCheck& pass,
+                            const std::vector<Microbatch>& microbatches) {
+  const uint64_t max_sequences = pass.options.max_sequences_per_microbatch;
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    const Microbatch& microbatch = microbatches[m];
+    const GroupDemands& size =
+        *std::find_if(pass.pass_demands.groups.begin(), pass.pass_demands.groups.end(),
+                      [&](const GroupDemands& one) { return one.ranks == microbatch.ranks; });
+    uint64_t tokens = 0;
+    for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
+      tokens += AlignedLength(pass.plan.sequence_lengths[p], size.length_multiple);
+    }
+    if (pass.plan.row_widths[m] != tokens) {
+      return Violation(Field(pass, "row_widths", m), " is ", pass.plan.row_widths[m],
+                       ", but its sequences take ", tokens, " tokens as a group of ", size.ranks,
+                       " ranks aligns them, to multiples of ", size.length_multiple);
+    }
+    if (tokens > size.length_limit) {
+      return Violation(Field(pass, "row_widths", m), " is ", tokens, ", above the ",
+                       size.length_limit, " tokens that a group of ", size.ranks, " ranks holds");
+    }
+    if (max_sequences != 0 && microbatch.size() > max_sequences) {
+      return Violation("passes[", pass.number, "] micro-batch ", m, " has ", microbatch.size(),
+                       " sequences, above max_sequences_per_microbatch ", max_sequences);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
@@ -129,6 +159,7 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
     return Violation(Field(pass, "length_multiple"), " is ", plan.length_multiple,
                      ", but the request and its topology give ", pass.pass_demands.length_multiple);
   }
+  if (!pass.pass_demands.groups.empty()) return CheckGroupRows(pass, microbatches);
   std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
   std::vector<bool> alone(microbatches.size(), false);
   // Packed: the longest row. Padded: the longest sequence.

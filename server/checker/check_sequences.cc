@@ -195,6 +195,11 @@ absl::Status CheckSameRanks(const PlacedPass& first, const PlacedPass& later) {
                        after.rank, ", but passes[", first.pass.number, "] has it on rank ",
                        before.rank);
     }
+    if (after.ranks != before.ranks) {
+      return Violation("passes[", later.pass.number, "] has sequence ", sequence, " on ",
+                       after.ranks, " ranks, but passes[", first.pass.number, "] has it on ",
+                       before.ranks);
+    }
     if (same_mini_batches && after.mini_batch != before.mini_batch) {
       return Violation("passes[", later.pass.number, "] has sequence ", sequence, " in mini-batch ",
                        after.mini_batch, ", but passes[", first.pass.number,

@@ -47,8 +47,8 @@ absl::Status CheckGivenRanks(const PlacedPass& placed);
 // although the first pass, which fixes the ranks, asked for equal ones.
 absl::Status CheckEqualCounts(const PlacedPass& placed);
 
-// Internal if `later` has a sequence on another rank than `first`, or, where both respect
-// mini-batches, in another mini-batch.
+// Internal if `later` has a sequence on another rank, or on others, than `first`, or, where both
+// respect mini-batches, in another mini-batch.
 absl::Status CheckSameRanks(const PlacedPass& first, const PlacedPass& later);
 
 }  // namespace batchplan::checker

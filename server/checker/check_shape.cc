@@ -1,9 +1,11 @@
 #include "server/checker/check_shape.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "server/checker/violation.h"
 
 namespace batchplan::checker {
@@ -22,6 +24,13 @@ absl::Status CheckArraySizes(const PassUnderCheck& pass) {
     return Violation(Field(pass, "row_widths"), " has ", plan.row_widths.size(),
                      " entries, but there are ", plan.microbatch_offsets.size() - 1,
                      " micro-batches");
+  }
+  const size_t sized = pass.pass_demands.groups.empty() ? 0 : plan.row_widths.size();
+  if (plan.context_sizes.size() != sized) {
+    return Violation(Field(pass, "context_sizes"), " has ", plan.context_sizes.size(),
+                     " entries, but ",
+                     sized == 0 ? "topology.dynamic_context is not set"
+                                : absl::StrCat("there are ", sized, " micro-batches"));
   }
   if (plan.microbatches_per_rank.size() != pass.pass_demands.mini_batches) {
     return Violation(Field(pass, "microbatches_per_rank"), " has ",
@@ -63,10 +72,12 @@ absl::Status CheckCounts(const PassUnderCheck& pass) {
       return Violation(Field(pass, "microbatches_per_rank", k), " is ", count,
                        ", not a multiple of ", pass.pass_demands.count_multiple);
     }
-    sum += count * pass.demands.data_parallel;
+    // How many groups a slot has is for ListGroups to see.
+    sum += count * (pass.pass_demands.groups.empty() ? pass.demands.data_parallel : 1);
     // Compared at every step, so that no garbage makes the sum overflow.
     if (sum > microbatches) break;
   }
+  if (!pass.pass_demands.groups.empty()) return absl::OkStatus();
   if (sum != microbatches) {
     return Violation(Field(pass, "microbatches_per_rank"), " over ", pass.demands.data_parallel,
                      " ranks gives ", sum > microbatches ? "more than " : "",
@@ -92,6 +103,52 @@ std::vector<Microbatch> ListMicrobatches(const PassUnderCheck& pass) {
   return microbatches;
 }
 
+// The micro-batches of slots that divide a pool: groups of sizes that are allowed, which descend
+// and take every rank.
+absl::StatusOr<std::vector<Microbatch>> ListGroups(const PassUnderCheck& pass) {
+  const PassPlan& plan = pass.plan;
+  const std::vector<GroupDemands>& sizes = pass.pass_demands.groups;
+  std::vector<Microbatch> microbatches;
+  microbatches.reserve(plan.row_widths.size());
+  for (uint32_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
+    for (uint32_t slot = 0; slot < plan.microbatches_per_rank[k]; ++slot) {
+      uint64_t first = 0;
+      while (first < pass.demands.pool) {
+        const size_t m = microbatches.size();
+        if (m == plan.context_sizes.size()) {
+          return Violation(Field(pass, "context_sizes"), " ends in slot ", slot, " of mini-batch ",
+                           k, " with ", pass.demands.pool - first, " ranks of the pool without a ",
+                           "group");
+        }
+        const uint32_t ranks = plan.context_sizes[m];
+        if (std::none_of(sizes.begin(), sizes.end(),
+                         [&](const GroupDemands& size) { return size.ranks == ranks; })) {
+          return Violation(Field(pass, "context_sizes", m), " is ", ranks,
+                           ", which topology.dynamic_context does not allow");
+        }
+        if (first > 0 && ranks > microbatches.back().ranks) {
+          return Violation(Field(pass, "context_sizes", m), " is ", ranks, ", above ",
+                           microbatches.back().ranks, " before it in slot ", slot,
+                           " of mini-batch ", k);
+        }
+        if (ranks > pass.demands.pool - first) {
+          return Violation(Field(pass, "context_sizes", m), " is ", ranks, ", but slot ", slot,
+                           " of mini-batch ", k, " has ", pass.demands.pool - first,
+                           " ranks of the pool left");
+        }
+        microbatches.push_back({k, static_cast<uint32_t>(first), slot, plan.microbatch_offsets[m],
+                                plan.microbatch_offsets[m + 1], ranks});
+        first += ranks;
+      }
+    }
+  }
+  if (microbatches.size() != plan.context_sizes.size()) {
+    return Violation(Field(pass, "microbatches_per_rank"), " gives slots of ", microbatches.size(),
+                     " groups, but context_sizes has ", plan.context_sizes.size());
+  }
+  return microbatches;
+}
+
 absl::Status CheckEmptyMicrobatches(const PassUnderCheck& pass,
                                     const std::vector<Microbatch>& microbatches) {
   for (size_t m = 0; m < microbatches.size(); ++m) {
@@ -101,6 +158,8 @@ absl::Status CheckEmptyMicrobatches(const PassUnderCheck& pass,
                        microbatch.mini_batch, ", rank ", microbatch.rank, ", slot ",
                        microbatch.slot, "), and empty ones are not allowed");
     }
+    // Where slots divide a pool, what a rank's last slot is differs from rank to rank.
+    if (!pass.pass_demands.groups.empty()) continue;
     if (!microbatch.empty() && microbatch.slot > 0 && microbatches[m - 1].empty()) {
       return Violation("passes[", pass.number, "] micro-batch ", m - 1,
                        " is empty, but not in the last slots of rank ", microbatch.rank,
@@ -120,8 +179,12 @@ absl::StatusOr<std::vector<Microbatch>> CheckShape(const PassUnderCheck& pass) {
   if (absl::Status status = CheckArraySizes(pass); !status.ok()) return status;
   if (absl::Status status = CheckOffsets(pass); !status.ok()) return status;
   if (absl::Status status = CheckCounts(pass); !status.ok()) return status;
-  std::vector<Microbatch> microbatches = ListMicrobatches(pass);
-  if (absl::Status status = CheckEmptyMicrobatches(pass, microbatches); !status.ok()) return status;
+  absl::StatusOr<std::vector<Microbatch>> microbatches =
+      pass.pass_demands.groups.empty() ? ListMicrobatches(pass) : ListGroups(pass);
+  if (!microbatches.ok()) return microbatches.status();
+  if (absl::Status status = CheckEmptyMicrobatches(pass, *microbatches); !status.ok()) {
+    return status;
+  }
   return microbatches;
 }
 

@@ -31,10 +31,13 @@ struct PassUnderCheck {
 // plan.sequence_index[begin .. end).
 struct Microbatch {
   uint32_t mini_batch = 0;
+  // The data-parallel rank; with dynamic_context the first rank of its group in the pool.
   uint32_t rank = 0;
   uint32_t slot = 0;
   size_t begin = 0;
   size_t end = 0;
+  // Of its group, with dynamic_context.
+  uint32_t ranks = 1;
 
   bool empty() const { return begin == end; }
   size_t size() const { return end - begin; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -158,6 +159,16 @@ class Simulation {
 double PipelineTime(const Topology& topology, const PipelineOptions& pipeline, bool forward_only,
                     std::span<const double> costs) {
   return costs.empty() ? 0 : Simulation(topology, pipeline, forward_only, costs).Run();
+}
+
+double LargestStage(const Topology& topology, const PipelineOptions& pipeline) {
+  const size_t stages = topology.pipeline_parallel;
+  const std::vector<double>& shares = pipeline.stage_shares;
+  if (shares.empty()) return 1.0 / static_cast<double>(stages);
+  std::vector<double> of_stage(stages, 0);
+  for (size_t part = 0; part < shares.size(); ++part) of_stage[part % stages] += shares[part];
+  return *std::max_element(of_stage.begin(), of_stage.end()) /
+         std::accumulate(shares.begin(), shares.end(), 0.0);
 }
 
 }  // namespace batchplan::checker

@@ -14,6 +14,9 @@ namespace batchplan::checker {
 double PipelineTime(const Topology& topology, const PipelineOptions& pipeline, bool forward_only,
                     std::span<const double> costs);
 
+// The part of the model, from 0 to 1, that the stage with most of it has.
+double LargestStage(const Topology& topology, const PipelineOptions& pipeline);
+
 }  // namespace batchplan::checker
 
 #endif  // BATCHPLAN_SERVER_CHECKER_PIPELINE_EVENTS_H_

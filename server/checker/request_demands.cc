@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "server/checker/violation.h"
@@ -30,6 +31,37 @@ absl::Status CheckAlone(const PlanOptions& options) {
     if (packed ? pass.rows == RowPadding::kLongest : strided && pass.scan == Scan::kSorted) {
       return Violation("passes[", i,
                        "] makes rows as wide as others, but overlong sequences are to run alone");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What dynamic_context goes with: packed rows as long as what is in them, on groups that the
+// planner chooses.
+absl::Status CheckDynamicContext(const Manifest& manifest, const PlanOptions& options) {
+  const bool megatron = options.passes[0].sharding == Sharding::kMegatronDynamicCp;
+  if (!options.topology.dynamic_context) {
+    return megatron ? Violation("passes[0].sharding divides a pool, but there is none")
+                    : absl::OkStatus();
+  }
+  if (!manifest.ranks.empty())
+    return Violation("manifest.ranks is given, but groups are to differ");
+  if (options.mini_batches.groups == GroupPolicy::kSameRank) {
+    return Violation("sequences are to share a rank, but groups of ranks are to differ");
+  }
+  if (options.overlong == OverlongPolicy::kAlone) {
+    return Violation("overlong sequences are to run alone, but groups are to differ");
+  }
+  if (options.passes[0].equal_sequence_counts ||
+      !(megatron || options.passes[0].sharding == Sharding::kBalanced)) {
+    return Violation("passes[0] divides sequences among single ranks, but groups are to differ");
+  }
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    const PassOptions& pass = options.passes[i];
+    if (pass.layout == Layout::kPadded || pass.rows != RowPadding::kNone ||
+        pass.packer != Packer::kBalanced || pass.balance_on == BalanceOn::kTokens) {
+      return Violation("passes[", i, "] pads rows, packs or balances otherwise than groups that ",
+                       "differ can");
     }
   }
   return absl::OkStatus();
@@ -71,6 +103,7 @@ absl::Status CheckRequest(const Manifest& manifest, const PlanOptions& options) 
                      " sequences of the manifest");
   }
   if (options.passes.empty()) return Violation("the request has no passes");
+  if (absl::Status status = CheckDynamicContext(manifest, options); !status.ok()) return status;
   return CheckAlone(options);
 }
 
@@ -89,6 +122,44 @@ absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOpti
                      " is above ", kMaxUint32);
   }
   return static_cast<uint32_t>(factor * of_topology);
+}
+
+// The sizes that groups may have: c is one where it is the pool, or a power of two of min_size at
+// least and min_size divides the pool; max_size limits both. Some of them holds a sequence.
+absl::StatusOr<std::vector<GroupDemands>> GroupSizes(const Topology& topology,
+                                                     const PassOptions& pass) {
+  // Longer rows are not made, so that no rounding leaves 32 bits.
+  constexpr uint64_t kLongestRow = uint64_t{1} << 31;
+  const uint64_t context_parallel = AtLeastOne(topology.context_parallel);
+  const uint64_t pool = AtLeastOne(topology.data_parallel) * context_parallel;
+  const uint64_t least = topology.dynamic_context->min_size;
+  const uint64_t asked = topology.dynamic_context->max_size;
+  if (pool > kMaxParallelSize) return Violation("the pool has ", pool, " ranks");
+  if (least == 0 || (least & (least - 1)) != 0 || least > pool ||
+      (asked != 0 && (asked < least || asked > pool))) {
+    return Violation("topology.dynamic_context has sizes of ", least, " to ", asked,
+                     " for a pool of ", pool, " ranks");
+  }
+  std::vector<GroupDemands> sizes;
+  for (uint64_t ranks = 1; ranks <= pool; ++ranks) {
+    const bool power = (ranks & (ranks - 1)) == 0 && ranks >= least && pool % least == 0;
+    if ((!power && ranks != pool) || (asked != 0 && ranks > asked)) continue;
+    Topology own = topology;
+    own.context_parallel = static_cast<uint32_t>(ranks);
+    const uint64_t budget =
+        std::min(kLongestRow, ranks * pass.max_tokens_per_microbatch / context_parallel);
+    GroupDemands& size = sizes.emplace_back();
+    size.ranks = static_cast<uint32_t>(ranks);
+    const absl::StatusOr<uint32_t> multiple = LengthMultiple(own, pass);
+    if (!multiple.ok()) continue;
+    size.length_multiple = *multiple;
+    size.length_limit = static_cast<uint32_t>(budget - budget % *multiple);
+  }
+  if (std::all_of(sizes.begin(), sizes.end(),
+                  [](const GroupDemands& size) { return size.length_limit == 0; })) {
+    return Violation("no size of topology.dynamic_context holds a sequence");
+  }
+  return sizes;
 }
 
 // Group ids renumbered from 0, so that they index arrays.
@@ -197,16 +268,28 @@ absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOpt
   const MiniBatching& mini_batches = options.mini_batches;
   RequestDemands demands;
   demands.data_parallel = AtLeastOne(options.topology.data_parallel);
+  demands.pool = demands.data_parallel * AtLeastOne(options.topology.context_parallel);
   demands.mini_batch_size = mini_batches.size == 0 ? count : mini_batches.size;
   demands.length_limit = std::numeric_limits<uint32_t>::max();
   for (const PassOptions& pass : options.passes) {
-    absl::StatusOr<uint32_t> multiple = LengthMultiple(options.topology, pass);
+    Topology topology = options.topology;
+    if (topology.dynamic_context) topology.context_parallel = 1;
+    absl::StatusOr<uint32_t> multiple = LengthMultiple(topology, pass);
     if (!multiple.ok()) return multiple.status();
     const uint32_t budget = pass.max_tokens_per_microbatch;
 
     PassDemands& pass_demands = demands.passes.emplace_back();
     pass_demands.length_multiple = *multiple;
     pass_demands.length_limit = budget - budget % *multiple;
+    if (topology.dynamic_context) {
+      absl::StatusOr<std::vector<GroupDemands>> sizes = GroupSizes(options.topology, pass);
+      if (!sizes.ok()) return sizes.status();
+      pass_demands.groups = *std::move(sizes);
+      pass_demands.length_limit = 0;
+      for (const GroupDemands& size : pass_demands.groups) {
+        pass_demands.length_limit = std::max(pass_demands.length_limit, size.length_limit);
+      }
+    }
     demands.length_limit = std::min(demands.length_limit, pass_demands.length_limit);
     pass_demands.min_microbatches = AtLeastOne(pass.min_microbatches);
     pass_demands.count_multiple = AtLeastOne(pass.microbatch_count_multiple);

@@ -13,19 +13,33 @@
 
 namespace batchplan::checker {
 
-struct PassDemands {
-  // Every aligned length and every row width is a multiple of this.
+// A size that groups may have, with dynamic_context.
+struct GroupDemands {
+  uint32_t ranks = 1;
+  // As PassDemands has them, in a group of that size; 0 where it holds no sequence.
   uint32_t length_multiple = 1;
-  // The longest sequence that the token budget holds. Longer ones are alone in their micro-batch.
+  uint32_t length_limit = 0;
+};
+
+struct PassDemands {
+  // Every aligned length and every row width is a multiple of this. With dynamic_context that of
+  // groups of one rank, which divides those of all sizes in `groups`.
+  uint32_t length_multiple = 1;
+  // The longest sequence that the token budget holds, with dynamic_context that of the size that
+  // holds the longest. Longer ones are alone in their micro-batch.
   uint32_t length_limit = 0;
   // The micro-batches of a rank in a mini-batch: at least the minimum, a multiple of the multiple.
   uint64_t min_microbatches = 1;
   uint64_t count_multiple = 1;
   uint64_t mini_batches = 1;
+  // With dynamic_context the sizes of its groups, ascending; else empty.
+  std::vector<GroupDemands> groups;
 };
 
 struct RequestDemands {
   uint64_t data_parallel = 1;
+  // With dynamic_context, the ranks that every slot divides.
+  uint64_t pool = 1;
   // The least of the passes' limits. No planned length is above this but of sequences that are to
   // run alone.
   uint32_t length_limit = 0;

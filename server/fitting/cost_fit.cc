@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace batchplan {
 namespace {
@@ -12,6 +14,8 @@ constexpr double kMemory = 1 - 1.0 / 2048;
 // of so many scales. Three coefficients of its own are worth three by chance, and a straggler that
 // it happens to meet sixteen.
 constexpr double kChange = 48;
+// Sums of a size that weigh less are forgotten: the last of a single row that came 14,000 ago.
+constexpr double kLeastWeight = 1e-3;
 
 std::span<const TimingSample> Latest(const CostFit& fit, size_t count) {
   return std::span(fit.recent).last(count);
@@ -37,36 +41,96 @@ double Leverage(const CostFit& fit, const Quadruple& row) {
   return solution ? std::max(0.0, Dot(row, *solution)) : 0;
 }
 
+double WeightOf(double ranks, const CostFit& fit) {
+  if (fit.sizes.empty()) return fit.recent.back().context_parallel == ranks ? fit.sums.weight : 0;
+  for (const SizeSums& size : fit.sizes) {
+    if (size.ranks == ranks) return size.sums.weight;
+  }
+  return 0;
+}
+
+// Adds a row to the sums, and to those of its size once there are several.
+void AddRow(const TimingSample& sample, const Quadruple& row, double weight, CostFit& fit) {
+  const double ranks = sample.context_parallel;
+  if (fit.sizes.empty() && fit.sums.weight > 0 && WeightOf(ranks, fit) == 0) {
+    SumsOf(fit.recent.back().context_parallel, fit.sizes) = fit.sums;
+  }
+  fit.sums.Decay(kMemory);
+  fit.sums.Add(row, fit.model.Target(sample), weight);
+  if (fit.sizes.empty()) return;
+  for (SizeSums& size : fit.sizes) size.sums.Decay(kMemory);
+  std::erase_if(fit.sizes, [&](const SizeSums& size) {
+    return size.ranks != ranks && size.sums.weight < kLeastWeight;
+  });
+  SumsOf(ranks, fit.sizes).Add(row, fit.model.Target(sample), weight);
+  if (fit.sizes.size() < 2) fit.sizes.clear();
+}
+
+// The coefficients of the sums.
+void SolveSums(CostFit& fit) {
+  const Columns columns = KnownColumns(fit.sums);
+  if (!fit.sizes.empty()) return fit.model.SolveFrom(fit.sizes, columns);
+  const SizeSums all[] = {{.ranks = fit.recent.back().context_parallel, .sums = fit.sums}};
+  fit.model.SolveFrom(all, columns);
+}
+
+// Where all recent samples have one size, the sums of others are given up: what was said of them
+// may be wrong, and what the job does now does not need them.
+void KeepOnlySize(CostFit& fit) {
+  if (fit.sizes.empty()) return;
+  const double ranks = fit.recent.back().context_parallel;
+  const auto is_of_size = [&](const TimingSample& sample) {
+    return sample.context_parallel == ranks;
+  };
+  if (WeightOf(ranks, fit) == 0 || !std::ranges::all_of(fit.recent, is_of_size)) return;
+  fit.sums = SumsOf(ranks, fit.sizes);
+  fit.sizes.clear();
+  SolveSums(fit);
+  fit.model.typical_milliseconds = TypicalOf(fit.recent, fit.model);
+  fit.model.scale = ScaleOf(fit.recent, fit.model);
+}
+
 void Fold(const TimingSample& sample, CostFit& fit) {
   const Quadruple row = RowFor(sample, fit.model, KnownColumns(fit.sums));
   const double residual = fit.model.Residual(sample);
   const double gate = kOutlierGate * fit.model.scale;
-  if (std::abs(residual) > gate * std::sqrt(1 + Leverage(fit, row))) return;
+  if (WeightOf(sample.context_parallel, fit) >= kRefreshSamples &&
+      std::abs(residual) > gate * std::sqrt(1 + Leverage(fit, row))) {
+    return;
+  }
   // A sample of a new kind that takes longer than thought also deviates by more than thought.
   const double unit = std::abs(residual) > gate ? std::max(1.0, 1 + residual) : 1;
-  fit.sums.Decay(kMemory);
-  fit.sums.Add(row, fit.model.Target(sample), 1 / (unit * unit));
+  AddRow(sample, row, 1 / (unit * unit), fit);
 }
 
 // Starts the sums from the recent samples, by the model that was fitted to them.
 void StartSums(CostFit& fit) {
   fit.sums = {};
+  fit.sizes.clear();
   const Columns columns = ColumnsOf(fit.recent);
+  SumsBySize sizes;
   for (const TimingSample& sample : fit.recent) {
     if (fit.model.IsOutlier(sample)) continue;
+    const Quadruple row = RowFor(sample, fit.model, columns);
     fit.sums.Decay(kMemory);
-    fit.sums.Add(RowFor(sample, fit.model, columns), fit.model.Target(sample), 1);
+    fit.sums.Add(row, fit.model.Target(sample), 1);
+    for (SizeSums& size : sizes) size.sums.Decay(kMemory);
+    SumsOf(sample.context_parallel, sizes).Add(row, fit.model.Target(sample), 1);
   }
+  const double latest = fit.recent.back().context_parallel;
+  const bool all_of_latest = sizes.size() == 1 && sizes.front().ranks == latest;
+  if (!all_of_latest) fit.sizes = std::move(sizes);
 }
 
 // For a sample that does not say its sequences: costs without them, as of the last refresh.
 void ForgetSequences(CostFit& fit) {
   fit.said = 0;
   fit.sums.Forget(3);
+  for (SizeSums& size : fit.sizes) size.sums.Forget(3);
   RobustFit& model = fit.model;
   if (model.coefficients[3] == 0) return;
   if (fit.sums.weight > 0) {
-    model.coefficients = IdentifiedFit(fit.sums, model.scale, kWithoutSequences);
+    SolveSums(fit);
     model.typical_milliseconds = TypicalOf(fit.recent, model);
     model.scale = ScaleOf(fit.recent, model);
   } else {
@@ -79,6 +143,7 @@ void Restart(const RobustFit& model, size_t count, CostFit& fit) {
   fit.recent.erase(fit.recent.begin(), fit.recent.end() - static_cast<std::ptrdiff_t>(count));
   fit.model = model;
   fit.sums = {};
+  fit.sizes.clear();
   if (count == kRecentSamples) StartSums(fit);
 }
 
@@ -89,7 +154,7 @@ void Refresh(CostFit& fit) {
     return;
   }
   const double known_scale = fit.model.scale;
-  fit.model.coefficients = IdentifiedFit(fit.sums, known_scale, KnownColumns(fit.sums));
+  SolveSums(fit);
   fit.model.typical_milliseconds = TypicalOf(fit.recent, fit.model);
   for (const size_t count : {kRecentSamples / 2, kRecentSamples}) {
     const std::span<const TimingSample> latest = Latest(fit, count);
@@ -102,6 +167,17 @@ void Refresh(CostFit& fit) {
     return;
   }
   fit.model.scale = ScaleOf(fit.recent, fit.model);
+}
+
+void AddSize(double ranks, std::vector<double>& sizes) {
+  const auto place = std::ranges::lower_bound(sizes, ranks);
+  if (place == sizes.end() || *place != ranks) sizes.insert(place, ranks);
+}
+
+std::vector<double> SizesOf(std::span<const TimingSample> samples) {
+  std::vector<double> sizes;
+  for (const TimingSample& sample : samples) AddSize(sample.context_parallel, sizes);
+  return sizes;
 }
 
 // The costs of `model`, and how well it fits `samples`.
@@ -119,11 +195,20 @@ FittedCosts CostsBy(const RobustFit& model, std::span<const TimingSample> sample
   FittedCosts costs = {.per_token = model.coefficients[0],
                        .per_token_squared = model.coefficients[1],
                        .per_microbatch = model.coefficients[2],
-                       .per_sequence = model.coefficients[3]};
+                       .per_sequence = model.coefficients[3],
+                       .exchange = model.exchange};
+  costs.context_sizes = SizesOf(samples);
   const auto count = static_cast<double>(kept);
   if (kept > 0) costs.fit_error = std::sqrt(squares / count) / (measured / count);
   costs.outlier_share = 1 - count / static_cast<double>(samples.size());
   return costs;
+}
+
+// Leaves the sizes whose exchange is known, and 1: others came after the last refresh, or went.
+void KeepExchanging(FittedCosts& costs) {
+  if (costs.exchange.empty()) return;
+  std::erase_if(costs.context_sizes, [](double ranks) { return ranks > 1; });
+  for (const SizeExchange& size : costs.exchange) AddSize(size.ranks, costs.context_sizes);
 }
 
 }  // namespace
@@ -137,17 +222,23 @@ void AddSample(const TimingSample& sample, CostFit& fit) {
   if (fit.sums.weight > 0) Fold(sample, fit);
   if (fit.recent.size() == kRecentSamples) fit.recent.erase(fit.recent.begin());
   fit.recent.push_back(sample);
+  KeepOnlySize(fit);
   ++fit.samples;
   if (fit.samples % kRefreshSamples == 0) Refresh(fit);
 }
 
 std::optional<FittedCosts> Costs(const CostFit& fit) {
   if (fit.samples < kMinSamples) return std::nullopt;
-  return CostsBy(fit.model, fit.recent);
+  FittedCosts costs = CostsBy(fit.model, fit.recent);
+  for (const SizeSums& size : fit.sizes) AddSize(size.ranks, costs.context_sizes);
+  KeepExchanging(costs);
+  return costs;
 }
 
 FittedCosts CostsOf(std::span<const TimingSample> samples) {
-  return CostsBy(FitRobustly(samples), samples);
+  FittedCosts costs = CostsBy(FitRobustly(samples), samples);
+  KeepExchanging(costs);
+  return costs;
 }
 
 }  // namespace batchplan

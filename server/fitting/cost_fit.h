@@ -1,6 +1,8 @@
 // A job's cost model, milliseconds = (per_token * tokens + per_token_squared * squares) /
-// context_parallel + per_microbatch + per_sequence * sequences, from the timings of its
-// micro-batches as they come, of context-parallel groups of one size or several.
+// context_parallel + per_microbatch + per_sequence * sequences + exchange * tokens *
+// (context_parallel - 1) / context_parallel, from the timings of its micro-batches as they come, of
+// context-parallel groups of one size or several. Of one size, whose ranks' exchange can't be told
+// from what they compute, it is part of per_token.
 //
 //   CostFit fit;
 //   for (const TimingSample& sample : report) AddSample(sample, fit);
@@ -14,13 +16,17 @@
 // - The first ones are solved together, robustly (robust_fit.h), and only then folded, without
 //   their outliers: a straggler among the first reports has no say.
 // - Later ones are compared with what the fit expects, by the scale of the recent residuals and by
-//   how sure the fit is of such a sample: a straggler is left out, a micro-batch of a new kind not.
+//   how sure the fit is of such a sample: a straggler is left out, a micro-batch of a new kind not,
+//   and none of the first kRefreshSamples or so of a new size of groups.
 // - Every kRefreshSamples samples, coefficients and scale are taken anew from the sums, and the
 //   latest 32 and then all recent samples are solved robustly on their own. If that explains them
 //   much better than the sums do, then the job has changed (another GPU, other software): the sums
 //   are given up and the fit starts from these samples. A change of all times by half is so
 //   followed within 48 samples, one of a tenth within some hundred, and one that shows in few
 //   samples only once some five of the recent ones show it. A steady job hardly ever starts over.
+//
+// Sums are kept by size of context-parallel group, so that what ranks exchange can be told
+// (exchange_fit.h), until all recent samples have one size: those of others are then given up.
 //
 // The cost of a sequence is fitted where every sample that the fit rests on says how many sequences
 // it has. One that does not ends that, at once; then kSaidSamples in a row that do, or a change as
@@ -29,7 +35,7 @@
 //
 // Coefficients are finite and not negative, and those that the samples can't tell apart are 0
 // (IdentifiedFit). A function of the samples in their order, however they were reported.
-// A value of up to 3 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
+// A value of up to 5 KiB. AddSample takes some 10 microseconds on average, nearly all of them in
 // the refreshes.
 
 #ifndef BATCHPLAN_SERVER_FITTING_COST_FIT_H_
@@ -59,6 +65,9 @@ struct CostFit {
   // Empty as long as fewer than kRecentSamples samples have been seen since the last start. The
   // column of sequences is 0 unless all samples in the sums say how many they have.
   NormalEquations sums;
+  // The same by size of context-parallel group; empty where all rows are of the latest sample's
+  // size.
+  SumsBySize sizes = {};
   // As of the last refresh.
   RobustFit model;
   // All that were ever added.
@@ -75,6 +84,12 @@ struct FittedCosts {
   double per_token_squared = 0;
   double per_microbatch = 0;
   double per_sequence = 0;
+  // Of each size of context-parallel groups above 1, ascending; empty where all samples have one
+  // size, whose exchange is then part of per_token, and where nothing is exchanged.
+  std::vector<SizeExchange> exchange = {};
+  // The sizes that the costs rest on, ascending: those of `exchange`, and 1 where samples have it;
+  // without `exchange` those of the samples.
+  std::vector<double> context_sizes = {};
   // Over the recent samples without outliers: the root mean square of the residuals over the mean
   // of the measured times.
   double fit_error = 0;

@@ -46,6 +46,7 @@ constexpr absl::string_view kMark = "BPFT";
 constexpr size_t kHeaderBytes = 8;
 constexpr uint32_t kVersionWithoutSequences = 1;
 constexpr uint32_t kVersionWithoutContextParallel = 2;
+constexpr uint32_t kVersionWithoutExchange = 3;
 constexpr size_t kHashBytes = 8;
 
 class Writer {
@@ -110,6 +111,14 @@ void VisitColumns(Visitor& visitor, size_t columns, Values& values) {
   for (size_t column = 0; column < columns; ++column) visitor.Visit(values[column]);
 }
 
+template <typename Visitor, typename Sums>
+void VisitSums(Visitor& visitor, size_t columns, Sums& sums) {
+  for (size_t line = 0; line < columns; ++line) VisitColumns(visitor, columns, sums.matrix[line]);
+  VisitColumns(visitor, columns, sums.right);
+  visitor.Visit(sums.square);
+  visitor.Visit(sums.weight);
+}
+
 template <typename Visitor, typename Classes>
 void VisitClasses(Visitor& visitor, Classes& classes) {
   if (!visitor.VisitCount(classes, kPeakClasses)) return;
@@ -134,12 +143,19 @@ void VisitFit(Visitor& visitor, uint32_t version, Fit& fit) {
     if (has_sequences) visitor.Visit(sample.sequences);
     if (version > kVersionWithoutContextParallel) visitor.Visit(sample.context_parallel);
   }
-  for (size_t line = 0; line < columns; ++line) {
-    VisitColumns(visitor, columns, fit.costs.sums.matrix[line]);
+  VisitSums(visitor, columns, fit.costs.sums);
+  if (version > kVersionWithoutExchange) {
+    if (!visitor.VisitCount(fit.costs.sizes, kMaxContextSizes)) return;
+    for (auto& size : fit.costs.sizes) {
+      visitor.Visit(size.ranks);
+      VisitSums(visitor, columns, size.sums);
+    }
+    if (!visitor.VisitCount(fit.costs.model.exchange, kMaxContextSizes)) return;
+    for (auto& exchange : fit.costs.model.exchange) {
+      visitor.Visit(exchange.ranks);
+      visitor.Visit(exchange.per_token);
+    }
   }
-  VisitColumns(visitor, columns, fit.costs.sums.right);
-  visitor.Visit(fit.costs.sums.square);
-  visitor.Visit(fit.costs.sums.weight);
   VisitColumns(visitor, columns, fit.costs.model.coefficients);
   visitor.Visit(fit.costs.model.scale);
   visitor.Visit(fit.costs.model.typical_milliseconds);
@@ -185,10 +201,19 @@ bool HasSequences(const CostFit& fit) {
   return fit.said > 0 || std::ranges::any_of(fit.recent, SaysSequences);
 }
 
+bool HasSeveralSizes(const CostFit& fit) {
+  return std::ranges::any_of(fit.recent, [&](const TimingSample& sample) {
+    return sample.context_parallel != fit.recent.front().context_parallel;
+  });
+}
+
 // The first version that has all that is in the fit.
 uint32_t VersionOf(const CostFit& fit) {
   const auto shared = [](const TimingSample& sample) { return sample.context_parallel != 1; };
-  if (std::ranges::any_of(fit.recent, shared)) return kFitStateVersion;
+  if (!fit.sizes.empty() || !fit.model.exchange.empty() || HasSeveralSizes(fit)) {
+    return kFitStateVersion;
+  }
+  if (std::ranges::any_of(fit.recent, shared)) return kVersionWithoutExchange;
   return HasSequences(fit) ? kVersionWithoutContextParallel : kVersionWithoutSequences;
 }
 
@@ -217,16 +242,43 @@ bool AreSums(const NormalEquations& sums) {
   return true;
 }
 
+bool IsContextSize(double ranks) { return ranks >= 1 && ranks <= kMaxReportedContextParallel; }
+
+// Ascending, each with rows.
+bool AreSizes(const SumsBySize& sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!IsContextSize(sizes[i].ranks) || !AreSums(sizes[i].sums) || sizes[i].sums.weight == 0) {
+      return false;
+    }
+    if (i > 0 && sizes[i - 1].ranks >= sizes[i].ranks) return false;
+  }
+  return true;
+}
+
+bool AreExchanges(const std::vector<SizeExchange>& exchange) {
+  for (size_t i = 0; i < exchange.size(); ++i) {
+    if (!IsContextSize(exchange[i].ranks) || !AreModerate(std::array{exchange[i].per_token})) {
+      return false;
+    }
+    if (i > 0 && exchange[i - 1].ranks >= exchange[i].ranks) return false;
+  }
+  return true;
+}
+
 // What AddSample and Costs rely on.
 bool IsCostFit(const CostFit& fit) {
   if (!std::ranges::all_of(fit.recent, IsSample) || !CountsAgree(fit)) return false;
   const RobustFit& model = fit.model;
   // Nothing is fitted yet.
-  if (fit.samples < kRefreshSamples) return model == RobustFit() && fit.sums == NormalEquations();
+  if (fit.samples < kRefreshSamples) {
+    return model == RobustFit() && fit.sums == NormalEquations() && fit.sizes.empty();
+  }
   if (!AreSums(fit.sums) || !AreModerate(model.coefficients) ||
       !AreModerate(std::array{model.scale, model.typical_milliseconds})) {
     return false;
   }
+  if (!AreSizes(fit.sizes) || !AreExchanges(model.exchange)) return false;
+  if (!fit.sizes.empty() && fit.sums.weight == 0) return false;
   if (fit.sums.weight > 0 && fit.recent.size() != kRecentSamples) return false;
   const bool has_sequences = model.coefficients[3] > 0 || fit.sums.matrix[3][3] > 0;
   if (has_sequences && ColumnsOf(fit.recent) != kAllColumns) return false;
@@ -312,6 +364,8 @@ absl::StatusOr<JobFit> ParseFit(absl::string_view state) {
   Reader reader(state.substr(kHeaderBytes, hashed - kHeaderBytes));
   VisitFit(reader, version, fit);
   if (!reader.complete() || !IsCostFit(fit.costs) || !IsMemoryFit(fit.memory)) return corrupt();
+  // Sums of several sizes in one tell nothing of what these exchange.
+  if (version == kVersionWithoutExchange && HasSeveralSizes(fit.costs)) fit.costs.sums = {};
   return fit;
 }
 

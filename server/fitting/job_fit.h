@@ -6,12 +6,12 @@
 //
 //   absl::StatusOr<JobFit> same = ParseFit(state);
 //
-// A value of up to 10 KiB, whatever has been reported. As bytes, for a store that replicas share,
+// A value of up to 12 KiB, whatever has been reported. As bytes, for a store that replicas share,
 // little-endian: "BPFT", the version, then each member in its order, a list as its count and its
 // entries; at the end a hash of all before it. Versions differ where the layout or the meaning
-// does: version 1 has no numbers of sequences, version 2 no sizes of context-parallel groups, all
-// of which are 1. A fit is written in the first version that has what its recent samples say, which
-// servers that know no later one read.
+// does: version 1 has no numbers of sequences; version 2 no sizes of context-parallel groups, all
+// of which are 1; version 3 no sums by size and no exchange. A fit is written in the first version
+// that has all that is in it, which servers that know no later one read.
 
 #ifndef BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
 #define BATCHPLAN_SERVER_FITTING_JOB_FIT_H_
@@ -56,13 +56,14 @@ struct JobFit {
 bool AddReport(const StepReport& report, JobFit& fit);
 
 // The latest; all before it are read too.
-inline constexpr uint32_t kFitStateVersion = 3;
+inline constexpr uint32_t kFitStateVersion = 4;
 // What a state takes at most.
-inline constexpr size_t kMaxFitStateBytes = 10240;
+inline constexpr size_t kMaxFitStateBytes = 12288;
 
 std::string SerializeFit(const JobFit& fit);
 
-// The fit that `state` was made of; an empty one for no bytes. Unimplemented for the state of
+// The fit that `state` was made of; an empty one for no bytes. Where a state without sums by size
+// has samples of several sizes, its sums are started anew. Unimplemented for the state of
 // a later version; DataLoss for bytes that are no state, or that no fit has.
 absl::StatusOr<JobFit> ParseFit(absl::string_view state);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -54,6 +55,29 @@ constexpr double kJitterShare = 0.05;
 // Closer to the fit than this, all samples weigh the same.
 constexpr double kLeastResidual = 1e-3;
 
+// Of that size, per token; 0 where none is known.
+double ExchangeOf(const RobustFit& fit, double ranks) {
+  for (const SizeExchange& size : fit.exchange) {
+    if (size.ranks == ranks) return size.per_token;
+  }
+  return 0;
+}
+
+using Solver = std::function<Quadruple(const NormalEquations&)>;
+
+// Takes coefficients and exchange from the sums.
+void SetCosts(std::span<const SizeSums> sizes, const Solver& solve, RobustFit& fit,
+              double certainty) {
+  if (sizes.size() < 2) {
+    fit.coefficients = solve(sizes.empty() ? NormalEquations() : sizes.front().sums);
+    fit.exchange.clear();
+    return;
+  }
+  SharedFit shared = FitShared(sizes, solve, fit.scale, certainty);
+  fit.coefficients = shared.coefficients;
+  fit.exchange = std::move(shared.exchange);
+}
+
 // Time in proportion to tokens: what no two stragglers can distort.
 RobustFit MedianRate(std::span<const TimingSample> samples) {
   std::vector<double> rates;
@@ -77,16 +101,21 @@ RobustFit LeastAbsoluteDeviations(std::span<const TimingSample> samples, Columns
   }
   double best_deviations = std::numeric_limits<double>::infinity();
   for (int round = 0; round < kDeviationRounds; ++round) {
-    NormalEquations sums;
+    SumsBySize sizes;
     double deviations = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
-      const double residual = std::abs(targets[i] - Dot(rows[i], fit.coefficients));
-      sums.Add(rows[i], targets[i], 1 / std::max(residual, kLeastResidual));
+      const double ranks = samples[i].context_parallel;
+      const double predicted =
+          Dot(rows[i], fit.coefficients) + ExchangeOf(fit, ranks) * (ranks - 1) * rows[i][0];
+      const double residual = std::abs(targets[i] - predicted);
+      SumsOf(ranks, sizes).Add(rows[i], targets[i], 1 / std::max(residual, kLeastResidual));
       deviations += residual;
     }
     if (deviations > kProgress * best_deviations) break;
     best_deviations = deviations;
-    fit.coefficients = SolveNonNegative(sums, columns);
+    SetCosts(
+        sizes, [&](const NormalEquations& sums) { return SolveNonNegative(sums, columns); }, fit,
+        /*certainty=*/0);
   }
   fit.typical_milliseconds = TypicalOf(samples, fit);
   return fit;
@@ -134,7 +163,14 @@ Quadruple IdentifiedFit(const NormalEquations& equations, double scale, Columns 
 }
 
 double RobustFit::Predict(const TimingSample& sample) const {
-  return Dot(coefficients, TermsOf(sample));
+  const double received = sample.tokens * (sample.context_parallel - 1) / sample.context_parallel;
+  return Dot(coefficients, TermsOf(sample)) + ExchangeOf(*this, sample.context_parallel) * received;
+}
+
+void RobustFit::SolveFrom(std::span<const SizeSums> sizes, Columns columns) {
+  SetCosts(
+      sizes, [&](const NormalEquations& sums) { return IdentifiedFit(sums, scale, columns); },
+      *this, kCertaintyOfExchange);
 }
 
 double RobustFit::Unit(const TimingSample& sample) const {
@@ -167,7 +203,7 @@ double ScaleOf(std::span<const TimingSample> samples, const RobustFit& fit) {
   }
   // As many samples as there are coefficients fit perfectly, and say nothing.
   std::ranges::sort(deviations);
-  const size_t coefficients = fit.coefficients[3] > 0 ? 4 : 3;
+  const size_t coefficients = (fit.coefficients[3] > 0 ? 4 : 3) + fit.exchange.size();
   const size_t fitted = std::min(coefficients, deviations.size() - 1);
   const double median = deviations[fitted + (deviations.size() - fitted) / 2];
   return std::max(kDeviationOfMedian * median, kLeastScale);
@@ -193,12 +229,13 @@ RobustFit FitRobustly(std::span<const TimingSample> samples, Columns columns) {
   RobustFit fit = LeastAbsoluteDeviations(samples, columns);
   for (int round = 0; round < kGateRounds; ++round) {
     fit.scale = ScaleOf(samples, fit);
-    NormalEquations sums;
+    SumsBySize sizes;
     for (const TimingSample& sample : samples) {
-      if (!fit.IsOutlier(sample)) sums.Add(fit.Row(sample), fit.Target(sample), 1);
+      if (fit.IsOutlier(sample)) continue;
+      SumsOf(sample.context_parallel, sizes).Add(fit.Row(sample), fit.Target(sample), 1);
     }
     const RobustFit before = fit;
-    fit.coefficients = IdentifiedFit(sums, fit.scale, columns);
+    fit.SolveFrom(sizes, columns);
     fit.typical_milliseconds = TypicalOf(samples, fit);
     if (fit == before) break;
   }

@@ -8,7 +8,9 @@
 #define BATCHPLAN_SERVER_FITTING_ROBUST_FIT_H_
 
 #include <span>
+#include <vector>
 
+#include "server/fitting/exchange_fit.h"
 #include "server/fitting/least_squares.h"
 
 namespace batchplan {
@@ -68,15 +70,21 @@ inline constexpr double kOutlierGate = 4;
 // The scale of timings that fit all but perfectly.
 inline constexpr double kLeastScale = 0.005;
 
+// An exchange that is above 0 by fewer standard errors is taken for nothing.
+inline constexpr double kCertaintyOfExchange = 3;
+
 struct RobustFit {
   // Milliseconds per token, per token squared, per micro-batch and per sequence.
   Quadruple coefficients{};
+  // What context-parallel ranks exchange, of each size above 1 that was seen; empty where the sizes
+  // can't tell, or nothing is exchanged.
+  std::vector<SizeExchange> exchange = {};
   // The standard deviation of residuals as Residual() gives them, but for outliers.
   double scale = 1;
   // The median of what the samples should take.
   double typical_milliseconds = 0;
 
-  // In milliseconds: the product of the coefficients with TermsOf(sample).
+  // In milliseconds: the product of the coefficients with TermsOf(sample), and the exchange.
   double Predict(const TimingSample& sample) const;
   // The deviation that is expected of a sample, were `scale` 1: what it should take, and a
   // twentieth of what is typical, below which the clock's jitter matters more than the work.
@@ -87,6 +95,9 @@ struct RobustFit {
   // A sample as a row of the normal equations: the row, and the target, over Unit().
   Quadruple Row(const TimingSample& sample) const;
   double Target(const TimingSample& sample) const;
+  // Takes coefficients, in columns out of `columns`, and exchange from sums of one size or several,
+  // by IdentifiedFit and FitShared.
+  void SolveFrom(std::span<const SizeSums> sizes, Columns columns);
 
   friend bool operator==(const RobustFit&, const RobustFit&) = default;
 };
@@ -96,7 +107,8 @@ struct RobustFit {
 // "An iterative technique for absolute deviations curve fitting", JASA 68, 1973) from the median
 // time per token; then, in turns, takes the scale from the median absolute deviation (F. R. Hampel,
 // "The influence curve and its role in robust estimation", JASA 69, 1974) and solves for what is
-// not an outlier, as IdentifiedFit does. Takes a microsecond or two a sample. Stragglers among up
+// not an outlier, as IdentifiedFit does, with the exchange of groups of several sizes as FitShared
+// finds it. Takes a microsecond or two a sample. Stragglers among up
 // to a fifth of the samples hardly move it, unless one is the only sample of its kind: then that is
 // what its kind takes.
 RobustFit FitRobustly(std::span<const TimingSample> samples, Columns columns);

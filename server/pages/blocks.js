@@ -47,10 +47,13 @@ class Blocks {
     this.pixels = pixels;
   }
 
-  // `boxes`: {m, box: {x0, x1, until, bubble0, bubble1, y0, y1}}.
+  // `boxes`: {m, box: {x0, x1, until, bubble0, bubble1, y0, y1}, whole: {y0, y1}}. The box is that of
+  // a rank, `whole` what its micro-batch takes of the height; null where another box has it.
   draw(boxes) {
     this.drawWaiting(boxes);
-    for (const {m, box} of boxes) this.drawMicrobatch(m, box);
+    for (const {m, box, whole} of boxes) {
+      if (whole) this.drawMicrobatch(m, {...box, ...whole});
+    }
   }
 
   // Hatched, all at once: rows of a pixel join into one surface.
@@ -84,6 +87,7 @@ class Blocks {
     } else {
       this.drawMerged(m, inner, scale, box);
     }
+    if (placement.groupSize?.[m] > 1) this.bracket(x0, x1, y0, y1);
     // Parted from the next one, but never so that gaps look like waiting.
     if (x1 - x0 >= 12 * pixels) {
       this.fill(palette.surface, x1 - Math.round(2 * pixels), y0, x1, y1);
@@ -92,21 +96,28 @@ class Blocks {
     }
   }
 
+  // Marks a box that is of several ranks at once, at its left edge.
+  bracket(x0, x1, y0, y1) {
+    const {palette, pixels} = this;
+    if (x1 - x0 < 6 * pixels) return;
+    this.fill(palette.ink, x0, y0, x0 + Math.round(1.5 * pixels), y1);
+  }
+
   // A packed row: sequences end to end, each followed by its alignment, the row's tail at the end.
   // Neighbours too narrow to be told apart share a block.
   drawInRow(m, begin, scale, {x1, y0, y1}) {
     const {placement, palette, pixels} = this;
-    const end = placement.offsets[m + 1];
+    const end = placement.end[m];
     let at = begin;
     let left = Math.round(begin);
     let parted = true;
     let block = {n: 0, tokens: 0, padding: 0};
-    for (let i = placement.offsets[m]; i < end; ++i) {
+    for (let i = placement.begin[m]; i < end; ++i) {
       const length = placement.lengths[i];
-      const computed = placement.ofSequence(placement.computed(m, i));
+      const computed = placement.ofSequence(placement.computed(m, i), m);
       block.n += 1;
       block.tokens += length;
-      block.padding += (computed - placement.ofSequence(length)) * scale;
+      block.padding += (computed - placement.ofSequence(length, m)) * scale;
       at += computed * scale;
       const right = Math.min(x1, Math.round(at));
       if (right - left < 3 * pixels && i < end - 1) continue;
@@ -131,14 +142,14 @@ class Blocks {
   drawStacked(m, inner, {x1, y0, y1}) {
     const {placement, palette, pixels} = this;
     const n = placement.sequences(m);
-    const whole = placement.ofSequence(placement.widths[m]);
+    const whole = placement.ofSequence(placement.widths[m], m);
     const bars = Math.min(n, y1 - y0);
     for (let k = 0; k < bars; ++k) {
-      const length = placement.lengths[placement.offsets[m] + Math.floor(k * n / bars)];
+      const length = placement.lengths[placement.begin[m] + Math.floor(k * n / bars)];
       const shade = this.shade(length);
       const top = y0 + Math.round((y1 - y0) * k / bars);
       const bottom = y0 + Math.round((y1 - y0) * (k + 1) / bars);
-      const share = whole > 0 ? placement.ofSequence(length) / whole : 1;
+      const share = whole > 0 ? placement.ofSequence(length, m) / whole : 1;
       const middle = inner + Math.round((x1 - inner) * share);
       this.fill(palette.sequences[shade], inner, top, middle, bottom);
       this.fill(palette.padding, middle, top, x1, bottom);

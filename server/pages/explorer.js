@@ -171,7 +171,7 @@ function legendEntry(paint, text) {
 }
 
 function legendEntries(placement) {
-  const {shortest, longest, lengths, time} = placement;
+  const {shortest, longest, lengths, time, groupSize} = placement;
   const range = shortest < longest ? `${count(shortest)} to ${count(longest)}` : count(longest);
   return [
     lengths.length > 0 && legendEntry('paint_lengths', `sequences of ${range} tokens`),
@@ -179,6 +179,8 @@ function legendEntries(placement) {
     time.fixed > 0 && legendEntry('paint_fixed', 'fixed cost of a micro-batch'),
     time.bubble > 0 && legendEntry('paint_bubble', 'bubbles of the pipeline'),
     time.waiting > 0 && legendEntry('paint_waiting', 'waiting'),
+    groupSize?.some((size) => size > 1) &&
+        legendEntry('paint_group', 'a box with this edge is of all the ranks that it covers'),
   ].filter(Boolean);
 }
 
@@ -235,8 +237,8 @@ function tokenRows(placement, m) {
 
 // A window of the list of sequences, around the one pointed at.
 function sequenceRows(placement, {m, sequence}) {
-  const begin = placement.offsets[m];
-  const end = placement.offsets[m + 1];
+  const begin = placement.begin[m];
+  const end = placement.end[m];
   const first = Math.max(begin, Math.min(end - MOST_LISTED, Math.max(begin, sequence - 3)));
   const last = Math.min(end, first + MOST_LISTED);
   const rows = [];
@@ -252,7 +254,10 @@ function sequenceRows(placement, {m, sequence}) {
 function placeText(placement, m) {
   const miniBatch = placement.miniBatches.length > 1 ?
       `mini-batch ${count(placement.miniBatch[m])}, ` : '';
-  return `${miniBatch}rank ${count(placement.rank[m])}, slot ${count(placement.slot[m])}`;
+  const first = placement.groupSize ? placement.groupFirst[m] : placement.rank[m];
+  const last = first + (placement.groupSize ? placement.groupSize[m] : 1) - 1;
+  const ranks = last > first ? `ranks ${count(first)} to ${count(last)}` : `rank ${count(first)}`;
+  return `${miniBatch}${ranks}, slot ${count(placement.slot[m])}`;
 }
 
 function tableOf(rows) {

@@ -18,7 +18,40 @@ function topologyText(topology) {
   ];
   const parts = sizes.filter(([name, size]) => name === 'DP' || size > 1)
                     .map(([name, size]) => `${name} ${count(size)}`);
-  return parts.join(' × ') + (topology.sequenceParallel ? ', sequence parallel' : '');
+  return parts.join(' × ') + (topology.sequenceParallel ? ', sequence parallel' : '') +
+      poolText(topology);
+}
+
+// Where groups differ in size, what they are of.
+function poolText({dataParallel, contextParallel, dynamicContext}) {
+  if (!dynamicContext) return '';
+  const ranks = (dataParallel || 1) * (contextParallel || 1);
+  const {minSize, maxSize} = dynamicContext;
+  return `, a pool of ${countOf(ranks, 'rank')} in groups of ${count(minSize || 1)} to ` +
+      count(maxSize || ranks);
+}
+
+// What lengths are rounded up to a multiple of.
+function multipleText(topology, plan) {
+  const multiple = count(plan.lengthMultiple);
+  if (!topology.dynamicContext) return multiple;
+  const shards = topology.sequenceParallel ? topology.tensorParallel : 1;
+  return `${multiple}, in groups of c ranks also of ${count(2 * shards)} c`;
+}
+
+// What a micro-batch may hold; where groups differ in size, so many tokens on so many ranks.
+function budgetText({dynamicContext, contextParallel}, {maxTokensPerMicrobatch}) {
+  const on = dynamicContext ? `on ${countOf(contextParallel || 1, 'rank')}` : 'a micro-batch';
+  return `${countOf(maxTokensPerMicrobatch, 'token')} ${on}`;
+}
+
+// How many micro-batches have a group of which size, the largest first; '' where all are alike.
+function groupsText(sizes = []) {
+  const groups = new Map();
+  for (const size of sizes) groups.set(size, (groups.get(size) ?? 0) + 1);
+  return [...groups].sort(([a], [b]) => b - a)
+      .map(([size, groups]) => `${count(groups)} of ${countOf(size, 'rank')}`)
+      .join(', ');
 }
 
 // By how much the predicted step time exceeds its lower bound; '' if there is no bound.
@@ -93,14 +126,21 @@ function headlineFigures(metrics, placement) {
       value: count(metrics.microbatches),
       meaning: metrics.certifiedOptimal ?
           'Proven to be the fewest possible' :
-          'No plan within the constraints can have fewer than the bound',
+          (placement.groupSize ? 'The bound counts groups of the largest size' :
+                                 'No plan within the constraints can have fewer than the bound'),
       good: metrics.certifiedOptimal,
     },
   ];
 }
 
+// What exchanging keys and values takes of the ranks' time; '' where nothing is exchanged.
+function exchangeText({exchanging, duration, ranks}) {
+  return exchanging > 0 ? percent(exchanging / (duration * ranks)) : '';
+}
+
 // Everything, by theme: [title, [[label, value], ...]].
-function allFigures(request, response, pass, plan, origin, {pipeline}) {
+function allFigures(request, response, pass, plan, origin, placement) {
+  const {pipeline} = placement;
   const {metrics = {}} = plan;
   const layout = pass.padded ? 'padded' : 'packed';
   const options = pass[layout] ?? {};
@@ -121,6 +161,7 @@ function allFigures(request, response, pass, plan, origin, {pipeline}) {
       ['ideal', cost(metrics.idealStepTime)],
       ['ideal / predicted', percent(metrics.stepEfficiency)],
       ['pipeline bubble', pipeline ? percent(metrics.pipelineBubble) : ''],
+      ['exchange', exchangeText(placement) && `${exchangeText(placement)} of the time`],
     ]],
     ['Pipeline', pipeline ? pipelineFigures(pipeline) : []],
     ['Balance', [
@@ -130,7 +171,9 @@ function allFigures(request, response, pass, plan, origin, {pipeline}) {
     ]],
     ['Micro-batches', [
       ['micro-batches', count(metrics.microbatches)],
-      ['lower bound', count(metrics.lowerBoundMicrobatches)],
+      ['groups', groupsText(plan.contextSizes)],
+      ['lower bound', count(metrics.lowerBoundMicrobatches) +
+          (placement.groupSize ? ', of the largest size' : '')],
       ['certified fewest', metrics.certifiedOptimal ? 'yes' : 'no'],
       ['bin utilization', percent(metrics.binUtilization)],
       ['packing efficiency', percent(metrics.packingEfficiency)],
@@ -144,8 +187,8 @@ function allFigures(request, response, pass, plan, origin, {pipeline}) {
     ]],
     ['Job', [
       ['topology', topologyText(request.topology)],
-      ['budget', `${count(pass.maxTokensPerMicrobatch)} tokens`],
-      ['length multiple', count(plan.lengthMultiple)],
+      ['budget', budgetText(request.topology, pass)],
+      ['length multiple', multipleText(request.topology, plan)],
       ['synchronization', enumName(request.synchronization, 'SYNCHRONIZATION')],
       ['truncated', excluded(response, 'EXCLUSION_REASON_TRUNCATED')],
       ['dropped', excluded(response, 'EXCLUSION_REASON_DROPPED')],

@@ -9,22 +9,40 @@
 // its busiest stage. What that computes of a mini-batch stands end to end; after the last
 // micro-batch m, bubble[m] is how long it has nothing to do. When each stage runs what, pipelineRun
 // says.
+//
+// The sequences of micro-batch m are lengths[begin[m]] up to lengths[end[m] - 1].
+//
+// Where groups differ in size, each of a group's ranks has a micro-batch m of its own, with the same
+// sequences: groupSize[m] ranks from groupFirst[m] on run it together. `plan` is then what
+// withOwnRows makes of the response's.
 class Placement {
-  // `plan` is a PassPlan, `costs` a CostModel, both as JSON; `pipeline` a Pipeline or null.
-  constructor(plan, {ranks, padded, accumulated, costs, contextParallel = 1, pipeline = null}) {
+  // `plan` is a PassPlan, `costs` a CostModel, both as JSON; `pipeline` a Pipeline or null;
+  // `sequenceParallel` the tensor-parallel ranks that sequences are split across, 1 without.
+  constructor(plan, {
+    ranks, padded, accumulated, costs, contextParallel = 1, pipeline = null, sequenceParallel = 1,
+  }) {
     this.ranks = ranks;
+    this.groupSize = plan.groupSize ?? null;
+    this.groupFirst = plan.groupFirst ?? null;
+    this.contextParallel = contextParallel;
+    this.sequenceParallel = sequenceParallel;
     this.padded = padded;
     this.accumulated = accumulated;
     this.pipeline = pipeline;
     const share = pipeline?.share ?? 1;
-    this.perToken = (costs?.perToken ?? 0) * share / contextParallel;
-    this.perTokenSquared = (costs?.perTokenSquared ?? 0) * share / contextParallel;
+    this.perToken = (costs?.perToken ?? 0) * share;
+    this.perTokenSquared = (costs?.perTokenSquared ?? 0) * share;
+    this.exchange = (costs?.exchange ?? [])
+                        .map(({upToSize, perToken}) => ({upToSize, perToken: perToken * share}));
+    this.exchangeOverlaps = Boolean(costs?.exchangeOverlaps);
     this.perMicrobatch = (costs?.perMicrobatch ?? 0) * share;
     this.perSequence = (costs?.perSequence ?? 0) * share;
     this.multiple = Math.max(1, plan.lengthMultiple ?? 1);
     this.lengths = plan.sequenceLengths ?? [];
     this.indices = plan.sequenceIndex ?? [];
-    this.offsets = plan.microbatchOffsets ?? [0];
+    const offsets = plan.microbatchOffsets ?? [0];
+    this.begin = plan.begin ?? offsets.slice(0, -1);
+    this.end = plan.end ?? offsets.slice(1);
     this.widths = plan.rowWidths ?? [];
     this.size = this.widths.length;
     this.shortest = this.lengths.reduce((least, length) => Math.min(least, length), Infinity);
@@ -39,7 +57,9 @@ class Placement {
     this.bubble = new Float64Array(this.size);
     // What the ranks do, added up over them.
     this.time = {sequences: 0, padding: 0, fixed: 0, bubble: 0, waiting: 0};
-    for (let m = 0; m < this.size; ++m) this.addUp(m);
+    // How much of it they pay for what they exchange.
+    this.exchanging = 0;
+    this.addUp(plan.leader);
     this.miniBatches = [];
     this.duration = 0;
     let first = 0;
@@ -53,14 +73,45 @@ class Placement {
     }
   }
 
-  ofSequence(tokens) {
-    return this.perSequence + this.perToken * tokens + this.perTokenSquared * tokens * tokens;
+  // The ranks that share the tokens of micro-batch m.
+  sizeOf(m) {
+    return this.groupSize ? this.groupSize[m] : this.contextParallel;
+  }
+
+  // What a sequence of so many tokens costs each of the ranks that share micro-batch m.
+  ofSequence(tokens, m) {
+    const size = this.sizeOf(m);
+    return this.perSequence + this.perToken * tokens / size +
+        this.perTokenSquared * tokens * tokens / size + this.exchangeOf(tokens, m);
+  }
+
+  // How much of that is for the tokens that the others hold.
+  exchangeOf(tokens, m) {
+    const size = this.sizeOf(m);
+    if (size === 1) return 0;
+    const entry = this.exchange.find(({upToSize}) => !upToSize || size <= upToSize);
+    const exchange = (entry?.perToken ?? 0) * tokens * (size - 1) / size;
+    const hidden = this.exchangeOverlaps ? this.perTokenSquared * tokens * tokens / size : 0;
+    return Math.max(0, exchange - hidden);
   }
 
   // The tokens that are computed for sequence i of micro-batch m.
   computed(m, i) {
-    return this.padded ? this.widths[m] :
-                         Math.ceil(this.lengths[i] / this.multiple) * this.multiple;
+    if (this.padded) return this.widths[m];
+    const multiple = this.multipleOf(m);
+    return Math.ceil(this.lengths[i] / multiple) * multiple;
+  }
+
+  // What micro-batch m rounds lengths up to a multiple of.
+  multipleOf(m) {
+    if (!this.groupSize || this.groupSize[m] === 1) return this.multiple;
+    return leastCommonMultiple(this.multiple, 2 * this.groupSize[m] * this.sequenceParallel);
+  }
+
+  // Whether micro-batch m is the first rank's of those that run it together, of which `from` is the
+  // first that is seen.
+  leads(m, from = 0) {
+    return !this.groupSize || this.rank[m] === Math.max(this.groupFirst[m], from);
   }
 
   // How long the rank waits for slower ranks after micro-batch m; rounding errors are no waiting.
@@ -76,12 +127,12 @@ class Placement {
   }
 
   sequences(m) {
-    return this.offsets[m + 1] - this.offsets[m];
+    return this.end[m] - this.begin[m];
   }
 
   trueTokens(m) {
     let tokens = 0;
-    for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) tokens += this.lengths[i];
+    for (let i = this.begin[m]; i < this.end[m]; ++i) tokens += this.lengths[i];
     return tokens;
   }
 
@@ -89,25 +140,33 @@ class Placement {
     return this.padded ? this.widths[m] * this.sequences(m) : this.widths[m];
   }
 
-  // {sequences, padding, fixed} of micro-batch m.
+  // {sequences, padding, fixed} of micro-batch m; exchanging is how much of these is exchange.
   parts(m) {
-    const parts = {sequences: 0, padding: 0, fixed: this.perMicrobatch};
+    const parts = {sequences: 0, padding: 0, fixed: this.perMicrobatch, exchanging: 0};
     let tail = this.widths[m];
-    for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) {
+    for (let i = this.begin[m]; i < this.end[m]; ++i) {
       const computed = this.computed(m, i);
-      const useful = this.ofSequence(this.lengths[i]);
+      const useful = this.ofSequence(this.lengths[i], m);
       parts.sequences += useful;
-      parts.padding += this.ofSequence(computed) - useful;
+      parts.padding += this.ofSequence(computed, m) - useful;
+      parts.exchanging += this.exchangeOf(computed, m);
       tail -= computed;
     }
-    if (!this.padded) parts.padding += this.perToken * Math.max(0, tail);
+    if (!this.padded) parts.padding += this.perToken / this.sizeOf(m) * Math.max(0, tail);
     return parts;
   }
 
-  addUp(m) {
-    const parts = this.parts(m);
-    this.cost[m] = parts.sequences + parts.padding + parts.fixed;
-    for (const key of ['sequences', 'padding', 'fixed']) this.time[key] += parts[key];
+  // `leader`, where groups differ in size: which of those that run a micro-batch together is the
+  // first rank's, and stands before the others.
+  addUp(leader) {
+    const known = [];
+    for (let m = 0; m < this.size; ++m) {
+      const parts = leader && leader[m] !== m ? known[leader[m]] : this.parts(m);
+      known.push(parts);
+      this.cost[m] = parts.sequences + parts.padding + parts.fixed;
+      for (const key of ['sequences', 'padding', 'fixed']) this.time[key] += parts[key];
+      this.exchanging += parts.exchanging;
+    }
   }
 
   // The micro-batches from `first` on: for each rank, `slots` of them.
@@ -122,9 +181,13 @@ class Placement {
         this.rank[m] = rank;
         this.slot[m] = slot;
         this.miniBatch[m] = this.miniBatches.length;
-        this.start[m] = this.accumulated && slot > 0 ? this.until[m - 1] : this.duration;
+        this.start[m] = this.accumulated && slot > 0 ? this.freeAt(first, slots, rank, slot) :
+                                                       this.duration;
         this.until[m] = this.start[m] + this.cost[m];
         end = Math.max(end, this.until[m]);
+      }
+      for (let rank = 0; this.groupSize && this.accumulated && slot > 0 && rank < this.ranks; ++rank) {
+        this.until[at(rank, slot - 1)] = this.start[at(rank, slot)];
       }
       // Where the ranks meet, all of them go on together.
       if (this.accumulated && slot < slots - 1) continue;
@@ -134,6 +197,20 @@ class Placement {
     this.miniBatches.push(miniBatch);
     if (this.pipeline && slots > 0) this.addBubbles(miniBatch);
     miniBatch.end = this.duration;
+  }
+
+  // When the last of those that run a micro-batch together is through the slot before.
+  freeAt(first, slots, rank, slot) {
+    if (!this.groupSize) return this.until[first + rank * slots + slot - 1];
+    const m = first + rank * slots + slot;
+    // The group's first rank has looked at all of them.
+    if (!this.leads(m)) return this.start[first + this.groupFirst[m] * slots + slot];
+    let last = 0;
+    for (let other = 0; other < this.groupSize[m]; ++other) {
+      const before = first + (this.groupFirst[m] + other) * slots + slot - 1;
+      last = Math.max(last, this.start[before] + this.cost[before]);
+    }
+    return last;
   }
 
   // What the pipelines take longer than their busiest stages compute.
@@ -197,9 +274,9 @@ class Placement {
     let rest = time - this.start[m] - this.perMicrobatch;
     if (rest < 0 || time > this.start[m] + this.cost[m]) return -1;
     const n = this.sequences(m);
-    if (this.padded) return this.offsets[m] + Math.min(n - 1, Math.floor(down * n));
-    for (let i = this.offsets[m]; i < this.offsets[m + 1]; ++i) {
-      rest -= this.ofSequence(this.computed(m, i));
+    if (this.padded) return this.begin[m] + Math.min(n - 1, Math.floor(down * n));
+    for (let i = this.begin[m]; i < this.end[m]; ++i) {
+      rest -= this.ofSequence(this.computed(m, i), m);
       if (rest < 0) return i;
     }
     return -1;
@@ -218,16 +295,65 @@ class Placement {
   }
 }
 
+function leastCommonMultiple(a, b) {
+  let [x, y] = [a, b];
+  while (y > 0) [x, y] = [y, x % y];
+  return a / x * b;
+}
+
+// A pass whose groups differ in size, with a micro-batch of its own for each rank of a group, by
+// mini-batch, rank and slot. Those of a group have the same sequences, `begin` up to `end`; `leader`
+// is the one of its first rank.
+function withOwnRows(plan, ranks) {
+  const own = {
+    ...plan, rowWidths: [], groupSize: [], groupFirst: [], begin: [], end: [], leader: [],
+  };
+  let next = 0;
+  let start = 0;
+  for (const slots of plan.microbatchesPerRank) {
+    // By slot and rank, the group and its first rank.
+    const groups = [];
+    for (let slot = 0; slot < slots; ++slot) {
+      const row = [];
+      while (row.length < ranks) {
+        const first = row.length;
+        for (let k = 0; k < plan.contextSizes[next]; ++k) row.push({m: next, first});
+        ++next;
+      }
+      groups.push(row);
+    }
+    for (let rank = 0; rank < ranks; ++rank) {
+      for (const [slot, row] of groups.entries()) {
+        const {m, first} = row[rank];
+        own.begin.push(plan.microbatchOffsets[m]);
+        own.end.push(plan.microbatchOffsets[m + 1]);
+        own.leader.push(start + first * slots + slot);
+        own.rowWidths.push(plan.rowWidths[m]);
+        own.groupSize.push(plan.contextSizes[m]);
+        own.groupFirst.push(first);
+      }
+    }
+    start += ranks * slots;
+  }
+  return own;
+}
+
 // The pass at `index` of a PlanBatchResponse to a PlanBatchRequest.
 function placePass(request, response, index) {
   const {topology, passes, pipeline, synchronization} = request;
   const {padded, forwardOnly} = passes[index];
-  return new Placement(response.passes[index], {
-    ranks: topology.dataParallel,
+  const plan = response.passes[index];
+  const differ = plan.contextSizes?.length > 0;
+  const ranks = topology.dataParallel * (differ ? topology.contextParallel : 1);
+  // On pipelines, groups that differ in size are predicted as if they met after every slot.
+  const inLockstep = differ && topology.pipelineParallel > 1;
+  return new Placement(differ ? withOwnRows(plan, ranks) : plan, {
+    ranks,
     padded: Boolean(padded),
-    accumulated: synchronization === 'SYNCHRONIZATION_ACCUMULATED',
+    accumulated: synchronization === 'SYNCHRONIZATION_ACCUMULATED' && !inLockstep,
     costs: response.costModelUsed,
     contextParallel: topology.contextParallel,
+    sequenceParallel: topology.sequenceParallel ? topology.tensorParallel : 1,
     pipeline: topology.pipelineParallel > 1 ?
         new Pipeline(topology, pipeline, Boolean(forwardOnly)) :
         null,

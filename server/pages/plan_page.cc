@@ -22,6 +22,7 @@ void ForEachArray(const v1::PassPlan& pass, const Use& use) {
   use("microbatchesPerRank", pass.microbatches_per_rank());
   use("rowWidths", pass.row_widths());
   use("sequenceLengths", pass.sequence_lengths());
+  use("contextSizes", pass.context_sizes());
 }
 
 // As ToCompleteJson writes it. That takes hundreds of bytes of memory for a number of an array, so
@@ -34,6 +35,7 @@ absl::StatusOr<std::string> ResponseJson(const v1::PlanBatchResponse& response) 
     pass.clear_microbatches_per_rank();
     pass.clear_row_widths();
     pass.clear_sequence_lengths();
+    pass.clear_context_sizes();
   }
   const absl::StatusOr<std::string> json = ToCompleteJson(rest);
   if (!json.ok()) return json.status();

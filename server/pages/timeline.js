@@ -137,7 +137,7 @@ class Timeline {
 
   // The frames around what the pointer or the keyboard is at.
   frames({m}) {
-    return [this.box(m)];
+    return [{...this.box(m), ...this.groupEdges(m)}];
   }
 
   // A box in whole device pixels: without seams between neighbours.
@@ -191,7 +191,30 @@ class Timeline {
   // What stands inside the plot.
   paint(palette) {
     new Blocks(this.context, this.placement, palette, this.pixels)
-        .draw([...this.visible()].map((m) => ({m, box: this.inPixels(this.box(m))})));
+        .draw([...this.visible()].map(
+            (m) => ({m, box: this.inPixels(this.box(m)), whole: this.wholeBox(m)})));
+  }
+
+  // Top and bottom, in device pixels, of the ranks that run a micro-batch together; null where another
+  // one of them shows it.
+  wholeBox(m) {
+    const {placement, view} = this;
+    if (!placement.leads(m, Math.floor(view.r0))) return null;
+    const {y0, y1} = this.groupEdges(m);
+    return {
+      y0: Math.round(y0 * this.pixels),
+      y1: Math.max(Math.round(y0 * this.pixels) + 1, Math.round(y1 * this.pixels)),
+    };
+  }
+
+  // The same in CSS pixels, of any of them.
+  groupEdges(m) {
+    const {rank, groupFirst, groupSize} = this.placement;
+    if (!groupSize) return this.rowEdges(rank[m]);
+    return {
+      y0: this.rowEdges(groupFirst[m]).y0,
+      y1: this.rowEdges(groupFirst[m] + groupSize[m] - 1).y1,
+    };
   }
 
   * visible() {

@@ -6,28 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 
 namespace batchplan {
 namespace {
-
-absl::string_view NameOf(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kBalanced:
-      return "SHARDING_BALANCED";
-    case Sharding::kDealBins:
-      return "SHARDING_DEAL_BINS";
-    case Sharding::kStrideSorted:
-      return "SHARDING_STRIDE_SORTED";
-    case Sharding::kKarmarkarKarp:
-      return "SHARDING_KARMARKAR_KARP";
-    case Sharding::kLpt:
-      return "SHARDING_LPT";
-    case Sharding::kContiguous:
-      return "SHARDING_CONTIGUOUS";
-  }
-  return "no sharding";
-}
 
 absl::Status CheckGroupsAreWhole(const Manifest& manifest, GroupPolicy policy,
                                  const Groups& groups) {
@@ -55,6 +36,11 @@ absl::Status CheckGroupsAreWhole(const Manifest& manifest, GroupPolicy policy,
 absl::Status CheckGivenRanks(const Manifest& manifest, const PlanOptions& options,
                              const Groups& groups) {
   if (manifest.ranks.empty()) return absl::OkStatus();
+  if (options.topology.dynamic_context) {
+    return absl::InvalidArgumentError(
+        "manifest.ranks has the rank of every sequence, but topology.dynamic_context is set: a "
+        "sequence is on as many ranks as its group has; leave one of them out");
+  }
   if (manifest.ranks.size() != manifest.lengths.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "manifest.ranks has ", manifest.ranks.size(), " entries, but manifest.lengths has ",

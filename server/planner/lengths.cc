@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/context/context_sizes.h"
 
 namespace batchplan {
 
@@ -43,6 +45,33 @@ LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32
   return limit;
 }
 
+namespace {
+
+// An overlong sequence under kReject.
+absl::Status TooLong(uint32_t index, uint32_t length, const PlanOptions& options,
+                     const LengthLimit& limit) {
+  const uint32_t budget = options.passes[limit.pass].max_tokens_per_microbatch;
+  if (limit.ranks == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "manifest.lengths[", index, "] is ", length, ", but passes[", limit.pass,
+        "].max_tokens_per_microbatch is ", budget, " and holds sequences of up to ", limit.length,
+        " tokens; raise it, or set overlong to truncate, drop or alone"));
+  }
+  const Topology& topology = options.topology;
+  const uint64_t room = uint64_t{limit.ranks} * budget / topology.context_parallel;
+  const bool grows = limit.ranks < PoolOf(topology);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "manifest.lengths[", index, "] is ", length, ", but the largest groups, of ", limit.ranks,
+      " ranks (topology.dynamic_context.max_size), hold sequences of up to ", limit.length,
+      " tokens in passes[", limit.pass, "], whose max_tokens_per_microbatch is ", budget,
+      room > kMaxGroupTokens
+          ? absl::StrCat(" and of which a group takes ", kMaxGroupTokens, " tokens at most; set")
+          : absl::StrCat("; raise ", grows ? "one of them" : "that", ", or set"),
+      " overlong to truncate or drop"));
+}
+
+}  // namespace
+
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
                                                    const PlanOptions& options, const Groups& groups,
                                                    const LengthLimit& limit) {
@@ -58,11 +87,7 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
     if (length <= limit.length) continue;
     switch (options.overlong) {
       case OverlongPolicy::kReject:
-        return absl::InvalidArgumentError(absl::StrCat(
-            "manifest.lengths[", i, "] is ", length, ", but passes[", limit.pass,
-            "].max_tokens_per_microbatch is ", options.passes[limit.pass].max_tokens_per_microbatch,
-            " and holds sequences of up to ", limit.length,
-            " tokens; raise it, or set overlong to truncate, drop or alone"));
+        return TooLong(i, length, options, limit);
       case OverlongPolicy::kTruncate:
         planned.excluded.push_back({i, length, ExclusionReason::kTruncated});
         length = limit.length;

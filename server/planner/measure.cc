@@ -16,9 +16,10 @@ struct Microbatch {
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
-  uint64_t room = 0;   // the token budget, or all of a sequence alone that is above it
-  Cost sequences = 0;  // at their aligned lengths
-  Cost cost = 0;       // as scheduled
+  uint64_t room = 0;     // the token budget, or all of a sequence alone that is above it
+  Cost sequences = 0;    // at their aligned lengths
+  Cost computation = 0;  // of that, without the exchange
+  Cost cost = 0;         // as scheduled
 };
 
 // Those of one mini-batch, from `first` on.
@@ -33,6 +34,7 @@ std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& p
       microbatch.true_tokens += plan.sequence_lengths[i];
       microbatch.aligned_tokens += tokens;
       microbatch.sequences += cost.OfSequence(tokens);
+      microbatch.computation += cost.OfComputation(tokens);
     }
     const uint64_t width = plan.row_widths[m];
     microbatch.room = std::max<uint64_t>(pass.options().max_tokens_per_microbatch, width);
@@ -86,8 +88,8 @@ PipelineTime TimeOfMiniBatch(const PassInstance& pass, Synchronization synchroni
   return PipelineTimeOf(*pass.pipeline(), synchronization, costs, pass.ranks(), allowance);
 }
 
-// 1 - s/mean, s the sample standard deviation (n - 1), of how full the micro-batches that are not
-// empty are, in true tokens of the budget; 1 for a single one.
+}  // namespace
+
 double BinBalance(std::span<const double> filled) {
   const double count = static_cast<double>(filled.size());
   if (count < 2) return 1;
@@ -101,8 +103,6 @@ double BinBalance(std::span<const double> filled) {
   return 1 - std::sqrt(squares / (count - 1)) / mean;
 }
 
-}  // namespace
-
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {
@@ -110,7 +110,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   const CostFunction& cost = pass.cost();
   PlanMetrics metrics;
 
-  Cost sequences_cost = 0;
+  Cost computation = 0;
   Cost total_cost = 0;
   const uint64_t naive_width =
       manifest.pad_to != 0
@@ -135,7 +135,7 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
       metrics.true_tokens += microbatch.true_tokens;
       metrics.aligned_tokens += microbatch.aligned_tokens;
       metrics.scheduled_tokens += microbatch.scheduled_tokens;
-      sequences_cost += microbatch.sequences;
+      computation += microbatch.computation;
       total_cost += microbatch.cost;
       room_tokens += microbatch.room;
       if (microbatch.room > budget) {
@@ -181,9 +181,9 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.rank_cost_imbalance =
       total_cost == 0 ? 1 : cost.ToUnits(loads.accumulated) / cost.ToUnits(total_cost) * ranks;
   const uint32_t stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
-  metrics.ideal_step_time = (cost.ToUnits(sequences_cost) +
-                             cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
-                            ranks / stages;
+  metrics.ideal_step_time =
+      (cost.ToUnits(computation) + cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
+      ranks / stages;
   metrics.lower_bound_step_time = cost.ToUnits(least_time);
   if (pass.pipeline() != nullptr) {
     metrics.predicted_step_time = cost.ToUnits(pipelines.makespan);

@@ -21,6 +21,10 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance);
 
+// PlanMetrics.bin_balance: 1 - s/mean, s the sample standard deviation (n - 1), of how full the
+// micro-batches that are not empty are, in true tokens of the budget; 1 for a single one.
+double BinBalance(std::span<const double> filled);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_MEASURE_H_

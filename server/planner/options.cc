@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/planner/context/context_sizes.h"
 
 namespace batchplan {
 namespace {
@@ -192,7 +193,35 @@ absl::Status CheckPipeline(const Topology& topology, const PipelineOptions& pipe
   return CheckStageShares(pipeline.stage_shares, static_cast<uint32_t>(stages));
 }
 
+absl::Status CheckExchange(const std::vector<ContextExchange>& exchange) {
+  if (exchange.size() > kMaxExchanges) {
+    return absl::InvalidArgumentError(absl::StrCat("cost_model.exchange has ", exchange.size(),
+                                                   " entries; the limit is ", kMaxExchanges));
+  }
+  for (size_t i = 0; i < exchange.size(); ++i) {
+    const std::string name = absl::StrCat("exchange[", i, "].");
+    if (absl::Status status =
+            CheckCoefficient(absl::StrCat(name, "per_token"), exchange[i].per_token);
+        !status.ok()) {
+      return status;
+    }
+    if (exchange[i].up_to_size == 0 && i + 1 < exchange.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cost_model.", name, "up_to_size is 0, all larger sizes, but exchange[",
+                       i + 1, "] follows; only the last may be 0"));
+    }
+    if (i > 0 && exchange[i].up_to_size > 0 &&
+        exchange[i].up_to_size <= exchange[i - 1].up_to_size) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "cost_model.", name, "up_to_size is ", exchange[i].up_to_size, ", but that of exchange[",
+          i - 1, "] is ", exchange[i - 1].up_to_size, "; sizes ascend"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCostModel(const CostModel& model) {
+  if (absl::Status status = CheckExchange(model.exchange); !status.ok()) return status;
   const struct {
     absl::string_view name;
     double value;
@@ -232,18 +261,59 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
 
 }  // namespace
 
+absl::string_view NameOf(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kBalanced:
+      return "SHARDING_BALANCED";
+    case Sharding::kDealBins:
+      return "SHARDING_DEAL_BINS";
+    case Sharding::kStrideSorted:
+      return "SHARDING_STRIDE_SORTED";
+    case Sharding::kKarmarkarKarp:
+      return "SHARDING_KARMARKAR_KARP";
+    case Sharding::kLpt:
+      return "SHARDING_LPT";
+    case Sharding::kContiguous:
+      return "SHARDING_CONTIGUOUS";
+    case Sharding::kMegatronDynamicCp:
+      return "SHARDING_MEGATRON_DYNAMIC_CP";
+  }
+  return "no sharding";
+}
+
+absl::string_view NameOf(Packer packer) {
+  switch (packer) {
+    case Packer::kBalanced:
+      return "PACKER_BALANCED";
+    case Packer::kConcatenative:
+      return "PACKER_CONCATENATIVE";
+    case Packer::kFirstFitDecreasing:
+      return "PACKER_FIRST_FIT_DECREASING";
+    case Packer::kFirstFitShuffle:
+      return "PACKER_FIRST_FIT_SHUFFLE";
+    case Packer::kModifiedFirstFitDecreasing:
+      return "PACKER_MODIFIED_FIRST_FIT_DECREASING";
+    case Packer::kBestFitDecreasing:
+      return "PACKER_BEST_FIT_DECREASING";
+    case Packer::kKarmarkarKarp:
+      return "PACKER_KARMARKAR_KARP";
+  }
+  return "no packer";
+}
+
 bool SharesWidths(const PassOptions& pass, Sharding sharding) {
   return pass.layout == Layout::kPadded && pass.scan == Scan::kSorted &&
          sharding == Sharding::kStrideSorted;
 }
 
 absl::Status PlanOptions::Validate() const {
-  for (const absl::Status& status :
-       {CheckTopology(topology), CheckPipeline(topology, pipeline), CheckCostModel(cost_model),
-        CheckPasses(passes), CheckAlone(*this)}) {
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  // One after the other, since the last ones look at what the first ones promise.
+  if (absl::Status status = CheckTopology(topology); !status.ok()) return status;
+  if (absl::Status status = CheckPipeline(topology, pipeline); !status.ok()) return status;
+  if (absl::Status status = CheckCostModel(cost_model); !status.ok()) return status;
+  if (absl::Status status = CheckPasses(passes); !status.ok()) return status;
+  if (absl::Status status = CheckAlone(*this); !status.ok()) return status;
+  return CheckDynamicContext(*this);
 }
 
 }  // namespace batchplan

@@ -31,9 +31,20 @@ inline constexpr uint64_t kMaxPipelineWorks = uint64_t{1} << 24;
 inline constexpr double kMinBackwardRatio = 1e-3;
 inline constexpr double kMaxBackwardRatio = 1e3;
 
+// More than there are sizes of context-parallel groups that are powers of two.
+inline constexpr size_t kMaxExchanges = 64;
+
 // Coefficients that are not 0 stay between these, so that no sum leaves the range of a double.
 inline constexpr double kMinCoefficient = 1e-100;
 inline constexpr double kMaxCoefficient = 1e100;
+
+// Groups of the data_parallel * context_parallel ranks, which differ from micro-batch to
+// micro-batch.
+struct DynamicContext {
+  uint32_t min_size = 1;
+  // 0: the pool.
+  uint32_t max_size = 0;
+};
 
 struct Topology {
   uint32_t data_parallel = 1;
@@ -42,6 +53,7 @@ struct Topology {
   uint32_t pipeline_parallel = 1;
   uint32_t virtual_pipeline = 1;
   bool sequence_parallel = false;
+  std::optional<DynamicContext> dynamic_context = {};
 };
 
 enum class Order { kPreserved, kShuffled, kStratified };
@@ -56,14 +68,28 @@ struct MiniBatching {
   GroupPolicy groups = GroupPolicy::kIgnore;
 };
 
-// cost(sequence) = per_token * L + per_token_squared * L^2 + per_sequence, L the aligned length, or
-// the width in the padded layout; cost(micro-batch) = sum + per_microbatch + per_token * tail
-// padding.
+// What context-parallel ranks of groups of up to so many spend on a token.
+struct ContextExchange {
+  // 0: all larger ones.
+  uint32_t up_to_size = 0;
+  double per_token = 0;
+
+  friend bool operator==(const ContextExchange&, const ContextExchange&) = default;
+};
+
+// What each of c context-parallel ranks pays: for a sequence (per_token * L +
+// per_token_squared * L^2) / c + exchange + per_sequence, L the aligned length, or the width in the
+// padded layout; for a micro-batch the sum + per_microbatch + per_token / c * tail padding.
 struct CostModel {
   double per_token = 1.0;
   double per_token_squared = 1.0 / 24576;
   double per_microbatch = 0.0;
   double per_sequence = 0.0;
+  // By size of the group, ascending: the first entry that reaches c costs per_token * L * (c - 1) /
+  // c; none: nothing.
+  std::vector<ContextExchange> exchange = {};
+  // Only what attention does not hide is paid: max(0, exchange - per_token_squared * L^2 / c).
+  bool exchange_overlaps = false;
 };
 
 enum class PipelineSchedule { kOneFOneB, kInterleaved };
@@ -95,7 +121,15 @@ enum class Scan { kSorted, kOptimal };
 
 enum class RowPadding { kNone, kLongest, kCapacity, kBuckets };
 
-enum class Sharding { kBalanced, kDealBins, kStrideSorted, kKarmarkarKarp, kLpt, kContiguous };
+enum class Sharding {
+  kBalanced,
+  kDealBins,
+  kStrideSorted,
+  kKarmarkarKarp,
+  kLpt,
+  kContiguous,
+  kMegatronDynamicCp,
+};
 
 enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds, kPipeline };
 
@@ -124,6 +158,10 @@ struct PassOptions {
 
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
+
+// As the contract names them.
+absl::string_view NameOf(Sharding sharding);
+absl::string_view NameOf(Packer packer);
 
 // Whether ranks that `sharding` gave their sequences run the pass at the same widths: they take
 // turns in the sorted order, so that the same positions of each form a micro-batch.

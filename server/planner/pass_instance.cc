@@ -14,38 +14,25 @@ namespace {
 constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
 static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 
-// What a sequence and its tokens cost one of the ranks that share them.
-CostModel OfOneRank(const PlanOptions& options) {
-  CostModel model = options.cost_model;
-  model.per_token /= options.topology.context_parallel;
-  model.per_token_squared /= options.topology.context_parallel;
-  return model;
-}
-
-// The most that so many micro-batches wait to arrive, one after the other at all stages and back.
-double MostWaiting(const PlanOptions& options, uint64_t microbatches) {
-  const Topology& topology = options.topology;
-  if (topology.pipeline_parallel == 1) return 0;
-  return options.pipeline.transfer * 2 * topology.pipeline_parallel * topology.virtual_pipeline *
-         static_cast<double>(microbatches);
-}
-
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               const std::vector<uint32_t>& aligned,
                                               uint32_t longest) {
-  const CostModel model = OfOneRank(options);
+  const uint32_t sharing = options.topology.context_parallel;
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
-  const double waiting = MostWaiting(options, sequences);
+  const double waiting = MostWaiting(
+      options, options.allow_empty_microbatches ? sequences + kMaxEmptyMicrobatches : sequences);
   if (pass.layout == Layout::kPadded) {
     // A sequence costs what its width does, at most that of the longest.
     const std::vector<uint32_t> widest(sequences, longest);
-    return CostFunction::Create(model, widest, microbatches, 0, waiting);
+    return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = widest},
+                                microbatches, 0, waiting);
   }
   const uint64_t tail =
       pass.rows == RowPadding::kNone ? 0 : pass.max_tokens_per_microbatch * sequences;
-  return CostFunction::Create(model, aligned, microbatches, tail, waiting);
+  return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = aligned},
+                              microbatches, tail, waiting);
 }
 
 absl::Status CheckEmptyMicrobatches(const CountRule& counts, uint64_t ranks, uint64_t mini_batches,
@@ -90,21 +77,6 @@ absl::Status CheckBucketsFit(const PassOptions& pass, uint32_t length_multiple,
   return absl::OkStatus();
 }
 
-// That the micro-batches are not too many to simulate, a sequence in each and empty ones.
-absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
-                                absl::string_view where) {
-  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
-  if (topology.pipeline_parallel == 1 || sequences + empty <= kMaxPipelineWorks / stages) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, ": ", sequences, " sequences", empty > 0 ? " and " : "",
-      empty > 0 ? absl::StrCat(empty, " empty micro-batches") : "",
-      " times topology.pipeline_parallel ", topology.pipeline_parallel, " and virtual_pipeline ",
-      topology.virtual_pipeline, " are more than ", kMaxPipelineWorks,
-      ", the limit of what is simulated; plan fewer sequences at a time"));
-}
-
 }  // namespace
 
 uint64_t CountRule::RoundUp(uint64_t needed) const {
@@ -129,6 +101,27 @@ CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
   }
   return {.minimum = pass.min_microbatches,
           .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, group)};
+}
+
+double MostWaiting(const PlanOptions& options, uint64_t microbatches) {
+  const Topology& topology = options.topology;
+  if (topology.pipeline_parallel == 1) return 0;
+  return options.pipeline.transfer * 2 * topology.pipeline_parallel * topology.virtual_pipeline *
+         static_cast<double>(microbatches);
+}
+
+absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
+                                absl::string_view where) {
+  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
+  if (topology.pipeline_parallel == 1 || sequences + empty <= kMaxPipelineWorks / stages) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": ", sequences, " sequences", empty > 0 ? " and " : "",
+      empty > 0 ? absl::StrCat(empty, " empty micro-batches") : "",
+      " times topology.pipeline_parallel ", topology.pipeline_parallel, " and virtual_pipeline ",
+      topology.virtual_pipeline, " are more than ", kMaxPipelineWorks,
+      ", the limit of what is simulated; plan fewer sequences at a time"));
 }
 
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,

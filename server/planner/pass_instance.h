@@ -29,7 +29,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/planner/cost.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
@@ -61,6 +63,15 @@ struct CountRule {
 // The pass's minimum, and lcm(microbatch_count_multiple, the pipeline's group size if VPP > 1).
 CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
                       const PassOptions& pass);
+
+// What so many micro-batches of a request wait at most, one after the other at all stages of a
+// pipeline and back; 0 without one. In units of the cost model.
+double MostWaiting(const PlanOptions& options, uint64_t microbatches);
+
+// InvalidArgument, beginning with `where`, if a pipeline has more micro-batches to simulate, a
+// sequence in each and `empty` ones, than kMaxPipelineWorks allow.
+absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
+                                absl::string_view where);
 
 // What goes to one micro-batch whole, a sequence or a group that stays together there. Arrays of
 // one size.
@@ -178,9 +189,9 @@ class PassInstance {
   // that is together in a micro-batch.
   Items ItemsFrom(SequenceLists lists) const;
   // Cost, or tokens where the pass is balanced on these and there is no pipeline. Where rows are as
-  // wide as the longest or the budget, the linear part of the cost is the same for every row, and
-  // only the quadratic part is left to even out; rows padded to buckets are taken for unpadded
-  // ones.
+  // wide as the longest or the budget, what tokens cost by themselves is the same for every row,
+  // and only attention, exchange and the fixed costs of sequences are left to even out; rows padded
+  // to buckets are taken for unpadded ones.
   Objective ObjectiveOf(const Items& items) const;
 
   // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows

@@ -45,7 +45,8 @@ struct PlanMetrics {
   double pipeline_bubble = 0;
 };
 
-// Micro-batches stand in the order: for each mini-batch, for each rank, for each slot.
+// Micro-batches stand in the order: for each mini-batch, for each rank, for each slot; with
+// dynamic_context for each mini-batch, slot and group.
 struct PassPlan {
   std::string name;
   std::vector<uint32_t> sequence_index;
@@ -54,6 +55,8 @@ struct PassPlan {
   std::vector<uint32_t> row_widths;             // one a micro-batch
   std::vector<uint32_t> sequence_lengths;       // planned, parallel to sequence_index
   uint32_t length_multiple = 1;
+  // One a micro-batch, with dynamic_context; else empty.
+  std::vector<uint32_t> context_sizes = {};
   PlanMetrics metrics;
 };
 
@@ -61,19 +64,19 @@ struct Plan {
   std::vector<PassPlan> passes;
   std::vector<ExcludedSequence> excluded;  // ascending by index
   // SHA-256, in hexadecimal, of every pass's sequence_index, microbatch_offsets,
-  // microbatches_per_rank and row_widths, and of what is excluded. Of plans that one request and
-  // one version of the planner made it is equal exactly when they are. It does not cover the
-  // sequences' lengths, the length multiple, names or metrics: requests that differ in those alone
-  // can have one fingerprint.
+  // microbatches_per_rank and row_widths, of context_sizes where there are any, and of what is
+  // excluded. Of plans that one request and one version of the planner made it is equal exactly
+  // when they are. It does not cover the sequences' lengths, the length multiple, names or metrics:
+  // requests that differ in those alone can have one fingerprint.
   std::string fingerprint;
   CostModel cost_model_used;
 };
 
 // SHA-256 as 64 hexadecimal digits over little-endian integers: for each pass the arrays
-// sequence_index, microbatch_offsets, microbatches_per_rank and row_widths, each as a uint64 count
-// and its uint32 values; then the excluded list the same way, three values an entry. Lengths,
-// length multiples, names and metrics are not in it. Once a stop is requested it ends soon, with
-// digits that are of no use.
+// sequence_index, microbatch_offsets, microbatches_per_rank, row_widths and, where there are any,
+// context_sizes, each as a uint64 count and its uint32 values; then the excluded list the same way,
+// three values an entry. Lengths, length multiples, names and metrics are not in it. Once a stop is
+// requested it ends soon, with digits that are of no use.
 std::string Fingerprint(const Plan& plan, const std::stop_token& stop = {});
 
 }  // namespace batchplan

@@ -7,9 +7,10 @@
 namespace batchplan {
 namespace {
 
-constexpr absl::string_view kPresetNames[] = {"balanced",     "nemo_rl_packing", "nemo_rl_dynamic",
-                                              "roll_packing", "roll_dynamic",    "mindspeed_rl",
-                                              "verl"};
+constexpr absl::string_view kPresetNames[] = {
+    "balanced",     "nemo_rl_packing",    "nemo_rl_dynamic",
+    "roll_packing", "roll_dynamic",       "mindspeed_rl",
+    "verl",         "megatron_dynamic_cp"};
 
 PassOptions Balanced(const Topology& topology) {
   PassOptions pass;
@@ -71,6 +72,13 @@ PassOptions Verl() {
   return pass;
 }
 
+// Megatron-LM's scheduler of groups that differ in size, which verl calls too.
+PassOptions MegatronDynamicCp() {
+  PassOptions pass;
+  pass.sharding = Sharding::kMegatronDynamicCp;
+  return pass;
+}
+
 }  // namespace
 
 std::span<const absl::string_view> PresetNames() { return kPresetNames; }
@@ -82,6 +90,7 @@ absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology&
   if (preset == "roll_packing") return RollPacking();
   if (preset == "mindspeed_rl") return MindSpeedRl();
   if (preset == "verl") return Verl();
+  if (preset == "megatron_dynamic_cp") return MegatronDynamicCp();
   return absl::InvalidArgumentError(absl::StrCat("preset is \"", absl::Utf8SafeCEscape(preset),
                                                  "\", which is none of ",
                                                  absl::StrJoin(kPresetNames, ", ")));

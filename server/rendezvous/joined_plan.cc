@@ -13,6 +13,38 @@ void AppendRange(const Values& from, size_t begin, size_t end, Values* to) {
   to->Add(from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(end));
 }
 
+// Appends the micro-batches [first .. last).
+void AppendMicrobatches(const v1::PassPlan& whole, size_t first, size_t last, v1::PassPlan* slice) {
+  AppendRange(whole.row_widths(), first, last, slice->mutable_row_widths());
+  const uint32_t begin = whole.microbatch_offsets(static_cast<int>(first));
+  const uint32_t end = whole.microbatch_offsets(static_cast<int>(last));
+  const auto base = static_cast<uint32_t>(slice->sequence_index_size());
+  AppendRange(whole.sequence_index(), begin, end, slice->mutable_sequence_index());
+  AppendRange(whole.sequence_lengths(), begin, end, slice->mutable_sequence_lengths());
+  for (size_t m = first + 1; m <= last; ++m) {
+    const uint32_t offset = whole.microbatch_offsets(static_cast<int>(m));
+    slice->add_microbatch_offsets(base + (offset - begin));
+  }
+}
+
+// The group that a rank is in, of every slot. Their sizes say how many ranks the pool has.
+void SliceGroups(const v1::PassPlan& whole, uint32_t rank, v1::PassPlan* slice) {
+  uint64_t slots = 0;
+  for (const uint32_t own : whole.microbatches_per_rank()) slots += own;
+  uint64_t ranks = 0;
+  for (const uint32_t size : whole.context_sizes()) ranks += size;
+  const uint64_t pool = ranks / slots;
+  uint64_t first = 0;  // rank of a group
+  for (int m = 0; m < whole.context_sizes_size(); ++m) {
+    const uint32_t size = whole.context_sizes(m);
+    if (first <= rank && rank < first + size) {
+      AppendMicrobatches(whole, static_cast<size_t>(m), static_cast<size_t>(m) + 1, slice);
+      slice->add_context_sizes(size);
+    }
+    first = (first + size) % pool;
+  }
+}
+
 void SlicePass(const v1::PassPlan& whole, uint32_t data_parallel, uint32_t rank,
                v1::PassPlan* slice) {
   slice->set_name(whole.name());
@@ -21,22 +53,15 @@ void SlicePass(const v1::PassPlan& whole, uint32_t data_parallel, uint32_t rank,
   *slice->mutable_metrics() = whole.metrics();
 
   slice->add_microbatch_offsets(0);
+  if (whole.context_sizes_size() > 0) {
+    SliceGroups(whole, rank, slice);
+    return;
+  }
   size_t mini_batch_begin = 0;
   for (const uint32_t slots : whole.microbatches_per_rank()) {
     const size_t first = mini_batch_begin + size_t{rank} * slots;
-    const size_t last = first + slots;
     mini_batch_begin += size_t{data_parallel} * slots;
-    AppendRange(whole.row_widths(), first, last, slice->mutable_row_widths());
-
-    const uint32_t begin = whole.microbatch_offsets(static_cast<int>(first));
-    const uint32_t end = whole.microbatch_offsets(static_cast<int>(last));
-    const auto base = static_cast<uint32_t>(slice->sequence_index_size());
-    AppendRange(whole.sequence_index(), begin, end, slice->mutable_sequence_index());
-    AppendRange(whole.sequence_lengths(), begin, end, slice->mutable_sequence_lengths());
-    for (size_t m = first + 1; m <= last; ++m) {
-      const uint32_t offset = whole.microbatch_offsets(static_cast<int>(m));
-      slice->add_microbatch_offsets(base + (offset - begin));
-    }
+    AppendMicrobatches(whole, first, first + slots, slice);
   }
 }
 

@@ -23,8 +23,17 @@ absl::Status CheckWorker(const v1::JoinBatchRequest& request) {
     return absl::InvalidArgumentError(
         absl::StrCat("worker is ", request.worker(), "; it must be below world_size ", world_size));
   }
-  const uint32_t ranks = std::max(request.request().topology().data_parallel(), 1U);
-  if (request.data_parallel_rank() >= ranks) {
+  const v1::Topology& topology = request.request().topology();
+  const uint32_t ranks = std::max(topology.data_parallel(), 1U);
+  if (topology.has_dynamic_context()) {
+    const uint64_t pool = uint64_t{ranks} * std::max(topology.context_parallel(), 1U);
+    if (request.data_parallel_rank() >= pool) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data_parallel_rank is ", request.data_parallel_rank(),
+                       "; with request.topology.dynamic_context it must be below data_parallel ",
+                       ranks, " * context_parallel, ", pool));
+    }
+  } else if (request.data_parallel_rank() >= ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("data_parallel_rank is ", request.data_parallel_rank(),
                      "; it must be below request.topology.data_parallel ", ranks));

@@ -22,7 +22,10 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
              HistogramFamily(metric::kJobStepEfficiency, registry),
              HistogramFamily(metric::kJobStepTimeOverBound, registry)},
       bubbles_(HistogramFamily(metric::kJobPipelineBubble, registry)),
+      groups_(CounterFamily(metric::kJobContextGroups, registry)),
+      group_tokens_(CounterFamily(metric::kJobContextGroupTokens, registry)),
       fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
+      fitted_exchange_(GaugeFamily(metric::kJobFittedExchange, registry)),
       fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
       fit_samples_(GaugeFamily(metric::kJobFitSamples, registry)),
       steps_{HistogramFamily(metric::kJobMeasuredStep, registry),
@@ -55,11 +58,19 @@ void JobMetrics::RemoveSeries(const std::string& job) {
   for (size_t i = 0; i < kCounters; ++i) counters_[i]->Remove(series.counters[i]);
   for (size_t i = 0; i < kMeans; ++i) means_[i]->Remove(series.means[i]);
   if (series.bubble != nullptr) bubbles_->Remove(series.bubble);
+  for (const GroupSeries& size : series.groups) {
+    if (size.groups == nullptr) continue;
+    groups_->Remove(size.groups);
+    group_tokens_->Remove(size.tokens);
+  }
   if (series.fit.has_value()) {
     fitted_costs_->Remove(series.fit->per_token);
     fitted_costs_->Remove(series.fit->per_token_squared);
     fitted_costs_->Remove(series.fit->per_microbatch);
     fitted_costs_->Remove(series.fit->per_sequence);
+    for (prometheus::Gauge* size : series.fit->exchange) {
+      if (size != nullptr) fitted_exchange_->Remove(size);
+    }
     fit_errors_->Remove(series.fit->error);
     fit_samples_->Remove(series.fit->samples);
   }
@@ -89,11 +100,27 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
     series.means[kRankCostImbalance]->Observe(pass.metrics.rank_cost_imbalance);
     series.means[kStepEfficiency]->Observe(pass.metrics.step_efficiency);
     series.means[kStepTimeOverBound]->Observe(pass.step_time_over_bound());
+    CountGroups(job, pass, series);
     if (!pass.on_pipelines) continue;
     if (series.bubble == nullptr) {
       series.bubble = &bubbles_->Add({{"job_id", job}}, prometheus::Histogram::BucketBoundaries{});
     }
     series.bubble->Observe(pass.pipeline_bubble());
+  }
+}
+
+void JobMetrics::CountGroups(const std::string& job, const PassRecord& pass, Series& series) {
+  for (size_t place = 0; place < kContextSizes; ++place) {
+    const GroupsRecord& groups = pass.groups[place];
+    if (groups.groups == 0) continue;
+    GroupSeries& size = series.groups[place];
+    if (size.groups == nullptr) {
+      const prometheus::Labels labels = {{"job_id", job},
+                                         {"context_parallel", ContextSizeLabel(place)}};
+      size = {.groups = &groups_->Add(labels), .tokens = &group_tokens_->Add(labels)};
+    }
+    size.groups->Increment(static_cast<double>(groups.groups));
+    size.tokens->Increment(static_cast<double>(groups.tokens));
   }
 }
 
@@ -117,6 +144,7 @@ void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Ti
                   .per_token_squared = cost("per_token_squared"),
                   .per_microbatch = cost("per_microbatch"),
                   .per_sequence = cost("per_sequence"),
+                  .exchange = {},
                   .error = &fit_errors_->Add({{"job_id", job}}),
                   .samples = &fit_samples_->Add({{"job_id", job}})};
   }
@@ -124,8 +152,27 @@ void JobMetrics::ShowFit(std::string_view job_id, const FitRecord& fit, absl::Ti
   series.fit->per_token_squared->Set(fit.seconds_per_token_squared);
   series.fit->per_microbatch->Set(fit.seconds_per_microbatch);
   series.fit->per_sequence->Set(fit.seconds_per_sequence);
+  ShowExchange(job, fit, *series.fit);
   series.fit->error->Set(fit.error_ratio);
   series.fit->samples->Set(static_cast<double>(fit.samples));
+}
+
+void JobMetrics::ShowExchange(const std::string& job, const FitRecord& fit, FitSeries& series) {
+  for (size_t place = 0; place < kContextSizes; ++place) {
+    const std::optional<double> seconds = fit.seconds_exchanged_per_token[place];
+    prometheus::Gauge*& size = series.exchange[place];
+    if (seconds.has_value()) {
+      if (size == nullptr) {
+        size = &fitted_exchange_->Add(
+            {{"job_id", job}, {"context_parallel", ContextSizeLabel(place)}});
+      }
+      size->Set(*seconds);
+    } else if (size != nullptr) {
+      // A fit can lose a size, of which nothing was reported for long.
+      fitted_exchange_->Remove(size);
+      size = nullptr;
+    }
+  }
 }
 
 void JobMetrics::CountStep(std::string_view job_id, const StepRecord& step, absl::Time now) {

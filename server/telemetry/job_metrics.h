@@ -69,11 +69,17 @@ class JobMetrics {
     kStepTimeOverBound,
     kMeans
   };
+  struct GroupSeries {
+    prometheus::Counter* groups = nullptr;
+    prometheus::Counter* tokens = nullptr;
+  };
   struct FitSeries {
     prometheus::Gauge* per_token;
     prometheus::Gauge* per_token_squared;
     prometheus::Gauge* per_microbatch;
     prometheus::Gauge* per_sequence;
+    // By ContextSizePlace; null where the fit has none.
+    std::array<prometheus::Gauge*, kContextSizes> exchange;
     prometheus::Gauge* error;
     prometheus::Gauge* samples;
   };
@@ -85,6 +91,8 @@ class JobMetrics {
     std::array<prometheus::Histogram*, kMeans> means{};
     // Once a pass on pipelines was planned; null before.
     prometheus::Histogram* bubble = nullptr;
+    // By ContextSizePlace, once there were groups of that size where they differ; null before.
+    std::array<GroupSeries, kContextSizes> groups{};
     // Once something was fitted.
     std::optional<FitSeries> fit;
     // Once a step was measured.
@@ -96,11 +104,18 @@ class JobMetrics {
   std::pair<const std::string, Series>& SeriesOf(std::string_view job_id, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveSeries(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountGroups(const std::string& job, const PassRecord& pass, Series& series)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowExchange(const std::string& job, const FitRecord& fit, FitSeries& series)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::array<prometheus::Family<prometheus::Counter>*, kCounters> counters_;
   std::array<prometheus::Family<prometheus::Histogram>*, kMeans> means_;
   prometheus::Family<prometheus::Histogram>* const bubbles_;
+  prometheus::Family<prometheus::Counter>* const groups_;
+  prometheus::Family<prometheus::Counter>* const group_tokens_;
   prometheus::Family<prometheus::Gauge>* const fitted_costs_;
+  prometheus::Family<prometheus::Gauge>* const fitted_exchange_;
   prometheus::Family<prometheus::Gauge>* const fit_errors_;
   prometheus::Family<prometheus::Gauge>* const fit_samples_;
   std::array<prometheus::Family<prometheus::Histogram>*, kStepMeans> steps_;

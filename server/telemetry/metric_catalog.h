@@ -141,6 +141,14 @@ inline constexpr MetricDefinition kPipelineBubble = {
     "The part of the predicted step time in which the busiest stage of the slowest rank's pipeline "
     "waits, in lockstep that of the slots' costliest micro-batches, of each pass on pipelines.",
     kSpreadBuckets};
+inline constexpr MetricDefinition kContextGroups = {
+    "batchplan_context_groups_total", kCounter, "context_parallel",
+    "Context-parallel groups planned where they differ in size, one a micro-batch; by size, a "
+    "power "
+    "of two, or other: pools that are none."};
+inline constexpr MetricDefinition kContextGroupTokens = {
+    "batchplan_context_group_tokens_total", kCounter, "context_parallel",
+    "Tokens planned on such groups, with all padding, by size."};
 inline constexpr MetricDefinition kCheckFailures = {
     "batchplan_plan_check_failures_total", kCounter, "",
     "Plans that the plan checker refused (--verify_plans): defects."};
@@ -199,10 +207,21 @@ inline constexpr MetricDefinition kJobStepTimeOverBound = {
 inline constexpr MetricDefinition kJobPipelineBubble = {
     "batchplan_job_pipeline_bubble", kHistogram, "job_id",
     "As batchplan_pipeline_bubble; sum over count is the mean. Absent without a pipeline."};
+inline constexpr MetricDefinition kJobContextGroups = {
+    "batchplan_job_context_groups_total", kCounter, "job_id, context_parallel",
+    "As batchplan_context_groups_total. Absent where all groups have one size."};
+inline constexpr MetricDefinition kJobContextGroupTokens = {
+    "batchplan_job_context_group_tokens_total", kCounter, "job_id, context_parallel",
+    "As batchplan_context_group_tokens_total. Absent where all groups have one size."};
 inline constexpr MetricDefinition kJobFittedCost = {
     "batchplan_job_fitted_cost_seconds", kGauge, "job_id, coefficient",
     "What was last fitted here to the job's reports: seconds a token (per_token), a squared token "
     "(per_token_squared), a micro-batch (per_microbatch) and a sequence (per_sequence)."};
+inline constexpr MetricDefinition kJobFittedExchange = {
+    "batchplan_job_fitted_exchange_seconds", kGauge, "job_id, context_parallel",
+    "What context-parallel ranks were last fitted here to exchange: seconds a token "
+    "(CostModel.exchange), by size of their group as above. Absent where timings of one size alone "
+    "were reported, or nothing shows that is exchanged."};
 inline constexpr MetricDefinition kJobFitError = {
     "batchplan_job_fit_error_ratio", kGauge, "job_id",
     "How far the fit is typically from what was reported."};

@@ -15,9 +15,10 @@ using prometheus::Registry;
 
 // The values of the labels. A name from outside that isn't here counts as the last one.
 constexpr std::array kMethodNames = {"PlanBatch", "JoinBatch", "ReportStep", "other"};
-constexpr std::array kPresetNames = {"balanced",     "nemo_rl_packing", "nemo_rl_dynamic",
-                                     "roll_packing", "roll_dynamic",    "mindspeed_rl",
-                                     "verl",         "unset",           "other"};
+constexpr std::array kPresetNames = {"balanced",     "nemo_rl_packing",     "nemo_rl_dynamic",
+                                     "roll_packing", "roll_dynamic",        "mindspeed_rl",
+                                     "verl",         "megatron_dynamic_cp", "unset",
+                                     "other"};
 constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline", "too_long", "unread"};
 constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
                                              "parts",    "put_outcome", "mark_served",
@@ -99,6 +100,8 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       step_efficiency_(AddHistogram(metric::kStepEfficiency, *registry_)),
       step_time_over_bound_(AddHistogram(metric::kStepTimeOverBound, *registry_)),
       pipeline_bubble_(AddHistogram(metric::kPipelineBubble, *registry_)),
+      context_groups_(CounterFamily(metric::kContextGroups, *registry_)),
+      context_group_tokens_(CounterFamily(metric::kContextGroupTokens, *registry_)),
       check_failures_(AddCounter(metric::kCheckFailures, *registry_)),
       cache_hits_(AddCounter(metric::kCacheHits, *registry_)),
       cache_misses_(AddCounter(metric::kCacheMisses, *registry_)),
@@ -208,8 +211,20 @@ void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
     step_efficiency_->Observe(pass.metrics.step_efficiency);
     step_time_over_bound_->Observe(pass.step_time_over_bound());
     if (pass.on_pipelines) pipeline_bubble_->Observe(pass.pipeline_bubble());
+    RecordGroups(pass);
   }
   jobs_.CountPlan(plan, now);
+}
+
+void Metrics::RecordGroups(const PassRecord& pass) {
+  for (size_t place = 0; place < kContextSizes; ++place) {
+    const GroupsRecord& size = pass.groups[place];
+    if (size.groups == 0) continue;
+    // Added again, a series is the one that is there.
+    const prometheus::Labels labels = {{"context_parallel", ContextSizeLabel(place)}};
+    context_groups_->Add(labels).Increment(static_cast<double>(size.groups));
+    context_group_tokens_->Add(labels).Increment(static_cast<double>(size.tokens));
+  }
 }
 
 void Metrics::RecordJobError(std::string_view job_id, absl::Time now) {

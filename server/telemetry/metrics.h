@@ -135,7 +135,7 @@ class Metrics {
  private:
   static constexpr size_t kMethods = 4;
   static constexpr size_t kCodes = 17;
-  static constexpr size_t kPresets = 9;
+  static constexpr size_t kPresets = 10;
   static constexpr size_t kSizes = 4;
   static constexpr size_t kRefusals = 5;
   static constexpr size_t kJoinOutcomes = 6;
@@ -153,6 +153,7 @@ class Metrics {
   };
 
   prometheus::Histogram& PlanningSeconds(size_t preset, uint64_t sequences);
+  void RecordGroups(const PassRecord& pass);
 
   const std::shared_ptr<prometheus::Registry> registry_;
   std::array<MethodSeries, kMethods> methods_;
@@ -180,6 +181,9 @@ class Metrics {
   prometheus::Histogram* const step_efficiency_;
   prometheus::Histogram* const step_time_over_bound_;
   prometheus::Histogram* const pipeline_bubble_;
+  // Of which series are made as they are needed: few jobs have groups that differ in size.
+  prometheus::Family<prometheus::Counter>* const context_groups_;
+  prometheus::Family<prometheus::Counter>* const context_group_tokens_;
   prometheus::Counter* const check_failures_;
   prometheus::Counter* const cache_hits_;
   prometheus::Counter* const cache_misses_;

@@ -4,24 +4,54 @@
 #define BATCHPLAN_SERVER_TELEMETRY_PLAN_RECORD_H_
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "server/planner/plan.h"
 
 namespace batchplan {
 
+// The sizes of context-parallel groups that metrics tell apart: the powers of two up to 65536,
+// which is the limit, and in the last place all other sizes.
+inline constexpr size_t kContextSizes = 18;
+
+// The place of a size, at least 1, among these.
+constexpr size_t ContextSizePlace(uint64_t ranks) {
+  return std::has_single_bit(ranks)
+             ? std::min(static_cast<size_t>(std::countr_zero(ranks)), kContextSizes - 1)
+             : kContextSizes - 1;
+}
+
+// What the label context_parallel says of a place.
+inline std::string ContextSizeLabel(size_t place) {
+  return place + 1 < kContextSizes ? std::to_string(1U << place) : "other";
+}
+
+// Of the groups of one size.
+struct GroupsRecord {
+  uint64_t groups = 0;
+  // With all padding.
+  uint64_t tokens = 0;
+};
+
 // Of one pass of a plan.
 struct PassRecord {
   // As the planner measured it.
   PlanMetrics metrics = {};
   // What the micro-batches have room for: each one's max_tokens_per_microbatch, or the length of a
-  // longer sequence that runs alone.
+  // longer sequence that runs alone; with groups that differ in size their part of it.
   uint64_t budget_tokens = 0;
   // Ranks are pipelines of several stages.
   bool on_pipelines = false;
+  // By ContextSizePlace, with groups that differ in size (Topology.dynamic_context); else nothing.
+  std::array<GroupsRecord, kContextSizes> groups = {};
 
   // Metrics that are exported in another form. None is negative: Prometheus takes a sum that falls
   // for one that was started anew.
@@ -50,6 +80,9 @@ struct FitRecord {
   double seconds_per_token_squared = 0;
   double seconds_per_microbatch = 0;
   double seconds_per_sequence = 0;
+  // What ranks exchange for a token (CostModel.exchange), by ContextSizePlace; of sizes in one
+  // place the largest one's. None where that was not fitted.
+  std::array<std::optional<double>, kContextSizes> seconds_exchanged_per_token = {};
   double error_ratio = 0;
   uint64_t samples = 0;
 };

@@ -48,20 +48,24 @@ void LowerBound(benchmark::State& state) {
   PerSequence(state);
 }
 
+PlanOptions OptionsOf(const char* preset, Effort effort, uint32_t ranks) {
+  PlanOptions options;
+  options.topology.data_parallel = ranks;
+  options.effort = effort;
+  options.passes.push_back(PresetPass(preset, options.topology).value());
+  options.passes[0].max_tokens_per_microbatch = kBudget;
+  return options;
+}
+
 // The counters, of the first batch: how far the predicted step time is above its proven bound, and
 // the ideal over it.
-void Plan(benchmark::State& state, const char* preset, Effort effort, uint32_t ranks) {
+void Plan(benchmark::State& state, const PlanOptions& options) {
   // Of small plans several in turn, or the processor learns the branches of one by heart.
   std::vector<std::vector<uint32_t>> batches;
   for (uint64_t seed = 1; seed <= (state.range(0) <= 4096 ? 16 : 1); ++seed) {
     batches.push_back(testing::MathsLengths(static_cast<size_t>(state.range(0)), seed));
   }
   size_t next = 0;
-  PlanOptions options;
-  options.topology.data_parallel = ranks;
-  options.effort = effort;
-  options.passes.push_back(PresetPass(preset, options.topology).value());
-  options.passes[0].max_tokens_per_microbatch = kBudget;
   for (auto _ : state) {
     benchmark::DoNotOptimize(MakePlan({.lengths = batches[next++ % batches.size()]}, options));
   }
@@ -72,11 +76,22 @@ void Plan(benchmark::State& state, const char* preset, Effort effort, uint32_t r
 }
 
 void PlanBalanced(benchmark::State& state, Effort effort) {
-  Plan(state, "balanced", effort, static_cast<uint32_t>(state.range(1)));
+  Plan(state, OptionsOf("balanced", effort, static_cast<uint32_t>(state.range(1))));
+}
+
+// Context-parallel groups that differ in size: a rank holds a quarter of what others do, and ranks
+// exchange what they do over a network.
+void PlanDynamic(benchmark::State& state, Effort effort) {
+  PlanOptions options = OptionsOf("balanced", effort, static_cast<uint32_t>(state.range(1)));
+  options.topology.dynamic_context.emplace();
+  options.cost_model.per_microbatch = 1024;
+  options.cost_model.exchange = {{.up_to_size = 0, .per_token = 0.065}};
+  options.passes[0].max_tokens_per_microbatch = kBudget / 4;
+  Plan(state, options);
 }
 
 void PlanPreset(benchmark::State& state, const char* preset) {
-  Plan(state, preset, Effort::kDefault, 16);
+  Plan(state, OptionsOf(preset, Effort::kDefault, 16));
 }
 
 constexpr int64_t kSizes[] = {256, 1024, 16384, 131072, 1 << 20};
@@ -92,11 +107,19 @@ void SizesAndRanks(benchmark::internal::Benchmark* bench) {
   bench->Unit(benchmark::kMillisecond);
 }
 
+void SizesAndPools(benchmark::internal::Benchmark* bench) {
+  bench->Args({256, 8})->Args({2048, 64})->Args({131072, 256})->Args({1 << 20, 64});
+  bench->Unit(benchmark::kMillisecond);
+}
+
 BENCHMARK(LowerBound)->Apply(Sizes);
 BENCHMARK(OptimalSplits)->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanBalanced, fast, Effort::kFast)->Apply(SizesAndRanks);
 BENCHMARK_CAPTURE(PlanBalanced, default, Effort::kDefault)->Apply(SizesAndRanks);
 BENCHMARK_CAPTURE(PlanBalanced, thorough, Effort::kThorough)->Apply(SizesAndRanks);
+BENCHMARK_CAPTURE(PlanDynamic, fast, Effort::kFast)->Apply(SizesAndPools);
+BENCHMARK_CAPTURE(PlanDynamic, default, Effort::kDefault)->Apply(SizesAndPools);
+BENCHMARK_CAPTURE(PlanDynamic, thorough, Effort::kThorough)->Apply(SizesAndPools);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_packing, "nemo_rl_packing")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_dynamic, "nemo_rl_dynamic")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, roll_packing, "roll_packing")->Apply(Sizes);

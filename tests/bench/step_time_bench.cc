@@ -1,11 +1,13 @@
 // Predicted step time of every method, relative to a bound that no plan can beat: the presets
 // through MakePlan, and three systems in use as their code does it today.
 //
-//   build/release/bench/step_time_bench [--seeds N] [--family NAME] [--pp LIST [--vpp LIST]]
+//   build/release/bench/step_time_bench [--seeds N] [--family NAME]
+//       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS]]
 //
-// With --pp, on pipelines of so many stages (pipeline_step_times.h). Else one Markdown table a
-// family and synchronization; each figure is over the seeds. A plan with micro-batches over the
-// token budget may be below the bound, which holds within the budget only.
+// With --pp, on pipelines of so many stages (pipeline_step_times.h). With --dynamic_cp, on pools of
+// so many ranks whose context-parallel groups differ in size (dynamic_step_times.h). Else one
+// Markdown table a family and synchronization; each figure is over the seeds. A plan with
+// micro-batches over the token budget may be below the bound, which holds within the budget only.
 
 #include <algorithm>
 #include <chrono>
@@ -25,6 +27,7 @@
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/presets.h"
+#include "tests/bench/dynamic_step_times.h"
 #include "tests/bench/length_family.h"
 #include "tests/bench/pipeline_step_times.h"
 #include "tests/support/generators.h"
@@ -156,7 +159,9 @@ std::vector<Method> Methods() {
       PresetMethod("balanced", Effort::kThorough, "balanced, thorough"),
   };
   for (const absl::string_view preset : PresetNames()) {
-    if (PresetPass(preset, {})->layout == Layout::kPacked && preset != "balanced") {
+    // One needs a pool of ranks.
+    if (preset == "balanced" || preset == "megatron_dynamic_cp") continue;
+    if (PresetPass(preset, {})->layout == Layout::kPacked) {
       methods.push_back(PresetMethod(preset, Effort::kDefault, std::string(preset)));
     }
   }
@@ -300,6 +305,8 @@ int Main(int argc, char** argv) {
   std::string only;
   std::vector<uint32_t> stages;
   std::vector<uint32_t> virtual_stages = {1};
+  std::vector<uint32_t> pools;
+  double per_microbatch = 0;
   for (int i = 1; i < argc; ++i) {
     const absl::string_view flag = argv[i];
     const bool last = i + 1 == argc;
@@ -311,17 +318,26 @@ int Main(int argc, char** argv) {
       stages = NumbersOf(argv[++i]);
     } else if (flag == "--vpp" && !last && !NumbersOf(argv[i + 1]).empty()) {
       virtual_stages = NumbersOf(argv[++i]);
+    } else if (flag == "--dynamic_cp" && !last && !NumbersOf(argv[i + 1]).empty()) {
+      pools = NumbersOf(argv[++i]);
+    } else if (flag == "--per_microbatch" && !last &&
+               absl::SimpleAtod(argv[i + 1], &per_microbatch) && per_microbatch >= 0) {
+      ++i;
     } else {
-      std::fprintf(
-          stderr,
-          "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST]]\nfamilies:", argv[0]);
+      std::fprintf(stderr,
+                   "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST] | --dynamic_cp "
+                   "LIST [--per_microbatch TOKENS]]\nfamilies:",
+                   argv[0]);
       for (const Family& family : kFamilies) std::fprintf(stderr, " %s", family.name.data());
       std::fprintf(stderr, "\n");
       return EXIT_FAILURE;
     }
   }
-  if (!stages.empty()) {
-    if (bench::PrintPipelineStepTimes(stages, virtual_stages, seeds, only)) return EXIT_SUCCESS;
+  if (!stages.empty() || !pools.empty()) {
+    const bool any = stages.empty()
+                         ? bench::PrintDynamicStepTimes(pools, per_microbatch, seeds, only)
+                         : bench::PrintPipelineStepTimes(stages, virtual_stages, seeds, only);
+    if (any) return EXIT_SUCCESS;
     std::fprintf(stderr, "no family \"%s\"\n", only.c_str());
     return EXIT_FAILURE;
   }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The pages of recent plans, of a server under load, and of a plan on pipelines, as headless Chromium shows them.
+"""The pages of recent plans, of a server under load, and of plans on pipelines and in a pool of ranks, as headless
+Chromium shows them.
 
     plans_page_test.py --bin build/release/bin [--keep FOLDER]
 
@@ -23,9 +24,9 @@ try:
 except ImportError:
     Image = None
 
-JOBS = {"grpo-7b", "sft-documents", "dpo-pairs", "sft-70b", "sft-misconfigured"}
-# Of these, the one whose reports hold its steps.
-REPORTS = "grpo-7b"
+JOBS = {"grpo-7b", "sft-documents", "dpo-pairs", "sft-70b", "rl-long-reasoning", "sft-misconfigured"}
+# Of these, the ones whose reports hold their steps.
+REPORTS = {"grpo-7b", "rl-long-reasoning"}
 # And the one on pipelines, which has a picture of the stages of a rank besides.
 STAGES = "sft-70b"
 LOAD_SECONDS = 5
@@ -112,7 +113,7 @@ def check_job(browser, folder, url, job):
     for words in (f"{job}, step ", "step efficiency", "Ranks over time", "by this server"):
         expect(words in visible.text, f'{job}: "{words}" is not on the page')
     for words in ("step took", "ranks waited", "%)"):
-        expect((words in visible.text) == (job == REPORTS), f'{job}: "{words}" is on the page of jobs that report')
+        expect((words in visible.text) == (job in REPORTS), f'{job}: "{words}" is on the page of jobs that report')
     screenshot = folder / f"{job}.png"
     browse(browser, folder, f"{url}?job_id={job}", f"--screenshot={screenshot}")
     # Sequences of every length.
@@ -135,6 +136,26 @@ def check_pipeline(browser, folder, batchplan):
     check_picture(screenshot, WORK_COLORS, len(WORK_COLORS))
 
 
+def check_pool(browser, folder, batchplan):
+    lengths = "".join(f"{200 + 613 * i % 7000}\n" for i in range(64))
+    pages = {"plan": ("a pool of 8 ranks in groups of 1 to 8", "8,192 tokens on 2 ranks", "in groups of c ranks also",
+                      "of the time", "of all the ranks that it covers"),
+             "compare": ("megatron_dynamic_cp", "cp 2", "cp 4", "cp 8", "exchange")}
+    for command, shown in pages.items():
+        planned = subprocess.run(
+            [batchplan, command, "--lengths", "-", "--dp", "4", "--cp", "2", "--dynamic_cp", "1", "--budget", "8192",
+             "--format", "html"],
+            input=lengths, capture_output=True, text=True, timeout=60, check=True)
+        page = folder / f"pool_{command}.html"
+        page.write_text(planned.stdout)
+        visible = read(browser, folder, page.as_uri())
+        for words in shown:
+            expect(words in visible.text, f'of a pool, {command}: "{words}" is not on the page')
+        screenshot = folder / f"pool_{command}.png"
+        browse(browser, folder, page.as_uri(), f"--screenshot={screenshot}")
+        check_picture(screenshot, SEQUENCE_COLORS, 4)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, required=True)
@@ -148,6 +169,7 @@ def main():
         folder = arguments.keep or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         check_pipeline(browser, folder, arguments.bin / "batchplan")
+        check_pool(browser, folder, arguments.bin / "batchplan")
         processes = stack.enter_context(Processes())
         target, http = start_server(processes, arguments.bin, folder)
         url = f"http://{http}/plans"

@@ -18,8 +18,9 @@ namespace batchplan::testing {
 namespace {
 
 v1::PlanBatchRequest PlanRequest(uint64_t seed) {
-  v1::PlanBatchRequest request =
-      WireRequest(seed % 2 == 0 ? GenerateSmallRequest(seed) : GenerateRequest(seed));
+  v1::PlanBatchRequest request = WireRequest(seed % 2 == 0   ? GenerateSmallRequest(seed)
+                                             : seed % 3 == 0 ? GenerateDynamicRequest(seed)
+                                                             : GenerateRequest(seed));
   // A preset's name among the bytes, and passes that leave the choice to it: all of "balanced",
   // which most requests take, and some of the others.
   const auto presets = PresetNames();

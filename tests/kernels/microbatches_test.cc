@@ -23,6 +23,8 @@ struct PlanArrays {
   std::vector<uint32_t> microbatch_offsets = {};
   std::vector<uint32_t> row_widths = {};
   std::vector<uint32_t> microbatches_per_rank = {};
+  // Empty: groups do not differ.
+  std::vector<uint32_t> context_sizes = {};
   uint32_t data_parallel = 1;
 
   batchplan_plan View() const {
@@ -31,6 +33,7 @@ struct PlanArrays {
             .microbatch_offsets = microbatch_offsets.data(),
             .row_widths = row_widths.data(),
             .microbatches_per_rank = microbatches_per_rank.data(),
+            .context_sizes = context_sizes.empty() ? nullptr : context_sizes.data(),
             .num_sequences = static_cast<uint32_t>(sequence_index.size()),
             .num_microbatches = static_cast<uint32_t>(row_widths.size()),
             .num_mini_batches = static_cast<uint32_t>(microbatches_per_rank.size()),
@@ -46,6 +49,19 @@ PlanArrays SixMicrobatches() {
           .row_widths = {14, 3, 10, 0, 6, 5},
           .microbatches_per_rank = {2, 1},
           .data_parallel = 2};
+}
+
+// Two mini-batches on a pool of four ranks: slots of groups of 2, 1 and 1 and of 4, then one of 2
+// and
+// 2. The third micro-batch is empty.
+PlanArrays SixGroups() {
+  return {.sequence_index = {4, 0, 2, 5, 1, 3, 7, 6},
+          .sequence_lengths = {9, 5, 3, 8, 2, 6, 1, 4},
+          .microbatch_offsets = {0, 2, 3, 3, 5, 6, 8},
+          .row_widths = {16, 3, 0, 16, 8, 8},
+          .microbatches_per_rank = {2, 1},
+          .context_sizes = {2, 1, 1, 4, 2, 2},
+          .data_parallel = 4};
 }
 
 batchplan_status StatusOf(const batchplan_plan& plan, uint32_t rank = 0) {
@@ -103,6 +119,67 @@ TEST(MicrobatchesTest, EmptyMicrobatchIsOneOfTheRanks) {
   EXPECT_EQ(of_rank[1].row_width, 0U);
   EXPECT_EQ(of_rank[1].first_sequence, 5U);
   EXPECT_THAT(IndexOf(of_rank[2]), ElementsAre(7, 6));
+}
+
+TEST(MicrobatchesTest, RankFindsItsGroupAndItsPlaceInItInEverySlot) {
+  const PlanArrays plan = SixGroups();
+  struct Place {
+    uint32_t index, size, rank;
+    bool operator==(const Place&) const = default;
+  };
+  std::vector<std::vector<Place>> places;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    std::vector<Place>& own = places.emplace_back();
+    for (const batchplan_microbatch& microbatch : MicrobatchesOf(plan.View(), rank)) {
+      own.push_back(
+          {microbatch.index, microbatch.context_parallel, microbatch.context_parallel_rank});
+      EXPECT_EQ(microbatch.context_parallel_rank, rank % microbatch.context_parallel);
+    }
+  }
+  EXPECT_THAT(places, ElementsAre(ElementsAre(Place{0, 2, 0}, Place{3, 4, 0}, Place{4, 2, 0}),
+                                  ElementsAre(Place{0, 2, 1}, Place{3, 4, 1}, Place{4, 2, 1}),
+                                  ElementsAre(Place{1, 1, 0}, Place{3, 4, 2}, Place{5, 2, 0}),
+                                  ElementsAre(Place{2, 1, 0}, Place{3, 4, 3}, Place{5, 2, 1})));
+  const auto of_rank = MicrobatchesOf(plan.View(), 2);
+  EXPECT_THAT(IndexOf(of_rank[0]), ElementsAre(2));
+  EXPECT_THAT(IndexOf(of_rank[1]), ElementsAre(5, 1));
+  EXPECT_EQ(of_rank[1].slot, 1U);
+  EXPECT_EQ(of_rank[2].mini_batch, 1U);
+  EXPECT_EQ(of_rank[2].row_width, 8U);
+  EXPECT_THAT(IndexOf(of_rank[2]), ElementsAre(7, 6));
+  EXPECT_EQ(MicrobatchesOf(plan.View(), 3)[0].num_sequences, 0U);
+}
+
+TEST(MicrobatchesTest, WithoutSizesOfGroupsNoneAreSaid) {
+  for (const batchplan_microbatch& microbatch : MicrobatchesOf(SixMicrobatches().View(), 1)) {
+    EXPECT_EQ(microbatch.context_parallel, 0U);
+    EXPECT_EQ(microbatch.context_parallel_rank, 0U);
+  }
+}
+
+TEST(MicrobatchesTest, GroupsThatDoNotDivideThePoolAreRefused) {
+  for (const std::vector<uint32_t>& sizes :
+       std::vector<std::vector<uint32_t>>{// Too many or too few ranks in a slot.
+                                          {2, 1, 2, 4, 2, 2},
+                                          {2, 1, 1, 4, 2, 1},
+                                          {2, 1, 1, 4, 2, 3},
+                                          // A group does not begin at a multiple of its size.
+                                          {1, 2, 1, 4, 2, 2},
+                                          {2, 1, 1, 4, 1, 3},
+                                          // Four slots, or two.
+                                          {2, 2, 4, 4, 2, 2},
+                                          {1, 1, 1, 1, 2, 2},
+                                          {0, 2, 2, 4, 2, 2},
+                                          {2, 1, 1, 4, 2, UINT32_MAX}}) {
+    PlanArrays plan = SixGroups();
+    plan.context_sizes = sizes;
+    EXPECT_EQ(StatusOf(plan.View()), BATCHPLAN_ERROR_PLAN) << testing::PrintToString(sizes);
+  }
+  PlanArrays plan = SixGroups();
+  plan.microbatches_per_rank = {2};
+  EXPECT_EQ(StatusOf(plan.View()), BATCHPLAN_ERROR_PLAN);
+  plan = SixGroups();
+  EXPECT_EQ(StatusOf(plan.View(), 4), BATCHPLAN_ERROR_DATA_PARALLEL_RANK);
 }
 
 TEST(MicrobatchesTest, MiniBatchWithoutMicrobatchesIsPassedOver) {
@@ -216,6 +293,7 @@ std::vector<uint32_t> HostileNumbers(std::mt19937& random, size_t size) {
 TEST(MicrobatchesTest, WhateverTheArraysHoldEveryMicrobatchLiesWithinThem) {
   std::mt19937 random(7);
   int accepted = 0;
+  int accepted_groups = 0;
   for (int round = 0; round < 200'000; ++round) {
     const size_t num_sequences = random() % 4;
     const size_t num_microbatches = random() % 5;
@@ -225,6 +303,15 @@ TEST(MicrobatchesTest, WhateverTheArraysHoldEveryMicrobatchLiesWithinThem) {
                        .row_widths = HostileNumbers(random, num_microbatches),
                        .microbatches_per_rank = HostileNumbers(random, random() % 4),
                        .data_parallel = HostileNumber(random)};
+    const bool grouped = random() % 2 == 0;
+    if (grouped) {
+      plan.context_sizes = HostileNumbers(random, num_microbatches);
+      for (uint32_t& size : plan.context_sizes) {
+        if (random() % 4 > 0) size = 1U << random() % 2;
+      }
+      plan.data_parallel = 1 + random() % 4;
+      plan.microbatches_per_rank = {static_cast<uint32_t>(random() % 4)};
+    }
     if (random() % 2 == 0) {
       std::sort(plan.microbatch_offsets.begin(), plan.microbatch_offsets.end());
       plan.microbatch_offsets.front() = 0;
@@ -234,12 +321,14 @@ TEST(MicrobatchesTest, WhateverTheArraysHoldEveryMicrobatchLiesWithinThem) {
     const uint32_t rank = random() % 3;
     if (StatusOf(view, rank) != BATCHPLAN_OK) continue;
     ++accepted;
+    if (grouped && num_microbatches > 1) ++accepted_groups;
     for (const batchplan_microbatch& microbatch : MicrobatchesOf(view, rank)) {
       ASSERT_LT(microbatch.index, num_microbatches);
       ASSERT_LE(uint64_t{microbatch.first_sequence} + microbatch.num_sequences, num_sequences);
     }
   }
   EXPECT_GT(accepted, 1000);
+  EXPECT_GT(accepted_groups, 100);
 }
 
 TEST(MicrobatchesTest, RanksShareEveryPlanWithoutGapOrOverlap) {

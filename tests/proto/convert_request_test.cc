@@ -36,7 +36,15 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
       sequence_parallel: true
     }
     mini_batches { size: 2 order: ORDER_SHUFFLED seed: 11 groups: GROUP_POLICY_SAME_RANK }
-    cost_model { per_token: 1.5 per_token_squared: 2.5 per_microbatch: 3.5 per_sequence: 4.5 }
+    cost_model {
+      per_token: 1.5
+      per_token_squared: 2.5
+      per_microbatch: 3.5
+      per_sequence: 4.5
+      exchange { up_to_size: 8 per_token: 0.02 }
+      exchange { per_token: 0.065 }
+      exchange_overlaps: true
+    }
     synchronization: SYNCHRONIZATION_ACCUMULATED
     effort: EFFORT_THOROUGH
     overlong: OVERLONG_POLICY_DROP
@@ -89,6 +97,10 @@ TEST(ConvertRequestTest, EveryFieldArrives) {
   EXPECT_EQ(options.cost_model.per_token_squared, 2.5);
   EXPECT_EQ(options.cost_model.per_microbatch, 3.5);
   EXPECT_EQ(options.cost_model.per_sequence, 4.5);
+  EXPECT_THAT(options.cost_model.exchange,
+              ElementsAre(ContextExchange{.up_to_size = 8, .per_token = 0.02},
+                          ContextExchange{.up_to_size = 0, .per_token = 0.065}));
+  EXPECT_TRUE(options.cost_model.exchange_overlaps);
   EXPECT_EQ(options.pipeline.schedule, PipelineSchedule::kInterleaved);
   EXPECT_EQ(options.pipeline.group_size, 8);
   EXPECT_EQ(options.pipeline.backward_ratio, 1.75);
@@ -237,6 +249,8 @@ TEST(ConvertRequestTest, AnythingBesideFittedIsRefusedByName) {
       {"per_token_squared 2", "per_token_squared: 2"},
       {"per_microbatch 2", "per_microbatch: 2"},
       {"per_sequence 2", "per_sequence: 2"},
+      {"and exchange", "exchange { per_token: 2 }"},
+      {"and exchange_overlaps", "exchange_overlaps: true"},
       {"and shape", "shape { layers: 1 hidden_size: 1 attention_heads: 1 }"}};
   for (const auto& [name, beside] : cases) {
     const absl::Status status = Refused("cost_model { fitted: true " + beside + " }");
@@ -261,6 +275,46 @@ TEST(ConvertRequestTest, ACostModelFollowsFromTheModelsShape) {
   EXPECT_DOUBLE_EQ(parsed.options.cost_model.per_token_squared, 1e-9 * 800);
 }
 
+TEST(ConvertRequestTest, WhatRanksExchangeFollowsFromTheModelsShapeToo) {
+  const ParsedRequest parsed = ParseRequest(Request(R"pb(cost_model {
+                                                           exchange_overlaps: true
+                                                           shape {
+                                                             layers: 2
+                                                             hidden_size: 100
+                                                             attention_heads: 4
+                                                             kv_heads: 2
+                                                             flops_per_second: 1e12
+                                                             node_size: 8
+                                                             node_bytes_per_second: 4e9
+                                                             network_bytes_per_second: 1e9
+                                                           }
+                                                         })pb"))
+                                   .value();
+  // 4 * 50 bytes of each of two layers.
+  ASSERT_EQ(parsed.options.cost_model.exchange.size(), 2u);
+  EXPECT_EQ(parsed.options.cost_model.exchange[0].up_to_size, 8u);
+  EXPECT_DOUBLE_EQ(parsed.options.cost_model.exchange[0].per_token, 1e-9 * 400 * 250);
+  EXPECT_EQ(parsed.options.cost_model.exchange[1].up_to_size, 0u);
+  EXPECT_DOUBLE_EQ(parsed.options.cost_model.exchange[1].per_token, 1e-9 * 400 * 1000);
+  EXPECT_TRUE(parsed.options.cost_model.exchange_overlaps);
+}
+
+TEST(ConvertRequestTest, FiguresOfExchangeThatSayNothingAreRefused) {
+  const std::map<std::string, std::string> cases = {
+      {"node_bytes_per_second: 1e9",
+       "cost_model.shape.node_bytes_per_second is 1e+09, but flops_per_second is 0"},
+      {"network_bytes_per_second: 1e9 flops_per_second: 1",
+       "cost_model.shape.network_bytes_per_second is 1e+09, but node_size is 0"},
+      {"flops_per_second: -1",
+       "cost_model.shape.flops_per_second is -1; it must be 0, or between"}};
+  for (const auto& [figures, message] : cases) {
+    const absl::Status status = Refused(
+        "cost_model { shape { layers: 1 hidden_size: 1 attention_heads: 1 " + figures + " } }");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << figures;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+}
+
 TEST(ConvertRequestTest, AShapeBesideCoefficientsIsRefused) {
   for (const std::string coefficient : {"per_token", "per_sequence"}) {
     const absl::Status status =
@@ -271,6 +325,10 @@ TEST(ConvertRequestTest, AShapeBesideCoefficientsIsRefused) {
                 AllOf(HasSubstr("cost_model.shape is set beside per_token"),
                       HasSubstr(coefficient + " 2")));
   }
+  EXPECT_THAT(std::string(Refused("cost_model { exchange { per_token: 2 } shape { layers: 1 "
+                                  "hidden_size: 1 attention_heads: 1 } }")
+                              .message()),
+              HasSubstr("and exchange; the coefficients follow from the shape"));
 }
 
 TEST(ConvertRequestTest, OnlyTheFirstPassMaySetItsSharding) {

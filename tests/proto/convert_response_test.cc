@@ -85,6 +85,27 @@ TEST(ConvertResponseTest, APipelineThatSaysItsDefaultsHasTheSameFingerprint) {
   EXPECT_EQ(fingerprint(), unset);
 }
 
+TEST(ConvertResponseTest, SaysWhatRanksExchange) {
+  v1::PlanBatchRequest request;
+  request.mutable_manifest()->add_lengths(7);
+  request.add_passes()->set_max_tokens_per_microbatch(10);
+  request.mutable_cost_model()->set_per_token(1);
+  v1::Exchange* exchange = request.mutable_cost_model()->add_exchange();
+  exchange->set_up_to_size(8);
+  exchange->set_per_token(0.02);
+  request.mutable_cost_model()->set_exchange_overlaps(true);
+  const ParsedRequest parsed = ParseRequest(request).value();
+  v1::PlanBatchResponse response;
+  FillResponse(MakePlan(parsed.manifest, parsed.options).value(), absl::Seconds(1), &response);
+  EXPECT_EQ(response.cost_model_used().SerializeAsString(),
+            request.cost_model().SerializeAsString());
+  const CostModel read = ParseResponse(response)->cost_model_used;
+  ASSERT_EQ(read.exchange.size(), 1u);
+  EXPECT_EQ(read.exchange[0].up_to_size, 8u);
+  EXPECT_EQ(read.exchange[0].per_token, 0.02);
+  EXPECT_TRUE(read.exchange_overlaps);
+}
+
 TEST(ConvertResponseTest, ReadBackIsTheSamePlan) {
   const v1::PlanBatchResponse response = SmallResponse();
   v1::PlanBatchResponse again;

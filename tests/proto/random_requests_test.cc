@@ -16,6 +16,11 @@
 namespace batchplan {
 namespace {
 
+// Every fourth with groups that differ in size.
+testing::GeneratedRequest RandomRequest(uint64_t seed) {
+  return seed % 4 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
+}
+
 // `wire` once sent and received.
 template <typename Message>
 Message Sent(const Message& wire) {
@@ -26,7 +31,7 @@ Message Sent(const Message& wire) {
 
 TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
   for (const uint64_t seed : testing::Seeds(500)) {
-    testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    testing::GeneratedRequest request = RandomRequest(seed);
     const v1::PlanBatchRequest wire = Sent(testing::WireRequest(request));
     const auto parsed = ParseRequest(wire);
     ASSERT_TRUE(parsed.ok()) << parsed.status() << "\n" << request.Describe();
@@ -49,7 +54,7 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
 
 TEST(RandomRequestsTest, TheirPlansArriveAsTheyWereMade) {
   for (const uint64_t seed : testing::Seeds(300)) {
-    const testing::GeneratedRequest request = testing::GenerateRequest(seed);
+    const testing::GeneratedRequest request = RandomRequest(seed);
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) continue;
     v1::PlanBatchResponse response;

@@ -298,6 +298,11 @@ class RequestGenerator {
       options().cost_model.per_sequence = random_.OneOf<double>({0.5, 100, 20000});
     }
     if (random_.Chance(5)) options().cost_model = {0, 0, 0, 1};
+    if (random_.Chance(40)) {
+      options().cost_model.exchange = random_.OneOf<std::vector<ContextExchange>>(
+          {{{0, 0.02}}, {{2, 0.02}, {0, 0.3}}, {{1, 7}, {2, 5}}, {{2, 0}, {3, 1e6}}});
+      options().cost_model.exchange_overlaps = random_.Chance(30);
+    }
     options().synchronization =
         random_.OneOf<Synchronization>({Synchronization::kLockstep, Synchronization::kAccumulated});
     options().effort = random_.OneOf<Effort>({Effort::kFast, Effort::kDefault, Effort::kThorough});
@@ -339,6 +344,53 @@ class RequestGenerator {
   uint32_t longest_ = std::numeric_limits<uint32_t>::max();
 };
 
+// Gives a request a pool, and takes from it what does not go with that.
+void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
+  RandomStream random(seed ^ 0x5A5A5A5A);
+  PlanOptions& options = request.options;
+  Topology& topology = options.topology;
+  topology.context_parallel = random.OneOf<uint32_t>({1, 1, 2, 3});
+  const uint32_t pool = topology.data_parallel * topology.context_parallel;
+  DynamicContext& dynamic = topology.dynamic_context.emplace();
+  dynamic.min_size = random.OneOf<uint32_t>({1, 1, 1, 2, 4});
+  while (dynamic.min_size > pool) dynamic.min_size /= 2;
+  if (random.Chance(30)) {
+    dynamic.max_size = static_cast<uint32_t>(random.Between(dynamic.min_size, pool));
+    // Where groups don't add up to it, the pool alone may be.
+    if (pool % dynamic.min_size != 0) dynamic.max_size = pool;
+  }
+  if (options.mini_batches.groups == GroupPolicy::kSameRank) {
+    options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+  }
+  if (options.overlong == OverlongPolicy::kAlone) options.overlong = OverlongPolicy::kTruncate;
+  request.ranks.clear();
+  if (options.cost_model.exchange.empty() && random.Chance(60)) {
+    options.cost_model.exchange = {{.up_to_size = 4, .per_token = 0.02},
+                                   {.up_to_size = 0, .per_token = 0.1}};
+    options.cost_model.exchange_overlaps = random.Chance(30);
+  }
+  for (PassOptions& pass : options.passes) {
+    pass.layout = Layout::kPacked;
+    pass.rows = RowPadding::kNone;
+    pass.buckets.clear();
+    pass.packer = Packer::kBalanced;
+    pass.balance_on = BalanceOn::kCost;
+    pass.equal_sequence_counts = false;
+    pass.sharding = Sharding::kBalanced;
+  }
+  if (random.Chance(30)) options.passes[0].sharding = Sharding::kMegatronDynamicCp;
+}
+
+std::string DescribeDynamic(const PlanOptions& options) {
+  if (!options.topology.dynamic_context) return "";
+  std::string text = absl::StrCat(" groups of ", options.topology.dynamic_context->min_size, " to ",
+                                  options.topology.dynamic_context->max_size, ", exchange");
+  for (const ContextExchange& exchange : options.cost_model.exchange) {
+    absl::StrAppend(&text, " ", exchange.up_to_size, ":", exchange.per_token);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string GeneratedRequest::Describe() const {
@@ -348,14 +400,19 @@ std::string GeneratedRequest::Describe() const {
       "lengths [", absl::StrJoin(lengths, ","), "] groups [", absl::StrJoin(group_ids, ","),
       "] ranks [", absl::StrJoin(ranks, ","), "] pad_to ", pad_to, "; DP ", t.data_parallel, " CP ",
       t.context_parallel, " TP ", t.tensor_parallel, " PP ", t.pipeline_parallel, " VPP ",
-      t.virtual_pipeline, t.sequence_parallel ? " SP" : "", " groups of ",
+      t.virtual_pipeline, t.sequence_parallel ? " SP" : "", DescribeDynamic(options), " groups of ",
       options.pipeline.group_size, " ratio ", options.pipeline.backward_ratio, " transfer ",
       options.pipeline.transfer, " shares [", absl::StrJoin(options.pipeline.stage_shares, ","),
       "]; mini-batches of ", m.size, " order ", static_cast<int>(m.order), " seed ", m.seed,
       " group policy ", static_cast<int>(m.groups), "; overlong ",
       static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token, " ",
       options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch, " ",
-      options.cost_model.per_sequence, "; synchronization ",
+      options.cost_model.per_sequence, "; exchange",
+      absl::StrJoin(options.cost_model.exchange, ",",
+                    [](std::string* out, const ContextExchange& exchange) {
+                      absl::StrAppend(out, " ", exchange.up_to_size, ":", exchange.per_token);
+                    }),
+      options.cost_model.exchange_overlaps ? " overlaps" : "", "; synchronization ",
       static_cast<int>(options.synchronization), " effort ", static_cast<int>(options.effort),
       options.allow_empty_microbatches ? "; empty micro-batches allowed" : "");
   for (const PassOptions& pass : options.passes) {
@@ -384,6 +441,12 @@ GeneratedRequest GenerateRequest(uint64_t seed) {
   return RequestGenerator(family, seed).Generate();
 }
 
+GeneratedRequest GenerateDynamicRequest(uint64_t seed) {
+  GeneratedRequest request = GenerateRequest(seed);
+  MakeDynamic(seed, request);
+  return request;
+}
+
 GeneratedRequest GenerateSmallRequest(uint64_t seed) {
   const Family family = {
       .most_sequences = kMaxSmallSequences, .ranks = {1, 2, 2, 3}, .shuffles = false};
@@ -392,7 +455,12 @@ GeneratedRequest GenerateSmallRequest(uint64_t seed) {
 
 GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed) {
   const Family family = {.preset = preset};
-  return RequestGenerator(family, seed).Generate();
+  GeneratedRequest request = RequestGenerator(family, seed).Generate();
+  if (request.options.passes[0].sharding == Sharding::kMegatronDynamicCp) {
+    MakeDynamic(seed, request);
+    request.options.passes[0].sharding = Sharding::kMegatronDynamicCp;
+  }
+  return request;
 }
 
 }  // namespace batchplan::testing

@@ -48,9 +48,14 @@ GeneratedRequest GenerateRequest(uint64_t seed);
 inline constexpr size_t kMaxSmallSequences = 7;
 GeneratedRequest GenerateSmallRequest(uint64_t seed);
 
+// A request of GenerateRequest's with dynamic_context: pools of 1 to 24 ranks, also such as are no
+// power of two, with limits of every kind on their groups, under exchange or without. What does not
+// go with groups that differ is left out.
+GeneratedRequest GenerateDynamicRequest(uint64_t seed);
+
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
 // groups, counts and maybe given ranks over it, one to three passes. `preset` is a name that
-// PresetPass knows.
+// PresetPass knows; that of dynamic groups has dynamic_context.
 GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed);
 
 }  // namespace batchplan::testing

@@ -79,6 +79,21 @@ std::vector<Mistake> CostMistakes() {
                                      std::numeric_limits<double>::quiet_NaN()});
          }});
   }
+  const struct {
+    const char* name;
+    const char* field;
+    std::vector<ContextExchange> exchange;
+  } exchanges[] = {
+      {"negative_exchange", "cost_model.exchange[1].per_token", {{2, 1}, {0, -1}}},
+      {"descending_exchange", "cost_model.exchange[2].up_to_size", {{2, 1}, {8, 1}, {8, 2}}},
+      {"exchange_after_the_last", "cost_model.exchange[0].up_to_size", {{0, 1}, {8, 1}}},
+      {"too_many_exchanges", "cost_model.exchange", std::vector<ContextExchange>(65)}};
+  for (const auto& [name, field, exchange] : exchanges) {
+    mistakes.push_back(
+        {name, field, [exchange = exchange](GeneratedRequest& request, RandomStream&) {
+           request.options.cost_model.exchange = exchange;
+         }});
+  }
   mistakes.push_back({"no_cost", "cost_model", [](GeneratedRequest& request, RandomStream&) {
                         request.options.cost_model = {0, 0, 0};
                       }});

@@ -16,6 +16,10 @@ void FillTopology(const Topology& topology, v1::Topology* wire) {
   wire->set_pipeline_parallel(topology.pipeline_parallel);
   wire->set_virtual_pipeline(topology.virtual_pipeline);
   wire->set_sequence_parallel(topology.sequence_parallel);
+  if (topology.dynamic_context) {
+    wire->mutable_dynamic_context()->set_min_size(topology.dynamic_context->min_size);
+    wire->mutable_dynamic_context()->set_max_size(topology.dynamic_context->max_size);
+  }
 }
 
 void FillPipeline(const PipelineOptions& pipeline, v1::Pipeline* wire) {
@@ -72,6 +76,12 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   wire.mutable_cost_model()->set_per_token_squared(options.cost_model.per_token_squared);
   wire.mutable_cost_model()->set_per_microbatch(options.cost_model.per_microbatch);
   wire.mutable_cost_model()->set_per_sequence(options.cost_model.per_sequence);
+  for (const ContextExchange& exchange : options.cost_model.exchange) {
+    v1::Exchange* entry = wire.mutable_cost_model()->add_exchange();
+    entry->set_up_to_size(exchange.up_to_size);
+    entry->set_per_token(exchange.per_token);
+  }
+  wire.mutable_cost_model()->set_exchange_overlaps(options.cost_model.exchange_overlaps);
   wire.set_synchronization(ToWire<v1::Synchronization>(options.synchronization));
   wire.set_effort(ToWire<v1::Effort>(options.effort));
   wire.set_overlong(ToWire<v1::OverlongPolicy>(options.overlong));

@@ -21,12 +21,14 @@ constexpr char kFooter[] = R"(
 One row for each preset, "balanced" first; for each packer, its bins dealt to the ranks; and for each scan of the
 padded layout, every rank taking a stride of the sorted batch. What the request says about preset,
 packer, scan and sharding is replaced; everything else holds for all rows. Where the lengths have
-ranks, each row makes micro-batches within these.
+ranks, each row makes micro-batches within these. With --dynamic_cp the rows are the presets that divide
+a pool of ranks, and each --cp that divides their number, fixed, with as many tokens on each rank; one at
+which --overlong cuts or drops other tokens than in the pool is refused.
 
 * marks the least predicted step time under --sync; among equals fewer micro-batches, then the first.
 Step times are those of one rank of DP x CP x PP in the units of --cost, under both synchronizations,
 on pipelines simulated; "above bound" is how far the one under --sync is above a time that no plan within
-the constraints beats; "pipeline bubble", shown with --pp, is the part of the time in which the busiest
+the constraints beats, of a fixed --cp none of that size; "pipeline bubble", shown with --pp, is the part of the time in which the busiest
 stage of the slowest rank waits. A row of - is refused: the note below says why.
 
 --format json prints an array, an object a row: "kind", "candidate", "best"; the table's figures as
@@ -40,6 +42,8 @@ Examples:
     batchplan compare --lengths lengths.txt --dp 8 --budget 16384
   With gradients accumulated over DDP ranks, and context parallelism:
     batchplan compare --lengths lengths.txt --dp 8 --cp 2 --budget 16384 --sync accumulated
+  What is it worth that groups differ in size, against every fixed size of 64 ranks?
+    batchplan compare --lengths lengths.txt --dp 64 --dynamic_cp 1 --budget 16384
   On pipelines of four stages, each with two chunks of the model:
     batchplan compare --lengths lengths.txt --dp 8 --pp 4 --vpp 2 --budget 16384
   The same in a browser, with a picture of every plan:

@@ -32,6 +32,8 @@ Examples:
   As NeMo-RL plans, with another packer:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 --preset nemo_rl_packing \
         --packer best_fit_decreasing
+  Long sequences on groups of as many of 64 GPUs as each is worth, 16k tokens a GPU:
+    batchplan plan --lengths lengths.txt --dp 64 --dynamic_cp 1,16 --budget 16384
   Over gRPC, without depending on the server's life, checked, for a program:
     batchplan plan --lengths lengths.txt --dp 8 --budget 16384 \
         --server planner:50051 --fallback --verify --format json

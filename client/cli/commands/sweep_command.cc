@@ -1,5 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "batchplan/client.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/field_flag.h"
@@ -25,11 +28,16 @@ constexpr char kFooter[] = R"(
 One row for each combination of --budget, --dp, --cp, --pp and --vpp, at most 4096; a list that is left
 out takes the request's own value. A row of - is infeasible or refused: the note below says why.
 
+--budget_per_gpu, in place of --budget, has a micro-batch hold CP times so many tokens, as many as its GPUs
+have room for. --gpus, in place of --dp, compares sizes of CP and PP on one machine: DP is N / (CP x TP x
+PP), and sizes that do not divide it are left out, and named below the table or on stderr.
+
 A predicted step time is what one rank of DP x CP x PP takes, so that step times compare as they stand:
 the least one is the fastest point, on however many GPUs (DP x CP x TP x PP). * marks the least GPU time a
 true token, predicted step time x DP x CP x PP / true tokens, waiting and padding included: the cheapest
 point. Both take it that CP and TP divide the compute evenly, and leave communication out, but for
---transfer. With --overlong drop or truncate, points of different budgets may plan different tokens.
+--transfer and --exchange: without the latter, more CP looks better balanced for nothing. With --overlong
+drop or truncate, points of different budgets may plan different tokens.
 
 Where one of the points is a pipeline, all are measured alike: without --cost and --sync, as pipelines
 are, with 1024 tokens' cost a micro-batch and ranks that meet once a mini-batch. The flags of pipelines
@@ -45,6 +53,9 @@ has the same columns in lower_snake_case, and `error`.
 Examples:
   Which budget, and how many ranks?
     batchplan sweep --lengths lengths.txt --budget 8192,16384,32768 --dp 8,16 --cp 1,2,4
+  How much context parallelism, on 64 GPUs whose nodes have 8?
+    batchplan sweep --lengths lengths.txt --budget_per_gpu 8192 --gpus 64 --cp 1,2,4,8,16 \
+      --exchange 8:0.02,0:0.065
   How many stages, and in how many chunks?
     batchplan sweep --lengths lengths.txt --budget 16384 --dp 8 --pp 1,2,4,8 --vpp 1,2
   The same with another system's way of planning:
@@ -61,17 +72,34 @@ Exit codes:
 struct SweepFlags {
   RequestInput input;
   SweepAxes axes;
+  // --gpus; 0: not given.
+  uint32_t gpus = 0;
   ReportFlags report;
 };
 
 ExitCode RunSweep(SweepFlags* flags) {
-  if (absl::Status read = flags->input.Read(); !read.ok()) return ReportError(kCommand, read);
+  SweepAxes& axes = flags->axes;
+  const bool pipeline =
+      std::ranges::any_of(axes.pipeline_parallel, [](uint32_t p) { return p > 1; });
+  if (absl::Status read = flags->input.Read(pipeline); !read.ok()) {
+    return ReportError(kCommand, read);
+  }
   const v1::PlanBatchRequest& request = flags->input.request();
   const absl::StatusOr<int> pass = FindPass(request, flags->report.pass);
   if (!pass.ok()) return ReportError(kCommand, pass.status());
   const std::vector<SweepPoint> points =
-      Sweep(Client(MakeInProcessConnection()), request, flags->axes, *pass);
-  const Report report = ReportSweep(WithOneYardstick(request, flags->axes), points);
+      Sweep(Client(MakeInProcessConnection()), request, axes, *pass);
+  const std::vector<std::string> left_out = LeftOut(request, axes);
+  if (points.empty()) {
+    return ReportError(kCommand, absl::InvalidArgumentError(
+                                     absl::StrCat("--gpus is ", flags->gpus, ", which none of ",
+                                                  absl::StrJoin(left_out, ", "), " divides")));
+  }
+  if (!left_out.empty() && flags->report.format != "table") {
+    std::cerr << "batchplan: sweep: left out, as they do not divide " << flags->gpus
+              << " GPUs: " << absl::StrJoin(left_out, ", ") << "\n";
+  }
+  const Report report = ReportSweep(WithOneYardstick(request, axes), axes, points);
   return PrintReport(kCommand, report, flags->report.format);
 }
 
@@ -93,16 +121,31 @@ void AddSweepCommand(CLI::App* app, ExitCode* exit_code) {
   command->footer(kFooter);
   flags->input.AddTo(
       command, {kBudgetFlag, "--dp", "--cp", "--pp", "--vpp", "--job", "--step", "--request_id"});
-  flags->input.RequireForLengths(
-      AddAxis(command, kBudgetFlag, &flags->axes.budgets,
-              "Tokens that a micro-batch holds at most, padding included"));
-  AddAxis(command, "--dp", &flags->axes.data_parallel, "Data-parallel ranks [1]");
+  CLI::Option* budget = AddAxis(command, kBudgetFlag, &flags->axes.budgets,
+                                "Tokens that a micro-batch holds at most, padding included");
+  CLI::Option* per_gpu = AddAxis(command, "--budget_per_gpu", &flags->axes.budgets,
+                                 "The same over CP: what one GPU has room for")
+                             ->excludes(budget);
+  CLI::Option* data_parallel =
+      AddAxis(command, "--dp", &flags->axes.data_parallel, "Data-parallel ranks [1]");
+  CLI::Option* gpus = command
+                          ->add_option("--gpus", flags->gpus,
+                                       "All GPUs: data-parallel ranks are what CP x TP x PP leaves")
+                          ->type_name("N")
+                          ->check(CLI::PositiveNumber)
+                          ->excludes(data_parallel)
+                          ->group("What is swept");
   AddAxis(command, "--cp", &flags->axes.context_parallel, "Context-parallel sizes [1]");
   AddAxis(command, "--pp", &flags->axes.pipeline_parallel, "Pipeline-parallel sizes [1]");
   AddAxis(command, "--vpp", &flags->axes.virtual_pipeline, "Virtual pipeline stages [1]");
   flags->report.AddTo(command);
   command->callback([=] {
     flags->input.Check();
+    if (command->count("--lengths") > 0 && budget->count() + per_gpu->count() == 0) {
+      throw CLI::RequiresError("--lengths", "--budget or --budget_per_gpu");
+    }
+    flags->axes.budgets_per_gpu = per_gpu->count() > 0;
+    if (gpus->count() > 0) flags->axes.gpus = flags->gpus;
     if (const uint64_t points = flags->axes.Points(); points > kMostPoints) {
       throw CLI::ValidationError(
           "--budget, --dp, --cp, --pp, --vpp",

@@ -16,6 +16,7 @@
 #include "client/cli/input/field_flag.h"
 #include "client/cli/input/input_files.h"
 #include "client/cli/input/read_lengths.h"
+#include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
@@ -128,6 +129,59 @@ void SetCost(const std::string& text, v1::CostModel* cost) {
   if (coefficients.size() == 4) cost->set_per_sequence(coefficients[3]);
 }
 
+// "MIN" or "MIN,MAX": the sizes of groups.
+void SetDynamicContext(const std::string& text, v1::DynamicContext* dynamic) {
+  std::vector<uint32_t> sizes;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtoi(item, &sizes.emplace_back())) sizes.clear();
+    if (sizes.empty()) break;
+  }
+  if (sizes.size() != 1 && sizes.size() != 2) {
+    throw CLI::ValidationError(
+        "--dynamic_cp",
+        absl::StrCat("\"", text, "\" is not the least size of a group, or the least and the most"));
+  }
+  dynamic->set_min_size(sizes[0]);
+  if (sizes.size() == 2) dynamic->set_max_size(sizes[1]);
+}
+
+// "8:0.02,0:0.065": sizes, and what their ranks spend on a token.
+void SetExchange(const std::string& text, v1::CostModel* cost) {
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(item, ':');
+    uint32_t size = 0;
+    double per_token = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &size) ||
+        !absl::SimpleAtod(parts[1], &per_token)) {
+      throw CLI::ValidationError(
+          "--exchange", absl::StrCat("\"", item, "\" is not a size and a number, as in 8:0.02"));
+    }
+    v1::Exchange* entry = cost->add_exchange();
+    entry->set_up_to_size(size);
+    entry->set_per_token(per_token);
+  }
+}
+
+// Adds the flags of what context-parallel ranks exchange, which fill `exchange`, and returns them.
+std::vector<CLI::Option*> AddExchangeFlags(CLI::App* app, v1::CostModel* exchange) {
+  CLI::Option* by_size =
+      app->add_option_function<std::string>(
+             "--exchange", [exchange](const std::string& text) { SetExchange(text, exchange); },
+             "What ranks of context-parallel groups of up to SIZE, or of all larger ones (0), "
+             "spend on a token that another one holds, in units of --cost [nothing; with "
+             "--dynamic_cp, where --cost is unset too, 8:0.02,0:0.065]")
+          ->type_name("SIZE:COST,...")
+          ->excludes(app->get_option("--fitted_cost"))
+          ->group("Algorithm");
+  CLI::Option* overlaps =
+      app->add_flag_callback(
+             "--exchange_overlaps", [exchange] { exchange->set_exchange_overlaps(true); },
+             "Attention hides the exchange: only what takes longer is paid")
+          ->needs(by_size)
+          ->group("Algorithm");
+  return {by_size, overlaps};
+}
+
 // Adds the flags of a request to `app`, but for those in `without`, and returns them. They fill
 // `request`, which gets one pass.
 std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* request,
@@ -153,12 +207,25 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
              "Shuffle, with --seed, before cutting into mini-batches: --mini_batch_order shuffled")
           ->excludes(app->get_option("--mini_batch_order"))
           ->group("Mini-batches"));
+  if (!without.contains("--dynamic_cp")) {
+    flags.push_back(
+        app->add_option_function<std::string>(
+               "--dynamic_cp",
+               [request](const std::string& text) {
+                 SetDynamicContext(text, request->mutable_topology()->mutable_dynamic_context());
+               },
+               "The --dp times --cp ranks are one pool, of which each micro-batch takes a group of "
+               "its own size, from MIN to MAX [a group is --cp ranks]")
+            ->type_name("MIN[,MAX]")
+            ->group("Training job"));
+  }
   flags.push_back(
       app->add_option_function<std::string>(
              "--cost",
              [request](const std::string& text) { SetCost(text, request->mutable_cost_model()); },
-             "Cost a token, a token squared, a micro-batch, a sequence "
-             "[1,1/24576,0,0; with --pp 1024 a micro-batch]")
+             "Cost a token, a token squared, a micro-batch, a sequence; with --dynamic_cp give "
+             "--exchange with it, or there is none "
+             "[1,1/24576,0,0; with --pp or --dynamic_cp 1024 a micro-batch]")
           ->type_name("A,B,C[,D]")
           ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));
@@ -186,6 +253,24 @@ absl::Status ReadRequest(const std::string& path, v1::PlanBatchRequest* request)
 
 }  // namespace
 
+v1::CostModel DefaultCosts(const v1::Topology& topology) {
+  v1::PlanBatchRequest request;
+  request.mutable_topology()->set_pipeline_parallel(topology.pipeline_parallel() > 1 ? 2 : 1);
+  if (topology.has_dynamic_context()) request.mutable_topology()->mutable_dynamic_context();
+  const CostModel model = ParseRequest(request).value().options.cost_model;
+  v1::CostModel costs;
+  costs.set_per_token(model.per_token);
+  costs.set_per_token_squared(model.per_token_squared);
+  costs.set_per_microbatch(model.per_microbatch);
+  costs.set_per_sequence(model.per_sequence);
+  for (const ContextExchange& exchange : model.exchange) {
+    v1::Exchange* entry = costs.add_exchange();
+    entry->set_up_to_size(exchange.up_to_size);
+    entry->set_per_token(exchange.per_token);
+  }
+  return costs;
+}
+
 void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
   request_file_ =
       app->add_option("--request", request_path_, "A PlanBatchRequest as protobuf JSON; - is stdin")
@@ -197,10 +282,11 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
                              "and # comments are fine; - is stdin")
                  ->type_name("FILE")
                  ->group("Input, one of");
-  const std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
+  std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
+  for (CLI::Option* flag : AddExchangeFlags(app, &exchange_)) flags.push_back(flag);
   if (!without.contains(kBudgetFlag)) {
     budget_ = app->get_option(kBudgetFlag);
-    RequireForLengths(budget_);
+    lengths_->needs(budget_);
   }
   lengths_->excludes(request_file_);
   for (CLI::Option* flag : flags) request_file_->excludes(flag);
@@ -222,8 +308,17 @@ void RequestInput::Check() const {
   }
 }
 
-absl::Status RequestInput::Read() {
+absl::Status RequestInput::Read(bool pipeline) {
   if (!request_path_.empty()) return ReadRequest(request_path_, &request_);
+  if (exchange_.exchange_size() > 0) {
+    if (!request_.has_cost_model()) {
+      v1::Topology topology = request_.topology();
+      if (pipeline) topology.set_pipeline_parallel(2);
+      *request_.mutable_cost_model() = DefaultCosts(topology);
+      request_.mutable_cost_model()->clear_exchange();
+    }
+    request_.mutable_cost_model()->MergeFrom(exchange_);
+  }
   Input input(lengths_path_);
   if (!input.status().ok()) return input.status();
   return ReadLengths(input.stream(), DisplayName(lengths_path_), request_.mutable_manifest());

@@ -16,17 +16,18 @@ namespace batchplan::cli {
 // No plan without it.
 inline constexpr char kBudgetFlag[] = "--budget";
 
+// What an unset cost model stands for on ranks of this topology: others with a pipeline and with
+// dynamic_context, and with the latter an exchange.
+v1::CostModel DefaultCosts(const v1::Topology& topology);
+
 // Not thread-safe. Must outlive the parse.
 class RequestInput {
  public:
   // Adds --request, --lengths and the request's flags but for those in `without`. Fields whose flag
   // is not given stay unset, so that the preset's values hold. A request from a
   // file excludes every flag; lengths need --budget, which a command that leaves it out adds
-  // itself, and requires with RequireForLengths.
+  // and requires itself.
   void AddTo(CLI::App* app, const std::set<std::string>& without = {});
-
-  // --lengths is an error without this option.
-  void RequireForLengths(CLI::Option* option) { lengths_->needs(option); }
 
   // Another way to say what is planned, in place of --lengths: with `option`, Check asks for no
   // file, and whoever added it fills the manifest.
@@ -36,8 +37,9 @@ class RequestInput {
   void Check() const;
 
   // The request, complete: reads the named file. InvalidArgument, naming file and line, if it holds
-  // something else; NotFound if it can't be opened. The input is read once: call it once.
-  absl::Status Read();
+  // something else; NotFound if it can't be opened. The input is read once: call it once. With
+  // `pipeline`, costs that --exchange is added to are those of a pipeline, whatever --pp says.
+  absl::Status Read(bool pipeline = false);
 
   const v1::PlanBatchRequest& request() const { return request_; }
 
@@ -48,6 +50,8 @@ class RequestInput {
   CLI::Option* alternative_ = nullptr;
   std::string request_path_;
   std::string lengths_path_;
+  // What --exchange and --exchange_overlaps say.
+  v1::CostModel exchange_;
   v1::PlanBatchRequest request_;
 };
 

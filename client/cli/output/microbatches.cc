@@ -3,22 +3,48 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "server/planner/cost.h"
 #include "server/planner/pipeline/schedule.h"
 #include "server/planner/step_time.h"
 
 namespace batchplan::cli {
 namespace {
 
-absl::Status CheckShape(const v1::PassPlan& plan, uint32_t data_parallel) {
+// That context_sizes, if there are any, divide the pool slot by slot.
+absl::Status CheckGroups(const v1::PassPlan& plan, uint32_t pool) {
+  int next = 0;
+  for (const uint32_t slots : plan.microbatches_per_rank()) {
+    for (uint32_t slot = 0; slot < slots; ++slot) {
+      uint64_t ranks = 0;
+      while (ranks < pool && next < plan.context_sizes_size() && plan.context_sizes(next) > 0) {
+        ranks += plan.context_sizes(next++);
+      }
+      if (ranks == pool) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the plan's context_sizes of a slot add up to ", ranks, ", not to the ", pool, " ranks"));
+    }
+  }
+  if (next == plan.context_sizes_size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.context_sizes_size(),
+                                                 " context_sizes, but slots of ", next, " groups"));
+}
+
+absl::Status CheckShape(const v1::PassPlan& plan, const Topology& topology) {
   uint64_t microbatches = 0;
-  for (const uint32_t per_rank : plan.microbatches_per_rank()) {
-    microbatches += uint64_t{per_rank} * data_parallel;
+  if (topology.dynamic_context) {
+    if (absl::Status groups = CheckGroups(plan, RanksOf(topology)); !groups.ok()) return groups;
+    microbatches = static_cast<uint64_t>(plan.context_sizes_size());
+  } else {
+    for (const uint32_t per_rank : plan.microbatches_per_rank()) {
+      microbatches += uint64_t{per_rank} * topology.data_parallel;
+    }
   }
   const auto& offsets = plan.microbatch_offsets();
   if (static_cast<uint64_t>(offsets.size()) != microbatches + 1) {
@@ -63,6 +89,15 @@ double SharedCost(const v1::CostModel& model, double tokens, double squares, uin
   return (model.per_token() * tokens + model.per_token_squared() * squares) / ranks;
 }
 
+// What each of so many ranks spends on a token that they share.
+double ExchangePerToken(const v1::CostModel& model, uint32_t ranks) {
+  CostModel by_size;
+  for (const v1::Exchange& entry : model.exchange()) {
+    by_size.exchange.push_back({.up_to_size = entry.up_to_size(), .per_token = entry.per_token()});
+  }
+  return batchplan::ExchangePerToken(by_size, ranks);
+}
+
 // Of one mini-batch, micro-batch by micro-batch.
 StepTimes WithoutPipeline(const std::vector<double>& costs, size_t slots) {
   std::vector<double> slowest(slots, 0);
@@ -79,36 +114,108 @@ StepTimes WithoutPipeline(const std::vector<double>& costs, size_t slots) {
   return times;
 }
 
+// Of one mini-batch of groups that differ in size, which cost so much.
+StepTimes OfGroups(std::span<const Microbatch> groups, const std::vector<double>& costs,
+                   const PlanOptions& options, const PassOptions& pass) {
+  std::vector<double> slowest;
+  std::vector<double> done(RanksOf(options.topology), 0);
+  for (size_t m = 0; m < groups.size(); ++m) {
+    slowest.resize(groups[m].slot + 1, 0);
+    slowest.back() = std::max(slowest.back(), costs[m]);
+    const auto first = done.begin() + groups[m].rank;
+    const auto last = first + groups[m].context_parallel;
+    std::fill(first, last, *std::max_element(first, last) + costs[m]);
+  }
+  if (options.topology.pipeline_parallel > 1) {
+    const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
+    const double time = PipelineTimeOf(pipeline, Synchronization::kLockstep, slowest, 1).makespan;
+    return {.lockstep = time, .accumulated = time};
+  }
+  return {.lockstep = std::accumulate(slowest.begin(), slowest.end(), 0.0),
+          .accumulated = *std::max_element(done.begin(), done.end())};
+}
+
+// Of one mini-batch of groups that are alike, which stand rank by rank.
+StepTimes OfRanks(const std::vector<double>& costs, size_t slots, const PlanOptions& options,
+                  const PassOptions& pass) {
+  if (options.topology.pipeline_parallel == 1) return WithoutPipeline(costs, slots);
+  const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
+  const auto time = [&](Synchronization synchronization) {
+    return PipelineTimeOf(pipeline, synchronization, costs, costs.size() / slots).makespan;
+  };
+  return {.lockstep = time(Synchronization::kLockstep),
+          .accumulated = time(Synchronization::kAccumulated)};
+}
+
+// Fills in what is in a micro-batch, whose place and size are known.
+void FillIn(const v1::PassPlan& plan, Layout layout, int ordinal, Microbatch& microbatch) {
+  microbatch.begin = plan.microbatch_offsets(ordinal);
+  microbatch.end = plan.microbatch_offsets(ordinal + 1);
+  microbatch.row_width = plan.row_widths(ordinal);
+  for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
+    const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+    microbatch.true_tokens += length;
+    microbatch.aligned_tokens += Align(length, microbatch.length_multiple);
+  }
+  microbatch.scheduled_tokens = layout == Layout::kPadded
+                                    ? uint64_t{microbatch.row_width} * microbatch.sequences()
+                                    : microbatch.row_width;
+}
+
+// Groups that differ in size, slot by slot.
+std::vector<Microbatch> ListGroups(const v1::PassPlan& plan, Layout layout,
+                                   const Topology& topology) {
+  const uint32_t tensor = topology.sequence_parallel ? topology.tensor_parallel : 1;
+  std::vector<Microbatch> microbatches;
+  for (int mini_batch = 0; mini_batch < plan.microbatches_per_rank_size(); ++mini_batch) {
+    for (uint32_t slot = 0; slot < plan.microbatches_per_rank(mini_batch); ++slot) {
+      for (uint32_t rank = 0; rank < RanksOf(topology);) {
+        const int ordinal = static_cast<int>(microbatches.size());
+        const uint32_t size = plan.context_sizes(ordinal);
+        Microbatch& microbatch = microbatches.emplace_back();
+        microbatch.mini_batch = static_cast<uint32_t>(mini_batch);
+        microbatch.rank = rank;
+        microbatch.slot = slot;
+        microbatch.context_parallel = size;
+        microbatch.length_multiple = size == 1
+                                         ? plan.length_multiple()
+                                         : std::lcm(plan.length_multiple(), 2 * size * tensor);
+        FillIn(plan, layout, ordinal, microbatch);
+        rank += size;
+      }
+    }
+  }
+  return microbatches;
+}
+
 }  // namespace
+
+uint32_t RanksOf(const Topology& topology) {
+  return topology.dynamic_context ? topology.data_parallel * topology.context_parallel
+                                  : topology.data_parallel;
+}
 
 uint64_t Align(uint64_t length, uint32_t multiple) {
   return multiple <= 1 ? length : (length + multiple - 1) / multiple * multiple;
 }
 
 absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& plan, Layout layout,
-                                                         uint32_t data_parallel) {
-  if (absl::Status shape = CheckShape(plan, data_parallel); !shape.ok()) return shape;
+                                                         const Topology& topology) {
+  if (absl::Status shape = CheckShape(plan, topology); !shape.ok()) return shape;
+  if (topology.dynamic_context) return ListGroups(plan, layout, topology);
   std::vector<Microbatch> microbatches;
   microbatches.reserve(plan.row_widths_size());
   for (int mini_batch = 0; mini_batch < plan.microbatches_per_rank_size(); ++mini_batch) {
-    for (uint32_t rank = 0; rank < data_parallel; ++rank) {
+    for (uint32_t rank = 0; rank < topology.data_parallel; ++rank) {
       for (uint32_t slot = 0; slot < plan.microbatches_per_rank(mini_batch); ++slot) {
         const int ordinal = static_cast<int>(microbatches.size());
         Microbatch& microbatch = microbatches.emplace_back();
         microbatch.mini_batch = static_cast<uint32_t>(mini_batch);
         microbatch.rank = rank;
         microbatch.slot = slot;
-        microbatch.begin = plan.microbatch_offsets(ordinal);
-        microbatch.end = plan.microbatch_offsets(ordinal + 1);
-        microbatch.row_width = plan.row_widths(ordinal);
-        for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
-          const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
-          microbatch.true_tokens += length;
-          microbatch.aligned_tokens += Align(length, plan.length_multiple());
-        }
-        microbatch.scheduled_tokens = layout == Layout::kPadded
-                                          ? uint64_t{microbatch.row_width} * microbatch.sequences()
-                                          : microbatch.row_width;
+        microbatch.context_parallel = topology.context_parallel;
+        microbatch.length_multiple = plan.length_multiple();
+        FillIn(plan, layout, ordinal, microbatch);
       }
     }
   }
@@ -123,8 +230,8 @@ absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
   }
   std::vector<std::vector<Microbatch>> passes;
   for (int pass = 0; pass < response.passes_size(); ++pass) {
-    absl::StatusOr<std::vector<Microbatch>> microbatches = ListMicrobatches(
-        response.passes(pass), options.passes[pass].layout, options.topology.data_parallel);
+    absl::StatusOr<std::vector<Microbatch>> microbatches =
+        ListMicrobatches(response.passes(pass), options.passes[pass].layout, options.topology);
     if (!microbatches.ok()) return microbatches.status();
     absl::Status counts = CheckCounts(response.passes(pass), options);
     if (!counts.ok()) return counts;
@@ -134,19 +241,23 @@ absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
 }
 
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
-                      uint32_t context_parallel, const v1::CostModel& model) {
+                      const v1::CostModel& model) {
+  const double exchange = ExchangePerToken(model, microbatch.context_parallel);
   double cost = model.per_microbatch() + model.per_sequence() * (microbatch.end - microbatch.begin);
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
     // The padded layout computes the padding.
     const auto computed = static_cast<double>(
         layout == Layout::kPadded
             ? microbatch.row_width
-            : Align(plan.sequence_lengths(static_cast<int>(i)), plan.length_multiple()));
-    cost += SharedCost(model, computed, computed * computed, context_parallel);
+            : Align(plan.sequence_lengths(static_cast<int>(i)), microbatch.length_multiple));
+    const double attention = SharedCost(model, 0, computed * computed, microbatch.context_parallel);
+    const double hidden = model.exchange_overlaps() ? attention : 0;
+    cost += SharedCost(model, computed, 0, microbatch.context_parallel) + attention +
+            std::max(0.0, exchange * computed - hidden);
   }
   if (layout == Layout::kPacked && microbatch.row_width > microbatch.aligned_tokens) {
     const uint64_t tail = microbatch.row_width - microbatch.aligned_tokens;
-    cost += SharedCost(model, static_cast<double>(tail), 0, context_parallel);
+    cost += SharedCost(model, static_cast<double>(tail), 0, microbatch.context_parallel);
   }
   return cost;
 }
@@ -154,15 +265,20 @@ double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, La
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
                                 const v1::PassPlan& plan, const PlanOptions& options,
                                 const PassOptions& pass, const v1::CostModel& cost_model) {
-  std::vector<RankLoad> ranks(options.topology.data_parallel);
+  const bool dynamic = options.topology.dynamic_context.has_value();
+  std::vector<RankLoad> ranks(RanksOf(options.topology));
   for (const Microbatch& microbatch : microbatches) {
-    RankLoad& rank = ranks[microbatch.rank];
-    ++rank.microbatches;
-    rank.sequences += microbatch.sequences();
-    rank.true_tokens += microbatch.true_tokens;
-    rank.room += std::max(microbatch.row_width, pass.max_tokens_per_microbatch);
-    rank.cost += MicrobatchCost(microbatch, plan, pass.layout, options.topology.context_parallel,
-                                cost_model);
+    const double cost = MicrobatchCost(microbatch, plan, pass.layout, cost_model);
+    const uint32_t size = dynamic ? microbatch.context_parallel : 1;
+    for (uint32_t i = 0; i < size; ++i) {
+      RankLoad& rank = ranks[microbatch.rank + i];
+      ++rank.microbatches;
+      rank.sequences += microbatch.sequences();
+      rank.true_tokens += microbatch.true_tokens / size;
+      rank.room += dynamic ? pass.max_tokens_per_microbatch / options.topology.context_parallel
+                           : std::max(microbatch.row_width, pass.max_tokens_per_microbatch);
+      rank.cost += cost;
+    }
   }
   return ranks;
 }
@@ -170,30 +286,25 @@ std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
 StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1::PassPlan& plan,
                            const PlanOptions& options, const PassOptions& pass,
                            const v1::CostModel& cost_model) {
-  const Topology& topology = options.topology;
-  const size_t ranks = topology.data_parallel;
   StepTimes times;
-  size_t next = 0;
-  for (const uint32_t slots : plan.microbatches_per_rank()) {
-    std::vector<double> costs(ranks * slots);
-    for (double& cost : costs) {
-      cost = MicrobatchCost(microbatches[next++], plan, pass.layout, topology.context_parallel,
-                            cost_model);
+  std::vector<double> costs;
+  for (size_t begin = 0; begin < microbatches.size();) {
+    size_t end = begin;
+    costs.clear();
+    for (; end < microbatches.size() &&
+           microbatches[end].mini_batch == microbatches[begin].mini_batch;
+         ++end) {
+      costs.push_back(MicrobatchCost(microbatches[end], plan, pass.layout, cost_model));
     }
-    if (costs.empty()) continue;
-    StepTimes step;
-    if (topology.pipeline_parallel > 1) {
-      const Pipeline pipeline = PipelineOf(topology, options.pipeline, pass.forward_only);
-      const auto time = [&](Synchronization synchronization) {
-        return PipelineTimeOf(pipeline, synchronization, costs, ranks).makespan;
-      };
-      step = {.lockstep = time(Synchronization::kLockstep),
-              .accumulated = time(Synchronization::kAccumulated)};
-    } else {
-      step = WithoutPipeline(costs, slots);
-    }
+    const size_t slots =
+        plan.microbatches_per_rank(static_cast<int>(microbatches[begin].mini_batch));
+    const StepTimes step =
+        options.topology.dynamic_context
+            ? OfGroups(std::span(microbatches).subspan(begin, end - begin), costs, options, pass)
+            : OfRanks(costs, slots, options, pass);
     times.lockstep += step.lockstep;
     times.accumulated += step.accumulated;
+    begin = end;
   }
   return times;
 }
@@ -206,14 +317,21 @@ uint64_t MostTokensInFlight(const std::vector<Microbatch>& microbatches, const v
   for (const uint32_t slots : plan.microbatches_per_rank()) {
     const RunOrder order = RunOrderOf(pipeline, slots);
     const uint64_t before = pipeline.forward_only ? 0 : pipeline.Warmup(/*stage=*/0, slots);
-    for (uint32_t rank = 0; rank < options.topology.data_parallel; ++rank, begin += slots) {
-      const auto tokens = [&](size_t position) {
-        return microbatches[begin + order.microbatch[position]].scheduled_tokens;
-      };
+    std::vector<std::vector<uint64_t>> ranks(RanksOf(options.topology));
+    for (uint64_t left = uint64_t{slots} * ranks.size(); left > 0; ++begin) {
+      const Microbatch& microbatch = microbatches[begin];
+      const uint32_t listed = options.topology.dynamic_context ? microbatch.context_parallel : 1;
+      for (uint32_t i = 0; i < listed; ++i) {
+        ranks[microbatch.rank + i].push_back(microbatch.scheduled_tokens /
+                                             microbatch.context_parallel);
+      }
+      left -= listed;
+    }
+    for (const std::vector<uint64_t>& tokens : ranks) {
       uint64_t held = 0;
       for (size_t forward = 0; forward < order.microbatch.size(); ++forward) {
-        held += tokens(forward);
-        if (forward > before) held -= tokens(forward - before - 1);
+        held += tokens[order.microbatch[forward]];
+        if (forward > before) held -= tokens[order.microbatch[forward - before - 1]];
         most = std::max(most, held);
       }
     }

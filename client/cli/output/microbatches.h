@@ -17,8 +17,12 @@ namespace batchplan::cli {
 
 struct Microbatch {
   uint32_t mini_batch = 0;
+  // The data-parallel rank; where groups differ in size, the first of its ranks in the pool.
   uint32_t rank = 0;
   uint32_t slot = 0;
+  // That share its tokens, and what they round lengths up to a multiple of.
+  uint32_t context_parallel = 1;
+  uint32_t length_multiple = 1;
   // Its sequences are PassPlan.sequence_index[begin .. end).
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -34,8 +38,10 @@ struct Microbatch {
 struct RankLoad {
   uint64_t microbatches = 0;
   uint64_t sequences = 0;
+  // Where groups differ in size, its part of those of its groups.
   uint64_t true_tokens = 0;
   // Tokens: the budgets of its micro-batches, or the length of a longer sequence that runs alone.
+  // Where groups differ in size, its part of the budgets.
   uint64_t room = 0;
   double cost = 0;
 };
@@ -46,7 +52,11 @@ uint64_t Align(uint64_t length, uint32_t multiple);
 // The micro-batches of `plan`, in its order. InvalidArgument, naming the array, if the arrays do
 // not fit each other: a plan from elsewhere is not trusted to.
 absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& plan, Layout layout,
-                                                         uint32_t data_parallel);
+                                                         const Topology& topology);
+
+// The ranks that have micro-batches of their own: data-parallel ones, or with dynamic_context those
+// of the pool.
+uint32_t RanksOf(const Topology& topology);
 
 // The same for each pass of `response`, a plan for a request of these options, complete.
 // InvalidArgument also if it has another number of passes, or counts of micro-batches that the
@@ -54,15 +64,15 @@ absl::StatusOr<std::vector<Microbatch>> ListMicrobatches(const v1::PassPlan& pla
 absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
     const PlanOptions& options, const v1::PlanBatchResponse& response);
 
-// What `model` predicts for one of the micro-batches of `plan`, in its units, on one of the
-// `context_parallel` ranks that share it: every sequence at its aligned length and the row's tail,
-// or, padded, every sequence at the row's width. Tokens are divided among these ranks; what a
-// sequence and a micro-batch cost by themselves each of them has. On a pipeline that is what all
-// stages take together. Even an empty micro-batch has its fixed cost.
+// What `model` predicts for one of the micro-batches of `plan`, in its units, on one of the ranks
+// that share it: every sequence at its aligned length and the row's tail, or, padded, every
+// sequence at the row's width. Tokens are divided among these ranks; what a sequence and a
+// micro-batch cost by themselves each of them has. On a pipeline that is what all stages take
+// together. Even an empty micro-batch has its fixed cost.
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
-                      uint32_t context_parallel, const v1::CostModel& model);
+                      const v1::CostModel& model);
 
-// One entry a data-parallel rank, over all mini-batches. Costs are those of MicrobatchCost. `pass`
+// One entry a rank (RanksOf), over all mini-batches. Costs are those of MicrobatchCost. `pass`
 // is one of `options`, the one that `plan` is of.
 std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
                                 const v1::PassPlan& plan, const PlanOptions& options,
@@ -76,7 +86,8 @@ struct StepTimes {
   // what one takes for these maxima.
   double lockstep = 0;
   // Ranks meet once a mini-batch: the maximum over ranks of the sum over slots; on pipelines, of
-  // what theirs take.
+  // what theirs take. Where groups differ in size, each begins when the last of its ranks is free,
+  // and on pipelines it is the time in lockstep.
   double accumulated = 0;
 };
 
@@ -86,9 +97,10 @@ StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1
                            const PlanOptions& options, const PassOptions& pass,
                            const v1::CostModel& cost_model);
 
-// The most tokens, padding included and not divided by CP, whose activations a stage of a rank's
-// pipeline keeps at one time: what its memory must have room for. `microbatches` are those of
-// `plan`, as ListPasses gives them; not without a pipeline. O(n + microbatches * v).
+// The most tokens, padding included, whose activations a stage of a rank's pipeline keeps at one
+// time: what its memory must have room for. Of the tokens that context-parallel ranks share, they
+// are the part of one of these ranks. `microbatches` are those of `plan`, as ListPasses gives them;
+// not without a pipeline. O(n + microbatches * v).
 //
 // A stage keeps a micro-batch's activations from its forward until its backward is done. With w
 // forwards before the first backward, that is w + 1 forwards in a row, at most, and the first stage

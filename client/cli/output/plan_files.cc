@@ -32,15 +32,20 @@ absl::Status ForEachMicrobatch(const PlanOptions& options, const v1::PlanBatchRe
 
 absl::StatusOr<std::string> FormatMicrobatchesCsv(const PlanOptions& options,
                                                   const v1::PlanBatchResponse& response) {
-  std::string csv =
-      "pass,mini_batch,rank,slot,sequences,true_tokens,aligned_tokens,scheduled_tokens,row_width\n";
+  // Where all groups are alike, their size is the request's.
+  const bool sizes = options.topology.dynamic_context.has_value();
+  std::string csv = absl::StrCat(
+      "pass,mini_batch,rank,slot,sequences,true_tokens,aligned_tokens,scheduled_tokens,row_width",
+      sizes ? ",context_parallel\n" : "\n");
   const absl::Status visited = ForEachMicrobatch(
-      options, response, [&csv](int pass, const v1::PassPlan&, const Microbatch& microbatch) {
+      options, response, [&](int pass, const v1::PassPlan&, const Microbatch& microbatch) {
         absl::StrAppend(&csv, pass, ",", microbatch.mini_batch, ",", microbatch.rank, ",");
         absl::StrAppend(&csv, microbatch.slot, ",", microbatch.sequences(), ",",
                         microbatch.true_tokens, ",");
         absl::StrAppend(&csv, microbatch.aligned_tokens, ",", microbatch.scheduled_tokens, ",",
-                        microbatch.row_width, "\n");
+                        microbatch.row_width);
+        if (sizes) absl::StrAppend(&csv, ",", microbatch.context_parallel);
+        absl::StrAppend(&csv, "\n");
       });
   if (!visited.ok()) return visited;
   return csv;
@@ -48,15 +53,19 @@ absl::StatusOr<std::string> FormatMicrobatchesCsv(const PlanOptions& options,
 
 absl::StatusOr<std::string> FormatSequencesCsv(const PlanOptions& options,
                                                const v1::PlanBatchResponse& response) {
-  std::string csv = "pass,mini_batch,rank,slot,sequence,length,aligned_length\n";
+  const bool sizes = options.topology.dynamic_context.has_value();
+  std::string csv = absl::StrCat("pass,mini_batch,rank,slot,sequence,length,aligned_length",
+                                 sizes ? ",context_parallel\n" : "\n");
   const absl::Status visited = ForEachMicrobatch(
-      options, response, [&csv](int pass, const v1::PassPlan& plan, const Microbatch& microbatch) {
+      options, response, [&](int pass, const v1::PassPlan& plan, const Microbatch& microbatch) {
         const std::string place = absl::StrCat(pass, ",", microbatch.mini_batch, ",",
                                                microbatch.rank, ",", microbatch.slot);
         for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
           const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
           absl::StrAppend(&csv, place, ",", plan.sequence_index(static_cast<int>(i)), ",", length);
-          absl::StrAppend(&csv, ",", Align(length, plan.length_multiple()), "\n");
+          absl::StrAppend(&csv, ",", Align(length, microbatch.length_multiple));
+          if (sizes) absl::StrAppend(&csv, ",", microbatch.context_parallel);
+          absl::StrAppend(&csv, "\n");
         }
       });
   if (!visited.ok()) return visited;

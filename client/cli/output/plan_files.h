@@ -17,7 +17,9 @@ namespace batchplan::cli {
 
 // One line a micro-batch:
 //   pass,mini_batch,rank,slot,sequences,true_tokens,aligned_tokens,scheduled_tokens,row_width
-// `pass` is the position of the pass in the request.
+// `pass` is the position of the pass in the request. With dynamic_context `rank` is the first of
+// the group's ranks in the pool, and a last column, here and below, `context_parallel`, has their
+// number.
 absl::StatusOr<std::string> FormatMicrobatchesCsv(const PlanOptions& options,
                                                   const v1::PlanBatchResponse& response);
 

@@ -50,6 +50,7 @@ void PlanOutput::AddTo(CLI::App* app, const std::string& message) {
   app->add_option("--format", format_,
                   absl::StrCat("table; json, the ", message,
                                "; csv, a line a micro-batch; sequences_csv, a line a sequence; "
+                               "both have a group of --dynamic_cp by its first rank and its size; "
                                "html, a page with the picture [table]"))
       ->check(CLI::IsMember({"table", "json", "csv", "sequences_csv", "html"}).description(""))
       ->type_name("NAME")

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/output/microbatches.h"
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
@@ -24,13 +27,14 @@ double ToMilliseconds(const google::protobuf::Duration& duration) {
          static_cast<double>(duration.nanos()) / 1e6;
 }
 
-std::string MicrobatchesLine(const v1::PlanMetrics& metrics) {
+// `groups`: they differ in size, so that fewer of them are larger ones.
+std::string MicrobatchesLine(const v1::PlanMetrics& metrics, bool groups) {
   return absl::StrCat(
       WithThousands(metrics.microbatches()),
       metrics.certified_optimal()
           ? " (the fewest possible)"
           : absl::StrCat(" (at least ", WithThousands(metrics.lower_bound_microbatches()),
-                         " needed)"));
+                         groups ? " in groups of the largest size)" : " needed)"));
 }
 
 // What was asked, and of whom.
@@ -42,6 +46,12 @@ void AddHeader(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse&
   }
   table->AddRow({"batch", BatchLine(request.manifest())});
   table->AddRow({"job size", TopologyLine(request.topology())});
+  // Groups that differ in size rest on it, so that none is worth saying too.
+  if (request.topology().has_dynamic_context() ||
+      (request.topology().context_parallel() > 1 &&
+       response.cost_model_used().exchange_size() > 0)) {
+    table->AddRow({"exchange", ExchangeLine(response.cost_model_used())});
+  }
   table->AddRow({"preset", PresetLine(request)});
   table->AddRow({"planned", absl::StrCat(origin.where, " in ",
                                          Milliseconds(ToMilliseconds(response.planning_time())),
@@ -71,6 +81,18 @@ void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
   }
 }
 
+// How many groups of which size there are, the largest first; empty where all are alike.
+std::string GroupsLine(const v1::PassPlan& plan) {
+  std::map<uint32_t, uint64_t, std::greater<>> groups;
+  for (const uint32_t size : plan.context_sizes()) ++groups[size];
+  std::vector<std::string> parts;
+  parts.reserve(groups.size());
+  for (const auto& [size, count] : groups) {
+    parts.push_back(absl::StrCat(WithThousands(count), " of ", Count(size, "rank")));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
 // What the stages of a pipeline wait, and what they keep.
 void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::PassPlan& plan,
                  const std::vector<Microbatch>& microbatches, Table* table) {
@@ -83,20 +105,36 @@ void AddPipeline(const PlanOptions& options, const PassOptions& pass, const v1::
                                        ", in which the busiest stage waits")});
   table->AddRow(
       {"tokens in flight",
-       absl::StrCat(
-           "at most ", WithThousands(MostTokensInFlight(microbatches, plan, options, pass)),
-           pass.forward_only ? ", one micro-batch a stage" : ", on the first stage",
-           options.topology.context_parallel > 1 ? ", over its context-parallel ranks" : "")});
+       absl::StrCat("at most ",
+                    WithThousands(MostTokensInFlight(microbatches, plan, options, pass)),
+                    pass.forward_only ? ", one micro-batch a stage" : ", on the first stage",
+                    options.topology.context_parallel > 1 || options.topology.dynamic_context
+                        ? ", of each context-parallel rank"
+                        : "")});
+}
+
+// What a micro-batch may hold; where groups differ in size, so many tokens on so many ranks.
+std::string BudgetRow(const Topology& topology, const PassOptions& pass, const v1::PassPlan& plan) {
+  const bool is_pool = topology.dynamic_context.has_value();
+  std::string row = absl::StrCat(
+      BudgetLine(pass.max_tokens_per_microbatch, is_pool ? topology.context_parallel : 0),
+      ", lengths in multiples of ", plan.length_multiple());
+  if (!is_pool) return row;
+  const uint32_t tensor = topology.sequence_parallel ? topology.tensor_parallel : 1;
+  return absl::StrCat(row, ", in groups of c ranks also of ", 2 * tensor, " c");
 }
 
 void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
                 const v1::PassPlan& plan, const std::vector<Microbatch>& microbatches,
                 Table* table) {
   const v1::PlanMetrics& metrics = plan.metrics();
-  table->AddRow(
-      {"budget", absl::StrCat(Count(options.max_tokens_per_microbatch, "token"),
-                              " a micro-batch, lengths in multiples of ", plan.length_multiple())});
-  table->AddRow({"micro-batches", MicrobatchesLine(metrics)});
+  table->AddRow({"budget", BudgetRow(plan_options.topology, options, plan)});
+  table->AddRow({"micro-batches", MicrobatchesLine(metrics, plan.context_sizes_size() > 0)});
+  if (plan.context_sizes_size() > 0) {
+    uint64_t slots = 0;
+    for (const uint32_t own : plan.microbatches_per_rank()) slots += own;
+    table->AddRow({"groups", absl::StrCat(GroupsLine(plan), ", in ", Count(slots, "slot"))});
+  }
   if (plan.microbatches_per_rank_size() > 1) {
     table->AddRow({"mini-batches", WithThousands(plan.microbatches_per_rank_size())});
   }
@@ -203,9 +241,14 @@ std::string SumUpRanks(const std::vector<RankLoad>& ranks) {
 
 // One line a rank: what it holds, how full its micro-batches are of true tokens, and its cost over
 // the mean rank's, with a bar. Beyond kMostRanksListed ranks, the least, median and most of each
-// column instead, and which rank is the slowest.
-std::string FormatRankTable(const std::vector<RankLoad>& ranks) {
-  return ranks.size() <= kMostRanksListed ? ListRanks(ranks) : SumUpRanks(ranks);
+// column instead, and which rank is the slowest. Where groups differ in size, a note on what they
+// share.
+std::string FormatRankTable(const std::vector<RankLoad>& ranks, const Topology& topology) {
+  return absl::StrCat(ranks.size() <= kMostRanksListed ? ListRanks(ranks) : SumUpRanks(ranks),
+                      topology.dynamic_context
+                          ? "micro-batches and sequences count on each rank of their group, tokens "
+                            "are divided among its ranks\n"
+                          : "");
 }
 
 }  // namespace
@@ -237,7 +280,8 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
     }
     absl::StrAppend(&text, "\n",
                     FormatRankTable(SumByRank((*passes)[i], plan, options, pass_options,
-                                              response.cost_model_used())));
+                                              response.cost_model_used()),
+                                    options.topology));
   }
   return text;
 }

@@ -40,11 +40,42 @@ std::string TopologyLine(const v1::Topology& topology) {
   }
   std::string line = absl::StrJoin(parts, " x ");
   if (topology.sequence_parallel()) absl::StrAppend(&line, ", sequence parallel");
+  if (topology.has_dynamic_context()) {
+    const uint32_t pool = std::max<uint32_t>(1, topology.data_parallel()) *
+                          std::max<uint32_t>(1, topology.context_parallel());
+    const uint32_t least = std::max<uint32_t>(1, topology.dynamic_context().min_size());
+    const uint32_t most = topology.dynamic_context().max_size();
+    absl::StrAppend(&line, ", a pool of ", Count(pool, "rank"), " in groups of ");
+    // Sizes that do not add up to the pool leave the pool alone.
+    if (pool % least == 0) absl::StrAppend(&line, least, " to ");
+    absl::StrAppend(&line, most == 0 ? pool : most);
+  }
   return line;
+}
+
+std::string BudgetLine(uint32_t max_tokens, uint32_t ranks) {
+  const std::string tokens = Count(max_tokens, "token");
+  if (ranks == 0) return absl::StrCat(tokens, " a micro-batch");
+  if (ranks == 1) return absl::StrCat(tokens, " for each rank of a group");
+  return absl::StrCat(tokens, " for every ", ranks, " ranks of a group");
 }
 
 std::string PresetLine(const v1::PlanBatchRequest& request) {
   return request.preset().empty() ? "balanced (the default)" : absl::CEscape(request.preset());
+}
+
+std::string ExchangeLine(const v1::CostModel& costs) {
+  if (costs.exchange().empty()) return "none";
+  std::vector<std::string> parts;
+  for (const v1::Exchange& entry : costs.exchange()) {
+    const bool first = parts.empty();
+    parts.push_back(absl::StrCat(entry.per_token(), first ? " a token" : "",
+                                 entry.up_to_size() > 0
+                                     ? absl::StrCat(" in groups of up to ", entry.up_to_size())
+                                     : (first ? " in all groups" : " in larger ones")));
+  }
+  if (costs.exchange_overlaps()) parts.push_back("behind attention");
+  return absl::StrJoin(parts, ", ");
 }
 
 std::string SynchronizationName(const v1::PlanBatchRequest& request) {

@@ -20,8 +20,16 @@ std::string BatchLine(const v1::Manifest& manifest);
 // "DP 8 x CP 2, sequence parallel"; sizes of 1 other than DP are left out.
 std::string TopologyLine(const v1::Topology& topology);
 
+// "16,384 tokens a micro-batch". Where groups differ in size, with the context_parallel `ranks`,
+// else 0: "16,384 tokens for every 2 ranks of a group".
+std::string BudgetLine(uint32_t max_tokens, uint32_t ranks);
+
 // The preset's name; "balanced (the default)" if the request names none.
 std::string PresetLine(const v1::PlanBatchRequest& request);
+
+// What context-parallel ranks exchange: "0.02 a token in groups of up to 8, 0.065 in larger ones,
+// behind attention"; "none" where they exchange nothing.
+std::string ExchangeLine(const v1::CostModel& costs);
 
 // "lockstep" or "accumulated"; that which holds where the request says neither.
 std::string SynchronizationName(const v1::PlanBatchRequest& request);

@@ -24,6 +24,11 @@ function choose(chosen) {
   explorer.show(chosen.placement);
 }
 
+// A size alone would not say of what.
+function captionOf({kind, candidate}) {
+  return kind === 'cp' ? `cp ${candidate}` : candidate;
+}
+
 function goTo(row) {
   choose(row);
   byId('picture').scrollIntoView({block: 'nearest'});
@@ -62,6 +67,8 @@ const COLUMNS = [
   {title: 'bin utilization', value: (row) => percent(row.binUtilization)},
   {title: 'padding removed', value: (row) => percent(row.paddingRemoved)},
   {title: 'rank imbalance', value: (row) => ratio(row.rankCostImbalance)},
+  ...(planned.some(({placement}) => placement.exchanging > 0) ?
+      [{title: 'exchange', value: ({placement}) => exchangeText(placement)}] : []),
   {title: 'planning', value: (row) => milliseconds(row.planningMilliseconds)},
 ];
 
@@ -106,7 +113,7 @@ function showSmallPictures() {
     canvas.setAttribute('aria-hidden', 'true');
     row.picture = element(
         'button', '',
-        element('span', 'caption', element('span', '', row.candidate),
+        element('span', 'caption', element('span', '', captionOf(row)),
                 element('span', 'quiet', row.best ? 'best' : behindBest(row))),
         canvas);
     row.picture.type = 'button';
@@ -120,12 +127,11 @@ function showSmallPictures() {
 
 function start() {
   if (request.jobId) byId('job').textContent = `${request.jobId}, step ${count(request.step)}`;
-  const {lengths} = planned[0].placement;
   byId('batch').textContent = [
-    countOf(lengths.length, 'sequence'),
+    countOf(planned[0].placement.lengths.length, 'sequence'),
     `${count(planned[0].metrics.trueTokens)} tokens`,
     topologyText(request.topology),
-    `${count(request.passes[0].maxTokensPerMicrobatch)} tokens a micro-batch`,
+    budgetText(request.topology, request.passes[0]),
     enumName(request.synchronization, 'SYNCHRONIZATION'),
     `batchplan ${response.plannerVersion}`,
   ].join(' · ');

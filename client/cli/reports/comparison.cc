@@ -2,15 +2,19 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/input/field_flag.h"
+#include "client/cli/input/request_input.h"
 #include "client/cli/output/microbatches.h"
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
@@ -42,6 +46,68 @@ void LeaveToPreset(Layout layout, v1::Pass* pass) {
   }
 }
 
+uint64_t PoolOf(const v1::Topology& topology) {
+  return uint64_t{std::max(1U, topology.data_parallel())} *
+         std::max(1U, topology.context_parallel());
+}
+
+// Makes the ranks of a pool groups of one size, each with as many tokens as before.
+void DivideIntoGroupsOf(uint64_t size, v1::PlanBatchRequest* request) {
+  v1::Topology* topology = request->mutable_topology();
+  const uint64_t pool = PoolOf(*topology);
+  const uint64_t before = std::max(1U, topology->context_parallel());
+  topology->clear_dynamic_context();
+  topology->set_data_parallel(static_cast<uint32_t>(pool / size));
+  topology->set_context_parallel(static_cast<uint32_t>(size));
+  for (v1::Pass& pass : *request->mutable_passes()) {
+    pass.set_max_tokens_per_microbatch(static_cast<uint32_t>(
+        std::min<uint64_t>(UINT32_MAX, pass.max_tokens_per_microbatch() * size / before)));
+  }
+}
+
+// A plan of groups of one size, as slots of a pool have it.
+v1::PassPlan AsSlots(const v1::PassPlan& plan, uint32_t groups, uint32_t size) {
+  v1::PassPlan slots = plan;
+  slots.clear_row_widths();
+  slots.clear_sequence_lengths();
+  slots.clear_microbatch_offsets();
+  slots.add_microbatch_offsets(0);
+  int begin = 0;
+  for (const uint32_t count : plan.microbatches_per_rank()) {
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      for (uint32_t group = 0; group < groups; ++group) {
+        const int m = begin + static_cast<int>(group * count + slot);
+        for (uint32_t i = plan.microbatch_offsets(m); i < plan.microbatch_offsets(m + 1); ++i) {
+          slots.add_sequence_lengths(plan.sequence_lengths(static_cast<int>(i)));
+        }
+        slots.add_microbatch_offsets(static_cast<uint32_t>(slots.sequence_lengths_size()));
+        slots.add_row_widths(plan.row_widths(m));
+        slots.add_context_sizes(size);
+      }
+    }
+    begin += static_cast<int>(groups * count);
+  }
+  return slots;
+}
+
+// A fixed size at which fewer or more tokens are cut or dropped than in a pool is no other way to
+// plan the same batch.
+void RefuseOtherTokens(std::vector<ComparisonRow>* rows) {
+  const auto pool = std::ranges::find_if(*rows, [](const ComparisonRow& row) {
+    return row.figures.ok() && row.candidate.kind != CandidateKind::kContextParallel;
+  });
+  if (pool == rows->end()) return;
+  const uint64_t tokens = pool->figures->metrics.true_tokens();
+  for (ComparisonRow& row : *rows) {
+    if (row.candidate.kind != CandidateKind::kContextParallel || !row.figures.ok()) continue;
+    const uint64_t own = row.figures->metrics.true_tokens();
+    if (own == tokens) continue;
+    row.figures = absl::InvalidArgumentError(
+        absl::StrCat("overlong cuts or drops sequences of other lengths here: ", own,
+                     " tokens are planned, in the pool ", tokens));
+  }
+}
+
 void MarkBest(std::vector<ComparisonRow>* rows) {
   ComparisonRow* best = nullptr;
   for (ComparisonRow& row : *rows) {
@@ -58,8 +124,9 @@ struct ShownPlans {
   v1::PlanBatchResponse response;
 };
 
+// `dynamic`: beside plans of groups that differ in size.
 absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, int pass,
-                     ShownPlans* shown) {
+                     bool dynamic, ShownPlans* shown) {
   absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
   if (!response.ok()) return response.status();
   const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
@@ -68,6 +135,9 @@ absl::Status AddPlan(const Client& client, const v1::PlanBatchRequest& request, 
   // The page's script trusts the arrays that it is given.
   if (absl::Status listed = ListPasses(options, *response).status(); !listed.ok()) return listed;
   v1::PassPlan* plan = response->mutable_passes(pass);
+  if (dynamic && !options.topology.dynamic_context) {
+    *plan = AsSlots(*plan, options.topology.data_parallel, options.topology.context_parallel);
+  }
 
   v1::PlanBatchRequest of_candidate = ShownRequest(request, options);
   v1::Pass shown_pass = std::move(*of_candidate.mutable_passes(pass));
@@ -95,13 +165,26 @@ std::string KindName(CandidateKind kind) {
       return "packer";
     case CandidateKind::kScan:
       return "scan";
+    case CandidateKind::kContextParallel:
+      return "cp";
   }
   return "";
 }
 
-std::vector<Candidate> ListCandidates() {
+std::vector<Candidate> ListCandidates(const v1::Topology& topology) {
   std::vector<Candidate> candidates;
+  if (topology.has_dynamic_context()) {
+    candidates = {{CandidateKind::kPreset, "balanced"},
+                  {CandidateKind::kPreset, "megatron_dynamic_cp"}};
+    const uint64_t pool = PoolOf(topology);
+    for (uint64_t size = 1; size <= pool; ++size) {
+      if (pool % size != 0) continue;
+      candidates.push_back({CandidateKind::kContextParallel, absl::StrCat(size)});
+    }
+    return candidates;
+  }
   for (const absl::string_view preset : PresetNames()) {
+    if (preset == "megatron_dynamic_cp") continue;
     candidates.push_back({CandidateKind::kPreset, std::string(preset)});
   }
   for (std::string& packer : EnumWords(v1::Packer_descriptor())) {
@@ -136,6 +219,17 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
         SetPadded(static_cast<v1::Scan>(EnumNumber(v1::Scan_descriptor(), candidate.name)), shards,
                   pass);
         break;
+      case CandidateKind::kContextParallel:
+        LeaveToPreset(Layout::kPacked, pass);
+        break;
+    }
+  }
+  if (candidate.kind == CandidateKind::kContextParallel) {
+    uint64_t size = 1;
+    if (absl::SimpleAtoi(candidate.name, &size)) DivideIntoGroupsOf(size, &changed);
+    // Without dynamic_context, costs that are left out would be others.
+    if (!request.has_cost_model()) {
+      *changed.mutable_cost_model() = DefaultCosts(request.topology());
     }
   }
   return changed;
@@ -144,10 +238,11 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
 std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequest& request,
                                    int pass) {
   std::vector<ComparisonRow> rows;
-  for (Candidate& candidate : ListCandidates()) {
+  for (Candidate& candidate : ListCandidates(request.topology())) {
     absl::StatusOr<Figures> figures = PlanFigures(client, WithCandidate(candidate, request), pass);
     rows.push_back({.candidate = std::move(candidate), .figures = std::move(figures)});
   }
+  RefuseOtherTokens(&rows);
   MarkBest(&rows);
   return rows;
 }
@@ -158,9 +253,10 @@ Report ReportComparison(const v1::PlanBatchRequest& request, int pass,
   Table title({Justify::kLeft, Justify::kLeft});
   title.AddRow({"batch", BatchLine(request.manifest())});
   title.AddRow({"job size", TopologyLine(request.topology())});
-  title.AddRow(
-      {"budget", absl::StrCat(Count(request.passes(pass).max_tokens_per_microbatch(), "token"),
-                              " a micro-batch")});
+  title.AddRow({"budget", BudgetLine(request.passes(pass).max_tokens_per_microbatch(),
+                                     request.topology().has_dynamic_context()
+                                         ? std::max(1U, request.topology().context_parallel())
+                                         : 0)});
   report.title = absl::StrCat(title.ToString(), "\n");
   report.before = {{"", "", Justify::kLeft, "kind"},
                    {"", "candidate", Justify::kLeft, "candidate"}};
@@ -181,7 +277,8 @@ absl::StatusOr<std::string> FormatComparisonPage(const Client& client,
   ShownPlans shown;
   for (const ComparisonRow& row : rows) {
     if (!row.figures.ok()) continue;
-    absl::Status added = AddPlan(client, WithCandidate(row.candidate, request), pass, &shown);
+    absl::Status added = AddPlan(client, WithCandidate(row.candidate, request), pass,
+                                 request.topology().has_dynamic_context(), &shown);
     if (!added.ok()) return added;
   }
   absl::StatusOr<std::string> rows_json = FormatReportJson(ReportComparison(request, pass, rows));

@@ -22,6 +22,8 @@ enum class CandidateKind : uint8_t {
   kPreset,  // --preset
   kPacker,  // --packer, its bins dealt to the ranks: --sharding deal_bins
   kScan,    // --scan, ranks taking strides of the sorted order: --sharding stride_sorted
+  // --cp, of a pool of ranks without --dynamic_cp: its name is the size.
+  kContextParallel,
 };
 
 struct Candidate {
@@ -39,24 +41,28 @@ struct ComparisonRow {
   bool best = false;
 };
 
-// "preset", "packer" or "scan".
+// "preset", "packer", "scan" or "cp".
 std::string KindName(CandidateKind kind);
 
-// Every preset, packer and scan of the contract, in its order: "balanced" leads.
-std::vector<Candidate> ListCandidates();
+// Every preset, packer and scan of the contract, in its order, for a request without
+// dynamic_context: "balanced" leads. With it, the presets that divide a pool, and as a fixed size
+// each number that divides its ranks.
+std::vector<Candidate> ListCandidates(const v1::Topology& topology);
 
 // `request` with the candidate's algorithm in place of its own: the preset, and in all passes
 // sharding, layout, packer and scan; no sharding where the manifest gives the ranks. Packed
-// candidates keep the request's row padding.
+// candidates keep the request's row padding. A fixed size has as many ranks as the pool, and as
+// many tokens on each of them.
 v1::PlanBatchRequest WithCandidate(const Candidate& candidate, const v1::PlanBatchRequest& request);
 
 // Plans `request` with every candidate, one after the other, and takes the figures of the pass at
-// position `pass` (FindPass). A candidate that the planner refuses has the reason in its row.
+// position `pass` (FindPass). A candidate that the planner refuses has the reason in its row. So
+// has a fixed size that cuts or drops other tokens than the pool it is compared with.
 std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequest& request,
                                    int pass);
 
-// A row a candidate, in the comparison's order. The columns of its own are `kind` (preset, packer
-// or scan) and `candidate`. `request` is the one compared for, `pass` the position of its pass.
+// A row a candidate, in the comparison's order. The columns of its own are `kind` (KindName) and
+// `candidate`. `request` is the one compared for, `pass` the position of its pass.
 Report ReportComparison(const v1::PlanBatchRequest& request, int pass,
                         const std::vector<ComparisonRow>& rows);
 

@@ -1,13 +1,18 @@
 #include "client/cli/reports/sweep.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/input/request_input.h"
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
 #include "proto/batchplan/v1/convert.h"
@@ -27,7 +32,9 @@ double Ranks(const SweepPoint& point) {
   return 1.0 * point.data_parallel * point.context_parallel * point.pipeline_parallel;
 }
 
-// All combinations, to be planned.
+bool Divides(const SweepPoint& point, uint32_t gpus) { return std::fmod(gpus, point.gpus) == 0; }
+
+// All combinations, to be planned, with the budgets as they are given.
 std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepAxes& axes,
                                int pass) {
   const v1::Topology& own = request.topology();
@@ -45,7 +52,8 @@ std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepA
     points = std::move(combined);
   };
   combine(&SweepPoint::budget, axes.budgets, request.passes(pass).max_tokens_per_microbatch());
-  combine(&SweepPoint::data_parallel, axes.data_parallel, own.data_parallel());
+  combine(&SweepPoint::data_parallel, axes.gpus ? std::vector<uint32_t>{1} : axes.data_parallel,
+          own.data_parallel());
   combine(&SweepPoint::context_parallel, axes.context_parallel, own.context_parallel());
   combine(&SweepPoint::pipeline_parallel, axes.pipeline_parallel, own.pipeline_parallel());
   combine(&SweepPoint::virtual_pipeline, axes.virtual_pipeline, own.virtual_pipeline());
@@ -64,7 +72,26 @@ std::vector<SweepPoint> Points(const v1::PlanBatchRequest& request, const SweepA
              point.virtual_pipeline != Size(axes.virtual_pipeline[0]);
     });
   }
+  if (axes.gpus) {
+    std::erase_if(points, [&](const SweepPoint& point) { return !Divides(point, *axes.gpus); });
+    for (SweepPoint& point : points) {
+      point.data_parallel = static_cast<uint32_t>(*axes.gpus / point.gpus);
+      point.gpus = *axes.gpus;
+    }
+  }
   return points;
+}
+
+// The tokens of a micro-batch that CP GPUs share.
+absl::Status ScaleBudget(SweepPoint* point) {
+  const uint64_t budget = uint64_t{point->budget} * point->context_parallel;
+  if (budget > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a budget of ", point->budget, " a GPU times context_parallel ", point->context_parallel,
+        " is ", budget, " tokens; the limit is ", std::numeric_limits<uint32_t>::max()));
+  }
+  point->budget = static_cast<uint32_t>(budget);
+  return absl::OkStatus();
 }
 
 bool IsBetterPoint(const SweepPoint& a, const SweepPoint& b) {
@@ -104,23 +131,39 @@ v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const
   const uint32_t most_stages = Size(*std::max_element(stages.begin(), stages.end()));
   changed.mutable_topology()->set_pipeline_parallel(most_stages);
   if (most_stages == 1) return changed;
+  if (!changed.has_cost_model()) {
+    *changed.mutable_cost_model() = DefaultCosts(changed.topology());
+  }
   v1::PlanBatchRequest pipeline;
   pipeline.mutable_topology()->set_pipeline_parallel(2);
   const PlanOptions defaults = ParseRequest(pipeline).value().options;
-  if (!changed.has_cost_model()) {
-    const CostModel& model = defaults.cost_model;
-    v1::CostModel* cost_model = changed.mutable_cost_model();
-    cost_model->set_per_token(model.per_token);
-    cost_model->set_per_token_squared(model.per_token_squared);
-    cost_model->set_per_microbatch(model.per_microbatch);
-    cost_model->set_per_sequence(model.per_sequence);
-  }
   if (changed.synchronization() == v1::SYNCHRONIZATION_UNSPECIFIED) {
     changed.set_synchronization(defaults.synchronization == Synchronization::kLockstep
                                     ? v1::SYNCHRONIZATION_LOCKSTEP
                                     : v1::SYNCHRONIZATION_ACCUMULATED);
   }
   return changed;
+}
+
+std::vector<std::string> LeftOut(const v1::PlanBatchRequest& request, const SweepAxes& axes) {
+  std::vector<std::string> left_out;
+  if (!axes.gpus) return left_out;
+  SweepAxes all = axes;
+  all.gpus.reset();
+  all.budgets = {1};
+  all.data_parallel = {1};
+  all.virtual_pipeline = {1};
+  for (const SweepPoint& point : Points(request, all, 0)) {
+    if (Divides(point, *axes.gpus)) continue;
+    v1::Topology sizes;
+    sizes.set_context_parallel(point.context_parallel);
+    sizes.set_tensor_parallel(request.topology().tensor_parallel());
+    sizes.set_pipeline_parallel(point.pipeline_parallel);
+    // Behind "DP 1 x ".
+    std::string name = TopologyLine(sizes).substr(7);
+    if (std::ranges::find(left_out, name) == left_out.end()) left_out.push_back(std::move(name));
+  }
+  return left_out;
 }
 
 std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& request,
@@ -132,6 +175,12 @@ std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& 
   for (const SweepPoint& point : points)
     most_chunks = std::max(most_chunks, point.virtual_pipeline);
   for (SweepPoint& point : points) {
+    if (axes.budgets_per_gpu) {
+      if (const absl::Status scaled = ScaleBudget(&point); !scaled.ok()) {
+        point.figures = scaled;
+        continue;
+      }
+    }
     changed.mutable_passes(pass)->set_max_tokens_per_microbatch(point.budget);
     v1::Topology* topology = changed.mutable_topology();
     topology->set_data_parallel(point.data_parallel);
@@ -154,7 +203,8 @@ std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& 
   return points;
 }
 
-Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepPoint>& points) {
+Report ReportSweep(const v1::PlanBatchRequest& request, const SweepAxes& axes,
+                   const std::vector<SweepPoint>& points) {
   Report report;
   Table title({Justify::kLeft, Justify::kLeft});
   title.AddRow({"batch", BatchLine(request.manifest())});
@@ -179,6 +229,10 @@ Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepP
   }
   report.legend = absl::StrCat("least GPU time a true token: predicted step time (",
                                SynchronizationName(request), ") x DP x CP x PP / true tokens");
+  if (const std::vector<std::string> left_out = LeftOut(request, axes); !left_out.empty()) {
+    absl::StrAppend(&report.legend, "\nleft out, as they do not divide ", Count(*axes.gpus, "GPU"),
+                    ": ", absl::StrJoin(left_out, ", "));
+  }
   return report;
 }
 

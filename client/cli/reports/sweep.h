@@ -5,6 +5,8 @@
 #define BATCHPLAN_CLIENT_CLI_REPORTS_SWEEP_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,10 +20,15 @@ namespace batchplan::cli {
 // The values to combine; an empty list is the request's own value.
 struct SweepAxes {
   std::vector<uint32_t> budgets = {};
+  // Whether budgets are of one GPU: a micro-batch holds CP times as many tokens.
+  bool budgets_per_gpu = false;
   std::vector<uint32_t> data_parallel = {};
   std::vector<uint32_t> context_parallel = {};
   std::vector<uint32_t> pipeline_parallel = {};
   std::vector<uint32_t> virtual_pipeline = {};
+  // Set: DP is what so many GPUs leave for CP x TP x PP, and points that do not divide them are
+  // left out. Then data_parallel is empty.
+  std::optional<uint32_t> gpus = std::nullopt;
 
   // How many combinations there are, at least 1.
   uint64_t Points() const;
@@ -53,18 +60,23 @@ double GpuTimePerToken(const SweepPoint& point);
 // synchronization.
 v1::PlanBatchRequest WithOneYardstick(const v1::PlanBatchRequest& request, const SweepAxes& axes);
 
+// The sizes of CP, TP and PP that do not divide `axes.gpus`, as in "CP 3 x PP 2", each once.
+std::vector<std::string> LeftOut(const v1::PlanBatchRequest& request, const SweepAxes& axes);
+
 // Plans `request` at every combination, one after the other: budgets outermost, then DP, CP and PP,
-// VPP innermost, of which points without a pipeline have the first alone. The budgets are those of
-// the pass at position `pass` (FindPass), whose figures are taken. What `request.pipeline` says is
-// left out without a pipeline, and the schedule and its groups where the points have several VPP
-// and this one's is 1.
+// VPP innermost, of which points without a pipeline have the first alone. Of `axes.gpus`, only at
+// those that divide them. The budgets are those of the pass at position `pass` (FindPass), whose
+// figures are taken. What `request.pipeline` says is left out without a pipeline, and the schedule
+// and its groups where the points have several VPP and this one's is 1.
 std::vector<SweepPoint> Sweep(const Client& client, const v1::PlanBatchRequest& request,
                               const SweepAxes& axes, int pass);
 
 // A row a point, in the sweep's order. The columns of its own are `budget`, `data_parallel`,
 // `context_parallel`, `pipeline_parallel`, `virtual_pipeline` and `gpus` before the figures, and
-// behind them `gpu_time_per_token`. `request` is the one swept for, with one yardstick.
-Report ReportSweep(const v1::PlanBatchRequest& request, const std::vector<SweepPoint>& points);
+// behind them `gpu_time_per_token`. `request` is the one swept for, with one yardstick; what is
+// left out is said below.
+Report ReportSweep(const v1::PlanBatchRequest& request, const SweepAxes& axes,
+                   const std::vector<SweepPoint>& points);
 
 }  // namespace batchplan::cli
 

@@ -117,6 +117,15 @@ std::string FitCosts(const std::string& request_json) {
   response.mutable_fitted()->set_per_token_squared(costs.per_token_squared);
   response.mutable_fitted()->set_per_microbatch(costs.per_microbatch);
   response.mutable_fitted()->set_per_sequence(costs.per_sequence);
+  for (const SizeExchange& size : costs.exchange) {
+    v1::Exchange* entry = response.mutable_fitted()->add_exchange();
+    const bool last = &size == &costs.exchange.back();
+    entry->set_up_to_size(last ? 0 : static_cast<uint32_t>(size.ranks));
+    entry->set_per_token(size.per_token);
+  }
+  for (const double size : costs.context_sizes) {
+    response.add_context_sizes(static_cast<uint32_t>(size));
+  }
   response.set_fit_error(costs.fit_error);
   response.set_outlier_share(costs.outlier_share);
   response.set_samples(report.microbatches.size());

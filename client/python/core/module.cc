@@ -156,7 +156,8 @@ NB_MODULE(_core, module) {
       .def("microbatch_offsets", &ArrayOf<&PassPlan::microbatch_offsets>)
       .def("microbatches_per_rank", &ArrayOf<&PassPlan::microbatches_per_rank>)
       .def("row_widths", &ArrayOf<&PassPlan::row_widths>)
-      .def("sequence_lengths", &ArrayOf<&PassPlan::sequence_lengths>);
+      .def("sequence_lengths", &ArrayOf<&PassPlan::sequence_lengths>)
+      .def("context_sizes", &ArrayOf<&PassPlan::context_sizes>);
 
   const auto add = [&module](const char* name, auto function) {
     module.def(name, function, nb::arg("request_json"), nb::arg("lengths").noconvert(),

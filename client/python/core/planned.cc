@@ -1,5 +1,7 @@
 #include "client/python/core/planned.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "batchplan/kernels.h"
 #include "client/python/core/status_error.h"
@@ -12,18 +14,24 @@ namespace {
 // What is viewed later without another look.
 absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
   const size_t microbatches = pass.row_widths.size();
+  const bool grouped = !pass.context_sizes.empty();
+  // Of one rank's slice, a slot is one micro-batch, whatever the size of its group.
+  const bool whole_groups = grouped && ranks > 1;
   const batchplan_plan plan = {
       .sequence_index = pass.sequence_index.data(),
       .sequence_lengths = pass.sequence_lengths.data(),
       .microbatch_offsets = pass.microbatch_offsets.data(),
       .row_widths = pass.row_widths.data(),
       .microbatches_per_rank = pass.microbatches_per_rank.data(),
+      .context_sizes = whole_groups ? pass.context_sizes.data() : nullptr,
       .num_sequences = static_cast<uint32_t>(pass.sequence_index.size()),
       .num_microbatches = static_cast<uint32_t>(microbatches),
       .num_mini_batches = static_cast<uint32_t>(pass.microbatches_per_rank.size()),
       .data_parallel = ranks};
   batchplan_microbatch_iterator iterator;
-  if (pass.sequence_lengths.size() != pass.sequence_index.size() ||
+  if ((grouped && (pass.context_sizes.size() != microbatches ||
+                   std::ranges::find(pass.context_sizes, 0U) != pass.context_sizes.end())) ||
+      pass.sequence_lengths.size() != pass.sequence_index.size() ||
       pass.microbatch_offsets.size() != microbatches + 1 || pass.length_multiple == 0 ||
       batchplan_rank_microbatches(&plan, 0, &iterator) != BATCHPLAN_OK) {
     return absl::InternalError(absl::StrCat("the answer is no plan for ", ranks,
@@ -47,6 +55,7 @@ std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ra
     pass.clear_microbatches_per_rank();
     pass.clear_row_widths();
     pass.clear_sequence_lengths();
+    pass.clear_context_sizes();
   }
   return std::make_shared<Planned>(std::move(plan), ranks, response);
 }

@@ -21,7 +21,7 @@ class Planned {
   Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head);
 
   const std::vector<PassPlan>& passes() const { return plan_.passes; }
-  // Data-parallel.
+  // Data-parallel, or those of the pool where context-parallel groups differ in size.
   uint32_t ranks() const { return ranks_; }
   // As protobuf's JSON.
   const std::string& head_json() const { return head_json_; }

@@ -16,6 +16,7 @@
 #include "client/python/core/unlocked.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
+#include "server/planner/context/context_sizes.h"
 #include "server/planner/make_plan.h"
 
 namespace nb = nanobind;
@@ -28,6 +29,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSignalInterval(100);
 // Added to a time point it stays within the clock's range.
 constexpr double kLongest = 86400.0 * 365;
+
+// That have micro-batches of their own.
+uint32_t RanksOf(const Topology& topology) {
+  return topology.dynamic_context ? static_cast<uint32_t>(PoolOf(topology))
+                                  : topology.data_parallel;
+}
 
 // Plans as a server does, without one. Throws StatusError; Cancelled once `stop` is requested.
 std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const ManifestArrays& arrays,
@@ -52,7 +59,7 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   }
   v1::PlanBatchResponse head;
   FillResponse(without_arrays, time, &head);
-  return std::make_shared<Planned>(std::move(plan), parsed.options.topology.data_parallel, head);
+  return std::make_shared<Planned>(std::move(plan), RanksOf(parsed.options.topology), head);
 }
 
 // The caller's thread while another one plans. Returns once that is done.

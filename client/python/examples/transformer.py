@@ -4,6 +4,7 @@ stays within each sequence, and its cost is that of the sequences, not of the ro
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import torch
 from torch import nn
@@ -38,13 +39,15 @@ class Transformer(nn.Module):
         self.norm = RmsNorm(shape.width)
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
 
-    def forward(self, input_ids, position_ids, *, cu_seqlens_q, max_seqlen_q, **_):
-        """Logits [tokens, vocabulary] of a packed row [tokens]; the rest as PackedBatch.flash_attention()
-        gives it."""
+    def forward(self, input_ids, position_ids, *, cu_seqlens_q=None, max_seqlen_q=0, attend=None, **_):
+        """Logits [tokens, vocabulary] of a packed row [tokens]. The rest is as PackedBatch.flash_attention()
+        gives it, or attend(query, key, value), of [tokens, heads, head_width] each, is what mixes tokens."""
+        if attend is None:
+            attend = functools.partial(attention, cu_seqlens=cu_seqlens_q, max_seqlen=max_seqlen_q)
         hidden = self.embedding(input_ids)
         frequencies = rotary(position_ids, self.layers[0].head_width)
         for layer in self.layers:
-            hidden = layer(hidden, frequencies, cu_seqlens_q, max_seqlen_q)
+            hidden = layer(hidden, frequencies, attend)
         return self.head(self.norm(hidden))
 
 
@@ -59,10 +62,10 @@ class Layer(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
 
-    def forward(self, hidden, frequencies, cu_seqlens, max_seqlen):
+    def forward(self, hidden, frequencies, attend):
         made = self.query_key_value(self.attention_norm(hidden))
         query, key, value = made.view(len(hidden), 3, self.heads, self.head_width).unbind(1)
-        mixed = attention(turn(query, frequencies), turn(key, frequencies), value, cu_seqlens, max_seqlen)
+        mixed = attend(turn(query, frequencies), turn(key, frequencies), value)
         hidden = hidden + self.out(mixed.reshape(len(hidden), -1))
         gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
         return hidden + self.down(functional.silu(gate) * up)

@@ -40,6 +40,9 @@ absl::StatusOr<ParsedRequest> ParseRequestWithoutCosts(const v1::PlanBatchReques
 // InvalidArgument if other fields are set beside cost_model.fitted.
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model);
 
+// The exchange of the default costs with dynamic_context, where a token costs `per_token`.
+void SetDefaultExchange(double per_token, v1::CostModel* model);
+
 // LOCKSTEP where it is unspecified. Unimplemented, naming the field, for a value that this version
 // does not know.
 absl::StatusOr<Synchronization> ParseSynchronization(v1::Synchronization wire);

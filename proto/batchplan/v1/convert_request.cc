@@ -1,4 +1,5 @@
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,13 @@ namespace {
 // What a micro-batch costs by default where ranks are pipelines: in tokens, what launching its
 // kernels takes. Without it the more micro-batches the better.
 constexpr double kMicrobatchOnPipeline = 1024;
+
+// And where groups differ in size, since without costs of their own the whole pool as one group
+// would always be best: besides the same, what exchanging keys and values takes of a token's cost
+// with grouped-query attention, over NVLink in a node of eight and over InfiniBand beyond.
+constexpr double kMicrobatchOfGroup = 1024;
+constexpr ContextExchange kExchangeOfGroup[] = {{.up_to_size = 8, .per_token = 0.02},
+                                                {.up_to_size = 0, .per_token = 0.065}};
 
 // Where in the request an error is.
 using Where = absl::string_view;
@@ -33,7 +41,8 @@ absl::Status ReadEnum(WireEnum wire, bool known, Where field, PlannerEnum& value
 
 // ReadEnum relies on this order.
 static_assert(static_cast<int>(Packer::kKarmarkarKarp) == v1::PACKER_KARMARKAR_KARP - 1);
-static_assert(static_cast<int>(Sharding::kContiguous) == v1::SHARDING_CONTIGUOUS - 1);
+static_assert(static_cast<int>(Sharding::kMegatronDynamicCp) ==
+              v1::SHARDING_MEGATRON_DYNAMIC_CP - 1);
 static_assert(static_cast<int>(RowPadding::kBuckets) == v1::ROW_PADDING_BUCKETS - 1);
 static_assert(static_cast<int>(Scan::kOptimal) == v1::SCAN_OPTIMAL - 1);
 static_assert(static_cast<int>(BalanceOn::kCost) == v1::BALANCE_ON_COST - 1);
@@ -59,12 +68,17 @@ absl::Status FirstError(std::initializer_list<absl::Status> statuses) {
 uint32_t ZeroAsOne(uint32_t value) { return value == 0 ? 1 : value; }
 
 Topology ReadTopology(const v1::Topology& wire) {
-  return {.data_parallel = ZeroAsOne(wire.data_parallel()),
-          .context_parallel = ZeroAsOne(wire.context_parallel()),
-          .tensor_parallel = ZeroAsOne(wire.tensor_parallel()),
-          .pipeline_parallel = ZeroAsOne(wire.pipeline_parallel()),
-          .virtual_pipeline = ZeroAsOne(wire.virtual_pipeline()),
-          .sequence_parallel = wire.sequence_parallel()};
+  Topology topology = {.data_parallel = ZeroAsOne(wire.data_parallel()),
+                       .context_parallel = ZeroAsOne(wire.context_parallel()),
+                       .tensor_parallel = ZeroAsOne(wire.tensor_parallel()),
+                       .pipeline_parallel = ZeroAsOne(wire.pipeline_parallel()),
+                       .virtual_pipeline = ZeroAsOne(wire.virtual_pipeline()),
+                       .sequence_parallel = wire.sequence_parallel()};
+  if (wire.has_dynamic_context()) {
+    topology.dynamic_context = {.min_size = ZeroAsOne(wire.dynamic_context().min_size()),
+                                .max_size = wire.dynamic_context().max_size()};
+  }
+  return topology;
 }
 
 absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& options) {
@@ -75,6 +89,29 @@ absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& option
       ReadEnum(wire.groups(), v1::GroupPolicy_IsValid(wire.groups()), "mini_batches.groups",
                options.groups),
   });
+}
+
+std::vector<ContextExchange> ReadExchange(const v1::CostModel& wire) {
+  std::vector<ContextExchange> exchange;
+  exchange.reserve(static_cast<size_t>(wire.exchange_size()));
+  for (const v1::Exchange& entry : wire.exchange()) {
+    exchange.push_back({.up_to_size = entry.up_to_size(), .per_token = entry.per_token()});
+  }
+  return exchange;
+}
+
+ModelShape ReadShape(const v1::ModelShape& wire) {
+  return {.layers = wire.layers(),
+          .hidden_size = wire.hidden_size(),
+          .ffn_hidden_size = wire.ffn_hidden_size(),
+          .attention_heads = wire.attention_heads(),
+          .kv_heads = wire.kv_heads(),
+          .vocabulary_size = wire.vocabulary_size(),
+          .causal = wire.causal(),
+          .flops_per_second = wire.flops_per_second(),
+          .node_size = wire.node_size(),
+          .node_bytes_per_second = wire.node_bytes_per_second(),
+          .network_bytes_per_second = wire.network_bytes_per_second()};
 }
 
 absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
@@ -88,25 +125,22 @@ absl::Status ReadCostModel(const v1::CostModel& wire, CostModel& model) {
   model = {.per_token = wire.per_token(),
            .per_token_squared = wire.per_token_squared(),
            .per_microbatch = wire.per_microbatch(),
-           .per_sequence = wire.per_sequence()};
+           .per_sequence = wire.per_sequence(),
+           .exchange = ReadExchange(wire),
+           .exchange_overlaps = wire.exchange_overlaps()};
   if (!wire.has_shape()) return absl::OkStatus();
   if (model.per_token != 0 || model.per_token_squared != 0 || model.per_microbatch != 0 ||
-      model.per_sequence != 0) {
+      model.per_sequence != 0 || !model.exchange.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cost_model.shape is set beside per_token ", model.per_token, ", per_token_squared ",
         model.per_token_squared, ", per_microbatch ", model.per_microbatch, " and per_sequence ",
-        model.per_sequence, "; the coefficients follow from the shape, leave them 0"));
+        model.per_sequence, model.exchange.empty() ? "" : " and exchange",
+        "; the coefficients follow from the shape, leave them unset"));
   }
-  const absl::StatusOr<CostModel> of_shape =
-      CostModelOf({.layers = wire.shape().layers(),
-                   .hidden_size = wire.shape().hidden_size(),
-                   .ffn_hidden_size = wire.shape().ffn_hidden_size(),
-                   .attention_heads = wire.shape().attention_heads(),
-                   .kv_heads = wire.shape().kv_heads(),
-                   .vocabulary_size = wire.shape().vocabulary_size(),
-                   .causal = wire.shape().causal()});
+  absl::StatusOr<CostModel> of_shape = CostModelOf(ReadShape(wire.shape()));
   if (!of_shape.ok()) return of_shape.status();
-  model = *of_shape;
+  model = *std::move(of_shape);
+  model.exchange_overlaps = wire.exchange_overlaps();
   return absl::OkStatus();
 }
 
@@ -214,6 +248,10 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
     options.synchronization = Synchronization::kAccumulated;
     options.cost_model.per_microbatch = kMicrobatchOnPipeline;
   }
+  if (options.topology.dynamic_context) {
+    options.cost_model.per_microbatch = kMicrobatchOfGroup;
+    options.cost_model.exchange.assign(std::begin(kExchangeOfGroup), std::end(kExchangeOfGroup));
+  }
   absl::Status status = FirstError({
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
       ReadPipeline(request, options),
@@ -266,15 +304,27 @@ absl::StatusOr<Synchronization> ParseSynchronization(v1::Synchronization wire) {
   return synchronization;
 }
 
+void SetDefaultExchange(double per_token, v1::CostModel* model) {
+  model->clear_exchange();
+  for (const ContextExchange& exchange : kExchangeOfGroup) {
+    v1::Exchange* entry = model->add_exchange();
+    entry->set_up_to_size(exchange.up_to_size);
+    entry->set_per_token(exchange.per_token * per_token);
+  }
+}
+
 absl::Status CheckFittedStandsAlone(const v1::CostModel& model) {
   if (model.per_token() == 0 && model.per_token_squared() == 0 && model.per_microbatch() == 0 &&
-      model.per_sequence() == 0 && !model.has_shape()) {
+      model.per_sequence() == 0 && model.exchange().empty() && !model.exchange_overlaps() &&
+      !model.has_shape()) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "cost_model.fitted is set beside per_token ", model.per_token(), ", per_token_squared ",
       model.per_token_squared(), ", per_microbatch ", model.per_microbatch(), " and per_sequence ",
-      model.per_sequence(), model.has_shape() ? " and shape" : "",
+      model.per_sequence(), model.exchange().empty() ? "" : " and exchange",
+      model.exchange_overlaps() ? " and exchange_overlaps" : "",
+      model.has_shape() ? " and shape" : "",
       "; the coefficients are fitted, leave the others unset"));
 }
 

@@ -49,6 +49,7 @@ void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
   CopyArray(pass.microbatches_per_rank, wire->mutable_microbatches_per_rank());
   CopyArray(pass.row_widths, wire->mutable_row_widths());
   CopyArray(pass.sequence_lengths, wire->mutable_sequence_lengths());
+  CopyArray(pass.context_sizes, wire->mutable_context_sizes());
   wire->set_length_multiple(pass.length_multiple);
   FillMetrics(pass.metrics, wire->mutable_metrics());
 }
@@ -61,6 +62,7 @@ PassPlan ReadPass(const v1::PassPlan& wire) {
           .row_widths = ReadArray(wire.row_widths()),
           .sequence_lengths = ReadArray(wire.sequence_lengths()),
           .length_multiple = wire.length_multiple(),
+          .context_sizes = ReadArray(wire.context_sizes()),
           .metrics = ReadMetrics(wire.metrics())};
 }
 
@@ -106,6 +108,12 @@ void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchR
   cost_model->set_per_token_squared(plan.cost_model_used.per_token_squared);
   cost_model->set_per_microbatch(plan.cost_model_used.per_microbatch);
   cost_model->set_per_sequence(plan.cost_model_used.per_sequence);
+  for (const ContextExchange& exchange : plan.cost_model_used.exchange) {
+    v1::Exchange* entry = cost_model->add_exchange();
+    entry->set_up_to_size(exchange.up_to_size);
+    entry->set_per_token(exchange.per_token);
+  }
+  cost_model->set_exchange_overlaps(plan.cost_model_used.exchange_overlaps);
 }
 
 absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
@@ -127,7 +135,12 @@ absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
   plan.cost_model_used = {.per_token = response.cost_model_used().per_token(),
                           .per_token_squared = response.cost_model_used().per_token_squared(),
                           .per_microbatch = response.cost_model_used().per_microbatch(),
-                          .per_sequence = response.cost_model_used().per_sequence()};
+                          .per_sequence = response.cost_model_used().per_sequence(),
+                          .exchange_overlaps = response.cost_model_used().exchange_overlaps()};
+  for (const v1::Exchange& exchange : response.cost_model_used().exchange()) {
+    plan.cost_model_used.exchange.push_back(
+        {.up_to_size = exchange.up_to_size(), .per_token = exchange.per_token()});
+  }
   return plan;
 }
 

@@ -133,6 +133,8 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
   for (const absl::string_view name : PresetNames()) {
     const PassOptions preset = *PresetPass(name, topology);
     const bool deals = preset.sharding == Sharding::kDealBins;
+    // Groups of several sizes have candidates of their own (context/).
+    if (preset.sharding == Sharding::kMegatronDynamicCp) continue;
     if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
         (deals && pass.equal_sequence_counts)) {
       continue;

@@ -70,4 +70,15 @@ uint64_t ImproveOrder(PipelineSimulator& simulator, std::span<const double> cost
   return simulations;
 }
 
+uint64_t SimulationsToImprove(Effort effort) {
+  switch (effort) {
+    case Effort::kFast:
+      return 0;
+    case Effort::kThorough:
+      return 3000;
+    default:
+      return 300;
+  }
+}
+
 }  // namespace batchplan

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/options.h"
 #include "server/planner/pipeline/simulator.h"
 
 namespace batchplan {
@@ -35,6 +36,11 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
 uint64_t ImproveOrder(PipelineSimulator& simulator, std::span<const double> costs, size_t movable,
                       double enough, uint64_t simulations, std::minstd_rand& random,
                       PipelineOrder& order);
+
+// What ImproveOrder is given, at most: simulations, by effort, and the forwards and backwards that
+// these come to.
+uint64_t SimulationsToImprove(Effort effort);
+inline constexpr uint64_t kMostWorksToImprove = 200'000;
 
 }  // namespace batchplan
 

@@ -9,21 +9,8 @@
 namespace batchplan {
 namespace {
 
-// The most forwards and backwards that are simulated to improve the orders of a mini-batch, and of
-// all.
-constexpr uint64_t kMostWorks = 200'000;
+// kMostWorksToImprove, of all mini-batches together.
 constexpr uint64_t kMostWorksOfAll = 20'000'000;
-
-uint64_t SimulationsToImprove(Effort effort) {
-  switch (effort) {
-    case Effort::kFast:
-      return 0;
-    case Effort::kThorough:
-      return 3000;
-    default:
-      return 300;
-  }
-}
 
 }  // namespace
 
@@ -47,7 +34,7 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
     }
   }
   const uint64_t works = std::max<uint64_t>(1, simulator_.works());
-  const uint64_t most_works = std::min(kMostWorks, kMostWorksOfAll / pass.mini_batches());
+  const uint64_t most_works = std::min(kMostWorksToImprove, kMostWorksOfAll / pass.mini_batches());
   const uint64_t simulations = std::min(SimulationsToImprove(pass.effort()), most_works / works);
   Improve(simulations);
   allowance.Spend(kTicksAWork * works * simulator_.simulations());

@@ -1,6 +1,7 @@
 #include "server/service/admission/request_limits.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -41,6 +42,29 @@ uint64_t VarintBytes(uint64_t count) {
   return bytes;
 }
 
+// With dynamic_context.
+uint64_t PoolRanks(const RequestOutline& outline) {
+  return Multiply(std::max<uint64_t>(outline.data_parallel, 1),
+                  std::max<uint64_t>(outline.context_parallel, 1));
+}
+
+// The groups of a slot, at least: one may take the whole pool unless max_size says otherwise.
+uint64_t FewestGroups(const RequestOutline& outline) {
+  if (outline.max_size == 0) return 1;
+  return (PoolRanks(outline) - 1) / outline.max_size + 1;
+}
+
+// The sizes of groups, each with lengths and costs of its own, at most; 1 without dynamic_context.
+uint64_t MostSizes(const RequestOutline& outline) {
+  if (!outline.dynamic_context) return 1;
+  const uint64_t pool = PoolRanks(outline);
+  const uint64_t most = outline.max_size == 0 ? pool : std::min<uint64_t>(outline.max_size, pool);
+  const uint64_t least = std::max<uint64_t>(outline.min_size, 1);
+  uint64_t sizes = most == pool && !std::has_single_bit(pool) ? 1 : 0;
+  if (most >= least) sizes += std::bit_width(most / least);
+  return std::max<uint64_t>(sizes, 1);
+}
+
 static_assert(kMaxIdBytes <= OutlinedString::kMaxKeptBytes);
 
 absl::Status CheckOutlinedId(const char* field, const OutlinedString& id) {
@@ -70,7 +94,8 @@ uint64_t SequencesPlanned(const RequestOutline& outline) {
 
 uint64_t LeastMicrobatches(const RequestOutline& outline) {
   if (!outline.allow_empty_microbatches) return 0;
-  const uint64_t ranks = std::max<uint64_t>(outline.data_parallel, 1);
+  const uint64_t ranks = outline.dynamic_context ? FewestGroups(outline)
+                                                 : std::max<uint64_t>(outline.data_parallel, 1);
   uint64_t group = 1;
   if (outline.virtual_pipeline > 1) {
     group = outline.group_size > 0 ? outline.group_size : outline.pipeline_parallel;
@@ -99,8 +124,9 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline) {
 }
 
 uint64_t CostOf(const RequestOutline& outline) {
-  return std::max(Add(SequencesPlanned(outline), LeastMicrobatches(outline)),
-                  outline.message_bytes / kBytesOfASequence);
+  return std::max(
+      Add(Multiply(SequencesPlanned(outline), MostSizes(outline)), LeastMicrobatches(outline)),
+      outline.message_bytes / kBytesOfASequence);
 }
 
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits) {
@@ -119,8 +145,11 @@ absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& lim
       least > kMaxEmptyMicrobatches && least - kMaxEmptyMicrobatches > planned) {
     status.Update(absl::InvalidArgumentError(absl::StrCat(
         "min_microbatches and microbatch_count_multiple ask for ", least,
-        " micro-batches over all passes, mini-batches and the ranks of data_parallel ",
-        outline.data_parallel, ", more than ", kMaxEmptyMicrobatches,
+        " micro-batches over all passes, mini-batches and ",
+        outline.dynamic_context
+            ? absl::StrCat("groups of topology.dynamic_context on ", PoolRanks(outline), " ranks")
+            : absl::StrCat("the ranks of data_parallel ", outline.data_parallel),
+        ", more than ", kMaxEmptyMicrobatches,
         " beyond one a sequence and pass, the limit where allow_empty_microbatches is set")));
   }
   // Parsed, an empty entry takes a hundred times what it takes on the wire.

@@ -117,6 +117,20 @@ bool ReadManifest(CodedInputStream& in, RequestOutline* outline) {
   });
 }
 
+bool ReadDynamicContext(CodedInputStream& in, RequestOutline* outline) {
+  outline->dynamic_context = true;
+  return ReadMessage(in, [&](uint32_t tag) {
+    switch (tag) {
+      case VarintTag(v1::DynamicContext::kMinSizeFieldNumber):
+        return ReadNumber(in, &outline->min_size);
+      case VarintTag(v1::DynamicContext::kMaxSizeFieldNumber):
+        return ReadNumber(in, &outline->max_size);
+      default:
+        return WireFormatLite::SkipField(&in, tag);
+    }
+  });
+}
+
 bool ReadTopology(CodedInputStream& in, RequestOutline* outline) {
   return ReadMessage(in, [&](uint32_t tag) {
     switch (tag) {
@@ -126,6 +140,10 @@ bool ReadTopology(CodedInputStream& in, RequestOutline* outline) {
         return ReadNumber(in, &outline->pipeline_parallel);
       case VarintTag(v1::Topology::kVirtualPipelineFieldNumber):
         return ReadNumber(in, &outline->virtual_pipeline);
+      case DelimitedTag(v1::Topology::kDynamicContextFieldNumber):
+        return ReadDynamicContext(in, outline);
+      case VarintTag(v1::Topology::kContextParallelFieldNumber):
+        return ReadNumber(in, &outline->context_parallel);
       default:
         return WireFormatLite::SkipField(&in, tag);
     }
@@ -231,6 +249,10 @@ RequestOutline OutlineOf(const v1::PlanBatchRequest& request) {
   outline.data_parallel = request.topology().data_parallel();
   outline.pipeline_parallel = request.topology().pipeline_parallel();
   outline.virtual_pipeline = request.topology().virtual_pipeline();
+  outline.context_parallel = request.topology().context_parallel();
+  outline.dynamic_context = request.topology().has_dynamic_context();
+  outline.min_size = request.topology().dynamic_context().min_size();
+  outline.max_size = request.topology().dynamic_context().max_size();
   outline.group_size = request.pipeline().group_size();
   outline.mini_batch_size = request.mini_batches().size();
   outline.effort = static_cast<uint32_t>(request.effort());

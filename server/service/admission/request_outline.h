@@ -54,6 +54,11 @@ struct RequestOutline {
   uint32_t pipeline_parallel = 0;
   uint32_t virtual_pipeline = 0;
   uint32_t group_size = 0;  // of the pipeline
+  uint32_t context_parallel = 0;
+  // Whether it is set, and its sizes.
+  bool dynamic_context = false;
+  uint32_t min_size = 0;
+  uint32_t max_size = 0;
   uint32_t mini_batch_size = 0;
   uint32_t effort = 0;
   uint32_t overlong = 0;

@@ -38,6 +38,21 @@ v1::CostModel WireCosts(const FittedCosts& costs) {
   model.set_per_token_squared(costs.per_token_squared);
   model.set_per_microbatch(costs.per_microbatch);
   model.set_per_sequence(costs.per_sequence);
+  // A size of which no exchange is certain costs nothing, but not for all that are larger: there
+  // the last certain one stands.
+  double certain = 0;
+  for (const SizeExchange& size : costs.exchange) {
+    v1::Exchange* entry = model.add_exchange();
+    entry->set_up_to_size(static_cast<uint32_t>(size.ranks));
+    entry->set_per_token(size.per_token);
+    if (size.per_token > 0) certain = size.per_token;
+  }
+  if (costs.exchange.empty()) return model;
+  if (costs.exchange.back().per_token == certain) {
+    model.mutable_exchange()->rbegin()->set_up_to_size(0);
+  } else {
+    model.add_exchange()->set_per_token(certain);
+  }
   return model;
 }
 
@@ -117,7 +132,12 @@ absl::StatusOr<v1::CostModel> FittedCostModel(JobFits* fits, const v1::PlanBatch
                      "\" ", fit->costs.samples, " micro-batches were reported, and ", kMinSamples,
                      " are needed; send ReportStep, and plan with other costs until then"));
   }
-  return WireCosts(*costs);
+  v1::CostModel model = WireCosts(*costs);
+  // Groups of a single size tell nothing of what others exchange.
+  if (request.topology().has_dynamic_context() && costs->context_sizes.size() == 1) {
+    SetDefaultExchange(model.per_token(), &model);
+  }
+  return model;
 }
 
 absl::StatusOr<std::optional<MeasuredStep>> ReportStep(JobFits* fits, const std::string& owner,
@@ -133,6 +153,9 @@ absl::StatusOr<std::optional<MeasuredStep>> ReportStep(JobFits* fits, const std:
   response->set_already_counted(!result->counted && !report->microbatches.empty());
   if (const std::optional<FittedCosts> costs = Costs(result->fit.costs)) {
     *response->mutable_fitted() = WireCosts(*costs);
+    for (const double size : costs->context_sizes) {
+      response->add_context_sizes(static_cast<uint32_t>(size));
+    }
     response->set_fit_error(costs->fit_error);
     response->set_outlier_share(costs->outlier_share);
   }

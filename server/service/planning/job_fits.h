@@ -56,8 +56,9 @@ class JobFits {
   FitStore* store_;
 };
 
-// The coefficients that are fitted for request.job_id now. The time of one call of the store, which
-// may block.
+// The coefficients that are fitted for request.job_id now; where the request has dynamic_context
+// and groups of a single size were reported, with the default exchange. The time of one call of the
+// store, which may block.
 //
 // InvalidArgument if the job id is empty, or if something is set beside
 // cost_model.fitted; FailedPrecondition, naming the job, its micro-batches so far and how many are

@@ -6,6 +6,7 @@
 #include <grpcpp/support/slice.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <new>
@@ -24,6 +25,21 @@ namespace {
 // What the list and the map take for a plan.
 constexpr size_t kEntryBytes = 384;
 
+// Of a pass whose groups differ in size. A slot of them has room for as much as one of groups that
+// are alike.
+void RecordGroups(const v1::Topology& topology, uint64_t budget, const v1::PassPlan& plan,
+                  PassRecord& pass) {
+  const int groups = std::min(plan.context_sizes_size(), plan.row_widths_size());
+  for (int m = 0; m < groups; ++m) {
+    GroupsRecord& size = pass.groups[ContextSizePlace(plan.context_sizes(m))];
+    ++size.groups;
+    size.tokens += plan.row_widths(m);
+  }
+  for (const uint32_t slots : plan.microbatches_per_rank()) {
+    pass.budget_tokens += budget * std::max(1U, topology.data_parallel()) * slots;
+  }
+}
+
 }  // namespace
 
 std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
@@ -37,6 +53,10 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
     // A plan has the passes of its request; what a test puts in its place may have others.
     if (i >= request.passes_size()) continue;
     const uint64_t budget = request.passes(i).max_tokens_per_microbatch();
+    if (response.passes(i).context_sizes_size() > 0) {
+      RecordGroups(request.topology(), budget, response.passes(i), pass);
+      continue;
+    }
     pass.budget_tokens = pass.metrics.microbatches * budget;
     for (const uint32_t width : response.passes(i).row_widths()) {
       // A sequence that runs alone.

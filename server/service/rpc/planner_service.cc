@@ -208,12 +208,20 @@ absl::StatusOr<CallAnswer> JoinBatchCall::AnswerFor(const std::shared_ptr<const 
 FitRecord FitOf(const v1::ReportStepResponse& response) {
   constexpr double kMillisecond = 1e-3;
   const v1::CostModel& costs = response.fitted();
-  return {.seconds_per_token = kMillisecond * costs.per_token(),
-          .seconds_per_token_squared = kMillisecond * costs.per_token_squared(),
-          .seconds_per_microbatch = kMillisecond * costs.per_microbatch(),
-          .seconds_per_sequence = kMillisecond * costs.per_sequence(),
-          .error_ratio = response.fit_error(),
-          .samples = response.samples()};
+  FitRecord fit = {.seconds_per_token = kMillisecond * costs.per_token(),
+                   .seconds_per_token_squared = kMillisecond * costs.per_token_squared(),
+                   .seconds_per_microbatch = kMillisecond * costs.per_microbatch(),
+                   .seconds_per_sequence = kMillisecond * costs.per_sequence(),
+                   .error_ratio = response.fit_error(),
+                   .samples = response.samples()};
+  // Without an entry for groups of one rank.
+  auto exchange = costs.exchange().begin();
+  for (const uint32_t ranks : response.context_sizes()) {
+    if (ranks == 1 || exchange == costs.exchange().end()) continue;
+    fit.seconds_exchanged_per_token[ContextSizePlace(ranks)] =
+        kMillisecond * (exchange++)->per_token();
+  }
+  return fit;
 }
 
 // Run by a thread of the reports'.

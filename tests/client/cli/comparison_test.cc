@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "batchplan/client.h"
 #include "client/cli/reports/figures.h"
 #include "tests/client/cli/canned_planner.h"
 #include "tests/client/cli/run_cli.h"
@@ -98,7 +99,7 @@ TEST(Comparison, CandidatesReplaceTheAlgorithmAndKeepTheRest) {
 TEST(Comparison, WhereTheManifestGivesRanksNoCandidateShards) {
   v1::PlanBatchRequest request = Request();
   for (const uint32_t rank : {0, 0, 0, 0, 0, 0}) request.mutable_manifest()->add_ranks(rank);
-  for (const Candidate& candidate : ListCandidates()) {
+  for (const Candidate& candidate : ListCandidates({})) {
     EXPECT_EQ(WithCandidate(candidate, request).passes(0).sharding(), v1::SHARDING_UNSPECIFIED)
         << candidate.name;
   }
@@ -131,6 +132,47 @@ TEST(Comparison, PlannersOwnStepTimeStandsUnderTheRequestsSynchronization) {
   EXPECT_EQ(PlanFigures(client, request, 1).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(Comparison, OfAPoolHasThePresetsThatDivideItAndEveryFixedSize) {
+  v1::PlanBatchRequest request;
+  request.mutable_topology()->set_data_parallel(2);
+  request.mutable_topology()->set_context_parallel(3);
+  request.mutable_topology()->mutable_dynamic_context();
+  request.add_passes()->set_max_tokens_per_microbatch(30);
+  const std::vector<Candidate> candidates = ListCandidates(request.topology());
+  std::vector<std::string> names;
+  for (const Candidate& candidate : candidates) names.push_back(candidate.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"balanced", "megatron_dynamic_cp", "1", "2", "3", "6"}));
+  const v1::PlanBatchRequest fixed = WithCandidate(candidates[3], request);
+  EXPECT_FALSE(fixed.topology().has_dynamic_context());
+  EXPECT_EQ(fixed.topology().data_parallel(), 3U);
+  EXPECT_EQ(fixed.topology().context_parallel(), 2U);
+  EXPECT_EQ(fixed.passes(0).max_tokens_per_microbatch(), 20U);
+  // Costs are those of the pool, with its exchange.
+  EXPECT_EQ(fixed.cost_model().per_microbatch(), 1024);
+  EXPECT_EQ(fixed.cost_model().exchange_size(), 2);
+}
+
+TEST(Comparison, OfAPoolFixedSizesThatCutOtherTokensAreRefused) {
+  v1::PlanBatchRequest request;
+  for (const uint32_t length : {100, 30, 20}) request.mutable_manifest()->add_lengths(length);
+  request.set_overlong(v1::OVERLONG_POLICY_TRUNCATE);
+  request.mutable_topology()->set_data_parallel(4);
+  request.mutable_topology()->mutable_dynamic_context();
+  request.add_passes()->set_max_tokens_per_microbatch(40);
+  std::vector<std::string> planned;
+  for (const ComparisonRow& row : Compare(Client(MakeInProcessConnection()), request, 0)) {
+    if (row.figures.ok()) {
+      planned.push_back(row.candidate.name);
+    } else if (row.candidate.name == "2") {
+      EXPECT_EQ(std::string(row.figures.status().message()),
+                "overlong cuts or drops sequences of other lengths here: 130 tokens are planned, "
+                "in the pool 150");
+    }
+  }
+  EXPECT_EQ(planned, (std::vector<std::string>{"balanced", "megatron_dynamic_cp", "4"}));
+}
+
 // What the page holds. How it looks is for eyes.
 
 TEST(ComparisonPage, CommandPrintsAPageThatStandsAlone) {
@@ -158,6 +200,37 @@ TEST(ComparisonPage, CommandPrintsAPageThatStandsAlone) {
   EXPECT_GT(planned, 1);
   EXPECT_EQ(response.passes_size(), planned);
   EXPECT_EQ(request.passes_size(), planned);
+}
+
+TEST(ComparisonPage, OfAPoolEveryPlanHasTheSizesOfItsGroups) {
+  const CliResult result = RunCli({"compare", "--lengths", "-", "--dp", "3", "--cp", "2",
+                                   "--dynamic_cp", "1", "--budget", "64", "--format", "html"},
+                                  "5\n60\n33\n31\n12\n7\n22\n9\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto rows = Embedded<google::protobuf::ListValue>(result.out, "rows");
+  const auto request = Embedded<v1::PlanBatchRequest>(result.out, "request");
+  const auto response = Embedded<v1::PlanBatchResponse>(result.out, "response");
+  EXPECT_TRUE(request.topology().has_dynamic_context());
+  EXPECT_EQ(response.cost_model_used().exchange_size(), 2);
+  int planned = 0;
+  int fixed = 0;
+  for (const google::protobuf::Value& row : rows.values()) {
+    const auto& fields = row.struct_value().fields();
+    if (fields.contains("error")) continue;
+    ASSERT_LT(planned, response.passes_size());
+    const v1::PassPlan& plan = response.passes(planned++);
+    EXPECT_EQ(plan.context_sizes_size(), plan.row_widths_size());
+    EXPECT_EQ(plan.context_sizes_size(), fields.at("microbatches").number_value());
+    EXPECT_EQ(plan.sequence_lengths_size(), 8);
+    if (fields.at("kind").string_value() != "cp") continue;
+    ++fixed;
+    for (const uint32_t size : plan.context_sizes()) {
+      EXPECT_EQ(std::to_string(size), fields.at("candidate").string_value());
+    }
+  }
+  EXPECT_EQ(response.passes_size(), planned);
+  // 2, 3 and 6: the longest sequence does not fit on one rank.
+  EXPECT_EQ(fixed, 3);
 }
 
 TEST(ComparisonPage, EveryPlanHasItsOwnLayoutAndRefusedRowsHaveNone) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ TEST(StepTime, AgreesWithThePlannersUnderBothSynchronizations) {
        {v1::SYNCHRONIZATION_LOCKSTEP, v1::SYNCHRONIZATION_ACCUMULATED}) {
     v1::PlanBatchRequest request = Request();
     request.set_synchronization(synchronization);
+    request.mutable_cost_model()->add_exchange()->set_per_token(0.5);
+    request.mutable_cost_model()->set_exchange_overlaps(synchronization ==
+                                                        v1::SYNCHRONIZATION_ACCUMULATED);
     const absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
     ASSERT_TRUE(response.ok()) << response.status();
     const v1::PassPlan& plan = response->passes(0);
@@ -51,6 +55,35 @@ TEST(StepTime, AgreesWithThePlannersUnderBothSynchronizations) {
         synchronization == v1::SYNCHRONIZATION_LOCKSTEP ? times.lockstep : times.accumulated,
         predicted, 1e-9 * predicted);
     EXPECT_GE(times.lockstep, times.accumulated);
+  }
+}
+
+TEST(StepTime, ItAgreesWithThePlannersWhereGroupsDifferInSize) {
+  const Client client(MakeInProcessConnection());
+  for (const uint32_t stages : {1, 2}) {
+    for (const v1::Synchronization synchronization :
+         {v1::SYNCHRONIZATION_LOCKSTEP, v1::SYNCHRONIZATION_ACCUMULATED}) {
+      v1::PlanBatchRequest request = Request();
+      request.clear_preset();
+      request.mutable_passes(0)->clear_layout();
+      request.set_synchronization(synchronization);
+      request.mutable_topology()->set_pipeline_parallel(stages);
+      request.mutable_topology()->mutable_dynamic_context();
+      request.mutable_cost_model()->add_exchange()->set_per_token(0.05);
+      const absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
+      ASSERT_TRUE(response.ok()) << response.status();
+      const v1::PassPlan& plan = response->passes(0);
+      EXPECT_GT(std::ranges::max(plan.context_sizes()), std::ranges::min(plan.context_sizes()));
+      const PlanOptions options = ParseRequest(request)->options;
+      const auto passes = ListPasses(options, *response);
+      ASSERT_TRUE(passes.ok()) << passes.status();
+      const StepTimes times = PredictStepTimes((*passes)[0], plan, options, options.passes[0],
+                                               response->cost_model_used());
+      const double predicted = plan.metrics().predicted_step_time();
+      EXPECT_NEAR(
+          synchronization == v1::SYNCHRONIZATION_LOCKSTEP ? times.lockstep : times.accumulated,
+          predicted, 1e-9 * predicted);
+    }
   }
 }
 
@@ -81,8 +114,8 @@ StepTimes TimesOfSmallPlan(const v1::PassPlan& plan, Layout layout, uint32_t con
   cost.set_per_microbatch(10);
   PlanOptions options = Options(2, layout);
   options.topology.context_parallel = context_parallel;
-  return PredictStepTimes(*ListMicrobatches(plan, layout, 2), plan, options, options.passes[0],
-                          cost);
+  return PredictStepTimes(*ListMicrobatches(plan, layout, options.topology), plan, options,
+                          options.passes[0], cost);
 }
 
 TEST(StepTime, PaddedSequencesCostAsMuchAsTheirRowIsWide) {
@@ -121,9 +154,9 @@ TEST(StepTime, EmptyMicrobatchesHaveTheFixedCost) {
   v1::CostModel model;
   model.set_per_token(1);
   model.set_per_microbatch(10);
-  const auto microbatches = ListMicrobatches(plan, Layout::kPacked, 1);
-  ASSERT_TRUE(microbatches.ok()) << microbatches.status();
   const PlanOptions options = Options(1, Layout::kPacked);
+  const auto microbatches = ListMicrobatches(plan, Layout::kPacked, options.topology);
+  ASSERT_TRUE(microbatches.ok()) << microbatches.status();
   EXPECT_DOUBLE_EQ(
       PredictStepTimes(*microbatches, plan, options, options.passes[0], model).lockstep, 24);
 }
@@ -226,6 +259,25 @@ TEST(TokensInFlight, ForwardsAloneKeepOneMicrobatch) {
   EXPECT_EQ(InFlight(options, {20, 3, 4, 5}), 20U);
 }
 
+TEST(TokensInFlight, ContextParallelRanksKeepTheirPartOfAMicrobatch) {
+  PlanOptions options = OnPipelines(2, 2, 1);
+  options.topology.context_parallel = 4;
+  EXPECT_EQ(InFlight(options, {16, 8, 32, 8}), (32 + 8) / 4U);
+}
+
+TEST(TokensInFlight, WhereGroupsDifferInSizeEachRankKeepsItsPartOfItsGroups) {
+  // Four ranks: [16 of 4], then [24 of 2, 8 of 2].
+  PlanOptions options = OnPipelines(4, 2, 1);
+  options.topology.dynamic_context.emplace();
+  v1::PlanBatchResponse response = PlanOfRows({16, 24, 8}, 1);
+  response.mutable_passes(0)->set_microbatches_per_rank(0, 2);
+  for (const uint32_t size : {4, 2, 2}) response.mutable_passes(0)->add_context_sizes(size);
+  const auto passes = ListPasses(options, response);
+  ASSERT_TRUE(passes.ok()) << passes.status();
+  EXPECT_EQ(MostTokensInFlight((*passes)[0], response.passes(0), options, options.passes[0]),
+            16 / 4U + 24 / 2U);
+}
+
 TEST(Microbatches, CountsThatAnInterleavedScheduleHasNoOrderForAreRefused) {
   const absl::Status status =
       ListPasses(OnPipelines(1, 4, 2), PlanOfRows({1, 2, 3, 4, 5, 6}, 1)).status();
@@ -235,9 +287,31 @@ TEST(Microbatches, CountsThatAnInterleavedScheduleHasNoOrderForAreRefused) {
             "interleaved schedule");
 }
 
+TEST(Microbatches, GroupsThatDoNotDivideThePoolAreRefused) {
+  PlanOptions options = Options(2, Layout::kPacked);
+  options.topology.context_parallel = 2;
+  options.topology.dynamic_context.emplace();
+  const auto message = [&](const std::vector<uint32_t>& sizes) {
+    v1::PlanBatchResponse response = PlanOfRows({8, 8, 8}, 1);
+    response.mutable_passes(0)->set_microbatches_per_rank(0, 2);
+    for (const uint32_t size : sizes) response.mutable_passes(0)->add_context_sizes(size);
+    return std::string(ListPasses(options, response).status().message());
+  };
+  EXPECT_EQ(message({4, 2, 2}), "");
+  EXPECT_EQ(message({}), "the plan's context_sizes of a slot add up to 0, not to the 4 ranks");
+  EXPECT_EQ(message({4, 2, 1}),
+            "the plan's context_sizes of a slot add up to 3, not to the 4 ranks");
+  EXPECT_EQ(message({2, 4, 2}),
+            "the plan's context_sizes of a slot add up to 6, not to the 4 ranks");
+  EXPECT_EQ(message({4, 0, 4}),
+            "the plan's context_sizes of a slot add up to 0, not to the 4 ranks");
+  EXPECT_EQ(message({4, 4, 4}), "the plan has 3 context_sizes, but slots of 2 groups");
+}
+
 TEST(Microbatches, ArraysThatDoNotFitAreRefused) {
   const auto refused = [](const v1::PassPlan& plan, uint32_t ranks) {
-    return absl::IsInvalidArgument(ListMicrobatches(plan, Layout::kPacked, ranks).status());
+    const Topology topology = {.data_parallel = ranks};
+    return absl::IsInvalidArgument(ListMicrobatches(plan, Layout::kPacked, topology).status());
   };
   EXPECT_FALSE(refused(SmallPlan(), 2));
   EXPECT_TRUE(refused(SmallPlan(), 3));

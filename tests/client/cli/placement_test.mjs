@@ -45,6 +45,8 @@ for (const flags of [
   [], ['--sync', 'accumulated'], ['--mini_batch_size', '32', '--rows', 'capacity'],
   ['--mini_batch_size', '32', '--sync', 'accumulated', '--length_multiple', '16'],
   ['--cp', '4'],
+  ['--cp', '4', '--exchange', '2:9,0:0.5'],
+  ['--cp', '4', '--exchange', '4:3', '--exchange_overlaps'],
 ]) {
   test(`the step takes what the planner predicts: ${flags.join(' ')}`, () => {
     const {plan, placement} = placeWith(flags);
@@ -66,6 +68,78 @@ for (const flags of [
 }
 
 const LOCKSTEP = 'SYNCHRONIZATION_LOCKSTEP';
+const ACCUMULATED = 'SYNCHRONIZATION_ACCUMULATED';
+
+// Requests of a pool of ranks whose groups differ in size.
+const POOL = {dataParallel: 4, contextParallel: 2, dynamicContext: {}};
+const COSTS = {perToken: 1, perTokenSquared: 0.01, perMicrobatch: 300, perSequence: 5};
+const EXCHANGE = [{upToSize: 2, perToken: 0.1}, {upToSize: 0, perToken: 0.4}];
+const POOLS = {
+  'in lockstep': {},
+  'accumulated': {synchronization: ACCUMULATED},
+  'six ranks': {topology: {...POOL, dataParallel: 3}},
+  'six ranks, accumulated': {
+    topology: {...POOL, dataParallel: 3}, synchronization: ACCUMULATED, pass: {maxTokensPerMicrobatch: 340},
+  },
+  'sequence parallel': {topology: {...POOL, tensorParallel: 2, sequenceParallel: true}},
+  'mini-batches': {miniBatches: {size: 32}},
+  'mini-batches, accumulated': {miniBatches: {size: 32}, synchronization: ACCUMULATED},
+  'pipelines': {topology: {...POOL, pipelineParallel: 2}},
+  'interleaved pipelines in lockstep': {
+    topology: {...POOL, pipelineParallel: 2, virtualPipeline: 2}, synchronization: LOCKSTEP,
+  },
+  'exchange that attention hides': {costModel: {...COSTS, exchange: EXCHANGE, exchangeOverlaps: true}},
+  'lengths in multiples of 24': {pass: {lengthMultiple: 24}},
+  'as Megatron-LM divides it': {preset: 'megatron_dynamic_cp', synchronization: ACCUMULATED},
+};
+
+for (const [name, request] of Object.entries(POOLS)) {
+  test(`a pool takes what the planner predicts: ${name}`, () => {
+    const {plan, placement} = placeRequest({
+      topology: POOL, costModel: {...COSTS, exchange: EXCHANGE}, ...request,
+      pass: {maxTokensPerMicrobatch: 240, ...request.pass},
+    });
+    assert.ok(new Set(plan.contextSizes).size > 1);
+    near(placement.duration, plan.metrics.predictedStepTime);
+    const {sequences, padding, fixed, bubble, waiting} = placement.time;
+    near(sequences + padding + fixed + bubble + waiting, placement.ranks * placement.duration);
+    assert.ok(placement.exchanging > 0 && placement.exchanging < sequences + padding);
+    // However many ranks a sequence is on, it stands there once.
+    assert.equal(placement.lengths.length, LENGTHS.length);
+    const tokens = [...placement.begin.keys()].reduce(
+        (sum, m) => sum + placement.trueTokens(m) / placement.sizeOf(m), 0);
+    near(tokens, LENGTHS.reduce((sum, length) => sum + length));
+    for (let m = 0; m < placement.size; ++m) {
+      const middle = placement.start[m] + placement.cost[m] / 2;
+      assert.equal(placement.find(placement.rank[m], middle), m);
+      const first = placement.find(placement.groupFirst[m], middle);
+      assert.equal(placement.start[first], placement.start[m]);
+      assert.equal(placement.begin[first], placement.begin[m]);
+      const right = placement.neighbour(m, 1, 0);
+      if (right !== m) near(placement.start[right], placement.until[m]);
+    }
+  });
+}
+
+test('a group begins once the last of its ranks is free, and pays for what it exchanges', () => {
+  const plan = {
+    sequenceLengths: [10, 4, 8], microbatchOffsets: [0, 1, 2, 3], microbatchesPerRank: [2],
+    rowWidths: [10, 4, 8], lengthMultiple: 1, contextSizes: [1, 1, 2],
+    sequenceIndex: [0, 1, 2],
+  };
+  const request = {
+    topology: {dataParallel: 2, contextParallel: 1, dynamicContext: {}}, passes: [{}],
+    synchronization: ACCUMULATED,
+  };
+  const placement = placePass(request, {
+    passes: [plan], costModelUsed: {perToken: 1, exchange: [{upToSize: 0, perToken: 0.5}]},
+  }, 0);
+  // By rank and slot.
+  assert.deepEqual([...placement.cost], [10, 6, 4, 6]);
+  assert.deepEqual([...placement.start], [0, 10, 0, 10]);
+  assert.equal(placement.exchanging, 4);
+  assert.deepEqual(placement.time, {sequences: 26, padding: 0, fixed: 0, bubble: 0, waiting: 6});
+});
 const PIPELINES = {
   '1F1B': {preset: 'nemo_rl_packing', topology: {pipelineParallel: 4}},
   '1F1B in lockstep': {

@@ -94,6 +94,9 @@ TEST(PlanCommand, PrintedRequestGivesThePlanOfItsFlags) {
                                           "16",
                                           "--cost",
                                           "1,0.001,5,30",
+                                          "--exchange",
+                                          "8:0.02,0:0.065",
+                                          "--exchange_overlaps",
                                           "--sync",
                                           "accumulated",
                                           "--microbatch_count_multiple",
@@ -135,6 +138,28 @@ TEST(PlanCommand, PrintedRequestGivesThePlanOfItsFlags) {
   const std::string path = directory.Write("request.json", request.out);
   EXPECT_EQ(ParseJson(RunCli({"plan", "--request", path, "--format", "json"})).fingerprint(),
             planned.fingerprint());
+}
+
+TEST(PlanCommand, ExchangeComesToTheDefaultCosts) {
+  const std::vector<std::string> flags = {"--cp", "2", "--exchange", "8:0.02,0:0.065"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    return RunPlan(all);
+  };
+  const v1::CostModel costs = ParseJson(with({"--format", "json"})).cost_model_used();
+  EXPECT_EQ(costs.per_token(), 1);
+  EXPECT_EQ(costs.per_token_squared(), 1.0 / 24576);
+  EXPECT_EQ(costs.per_microbatch(), 0);
+  ASSERT_EQ(costs.exchange_size(), 2);
+  EXPECT_EQ(costs.exchange(0).up_to_size(), 8U);
+  EXPECT_EQ(costs.exchange(1).per_token(), 0.065);
+  EXPECT_EQ(ParseJson(with({"--pp", "2", "--format", "json"})).cost_model_used().per_microbatch(),
+            1024);
+  EXPECT_EQ(
+      ParseJson(with({"--dynamic_cp", "1", "--format", "json"})).cost_model_used().per_microbatch(),
+      1024);
+  EXPECT_THAT(with({}).out, HasSubstr("0.02 a token in groups of up to 8, 0.065 in larger ones\n"));
 }
 
 TEST(PlanCommand, SecondColumnAndFlagsComeIntoTheRequest) {
@@ -319,6 +344,58 @@ TEST(PlanCommand, TheOrderOfMiniBatchesIsAskedForByName) {
   EXPECT_NE(fingerprint({"--mini_batch_order", "stratified"}), fingerprint({}));
   EXPECT_THAT(RunPlan({"--mini_batch_order", "stratified", "--shuffle"}).err,
               HasSubstr("excludes"));
+}
+
+TEST(PlanCommand, GroupsOfAPoolAreAskedForByTheirSizesAndCounted) {
+  const std::vector<std::string> flags = {"plan", "--lengths", "-",   "--dp",         "4",  "--cp",
+                                          "2",    "--budget",  "200", "--dynamic_cp", "1,4"};
+  const CliResult result = RunCli(flags, "400\n50\n60\n70\n80\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("DP 4 x CP 2, a pool of 8 ranks in groups of 1 to 4"));
+  EXPECT_THAT(result.out,
+              HasSubstr("\ngroups              1 of 4 ranks, 4 of 1 rank, in 1 slot\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nmicro-batches       5 (at least 2 in groups of the largest "
+                                    "size)\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nbudget              200 tokens for every 2 ranks of a "
+                                    "group, lengths in multiples of 1, in "
+                                    "groups of c ranks also of 2 c\n"));
+  EXPECT_THAT(result.out, HasSubstr("count on each rank of their group"));
+  EXPECT_THAT(result.out, HasSubstr("0.02 a token in groups of up to 8, 0.065 in larger ones\n"));
+  EXPECT_THAT(
+      RunCli({"plan", "--lengths", "-", "--dp", "6", "--budget", "200", "--dynamic_cp", "4"},
+             "400\n50\n")
+          .out,
+      HasSubstr("DP 6, a pool of 6 ranks in groups of 6\n"));
+  EXPECT_EQ(
+      RunCli({"plan", "--lengths", "-", "--budget", "8", "--dynamic_cp", "1-4"}, "5\n").exit_code,
+      2);
+}
+
+TEST(PlanCommand, SequencesOfAPoolAreListedWithTheSizeOfTheirGroup) {
+  const CliResult result = RunCli({"plan", "--lengths", "-", "--dp", "4", "--budget", "100",
+                                   "--dynamic_cp", "1", "--format", "sequences_csv"},
+                                  "390\n");
+  EXPECT_EQ(result.out,
+            "pass,mini_batch,rank,slot,sequence,length,aligned_length,context_parallel\n"
+            "0,0,0,0,0,390,392,4\n");
+}
+
+TEST(PlanCommand, APoolHasTheExchangeThatIsItsDefaultUnlessCostsAreGiven) {
+  const auto plan = [](const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--dynamic_cp", "1"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return RunPlan(flags);
+  };
+  const v1::PlanBatchResponse unset = ParseJson(plan({"--format", "json"}));
+  const v1::PlanBatchResponse set =
+      ParseJson(plan({"--exchange", "8:0.02,0:0.065", "--format", "json"}));
+  EXPECT_EQ(set.cost_model_used().per_microbatch(), 1024);
+  EXPECT_EQ(set.fingerprint(), unset.fingerprint());
+  EXPECT_EQ(set.passes(0).metrics().predicted_step_time(),
+            unset.passes(0).metrics().predicted_step_time());
+  EXPECT_THAT(plan({}).out, HasSubstr("\nexchange            0.02 a token in groups of up to 8, "
+                                      "0.065 in larger ones\n"));
+  EXPECT_THAT(plan({"--cost", "1,0,1024"}).out, HasSubstr("\nexchange            none\n"));
 }
 
 TEST(PlanCommand, ExcludedSequencesAreSummedUp) {

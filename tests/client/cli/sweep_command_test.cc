@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,49 @@ TEST(SweepCommand, EveryPointIsARowAndOneIsBest) {
     EXPECT_THAT(rows[i].at("error").struct_value().fields().at("message").string_value(),
                 HasSubstr("max_tokens_per_microbatch is 256"));
   }
+}
+
+TEST(SweepCommand, SizesOfOneMachineCompareWithWhatTheirRanksExchange) {
+  const std::vector<std::string> flags = {
+      "--budget_per_gpu", "512", "--gpus", "8", "--cp", "1,2,3,4", "--exchange", "2:0.02,0:9"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    return RunSweep(all);
+  };
+  EXPECT_THAT(with({}).out, HasSubstr("left out, as they do not divide 8 GPUs: CP 3\n"));
+  const CliResult json = with({"--format", "json"});
+  EXPECT_THAT(json.err, HasSubstr("left out, as they do not divide 8 GPUs: CP 3"));
+  const std::vector<Row> rows = ParseRows(json);
+  ASSERT_THAT(rows, SizeIs(3));
+  for (const Row& row : rows) {
+    EXPECT_EQ(row.at("gpus").number_value(), 8);
+    EXPECT_EQ(row.at("budget").number_value(), 512 * row.at("contextParallel").number_value());
+  }
+  EXPECT_EQ(rows[2].at("dataParallel").number_value(), 2);
+  // A token of four ranks costs a quarter and 9 * 3 / 4.
+  EXPECT_GT(rows[2].at("gpuTimePerToken").number_value(), 27);
+  EXPECT_LT(rows[1].at("gpuTimePerToken").number_value(), 2);
+
+  const CliResult none = RunSweep({"--budget", "512", "--gpus", "7", "--cp", "2,4"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("--gpus is 7, which none of CP 2, CP 4 divides"));
+}
+
+TEST(SweepCommand, APoolIsSweptWithTheExchangeThatIsItsDefault) {
+  const auto times = [](const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--budget", "512",          "--dp", "4,8",      "--pp",
+                                      "1,2",      "--dynamic_cp", "1",    "--format", "json"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const std::vector<Row> rows = ParseRows(RunSweep(flags));
+    std::vector<double> each(rows.size());
+    std::ranges::transform(rows, each.begin(),
+                           [](const Row& row) { return row.at("gpuTimePerToken").number_value(); });
+    return each;
+  };
+  EXPECT_THAT(times({}), SizeIs(4));
+  EXPECT_EQ(times({}), times({"--exchange", "8:0.02,0:0.065"}));
+  EXPECT_NE(times({}), times({"--exchange", "0:0"}));
 }
 
 TEST(SweepCommand, SavedRequestsKeepWhatIsNotSwept) {

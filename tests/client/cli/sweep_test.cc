@@ -55,6 +55,29 @@ TEST(Sweep, EveryCombinationIsAPointInOrder) {
   EXPECT_EQ(Names(Sweep(UniformClient(), Request(), axes, 0)), expected);
 }
 
+TEST(Sweep, BudgetsOfAGpuGrowWithContextParallelism) {
+  const SweepAxes axes{
+      .budgets = {100, 2000000000}, .budgets_per_gpu = true, .context_parallel = {1, 2, 4}};
+  const std::vector<SweepPoint> points = Sweep(UniformClient(), Request(), axes, 0);
+  EXPECT_EQ(Names(points),
+            (std::vector<std::string>{"[100/1/1]", "200/1/2", "400/1/4", "2000000000/1/1",
+                                      "4000000000/1/2", "2000000000/1/4"}));
+  EXPECT_EQ(points[5].figures.status().message(),
+            "a budget of 2000000000 a GPU times context_parallel 4 is 8000000000 tokens; the limit "
+            "is 4294967295");
+}
+
+TEST(Sweep, DataParallelRanksAreWhatIsLeftOfTheGpus) {
+  // TP is 3.
+  const SweepAxes axes{.context_parallel = {1, 2, 4}, .pipeline_parallel = {1, 2}, .gpus = 12};
+  const std::vector<SweepPoint> points = Sweep(UniformClient(), Request(), axes, 0);
+  EXPECT_EQ(Names(points), (std::vector<std::string>{"[128/4/1]", "128/2/1/2/1", "128/2/2",
+                                                     "128/1/2/2/1", "128/1/4"}));
+  for (const SweepPoint& point : points) EXPECT_EQ(point.gpus, 12);
+  EXPECT_EQ(LeftOut(Request(), axes), std::vector<std::string>{"CP 4 x TP 3 x PP 2"});
+  EXPECT_TRUE(LeftOut(Request(), {.context_parallel = {5}}).empty());
+}
+
 TEST(Sweep, ListsLeftOutAreTheRequestsOwn) {
   EXPECT_EQ(SweepAxes().Points(), 1U);
   const std::vector<SweepPoint> points = Sweep(UniformClient(), Request(), SweepAxes(), 0);
@@ -99,6 +122,16 @@ TEST(Sweep, WithAndWithoutAPipelineOneCostModelAndSynchronizationHold) {
   EXPECT_EQ(kept.cost_model().per_microbatch(), 0);
   EXPECT_EQ(kept.synchronization(), v1::SYNCHRONIZATION_LOCKSTEP);
   EXPECT_FALSE(WithOneYardstick(Request(), {.pipeline_parallel = {1}}).has_cost_model());
+}
+
+TEST(Sweep, OfAPoolTheCommonCostsHaveItsExchange) {
+  v1::PlanBatchRequest request = Request();
+  request.mutable_topology()->mutable_dynamic_context();
+  const v1::CostModel costs = WithOneYardstick(request, {.pipeline_parallel = {1, 2}}).cost_model();
+  EXPECT_EQ(costs.per_microbatch(), 1024);
+  ASSERT_EQ(costs.exchange_size(), 2);
+  EXPECT_EQ(costs.exchange(0).up_to_size(), 8U);
+  EXPECT_EQ(costs.exchange(1).per_token(), 0.065);
 }
 
 TEST(Sweep, WithoutAPipelineThereIsOneChunkAndTheSynchronizationOfThat) {

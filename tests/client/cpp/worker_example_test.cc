@@ -8,13 +8,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "batchplan/client.h"
 #include "client/cpp/examples/worker/padded_step.h"
 #include "client/cpp/examples/worker/ranks_step.h"
 #include "client/cpp/examples/worker/step_results.h"
+#include "tests/client/cpp/dynamic_plans.h"
 #include "tests/support/test_server.h"
 
 namespace batchplan::examples {
@@ -58,6 +63,46 @@ TEST(WorkerExample, RanksAgreeWithThePaddedBatchOnALiveServer) {
   }
 }
 
+// Answers as a planner would that plans groups of every size, for requests that have
+// dynamic_context.
+class HandmadeConnection final : public Connection {
+ public:
+  absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
+                                                  const CallOptions& /*options*/) override {
+    return DynamicPlanOf(request);
+  }
+  absl::StatusOr<v1::JoinBatchResponse> JoinBatch(const v1::JoinBatchRequest& /*request*/,
+                                                  const CallOptions& /*options*/) override {
+    return absl::UnimplementedError("joins");
+  }
+  absl::StatusOr<v1::ReportStepResponse> ReportStep(const v1::ReportStepRequest& /*request*/,
+                                                    const CallOptions& /*options*/) override {
+    return absl::UnimplementedError("reports");
+  }
+};
+
+TEST(WorkerExample, GroupsThatDifferInSizeAgreeWithThePaddedBatch) {
+  const Batch batch = MakeBatch(30, 200, kVocabulary, 5);
+  const Model model = MakeModel(1024, 6);
+  const StepResults padded = PaddedStep(batch, model);
+  const auto padded_means = PaddedReduction(batch, padded.token_losses);
+  ASSERT_TRUE(padded_means.ok()) << padded_means.status();
+  for (const auto& [data_parallel, context_parallel] : {std::pair{2U, 4U}, {3U, 2U}, {1U, 4U}}) {
+    v1::PlanBatchRequest request;
+    request.mutable_manifest()->mutable_lengths()->Assign(batch.lengths.begin(),
+                                                          batch.lengths.end());
+    request.mutable_topology()->set_data_parallel(data_parallel);
+    request.mutable_topology()->set_context_parallel(context_parallel);
+    request.mutable_topology()->mutable_dynamic_context();
+    request.add_passes()->set_max_tokens_per_microbatch(256);
+    const auto ranks =
+        RunRanks(Client(std::make_shared<HandmadeConnection>()), request, batch, model);
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    EXPECT_EQ(ranks->largest_group, data_parallel * context_parallel);
+    EXPECT_EQ(Disagreement(Compare(ranks->results, padded, *padded_means, false)), "");
+  }
+}
+
 TEST(WorkerExample, RanksWithoutSequencesAgreeToo) {
   for (const char* layout : {"packed", "padded"}) {
     const ProgramRun run =
@@ -66,10 +111,76 @@ TEST(WorkerExample, RanksWithoutSequencesAgreeToo) {
   }
 }
 
+TEST(WorkerExample, GroupsOfALiveServersPlanAgreeWithThePaddedBatch) {
+  const TestServer server;
+  // The longest sequence needs four ranks of 128 tokens, then of 200.
+  for (const char* ranks : {"--dp 2 --cp 4 --budget 512", "--dp 3 --cp 2 --budget 400"}) {
+    const ProgramRun run =
+        RunExample("--address " + server.target() + " --dynamic_cp " + std::string(ranks));
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("in groups of up to 4"));
+    EXPECT_THAT(run.output, Not(HasSubstr("MISMATCH")));
+  }
+}
+
+TEST(WorkerExample, TheDefaultBudgetOfAPoolMakesGroupsOfSeveralSizes) {
+  const ProgramRun run = RunExample("--dp 2 --cp 4 --dynamic_cp");
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, HasSubstr("in groups of up to 8"));
+}
+
 TEST(WorkerExample, WithoutAServerItFailsAndSaysSo) {
   const ProgramRun run = RunExample("--address 127.0.0.1:1 --dp 1 --cp 1 --sequences 1");
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, HasSubstr("UNAVAILABLE"));
+}
+
+// Some h, and a gradient of m, of a sequence.
+std::vector<Hidden> RandomHidden(size_t tokens, uint64_t seed) {
+  const Model model = MakeModel(tokens, seed);
+  std::vector<Hidden> hidden;
+  for (size_t t = 0; t < tokens; ++t) {
+    hidden.push_back(Embed(model, {.token = static_cast<int64_t>(t % kVocabulary),
+                                   .position = static_cast<int64_t>(t)}));
+  }
+  return hidden;
+}
+
+// So that a shard that a rank lacks, or has twice, changes what comes out.
+TEST(ToyModel, TokenSeesEveryTokenUpToItself) {
+  const std::vector<Hidden> hidden = RandomHidden(9, 1);
+  for (size_t t = 0; t < hidden.size(); ++t) {
+    for (size_t s = 0; s < hidden.size(); ++s) {
+      std::vector<Hidden> changed = hidden;
+      changed[s][3] += 0.1;
+      EXPECT_EQ(Attend(changed, t) != Attend(hidden, t), s <= t) << s << " of " << t;
+    }
+  }
+}
+
+TEST(ToyModel, GradientOfAttentionIsThatOfSmallDifferences) {
+  const std::vector<Hidden> hidden = RandomHidden(7, 1);
+  const std::vector<Hidden> weights = RandomHidden(7, 2);
+  // The sum of what all tokens see, weighted.
+  const auto total = [&](const std::vector<Hidden>& values) {
+    double sum = 0;
+    for (size_t t = 0; t < values.size(); ++t) {
+      const Hidden mixed = Attend(values, t);
+      for (size_t i = 0; i < kHidden; ++i) sum += weights[t][i] * mixed[i];
+    }
+    return sum;
+  };
+  constexpr double kStep = 1e-5;
+  for (size_t t = 0; t < hidden.size(); ++t) {
+    const Hidden gradient = AttendBackward(hidden, weights, t);
+    for (size_t i = 0; i < kHidden; ++i) {
+      std::vector<Hidden> more = hidden;
+      std::vector<Hidden> less = hidden;
+      more[t][i] += kStep;
+      less[t][i] -= kStep;
+      EXPECT_NEAR(gradient[i], (total(more) - total(less)) / (2 * kStep), 1e-6) << t << ", " << i;
+    }
+  }
 }
 
 // A step of both kinds, and a way to spoil what the ranks computed.

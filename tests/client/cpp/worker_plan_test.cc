@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "batchplan/kernels.hpp"
 #include "batchplan/worker_client.h"
-#include "tests/client/cpp/backend_memory.h"
 #include "tests/client/cpp/requests.h"
+#include "tests/client/cpp/worker_fixture.h"
 
 namespace batchplan {
 namespace {
@@ -69,52 +69,11 @@ WorkerPlan PlanOf(const v1::PlanBatchRequest& request, const WorkerOptions& opti
   return *std::move(plan);
 }
 
-class WorkerPlanTest : public testing::TestWithParam<batchplan_backend> {
- protected:
-  void SetUp() override {
-    if (const batchplan_status status = batchplan_backend_status(GetParam());
-        status != BATCHPLAN_OK) {
-      GTEST_SKIP() << batchplan_status_string(status);
-    }
-  }
-
-  static WorkerOptions OptionsOf(uint32_t data_parallel_rank, uint32_t context_parallel_rank) {
-    WorkerOptions options;
-    options.data_parallel_rank = data_parallel_rank;
-    options.context_parallel_rank = context_parallel_rank;
-    options.backend = GetParam();
-    options.allocator = AllocatorOf(GetParam());
-    return options;
-  }
-
-  template <typename T>
-  static SharedArray<T> Shared(size_t size, T value) {
-    return SharedArray<T>(GetParam(), size, value);
-  }
-};
+class WorkerPlanTest : public WorkerFixture {};
 
 INSTANTIATE_TEST_SUITE_P(EveryBackend, WorkerPlanTest,
                          testing::Values(BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA),
                          BackendName);
-
-// A batch whose every token tells where it comes from: sequence * width + position + 1.
-struct NumberedBatch {
-  NumberedBatch(batchplan_backend backend, const v1::PlanBatchRequest& request)
-      : lengths(request.manifest().lengths().begin(), request.manifest().lengths().end()),
-        width(*std::max_element(lengths.begin(), lengths.end())),
-        numbers(backend, lengths.size() * width, 0) {
-    for (size_t s = 0; s < lengths.size(); ++s) {
-      for (size_t t = 0; t < lengths[s]; ++t) {
-        numbers.data()[s * width + t] = static_cast<int64_t>(s * width + t + 1);
-      }
-    }
-  }
-
-  std::vector<uint32_t> lengths;
-  size_t width;
-  // [sequences, width], 0 for padding.
-  SharedArray<int64_t> numbers;
-};
 
 TEST_P(WorkerPlanTest, EveryTokenIsPackedOnOneRankWithWhatBelongsToIt) {
   for (const Setting& setting : kSettings) {
@@ -321,6 +280,9 @@ TEST_P(WorkerPlanTest, LayoutIsOnTheBackendAndItsBoundsOnTheHost) {
       }
       EXPECT_EQ(microbatch.slot, slot++);
       EXPECT_EQ(microbatch.row_width_per_rank * setting.context_parallel, microbatch.row_width);
+      EXPECT_EQ(microbatch.context_parallel, setting.context_parallel);
+      EXPECT_EQ(microbatch.context_parallel_rank, 0U);
+      EXPECT_EQ(microbatch.first_rank, 0U);
 
       const uint32_t n = microbatch.num_sequences();
       uint32_t longest = 0;

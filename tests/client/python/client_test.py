@@ -221,6 +221,24 @@ def test_a_worker_may_take_its_own_rank_alone(client):
     assert own.passes[0].data_parallel == 4
 
 
+def test_a_worker_may_take_its_rank_of_a_pool_alone(client):
+    lengths = [60, 50, *([3] * 30)]
+    options = {"dp": 2, "cp": 2, "max_tokens": 32, "dynamic_cp": True,
+               "cost": batchplan.CostModel(1.0, 0.02, 20.0, exchange=((0, 1.0),))}
+    whole = batchplan.plan(lengths, **options)
+    assert len(set(whole.passes[0].context_sizes.tolist())) > 1
+    for rank in range(4):
+        own = client.join(lengths, job_id="pool", step=1, worker=0, world_size=1, rank=rank, **options)
+        assert own.fingerprint == whole.fingerprint
+        for one, same in zip(own.rank(rank), whole.rank(rank), strict=True):
+            assert one.indices.tolist() == same.indices.tolist()
+            assert (one.slot, one.ranks, one.context_parallel_rank, one.length_multiple, one.width) == (
+                same.slot, same.ranks, same.context_parallel_rank, same.length_multiple, same.width)
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        client.join(lengths, job_id="pool", step=1, worker=0, world_size=1, rank=4, **options)
+    assert (caught.value.field, caught.value.value) == ("data_parallel_rank", "4")
+
+
 def test_a_join_belongs_to_a_run(monkeypatch):
     def join(run_id=None):
         """Its bytes; the run's id is their last field."""

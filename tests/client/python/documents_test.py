@@ -64,6 +64,15 @@ def test_grpo_trains_against_a_server(server):
     assert 1 <= float(re.fullmatch(last + r"(\d+\.\d\d)", printed.splitlines()[-1])[1]) < 10
 
 
+def test_groups_that_differ_in_size_train_as_the_padded_batch():
+    """The program fails where they do not."""
+    pytest.importorskip("torch")
+    printed = run_example("dynamic_context.py", "--steps", "5")
+    steps = re.findall(r"^step \d: .* in groups \((.*)\); loss .*; against the padded batch", printed, re.MULTILINE)
+    assert len(steps) == 5
+    assert len({size for step in steps for size in re.findall(r"\d+ of (\d+)", step)}) > 1
+
+
 def test_planners_are_timed_once_in_every_place(monkeypatch):
     grpo = example("grpo", monkeypatch)
     monkeypatch.setattr(grpo.distributed, "barrier", lambda: None)

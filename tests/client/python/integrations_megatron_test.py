@@ -1,12 +1,16 @@
 """batchplan.integrations.megatron: the schedule, and its place in a Megatron-LM of stand-ins."""
 
+import collections
 import enum
+import math
 import sys
 import types
+import warnings
 
 import batchplan
 import pytest
 from batchplan.integrations import megatron
+from handmade import dynamic_plan
 from lengths import assert_each_once, lockstep, long_tailed
 
 
@@ -22,15 +26,54 @@ class BasePackingScheduler:
     def get_groups_and_subsamples(self, sample_id_seqlens):
         raise AssertionError("Megatron's own schedule")
 
-    def run(self, lengths):
+    def run(self, lengths, config=None):
         sample_id_seqlens = list(enumerate(lengths))
         groups = self.get_groups_and_subsamples(sample_id_seqlens)
         assert {one for group in groups for rank in group for one in rank} == set(range(len(lengths)))
         return groups
 
 
+def process_groups(pool, least):
+    """As Megatron makes them for dynamic context parallelism, by size: of the powers of two from `least` to less than
+    the largest one in the pool, side by side from rank 0; and of the pool. It refuses odd pools."""
+    assert pool % 2 == 0
+    made = {size: [range(first, first + size) for first in range(0, pool - size + 1, size)]
+            for size in (2**power for power in range(int(math.log2(pool)))) if size >= least}
+    return {**made, pool: [range(pool)]}
+
+
+class DynamicScheduler(BasePackingScheduler):
+    """Its scheduler of groups that differ in size: what its batches are made of and what trains by them asserts."""
+
+    def __init__(self, *arguments, min_cp_size=1):
+        super().__init__(*arguments)
+        self.min_cp_size = min_cp_size
+
+    def run(self, lengths, config=None):
+        groups = super().run(lengths)
+        pool = self.dp_size * self.cp_size
+        made = process_groups(pool, self.min_cp_size)
+        times_seen = collections.Counter()
+        for of_ranks in groups:
+            assert len(of_ranks) == pool
+            for rank, samples in enumerate(of_ranks):
+                # The size of a rank's group is that of its first sample.
+                size = sum(samples[0] in others for others in of_ranks)
+                members = [other for other, others in enumerate(of_ranks) if samples[0] in others]
+                assert members in map(list, made[size]) and rank in members
+                # Attention takes two pieces of each sample on each rank.
+                assert size == 1 or all(lengths[one] % (2 * size) == 0 for one in samples)
+                assert all(of_ranks[other] == samples for other in members)
+                assert sum(lengths[one] for one in samples) <= size * self.max_seqlen_per_dp_cp_rank
+                times_seen.update(one for one in samples if rank == members[0])
+        assert times_seen == collections.Counter(range(len(lengths)))
+        assert len(groups) % (self.microbatch_group_size_per_vp_stage or 1) == 0
+        return groups
+
+
 class Names(enum.Enum):
     DP_BALANCED = "dp_balanced"
+    DYNAMIC = "default_dynamic_cp"
     OTHER = "other"
 
 
@@ -39,7 +82,11 @@ def trainer(request, monkeypatch):
     """The module that has the scheduler_map, as Megatron's branches have it."""
     module = types.ModuleType("megatron.core.datasets.data_schedule")
     key = (lambda name: Names(name)) if request.param is Names else str
-    module.scheduler_map = {key("dp_balanced"): BasePackingScheduler, key("other"): BasePackingScheduler}
+    module.scheduler_map = {
+        key("dp_balanced"): BasePackingScheduler,
+        key("default_dynamic_cp"): DynamicScheduler,
+        key("other"): BasePackingScheduler,
+    }
     module.key = key
     for name in ("megatron", "megatron.core", "megatron.core.datasets"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
@@ -47,9 +94,19 @@ def trainer(request, monkeypatch):
     return module
 
 
-def registered(trainer, **options):
+def registered(trainer, name="dp_balanced", **options):
     megatron.register(**options)
-    return trainer.scheduler_map[trainer.key("dp_balanced")]
+    return trainer.scheduler_map[trainer.key(name)]
+
+
+def dynamic(trainer, per_rank, cp, dp, multiple=None, min_cp_size=1, **options):
+    made = registered(trainer, "default_dynamic_cp", **options)
+    return made(per_rank, cp, dp, multiple, min_cp_size=min_cp_size)
+
+
+def padded_for(pool, lengths):
+    """As Megatron's datasets pad samples that any group may get."""
+    return [-(-length // (2 * pool)) * 2 * pool for length in lengths]
 
 
 def test_the_schedule_is_within_the_budget_and_alike_in_cost(trainer):
@@ -116,12 +173,145 @@ def test_long_samples_run_alone_where_that_is_asked_for(trainer):
         megatron.register(overlong="drop")
 
 
+@pytest.mark.parametrize("cp, dp", [(1, 8), (2, 4), (8, 1), (2, 3), (1, 12), (2, 7), (4, 5), (1, 2)])
+def test_groups_that_differ_in_size_are_those_that_megatron_has(trainer, cp, dp):
+    pool = cp * dp
+    for seed in range(3):
+        lengths = padded_for(pool, long_tailed(120, seed, longest=1000 * pool))
+        scheduler = dynamic(trainer, 1024, cp, dp)
+        groups = scheduler.run(lengths)
+        assert scheduler.run(lengths) == groups
+
+
+def test_short_samples_get_small_groups_and_long_ones_what_they_need(trainer):
+    lengths = padded_for(8, [8000, *[100] * 200])
+    groups = dynamic(trainer, 1024, 1, 8).run(lengths)
+    sizes = {one: of_ranks.count(samples) for of_ranks in groups for samples in of_ranks for one in samples}
+    assert sizes[0] == 8 and collections.Counter(sizes.values())[1] > 100
+
+
+def test_groups_of_virtual_pipelines_and_the_least_size_are_kept(trainer):
+    lengths = padded_for(8, long_tailed(200, 4, longest=4000))
+    assert len(dynamic(trainer, 1024, 2, 4, 3).run(lengths)) % 3 == 0
+    dynamic(trainer, 1024, 2, 4, min_cp_size=4).run(lengths)
+    # Of all ranks of a number that is no power of two.
+    dynamic(trainer, 1024, 2, 3, min_cp_size=6).run(padded_for(6, long_tailed(60, 4, longest=4000)))
+    # Process groups are of powers of two alone.
+    groups = dynamic(trainer, 1024, 2, 4, min_cp_size=3).run(lengths)
+    assert {of_ranks.count(samples) for of_ranks in groups for samples in of_ranks} == {4}
+    for pool in ((2, 4), (2, 3)):
+        with pytest.raises(ValueError, match=r"lengths\[1\] is 12288"):
+            dynamic(trainer, 1024, *pool).run([48, 12288])
+    with pytest.raises(ValueError, match="there are 3 ranks"):
+        dynamic(trainer, 1024, 1, 3).run(padded_for(3, [100] * 10))
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 3, 5])
+@pytest.mark.parametrize("long, others", [(1, 60), (2, 60), (7, 60), (1, 14), (8, 7), (0, 61), (3, 9), (4, 4)])
+def test_few_long_samples_do_not_take_the_others_to_all_ranks(trainer, multiple, long, others):
+    """Of six ranks, whose largest groups beside the one of all are pairs; rows of 1,020 tokens on each."""
+    lengths = padded_for(6, [5000] * long + long_tailed(others, 7, longest=2000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        groups = dynamic(trainer, 1024, 2, 3, multiple).run(lengths)
+    sizes = {of_ranks.count(samples) for of_ranks in groups for samples in of_ranks}
+    assert min(sizes) <= 2
+    # What is not in groups are the longest samples.
+    of_all = {one for of_ranks in groups if of_ranks.count(of_ranks[0]) == 6 for one in of_ranks[0]}
+    assert set(range(long)) <= of_all
+    assert all(lengths[one] >= lengths[other] for one in of_all for other in set(range(len(lengths))) - of_all)
+
+
+def test_samples_that_are_too_few_for_groups_go_to_all_ranks_with_a_warning(trainer):
+    with pytest.warns(UserWarning, match="1 samples do not fill micro-batches of groups of at most 2 of the 6 ranks"):
+        assert dynamic(trainer, 1024, 2, 3).run(padded_for(6, [100])) == [[[0]] * 6]
+    with pytest.warns(UserWarning, match="their number a multiple of 4"):
+        groups = dynamic(trainer, 1024, 2, 3, 4).run(padded_for(6, [100] * 5))
+    assert len(groups) == 4
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="3 sequences, but needs 4 micro-batches"):
+        dynamic(trainer, 1024, 2, 3, 4).run(padded_for(6, [100] * 3))
+
+
+def test_without_dynamic_context_parallelism_groups_are_refused(trainer):
+    scheduler = dynamic(trainer, 1024, 2, 4)
+    lengths = padded_for(8, [100] * 20)
+    off, on = (types.SimpleNamespace(dynamic_context_parallel=one) for one in (False, True))
+    with pytest.raises(batchplan.FailedPrecondition, match="without --dynamic-context-parallel Megatron-LM makes no"):
+        scheduler.run(lengths, off)
+    assert scheduler.run(lengths, config=on) == scheduler.run(lengths)
+
+
+def test_the_sequence_that_padding_adds_has_its_place_in_rows_of_groups(trainer):
+    scheduler = dynamic(trainer, 1024, 2, 4)
+    trainer._get_scheduler_max_real_num_seqs = lambda config: config.thd_max_packed_sequences - 1
+    # As its constructor gets it from Megatron, with that sequence.
+    scheduler.max_num_seqs = 4
+    groups = scheduler.run(padded_for(8, [100] * 80), types.SimpleNamespace(thd_max_packed_sequences=4))
+    assert max(len(samples) for of_ranks in groups for samples in of_ranks) == 3
+
+
+def test_a_plan_is_written_as_megatron_writes_its_own():
+    plan = dynamic_plan([40, 30, 7, 6, 5, 4, 3], 2, 2, 16)
+    groups = megatron.sample_id_groups(plan, [70, 71, 72, 73, 74, 75, 76])
+    for rank in range(4):
+        assert [of_ranks[rank] for of_ranks in groups] == [
+            [70 + int(one) for one in microbatch.indices] for microbatch in plan.rank(rank)]
+    fixed = batchplan.plan([5, 6, 7, 8], dp=2, cp=2, max_tokens=16)
+    ((first,), (second,)) = (list(fixed.rank(rank)) for rank in range(2))
+    assert megatron.sample_id_groups(fixed) == [[first.indices.tolist()] * 2 + [second.indices.tolist()] * 2]
+
+
+@pytest.mark.parametrize("groups, message", [
+    ([[[0], [0], [1]]], "micro-batch 0 is of 3 ranks; must be of 4"),
+    ([[[0], [0], [1], []]], "rank 3 of micro-batch 0 has no samples"),
+    ([[[0], [1], [0], [1]]], "rank 0 of micro-batch 0 has samples of ranks that are not its neighbours"),
+    ([[[0], [0], [0], [1]]], "rank 0 of micro-batch 0 begins a group of 3, which has no process group"),
+    ([[[3], [3], [2], [2]]], "rank 0 of micro-batch 0 has sample 3 of 10 tokens on 2 ranks; must be a multiple of 4"),
+    ([[[3], [3], [3], [3]]], "rank 0 of micro-batch 0 has sample 3 of 10 tokens on 4 ranks; must be a multiple of 8"),
+    ([[[2], [1], [1], [0]]], "rank 1 of micro-batch 0 begins a group of 2, which has no process group"),
+    ([[[0], [0], [1], [1]]], "sample 2 is in no micro-batch"),
+    ([[[0], [0], [1], [1, 2]]], "rank 3 of micro-batch 0 has sample 1, which is none or there twice"),
+    ([[[0], [0], [1], [7]]], "rank 3 of micro-batch 0 has sample 7, which is none or there twice"),
+    ([[[0], [0], [1], [1]]] * 2, "rank 0 of micro-batch 1 has sample 0, which is none or there twice"),
+    ([[[0, 1, 4]] * 4], "rank 0 of micro-batch 0 has 40 tokens on 4 ranks; must be at most 8 each"),
+    ([[[0, 1, 2]] * 4] * 3, "there are 3 micro-batches; must be a multiple of 2"),
+])
+def test_schedules_that_megatron_would_not_survive_are_named(groups, message):
+    samples = [(0, 16), (1, 8), (2, 8), (3, 10), (4, 16)]
+    with pytest.raises(ValueError, match=message):
+        megatron.check_sample_id_groups(
+            groups, samples, ranks=4, max_tokens_per_rank=8, multiple=2 if len(groups) == 3 else 1)
+
+
+def test_groups_are_those_that_megatron_makes_and_no_smaller_or_larger_ones():
+    def check(sizes, ranks, min_size=1):
+        groups = [[number] for number, size in enumerate(sizes) for _ in range(size)]
+        samples = [(number, 2 * size) for number, size in enumerate(sizes)]
+        megatron.check_sample_id_groups([groups], samples, ranks=ranks, max_tokens_per_rank=2, min_size=min_size)
+
+    for sizes, ranks, least in (([8, 8, 4], 20, 1), ([20], 20, 8), ([4] * 5, 20, 4), ([4, 2, 2], 8, 2), ([8], 8, 8)):
+        check(sizes, ranks, least)
+    for sizes, ranks, least, number, size in (
+            ([4, 8, 8], 20, 1, 4, 8), ([8, 4], 12, 1, 0, 8), ([2, 1, 1], 4, 2, 2, 1), ([16, 4], 20, 1, 0, 16)):
+        with pytest.raises(ValueError, match=f"rank {number} of micro-batch 0 begins a group of {size}, which has no"):
+            check(sizes, ranks, least)
+    with pytest.raises(ValueError, match="there are 7 ranks; Megatron-LM makes process groups of even numbers alone"):
+        check([7], 7)
+
+
 def test_registered_twice_it_replaces_the_scheduler_once(trainer):
     registered(trainer, effort="fast")
     scheduler = registered(trainer, effort="thorough")
     assert scheduler.plan_options["effort"] == "thorough"
     assert scheduler.__mro__[1:3] == (megatron.PlannedScheduler, BasePackingScheduler)
+    other = trainer.scheduler_map[trainer.key("default_dynamic_cp")]
+    assert other.__mro__[1:3] == (megatron.PlannedDynamicScheduler, DynamicScheduler)
     assert trainer.scheduler_map[trainer.key("other")] is BasePackingScheduler
+
+
+def test_versions_without_dynamic_groups_keep_the_other_scheduler(trainer):
+    del trainer.scheduler_map[trainer.key("default_dynamic_cp")]
+    assert registered(trainer)(8, 1, 1, None).run([3]) == [[[0]]]
 
 
 def test_versions_without_the_scheduler_are_told(trainer):

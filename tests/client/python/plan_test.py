@@ -1,6 +1,7 @@
 """batchplan.plan: plans from Python, without a server."""
 
 import copy
+import dataclasses
 import html
 import importlib.metadata
 import json
@@ -115,6 +116,8 @@ def test_wrong_lengths_are_named(lengths, field, value):
     ({"cost": batchplan.CostModel(per_token=float("nan"))}, "cost_model.per_token", "nan"),
     ({"cost": batchplan.CostModel(per_sequence=-2)}, "cost_model.per_sequence", "-2"),
     ({"cost": batchplan.CostModel(per_token_squared=float("-inf"))}, "cost_model.per_token_squared", "-inf"),
+    ({"cost": batchplan.CostModel(exchange=((8, -1),))}, "cost_model.exchange[0].per_token", "-1"),
+    ({"cost": batchplan.CostModel(exchange=((0, 1), (8, 1)))}, "cost_model.exchange[0].up_to_size", "0"),
     ({"groups": "same_rank"}, "manifest.group_ids", "empty"),
     ({"ranks": [0, 0]}, "manifest.ranks", None),
     ({"ranks": [0, 1, 0]}, "manifest.ranks[1]", "1"),
@@ -143,6 +146,10 @@ def test_wrong_arguments_are_named(arguments, field, value):
     ({"cost": 3}, "cost", "3"),
     ({"cost": "measured"}, "cost", "measured"),
     ({"cost": batchplan.CostModel("1")}, "cost_model.per_token", "1"),
+    ({"cost": batchplan.CostModel(exchange=(8,))}, "cost_model.exchange[0]", "8"),
+    ({"cost": batchplan.CostModel(exchange=0.02)}, "cost_model.exchange[0]", "0.02"),
+    ({"cost": batchplan.CostModel(exchange=(("8", 1),))}, "cost_model.exchange[0].up_to_size", "8"),
+    ({"cost": batchplan.CostModel(exchange_overlaps=1)}, "cost_model.exchange_overlaps", "1"),
     ({"cost": batchplan.CostModel(10**400)}, "cost_model.per_token", str(10**400)),
     ({"passes": 16}, "passes", "16"),
     ({"passes": [{}]}, "passes[0]", "{}"),
@@ -182,6 +189,22 @@ def test_sequences_cost_what_the_model_says():
     assert plan.metrics.predicted_step_time == pytest.approx(9.5 + 77 + 100)
 
 
+def test_cost_models_are_keys():
+    listed, paired = (batchplan.CostModel(exchange=one) for one in ([[8, 0.02], (0, 0.065)], ((8, 0.02), (0, 0.065))))
+    assert listed == paired and len({listed, paired}) == 1
+
+
+def test_context_parallel_ranks_exchange_what_the_model_says():
+    cost = batchplan.CostModel(1.0, 0.1, exchange=((2, 100.0), (0, 2.0)))
+    # Each of four ranks has a quarter of 40 + 160, and receives the other three of 2 * 40.
+    plan = batchplan.plan([40], cp=4, max_tokens=40, cost=cost)
+    assert plan.metrics.predicted_step_time == pytest.approx(50 + 60)
+    assert plan.metrics.ideal_step_time == pytest.approx(50)
+    hidden = dataclasses.replace(cost, exchange_overlaps=True)
+    plan = batchplan.plan([40], cp=4, max_tokens=40, cost=hidden)
+    assert plan.metrics.predicted_step_time == pytest.approx(10 + 60)
+
+
 PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on"}
 
 
@@ -189,6 +212,8 @@ PASS_FIELDS = {"packer", "rows", "scan", "sharding", "order", "balance_on"}
     (field, word) for field, (_, words) in _options.ENUMS.items() for word in words])
 def test_every_word_is_one_of_the_planners(field, word):
     arguments = {"groups": {"group_ids": [0] * 40}, "schedule": {"pp": 2}}.get(field, {})
+    if word == "megatron_dynamic_cp":
+        arguments = {"dynamic_cp": True}
     buckets = [512, BUDGET] if word == "buckets" else ()
     passes = [batchplan.Pass(max_tokens=BUDGET, buckets=buckets,
                              **({field: word} if field in PASS_FIELDS else {}))]
@@ -244,6 +269,23 @@ def test_sequences_stay_on_the_ranks_they_are_given(preset):
                 own = [index for one in part.rank(rank) for index in one.indices.tolist()]
                 assert sorted(own) == numpy.flatnonzero(given == rank).tolist()
         assert plan.passes[0].metrics.lower_bound_step_time <= plan.passes[0].metrics.predicted_step_time
+
+
+def test_groups_of_a_pool_differ_in_size():
+    lengths = [100] * 40 + [4000]
+    plan = batchplan.plan(lengths, dp=4, cp=2, max_tokens=2000, dynamic_cp=True)
+    assert len(set(plan.passes[0].context_sizes.tolist())) > 1
+    assert plan.metrics.lower_bound_step_time <= plan.metrics.predicted_step_time
+    only = batchplan.plan(
+        lengths, dp=4, cp=2, max_tokens=2000, dynamic_cp=batchplan.DynamicContext(min_size=4, max_size=4))
+    assert set(only.passes[0].context_sizes.tolist()) == {4}
+    with pytest.raises(batchplan.InvalidRequest) as caught:
+        batchplan.plan(lengths, dp=4, cp=2, max_tokens=2000, dynamic_cp=batchplan.DynamicContext(min_size=3))
+    assert (caught.value.field, caught.value.value) == ("topology.dynamic_context.min_size", "3")
+    for wrong in (2, (1, 4)):
+        with pytest.raises(batchplan.InvalidRequest, match="True, False or a batchplan.DynamicContext") as caught:
+            batchplan.plan(lengths, dp=4, cp=2, max_tokens=2000, dynamic_cp=wrong)
+        assert (caught.value.field, caught.value.value) == ("topology.dynamic_context", str(wrong))
 
 
 def test_given_ranks_and_a_sharding_exclude_each_other():

@@ -1,6 +1,7 @@
 """calibrate: costs of a step whose time is known, by a clock that is its own."""
 
 import collections
+import dataclasses
 import subprocess
 import sys
 
@@ -60,6 +61,20 @@ def test_costs_of_a_part_on_a_group_are_those_of_the_whole_model_on_one_rank(mon
         assert (packed.row.cp, packed.row.cp_rank) == (4, 3)
         assert (packed.row.microbatch.lengths % 8 == 0).all()
         assert len(packed["input_ids"]) == packed.row.microbatch.width // 4
+
+
+def test_timings_of_several_sizes_tell_what_their_ranks_exchange(monkeypatch):
+    exchanged, timings = {2: 0.001, 4: 0.003, 8: 0.003}, []
+    for cp in (1, 2, 4, 8):
+        per_token = (COST.per_token + exchanged.get(cp, 0) * (cp - 1)) / cp
+        device = Device(monkeypatch, dataclasses.replace(
+            COST, per_token=per_token, per_token_squared=COST.per_token_squared / cp))
+        timings += calibrate(device.step, BUDGET, vocabulary=100, cp=cp).timings
+    fit = batchplan.fit_costs(timings)
+    assert_alike(fit.cost, COST)
+    assert fit.context_sizes == (1, 2, 4, 8)
+    assert [size for size, _ in fit.cost.exchange] == [2, 4, 0]
+    assert [token for _, token in fit.cost.exchange] == pytest.approx([0.001, 0.003, 0.003])
 
 
 @pytest.mark.parametrize("cost", [

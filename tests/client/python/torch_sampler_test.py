@@ -417,6 +417,8 @@ def test_refuses_what_cannot_be():
         BatchSampler([1], 1)
     with pytest.raises(ValueError, match='overlong is "truncate"'):
         sampler_of(overlong="truncate")
+    with pytest.raises(ValueError, match="dynamic_cp is set; a sampler gives out sequences"):
+        sampler_of(dynamic_cp=True)
     with pytest.raises(ValueError, match="ranks is set; a sampler decides"):
         sampler_of(ranks=[0] * COUNT)
     for wrong, message in [

@@ -35,6 +35,23 @@ TEST(CheckPlanTest, AcceptsTheContextParallelExampleWithLengths4And4And8And4) {
   EXPECT_EQ(handmade.plan.passes[0].metrics.aligned_tokens, 20);
 }
 
+TEST(CheckPlanTest, AcceptsWhatContextParallelRanksExchange) {
+  for (const bool overlaps : {false, true}) {
+    for (const Layout layout : {Layout::kPacked, Layout::kPadded}) {
+      HandmadePlan handmade = OneRank({20, 4, 40, 40}, 200);
+      handmade.options.topology.context_parallel = 2;
+      handmade.options.passes[0].layout = layout;
+      // Attention hides all of it for 40 tokens, and a part for fewer.
+      handmade.options.cost_model = {
+          .per_token_squared = 0.1, .exchange = {{.per_token = 4}}, .exchange_overlaps = overlaps};
+      const uint32_t width = layout == Layout::kPacked ? 104 : 40;
+      handmade.AddPass({{{{{0, 1, 2, 3}, width}}}}, 4);
+      ExpectAccepted(handmade);
+      EXPECT_LT(handmade.plan.passes[0].metrics.step_efficiency, 1);
+    }
+  }
+}
+
 TEST(CheckPlanTest, TheLengthMultipleIsTheTopologysRule) {
   const struct {
     Topology topology;

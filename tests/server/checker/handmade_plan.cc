@@ -20,6 +20,15 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
                topology.context_parallel +
            model.per_sequence;
   };
+  // All sizes are in the first entry.
+  const auto exchange_of = [&](double length) {
+    if (model.exchange.empty()) return 0.0;
+    const double parts = topology.context_parallel;
+    const double exchange = model.exchange[0].per_token * length * (parts - 1) / parts;
+    const double hidden =
+        model.exchange_overlaps ? model.per_token_squared * length * length / parts : 0;
+    return std::max(0.0, exchange - hidden);
+  };
   const bool padded = options.layout == Layout::kPadded;
   PlanMetrics metrics;
   uint64_t sequences = 0;
@@ -54,7 +63,8 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
           longest = std::max<uint64_t>(longest, length);
           tokens += length;
           aligned_tokens += aligned;
-          cost += cost_of(padded ? width : aligned);
+          const double computed = padded ? width : aligned;
+          cost += cost_of(computed) + exchange_of(computed);
           ideal += cost_of(aligned);
         }
         if (!padded) {

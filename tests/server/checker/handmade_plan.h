@@ -43,6 +43,11 @@ struct HandmadePlan {
   absl::Status Check() const;
 };
 
+// Of its first pass.
+inline PassPlan& PassOf(HandmadePlan& handmade) { return handmade.plan.passes[0]; }
+inline PassOptions& OptionsOf(HandmadePlan& handmade) { return handmade.options.passes[0]; }
+inline PlanMetrics& MetricsOf(HandmadePlan& handmade) { return PassOf(handmade).metrics; }
+
 // A pass of the packed layout, everything else as it is by default.
 PassOptions PackedPass(const std::string& name, uint32_t budget);
 

@@ -11,10 +11,6 @@
 namespace batchplan::testing {
 namespace {
 
-PassPlan& PassOf(HandmadePlan& handmade) { return handmade.plan.passes[0]; }
-PassOptions& OptionsOf(HandmadePlan& handmade) { return handmade.options.passes[0]; }
-PlanMetrics& MetricsOf(HandmadePlan& handmade) { return handmade.plan.passes[0].metrics; }
-
 class MutatedPlanTest : public ::testing::TestWithParam<Mutation> {};
 
 TEST_P(MutatedPlanTest, IsReportedByName) {
@@ -23,8 +19,6 @@ TEST_P(MutatedPlanTest, IsReportedByName) {
   GetParam().apply(handmade);
   ExpectViolation(handmade, GetParam().violation);
 }
-
-std::string NameOf(const ::testing::TestParamInfo<Mutation>& info) { return info.param.name; }
 
 // The sequences stand 0 1 | 2 || 3 | 5 4 ||| 11 6 | 7 || 8 9 | 10, rows 16 4 12 8 24 4 20 12.
 INSTANTIATE_TEST_SUITE_P(
@@ -259,6 +253,26 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"OtherCostOfASequence",
                  [](HandmadePlan& p) { p.plan.cost_model_used.per_sequence = 7; },
                  "cost_model_used is 1, 4.06901e-05, 0, 7, but the request says"},
+        Mutation{"OtherExchange",
+                 [](HandmadePlan& p) {
+                   p.options.cost_model.exchange = {{8, 0.02}, {0, 0.065}};
+                   p.plan.cost_model_used.exchange = {{8, 0.02}};
+                 },
+                 "cost_model_used.exchange is 8:0.02, but the request says 8:0.02 0:0.065"},
+        Mutation{"ExchangeThatOverlaps",
+                 [](HandmadePlan& p) { p.plan.cost_model_used.exchange_overlaps = true; },
+                 "cost_model_used.exchange is none overlaps, but the request says none"},
+        Mutation{"NegativeExchange",
+                 [](HandmadePlan& p) {
+                   p.plan.cost_model_used.exchange = {{0, -1}};
+                 },
+                 "cost_model_used.exchange has the coefficient -1"},
+        Mutation{"ExchangeThatIsNotCounted",
+                 [](HandmadePlan& p) {
+                   p.options.cost_model.exchange = {{0, 1}};
+                   p.plan.cost_model_used = p.options.cost_model;
+                 },
+                 "metrics.predicted_step_time is"},
         Mutation{"NegativeCost", [](HandmadePlan& p) { p.plan.cost_model_used.per_token = -1; },
                  "cost_model_used has the coefficient -1"},
         Mutation{"NoCost",

@@ -54,5 +54,36 @@ TEST(PlannedPlanTest, EveryPlanWithOneNumberChangedIsRejected) {
   }
 }
 
+TEST(PlannedPlanTest, EveryPlanOfGroupsThatDifferIsAcceptedAndWithOneNumberChangedRejected) {
+  constexpr uint64_t kRequests = 1000;
+  uint64_t planned = 0;
+  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+    const GeneratedRequest request = GenerateDynamicRequest(seed);
+    SCOPED_TRACE(request.Describe());
+    absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) {
+      EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument) << plan.status();
+      continue;
+    }
+    ++planned;
+    const absl::Status status = CheckPlan(request.manifest(), request.options, *plan);
+    ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status;
+    RandomStream random(seed);
+    PassPlan& pass = plan->passes[random.Between(0, plan->passes.size() - 1)];
+    for (std::vector<uint32_t>* values :
+         {&pass.sequence_index, &pass.microbatches_per_rank, &pass.row_widths,
+          &pass.sequence_lengths, &pass.context_sizes}) {
+      uint32_t& value = (*values)[random.Between(0, values->size() - 1)];
+      const uint32_t before = value;
+      value = before ^ static_cast<uint32_t>(uint64_t{1} << random.Between(0, 31));
+      EXPECT_EQ(CheckPlan(request.manifest(), request.options, *plan).code(),
+                absl::StatusCode::kInternal)
+          << before << " became " << value;
+      value = before;
+    }
+  }
+  EXPECT_GT(planned, kRequests / 2);
+}
+
 }  // namespace
 }  // namespace batchplan::testing

@@ -3,6 +3,8 @@
 #ifndef BATCHPLAN_TESTS_SERVER_CHECKER_VERDICT_H_
 #define BATCHPLAN_TESTS_SERVER_CHECKER_VERDICT_H_
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <ostream>
 #include <string>
@@ -24,6 +26,10 @@ struct Mutation {
 };
 
 void PrintTo(const Mutation& mutation, std::ostream* out);
+
+inline std::string NameOf(const ::testing::TestParamInfo<Mutation>& info) {
+  return info.param.name;
+}
 
 }  // namespace batchplan::testing
 

@@ -21,6 +21,7 @@ using testing::LogUniform;
 using testing::Microbatch;
 using testing::RandomStream;
 using testing::Scatter;
+using testing::Seeds;
 using testing::Timed;
 using testing::TimedWithSequences;
 using testing::TrueCosts;
@@ -426,6 +427,114 @@ TEST(CostFitTest, TimesWithoutNoiseAreFittedExactly) {
     AddSample(Timed(random, VariedMicrobatch(random), truth, {.noise = 0, .stragglers = 0}), fit);
   }
   EXPECT_LT(WorstPrediction(*Costs(fit), truth), 1e-6);
+}
+
+const TrueCosts kExchanged = {.per_token = 0.01,
+                              .per_token_squared = 1e-6,
+                              .per_microbatch = 30,
+                              .exchange = {{2, 0.002}, {4, 0.002}, {8, 0.003}, {16, 0.009}}};
+
+TimingSample OnGroup(RandomStream& random, double ranks, const TrueCosts& costs,
+                     const Scatter& scatter) {
+  TimingSample sample = VariedMicrobatch(random);
+  sample.context_parallel = ranks;
+  return Timed(random, sample, costs, scatter);
+}
+
+// Costs of so many exact timings of these sizes in turn.
+FittedCosts ExactCosts(const std::vector<double>& sizes) {
+  RandomStream random(7);
+  std::vector<TimingSample> samples;
+  for (size_t i = 0; i < 60; ++i) {
+    samples.push_back(
+        OnGroup(random, sizes[i % sizes.size()], kExchanged, {.noise = 0, .stragglers = 0}));
+  }
+  return CostsOf(samples);
+}
+
+TEST(CostFitTest, GroupsOfSeveralSizesTellWhatTheyExchange) {
+  // Without groups of one rank the two smallest sizes are taken to exchange for the same.
+  for (const std::vector<double>& sizes :
+       {std::vector<double>{1, 2, 8, 16}, {2, 4, 16}, {1, 16}, {2, 4}}) {
+    const FittedCosts costs = ExactCosts(sizes);
+    EXPECT_NEAR(costs.per_token, 0.01, 1e-6);
+    EXPECT_NEAR(costs.per_token_squared, 1e-6, 1e-9);
+    EXPECT_NEAR(costs.per_microbatch, 30, 0.1);
+    EXPECT_EQ(costs.context_sizes, sizes);
+    ASSERT_EQ(costs.exchange.size(), sizes.size() - (sizes[0] == 1 ? 1 : 0));
+    for (const SizeExchange& size : costs.exchange) {
+      EXPECT_NEAR(size.per_token, kExchanged.exchange.at(size.ranks), 1e-6) << size.ranks;
+    }
+  }
+}
+
+TEST(CostFitTest, TheExchangeOfOneSizeIsPartOfWhatATokenCosts) {
+  const FittedCosts costs = ExactCosts({8});
+  EXPECT_EQ(costs.context_sizes, std::vector<double>{8});
+  EXPECT_TRUE(costs.exchange.empty());
+  // Each of eight ranks receives seven tokens for one that it computes.
+  EXPECT_NEAR(costs.per_token, 0.01 + 7 * 0.003, 1e-6);
+}
+
+TEST(CostFitTest, ExchangeIsLearntFromNoisyTimesAndOfASizeThatCameLate) {
+  for (const uint64_t seed : Seeds(20)) {
+    RandomStream random(seed);
+    CostFit fit;
+    for (int i = 0; i < 600; ++i) {
+      AddSample(OnGroup(random, random.OneOf<double>({1, 2}), kExchanged, {}), fit);
+    }
+    for (int i = 0; i < 200; ++i) {
+      AddSample(OnGroup(random, random.OneOf<double>({2, 16}), kExchanged, {}), fit);
+    }
+    const FittedCosts costs = Costs(fit).value();
+    EXPECT_EQ(costs.context_sizes, (std::vector<double>{1, 2, 16})) << seed;
+    ASSERT_EQ(costs.exchange.size(), 2u) << seed;
+    EXPECT_NEAR(costs.exchange[0].per_token, 0.002, 0.001) << seed;
+    EXPECT_NEAR(costs.exchange[1].per_token, 0.009, 0.0005) << seed;
+    EXPECT_NEAR(costs.per_token, 0.01, 0.0005) << seed;
+  }
+}
+
+TEST(CostFitTest, ASizeIsNamedOnceItsExchangeIsFitted) {
+  RandomStream random(5);
+  CostFit fit;
+  for (int i = 0; i < 64; ++i) {
+    AddSample(OnGroup(random, i % 2 == 0 ? 1 : 4, kExchanged, {}), fit);
+  }
+  for (size_t i = 0; i < kRefreshSamples; ++i) {
+    EXPECT_EQ(Costs(fit)->context_sizes, (std::vector<double>{1, 4}));
+    AddSample(OnGroup(random, 16, kExchanged, {}), fit);
+  }
+  EXPECT_EQ(Costs(fit)->context_sizes, (std::vector<double>{1, 4, 16}));
+}
+
+TEST(CostFitTest, OnceAllRecentSamplesHaveOneSizeItsExchangeIsPartOfItsTokens) {
+  RandomStream random(5);
+  CostFit fit;
+  for (int i = 0; i < 320; ++i) {
+    AddSample(OnGroup(random, random.OneOf<double>({1, 4}), kExchanged, {}), fit);
+  }
+  EXPECT_EQ(Costs(fit)->exchange.size(), 1u);
+  for (int i = 0; i < 320; ++i) AddSample(OnGroup(random, 4, kExchanged, {}), fit);
+  const FittedCosts costs = Costs(fit).value();
+  EXPECT_EQ(costs.context_sizes, std::vector<double>{4});
+  EXPECT_TRUE(costs.exchange.empty());
+  EXPECT_NEAR(costs.per_token, 0.01 + 3 * 0.002, 0.0008);
+}
+
+TEST(CostFitTest, WithoutAnExchangeHardlyAnyIsSeen) {
+  int seen = 0;
+  for (const uint64_t seed : Seeds(100)) {
+    RandomStream random(seed);
+    CostFit fit;
+    TrueCosts costs = kExchanged;
+    costs.exchange.clear();
+    for (int i = 0; i < 320; ++i) {
+      AddSample(OnGroup(random, random.OneOf<double>({1, 4}), costs, {}), fit);
+    }
+    if (!Costs(fit)->exchange.empty()) ++seen;
+  }
+  EXPECT_LE(seen, 5);
 }
 
 // Times out of nowhere, of any size: nothing to be fitted, but nothing that breaks either.

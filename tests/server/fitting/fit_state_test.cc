@@ -94,7 +94,7 @@ TEST(FitStateTest, TheLargestStateKeepsItsBound) {
                                  .milliseconds = 1,
                                  .peak_bytes = tokens,
                                  .sequences = 1,
-                                 .context_parallel = 2}}},
+                                 .context_parallel = 1U << step % 8}}},
               fit);
   }
   EXPECT_EQ(fit.costs.recent.size(), kRecentSamples);
@@ -136,9 +136,16 @@ TEST(FitStateTest, WithoutGroupsAFitIsWrittenAsBefore) {
   EXPECT_EQ(SerializeFit(fit)[4], 2);
   report.microbatches[0].context_parallel = 2;
   AddReport(report, fit);
+  EXPECT_EQ(SerializeFit(fit)[4], 4);
+  for (ReportedMicrobatch& one : report.microbatches) one.context_parallel = 2;
+  for (report.step = 31; fit.costs.samples < 20 * kRecentSamples; ++report.step) {
+    AddReport(report, fit);
+  }
+  // All are of one size again, as a replica without sums by size has them.
   EXPECT_EQ(SerializeFit(fit)[4], 3);
+  EXPECT_EQ(*ParseFit(SerializeFit(fit)), fit);
   const uint64_t grouped = fit.costs.samples;
-  for (uint64_t step = 31; fit.costs.samples < grouped + kRecentSamples; ++step) {
+  for (uint64_t step = report.step; fit.costs.samples < grouped + kRecentSamples; ++step) {
     AddReport(RandomReport(random, step), fit);
   }
   EXPECT_EQ(SerializeFit(fit)[4], 1);
@@ -170,7 +177,9 @@ TEST(FitStateTest, AFitOfWorkersThatSaidNoGroupsIsLeftOnceTheyDo) {
 
     fit = *ParseFit(stored);
     const uint64_t samples = fit.costs.samples;
-    while (fit.costs.samples < samples + 48) AddReport(report_of_eight(step++, true), fit);
+    while (fit.costs.samples < samples + kRecentSamples) {
+      AddReport(report_of_eight(step++, true), fit);
+    }
     EXPECT_NEAR(Costs(fit.costs)->per_token, truth.per_token, 0.3 * truth.per_token) << seed;
     while (fit.costs.samples < samples + 500) AddReport(report_of_eight(step++, true), fit);
     EXPECT_NEAR(Costs(fit.costs)->per_token, truth.per_token, 0.05 * truth.per_token) << seed;
@@ -314,6 +323,18 @@ INSTANTIATE_TEST_SUITE_P(
         ForgedFit{"ASumBelowZero", [](auto& fit) { fit.costs.sums.right[3] = -1; }},
         ForgedFit{"ASquareOfNextToNothing",
                   [](auto& fit) { fit.costs.sums.matrix[1][1] = 1e-300; }},
+        ForgedFit{"SizesThatDoNotAscend",
+                  [](auto& fit) {
+                    fit.costs.sizes = {{.ranks = 2, .sums = fit.costs.sums},
+                                       {.ranks = 2, .sums = fit.costs.sums}};
+                  }},
+        ForgedFit{"ASizeOfNoRanks",
+                  [](auto& fit) { fit.costs.sizes = {{.ranks = 0, .sums = fit.costs.sums}}; }},
+        ForgedFit{"ASizeWithoutRows", [](auto& fit) { fit.costs.sizes = {{.ranks = 2, .sums = {}}}; }},
+        ForgedFit{"AnExchangeBelowZero",
+                  [](auto& fit) {
+                    fit.costs.model.exchange = {{.ranks = 2, .per_token = -1}};
+                  }},
         ForgedFit{"RowsWithoutTokens", [](auto& fit) { fit.costs.sums.matrix[0][0] = 0; }},
         ForgedFit{"RowsThatTookNoTime", [](auto& fit) { fit.costs.sums.right = {}; }},
         ForgedFit{"FewerSamplesThanThereAre",
@@ -374,10 +395,10 @@ TEST(FitStateTest, CostsOfNoSamplesAreRefused) {
 
 TEST(FitStateTest, AnotherVersionIsRefusedAsSuch) {
   std::string state = SerializeFit({});
-  state[4] = 4;
+  state[4] = 5;
   const absl::Status status = ParseFit(state).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("version 4"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("version 5"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace batchplan::testing {
 
 // What the micro-batches of RandomReport take on one rank.
-inline constexpr TrueCosts kReportedCosts = {
+inline const TrueCosts kReportedCosts = {
     .per_token = 0.01, .per_token_squared = 1e-6, .per_microbatch = 30};
 
 // One to eight micro-batches, with peaks, and with their sequences where the worker says them.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 
 #include "server/fitting/robust_fit.h"
 #include "tests/support/generators.h"
@@ -18,11 +19,18 @@ struct TrueCosts {
   double per_token_squared = 0;
   double per_microbatch = 0;
   double per_sequence = 0;
+  // Of a token that another rank of the group holds, by size of the group.
+  std::map<double, double> exchange = {};
 
+  double OfExchange(const TimingSample& sample) const {
+    const auto size = exchange.find(sample.context_parallel);
+    if (size == exchange.end()) return 0;
+    return size->second * sample.tokens * (1 - 1 / sample.context_parallel);
+  }
   double Of(const TimingSample& sample) const {
     return (per_token * sample.tokens + per_token_squared * sample.tokens_squared) /
                sample.context_parallel +
-           per_microbatch + per_sequence * sample.sequences;
+           per_microbatch + per_sequence * sample.sequences + OfExchange(sample);
   }
 };
 

@@ -212,6 +212,7 @@ TEST(MetamorphicTest, BalancedPlansDoNotSeeTheUnitOfCost) {
         options.cost_model.per_token *= unit;
         options.cost_model.per_token_squared *= unit;
         options.cost_model.per_microbatch *= unit;
+        for (ContextExchange& exchange : options.cost_model.exchange) exchange.per_token *= unit;
       },
       [](const Plan& before, const Plan& after) {
         ASSERT_EQ(before.fingerprint, after.fingerprint);

@@ -125,6 +125,41 @@ TEST(MetricsTest, ASequenceCostsItsShareWhateverItsLengthAndWidth) {
   EXPECT_NEAR(padded.predicted_step_time, 4 * 3 + 10.0 * padded.microbatches, 1e-9);
 }
 
+TEST(MetricsTest, WhatRanksExchangeIsPredictedAndNotIdeal) {
+  PlanOptions options = PackedOptions(120, Packer::kFirstFitDecreasing);
+  options.topology.context_parallel = 4;
+  options.cost_model = {.per_token = 1,
+                        .per_token_squared = 0.1,
+                        .per_microbatch = 10,
+                        .exchange = {{.up_to_size = 2, .per_token = 100}, {.per_token = 2}}};
+  // A quarter of 40 + 160 and of 80 + 640, and the other three quarters of 2 * 40 and of 2 * 80.
+  const PlanMetrics packed = MakeCheckedPlan({40, 80}, options)->passes[0].metrics;
+  EXPECT_NEAR(packed.ideal_step_time, 50 + 180 + 10, 1e-9);
+  EXPECT_NEAR(packed.predicted_step_time, 50 + 180 + 60 + 120 + 10, 1e-9);
+  EXPECT_NEAR(packed.lower_bound_step_time, 50 + 180 + 60 + 120 + 10, 1e-9);
+  // Attention takes 40 and 160, so that 20 of the first sequence are left to wait for.
+  options.cost_model.exchange_overlaps = true;
+  const PlanMetrics hidden = MakeCheckedPlan({40, 80}, options)->passes[0].metrics;
+  EXPECT_NEAR(hidden.predicted_step_time, 50 + 180 + 20 + 10, 1e-9);
+  options.passes[0].layout = Layout::kPadded;
+  options.passes[0].sharding = Sharding::kBalanced;
+  options.passes[0].max_tokens_per_microbatch = 160;
+  options.cost_model.exchange_overlaps = false;
+  options.cost_model.per_microbatch = 1000;
+  // Both are padded to 80, and padding is exchanged too.
+  const PlanMetrics padded = MakeCheckedPlan({72, 80}, options)->passes[0].metrics;
+  EXPECT_NEAR(padded.predicted_step_time, 2 * (180 + 120) + 1000, 1e-9);
+}
+
+TEST(MetricsTest, TailPaddingIsNotExchanged) {
+  PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
+  options.topology.context_parallel = 2;
+  options.cost_model = {.per_token = 1, .per_token_squared = 0, .exchange = {{.per_token = 2}}};
+  options.passes[0].rows = RowPadding::kCapacity;
+  const PlanMetrics metrics = MakeCheckedPlan({40}, options)->passes[0].metrics;
+  EXPECT_NEAR(metrics.predicted_step_time, (40 + 60) / 2 + 40, 1e-9);
+}
+
 TEST(MetricsTest, TailPaddingIsNotFree) {
   PlanOptions options = PackedOptions(100, Packer::kFirstFitDecreasing);
   options.cost_model = {.per_token = 1, .per_token_squared = 0};

@@ -47,12 +47,38 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ParallelSizeOfTwoToThe31",
                 [](PlanOptions& o) { o.topology.data_parallel = 1u << 31; },
                 "topology.data_parallel is 2147483648; it must be between 1 and 65536"},
+        Refusal{"NoPasses", [](PlanOptions& o) { o.passes.clear(); }, "passes is empty"},
         Refusal{"CoefficientNegative",
                 [](PlanOptions& o) { o.cost_model.per_token_squared = -0.5; },
                 "cost_model.per_token_squared is -0.5; it must be 0, or between 1e-100 and 1e+100"},
         Refusal{"CoefficientBelowAllMeaning",
                 [](PlanOptions& o) { o.cost_model.per_token = 1e-323; },
                 "cost_model.per_token is "},
+        Refusal{"CoefficientOfExchangeNotANumber",
+                [](PlanOptions& o) {
+                  o.cost_model.exchange = {{8, 0.02}, {0, std::nan("")}};
+                },
+                "cost_model.exchange[1].per_token is nan; it must be 0, or between"},
+        Refusal{
+            "ExchangeForAllSizesBeforeAnother",
+            [](PlanOptions& o) {
+              o.cost_model.exchange = {{0, 0.02}, {8, 0.065}};
+            },
+            "cost_model.exchange[0].up_to_size is 0, all larger sizes, but exchange[1] follows"},
+        Refusal{"ExchangeSizesThatDoNotAscend",
+                [](PlanOptions& o) {
+                  o.cost_model.exchange = {{8, 0.02}, {8, 0.065}};
+                },
+                "cost_model.exchange[1].up_to_size is 8, but that of exchange[0] is 8; sizes "
+                "ascend"},
+        Refusal{"TooManyExchanges", [](PlanOptions& o) { o.cost_model.exchange.resize(65); },
+                "cost_model.exchange has 65 entries; the limit is 64"},
+        Refusal{"NoCostButExchange",
+                [](PlanOptions& o) {
+                  o.cost_model = {0, 0, 0, 0, {{0, 1}}};
+                },
+                "cost_model has per_token, per_token_squared, per_microbatch and per_sequence all "
+                "0"},
         Refusal{"TooManyPasses",
                 [](PlanOptions& o) {
                   for (int i = 1; i <= 64; ++i) {

@@ -112,6 +112,19 @@ TEST(StopTest, WithinAPaddedSplitOfAMillion) {
   ExpectSoon(1'000'000, options, {0.2, 0.4, 0.8});
 }
 
+TEST(StopTest, WhilePoolsOfRanksAreDivided) {
+  for (const Synchronization synchronization :
+       {Synchronization::kLockstep, Synchronization::kAccumulated}) {
+    for (const uint32_t pool : {64u, 4096u}) {
+      PlanOptions options = PackedOptions(96, Packer::kBalanced, pool, Sharding::kBalanced);
+      options.topology.dynamic_context.emplace();
+      options.cost_model.exchange = {{.up_to_size = 0, .per_token = 0.065}};
+      options.synchronization = synchronization;
+      ExpectSoon(1'000'000, options, {0.02, 0.1, 0.3, 0.6, 0.9});
+    }
+  }
+}
+
 TEST(StopTest, WhileOrdersOfPipelinesAreLookedFor) {
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {

@@ -54,6 +54,15 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
          r.mutable_request()->mutable_topology()->set_data_parallel(2);
          r.set_data_parallel_rank(2);
        }},
+      {"data_parallel_rank is 6; with request.topology.dynamic_context it must be below "
+       "data_parallel 2 * context_parallel, 6",
+       [](v1::JoinBatchRequest& r) {
+         v1::Topology& topology = *r.mutable_request()->mutable_topology();
+         topology.set_data_parallel(2);
+         topology.set_context_parallel(3);
+         topology.mutable_dynamic_context();
+         r.set_data_parallel_rank(6);
+       }},
       {"timeout is -1 s", [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_seconds(-1); }},
       {"timeout is 0 s and -1 ns",
        [](v1::JoinBatchRequest& r) { r.mutable_timeout()->set_nanos(-1); }},

@@ -76,6 +76,54 @@ TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
   EXPECT_GT(planned, 100);
 }
 
+TEST(SliceTest, ARankOfAPoolHasTheGroupsThatItIsIn) {
+  uint64_t planned = 0;
+  for (const uint64_t seed : Seeds(100)) {
+    const GeneratedRequest request = GenerateDynamicRequest(seed);
+    SCOPED_TRACE(request.Describe());
+    const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    ++planned;
+    v1::PlanBatchResponse whole;
+    FillResponse(*plan, absl::Milliseconds(3), &whole);
+    const Topology& topology = request.options.topology;
+    for (uint32_t rank = 0; rank < topology.data_parallel * topology.context_parallel; ++rank) {
+      v1::PlanBatchResponse slice;
+      SliceForRank(whole, topology.data_parallel, rank, &slice);
+      for (int p = 0; p < whole.passes_size(); ++p) {
+        const v1::PassPlan& pass = whole.passes(p);
+        v1::PassPlan expected = pass;
+        expected.clear_sequence_index();
+        expected.clear_sequence_lengths();
+        expected.clear_row_widths();
+        expected.clear_context_sizes();
+        expected.clear_microbatch_offsets();
+        expected.add_microbatch_offsets(0);
+        int m = 0;
+        for (const uint32_t slots : pass.microbatches_per_rank()) {
+          for (uint32_t slot = 0; slot < slots; ++slot) {
+            for (uint32_t first = 0; first < topology.data_parallel * topology.context_parallel;
+                 first += pass.context_sizes(m++)) {
+              if (rank < first || rank >= first + pass.context_sizes(m)) continue;
+              for (auto i = static_cast<int>(pass.microbatch_offsets(m));
+                   i < static_cast<int>(pass.microbatch_offsets(m + 1)); ++i) {
+                expected.add_sequence_index(pass.sequence_index(i));
+                expected.add_sequence_lengths(pass.sequence_lengths(i));
+              }
+              expected.add_microbatch_offsets(
+                  static_cast<uint32_t>(expected.sequence_index_size()));
+              expected.add_row_widths(pass.row_widths(m));
+              expected.add_context_sizes(pass.context_sizes(m));
+            }
+          }
+        }
+        ASSERT_EQ(slice.passes(p).SerializeAsString(), expected.SerializeAsString());
+      }
+    }
+  }
+  EXPECT_GT(planned, testing::Cases(100) / 5);
+}
+
 TEST(SliceTest, TheOnlyRanksSliceIsThePlanAndZeroRanksAreOne) {
   GeneratedRequest request = GenerateRequest(1);
   uint64_t seed = 1;

@@ -104,6 +104,10 @@ TEST(TermsTest, TheFirstDifferenceHasItsPathAndBothValues) {
        [](v1::JoinBatchRequest& r) {
          r.mutable_request()->mutable_cost_model()->set_per_token(.5);
        }},
+      {"request.cost_model.exchange", "0 entries", "1 entries",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_cost_model()->add_exchange()->set_per_token(.02);
+       }},
       {"request.cost_model", "unset", "set",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_cost_model(); }},
       {"request.passes[0].max_tokens_per_microbatch", "8192", "4096",

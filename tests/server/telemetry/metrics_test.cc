@@ -236,6 +236,7 @@ TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, Not(HasSubstr("batchplan_job_fit_samples{job_id=\"other\"}")));
+  EXPECT_THAT(text, Not(HasSubstr("batchplan_job_fitted_exchange_seconds{")));
 
   metrics.RecordJobError("dpo", start + absl::Hours(2));
   EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
@@ -258,6 +259,59 @@ TEST(MetricsTest, JobsWithoutPipelinesHaveNoBubbles) {
 
   metrics.RecordJobError("dpo", start + absl::Hours(2));
   EXPECT_THAT(Text(metrics), Not(HasSubstr("stages")));
+}
+
+TEST(MetricsTest, ExchangeIsShownOfTheSizesThatTheFitHasNow) {
+  Metrics metrics("1", {.max_labels = 1});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  FitRecord fit;
+  fit.seconds_exchanged_per_token[ContextSizePlace(4)] = 0.5;
+  fit.seconds_exchanged_per_token[ContextSizePlace(8)] = 0;
+  fit.seconds_exchanged_per_token[ContextSizePlace(12)] = 0.25;
+  metrics.RecordJobFit("grpo", fit, start);
+  const std::string exchange = "batchplan_job_fitted_exchange_seconds{context_parallel=";
+  std::string text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr(exchange + "\"4\",job_id=\"grpo\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr(exchange + "\"8\",job_id=\"grpo\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr(exchange + "\"other\",job_id=\"grpo\"} 0.25\n"));
+
+  fit.seconds_exchanged_per_token[ContextSizePlace(4)] = 0.75;
+  fit.seconds_exchanged_per_token[ContextSizePlace(8)].reset();
+  metrics.RecordJobFit("grpo", fit, start);
+  text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr(exchange + "\"4\",job_id=\"grpo\"} 0.75\n"));
+  EXPECT_THAT(text, Not(HasSubstr(exchange + "\"8\"")));
+
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
+}
+
+TEST(MetricsTest, GroupsAreCountedBySize) {
+  Metrics metrics("1", {.max_labels = 2});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  PassRecord pass;
+  pass.groups[ContextSizePlace(1)] = {.groups = 6, .tokens = 600};
+  pass.groups[ContextSizePlace(65536)] = {.groups = 1, .tokens = 1000};
+  pass.groups[ContextSizePlace(12)] = {.groups = 2, .tokens = 300};
+  metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}}, start);
+  metrics.RecordPlan({.job_id = "sft", .passes = {&pass, 1}}, start);
+  const PassRecord alike;
+  metrics.RecordPlan({.job_id = "sft", .passes = {&alike, 1}}, start);
+  const std::string text = Text(metrics);
+  for (const char* line : {"batchplan_context_groups_total{context_parallel=\"1\"} 12\n",
+                           "batchplan_context_groups_total{context_parallel=\"65536\"} 2\n",
+                           "batchplan_context_groups_total{context_parallel=\"other\"} 4\n",
+                           "batchplan_context_group_tokens_total{context_parallel=\"1\"} 1200\n",
+                           "batchplan_job_context_groups_total{context_parallel=\"1\","
+                           "job_id=\"grpo\"} 6\n",
+                           "batchplan_job_context_group_tokens_total{context_parallel=\"65536\","
+                           "job_id=\"sft\"} 1000\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("context_parallel=\"2\"")));
+
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
 }
 
 TEST(MetricsTest, StepsAreMeasuredOfTheJobsThatReportThem) {
@@ -309,9 +363,12 @@ TEST(MetricsTest, TheProcessIsMeasured) {
 // As many series as there can be, each name in the catalog, and each of the catalog's names.
 TEST(MetricsTest, TheCatalogIsWhatIsExported) {
   Metrics metrics("1");
-  const PassRecord pass{.on_pipelines = true};
+  PassRecord pass{.on_pipelines = true};
+  pass.groups.fill({.groups = 1, .tokens = 1});
   metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}}, absl::UnixEpoch());
-  metrics.RecordJobFit("grpo", {}, absl::UnixEpoch());
+  FitRecord fit;
+  fit.seconds_exchanged_per_token.fill(1);
+  metrics.RecordJobFit("grpo", fit, absl::UnixEpoch());
   metrics.RecordJobStep("grpo", {.measured_seconds = 1}, absl::UnixEpoch());
   metrics.SetCertificateExpiry(absl::UnixEpoch());
   std::map<std::string, const MetricDefinition*> catalog;

@@ -27,6 +27,7 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
   request.set_preset(job.preset);
   request.mutable_topology()->set_data_parallel(job.data_parallel);
   request.mutable_topology()->set_pipeline_parallel(job.pipeline_parallel);
+  if (job.dynamic_context) request.mutable_topology()->mutable_dynamic_context();
   if (fitted) request.mutable_cost_model()->set_fitted(true);
   v1::Pass& pass = *request.add_passes();
   pass.set_max_tokens_per_microbatch(job.budget);
@@ -43,25 +44,46 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
   return request;
 }
 
-// The micro-batches of a plan's first pass in its order, each with its place.
+// What micro-batch `m` of a pass has.
+v1::MicrobatchTiming Microbatch(const v1::PassPlan& pass, int m) {
+  v1::MicrobatchTiming timing;
+  timing.set_sequences(pass.microbatch_offsets(m + 1) - pass.microbatch_offsets(m));
+  for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
+    const uint64_t length = pass.sequence_lengths(static_cast<int>(i));
+    timing.set_tokens(timing.tokens() + length);
+    timing.set_tokens_squared(timing.tokens_squared() + length * length);
+  }
+  return timing;
+}
+
+// The micro-batches of a plan's first pass, each with its place.
 std::vector<v1::MicrobatchTiming> Microbatches(const Job& job, const v1::PassPlan& pass) {
   std::vector<v1::MicrobatchTiming> microbatches;
-  for (int mini_batch = 0; mini_batch < pass.microbatches_per_rank_size(); ++mini_batch) {
-    for (uint32_t rank = 0; rank < job.data_parallel; ++rank) {
-      for (uint32_t slot = 0; slot < pass.microbatches_per_rank(mini_batch); ++slot) {
-        const auto m = static_cast<int>(microbatches.size());
-        v1::MicrobatchTiming& timing = microbatches.emplace_back();
-        timing.set_sequences(pass.microbatch_offsets(m + 1) - pass.microbatch_offsets(m));
-        for (uint32_t i = pass.microbatch_offsets(m); i < pass.microbatch_offsets(m + 1); ++i) {
-          const uint64_t length = pass.sequence_lengths(static_cast<int>(i));
-          timing.set_tokens(timing.tokens() + length);
-          timing.set_tokens_squared(timing.tokens_squared() + length * length);
+  int m = 0;
+  const auto add = [&](uint32_t mini_batch, uint32_t rank, uint32_t slot, uint32_t group) {
+    v1::MicrobatchTiming timing = Microbatch(pass, m);
+    timing.set_context_parallel(group);
+    timing.set_rank(rank);
+    timing.set_slot(slot);
+    timing.set_mini_batch(mini_batch);
+    microbatches.push_back(std::move(timing));
+  };
+  uint32_t mini_batch = 0;
+  for (const uint32_t slots : pass.microbatches_per_rank()) {
+    if (job.dynamic_context) {
+      // Each rank of a group has the group's micro-batch.
+      for (uint32_t slot = 0; slot < slots; ++slot) {
+        for (uint32_t rank = 0; rank < job.data_parallel; ++m) {
+          const uint32_t group = pass.context_sizes(m);
+          for (uint32_t place = 0; place < group; ++place) add(mini_batch, rank++, slot, group);
         }
-        timing.set_rank(rank);
-        timing.set_slot(slot);
-        timing.set_mini_batch(static_cast<uint32_t>(mini_batch));
+      }
+    } else {
+      for (uint32_t rank = 0; rank < job.data_parallel; ++rank) {
+        for (uint32_t slot = 0; slot < slots; ++slot, ++m) add(mini_batch, rank, slot, 1);
       }
     }
+    ++mini_batch;
   }
   return microbatches;
 }
@@ -72,6 +94,7 @@ v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatc
   constexpr double kPerToken = 2e-2;
   constexpr double kPerTokenSquared = 8e-7;
   constexpr double kPerMicrobatch = 4;
+  constexpr double kExchangedPerToken = 1e-3;
   constexpr uint64_t kBytesPerToken = 2 << 20;
   constexpr uint64_t kBytesBeside = uint64_t{20} << 30;
   v1::ReportStepRequest report;
@@ -86,9 +109,13 @@ v1::ReportStepRequest ReportOf(const Job& job, uint64_t step, const v1::PlanBatc
   // Other costs are not in milliseconds.
   if (fitted) report.set_predicted_step_time(pass.metrics().predicted_step_time());
   for (v1::MicrobatchTiming& timing : Microbatches(job, pass)) {
-    const double cost = kPerToken * static_cast<double>(timing.tokens()) +
-                        kPerTokenSquared * static_cast<double>(timing.tokens_squared()) +
-                        kPerMicrobatch;
+    const auto tokens = static_cast<double>(timing.tokens());
+    const double ranks = timing.context_parallel();
+    const double cost =
+        (kPerToken * tokens + kPerTokenSquared * static_cast<double>(timing.tokens_squared()) +
+         kExchangedPerToken * tokens * (ranks - 1)) /
+            ranks +
+        kPerMicrobatch;
     timing.set_milliseconds(cost * std::max(noise(random), 0.5) * (straggles(random) ? 3 : 1));
     timing.set_peak_bytes(kBytesBeside + kBytesPerToken * timing.tokens());
     *report.add_microbatches() = std::move(timing);
@@ -123,6 +150,14 @@ std::vector<Job> DemoJobs() {
        .longest = 8000},
       {.name = "dpo-pairs", .preset = "nemo_rl_packing", .sequences = 256, .median = 600},
       {.name = "sft-70b", .preset = "balanced", .pipeline_parallel = 4, .sequences = 256},
+      {.name = "rl-long-reasoning",
+       .preset = "balanced",
+       .dynamic_context = true,
+       .sequences = 128,
+       .median = 3000,
+       .sigma = 1.4,
+       .longest = 120000,
+       .reports = true},
       // Padded, few sequences at a time, and now and then one that does not fit.
       {.name = "sft-misconfigured",
        .preset = "nemo_rl_dynamic",

@@ -20,6 +20,8 @@ struct Job {
   uint32_t data_parallel = 8;
   // More than one: ranks are pipelines of so many stages.
   uint32_t pipeline_parallel = 1;
+  // Ranks are one pool, which each slot divides into context-parallel groups of its own.
+  bool dynamic_context = false;
   uint32_t budget = 16384;
   // Of a global batch; lognormal lengths, cut at `longest`.
   uint32_t sequences = 512;
@@ -37,7 +39,8 @@ struct Job {
 };
 
 // Those of a cluster that has something to show: reinforcement learning whose workers join and
-// report, documents, pairs, a model in stages, and one that is badly configured.
+// report, documents, pairs, a model in stages, long reasoning on context-parallel groups that
+// differ in size, and one that is badly configured.
 std::vector<Job> DemoJobs();
 
 // What a worker does at a step: asks for the plan, made with what is `fitted` or not, and where the

@@ -1,13 +1,14 @@
 // A training step on DP x CP ranks by batchplan's plan, checked against the padded batch.
 //
 //   worker_example --dp 2 --cp 4 --layout padded
+//   worker_example --dp 2 --cp 4 --dynamic_cp
 //   worker_example --address localhost:50051
 //
 // Each rank is a thread with a WorkerClient of its own: it fetches the plan, packs its
 // micro-batches (tokens, shifted labels, loss mask, advantages, position ids), runs a toy model on
-// the packed rows, reduces losses per sequence, and restores losses and gradients to the batch's
-// order. They must be those of the same model on the padded batch. ranks_step.cc is the part to
-// read.
+// the packed rows, whose attention goes over the ranks that share a sequence, reduces losses per
+// sequence, and restores losses and gradients to the batch's order. They must be those of the same
+// model on the padded batch. ranks_step.cc is the part to read.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -38,12 +39,20 @@ struct Flags {
   std::string address;
   uint32_t data_parallel = 2;
   uint32_t context_parallel = 2;
+  bool dynamic_context = false;
   uint32_t sequences = 64;
   uint32_t longest = 500;
-  uint32_t budget = 1024;
+  uint32_t budget = 0;
   std::string layout = "packed";
   uint64_t seed = 1;
 };
+
+// Of a micro-batch, where --budget does not say. In a pool the longest sequence takes most of all
+// ranks' budgets, so that groups of many sizes show.
+uint32_t DefaultBudget(const Flags& flags) {
+  if (!flags.dynamic_context) return 1024;
+  return std::max(flags.longest * 5 / 4 / flags.data_parallel, 16 * flags.context_parallel);
+}
 
 v1::PlanBatchRequest RequestOf(const Flags& flags, const Batch& batch) {
   v1::PlanBatchRequest request;
@@ -51,6 +60,7 @@ v1::PlanBatchRequest RequestOf(const Flags& flags, const Batch& batch) {
   request.mutable_manifest()->mutable_lengths()->Assign(batch.lengths.begin(), batch.lengths.end());
   request.mutable_topology()->set_data_parallel(flags.data_parallel);
   request.mutable_topology()->set_context_parallel(flags.context_parallel);
+  if (flags.dynamic_context) request.mutable_topology()->mutable_dynamic_context();
   request.set_allow_empty_microbatches(true);
   v1::Pass& pass = *request.add_passes();
   pass.set_max_tokens_per_microbatch(flags.budget);
@@ -60,8 +70,9 @@ v1::PlanBatchRequest RequestOf(const Flags& flags, const Batch& batch) {
 
 absl::Status Run(const Flags& flags) {
   const Batch batch = MakeBatch(flags.sequences, flags.longest, kVocabulary, flags.seed);
-  // Positions go on through the padding of a sequence, which is within the budget.
-  const Model model = MakeModel(flags.budget, flags.seed + 1);
+  // Positions go on through the padding of a sequence, which is within the budget of its ranks.
+  const uint32_t groups = flags.dynamic_context ? flags.data_parallel : 1;
+  const Model model = MakeModel(size_t{flags.budget} * groups, flags.seed + 1);
   const Client client(
       flags.address.empty()
           ? MakeInProcessConnection()
@@ -76,17 +87,17 @@ absl::Status Run(const Flags& flags) {
   if (!padded_means.ok()) return padded_means.status();
 
   const std::vector<ComparedQuantity> quantities =
-      Compare(ranks->results, padded, *padded_means, flags.context_parallel == 1);
+      Compare(ranks->results, padded, *padded_means, ranks->largest_group == 1);
   const auto tokens = std::accumulate(batch.lengths.begin(), batch.lengths.end(), uint64_t{0});
-  std::fputs(
-      absl::StrFormat(
-          "%d sequences of up to %d tokens on %d x %d ranks, %s, plan %s\n"
-          "%d micro-batches a rank; %d tokens in %d places, %d in the padded batch\n\n%s",
-          batch.sequences(), batch.width, flags.data_parallel, flags.context_parallel, flags.layout,
-          ranks->fingerprint.substr(0, 12), ranks->microbatches_per_rank, tokens,
-          ranks->scheduled_tokens, batch.sequences() * batch.width, TableOf(quantities))
-          .c_str(),
-      stdout);
+  std::fputs(absl::StrFormat(
+                 "%d sequences of up to %d tokens on %d x %d ranks in groups of %s%d, %s, plan %s\n"
+                 "%d micro-batches a rank; %d tokens in %d places, %d in the padded batch\n\n%s",
+                 batch.sequences(), batch.width, flags.data_parallel, flags.context_parallel,
+                 flags.dynamic_context ? "up to " : "", ranks->largest_group, flags.layout,
+                 ranks->fingerprint.substr(0, 12), ranks->microbatches_per_rank, tokens,
+                 ranks->scheduled_tokens, batch.sequences() * batch.width, TableOf(quantities))
+                 .c_str(),
+             stdout);
   const std::string disagreement = Disagreement(quantities);
   return disagreement.empty() ? absl::OkStatus() : absl::InternalError(disagreement);
 }
@@ -102,20 +113,26 @@ int Main(int argc, char** argv) {
   app.add_option("--cp", flags.context_parallel, "Context-parallel size")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
+  app.add_flag(
+      "--dynamic_cp", flags.dynamic_context,
+      "Context-parallel groups of one to all of the DP x CP ranks, one pool; takes no sizes, "
+      "unlike the flag of batchplan");
   app.add_option("--sequences", flags.sequences, "Sequences of the batch")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000));
   app.add_option("--longest", flags.longest, "Tokens of the longest sequence, at most")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000));
-  app.add_option("--budget", flags.budget, "Tokens of a micro-batch")
-      ->capture_default_str()
+  app.add_option("--budget", flags.budget,
+                 "Tokens of a micro-batch [1024; with --dynamic_cp, on CP ranks, so many that the "
+                 "longest sequence needs most of the pool]")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--layout", flags.layout, "packed or padded")
       ->capture_default_str()
       ->check(CLI::IsMember({"packed", "padded"}));
   app.add_option("--seed", flags.seed, "Seed of batch and model")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (flags.budget == 0) flags.budget = DefaultBudget(flags);
 
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;

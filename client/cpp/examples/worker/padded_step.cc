@@ -1,5 +1,7 @@
 #include "client/cpp/examples/worker/padded_step.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -14,25 +16,46 @@ struct alignas(256) WorkspaceBlock {
   unsigned char bytes[256];
 };
 
+// Of token `t` of sequence `s`.
+TokenInputs InputsOf(const Batch& batch, size_t s, size_t t) {
+  const size_t place = s * batch.width + t;
+  TokenInputs inputs;
+  inputs.token = batch.input_ids[place];
+  inputs.position = static_cast<int64_t>(t);
+  inputs.advantage = batch.advantages[s];
+  // The last one predicts nothing.
+  const bool predicts = t + 1 < batch.lengths[s];
+  inputs.label = predicts ? batch.input_ids[place + 1] : kNoLabel;
+  inputs.scale = predicts && batch.loss_mask[place + 1] != 0 ? batch.loss_scales[s] : 0;
+  return inputs;
+}
+
 }  // namespace
 
 StepResults PaddedStep(const Batch& batch, const Model& model) {
   StepResults results = ZeroResults(batch, model);
   for (size_t s = 0; s < batch.sequences(); ++s) {
     const size_t row = s * batch.width;
+    const size_t length = batch.lengths[s];
+    std::vector<TokenInputs> inputs(length);
+    std::vector<Hidden> hidden(length);
+    for (size_t t = 0; t < length; ++t) {
+      inputs[t] = InputsOf(batch, s, t);
+      hidden[t] = Embed(model, inputs[t]);
+    }
     double sum = 0;
-    for (size_t t = 0; t + 1 < batch.lengths[s]; ++t) {
-      const size_t next = row + t + 1;
-      TokenInputs inputs;
-      inputs.token = batch.input_ids[row + t];
-      inputs.position = static_cast<int64_t>(t);
-      inputs.label = batch.input_ids[next];
-      inputs.advantage = batch.advantages[s];
-      inputs.scale = batch.loss_mask[next] != 0 ? batch.loss_scales[s] : 0;
-      const float loss = TokenStep(model, inputs, &results.hidden_gradients[(row + t) * kHidden],
-                                   results.gradients);
-      results.token_losses[next] = loss;
-      if (batch.loss_mask[next] != 0) sum += loss;
+    std::vector<Hidden> mixed_gradients(length);
+    for (size_t t = 0; t < length; ++t) {
+      const float loss =
+          TokenLoss(model, inputs[t], Attend(hidden, t), mixed_gradients[t], results.gradients);
+      if (inputs[t].label == kNoLabel) continue;
+      results.token_losses[row + t + 1] = loss;
+      if (batch.loss_mask[row + t + 1] != 0) sum += loss;
+    }
+    for (size_t t = 0; t < length; ++t) {
+      const Hidden gradient = AttendBackward(hidden, mixed_gradients, t);
+      EmbedBackward(inputs[t], gradient, results.gradients);
+      std::copy(gradient.begin(), gradient.end(), &results.hidden_gradients[(row + t) * kHidden]);
     }
     const double mean = batch.denominators[s] > 0 ? sum / batch.denominators[s] : 0;
     results.sequence_means[s] = static_cast<float>(mean);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "batchplan/kernels.hpp"
 #include "batchplan/worker_client.h"
+#include "client/cpp/examples/worker/group_exchange.h"
 
 namespace batchplan::examples {
 namespace {
@@ -19,6 +21,7 @@ struct PackedRow {
       : input_ids(tokens),
         labels(tokens),
         position_ids(tokens),
+        sequence_ids(tokens),
         loss_mask(tokens),
         advantages(tokens),
         loss_scales(tokens),
@@ -28,6 +31,7 @@ struct PackedRow {
   std::vector<int64_t> input_ids;
   std::vector<int64_t> labels;
   std::vector<int64_t> position_ids;
+  std::vector<int64_t> sequence_ids;
   std::vector<uint8_t> loss_mask;
   std::vector<float> advantages;
   std::vector<float> loss_scales;
@@ -44,19 +48,83 @@ absl::Status PackInputs(const WorkerPlan& plan, const WorkerMicrobatch& microbat
        kernels::NextTokens(batch.loss_mask.data(), row.loss_mask.data(), batch.width, 0),
        kernels::PerSequence(batch.advantages.data(), row.advantages.data()),
        kernels::PerSequence(batch.loss_scales.data(), row.loss_scales.data()),
-       kernels::PositionIds(row.position_ids.data())});
+       kernels::PositionIds(row.position_ids.data()),
+       kernels::SequenceIds(row.sequence_ids.data())});
 }
 
-void RunModel(const Model& model, PackedRow& row, TableGradients& gradients) {
-  for (size_t i = 0; i < row.losses.size(); ++i) {
-    TokenInputs inputs;
-    inputs.token = row.input_ids[i];
-    inputs.position = row.position_ids[i];
-    inputs.label = row.labels[i];
-    inputs.advantage = row.advantages[i];
-    inputs.scale = row.loss_mask[i] != 0 ? row.loss_scales[i] : 0;
-    row.losses[i] = TokenStep(model, inputs, &row.hidden_gradients[i * kHidden], gradients);
+// What a rank knows of the sequences of its micro-batch as a whole: [sequences, width], in the
+// batch's order.
+struct WholeSequences {
+  std::vector<Hidden> hidden;
+  std::vector<Hidden> mixed_gradients;
+};
+
+TokenInputs InputsOf(const PackedRow& row, size_t i) {
+  TokenInputs inputs;
+  inputs.token = row.input_ids[i];
+  inputs.position = row.position_ids[i];
+  inputs.label = row.labels[i];
+  inputs.advantage = row.advantages[i];
+  inputs.scale = row.loss_mask[i] != 0 ? row.loss_scales[i] : 0;
+  return inputs;
+}
+
+// What all tokens of the micro-batch's sequences have, in the batch's rows: what the ranks of its
+// group hold of them, gathered and unpacked into `whole`, [sequences, width].
+absl::Status Gather(const WorkerPlan& plan, const WorkerMicrobatch& microbatch, const Batch& batch,
+                    GroupExchange& exchange, int round, std::vector<Hidden> own,
+                    std::vector<Hidden>& whole) {
+  absl::StatusOr<std::vector<Hidden>> gathered =
+      exchange.AllGather(microbatch, round, std::move(own));
+  if (!gathered.ok()) return gathered.status();
+  batchplan_field field =
+      kernels::Tokens<double>(gathered->data()->data(), whole.data()->data(), batch.width);
+  field.elements_per_token = kHidden;
+  return plan.Unpack(microbatch, {field}, {}, RowPart::kAllRanks);
+}
+
+// Forward and backward of this rank's shard. Attention sees the whole of each sequence: first the
+// group's ranks tell each other h, then the gradients of m.
+absl::Status RunModel(const WorkerPlan& plan, const WorkerMicrobatch& microbatch,
+                      const Batch& batch, const Model& model, GroupExchange& exchange,
+                      WholeSequences& whole, PackedRow& row, TableGradients& gradients) {
+  if (microbatch.num_sequences() == 0) return absl::OkStatus();
+  const size_t cells = row.losses.size();
+  std::vector<Hidden> own(cells);
+  for (size_t i = 0; i < cells; ++i) own[i] = Embed(model, InputsOf(row, i));
+  absl::Status status = Gather(plan, microbatch, batch, exchange, 0, std::move(own), whole.hidden);
+  if (!status.ok()) return status;
+
+  // Padding belongs to no sequence's tokens, and the tail to none at all.
+  const auto sequence_of = [&](size_t i, absl::Span<const Hidden> values) {
+    const auto place = static_cast<size_t>(row.sequence_ids[i]);
+    return values.subspan(microbatch.sequence_index[place] * batch.width,
+                          microbatch.sequence_lengths[place]);
+  };
+  const auto is_token = [&](size_t i) {
+    return row.sequence_ids[i] >= 0 &&
+           row.position_ids[i] <
+               microbatch.sequence_lengths[static_cast<size_t>(row.sequence_ids[i])];
+  };
+  std::vector<Hidden> mixed_gradients(cells);
+  for (size_t i = 0; i < cells; ++i) {
+    if (!is_token(i)) continue;
+    const Hidden mixed =
+        Attend(sequence_of(i, whole.hidden), static_cast<size_t>(row.position_ids[i]));
+    row.losses[i] = TokenLoss(model, InputsOf(row, i), mixed, mixed_gradients[i], gradients);
   }
+  status = Gather(plan, microbatch, batch, exchange, 1, std::move(mixed_gradients),
+                  whole.mixed_gradients);
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < cells; ++i) {
+    if (!is_token(i)) continue;
+    const Hidden gradient =
+        AttendBackward(sequence_of(i, whole.hidden), sequence_of(i, whole.mixed_gradients),
+                       static_cast<size_t>(row.position_ids[i]));
+    EmbedBackward(InputsOf(row, i), gradient, gradients);
+    std::copy(gradient.begin(), gradient.end(), &row.hidden_gradients[i * kHidden]);
+  }
+  return absl::OkStatus();
 }
 
 // The means of the micro-batch's sequences into the batch's order; returns their part of the loss.
@@ -89,8 +157,8 @@ absl::StatusOr<double> ReduceLosses(const WorkerPlan& plan, const WorkerMicrobat
   return loss;
 }
 
-// Ranks of one context parallel rank share `outputs`: their sequences are others, and so are the
-// rows they write.
+// Ranks that have the same place in their groups share outputs: their sequences are others, and so
+// are the rows they write.
 struct SharedOutputs {
   std::vector<float> token_losses;
   std::vector<float> hidden_gradients;
@@ -112,13 +180,15 @@ struct RankResults {
   std::string fingerprint;
   size_t microbatches = 0;
   uint64_t scheduled_tokens = 0;
+  uint32_t largest_group = 0;
   double loss = 0;
   TableGradients gradients;
 };
 
 absl::Status RunRank(const Client& client, const v1::PlanBatchRequest& request,
                      const WorkerOptions& options, const Batch& batch, const Model& model,
-                     SharedOutputs& outputs, RankResults& rank) {
+                     GroupExchange& exchange, std::vector<SharedOutputs>& outputs_by_place,
+                     RankResults& rank) {
   const absl::StatusOr<WorkerClient> worker = WorkerClient::Create(client, options);
   if (!worker.ok()) return worker.status();
   const absl::StatusOr<WorkerPlan> plan = worker->FetchPlan(request);
@@ -126,12 +196,18 @@ absl::Status RunRank(const Client& client, const v1::PlanBatchRequest& request,
   rank.fingerprint = plan->fingerprint();
   rank.microbatches = plan->microbatches().size();
 
+  WholeSequences whole;
+  whole.hidden.resize(batch.input_ids.size());
+  whole.mixed_gradients.resize(batch.input_ids.size());
   for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
     rank.scheduled_tokens += microbatch.row_width_per_rank;
+    rank.largest_group = std::max(rank.largest_group, microbatch.context_parallel);
+    SharedOutputs& outputs = outputs_by_place[microbatch.context_parallel_rank];
     PackedRow row(microbatch.row_width_per_rank);
     absl::Status status = PackInputs(*plan, microbatch, batch, row);
     if (!status.ok()) return status;
-    RunModel(model, row, rank.gradients);
+    status = RunModel(*plan, microbatch, batch, model, exchange, whole, row, rank.gradients);
+    if (!status.ok()) return status;
     const absl::StatusOr<double> loss =
         ReduceLosses(*plan, microbatch, batch, row, outputs.sequence_means);
     if (!loss.ok()) return loss.status();
@@ -152,21 +228,27 @@ absl::StatusOr<RanksResults> RunRanks(const Client& client, const v1::PlanBatchR
                                       const Batch& batch, const Model& model) {
   const uint32_t data_parallel = std::max(1U, request.topology().data_parallel());
   const uint32_t context_parallel = std::max(1U, request.topology().context_parallel());
+  const size_t pool = size_t{data_parallel} * context_parallel;
+  const bool dynamic = request.topology().has_dynamic_context();
   const StepResults zeros = ZeroResults(batch, model);
   std::vector<SharedOutputs> outputs(
-      context_parallel, {zeros.token_losses, zeros.hidden_gradients, zeros.sequence_means});
-  std::vector<RankResults> ranks(size_t{data_parallel} * context_parallel);
+      dynamic ? pool : context_parallel,
+      {zeros.token_losses, zeros.hidden_gradients, zeros.sequence_means});
+  std::vector<RankResults> ranks(pool);
+  GroupExchange exchange;
   {
     std::vector<std::jthread> threads;
     threads.reserve(ranks.size());
     for (size_t i = 0; i < ranks.size(); ++i) {
       threads.emplace_back([&, i] {
         WorkerOptions options;
-        options.data_parallel_rank = static_cast<uint32_t>(i / context_parallel);
-        options.context_parallel_rank = static_cast<uint32_t>(i % context_parallel);
+        // With groups that differ in size, a rank of the pool.
+        options.data_parallel_rank = static_cast<uint32_t>(dynamic ? i : i / context_parallel);
+        options.context_parallel_rank = static_cast<uint32_t>(dynamic ? 0 : i % context_parallel);
         ranks[i].gradients = zeros.gradients;
-        ranks[i].status = RunRank(client, request, options, batch, model,
-                                  outputs[options.context_parallel_rank], ranks[i]);
+        ranks[i].status =
+            RunRank(client, request, options, batch, model, exchange, outputs, ranks[i]);
+        if (!ranks[i].status.ok()) exchange.Abort();
       });
     }
   }
@@ -175,13 +257,17 @@ absl::StatusOr<RanksResults> RunRanks(const Client& client, const v1::PlanBatchR
   sum.results = zeros;
   sum.fingerprint = ranks[0].fingerprint;
   sum.microbatches_per_rank = ranks[0].microbatches;
+  // Of the one that failed, not of those that waited for it.
   for (const RankResults& rank : ranks) {
-    if (!rank.status.ok()) return rank.status;
+    if (!rank.status.ok() && !absl::IsAborted(rank.status)) return rank.status;
+  }
+  for (const RankResults& rank : ranks) {
     if (rank.fingerprint != sum.fingerprint) {
       return absl::InternalError(
           absl::StrCat("ranks have different plans: ", sum.fingerprint, " and ", rank.fingerprint));
     }
     sum.scheduled_tokens += rank.scheduled_tokens;
+    sum.largest_group = std::max(sum.largest_group, rank.largest_group);
     sum.results.loss += rank.loss;
     AddTo(sum.results.gradients, rank.gradients);
   }

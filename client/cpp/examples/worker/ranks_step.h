@@ -1,5 +1,6 @@
 // The training step by plan: every rank of DP x CP a thread of its own, which fetches the plan,
-// packs its micro-batches, runs the model on the packed rows and restores what comes out.
+// packs its micro-batches, runs the model on the packed rows, in which it meets the other ranks of
+// its group, and restores what comes out.
 
 #ifndef BATCHPLAN_CLIENT_CPP_EXAMPLES_WORKER_RANKS_STEP_H_
 #define BATCHPLAN_CLIENT_CPP_EXAMPLES_WORKER_RANKS_STEP_H_
@@ -20,13 +21,15 @@ namespace batchplan::examples {
 struct RanksResults {
   StepResults results;
   std::string fingerprint;
-  // Micro-batches of each data-parallel rank, and tokens of all rows.
+  // Micro-batches of each rank, tokens of all rows, and the ranks of the largest group.
   size_t microbatches_per_rank = 0;
   uint64_t scheduled_tokens = 0;
+  uint32_t largest_group = 0;
 };
 
-// Runs the step on the ranks of `request.topology()`, for its first pass, and adds up what the
-// ranks computed, as an all-reduce would. `request` has the batch's lengths and one mini-batch.
+// Runs the step on the ranks of `request.topology()`, with dynamic_context those of the pool, for
+// its first pass, and adds up what the ranks computed, as an all-reduce would. `request` has the
+// batch's lengths and one mini-batch.
 //
 // The first error of any rank, or Internal if two ranks got different plans.
 absl::StatusOr<RanksResults> RunRanks(const Client& client, const v1::PlanBatchRequest& request,

@@ -5,9 +5,10 @@
 //
 // A plan comes over a network and its numbers become addresses, so nothing of it is taken on trust:
 // after the check every array has its size, every index lies in the manifest, no sequence stands
-// twice, and every micro-batch fits into its row and its row into the token budget, or holds a
-// single sequence that is longer, where the request lets it run alone. How good the plan is, is not
-// asked; the plan checker of the planner itself knows more.
+// twice, every micro-batch fits into its row and its row into the token budget, or holds a single
+// sequence that is longer, where the request lets it run alone, and where context-parallel groups
+// differ in size those of every slot divide the pool. How good the plan is, is not asked; the plan
+// checker of the planner itself knows more.
 //
 // Pure functions, safe from any thread. Cost: one pass over the plan, and one bit a sequence.
 
@@ -15,6 +16,7 @@
 #define BATCHPLAN_CLIENT_CPP_PASS_REQUIREMENTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,16 +26,38 @@
 
 namespace batchplan {
 
+// One of the sizes that context-parallel groups may have where they differ.
+struct ContextGroupSize {
+  uint32_t ranks = 1;
+  // The multiple that lengths are rounded up to, and the tokens of a row.
+  uint32_t length_multiple = 1;
+  uint32_t max_tokens = 0;
+};
+
+// Context-parallel groups that differ in size (Topology.dynamic_context).
+struct ContextPool {
+  // All of data_parallel * context_parallel.
+  uint32_t ranks = 1;
+  // Ascending.
+  std::vector<ContextGroupSize> sizes;
+
+  // nullptr if groups may not have so many ranks.
+  const ContextGroupSize* Find(uint32_t size) const;
+};
+
 struct PassRequirements {
-  // Ranks whose micro-batches the plan holds: all, or 1 for the slice of one rank, in which that
-  // rank is number 0.
+  // Ranks whose micro-batches the plan holds: all, with a pool those of the pool, or 1 for the
+  // slice of one rank, in which that rank is number 0.
   uint32_t data_parallel = 1;
+  // Of every micro-batch; unused with a pool.
   uint32_t context_parallel = 1;
+  // Unset: groups do not differ.
+  std::optional<ContextPool> pool = {};
   // The part of the model's time that each stage of the pipeline takes; they add up to 1.
   std::vector<double> stage_shares = {1};
-  // The multiple that every sequence's length is rounded up to.
+  // The multiple that every sequence's length is rounded up to; with a pool, by one rank alone.
   uint32_t length_multiple = 1;
-  // Tokens of a row, or of a padded micro-batch.
+  // Tokens of a row, or of a padded micro-batch; unused with a pool.
   uint32_t max_tokens_per_microbatch = 0;
   // Whether a micro-batch is [n, width] rather than one packed row.
   bool padded = false;

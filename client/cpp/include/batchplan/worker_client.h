@@ -1,5 +1,7 @@
 // The client of a GPU worker, one rank of DP x CP: fetches the plan of a batch and makes this
-// rank's micro-batches ready to be packed.
+// rank's micro-batches ready to be packed. Where context-parallel groups differ in size
+// (Topology.dynamic_context), a worker is a rank of the pool, and WorkerMicrobatch says which group
+// it belongs to in each slot.
 //
 //   Client client(MakeRemoteConnection("planner:50051"));
 //   WorkerOptions options = {.data_parallel_rank = 3, .context_parallel_rank = 0,

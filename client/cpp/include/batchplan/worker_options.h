@@ -25,7 +25,9 @@ struct WorkerAllocator {
 
 struct WorkerOptions {
   // Below the topology's data_parallel and context_parallel; data_parallel_rank is 0 for a plan
-  // that is one rank's slice.
+  // that is one rank's slice. With Topology.dynamic_context, also for a slice, data_parallel_rank
+  // is a rank of the pool of data_parallel * context_parallel ranks, and context_parallel_rank 0:
+  // the place in a group differs from slot to slot.
   uint32_t data_parallel_rank = 0;
   uint32_t context_parallel_rank = 0;
   // The stage of the pipeline, below the topology's pipeline_parallel: what WorkerPlan::Timing is

@@ -18,6 +18,12 @@
 // fields, reductions and layouts are the C API's, documented in batchplan/kernels.h; the plan fills
 // in which rows, which offsets, which stream.
 //
+// Groups that differ in size (Topology.dynamic_context). Each micro-batch says how many ranks share
+// it, and which they are. A group is first_rank .. first_rank + context_parallel - 1 of the pool,
+// and begins at a multiple of its size, so that process groups of every aligned power of two, and
+// of the whole pool, are enough for all plans. All ranks visit as many slots, in order; ranks that
+// communicate within their groups alone don't wait for each other in a circle.
+//
 // Memory. All of it is allocated when the plan is made, from the worker's allocator, and with it
 // the layouts of all micro-batches are computed: one copy, and one launch a micro-batch. Afterwards
 // no memory of the backend is allocated, and on the GPU nothing but CheckErrors waits.
@@ -53,7 +59,7 @@ namespace batchplan {
 struct WorkerMicrobatch {
   uint32_t mini_batch = 0;
   // Its ordinal within the rank's mini-batch. Micro-batches of one slot run at the same time on all
-  // data-parallel ranks.
+  // data-parallel ranks, or groups.
   uint32_t slot = 0;
   // Its ordinal in the whole plan, for logs.
   uint32_t index = 0;
@@ -62,6 +68,16 @@ struct WorkerMicrobatch {
   // host. None for an empty micro-batch, which a rank runs to keep the others company.
   absl::Span<const uint32_t> sequence_index;
   absl::Span<const uint32_t> sequence_lengths;
+
+  // The context parallel ranks that share the row, this rank's place among them, and the first of
+  // them by its number in data_parallel * context_parallel ranks, in which those of a micro-batch
+  // stand side by side. A slice that JoinBatch gave does not say whose it is: without
+  // dynamic_context, first_rank is then 0 on every rank.
+  uint32_t context_parallel = 1;
+  uint32_t context_parallel_rank = 0;
+  uint32_t first_rank = 0;
+  // What the lengths of its sequences are rounded up to a multiple of.
+  uint32_t length_multiple = 1;
 
   // Tokens of the row over all context parallel ranks, and on each of them. In the padded layout
   // the row is [sequences, sequence_width] flattened; in the packed layout sequence_width is 0.
@@ -96,15 +112,16 @@ struct BatchTensors {
 enum class RowPart : uint8_t {
   // This rank's shard, [row_width_per_rank, ...].
   kOwnRank,
-  // The shards of all context parallel ranks, [context_parallel, row_width_per_rank, ...]: what an
-  // all-gather over them gives.
+  // The shards of all context parallel ranks of the micro-batch, [context_parallel,
+  // row_width_per_rank, ...]: what an all-gather over them gives.
   kAllRanks,
 };
 
 class WorkerPlan {
  public:
-  // Makes rank (options.data_parallel_rank, options.context_parallel_rank)'s part of `plan` ready
-  // on the backend. `plan` and what `requirements` views are not used afterwards.
+  // Makes rank (options.data_parallel_rank, options.context_parallel_rank)'s part of `plan`, or
+  // that of rank options.data_parallel_rank of the pool, ready on the backend. `plan` and what
+  // `requirements` views are not used afterwards.
   //
   // What WorkerOptions::Validate says; InvalidArgument if a rank is not in the topology; what
   // CheckPassPlan says; ResourceExhausted if the allocator gives nothing; and what the kernels say
@@ -114,8 +131,8 @@ class WorkerPlan {
                                            const WorkerOptions& options,
                                            const std::string& fingerprint = "");
 
-  // This rank's micro-batches in the order they run: by mini-batch, then slot. Every data-parallel
-  // rank has as many.
+  // This rank's micro-batches in the order they run: by mini-batch, then slot. Every rank has as
+  // many.
   absl::Span<const WorkerMicrobatch> microbatches() const { return microbatches_; }
 
   uint32_t num_mini_batches() const { return num_mini_batches_; }
@@ -133,12 +150,13 @@ class WorkerPlan {
 
   // The inverse: fills the rows of the micro-batch's sequences in the batch's tensors, and leaves
   // all others alone. From its own shard alone, a context parallel rank writes pad_value for the
-  // tokens of the others: with a pad of 0, the sum over the ranks is whole. See batchplan_unpack.
+  // tokens of the others: with a pad of 0, the sum over the micro-batch's ranks is whole. See
+  // batchplan_unpack.
   absl::Status Unpack(const WorkerMicrobatch& microbatch, absl::Span<const batchplan_field> fields,
                       const BatchTensors& batch = {}, RowPart part = RowPart::kOwnRank) const;
 
-  // Sums and means of a packed field for each sequence of the micro-batch, in the row's order. See
-  // batchplan_reduce.
+  // Sums and means of a packed field for each sequence of the micro-batch, in the row's order; from
+  // its own shard alone, this rank's part of them. See batchplan_reduce.
   absl::Status Reduce(const WorkerMicrobatch& microbatch, const batchplan_reduction& reduction,
                       RowPart part = RowPart::kOwnRank) const;
 
@@ -183,6 +201,9 @@ class WorkerPlan {
 
   WorkerPlan() = default;
 
+  // Which ranks share the micro-batch.
+  void SetGroup(const v1::PassPlan& plan, const PassRequirements& requirements,
+                WorkerMicrobatch& microbatch) const;
   absl::Status ReadMicrobatches(const v1::PassPlan& plan, const PassRequirements& requirements);
   absl::Status MapMemory();
   absl::Status Allocate();
@@ -201,10 +222,8 @@ class WorkerPlan {
   std::string fingerprint_;
   uint32_t num_mini_batches_ = 0;
   uint32_t num_sequences_ = 0;
-  uint32_t context_parallel_ = 1;
   // This stage's.
   double model_share_ = 1;
-  uint32_t length_multiple_ = 1;
   uint32_t most_sequences_ = 0;
   std::vector<WorkerMicrobatch> microbatches_;
   // What is copied to the backend, in this order: the error word, sequence_index and

@@ -27,7 +27,7 @@ from batchplan._errors import (
 )
 from batchplan._local import plan
 from batchplan._measured import Comparison, MicroBatchTiming
-from batchplan._options import CostModel, Pass, Pipeline, PlanOptions
+from batchplan._options import CostModel, DynamicContext, Pass, Pipeline, PlanOptions
 from batchplan._plan import ExcludedSequence, MicroBatch, PassPlan, Plan, PlanMetrics
 
 __version__: str = _core.version()
@@ -39,6 +39,7 @@ __all__ = [
     "Comparison",
     "CostModel",
     "DeadlineExceeded",
+    "DynamicContext",
     "Error",
     "ExcludedSequence",
     "FailedPrecondition",

@@ -53,6 +53,8 @@ class Fit:
     outlier_share: float
     # Whether this report had been counted before.
     already_counted: bool
+    # The cp that cost rests on, ascending. Of one alone what ranks exchange is part of per_token.
+    context_sizes: tuple[int, ...] = ()
 
 
 def _named(request: Request, job_id: str, step: int) -> dict[str, Any]:
@@ -165,13 +167,18 @@ def _measured_by(
     microbatches: Sequence[MicroBatchTiming], plan: Plan | PassPlan | None
 ) -> list[MicroBatchTiming]:
     """The timings, each with the ranks and the part of the model that it is of: the plan's where it says
-    none."""
+    none, and the plan has one for all."""
     timings = members("microbatches", microbatches, MicroBatchTiming)
     if plan is None:
         return timings
     one = _pass_of(plan)
     share = common_share(one.stage_shares)
     for place, timing in enumerate(timings):
+        if timing.context_parallel == 0 and one.is_dynamic:
+            raise InvalidRequest(
+                f"microbatches[{place}].context_parallel is 0; it must be that of its group, since those of the "
+                "plan differ in size"
+            )
         if timing.model_share == 0 and share is None:
             raise InvalidRequest(
                 f"microbatches[{place}].model_share is 0; it must be that of its stage, since those of "
@@ -228,10 +235,12 @@ def _read_fit(answer: str) -> Fit:
             fitted["perTokenSquared"],
             fitted["perMicrobatch"],
             per_sequence=fitted["perSequence"],
+            exchange=tuple((one["upToSize"], one["perToken"]) for one in fitted["exchange"]),
         ),
         error=fields["fitError"],
         samples=int(fields["samples"]),
         suggested_max_tokens=fields["suggestedMaxTokensPerMicrobatch"],
         outlier_share=fields["outlierShare"],
         already_counted=fields["alreadyCounted"],
+        context_sizes=tuple(fields["contextSizes"]),
     )

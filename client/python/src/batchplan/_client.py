@@ -103,7 +103,8 @@ class Client:
             lengths: this worker's, maybe none. The batch is all workers' lengths, by worker.
             job_id, step: what the workers meet under.
             worker, world_size: this one, from 0, of so many.
-            rank: get only the micro-batches of this data-parallel rank.
+            rank: get only the micro-batches of this data-parallel rank; where groups differ in size, of this
+                rank of the pool.
             wait: seconds to wait for the others, so that the server can name who is missing; None: as
                 long as the call.
             run_id: of this start of the job: workers of different runs never meet. None: Slurm's job,

@@ -36,7 +36,8 @@ class MicroBatchTiming:
     slot: int | None = None
     mini_batch: int | None = None
     # The ranks that shared its tokens, and the part of the model that milliseconds are of: 1 / pp of one
-    # of pp equal stages. 0: those of the plan that report_step is given, else 1.
+    # of pp equal stages. 0: those of the plan that report_step is given, where all groups and all stages of
+    # it are alike, else 1.
     context_parallel: int = 0
     model_share: float = 0.0
 
@@ -104,6 +105,7 @@ def compare(
     slots: list[int],
     ranks: int,
     filled: NDArray[numpy.bool_],
+    groups: Int64s | None = None,
     accumulated: bool,
     predicted_milliseconds: float | None,
 ) -> Comparison:
@@ -112,7 +114,9 @@ def compare(
     Args:
         timings: in any order. Of micro-batches without sequences, those that are not there took 0 ms.
         slots: of each mini-batch, micro-batches a rank.
-        filled: whether each micro-batch has sequences, in the plan's order: mini-batch, rank, slot.
+        filled: whether each micro-batch has sequences, by mini-batch, rank and slot.
+        groups: in the same order a number of each, which ranks that run it together have in common; None:
+            each rank runs its own.
 
     Raises:
         ValueError: a micro-batch is missing or there twice, is none of the plan, or its time is none.
@@ -133,8 +137,12 @@ def compare(
         others = f" and of {len(missing) - 1} others" if len(missing) > 1 else ""
         raise ValueError(f"timings has none of {order.describe(missing[0])}{others}")
     by_mini_batch = order.divide(taken)
-    sums = [one.sum(axis=0, keepdims=True) for one in by_mini_batch] if accumulated else by_mini_batch
-    step = float(sum(one.max(axis=1).sum() for one in sums))
+    if not accumulated:
+        step = float(sum(one.max(axis=1).sum() for one in by_mini_batch))
+    elif groups is None:
+        step = float(sum(one.sum(axis=0).max() for one in by_mini_batch))
+    else:
+        step = sum(map(_end_of_groups, by_mini_batch, order.divide(groups)))
     by_slot = numpy.concatenate([numpy.zeros((0, ranks)), *by_mini_batch])
     busy = by_slot.sum(axis=0)
     return Comparison(
@@ -145,6 +153,19 @@ def compare(
         waited=numpy.maximum(0, 1 - busy / step) if step > 0 else numpy.zeros(ranks),
         slowest_ranks=by_slot.argmax(axis=1).astype(numpy.int64),
     )
+
+
+def _end_of_groups(taken: Float64s, groups: Int64s) -> float:
+    """When the last rank is done, where the ranks of a group begin together, each when the last of them is
+    free, and end with the slowest. Shape [slots, ranks], both."""
+    free = numpy.zeros(taken.shape[1])
+    for of_slot, numbers in zip(taken, groups):
+        _, group = numpy.unique(numbers, return_inverse=True)
+        begins, lasts = numpy.zeros(len(free)), numpy.zeros(len(free))
+        numpy.maximum.at(begins, group, free)
+        numpy.maximum.at(lasts, group, of_slot)
+        free = (begins + lasts)[group]
+    return float(free.max(initial=0))
 
 
 class _Order:
@@ -181,7 +202,7 @@ class _Order:
         rank, slot = divmod(place - self._begins[mini_batch], self._slots[mini_batch])
         return f"mini-batch {mini_batch}, rank {rank}, slot {slot}"
 
-    def divide(self, values: Float64s) -> list[Float64s]:
+    def divide(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Of each mini-batch, by slot and rank."""
         return [
             values[begin : begin + slots * self._ranks].reshape(self._ranks, slots).T

@@ -32,7 +32,15 @@ ENUMS = {
     "scan": ("SCAN", ("sorted", "optimal")),
     "sharding": (
         "SHARDING",
-        ("balanced", "deal_bins", "stride_sorted", "karmarkar_karp", "lpt", "contiguous"),
+        (
+            "balanced",
+            "deal_bins",
+            "stride_sorted",
+            "karmarkar_karp",
+            "lpt",
+            "contiguous",
+            "megatron_dynamic_cp",
+        ),
     ),
     "order": (
         "MICROBATCH_ORDER",
@@ -57,7 +65,7 @@ class PlanOptions(TypedDict, total=False):
     max_tokens: int
     passes: Sequence[Pass]
     # "balanced", the default, or a system to reproduce: "nemo_rl_packing", "nemo_rl_dynamic",
-    # "roll_packing", "roll_dynamic", "mindspeed_rl", "verl".
+    # "roll_packing", "roll_dynamic", "mindspeed_rl", "verl"; with dynamic_cp "megatron_dynamic_cp".
     preset: str
     # The parallel sizes, 1 each: data, context, tensor, pipeline, and virtual stages of the latter.
     # Lengths are rounded up to what cp, and tp with sequence_parallel, divide.
@@ -67,6 +75,9 @@ class PlanOptions(TypedDict, total=False):
     pp: int
     vpp: int
     sequence_parallel: bool
+    # The dp * cp ranks are one pool, of which each micro-batch takes a group of its own size, the sizes as
+    # they say; True: any. The budget stays that of cp ranks.
+    dynamic_cp: bool | DynamicContext
     # Of the pipeline, where pp is above 1 and stages differ or take time to send.
     pipeline: Pipeline
     # One a sequence, for sequences that belong together; groups says where: "same_mini_batch",
@@ -84,9 +95,9 @@ class PlanOptions(TypedDict, total=False):
     shuffle: bool
     # Of every random choice: the same seed gives the same plan.
     seed: int
-    # What balance is measured by: that of a model of 7B parameters, with pp above 1 and 1,024 tokens'
-    # cost a micro-batch; one of your own; or "fitted", the one that a server fitted to what the job
-    # reported.
+    # What balance is measured by: that of a model of 7B parameters, with pp above 1 or dynamic_cp also 1,024
+    # tokens' cost a micro-batch, with dynamic_cp also what groups exchange; one of your own; or "fitted",
+    # the one that a server fitted to what the job reported.
     cost: CostModel | Literal["fitted"]
     # "lockstep", the default, where ranks wait for each other at every micro-batch; "accumulated",
     # the default with pp, where they do at the end.
@@ -106,21 +117,68 @@ class PlanOptions(TypedDict, total=False):
 class CostModel:
     """A sequence of L tokens costs per_token * L + per_token_squared * L**2 + per_sequence, and a
     micro-batch per_microbatch more. In any unit; at least one is positive. Context-parallel ranks
-    share what tokens cost, stages of a pipeline all of it; what is predicted is of one of them."""
+    share what tokens cost, stages of a pipeline all of it; what is predicted is of one of them.
+
+    Each of cp ranks also exchanges keys and values with the others, for X * L * (cp - 1) / cp, X what
+    `exchange` says for so many."""
 
     per_token: float = 1.0
     per_token_squared: float = 0.0
     per_microbatch: float = 0.0
     per_sequence: float = 0.0
+    # Pairs of (largest cp, X), ascending; a last cp of 0 is for all larger ones, which else exchange for
+    # nothing: ((8, 0.02), (0, 0.065)).
+    exchange: Sequence[tuple[int, float]] = dataclasses.field(default=(), kw_only=True)
+    # Attention hides the exchange: only what takes longer than per_token_squared * L**2 / cp is paid.
+    exchange_overlaps: bool = dataclasses.field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Lists become tuples, so that equal models are equal as keys."""
+        if isinstance(self.exchange, Iterable):
+            entries = (tuple(one) if isinstance(one, (list, numpy.ndarray)) else one for one in self.exchange)
+            object.__setattr__(self, "exchange", tuple(entries))
 
     def of_sequences(self, lengths: ArrayLike) -> NDArray[numpy.float64]:
-        """What sequences of these aligned lengths cost, each, in the order given."""
+        """What sequences of these aligned lengths cost a rank that shares them with none, each, in the
+        order given."""
         tokens = numpy.asarray(lengths, dtype=numpy.float64)
         return self.per_token * tokens + self.per_token_squared * tokens**2 + self.per_sequence
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, Any]:
         """The costs as the wire contract has them."""
-        return {name: number(f"cost_model.{name}", one) for name, one in vars(self).items()}
+        names = ("per_token", "per_token_squared", "per_microbatch", "per_sequence")
+        entries = self.exchange if isinstance(self.exchange, Iterable) else (self.exchange,)
+        return without_none(
+            **{name: number(f"cost_model.{name}", getattr(self, name)) for name in names},
+            exchange=[_exchange(place, one) for place, one in enumerate(entries)] or None,
+            exchange_overlaps=flag("cost_model.exchange_overlaps", self.exchange_overlaps) or None,
+        )
+
+
+def _exchange(place: int, entry: Any) -> dict[str, Any]:
+    where = f"cost_model.exchange[{place}]"
+    try:
+        size, cost = entry
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"{where} is {entry!r}; must be a pair of a cp and a cost") from None
+    return {
+        "up_to_size": whole(f"{where}.up_to_size", size),
+        "per_token": number(f"{where}.per_token", cost),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicContext:
+    """The sizes that groups of context-parallel ranks may have: powers of two, and the whole pool."""
+
+    # A power of two; where no sizes from it on add up to the pool, only the whole pool is used.
+    min_size: int = 1
+    # At most the pool; 0: the pool.
+    max_size: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """The sizes as the wire contract has them."""
+        return {name: whole(f"topology.dynamic_context.{name}", one) for name, one in vars(self).items()}
 
 
 @dataclasses.dataclass(frozen=True)

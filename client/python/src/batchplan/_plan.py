@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import html
 import json
+import math
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ import numpy
 from numpy.typing import NDArray
 
 from batchplan import _core
+from batchplan._errors import Error
 from batchplan._measured import Comparison, MicroBatchTiming, compare, milliseconds
 
 Uint32s = NDArray[numpy.uint32]
@@ -96,8 +98,25 @@ class MicroBatch:
     context_parallel: int = 1
     # The part of the model's time that each stage of the pipeline takes.
     stage_shares: tuple[float, ...] = (1.0,)
+    # Where groups differ in size, and `rank` is one of the pool of all data-parallel and context-parallel
+    # ranks: its place in the group. None where all groups are alike, and `rank` is a data-parallel one.
+    context_parallel_rank: int | None = None
 
     __setstate__ = _restore_read_only
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether groups of context-parallel ranks differ in size, and `rank` is one of the pool of ranks."""
+        return self.context_parallel_rank is not None
+
+    @property
+    def ranks(self) -> range:
+        """The ranks that share its tokens, by their numbers in the pool of all data-parallel and
+        context-parallel ranks, in which the ranks of a group stand side by side."""
+        first = self.rank * self.context_parallel
+        if self.context_parallel_rank is not None:
+            first = self.rank - self.context_parallel_rank
+        return range(first, first + self.context_parallel)
 
     @functools.cached_property
     def cu_seqlens(self) -> Int32s:
@@ -192,11 +211,19 @@ class PassPlan:
         microbatch_offsets: where each micro-batch begins in the two. Shape [micro-batches + 1].
         row_widths: tokens of each packed row, or the padded width. Shape [micro-batches].
         microbatches_per_rank: of each mini-batch, the same for every rank. Shape [mini-batches].
-        length_multiple: what lengths are rounded up to a multiple of.
+        context_sizes: where groups differ in size, the ranks that share each micro-batch's tokens. Micro-batches
+            then stand slot by slot, and the groups of a slot take the ranks of the pool in order. Shape
+            [micro-batches], or [0] where all groups are alike.
+        length_multiple: what lengths are rounded up to a multiple of; where groups differ in size, by one
+            rank alone. MicroBatch.length_multiple is that of its group.
         padded: whether micro-batches are rows of one width, in place of one packed row.
         metrics: how good it is.
-        data_parallel: ranks of the whole plan.
-        context_parallel: ranks that share a micro-batch's tokens.
+        is_dynamic: whether groups of context-parallel ranks differ in size.
+        data_parallel: data-parallel ranks, those that rank() takes; where groups differ in size, all of the pool,
+            data-parallel times context-parallel ones.
+        context_parallel: ranks that share a micro-batch's tokens; where groups differ in size, those that the
+            budget of tokens is of. All ranks are data_parallel * context_parallel; where groups differ in
+            size, data_parallel alone.
         stage_shares: the part of the model's time that each stage of the pipeline takes; (1.0,) without.
         synchronization: what it was made for, "lockstep" or "accumulated".
         predicted_milliseconds: its predicted step time if it was made with cost="fitted", else None: other
@@ -218,6 +245,14 @@ class PassPlan:
         self.microbatch_offsets = planned.microbatch_offsets(place)
         self.row_widths = planned.row_widths(place)
         self.microbatches_per_rank = planned.microbatches_per_rank(place)
+        self.context_sizes = planned.context_sizes(place)
+        self.is_dynamic = asked.dynamic
+        sizes, wanted = len(self.context_sizes), len(self.row_widths) if self.is_dynamic else 0
+        if sizes != wanted:
+            raise Error(
+                f"the answer is no plan of this request: context_sizes of passes[{place}] has {sizes} entries; "
+                f"must have {wanted}, one for each micro-batch where the request has dynamic_context, else none"
+            )
         self.length_multiple: int = head["lengthMultiple"]
         self.padded = asked.padded[place]
         self.metrics = PlanMetrics(
@@ -228,9 +263,12 @@ class PassPlan:
         )
         self.data_parallel = asked.data_parallel
         self.context_parallel = asked.context_parallel
+        if self.is_dynamic:
+            self.data_parallel *= self.context_parallel
         self.stage_shares = asked.stage_shares
         self.synchronization = asked.synchronization
         self.predicted_milliseconds = self.metrics.predicted_step_time if asked.fitted else None
+        self._tensor_multiple = asked.tensor_multiple
         self._ranks = ranks
         self._is_slice = is_slice
 
@@ -261,17 +299,21 @@ class PassPlan:
         predicted = self.predicted_milliseconds
         if predicted_step_time is not None:
             predicted = milliseconds("predicted_step_time", predicted_step_time)
+        slots = self.microbatches_per_rank.tolist()
+        places = self._places
         return compare(
             timings,
-            slots=self.microbatches_per_rank.tolist(),
+            slots=slots,
             ranks=self.data_parallel,
-            filled=numpy.diff(self.microbatch_offsets) > 0,
+            filled=(numpy.diff(self.microbatch_offsets) > 0)[places],
+            groups=places if self.is_dynamic else None,
             accumulated=self.synchronization == "accumulated",
             predicted_milliseconds=predicted,
         )
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
-        """The micro-batches of a data-parallel rank, in the order in which it runs them.
+        """The micro-batches of a data-parallel rank, in the order in which it runs them; where groups
+        differ in size, of a rank of the pool.
 
         Raises:
             IndexError: there is no such rank.
@@ -281,25 +323,51 @@ class PassPlan:
         return self._microbatches(operator.index(rank))
 
     def _microbatches(self, rank: int) -> Iterator[MicroBatch]:
+        own = self._places.reshape(-1)
         first = 0
         for mini_batch, slots in enumerate(self.microbatches_per_rank.tolist()):
-            own = first + (rank - self._ranks.start) * slots
-            bounds = self.microbatch_offsets[own : own + slots + 1].tolist()
-            widths = self.row_widths[own : own + slots].tolist()
-            for slot, (begin, end, width) in enumerate(zip(bounds, bounds[1:], widths)):
-                yield MicroBatch(
-                    mini_batch,
-                    rank,
-                    slot,
-                    self.sequence_index[begin:end],
-                    self.sequence_lengths[begin:end],
-                    width,
-                    self.length_multiple,
-                    self.padded,
-                    self.context_parallel,
-                    self.stage_shares,
-                )
+            begin = first + (rank - self._ranks.start) * slots
+            for slot, place in enumerate(own[begin : begin + slots].tolist()):
+                yield self._microbatch(mini_batch, rank, slot, place)
             first += slots * len(self._ranks)
+
+    def _microbatch(self, mini_batch: int, rank: int, slot: int, place: int) -> MicroBatch:
+        begin, end = self.microbatch_offsets[place : place + 2].tolist()
+        size = self.context_parallel
+        if self.is_dynamic:
+            size = int(self.context_sizes[place])
+        return MicroBatch(
+            mini_batch,
+            rank,
+            slot,
+            self.sequence_index[begin:end],
+            self.sequence_lengths[begin:end],
+            int(self.row_widths[place]),
+            self._multiple_of(size),
+            self.padded,
+            size,
+            self.stage_shares,
+            rank % size if self.is_dynamic else None,
+        )
+
+    @functools.cached_property
+    def _places(self) -> NDArray[numpy.int64]:
+        """Which micro-batch of the plan each rank runs in each slot, in the order of a plan whose groups are
+        alike: by mini-batch, rank and slot."""
+        count = int(self.microbatches_per_rank.sum()) * len(self._ranks)
+        if not self.is_dynamic or self._is_slice:
+            return numpy.arange(count)
+        # Slots are whole pools of ranks.
+        groups = numpy.repeat(numpy.arange(len(self.context_sizes)), self.context_sizes)
+        by_slot = groups.reshape(-1, len(self._ranks))
+        ends = numpy.cumsum(self.microbatches_per_rank)[:-1]
+        return numpy.concatenate([one.T.reshape(-1) for one in numpy.split(by_slot, ends)])
+
+    def _multiple_of(self, size: int) -> int:
+        """What a group of so many ranks rounds lengths up to a multiple of."""
+        if not self.is_dynamic or size == 1:
+            return self.length_multiple
+        return math.lcm(self.length_multiple, 2 * size * self._tensor_multiple)
 
     def __repr__(self) -> str:
         metrics = self.metrics
@@ -308,9 +376,13 @@ class PassPlan:
         ranks = f"{count} rank{'s' if count > 1 else ''}"
         if self._is_slice:
             ranks = f"rank {self._ranks.start} alone"
+        microbatches = f"{int(self.microbatches_per_rank.sum())} micro-batches"
+        if len(self.context_sizes):
+            smallest, largest = int(self.context_sizes.min()), int(self.context_sizes.max())
+            microbatches += f" in groups of {smallest} to {largest}"
         return (
             f"<PassPlan{name} {len(self.sequence_index)} sequences on {ranks} x "
-            f"{int(self.microbatches_per_rank.sum())} micro-batches, bin utilization "
+            f"{microbatches}, bin utilization "
             f"{metrics.bin_utilization:.1%}, step efficiency {metrics.step_efficiency:.1%}>"
         )
 
@@ -363,7 +435,7 @@ class Plan:
         return self.passes[0].metrics
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
-        """The micro-batches of a data-parallel rank in the first pass."""
+        """The micro-batches of a rank in the first pass: PassPlan.rank."""
         return self.passes[0].rank(rank)
 
     def compare(
@@ -383,8 +455,8 @@ class Plan:
 
         Args:
             outputs: one for each sequence of the first pass, in the order of its sequence_index: the
-                ranks' outputs one after the other, mini-batch by mini-batch. An array's first
-                dimension is that of the sequences.
+                ranks' outputs one after the other, mini-batch by mini-batch; where groups differ in size,
+                those of the groups, slot by slot. An array's first dimension is that of the sequences.
 
         Returns:
             outputs by position in the batch: an array of the same dtype for an array, with zeros for
@@ -418,6 +490,7 @@ class Plan:
                 "microbatchesPerRank": one.microbatches_per_rank.tolist(),
                 "rowWidths": one.row_widths.tolist(),
                 "sequenceLengths": one.sequence_lengths.tolist(),
+                "contextSizes": one.context_sizes.tolist(),
             }
             for head, one in zip(self._head["passes"], self.passes)
         ]
@@ -456,6 +529,10 @@ class _Asked:
     padded: list[bool]
     data_parallel: int
     context_parallel: int
+    # Whether groups of context-parallel ranks may differ in size.
+    dynamic: bool
+    # What sequence parallelism has lengths divide by, beside what context parallelism does.
+    tensor_multiple: int
     # Of each stage of the pipeline.
     stage_shares: tuple[float, ...]
     synchronization: str
@@ -467,7 +544,7 @@ class _Asked:
 @functools.lru_cache(maxsize=64)
 def _asked(request_json: str) -> _Asked:
     request: dict[str, Any] = json.loads(request_json)
-    topology: dict[str, int] = request.get("topology", {})
+    topology: dict[str, Any] = request.get("topology", {})
     stages = max(1, topology.get("pipeline_parallel", 1))
     default = "SYNCHRONIZATION_LOCKSTEP" if stages == 1 else "SYNCHRONIZATION_ACCUMULATED"
     synchronization = request.get("synchronization", default)
@@ -477,6 +554,10 @@ def _asked(request_json: str) -> _Asked:
         padded=_core.padded_passes(request_json),
         data_parallel=max(1, topology.get("data_parallel", 1)),
         context_parallel=max(1, topology.get("context_parallel", 1)),
+        dynamic="dynamic_context" in topology,
+        tensor_multiple=max(
+            1, topology.get("tensor_parallel", 1) if topology.get("sequence_parallel") else 1
+        ),
         stage_shares=tuple(sum(shares[stage::stages]) / sum(shares) for stage in range(stages)),
         synchronization=synchronization.rpartition("_")[2].lower(),
         fitted=request.get("cost_model", {}).get("fitted", False),

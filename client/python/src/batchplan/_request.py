@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import flag, members, text, whole
 from batchplan._errors import InvalidRequest
-from batchplan._options import CostModel, Pass, Pipeline, PlanOptions, enum, without_none
+from batchplan._options import CostModel, DynamicContext, Pass, Pipeline, PlanOptions, enum, without_none
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,7 +26,7 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 class Request:
     """Attributes:
     lengths, group_ids, given_ranks: uint32, without a copy where they were that already.
-    ranks: how many, data-parallel.
+    ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
 
@@ -59,8 +59,11 @@ class Request:
             return None if value is None else check(name, value)
 
         seed = optional(whole, "mini_batches.seed", "seed")
-        # Data-parallel; 0 counts as 1.
+        dynamic = _dynamic_context(options.get("dynamic_cp"))
+        # 0 counts as 1.
         self.ranks = max(1, optional(whole, "topology.data_parallel", "dp") or 1)
+        if dynamic is not None:
+            self.ranks *= max(1, optional(whole, "topology.context_parallel", "cp") or 1)
         self.fields = without_none(
             preset=optional(text, "preset", "preset"),
             topology=without_none(
@@ -70,6 +73,7 @@ class Request:
                 pipeline_parallel=optional(whole, "topology.pipeline_parallel", "pp"),
                 virtual_pipeline=optional(whole, "topology.virtual_pipeline", "vpp"),
                 sequence_parallel=optional(flag, "topology.sequence_parallel", "sequence_parallel"),
+                dynamic_context=dynamic,
             ),
             pipeline=None if pipeline is None else pipeline.to_dict(),
             mini_batches=without_none(
@@ -91,6 +95,17 @@ class Request:
 
     def to_json(self) -> str:
         return to_json(self.fields)
+
+
+def _dynamic_context(asked: bool | DynamicContext | None) -> dict[str, int] | None:
+    """The sizes of groups, as the wire contract has them; None where all are alike."""
+    if isinstance(asked, DynamicContext):
+        return asked.to_dict()
+    if not isinstance(asked, (bool, numpy.bool_)) and asked is not None:
+        raise InvalidRequest(
+            f"topology.dynamic_context is {asked!r}; must be True, False or a batchplan.DynamicContext"
+        )
+    return {} if asked else None
 
 
 def _order(word: str | None, shuffle: bool | None) -> str | None:

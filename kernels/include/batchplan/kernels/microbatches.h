@@ -10,7 +10,15 @@
 //   }
 //
 // Nothing is copied: the plan's arrays stay where they are while the iterator and its micro-batches
-// are used. Cost: one pass over the offsets to begin with, then a few instructions each.
+// are used. Cost: one pass over the offsets to begin with, then a few instructions each, or one for
+// every group of the slot where the plan has context_sizes.
+//
+// With context_sizes the ranks are one pool, which every slot divides among groups, in the order of
+// its ranks. Two slots of sizes 2 1 1 and 4 on a pool of four ranks:
+//
+//   rank             0  1  2  3
+//   slot 0           0  0  1  2     micro-batches, by their place in the plan
+//   slot 1           3  3  3  3
 
 #ifndef BATCHPLAN_KERNELS_MICROBATCHES_H_
 #define BATCHPLAN_KERNELS_MICROBATCHES_H_
@@ -31,9 +39,13 @@ typedef struct batchplan_plan {
   const uint32_t* row_widths;
   // [num_mini_batches] Micro-batches of every rank.
   const uint32_t* microbatches_per_rank;
+  // [num_microbatches] The ranks of each micro-batch's group; NULL: groups do not differ, and a
+  // micro-batch is of one data parallel rank.
+  const uint32_t* context_sizes;
   uint32_t num_sequences;
   uint32_t num_microbatches;
   uint32_t num_mini_batches;
+  // With context_sizes, the ranks of the pool.
   uint32_t data_parallel;
 } batchplan_plan;
 
@@ -50,6 +62,11 @@ typedef struct batchplan_microbatch {
   // [num_sequences] Parts of the plan's arrays.
   const uint32_t* sequence_index;
   const uint32_t* sequence_lengths;
+  // With context_sizes the ranks of its group and this rank's place in it, as batchplan_row takes
+  // them; the group begins at rank data_parallel_rank - context_parallel_rank. Without, 0 and 0:
+  // the plan does not know them.
+  uint32_t context_parallel;
+  uint32_t context_parallel_rank;
 } batchplan_microbatch;
 
 // To be read and changed by batchplan_next_microbatch alone.
@@ -58,7 +75,7 @@ typedef struct batchplan_microbatch_iterator {
   uint32_t data_parallel_rank;
   uint32_t mini_batch;
   uint32_t slot;
-  // Micro-batches of the mini-batches before.
+  // Micro-batches of the mini-batches before; with context_sizes, of the slots before.
   uint32_t before;
 } batchplan_microbatch_iterator;
 
@@ -66,7 +83,9 @@ typedef struct batchplan_microbatch_iterator {
 //
 // BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_PARALLEL_RANK if the rank is not below
 // data_parallel, or BATCHPLAN_ERROR_PLAN if the arrays do not fit each other: as many micro-batches
-// as the counts of the ranks add up to, offsets that ascend from 0 to num_sequences.
+// as the counts of the ranks add up to, offsets that ascend from 0 to num_sequences; with
+// context_sizes, as many slots as the counts add up to, in each of which the sizes add up to
+// data_parallel and every group begins at a multiple of its size.
 batchplan_status batchplan_rank_microbatches(const batchplan_plan* plan,
                                              uint32_t data_parallel_rank,
                                              batchplan_microbatch_iterator* iterator);

@@ -203,6 +203,39 @@ TEST(RequestCostTest, MicrobatchesCountWhereTheyMayBeEmpty) {
   EXPECT_EQ(LeastMicrobatches(outline), 12U);
 }
 
+TEST(RequestCostTest, OfGroupsThatDifferASlotHasAsManyAsTheLargestSizeLeaves) {
+  RequestOutline outline;
+  outline.sequences = 1;
+  outline.passes = 1;
+  outline.data_parallel = 512;
+  outline.context_parallel = 2;
+  outline.dynamic_context = true;
+  outline.allow_empty_microbatches = true;
+  outline.pass_options = {{.min_microbatches = 3}};
+  EXPECT_EQ(LeastMicrobatches(outline), 3U) << "one group may take the whole pool";
+  outline.max_size = 16;
+  EXPECT_EQ(LeastMicrobatches(outline), 3U * 64);
+  EXPECT_GT(LeastAnswerBytes(outline), 2U * 3 * 64);
+  outline.pass_options = {{.min_microbatches = kMaxEmptyMicrobatches / 64 + 1}};
+  EXPECT_THAT(std::string(CheckLimits(outline, {}).message()),
+              HasSubstr("groups of topology.dynamic_context on 1024 ranks, more than"));
+}
+
+TEST(RequestCostTest, OfGroupsThatDifferASequenceCountsOnceASize) {
+  RequestOutline outline;
+  outline.sequences = 1000;
+  outline.passes = 2;
+  outline.data_parallel = 12;
+  outline.dynamic_context = true;
+  EXPECT_EQ(CostOf(outline), 2000U * 5) << "1, 2, 4, 8 and 12";
+  outline.max_size = 8;
+  EXPECT_EQ(CostOf(outline), 2000U * 4);
+  outline.min_size = 4;
+  EXPECT_EQ(CostOf(outline), 2000U * 2);
+  outline.dynamic_context = false;
+  EXPECT_EQ(CostOf(outline), 2000U);
+}
+
 TEST(RequestCostTest, WhatMakesNoSenseDoesNotOverflow) {
   RequestOutline outline;
   outline.sequences = kMost;

@@ -42,6 +42,10 @@ v1::PlanBatchRequest RandomRequest(uint64_t seed, RandomStream& random) {
   request.set_step(random.Between(0, 1) * random.Between(0, UINT64_MAX));
   request.mutable_topology()->set_virtual_pipeline(
       static_cast<uint32_t>(random.Between(0, UINT32_MAX)));
+  if (random.Chance(30)) {
+    request.mutable_topology()->mutable_dynamic_context()->set_min_size(
+        static_cast<uint32_t>(random.Between(0, 1) * random.Between(0, UINT32_MAX)));
+  }
   request.set_effort(static_cast<v1::Effort>(random.Between(0, 1) * random.Between(0, INT32_MAX)));
   request.set_allow_empty_microbatches(random.Chance(50));
   for (v1::Pass& pass : *request.mutable_passes()) {
@@ -116,6 +120,10 @@ void ExpectSame(const RequestOutline& outline, const v1::PlanBatchRequest& reque
   EXPECT_EQ(outline.data_parallel, same.data_parallel);
   EXPECT_EQ(outline.pipeline_parallel, same.pipeline_parallel);
   EXPECT_EQ(outline.virtual_pipeline, same.virtual_pipeline);
+  EXPECT_EQ(outline.context_parallel, same.context_parallel);
+  EXPECT_EQ(outline.dynamic_context, same.dynamic_context);
+  EXPECT_EQ(outline.min_size, same.min_size);
+  EXPECT_EQ(outline.max_size, same.max_size);
   EXPECT_EQ(outline.group_size, same.group_size);
   EXPECT_EQ(outline.mini_batch_size, same.mini_batch_size);
   EXPECT_EQ(outline.effort, same.effort);

@@ -129,6 +129,45 @@ TEST_F(ReportStepTest, CostsOfAGroupOnAStageAreThoseOfTheWholeModelOnOneRank) {
   EXPECT_NEAR(response.fitted().per_microbatch(), 3, 3e-3);
 }
 
+// What each of two ranks exchanges is 0.002 for a token that the other holds.
+TEST_F(ReportStepTest, GroupsOfSeveralSizesTellWhatTheyExchange) {
+  const auto report = [&](const std::string& job, const std::vector<uint32_t>& sizes) {
+    RandomStream random(3);
+    v1::ReportStepRequest request;
+    request.set_job_id(job);
+    for (uint64_t i = 0; i < 48; ++i) {
+      const TimingSample sample = testing::VariedMicrobatch(random);
+      const uint32_t ranks = sizes[i % sizes.size()];
+      v1::MicrobatchTiming* timing = request.add_microbatches();
+      timing->set_tokens(static_cast<uint64_t>(sample.tokens));
+      timing->set_tokens_squared(static_cast<uint64_t>(sample.tokens_squared));
+      timing->set_context_parallel(ranks);
+      timing->set_milliseconds((0.01 * sample.tokens + 1e-6 * sample.tokens_squared) / ranks + 30 +
+                               (ranks == 2 ? 0.001 * sample.tokens : 0));
+    }
+    return Report(request);
+  };
+  const v1::ReportStepResponse several = report("several", {1, 2});
+  EXPECT_THAT(several.context_sizes(), ::testing::ElementsAre(1, 2));
+  EXPECT_NEAR(several.fitted().per_token(), 0.01, 1e-5);
+  ASSERT_EQ(several.fitted().exchange_size(), 1);
+  EXPECT_EQ(several.fitted().exchange(0).up_to_size(), 0U);
+  EXPECT_NEAR(several.fitted().exchange(0).per_token(), 0.002, 1e-5);
+
+  // Of those that exchange for nothing, larger ones than all are not taken to be free too.
+  const v1::ReportStepResponse uncertain = report("uncertain", {1, 2, 4});
+  ASSERT_EQ(uncertain.fitted().exchange_size(), 3);
+  EXPECT_EQ(uncertain.fitted().exchange(1).up_to_size(), 4U);
+  EXPECT_EQ(uncertain.fitted().exchange(1).per_token(), 0);
+  EXPECT_EQ(uncertain.fitted().exchange(2).up_to_size(), 0U);
+  EXPECT_NEAR(uncertain.fitted().exchange(2).per_token(), 0.002, 1e-5);
+
+  const v1::ReportStepResponse single = report("single", {2});
+  EXPECT_THAT(single.context_sizes(), ::testing::ElementsAre(2));
+  EXPECT_EQ(single.fitted().exchange_size(), 0);
+  EXPECT_NEAR(single.fitted().per_token(), 0.012, 1e-5);
+}
+
 TEST_F(ReportStepTest, NoSizeOfAGroupAndNoShareOfTheModelAreReadAsOne) {
   v1::ReportStepRequest request = RandomRequest(random_, 1);
   Report(request);
@@ -369,6 +408,18 @@ TEST_F(FittedCostModelTest, IsWhatReportStepSaid) {
   const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
   ASSERT_TRUE(costs.ok()) << costs.status();
   EXPECT_EQ(costs->SerializeAsString(), reported.fitted().SerializeAsString());
+}
+
+TEST_F(FittedCostModelTest, HasTheDefaultExchangeForGroupsThatDifferWhereASingleSizeWasReported) {
+  ReportSteps(100);
+  request_.mutable_topology()->mutable_dynamic_context();
+  const absl::StatusOr<v1::CostModel> costs = FittedCostModel(&fits_, request_);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  ASSERT_EQ(costs->exchange_size(), 2);
+  EXPECT_EQ(costs->exchange(0).up_to_size(), 8U);
+  EXPECT_DOUBLE_EQ(costs->exchange(0).per_token(), 0.02 * costs->per_token());
+  EXPECT_EQ(costs->exchange(1).up_to_size(), 0U);
+  EXPECT_DOUBLE_EQ(costs->exchange(1).per_token(), 0.065 * costs->per_token());
 }
 
 TEST_F(FittedCostModelTest, PlansAndIsRecordedInThePlan) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <string>
 
 #include "proto/batchplan/v1/convert.h"
@@ -103,6 +104,34 @@ TEST_F(PlanBatchTest, ABubbleIsRecordedOfPipelinesAlone) {
   EXPECT_TRUE(pass.on_pipelines);
   EXPECT_GT(pass.pipeline_bubble(), 0);
   EXPECT_EQ(pass.pipeline_bubble(), response_.passes(0).metrics().pipeline_bubble());
+}
+
+TEST_F(PlanBatchTest, GroupsThatDifferInSizeAreRecordedBySize) {
+  v1::PlanBatchRequest request = ValidRequest();
+  request.clear_preset();
+  request.mutable_topology()->set_data_parallel(4);
+  request.mutable_topology()->set_context_parallel(2);
+  request.mutable_topology()->mutable_dynamic_context();
+  const uint32_t budget = request.passes(0).max_tokens_per_microbatch();
+  request.mutable_manifest()->set_lengths(0, 4 * budget);
+  const absl::Status status = PlanBatch(config_, request, {}, &response_);
+  ASSERT_TRUE(status.ok()) << status;
+  const v1::PassPlan& plan = response_.passes(0);
+  const PassRecord pass = RecordPasses(request, response_)[0];
+  EXPECT_EQ(pass.groups[ContextSizePlace(1)].groups,
+            static_cast<uint64_t>(std::ranges::count(plan.context_sizes(), 1)));
+  EXPECT_GT(pass.groups[ContextSizePlace(8)].groups, 0);
+  uint64_t groups = 0;
+  uint64_t tokens = 0;
+  for (const GroupsRecord& size : pass.groups) {
+    groups += size.groups;
+    tokens += size.tokens;
+  }
+  EXPECT_EQ(groups, plan.metrics().microbatches());
+  EXPECT_EQ(tokens, plan.metrics().scheduled_tokens());
+  EXPECT_DOUBLE_EQ(
+      static_cast<double>(pass.metrics.true_tokens) / static_cast<double>(pass.budget_tokens),
+      plan.metrics().bin_utilization());
 }
 
 TEST_F(PlanBatchTest, APassedDeadlineIsNotPlanned) {

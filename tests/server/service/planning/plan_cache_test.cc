@@ -94,7 +94,7 @@ TEST(PlanCacheTest, DoesWhatTheModelDoes) {
     for (int i = 0; i < 500; ++i) {
       const uint64_t key = random.Between(0, 30);
       if (random.Chance(50)) {
-        const auto plan = PlanOf(random.Between(600, random.Chance(20) ? 40'000 : 5000));
+        const auto plan = PlanOf(random.Between(1000, random.Chance(20) ? 40'000 : 5000));
         cache.Insert(Key(key), plan);
         model.Insert(key, plan);
       } else {

@@ -68,6 +68,28 @@ TEST(FittedPlans, AreMadeWithTheJobsOwnCostsAndSayWhich) {
   EXPECT_EQ(same.fingerprint(), plan.fingerprint());
 }
 
+TEST(FittedPlans, WhatGroupsOfSeveralSizesExchangeIsShownBySize) {
+  const TestServer server;
+  v1::ReportStepResponse fit;
+  for (uint64_t step = 0; step < 20; ++step) {
+    v1::ReportStepRequest report = ReportOf("fitted", step);
+    for (int i = 0; i < report.microbatches_size(); ++i) {
+      v1::MicrobatchTiming* timing = report.mutable_microbatches(i);
+      const uint32_t ranks = std::vector<uint32_t>{1, 2, 12}[static_cast<size_t>(i) % 3];
+      timing->set_context_parallel(ranks);
+      // 3 of it for the micro-batch; 0.002 for each token that the others hold.
+      timing->set_milliseconds((timing->milliseconds() - 3) / ranks + 3 +
+                               0.002 * static_cast<double>(timing->tokens()) * (ranks - 1) / ranks);
+    }
+    grpc::ClientContext context;
+    context.set_deadline(GenerousDeadline());
+    ASSERT_TRUE(server.NewStub()->ReportStep(&context, report, &fit).ok());
+  }
+  const std::string series = "batchplan_job_fitted_exchange_seconds{context_parallel=\"";
+  EXPECT_NEAR(server.Metric(series + "2\",job_id=\"fitted\"}"), 2e-6, 2e-8);
+  EXPECT_NEAR(server.Metric(series + "other\",job_id=\"fitted\"}"), 2e-6, 2e-8);
+}
+
 TEST(FittedPlans, WithoutReportsAreRefusedByJob) {
   const TestServer server;
   grpc::ClientContext context;

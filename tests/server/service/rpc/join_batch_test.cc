@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -259,6 +260,8 @@ TEST(JoinBatch, WorkersMayBringTheCostsToPlanWith) {
     costs.set_per_token_squared(0.001);
     costs.set_per_microbatch(6);
     costs.set_per_sequence(0.25);
+    costs.add_exchange()->set_per_token(0.02);
+    costs.set_exchange_overlaps(true);
   });
   ExpectOnePlan(answers);
   for (const Answer& answer : answers) {
@@ -267,6 +270,9 @@ TEST(JoinBatch, WorkersMayBringTheCostsToPlanWith) {
     EXPECT_EQ(used.per_token_squared(), 0.001);
     EXPECT_EQ(used.per_microbatch(), 6);
     EXPECT_EQ(used.per_sequence(), 0.25);
+    ASSERT_EQ(used.exchange_size(), 1);
+    EXPECT_EQ(used.exchange(0).per_token(), 0.02);
+    EXPECT_TRUE(used.exchange_overlaps());
   }
 }
 
@@ -319,6 +325,36 @@ TEST(JoinBatch, SlicesOfAllRanksAreThePlan) {
   }
   const auto& all = answers[3].response.plan().passes(0).sequence_index();
   EXPECT_EQ(sequences, std::multiset<uint32_t>(all.begin(), all.end()));
+}
+
+// Of four ranks that groups of several sizes divide, each worker is one.
+TEST(JoinBatch, SlicesOfAPoolHaveEachSequenceOnEveryRankOfItsGroup) {
+  const TestServer server;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    v1::PlanBatchRequest& request = *part.mutable_request();
+    request.mutable_topology()->set_data_parallel(2);
+    request.mutable_topology()->set_context_parallel(2);
+    request.mutable_topology()->mutable_dynamic_context();
+    request.set_allow_empty_microbatches(true);
+    part.set_own_slice_only(true);
+    part.set_data_parallel_rank(part.worker());
+  });
+  std::map<uint32_t, uint32_t> ranks_of;
+  std::map<uint32_t, uint32_t> size_of;
+  for (const Answer& answer : answers) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    const v1::PassPlan& slice = answer.response.plan().passes(0);
+    ASSERT_EQ(static_cast<uint32_t>(slice.context_sizes_size()), slice.microbatches_per_rank(0));
+    for (int m = 0; m < slice.context_sizes_size(); ++m) {
+      for (uint32_t i = slice.microbatch_offsets(m); i < slice.microbatch_offsets(m + 1); ++i) {
+        const uint32_t sequence = slice.sequence_index(static_cast<int>(i));
+        ++ranks_of[sequence];
+        size_of[sequence] = slice.context_sizes(m);
+      }
+    }
+  }
+  EXPECT_EQ(ranks_of.size(), answers[0].response.worker_offsets(4));
+  EXPECT_EQ(ranks_of, size_of);
 }
 
 TEST(JoinBatch, TheSamePartMayBeSentAgainBeforeAndAfterThePlan) {

@@ -14,7 +14,7 @@ import batchplan
 
 def planned(engine: str, cost: batchplan.CostModel | None) -> str:
     """The name for the workers. It has the costs, and has no dot of its own in its last part."""
-    told = json.dumps([engine, None if cost is None else cost.to_dict()])
+    told = json.dumps([engine, None if cost is None else vars(cost)], default=float)
     return f"{__name__}.{told.encode().hex()}"
 
 

@@ -64,6 +64,17 @@ def calibrate(
         model.zero_grad()
         plan = batchplan.plan(lengths, dp=8, max_tokens=16384, cost=calibration.cost)
 
+    Of groups of one size, what their ranks exchange can't be told from what they compute: it is part of
+    cost.per_token, which is then good for this cp. For plans with dynamic_cp, or to compare sizes, measure
+    several, each with a step of such groups, and fit the timings of all:
+
+        timings = []
+        for cp in (1, 2, 8):
+            timings += calibrate(step_of(cp), 2048 * cp, vocabulary=vocabulary, cp=cp, cp_rank=rank % cp).timings
+        cost = batchplan.fit_costs(timings).cost
+
+    An exchange that runs behind attention is fitted by what is left to wait for, not as exchange_overlaps.
+
     Each micro-batch runs once to warm up and `repeats` times with the clock, in turns; the device is
     waited for before the clock is read. In all that takes as long as some 8 * (repeats + 1) full
     micro-batches. The step leaves gradients behind, as any other.

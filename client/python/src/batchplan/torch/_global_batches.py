@@ -80,6 +80,10 @@ class GlobalBatches:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
         if options.get("ranks") is not None:
             raise ValueError("ranks is set; a sampler decides which rank has a sequence: leave it out")
+        if options.get("dynamic_cp"):
+            raise ValueError(
+                "dynamic_cp is set; a sampler gives out sequences, and not which ranks share them: leave it out"
+            )
         if options.get("overlong") == "truncate":
             raise ValueError('overlong is "truncate"; a sampler yields whole sequences: cut them before')
         if len(self._group_ids) not in (0, len(self._lengths)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 import torch
@@ -39,8 +39,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         pad_values: Mapping[str, float] | None = None,
         shifts: Mapping[str, int] | None = None,
         gathered: bool = False,
-        cp: int = 1,
-        cp_rank: int | None = 0,
+        cp: int | None = None,
+        cp_rank: int | Literal["own"] | None = "own",
         zigzag: bool = True,
     ) -> None:
         """
@@ -53,7 +53,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             pad_values: by name, what padding gets; 0.
             shifts: by name, see pack; 0.
             gathered: the fields hold the micro-batch's sequences alone, in its order.
-            cp, cp_rank, zigzag: see PackedRow. The device is that of the fields.
+            cp, cp_rank, zigzag: see PackedRow. The device is that of the fields. Where groups differ in size
+                the micro-batch has its own, and no other cp is taken.
 
         Raises:
             ValueError: a planned sequence is not there, or has fewer tokens than planned; or an argument
@@ -80,7 +81,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             tensors = [field.values for field in of_batch] + list(per_sequence.values())
             device = getattr(next(iter(tensors), None), "device", "cpu")
             self.row = PackedRow(microbatch, device=device, cp=cp, cp_rank=cp_rank, zigzag=zigzag)
-        elif (cp, cp_rank, zigzag) == (1, 0, True):
+        elif (cp, cp_rank, zigzag) == (None, "own", True):
             self.row = microbatch
         else:
             raise ValueError("cp, cp_rank and zigzag are those of the row that is given")
@@ -129,13 +130,15 @@ class PackedBatch(Mapping[str, torch.Tensor]):
     def packed_seq_params(self) -> dict[str, Any]:
         """Arguments of Megatron-Core's PackedSeqParams, for TransformerEngine's attention, with and
         without context parallelism. What is left of the row is taken in by the last sequence's padding,
-        or under context parallelism, which divides each sequence, by an empty sequence of its own."""
+        or under context parallelism, which divides each sequence, by an empty sequence of its own. Where
+        groups differ in size also local_cp_size, the ranks of this one; its process group, cp_group, is
+        yours to add."""
         apart = self.row.cp > 1 or not len(self.row)
         padded, longest = self._with_tail(apart)
         true = self.row.cu_seqlens.clone()
         if len(padded) > len(true):
             true = torch.cat([true, true[-1:]])
-        return {
+        arguments = {
             "qkv_format": "thd",
             "cu_seqlens_q": true,
             "cu_seqlens_kv": true,
@@ -144,6 +147,9 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             "max_seqlen_q": longest,
             "max_seqlen_kv": longest,
         }
+        if self.row.microbatch.is_dynamic:
+            arguments["local_cp_size"] = self.row.cp
+        return arguments
 
     def transformers(self) -> dict[str, Any]:
         """Arguments of a causal model of Hugging Face's transformers: input_ids and position_ids, shape

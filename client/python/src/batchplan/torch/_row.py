@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 import torch
@@ -25,10 +25,13 @@ class PackedRow:
     zig-zag, chunks cp_rank and 2 * cp - 1 - cp_rank of 2 * cp, as TransformerEngine, Megatron and
     NeMo-RL expect it, or contiguous, chunk cp_rank of cp.
 
+    A micro-batch of a plan whose groups differ in size knows its group: on its own it is laid out for the
+    rank that it is of.
+
     Attributes:
         microbatch: what is laid out.
-        cp, cp_rank: the context parallel size, and the rank whose shards these are; None: those
-            of all ranks, one rank after the other, as an all-gather of them has it.
+        cp, cp_rank: the context parallel size, and the rank whose shards these are, by its place in the
+            group; None: those of all ranks, one rank after the other, as an all-gather of them has it.
         width: tokens of the rank's row, or of all ranks'.
         max_seqlen, max_seqlen_padded: the longest sequence's tokens, without and with padding.
         cu_seqlens: sums of true lengths, from 0. int32, shape [n + 1].
@@ -42,23 +45,38 @@ class PackedRow:
         microbatch: MicroBatch,
         *,
         device: torch.device | str = "cpu",
-        cp: int = 1,
-        cp_rank: int | None = 0,
+        cp: int | None = None,
+        cp_rank: int | Literal["own"] | None = "own",
         zigzag: bool = True,
     ) -> None:
         """
+        Args:
+            cp: None: the ranks of the micro-batch's group where groups differ in size, else 1. Where groups
+                differ in size it can be no other, but for cp=1, cp_rank=0: the whole row on each rank.
+            cp_rank: "own": the micro-batch's place in its group where groups differ in size, else 0. None:
+                those of all ranks.
+
         Raises:
             ValueError: the plan's length multiple is not one of what cp needs, which it is if the plan
-                was made with cp; or the row has 2^31 tokens or more.
+                was made with cp; cp is not the size of the micro-batch's group; or the row has 2^31 tokens
+                or more.
         """
         microbatch = microbatch_of(microbatch)
         count = len(microbatch)
-        cp = whole("cp", cp)
-        cp_rank = None if cp_rank is None else whole("cp_rank", cp_rank)
+        size = microbatch.context_parallel if microbatch.is_dynamic else 1
+        cp = size if cp is None else whole("cp", cp)
+        if microbatch.is_dynamic and cp != size and (cp, cp_rank) != (1, 0):
+            raise ValueError(
+                f"cp is {cp}, but the micro-batch is of a group of {size} ranks: leave cp out, or give "
+                "cp=1, cp_rank=0 for its whole row"
+            )
+        place: int | None = microbatch.context_parallel_rank or 0
+        if cp_rank != "own":
+            place = None if cp_rank is None else whole("cp_rank", cp_rank)
         if cp < 1:
             raise ValueError(f"cp is {cp}; must be at least 1")
-        if cp_rank is not None and not 0 <= cp_rank < cp:
-            raise ValueError(f"cp_rank is {cp_rank}; must be 0 to {cp - 1}")
+        if place is not None and not 0 <= place < cp:
+            raise ValueError(f"cp_rank is {place}; must be 0 to {cp - 1}")
         needed = 1 if cp == 1 else 2 * cp if zigzag else cp
         if microbatch.length_multiple % needed:
             raise ValueError(
@@ -69,8 +87,8 @@ class PackedRow:
         if tokens > _INT32_MOST:
             raise ValueError(f"the row has {tokens} tokens; must be at most {_INT32_MOST}")
         self.microbatch = microbatch
-        self.cp, self.cp_rank, self.zigzag = cp, cp_rank, zigzag
-        self.width = tokens if cp_rank is None else tokens // cp
+        self.cp, self.cp_rank, self.zigzag = cp, place, zigzag
+        self.width = tokens if place is None else tokens // cp
         self.max_seqlen = microbatch.max_seqlen
         self.max_seqlen_padded = int(numpy.diff(microbatch.cu_seqlens_padded).max(initial=0))
         arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices]
@@ -88,7 +106,7 @@ class PackedRow:
             row_width=tokens,
             sequence_width=microbatch.width if microbatch.padded else 0,
             context_parallel=cp,
-            context_parallel_rank=cp_rank,
+            context_parallel_rank=place,
             zigzag=zigzag,
         )
 

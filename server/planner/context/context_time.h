@@ -1,0 +1,36 @@
+// What the slots of a pool are predicted to take, and what no slots take less than.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_CONTEXT_TIME_H_
+#define BATCHPLAN_SERVER_PLANNER_CONTEXT_CONTEXT_TIME_H_
+
+#include <cstdint>
+
+#include "server/planner/context/context_problem.h"
+
+namespace batchplan {
+
+// Of one rank of the group: of its items, and per_microbatch, which an empty group takes too.
+Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
+
+// The step time of slots that run in this order. In lockstep the sum of the slots' costliest
+// groups, on a pipeline the makespan of these; accumulated, when the last group is done of which
+// each begins when the last of its ranks is free.
+Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots);
+
+// Slots that every plan has at least: by the tokens and sequences that the groups of a slot hold.
+uint64_t FewestContextSlots(const ContextProblem& problem);
+
+// A step time that no slots are below. An item that runs on a group of c ranks for a time t takes
+// c t of the pool's rank-time, and t is at most T, what the whole step takes beyond the fixed costs
+// of its slots: no item takes less than w(T), the least c t among its sizes with t <= T. So
+// pool * T >= sum of w(T), and as w falls with T, the least such T is found from below. In
+// lockstep T is the sum over slots of the time of the costliest group, of which none is longer than
+// T, and a slot holds pool times its costliest group at most; accumulated, a rank is busy for T at
+// most and no group longer. These are malleable tasks (J. Turek, J. Wolf, P. Yu: Approximate
+// Algorithms for Scheduling Parallelizable Tasks, SPAA 1992; W. Ludwig, P. Tiwari, SODA 1994). To
+// this come the fixed costs of the fewest slots.
+Cost ContextBound(const ContextProblem& problem);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_CONTEXT_TIME_H_

@@ -1,0 +1,236 @@
+#include "server/planner/context/fixed_sizes.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/numeric/int128.h"
+#include "absl/status/statusor.h"
+#include "server/planner/assign/assign.h"
+#include "server/planner/assign/place.h"
+#include "server/planner/context/context_sizes.h"
+#include "server/planner/context/context_time.h"
+#include "server/planner/order.h"
+
+namespace batchplan {
+namespace {
+
+// Items beyond which no second size is tried, where few are.
+constexpr size_t kItemsOfFewSizes = 8192;
+// The part of the least time by which sizes are about as fast.
+constexpr Cost kAboutAsFast = 128;
+
+// What no slots of that size alone take less than: what each rank has in the mean and the fixed
+// costs of so many slots, the fewest, and what the costliest item takes.
+Cost LeastTime(const ContextProblem& problem, uint32_t size, uint64_t fewest_slots) {
+  absl::uint128 sum = 0;
+  Cost most = 0;
+  for (const Cost cost : problem.sizes[size].costs) {
+    sum += cost;
+    most = std::max(most, cost);
+  }
+  const Cost mean = absl::Uint128Low64(sum * problem.sizes[size].ranks / problem.pool);
+  return std::max(mean + fewest_slots * problem.per_microbatch, most + problem.per_microbatch);
+}
+
+bool HoldsAll(const ContextSize& size) {
+  return std::all_of(size.tokens.begin(), size.tokens.end(),
+                     [&](uint32_t tokens) { return tokens <= size.capacity; });
+}
+
+// A placement of sequences on single groups of one size, in the problem's items.
+ContextSlots SlotsOf(const Placement& placement, uint32_t size, const ItemNumbers& items) {
+  ContextSlots slots(placement.slots);
+  for (uint32_t slot = 0; slot < placement.slots; ++slot) {
+    slots[slot].reserve(placement.ranks());
+    for (size_t rank = 0; rank < placement.ranks(); ++rank) {
+      const auto microbatch = placement.microbatches[rank * placement.slots + slot];
+      slots[slot].push_back({.size = size, .items = items.In(microbatch)});
+    }
+  }
+  return slots;
+}
+
+// Whether groups of that size alone have room for every sequence of a pass.
+bool IsFixed(const ContextPass& pass, size_t size) {
+  const GroupLimits& limits = pass.limits()[size];
+  const std::span<const uint32_t> aligned = pass.aligned(size);
+  return pass.pool() % limits.ranks == 0 &&
+         *std::max_element(aligned.begin(), aligned.end()) <= limits.capacity;
+}
+
+// Keeps what AssignAll makes, as groups of `ranks` ranks.
+class Keeper : public PlacementSink {
+ public:
+  Keeper(std::span<const PassInstance> passes, uint32_t ranks)
+      : passes_(passes), ranks_(ranks), placements_(passes.size()) {}
+
+  void Add(size_t pass, size_t /*mini_batch*/, Placement placement) override {
+    PutCostliestRowsFirst(passes_[pass], placement);
+    ContextPlacement& slots = placements_[pass].emplace_back(placement.slots);
+    for (uint32_t slot = 0; slot < placement.slots; ++slot) {
+      slots[slot].reserve(placement.ranks());
+      for (size_t rank = 0; rank < placement.ranks(); ++rank) {
+        const auto list = placement.microbatches[rank * placement.slots + slot];
+        slots[slot].push_back({.ranks = ranks_, .sequences = {list.begin(), list.end()}});
+      }
+    }
+  }
+  void Clear() override { placements_.assign(passes_.size(), {}); }
+
+  FixedSizes::Placements& placements() { return placements_; }
+
+ private:
+  const std::span<const PassInstance> passes_;
+  const uint32_t ranks_;
+  FixedSizes::Placements placements_;
+};
+
+}  // namespace
+
+FixedSizes::FixedSizes(const Manifest& manifest, const PlanOptions& options,
+                       std::span<const ContextPass> passes, size_t lead,
+                       const PlannedLengths& planned, const Groups& groups, size_t mini_batches)
+    : manifest_(manifest),
+      options_(options),
+      passes_(passes),
+      lead_(lead),
+      pass_(passes[lead]),
+      planned_(planned),
+      groups_(groups),
+      mini_batches_(mini_batches),
+      items_(planned.lengths.size()) {}
+
+const FixedSizes::OneSize* FixedSizes::Get(uint32_t size, Effort effort) {
+  const auto [at, is_new] = sizes_.try_emplace({size, effort});
+  if (is_new) at->second = Make(size, effort);
+  return at->second.get();
+}
+
+PlanOptions FixedSizes::OptionsOf(uint32_t ranks, Effort effort) const {
+  PlanOptions options = options_;
+  options.topology.dynamic_context.reset();
+  options.topology.data_parallel = pass_.pool() / ranks;
+  options.topology.context_parallel = ranks;
+  options.effort = effort;
+  // Of a pipeline what counts is the slowest group of a slot.
+  if (options.topology.pipeline_parallel > 1) {
+    options.synchronization = Synchronization::kLockstep;
+  }
+  options.passes.clear();
+  return options;
+}
+
+PassOptions FixedSizes::PassOf(size_t pass, uint32_t capacity) const {
+  PassOptions options = options_.passes[pass];
+  options.sharding = Sharding::kBalanced;
+  options.max_tokens_per_microbatch = capacity;
+  return options;
+}
+
+std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effort) const {
+  const GroupLimits& limits = pass_.limits()[size];
+  if (!IsFixed(pass_, size)) return nullptr;
+  auto one = std::make_unique<OneSize>();
+  one->options = OptionsOf(limits.ranks, effort);
+  one->options.passes = {PassOf(lead_, limits.capacity)};
+  absl::StatusOr<PassInstance> instance =
+      PassInstance::Create(manifest_, one->options, 0, limits.multiple, pass_.aligned_lengths(size),
+                           planned_, groups_, mini_batches_);
+  if (!instance.ok()) return nullptr;
+  one->instance = std::make_unique<PassInstance>(*std::move(instance));
+  if (effort == Effort::kFast) return one;
+  one->methods = ReferenceMethods(one->options.passes.front(), one->options.topology);
+  one->references.reserve(one->methods.size());
+  for (const PassOptions& method : one->methods) {
+    one->references.push_back(one->instance->With(method));
+  }
+  return one;
+}
+
+std::optional<ContextSlots> FixedSizes::PlaceIn(uint32_t size, Effort effort,
+                                                std::span<const SequenceIndex> sequences,
+                                                uint64_t seed, const Allowance& allowance) {
+  const OneSize* const one = Get(size, effort);
+  if (one == nullptr) return std::nullopt;
+  absl::StatusOr<BalancedPlacements> placed = PlaceBalanced(
+      *one->instance, one->references, sequences, seed, 1, one->instance->where(), allowance);
+  if (!placed.ok()) return std::nullopt;
+  Placement& placement = placed->placements.front().lead();
+  PutCostliestRowsFirst(*one->instance, placement);
+  return SlotsOf(placement, size, items_);
+}
+
+std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
+                                            const SequenceLists& items, uint64_t seed, Cost limit,
+                                            Trial trial, const Allowance& allowance) {
+  struct Candidate {
+    Cost least = 0;  // no slots of that size take less
+    Cost time = std::numeric_limits<Cost>::max();
+    uint32_t size = 0;
+  };
+  std::vector<Candidate> candidates;
+  const uint64_t fewest_slots = FewestContextSlots(problem);
+  for (uint32_t size = 0; size < problem.sizes.size(); ++size) {
+    if (allowance.stop_requested()) return {};
+    if (!HoldsAll(problem.sizes[size])) continue;
+    candidates.push_back({.least = LeastTime(problem, size, fewest_slots), .size = size});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.least < b.least; });
+  items_.Number(items);
+  std::vector<ContextSlots> found;
+  const auto place = [&](Candidate& candidate, Effort effort) {
+    if (candidate.least >= limit || allowance.stop_requested()) return;
+    std::optional<ContextSlots> slots =
+        PlaceIn(candidate.size, effort, items.all(), seed, allowance);
+    if (!slots) return;
+    candidate.time = ContextTime(problem, *slots);
+    limit = std::min(limit, candidate.time);
+    found.push_back(*std::move(slots));
+  };
+  const size_t most = trial == Trial::kFew ? std::max<size_t>(kItemsOfFewSizes / items.size(), 1)
+                                           : candidates.size();
+  for (Candidate& candidate : candidates) {
+    if (found.size() < most) place(candidate, Effort::kFast);
+  }
+  if (trial == Trial::kFew || options_.effort == Effort::kFast) return found;
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
+  const Cost best = candidates.empty() ? 0 : candidates.front().time;
+  for (Candidate& candidate : candidates) {
+    if (trial == Trial::kAll && candidate.time - best > best / kAboutAsFast) break;
+    if (!allowance.spent()) place(candidate, options_.effort);
+  }
+  return found;
+}
+
+std::optional<FixedSizes::Placements> FixedSizes::PlaceAll(uint32_t size, Effort effort,
+                                                           const SequenceLists& mini_batches,
+                                                           const Allowance& allowance) const {
+  const uint32_t ranks = pass_.limits()[size].ranks;
+  PlanOptions options = OptionsOf(ranks, effort);
+  for (size_t i = 0; i < passes_.size(); ++i) {
+    const size_t own = passes_[i].SizeOf(ranks);
+    if (own == passes_[i].limits().size() || !IsFixed(passes_[i], own)) return std::nullopt;
+    options.passes.push_back(PassOf(i, passes_[i].limits()[own].capacity));
+  }
+  std::vector<PassInstance> instances;
+  for (size_t i = 0; i < passes_.size(); ++i) {
+    if (allowance.stop_requested()) return std::nullopt;
+    const size_t own = passes_[i].SizeOf(ranks);
+    absl::StatusOr<PassInstance> instance =
+        PassInstance::Create(manifest_, options, i, passes_[i].limits()[own].multiple,
+                             passes_[i].aligned_lengths(own), planned_, groups_, mini_batches_);
+    if (!instance.ok()) return std::nullopt;
+    instances.push_back(*std::move(instance));
+  }
+  Keeper keeper(instances, ranks);
+  const absl::Status assigned = AssignAll(instances, options.topology, mini_batches,
+                                          options.mini_batches.seed, allowance, keeper);
+  if (!assigned.ok()) return std::nullopt;
+  return std::move(keeper.placements());
+}
+
+}  // namespace batchplan

@@ -1,0 +1,102 @@
+// Plans of groups that all have one size: what a topology without dynamic_context would get.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_FIXED_SIZES_H_
+#define BATCHPLAN_SERVER_PLANNER_CONTEXT_FIXED_SIZES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/context/context_pass.h"
+#include "server/planner/context/context_problem.h"
+#include "server/planner/context/item_numbers.h"
+#include "server/planner/lengths.h"
+#include "server/planner/manifest.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/options.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/placement.h"
+
+namespace batchplan {
+
+// The sizes of the leading pass that divide the pool and hold every sequence, each as a topology of
+// its own.
+//
+// Views what it is made from. For one thread.
+class FixedSizes {
+ public:
+  // By the pass's number and mini-batch.
+  using Placements = std::vector<std::vector<ContextPlacement>>;
+
+  // Of `passes`, those of `options`, of which passes[lead] leads.
+  FixedSizes(const Manifest& manifest, const PlanOptions& options,
+             std::span<const ContextPass> passes, size_t lead, const PlannedLengths& planned,
+             const Groups& groups, size_t mini_batches);
+
+  // Which sizes are tried, and how hard.
+  enum class Trial {
+    // A few, those that could take the least time, with the least effort.
+    kFew,
+    // All with the least effort, and those about as fast as the best of them with the effort of the
+    // request.
+    kAll,
+    // All with the least effort, and then with the effort of the request.
+    kAllInFull,
+  };
+
+  // Slots for the problem that the pass makes of `items`, one mini-batch: of sizes that could take
+  // less time than `limit`, and than those found before them.
+  std::vector<ContextSlots> Place(const ContextProblem& problem, const SequenceLists& items,
+                                  uint64_t seed, Cost limit, Trial trial,
+                                  const Allowance& allowance);
+
+  // All passes over all mini-batches on groups of that size of the leading pass; none if another
+  // pass has no such groups, or none are found.
+  std::optional<Placements> PlaceAll(uint32_t size, Effort effort,
+                                     const SequenceLists& mini_batches,
+                                     const Allowance& allowance) const;
+
+ private:
+  // What an effort makes of a size.
+  struct OneSize {
+    PlanOptions options;
+    std::unique_ptr<PassInstance> instance;
+    // The methods beside which it is planned, and the pass by each of them.
+    std::vector<PassOptions> methods;
+    std::vector<PassInstance> references;
+  };
+
+  // What an effort makes of a size; null if it can't be had without groups of several sizes.
+  const OneSize* Get(uint32_t size, Effort effort);
+  std::unique_ptr<OneSize> Make(uint32_t size, Effort effort) const;
+  // The request of a topology whose groups have so many ranks, without passes.
+  PlanOptions OptionsOf(uint32_t ranks, Effort effort) const;
+  // options.passes[pass] there.
+  PassOptions PassOf(size_t pass, uint32_t capacity) const;
+  // Slots of the size for a mini-batch whose items are numbered; none if none are found.
+  std::optional<ContextSlots> PlaceIn(uint32_t size, Effort effort,
+                                      std::span<const SequenceIndex> sequences, uint64_t seed,
+                                      const Allowance& allowance);
+
+  const Manifest& manifest_;
+  const PlanOptions& options_;
+  const std::span<const ContextPass> passes_;
+  const size_t lead_;
+  const ContextPass& pass_;
+  const PlannedLengths& planned_;
+  const Groups& groups_;
+  const size_t mini_batches_;
+  // By number in the problem's sizes and effort, where one was needed.
+  std::map<std::pair<uint32_t, Effort>, std::unique_ptr<OneSize>> sizes_;
+  ItemNumbers items_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_FIXED_SIZES_H_

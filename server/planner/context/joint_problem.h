@@ -1,0 +1,26 @@
+// What several passes ask of slots that are the same in all of them.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_JOINT_PROBLEM_H_
+#define BATCHPLAN_SERVER_PLANNER_CONTEXT_JOINT_PROBLEM_H_
+
+#include <optional>
+#include <span>
+
+#include "server/planner/allowance.h"
+#include "server/planner/context/context_pass.h"
+#include "server/planner/context/context_problem.h"
+#include "server/planner/mini_batches.h"
+
+namespace batchplan {
+
+// What can be in the slots of every pass: the items of `lead`, a problem of a pass that is none of
+// `passes`, at the most tokens that one of them gives them, in groups of the least capacity, and
+// with the sizes that all have. Costs are those of `lead`. None if no sizes are left, and once a
+// stop is requested.
+std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
+                                           std::span<const ContextPass* const> passes,
+                                           const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_JOINT_PROBLEM_H_

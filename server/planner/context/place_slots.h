@@ -1,0 +1,43 @@
+// Stage 3 where slots divide a pool: every mini-batch of every pass into slots.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
+#define BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/allowance.h"
+#include "server/planner/context/context_pass.h"
+#include "server/planner/lengths.h"
+#include "server/planner/manifest.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/options.h"
+
+namespace batchplan {
+
+// By mini-batch; a single one where the pass ignores them.
+using PassPlacement = std::vector<ContextPlacement>;
+
+// The slots of all passes, in their order, each sequence on the same ranks in all of them.
+//
+// The first pass that keeps to mini-batches leads, or the first where none does. Its slots are what
+// the solver finds (solve_context.h), in the order that the pass asks for no slower than those of
+// sizes that a fixed context-parallel size could have (fixed_sizes.h) and, where TriesReferences,
+// those of megatron_slots.h if these are found soon; or, where the request's first pass names
+// SHARDING_MEGATRON_DYNAMIC_CP, the latter. The other passes follow (follow_ranks.h). Where one
+// can't, slower slots of the lead are tried and slots within the limits of all passes, which then
+// all can have the same; and, where that is slower or fails, all passes on groups of one size.
+// Where that fails too, the slots of megatron_slots.h lead.
+//
+// InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
+// stop is requested.
+absl::StatusOr<std::vector<PassPlacement>> PlaceSlots(
+    const Manifest& manifest, const PlanOptions& options, std::span<const ContextPass> passes,
+    const PlannedLengths& planned, const Groups& groups, const SequenceLists& mini_batches,
+    const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_

@@ -1,0 +1,40 @@
+// Local search over the items of groups whose sizes and slots are given.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_EVEN_OUT_GROUPS_H_
+#define BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_EVEN_OUT_GROUPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/context/solve/context_items.h"
+#include "server/planner/context/solve/filled_groups.h"
+
+namespace batchplan {
+
+// The sum over slots of the slowest group, with the fixed costs.
+Cost LockstepTime(const ContextItems& all, const std::vector<FilledSlot>& slots);
+
+// Lowers the lockstep time by moves and exchanges of items between groups, none of which becomes
+// empty or takes more than it holds. Every slot has a target, what its groups take in the mean over
+// its ranks or its longest item if that is more. The group furthest over its target gives to those
+// furthest under theirs what brings the two closest to them. Ends when nothing helps any more,
+// after `steps` groups and items looked at, or with the allowance. Returns the time.
+Cost EvenOutGroups(const ContextItems& all, uint64_t steps, const Allowance& allowance,
+                   std::vector<FilledSlot>& slots);
+
+// What a rank does one after the other: its groups of the smallest size, after others that stay as
+// they are.
+struct RankGroups {
+  Cost before = 0;
+  std::vector<FilledGroup*> groups;
+};
+
+// Lowers the time of the slowest rank in the same way; the target is the mean of all ranks. The
+// groups of different ranks are different ones.
+void EvenOutRanks(const ContextItems& all, uint64_t steps, const Allowance& allowance,
+                  std::vector<RankGroups>& ranks);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_EVEN_OUT_GROUPS_H_

@@ -1,0 +1,32 @@
+// Slots for lockstep: the ranks of a slot wait for its slowest group.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_LOCKSTEP_GROUPS_H_
+#define BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_LOCKSTEP_GROUPS_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/context/solve/context_items.h"
+#include "server/planner/context/solve/filled_groups.h"
+
+namespace batchplan {
+
+// `slots` slots for `items`, ascending positions, that may take the same time each: the least, by
+// bisection, for which FillEvenly (fill_slots.h) succeeds. Empty if it does for none.
+std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const uint32_t> items,
+                                       uint64_t slots, const Allowance& allowance);
+
+// Divides slots until their number is one that problem.slots allows. False if none can be divided.
+bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots);
+
+// Takes a few slots apart and fills them anew, in turn (fill_in_turn.h), as long as `tries` last
+// and that makes them faster, and keeps their number one that is allowed. Spends from the
+// allowance.
+void RefillSlots(const ContextItems& all, uint64_t tries, const Allowance& allowance,
+                 std::vector<FilledSlot>& slots);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_LOCKSTEP_GROUPS_H_

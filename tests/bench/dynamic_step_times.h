@@ -1,0 +1,26 @@
+// Step times of context-parallel groups that differ in size, of groups that don't, and of
+// Megatron-LM's scheduler.
+
+#ifndef BATCHPLAN_TESTS_BENCH_DYNAMIC_STEP_TIMES_H_
+#define BATCHPLAN_TESTS_BENCH_DYNAMIC_STEP_TIMES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace batchplan::bench {
+
+// Prints one Markdown table for each synchronization and cost of exchange: a row for each family of
+// lengths, budget of a rank (the family's, or a quarter of it) and pool of ranks. Of `balanced`
+// with dynamic_context at DEFAULT its step time over the bound of cheapest sizes, where each
+// sequence is on the size that takes least of the ranks, and over lower_bound_step_time; its slots;
+// and processor time. Over its step time that of the preset megatron_dynamic_cp, and of `balanced`
+// at DEFAULT on the best of the fixed sizes that hold every sequence. Then the geometric means of
+// each table. A micro-batch costs `per_microbatch` tokens by itself. `family_name` is one of them;
+// empty: all. Returns whether there is such a family.
+bool PrintDynamicStepTimes(const std::vector<uint32_t>& pools, double per_microbatch,
+                           uint64_t seeds, const std::string& family_name);
+
+}  // namespace batchplan::bench
+
+#endif  // BATCHPLAN_TESTS_BENCH_DYNAMIC_STEP_TIMES_H_

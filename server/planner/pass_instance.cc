@@ -16,13 +16,12 @@ static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               const std::vector<uint32_t>& aligned,
-                                              uint32_t longest) {
+                                              uint32_t longest, size_t mini_batches) {
   const uint32_t sharing = options.topology.context_parallel;
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
-  const double waiting = MostWaiting(
-      options, options.allow_empty_microbatches ? sequences + kMaxEmptyMicrobatches : sequences);
+  const double waiting = MostWaiting(options, pass, sequences, mini_batches);
   if (pass.layout == Layout::kPadded) {
     // A sequence costs what its width does, at most that of the longest.
     const std::vector<uint32_t> widest(sequences, longest);
@@ -103,9 +102,15 @@ CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
           .multiple = std::lcm(uint64_t{pass.microbatch_count_multiple}, group)};
 }
 
-double MostWaiting(const PlanOptions& options, uint64_t microbatches) {
+double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t sequences,
+                   uint64_t mini_batches) {
   const Topology& topology = options.topology;
   if (topology.pipeline_parallel == 1) return 0;
+  uint64_t microbatches = sequences;
+  if (options.allow_empty_microbatches) {
+    const uint64_t least = CountRuleOf(topology, options.pipeline, pass).RoundUp(1);
+    microbatches += std::min(kMaxEmptyMicrobatches, least * mini_batches);
+  }
   return options.pipeline.transfer * 2 * topology.pipeline_parallel * topology.virtual_pipeline *
          static_cast<double>(microbatches);
 }
@@ -132,7 +137,9 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
                                                   const Groups& groups, size_t mini_batches) {
   const PassOptions& pass = options.passes[index];
   const uint32_t longest = *std::max_element(aligned->begin(), aligned->end());
-  const absl::StatusOr<CostFunction> cost = MakeCostFunction(options, pass, *aligned, longest);
+  const size_t own_mini_batches = pass.ignore_mini_batches ? 1 : mini_batches;
+  const absl::StatusOr<CostFunction> cost =
+      MakeCostFunction(options, pass, *aligned, longest, own_mini_batches);
   if (!cost.ok()) return cost.status();
 
   PassInstance instance(manifest, options, index, length_multiple, planned, groups, *cost, aligned);
@@ -141,7 +148,7 @@ absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
     return status;
   }
   if (absl::Status status = instance.CheckGroupsFit(manifest); !status.ok()) return status;
-  instance.mini_batches_ = pass.ignore_mini_batches ? 1 : mini_batches;
+  instance.mini_batches_ = own_mini_batches;
   uint64_t empty = 0;
   if (options.allow_empty_microbatches) {
     absl::Status status = CheckEmptyMicrobatches(instance.counts_, instance.ranks_,

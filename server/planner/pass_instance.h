@@ -64,9 +64,10 @@ struct CountRule {
 CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
                       const PassOptions& pass);
 
-// What so many micro-batches of a request wait at most, one after the other at all stages of a
-// pipeline and back; 0 without one. In units of the cost model.
-double MostWaiting(const PlanOptions& options, uint64_t microbatches);
+// What the micro-batches of a rank wait at most, so many sequences in so many mini-batches, one
+// after the other at all stages of a pipeline and back; 0 without one. In units of the cost model.
+double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t sequences,
+                   uint64_t mini_batches);
 
 // InvalidArgument, beginning with `where`, if a pipeline has more micro-batches to simulate, a
 // sequence in each and `empty` ones, than kMaxPipelineWorks allow.

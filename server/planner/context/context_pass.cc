@@ -79,8 +79,10 @@ absl::StatusOr<ContextPass> ContextPass::Create(const Manifest& manifest,
   const uint64_t sequences = planned.lengths.size();
   const uint64_t microbatches =
       sequences + (options.allow_empty_microbatches ? kMaxEmptyMicrobatches : 0);
+  const size_t own_mini_batches = pass.options_->ignore_mini_batches ? 1 : mini_batches;
   absl::StatusOr<std::vector<CostFunction>> costs = CostFunction::CreateForSizes(
-      options.cost_model, sizes, pass.pool_, microbatches, 0, MostWaiting(options, microbatches));
+      options.cost_model, sizes, pass.pool_, microbatches, 0,
+      MostWaiting(options, *pass.options_, sequences, own_mini_batches));
   if (!costs.ok()) return costs.status();
   pass.costs_ = *std::move(costs);
   CostModel without_exchange = options.cost_model;
@@ -95,7 +97,6 @@ absl::StatusOr<ContextPass> ContextPass::Create(const Manifest& manifest,
     pass.pipeline_ = std::make_shared<const Pipeline>(std::move(pipeline));
   }
   if (absl::Status status = pass.CheckGroupsFit(manifest); !status.ok()) return status;
-  const size_t own_mini_batches = pass.options_->ignore_mini_batches ? 1 : mini_batches;
   uint64_t empty = 0;
   if (options.allow_empty_microbatches) {
     if (absl::Status status = pass.CheckEmptySlots(own_mini_batches); !status.ok()) {

@@ -7,6 +7,7 @@
 #include "server/checker/check_group_metrics.h"
 #include "server/checker/check_metrics.h"
 #include "server/checker/check_rows.h"
+#include "server/checker/check_selection.h"
 #include "server/checker/check_sequences.h"
 #include "server/checker/check_shape.h"
 #include "server/checker/pass_under_check.h"
@@ -45,7 +46,10 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
 }  // namespace
 }  // namespace checker
 
-absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
+namespace {
+
+// A plan of the whole manifest.
+absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
   using checker::CheckPass;
   using checker::PassUnderCheck;
 
@@ -102,6 +106,30 @@ absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, con
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
+  absl::Status status;
+  if (!options.selection) {
+    if (!plan.deferred.empty()) {
+      return checker::Violation("deferred has ", plan.deferred.size(),
+                                " entries, but selection is not set");
+    }
+    status = CheckWhole(manifest, options, plan);
+  } else {
+    const absl::StatusOr<checker::TakenPart> part =
+        checker::CheckSelection(manifest, options, plan);
+    if (!part.ok()) return part.status();
+    status = CheckWhole({.lengths = part->lengths,
+                         .group_ids = part->group_ids,
+                         .pad_to = manifest.pad_to,
+                         .ranks = part->ranks},
+                        options, part->plan);
+  }
+  if (!status.ok()) return status;
+  return checker::CheckTakenMetrics(manifest, plan);
 }
 
 }  // namespace batchplan

@@ -18,6 +18,10 @@
 //   6. with dynamic_context, the groups of every slot have sizes that are allowed, which descend
 //      along the ranks and add up to the pool, with alignment and budget of their size, and later
 //      passes leave each sequence on the same ranks;
+//   7. with a selection, exactly as much is taken as asked, groups whole, nothing that is too old,
+//      everything that would be at the next step, and nothing that waits is passed too often; and
+//      all of the above of what is taken, as if it were the manifest: its positions are then named
+//      by their place among the taken;
 // and that the metrics are those of this plan. What it does not judge is how good the plan is:
 // which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor
 // does it recompute the fingerprint.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "server/checker/stated_metrics.h"
 #include "server/checker/violation.h"
 
 namespace batchplan::checker {
@@ -84,16 +85,25 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
   if (pass.options.ignore_mini_batches) return absl::OkStatus();
   const RequestDemands& demands = pass.demands;
   std::vector<uint64_t> sizes(pass.plan.microbatches_per_rank.size(), 0);
+  uint64_t delay = 0;
+  uint64_t moved = 0;
+  uint64_t planned = 0;
   for (size_t sequence = 0; sequence < placement.size(); ++sequence) {
     if (placement[sequence] == kNowhere) continue;
     const uint32_t mini_batch = microbatches[placement[sequence]].mini_batch;
     ++sizes[mini_batch];
-    if (!demands.mini_batch_of.empty() && mini_batch != demands.mini_batch_of[sequence]) {
+    if (demands.mini_batch_of.empty()) continue;
+    const uint32_t place = demands.mini_batch_of[sequence];
+    delay += mini_batch > place ? mini_batch - place : 0;
+    moved += mini_batch != place ? 1 : 0;
+    ++planned;
+    if (const uint32_t away = mini_batch > place ? mini_batch - place : place - mini_batch;
+        away > pass.request.mini_batches.max_delay) {
       return Violation("passes[", pass.number, "] has sequence ", sequence, " in mini-batch ",
                        mini_batch, ", but the ",
                        pass.request.mini_batches.order == Order::kStratified ? "order by length"
                                                                              : "manifest's order",
-                       " puts it into mini-batch ", demands.mini_batch_of[sequence]);
+                       " puts it into mini-batch ", place);
     }
   }
   for (size_t k = 0; k < sizes.size(); ++k) {
@@ -108,7 +118,14 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
                        ", but mini_batches.size is ", demands.mini_batch_size);
     }
   }
-  return absl::OkStatus();
+  // Where a shuffle puts a sequence is not known here.
+  if (planned == 0) return absl::OkStatus();
+  const auto count = static_cast<double>(planned);
+  absl::Status status = CheckNear(pass, "mean_delay", pass.plan.metrics.mean_delay,
+                                  static_cast<double>(delay) / count, kTolerance);
+  status.Update(CheckNear(pass, "moved_share", pass.plan.metrics.moved_share,
+                          static_cast<double>(moved) / count, kTolerance));
+  return status;
 }
 
 absl::Status CheckGroups(const PlacedPass& placed) {

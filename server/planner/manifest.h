@@ -22,6 +22,8 @@ struct Manifest {
   // The rank of each sequence, for a batch that was dispatched before it is planned; empty: the
   // planner decides.
   std::span<const uint32_t> ranks = {};
+  // Empty, or one a sequence: training steps since the weights that made it.
+  std::span<const uint32_t> ages = {};
 };
 
 // A sequence, by its position in the manifest. The compiler keeps it apart from positions in lists

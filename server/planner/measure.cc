@@ -103,6 +103,23 @@ double BinBalance(std::span<const double> filled) {
   return 1 - std::sqrt(squares / (count - 1)) / mean;
 }
 
+void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, PassPlan& plan) {
+  const auto mean = [](std::span<const uint32_t> of, std::span<const uint32_t> values) {
+    if (of.empty() || values.empty()) return 0.0;
+    uint64_t sum = 0;
+    for (const uint32_t i : of) sum += values[i];
+    return static_cast<double>(sum) / static_cast<double>(of.size());
+  };
+  PlanMetrics& metrics = plan.metrics;
+  metrics.mean_length_taken = mean(plan.sequence_index, manifest.lengths);
+  metrics.mean_length_deferred = mean(deferred, manifest.lengths);
+  metrics.mean_age = mean(plan.sequence_index, manifest.ages);
+  if (manifest.ages.empty()) return;
+  for (const uint32_t i : plan.sequence_index) {
+    metrics.largest_age = std::max(metrics.largest_age, manifest.ages[i]);
+  }
+}
+
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {

@@ -3,6 +3,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_MEASURE_H_
 #define BATCHPLAN_SERVER_PLANNER_MEASURE_H_
 
+#include <cstdint>
 #include <span>
 
 #include "server/planner/allowance.h"
@@ -20,6 +21,9 @@ namespace batchplan {
 PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
                     const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance);
+
+// Writes the metrics of what is trained and what waits, of a pass whose arrays are complete.
+void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, PassPlan& plan);
 
 // PlanMetrics.bin_balance: 1 - s/mean, s the sample standard deviation (n - 1), of how full the
 // micro-batches that are not empty are, in true tokens of the budget; 1 for a single one.

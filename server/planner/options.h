@@ -66,6 +66,20 @@ struct MiniBatching {
   Order order = Order::kPreserved;
   uint64_t seed = 0;
   GroupPolicy groups = GroupPolicy::kIgnore;
+  // Mini-batches that what moves as a whole may be trained from its place.
+  uint32_t max_delay = 0;
+};
+
+// Which part of the manifest is planned. Exactly one of the first three is above 0.
+struct Selection {
+  uint32_t sequences = 0;
+  uint32_t groups = 0;
+  uint64_t max_tokens = 0;
+  // 0: any age.
+  uint32_t max_age = 0;
+  uint32_t max_overtaking = 0;
+
+  friend bool operator==(const Selection&, const Selection&) = default;
 };
 
 // What context-parallel ranks of groups of up to so many spend on a token.
@@ -177,6 +191,8 @@ struct PlanOptions {
   Effort effort = Effort::kDefault;
   OverlongPolicy overlong = OverlongPolicy::kReject;
   bool allow_empty_microbatches = false;
+  // Unset: all of the manifest is planned.
+  std::optional<Selection> selection = {};
   std::vector<PassOptions> passes;
 
   // InvalidArgument for values that no manifest could make right; the message names field and

@@ -72,6 +72,7 @@ std::string Fingerprint(const Plan& plan, const std::stop_token& stop) {
                     {sequence.index, sequence.length, static_cast<uint32_t>(sequence.reason)});
   }
   hash.Add(excluded, stop);
+  if (!plan.deferred.empty()) hash.Add(plan.deferred, stop);
   return hash.Hex();
 }
 

@@ -14,7 +14,7 @@
 namespace batchplan {
 
 // As on the wire.
-enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2, kAlone = 4 };
+enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2, kExpired = 3, kAlone = 4 };
 
 struct ExcludedSequence {
   uint32_t index = 0;
@@ -43,6 +43,12 @@ struct PlanMetrics {
   double predicted_step_time = 0;
   double step_efficiency = 0;
   double pipeline_bubble = 0;
+  double mean_delay = 0;
+  double moved_share = 0;
+  double mean_length_taken = 0;
+  double mean_length_deferred = 0;
+  double mean_age = 0;
+  uint32_t largest_age = 0;
 };
 
 // Micro-batches stand in the order: for each mini-batch, for each rank, for each slot; with
@@ -63,11 +69,13 @@ struct PassPlan {
 struct Plan {
   std::vector<PassPlan> passes;
   std::vector<ExcludedSequence> excluded;  // ascending by index
+  // With a selection, the positions that wait, ascending.
+  std::vector<uint32_t> deferred = {};
   // SHA-256, in hexadecimal, of every pass's sequence_index, microbatch_offsets,
-  // microbatches_per_rank and row_widths, of context_sizes where there are any, and of what is
-  // excluded. Of plans that one request and one version of the planner made it is equal exactly
-  // when they are. It does not cover the sequences' lengths, the length multiple, names or metrics:
-  // requests that differ in those alone can have one fingerprint.
+  // microbatches_per_rank and row_widths, of context_sizes where there are any, of what is excluded
+  // and of what is deferred. Of plans that one request and one version of the planner made it is
+  // equal exactly when they are. It does not cover the sequences' lengths, the length multiple,
+  // names or metrics: requests that differ in those alone can have one fingerprint.
   std::string fingerprint;
   CostModel cost_model_used;
 };
@@ -75,8 +83,9 @@ struct Plan {
 // SHA-256 as 64 hexadecimal digits over little-endian integers: for each pass the arrays
 // sequence_index, microbatch_offsets, microbatches_per_rank, row_widths and, where there are any,
 // context_sizes, each as a uint64 count and its uint32 values; then the excluded list the same way,
-// three values an entry. Lengths, length multiples, names and metrics are not in it. Once a stop is
-// requested it ends soon, with digits that are of no use.
+// three values an entry, and what is deferred, if anything, like the arrays. Lengths, length
+// multiples, names and metrics are not in it. Once a stop is requested it ends soon, with digits
+// that are of no use.
 std::string Fingerprint(const Plan& plan, const std::stop_token& stop = {});
 
 }  // namespace batchplan

@@ -83,6 +83,7 @@ void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, ui
     SlicePass(pass, std::max(data_parallel, 1U), rank, slice->add_passes());
   }
   *slice->mutable_excluded() = whole.excluded();
+  *slice->mutable_deferred() = whole.deferred();
   slice->set_fingerprint(whole.fingerprint());
   slice->set_planner_version(whole.planner_version());
   if (whole.has_planning_time()) *slice->mutable_planning_time() = whole.planning_time();

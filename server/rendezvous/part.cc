@@ -72,6 +72,7 @@ absl::Status CheckManifest(const v1::PlanBatchRequest& request) {
   const v1::Manifest& manifest = request.manifest();
   absl::Status status = CheckSize("group_ids", manifest.group_ids_size(), manifest);
   status.Update(CheckSize("ranks", manifest.ranks_size(), manifest));
+  status.Update(CheckSize("ages", manifest.ages_size(), manifest));
   if (!status.ok()) return status;
   const uint32_t ranks = std::max(request.topology().data_parallel(), 1U);
   const auto beyond = std::find_if(manifest.ranks().begin(), manifest.ranks().end(),
@@ -140,6 +141,7 @@ StepPart MakePart(v1::JoinBatchRequest request) {
   content.mutable_lengths()->Swap(manifest.mutable_lengths());
   content.mutable_group_ids()->Swap(manifest.mutable_group_ids());
   content.mutable_ranks()->Swap(manifest.mutable_ranks());
+  content.mutable_ages()->Swap(manifest.mutable_ages());
   part.terms = SerializeTerms(std::move(request));
   content.set_terms_digest(TermsDigest(part.terms));
   part.content = content.SerializeAsString();
@@ -170,6 +172,7 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
   whole.worker_offsets.push_back(0);
   CommonField groups("group_ids");
   CommonField ranks("ranks");
+  CommonField ages("ages");
   for (size_t worker = 0; worker < contents.size(); ++worker) {
     rendezvous::PartContent part;
     if (!part.ParseFromString(contents[worker]) || part.terms_digest() != digest) {
@@ -178,6 +181,7 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
     if (part.lengths_size() > 0) {
       groups.Add(worker, part.group_ids_size() > 0);
       ranks.Add(worker, part.ranks_size() > 0);
+      ages.Add(worker, part.ages_size() > 0);
     }
     const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
     if (sequences > max_sequences) {
@@ -188,10 +192,12 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
     manifest.mutable_lengths()->MergeFrom(part.lengths());
     manifest.mutable_group_ids()->MergeFrom(part.group_ids());
     manifest.mutable_ranks()->MergeFrom(part.ranks());
+    manifest.mutable_ages()->MergeFrom(part.ages());
     whole.worker_offsets.push_back(static_cast<uint32_t>(sequences));
   }
   absl::Status common = groups.Check();
   common.Update(ranks.Check());
+  common.Update(ages.Check());
   if (!common.ok()) return common;
   return whole;
 }

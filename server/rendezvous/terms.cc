@@ -113,6 +113,7 @@ std::string SerializeTerms(v1::JoinBatchRequest request) {
   manifest.clear_lengths();
   manifest.clear_group_ids();
   manifest.clear_ranks();
+  manifest.clear_ages();
   // The contract has no maps: fields are written in their order.
   return request.SerializeAsString();
 }

@@ -33,7 +33,7 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::CEscape(text.substr(0, kQuotedBytes)), "\"");
 }
 
-// In the place of a group, for a rank behind it.
+// In the place of a group, for what is behind it.
 constexpr absl::string_view kNoGroup = "-";
 
 // Appends the number in a column that either all lines have or none, `is_first` being the first;
@@ -56,7 +56,7 @@ absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::
 }
 
 // Appends what one line, without comment and not blank, says. The error goes behind "file:line: ".
-absl::Status ReadLine(absl::string_view text, v1::Manifest* manifest) {
+absl::Status ReadLine(absl::string_view text, ThirdColumn third, v1::Manifest* manifest) {
   const std::vector<absl::string_view> columns =
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   uint32_t length = 0;
@@ -67,15 +67,18 @@ absl::Status ReadLine(absl::string_view text, v1::Manifest* manifest) {
   if (columns.size() > 3) {
     return absl::InvalidArgumentError(absl::StrCat(
         Quoted(text), " has ", columns.size(),
-        " columns; a line is a length, a length and a group, or a length, a group and a rank"));
+        " columns; a line is a length, a length and a group, or a length, a group and ",
+        third == ThirdColumn::kRank ? "a rank" : "an age"));
   }
   const bool is_first = manifest->lengths_size() == 0;
-  const bool ranked = columns.size() == 3;
-  const bool grouped = columns.size() > 1 && !(ranked && columns[1] == kNoGroup);
+  const bool has_third = columns.size() == 3;
+  const bool grouped = columns.size() > 1 && !(has_third && columns[1] == kNoGroup);
   absl::Status read =
       ReadColumn(text, grouped ? columns[1] : "", "group", is_first, manifest->mutable_group_ids());
-  read.Update(
-      ReadColumn(text, ranked ? columns[2] : "", "rank", is_first, manifest->mutable_ranks()));
+  const absl::string_view last = has_third ? columns[2] : "";
+  read.Update(third == ThirdColumn::kRank
+                  ? ReadColumn(text, last, "rank", is_first, manifest->mutable_ranks())
+                  : ReadColumn(text, last, "age", is_first, manifest->mutable_ages()));
   if (!read.ok()) return read;
   manifest->add_lengths(length);
   return absl::OkStatus();
@@ -147,13 +150,14 @@ absl::StatusOr<uint32_t> LengthOf(const std::string& line, const std::string& fi
 
 }  // namespace
 
-absl::Status ReadLengths(std::istream& stream, const std::string& name, v1::Manifest* manifest) {
+absl::Status ReadLengths(std::istream& stream, const std::string& name, ThirdColumn third,
+                         v1::Manifest* manifest) {
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     absl::string_view text = line;
     text = absl::StripAsciiWhitespace(text.substr(0, text.find('#')));
     if (text.empty()) continue;
-    if (absl::Status read = ReadLine(text, manifest); !read.ok()) {
+    if (absl::Status read = ReadLine(text, third, manifest); !read.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", read.message()));
     }
   }

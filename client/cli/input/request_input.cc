@@ -66,6 +66,16 @@ const std::vector<Group>& RequestGroups() {
         {"--seed", "mini_batches.seed", "Seed of every random choice [0]"},
         {"--groups", "mini_batches.groups",
          "Where sequences of one group, the second column of --lengths, stay together [ignore]"}}},
+      {"Some of what waits, by one of --take, --take_groups and --take_tokens",
+       {{"--take", "selection.sequences", "Plan exactly so many sequences; the others wait [all]"},
+        {"--take_groups", "selection.groups",
+         "Plan exactly so many groups, the second column of --lengths"},
+        {"--take_tokens", "selection.max_tokens",
+         "Plan as many as first in, first out takes within so many tokens"},
+        {"--max_age", "selection.max_age",
+         "Leave older ones out for good, and take those of this age now [any age]"},
+        {"--max_overtaking", "selection.max_overtaking",
+         "What waits is passed by at most so many that stand behind it [first in, first out]"}}},
       {"Names, for the server's logs and metrics",
        {{"--job", "job_id", "Job"},
         {"--step", "step", "Step"},
@@ -229,6 +239,12 @@ std::vector<CLI::Option*> AddRequestFlags(CLI::App* app, v1::PlanBatchRequest* r
           ->type_name("A,B,C[,D]")
           ->excludes(app->get_option("--fitted_cost"))
           ->group("Algorithm"));
+  // A selection has one target, as a message has one layout.
+  for (const auto& [one, other] : {std::pair{"--take", "--take_groups"},
+                                   {"--take", "--take_tokens"},
+                                   {"--take_groups", "--take_tokens"}}) {
+    app->get_option(one)->excludes(app->get_option(other));
+  }
   // A message has one layout: set together, the later flag would silently undo the earlier one.
   if (CLI::Option* padded = app->get_option_no_throw("--scan"); padded != nullptr) {
     for (const char* packed : {"--packer", "--rows", "--buckets"}) {
@@ -278,10 +294,15 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
           ->group("Input, one of");
   lengths_ = app->add_option("--lengths", lengths_path_,
                              "One length a line, or a length and a group, or a length, a group (- "
-                             "for none) and the rank that has the sequence already; blank lines "
-                             "and # comments are fine; - is stdin")
+                             "for none) and the rank that has the sequence already, or with --ages "
+                             "its age; blank lines and # comments are fine; - is stdin")
                  ->type_name("FILE")
                  ->group("Input, one of");
+  app->add_flag("--ages", ages_,
+                "The third column of --lengths is an age: training steps since the weights that "
+                "made the sequence")
+      ->needs(lengths_)
+      ->group("Some of what waits, by one of --take, --take_groups and --take_tokens");
   std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
   for (CLI::Option* flag : AddExchangeFlags(app, &exchange_)) flags.push_back(flag);
   if (!without.contains(kBudgetFlag)) {
@@ -321,7 +342,8 @@ absl::Status RequestInput::Read(bool pipeline) {
   }
   Input input(lengths_path_);
   if (!input.status().ok()) return input.status();
-  return ReadLengths(input.stream(), DisplayName(lengths_path_), request_.mutable_manifest());
+  return ReadLengths(input.stream(), DisplayName(lengths_path_),
+                     ages_ ? ThirdColumn::kAge : ThirdColumn::kRank, request_.mutable_manifest());
 }
 
 }  // namespace batchplan::cli

@@ -50,6 +50,7 @@ class RequestInput {
   CLI::Option* alternative_ = nullptr;
   std::string request_path_;
   std::string lengths_path_;
+  bool ages_ = false;
   // What --exchange and --exchange_overlaps say.
   v1::CostModel exchange_;
   v1::PlanBatchRequest request_;

@@ -66,6 +66,7 @@ void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
     const char* title;
   } reasons[] = {{v1::EXCLUSION_REASON_TRUNCATED, "truncated"},
                  {v1::EXCLUSION_REASON_DROPPED, "dropped"},
+                 {v1::EXCLUSION_REASON_EXPIRED, "expired"},
                  {v1::EXCLUSION_REASON_ALONE, "alone"}};
   for (const auto& [reason, title] : reasons) {
     uint64_t count = 0;
@@ -78,6 +79,26 @@ void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
     if (count == 0) continue;
     table->AddRow(
         {title, absl::StrCat(Count(count, "sequence"), " of together ", Count(tokens, "token"))});
+  }
+}
+
+// What waits, and how what is trained compares with it.
+void AddSelection(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse& response,
+                  Table* table) {
+  if (response.passes().empty()) return;
+  const v1::PlanMetrics& metrics = response.passes(0).metrics();
+  if (request.has_selection()) {
+    table->AddRow(
+        {"taken",
+         absl::StrCat(Count(response.passes(0).sequence_index_size(), "sequence"),
+                      absl::StrFormat(" of %.1f tokens on average", metrics.mean_length_taken()))});
+    table->AddRow({"deferred", absl::StrCat(Count(response.deferred_size(), "sequence"),
+                                            absl::StrFormat(" of %.1f tokens on average",
+                                                            metrics.mean_length_deferred()))});
+  }
+  if (!request.manifest().ages().empty()) {
+    table->AddRow({"age", absl::StrFormat("%.2f on average, at most %d", metrics.mean_age(),
+                                          metrics.largest_age())});
   }
 }
 
@@ -262,6 +283,7 @@ absl::StatusOr<std::string> FormatPlanTable(const v1::PlanBatchRequest& request,
   Table header({Justify::kLeft, Justify::kLeft});
   AddHeader(request, response, origin, &header);
   AddExcluded(response, &header);
+  AddSelection(request, response, &header);
   // One pass, the usual case, reads as one block.
   const bool one_pass = options.passes.size() == 1;
   if (one_pass) {

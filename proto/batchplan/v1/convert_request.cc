@@ -84,11 +84,20 @@ Topology ReadTopology(const v1::Topology& wire) {
 absl::Status ReadMiniBatching(const v1::MiniBatching& wire, MiniBatching& options) {
   options.size = wire.size();
   options.seed = wire.seed();
+  options.max_delay = wire.max_delay();
   return FirstError({
       ReadEnum(wire.order(), v1::Order_IsValid(wire.order()), "mini_batches.order", options.order),
       ReadEnum(wire.groups(), v1::GroupPolicy_IsValid(wire.groups()), "mini_batches.groups",
                options.groups),
   });
+}
+
+Selection ReadSelection(const v1::Selection& wire) {
+  return {.sequences = wire.sequences(),
+          .groups = wire.groups(),
+          .max_tokens = wire.max_tokens(),
+          .max_age = wire.max_age(),
+          .max_overtaking = wire.max_overtaking()};
 }
 
 std::vector<ContextExchange> ReadExchange(const v1::CostModel& wire) {
@@ -239,11 +248,14 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
                                    static_cast<size_t>(request.manifest().group_ids_size())},
                      .pad_to = request.manifest().pad_to(),
                      .ranks = {request.manifest().ranks().data(),
-                               static_cast<size_t>(request.manifest().ranks_size())}};
+                               static_cast<size_t>(request.manifest().ranks_size())},
+                     .ages = {request.manifest().ages().data(),
+                              static_cast<size_t>(request.manifest().ages_size())}};
 
   PlanOptions& options = parsed.options;
   options.topology = ReadTopology(request.topology());
   options.allow_empty_microbatches = request.allow_empty_microbatches();
+  if (request.has_selection()) options.selection = ReadSelection(request.selection());
   if (options.topology.pipeline_parallel > 1) {
     options.synchronization = Synchronization::kAccumulated;
     options.cost_model.per_microbatch = kMicrobatchOnPipeline;

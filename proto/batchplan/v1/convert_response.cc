@@ -40,6 +40,12 @@ void FillMetrics(const PlanMetrics& metrics, v1::PlanMetrics* wire) {
   wire->set_predicted_step_time(metrics.predicted_step_time);
   wire->set_step_efficiency(metrics.step_efficiency);
   wire->set_pipeline_bubble(metrics.pipeline_bubble);
+  wire->set_mean_delay(metrics.mean_delay);
+  wire->set_moved_share(metrics.moved_share);
+  wire->set_mean_length_taken(metrics.mean_length_taken);
+  wire->set_mean_length_deferred(metrics.mean_length_deferred);
+  wire->set_mean_age(metrics.mean_age);
+  wire->set_largest_age(metrics.largest_age);
 }
 
 void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
@@ -88,7 +94,13 @@ PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
           .lower_bound_step_time = wire.lower_bound_step_time(),
           .predicted_step_time = wire.predicted_step_time(),
           .step_efficiency = wire.step_efficiency(),
-          .pipeline_bubble = wire.pipeline_bubble()};
+          .pipeline_bubble = wire.pipeline_bubble(),
+          .mean_delay = wire.mean_delay(),
+          .moved_share = wire.moved_share(),
+          .mean_length_taken = wire.mean_length_taken(),
+          .mean_length_deferred = wire.mean_length_deferred(),
+          .mean_age = wire.mean_age(),
+          .largest_age = wire.largest_age()};
 }
 
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response) {
@@ -99,6 +111,7 @@ void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchR
     wire->set_length(sequence.length);
     wire->set_reason(static_cast<v1::ExclusionReason>(sequence.reason));
   }
+  CopyArray(plan.deferred, response->mutable_deferred());
   response->set_fingerprint(plan.fingerprint);
   response->set_planner_version(std::string(PlannerVersion()));
   *response->mutable_planning_time() = google::protobuf::util::TimeUtil::NanosecondsToDuration(
@@ -122,6 +135,7 @@ absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
   for (const v1::ExcludedSequence& sequence : response.excluded()) {
     if (sequence.reason() != v1::EXCLUSION_REASON_TRUNCATED &&
         sequence.reason() != v1::EXCLUSION_REASON_DROPPED &&
+        sequence.reason() != v1::EXCLUSION_REASON_EXPIRED &&
         sequence.reason() != v1::EXCLUSION_REASON_ALONE) {
       return absl::InvalidArgumentError(
           absl::StrCat("excluded[", plan.excluded.size(), "].reason is ",
@@ -131,6 +145,7 @@ absl::StatusOr<Plan> ParseResponse(const v1::PlanBatchResponse& response) {
                              .length = sequence.length(),
                              .reason = static_cast<ExclusionReason>(sequence.reason())});
   }
+  plan.deferred = ReadArray(response.deferred());
   plan.fingerprint = response.fingerprint();
   plan.cost_model_used = {.per_token = response.cost_model_used().per_token(),
                           .per_token_squared = response.cost_model_used().per_token_squared(),

@@ -101,8 +101,9 @@ uint64_t LeastMicrobatches(const RequestOutline& outline) {
     group = outline.group_size > 0 ? outline.group_size : outline.pipeline_parallel;
     group = std::max<uint64_t>(group, 1);
   }
+  // How many a selection takes is not known here.
   const uint64_t mini_batches =
-      outline.mini_batch_size == 0
+      outline.mini_batch_size == 0 || outline.selection
           ? 1
           : std::max<uint64_t>(outline.sequences / outline.mini_batch_size, 1);
   uint64_t microbatches = 0;
@@ -118,6 +119,8 @@ uint64_t LeastMicrobatches(const RequestOutline& outline) {
 
 uint64_t LeastAnswerBytes(const RequestOutline& outline) {
   if (outline.overlong == v1::OVERLONG_POLICY_DROP) return 0;
+  // Every position is in the passes, deferred or excluded.
+  if (outline.selection) return VarintBytes(outline.sequences);
   // sequence_index and sequence_lengths; microbatch_offsets and row_widths.
   const uint64_t of_a_pass = Add(VarintBytes(outline.sequences), outline.sequences);
   return Add(Multiply(of_a_pass, outline.passes), Multiply(2, LeastMicrobatches(outline)));

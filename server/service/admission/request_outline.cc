@@ -211,6 +211,9 @@ bool ReadRequestField(CodedInputStream& in, uint32_t tag, RequestOutline* outlin
       return ReadNumber(in, &outline->overlong);
     case VarintTag(v1::PlanBatchRequest::kAllowEmptyMicrobatchesFieldNumber):
       return ReadBool(in, &outline->allow_empty_microbatches);
+    case DelimitedTag(v1::PlanBatchRequest::kSelectionFieldNumber):
+      outline->selection = true;
+      return WireFormatLite::SkipField(&in, tag);
     default:
       return WireFormatLite::SkipField(&in, tag);
   }
@@ -258,6 +261,7 @@ RequestOutline OutlineOf(const v1::PlanBatchRequest& request) {
   outline.effort = static_cast<uint32_t>(request.effort());
   outline.overlong = static_cast<uint32_t>(request.overlong());
   outline.allow_empty_microbatches = request.allow_empty_microbatches();
+  outline.selection = request.has_selection();
   for (const v1::Pass& pass : request.passes()) {
     if (outline.pass_options.size() == kMaxPasses) break;
     outline.pass_options.push_back({.min_microbatches = pass.min_microbatches(),

@@ -63,6 +63,8 @@ struct RequestOutline {
   uint32_t effort = 0;
   uint32_t overlong = 0;
   bool allow_empty_microbatches = false;
+  // Whether it is set.
+  bool selection = false;
   std::vector<OutlinedPass> pass_options;
   // Of a ReportStepRequest.
   uint64_t microbatches = 0;

@@ -14,7 +14,7 @@ namespace {
 
 absl::Status Read(const std::string& text, v1::Manifest* manifest) {
   std::istringstream stream(text);
-  return ReadLengths(stream, "file", manifest);
+  return ReadLengths(stream, "file", ThirdColumn::kRank, manifest);
 }
 
 std::string ErrorOf(const std::string& text) {

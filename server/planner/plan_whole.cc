@@ -1,0 +1,303 @@
+#include "server/planner/plan_whole.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/allowance.h"
+#include "server/planner/assign/assign.h"
+#include "server/planner/assign/bounds.h"
+#include "server/planner/cancellation.h"
+#include "server/planner/context/context_pass.h"
+#include "server/planner/context/context_sizes.h"
+#include "server/planner/context/measure_slots.h"
+#include "server/planner/context/place_slots.h"
+#include "server/planner/lengths.h"
+#include "server/planner/measure.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/order.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/plan.h"
+#include "server/planner/selection/delay.h"
+#include "server/planner/selection/step_estimate.h"
+
+namespace batchplan {
+namespace {
+
+absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned) {
+  if (manifest.pad_to == 0) return absl::OkStatus();
+  const auto longest = std::max_element(planned.lengths.begin(), planned.lengths.end());
+  if (*longest <= manifest.pad_to) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("manifest.pad_to is ", manifest.pad_to, ", but sequence ",
+                   longest - planned.lengths.begin(), " has ", *longest, " tokens"));
+}
+
+// Writes a mini-batch's micro-batches behind what the plan has.
+void Append(const PassInstance& pass, const PlannedLengths& planned, const Placement& placement,
+            PassPlan& plan) {
+  for (size_t m = 0; m < placement.microbatches.size(); ++m) {
+    for (SequenceIndex sequence : placement.microbatches[m]) {
+      plan.sequence_index.push_back(sequence.value());
+      plan.sequence_lengths.push_back(planned.lengths[sequence.value()]);
+    }
+    plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
+  }
+  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
+  plan.row_widths.insert(plan.row_widths.end(), rows.begin(), rows.end());
+  plan.microbatches_per_rank.push_back(placement.slots);
+}
+
+// What comes of the placements: stage 4, and the bounds, mini-batch by mini-batch.
+class PassPlans : public PlacementSink {
+ public:
+  PassPlans(std::span<const PassInstance> passes, const PlannedLengths& planned,
+            const SequenceLists& mini_batches, Synchronization synchronization,
+            const Allowance& allowance)
+      : passes_(passes),
+        planned_(planned),
+        mini_batches_(mini_batches),
+        synchronization_(synchronization),
+        allowance_(allowance) {
+    Clear();
+  }
+
+  void Add(size_t pass, size_t mini_batch, Placement placement) override {
+    const PassInstance& instance = passes_[pass];
+    const std::span<const SequenceIndex> sequences =
+        instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
+    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, placement));
+    if (allowance_.stop_requested()) return;
+    OrderMicrobatches(instance, instance.order(), placement, allowance_);
+    Append(instance, planned_, placement, plans_[pass]);
+  }
+
+  void Clear() override {
+    plans_.assign(passes_.size(), {});
+    bounds_.assign(passes_.size(), {});
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      plans_[i].name = passes_[i].options().name;
+      plans_[i].length_multiple = passes_[i].length_multiple();
+      plans_[i].sequence_index.reserve(mini_batches_.all().size());
+      plans_[i].sequence_lengths.reserve(mini_batches_.all().size());
+      plans_[i].microbatch_offsets = {0};
+    }
+  }
+
+  PassPlan& operator[](size_t pass) { return plans_[pass]; }
+  std::span<const MiniBatchBounds> bounds(size_t pass) const { return bounds_[pass]; }
+
+ private:
+  const std::span<const PassInstance> passes_;
+  const PlannedLengths& planned_;
+  const SequenceLists& mini_batches_;
+  const Synchronization synchronization_;
+  const Allowance& allowance_;
+  std::vector<PassPlan> plans_;
+  std::vector<std::vector<MiniBatchBounds>> bounds_;
+};
+
+// The batch of a request, as the passes are planned.
+struct Batch {
+  const Manifest& manifest;
+  const PlanOptions& options;
+  const PlannedLengths& planned;
+  const Groups& groups;
+  const SequenceLists& mini_batches;
+};
+
+// Stages 3 to 5 where every micro-batch takes context_parallel ranks.
+absl::StatusOr<std::vector<PassPlan>> PlanRanks(const Batch& batch, const PassLimits& limits,
+                                                const Allowance& allowance) {
+  const PlanOptions& options = batch.options;
+  std::map<uint32_t, AlignedLengths> aligned;  // by length multiple
+  std::vector<PassInstance> passes;
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    const uint32_t multiple = limits.multiples[i];
+    AlignedLengths& lengths = aligned[multiple];
+    if (!lengths) lengths = AlignAll(batch.planned.lengths, multiple);
+    absl::StatusOr<PassInstance> pass =
+        PassInstance::Create(batch.manifest, options, i, multiple, lengths, batch.planned,
+                             batch.groups, batch.mini_batches.size());
+    if (!pass.ok()) return pass.status();
+    passes.push_back(*std::move(pass));
+  }
+  PassPlans plans(passes, batch.planned, batch.mini_batches, options.synchronization, allowance);
+  absl::Status assigned = AssignAll(passes, options.topology, batch.mini_batches,
+                                    options.mini_batches.seed, allowance, plans);
+  if (!assigned.ok()) return assigned;
+  std::vector<PassPlan> measured;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    plans[i].metrics = Measure(batch.manifest, options.synchronization, passes[i], plans[i],
+                               plans.bounds(i), allowance);
+    measured.push_back(std::move(plans[i]));
+  }
+  return measured;
+}
+
+PassPlan PassPlanOf(const ContextPass& pass, const PlannedLengths& planned,
+                    const PassPlacement& placements) {
+  PassPlan plan;
+  plan.name = pass.options().name;
+  plan.length_multiple = LengthMultipleOfOne(pass.topology(), pass.options());
+  plan.microbatch_offsets = {0};
+  for (const ContextPlacement& placement : placements) {
+    for (const std::vector<PlacedGroup>& slot : placement) {
+      for (const PlacedGroup& group : slot) {
+        uint32_t width = 0;
+        for (const SequenceIndex sequence : group.sequences) {
+          plan.sequence_index.push_back(sequence.value());
+          plan.sequence_lengths.push_back(planned.lengths[sequence.value()]);
+          width += pass.aligned(pass.SizeOf(group.ranks))[sequence.value()];
+        }
+        plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
+        plan.row_widths.push_back(width);
+        plan.context_sizes.push_back(group.ranks);
+      }
+    }
+    plan.microbatches_per_rank.push_back(static_cast<uint32_t>(placement.size()));
+  }
+  return plan;
+}
+
+// Stages 3 to 5 with dynamic_context, on groups of these sizes.
+absl::StatusOr<std::vector<PassPlan>> PlanSlotsWithin(
+    const Batch& batch, std::span<const std::vector<GroupLimits>> limits,
+    const Allowance& allowance) {
+  std::vector<ContextPass> passes;
+  for (size_t i = 0; i < batch.options.passes.size(); ++i) {
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    absl::StatusOr<ContextPass> pass =
+        ContextPass::Create(batch.manifest, batch.options, i, limits[i], batch.planned,
+                            batch.groups, batch.mini_batches.size(), allowance);
+    if (!pass.ok()) return pass.status();
+    passes.push_back(*std::move(pass));
+  }
+  absl::StatusOr<std::vector<PassPlacement>> placed =
+      PlaceSlots(batch.manifest, batch.options, passes, batch.planned, batch.groups,
+                 batch.mini_batches, allowance);
+  if (!placed.ok()) return placed.status();
+  std::vector<PassPlan> plans;
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    PassPlan& plan = plans.emplace_back(PassPlanOf(passes[i], batch.planned, (*placed)[i]));
+    plan.metrics = MeasureSlots(batch.manifest, passes[i], batch.mini_batches, plan, allowance);
+  }
+  return plans;
+}
+
+// The same, first without sizes that exchange for too long to be of use; with them, where they are
+// the only ones that leave no group empty, or hold all that belongs together.
+absl::StatusOr<std::vector<PassPlan>> PlanSlots(const Batch& batch, const PassLimits& limits,
+                                                const Allowance& allowance) {
+  std::vector<std::vector<GroupLimits>> useful;
+  useful.reserve(limits.groups.size());
+  bool all = true;
+  for (size_t i = 0; i < limits.groups.size(); ++i) {
+    useful.push_back(WithoutDearSizes(batch.options, i, limits.groups[i], batch.planned));
+    all = all && useful.back().size() == limits.groups[i].size();
+  }
+  absl::StatusOr<std::vector<PassPlan>> plans = PlanSlotsWithin(batch, useful, allowance);
+  if (all || !absl::IsInvalidArgument(plans.status())) return plans;
+  return PlanSlotsWithin(batch, limits.groups, allowance);
+}
+
+absl::StatusOr<std::vector<PassPlan>> PlanMiniBatches(const Batch& batch, const PassLimits& limits,
+                                                      const Allowance& allowance) {
+  return batch.options.topology.dynamic_context ? PlanSlots(batch, limits, allowance)
+                                                : PlanRanks(batch, limits, allowance);
+}
+
+double PredictedStepTime(std::span<const PassPlan> passes) {
+  double predicted = 0;
+  for (const PassPlan& pass : passes) predicted += pass.metrics.predicted_step_time;
+  return predicted;
+}
+
+// Writes what is in another mini-batch than its place, by the mini-batches of both.
+void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
+                  const SequenceLists& trained, std::vector<PassPlan>& passes) {
+  std::vector<std::pair<SequenceIndex, size_t>> of[2];
+  const SequenceLists* const lists[] = {&places, &trained};
+  for (size_t k = 0; k < 2; ++k) {
+    for (size_t m = 0; m < lists[k]->size(); ++m) {
+      for (const SequenceIndex sequence : (*lists[k])[m]) of[k].emplace_back(sequence, m);
+    }
+    std::ranges::sort(of[k]);
+  }
+  uint64_t delay = 0;
+  uint64_t moved = 0;
+  for (size_t i = 0; i < of[0].size(); ++i) {
+    const size_t place = of[0][i].second;
+    const size_t own = of[1][i].second;
+    delay += own > place ? own - place : 0;
+    moved += own != place ? 1 : 0;
+  }
+  const auto count = static_cast<double>(of[0].size());
+  for (size_t i = 0; i < passes.size(); ++i) {
+    if (options.passes[i].ignore_mini_batches) continue;
+    passes[i].metrics.mean_delay = static_cast<double>(delay) / count;
+    passes[i].metrics.moved_share = static_cast<double>(moved) / count;
+  }
+}
+
+// The same where sequences may move to other mini-batches, if that makes the step shorter.
+absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const PassLimits& limits,
+                                                  const Allowance& allowance) {
+  absl::StatusOr<std::vector<PassPlan>> passes = PlanMiniBatches(batch, limits, allowance);
+  const std::optional<StepEstimate> estimate = StepEstimate::Create(
+      batch.manifest, batch.options, limits, batch.planned, batch.groups, allowance);
+  if (!estimate) return passes;
+  const SequenceLists moved =
+      DelayLong(batch.mini_batches, batch.groups, batch.manifest.lengths,
+                batch.options.mini_batches.max_delay, [&](std::span<const SequenceIndex> list) {
+                  return allowance.stop_requested() ? 0 : estimate->TimeOf(list);
+                });
+  const Batch delayed = {batch.manifest, batch.options, batch.planned, batch.groups, moved};
+  absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(
+      delayed, limits, Allowance(AllowanceOf(batch.options.effort), allowance.stop()));
+  if (!others.ok() || (passes.ok() && PredictedStepTime(*others) >= PredictedStepTime(*passes))) {
+    return passes;
+  }
+  MeasureDelay(batch.options, batch.mini_batches, moved, *others);
+  return others;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
+                               const PassLimits& limits, const std::stop_token& stop) {
+  const Allowance allowance(AllowanceOf(options.effort), stop);
+  const Groups groups(manifest, options.mini_batches.groups);
+  absl::StatusOr<PlannedLengths> planned =
+      ApplyOverlongPolicy(manifest, options, groups, limits.longest);
+  if (!planned.ok()) return planned.status();
+  if (absl::Status status = CheckPadTo(manifest, *planned); !status.ok()) return status;
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+
+  const absl::StatusOr<SequenceLists> mini_batches =
+      SplitIntoMiniBatches(manifest, planned->lengths, groups, options.mini_batches);
+  if (!mini_batches.ok()) return mini_batches.status();
+
+  const Batch batch = {manifest, options, *planned, groups, *mini_batches};
+  const bool delays = options.mini_batches.max_delay > 0 && mini_batches->size() > 1;
+  absl::StatusOr<std::vector<PassPlan>> passes =
+      delays ? PlanDelayed(batch, limits, allowance) : PlanMiniBatches(batch, limits, allowance);
+  if (!passes.ok()) return passes.status();
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  Plan plan;
+  plan.passes = *std::move(passes);
+  plan.excluded = std::move(planned->excluded);
+  plan.cost_model_used = options.cost_model;
+  return plan;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,166 @@
+#include "server/planner/selection/choice.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <numeric>
+#include <random>
+#include <utility>
+
+namespace batchplan {
+namespace {
+
+// What is better by less is not worth that others are passed.
+constexpr double kWorthIt = 1e-4;
+// Runs of an order that are tried.
+constexpr size_t kRuns = 12;
+
+using Seats = std::vector<uint32_t>;
+
+class Search {
+ public:
+  Search(const WaitingPool& pool, const StepRatio& ratio, uint64_t evaluations)
+      : pool_(pool), ratio_(ratio), left_(evaluations) {
+    for (uint32_t position = 0; position < pool.open().size(); ++position) {
+      classes_[SizeOf(position)].push_back(position);
+    }
+    for (const uint32_t position : pool.first_choice()) ++seats_[SizeOf(position)];
+    Try({pool.first_choice().begin(), pool.first_choice().end()});
+  }
+
+  // Seats to runs of each class in the order of `costs`, by unit; and in part to its ends.
+  void TryOrder(std::span<const double> costs) {
+    std::map<uint64_t, Seats> ascending = classes_;
+    for (auto& [size, positions] : ascending) {
+      std::ranges::stable_sort(positions, {}, [&](uint32_t p) { return costs[pool_.open()[p]]; });
+    }
+    for (size_t run = 0; run <= kRuns; ++run) {
+      Seats chosen;
+      for (const auto& [size, positions] : ascending) {
+        const size_t seats = SeatsOf(size);
+        const size_t first = (positions.size() - seats) * run / kRuns;
+        chosen.insert(chosen.end(), positions.begin() + static_cast<std::ptrdiff_t>(first),
+                      positions.begin() + static_cast<std::ptrdiff_t>(first + seats));
+      }
+      Try(std::move(chosen));
+    }
+    for (const bool dearest : {true, false}) {
+      for (const size_t eighths : {1, 2, 4, 6}) {
+        Seats chosen;
+        for (const auto& [size, positions] : ascending) {
+          FillEnd(positions, SeatsOf(size), SeatsOf(size) * eighths / 8, dearest, chosen);
+        }
+        Try(std::move(chosen));
+      }
+    }
+  }
+
+  // Exchanges a unit for another as long as that is better.
+  void Improve() {
+    Seats current = best_;
+    std::minstd_rand random(1);
+    uint64_t failed = 0;
+    while (left_ > 0 && failed < 4 * open() && !current.empty() && current.size() < open()) {
+      std::vector<bool> in(open(), false);
+      for (const uint32_t position : current) in[position] = true;
+      const size_t out = random() % current.size();
+      const Seats& alike = classes_[SizeOf(current[out])];
+      const uint32_t other = alike[random() % alike.size()];
+      if (in[other]) {
+        ++failed;
+        continue;
+      }
+      Seats next = current;
+      next[out] = other;
+      const double before = best_ratio_;
+      Try(std::move(next));
+      if (best_ratio_ < before) {
+        current = best_;
+        failed = 0;
+      } else {
+        ++failed;
+      }
+    }
+  }
+
+  // The best ones, without first in, first out.
+  std::vector<Seats> Best(size_t most) const {
+    std::vector<Seats> best;
+    for (const auto& [ratio, seats] : tried_) {
+      if (best.size() == most || ratio >= first_ratio_ * (1 - kWorthIt)) break;
+      best.push_back(seats);
+    }
+    return best;
+  }
+
+ private:
+  size_t open() const { return pool_.open().size(); }
+  // Units are exchanged for units of this size; all have one where nothing has to add up.
+  uint64_t SizeOf(uint32_t position) const {
+    return pool_.adds_up() ? pool_.units()[pool_.open()[position]].size() : 0;
+  }
+  size_t SeatsOf(uint64_t size) const {
+    const auto seats = seats_.find(size);
+    return seats == seats_.end() ? 0 : seats->second;
+  }
+
+  // `of_order` seats to one end of an order of positions, the others to those that came first.
+  static void FillEnd(const Seats& order, size_t seats, size_t of_order, bool last, Seats& chosen) {
+    Seats rest(order);
+    if (last) std::ranges::reverse(rest);
+    chosen.insert(chosen.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(of_order));
+    rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(of_order));
+    std::ranges::sort(rest);
+    chosen.insert(chosen.end(), rest.begin(),
+                  rest.begin() + static_cast<std::ptrdiff_t>(seats - of_order));
+  }
+
+  void Try(Seats seats) {
+    std::ranges::sort(seats);
+    const bool first = tried_.empty();
+    if (!first) {
+      if (left_ == 0) return;
+      uint64_t tokens = 0;
+      for (const uint32_t position : seats) tokens += pool_.TokensOf(pool_.open()[position]);
+      if (tokens > pool_.max_open_tokens()) return;
+      --left_;
+    }
+    const double ratio = ratio_(pool_.Sequences(seats));
+    if (first) first_ratio_ = ratio;
+    if (first || ratio < best_ratio_ * (1 - kWorthIt)) {
+      best_ratio_ = ratio;
+      best_ = seats;
+    }
+    tried_.emplace(ratio, std::move(seats));
+    if (tried_.size() > kKept) tried_.erase(std::prev(tried_.end()));
+  }
+
+  static constexpr size_t kKept = 16;
+
+  const WaitingPool& pool_;
+  const StepRatio& ratio_;
+  uint64_t left_;
+  std::map<uint64_t, Seats> classes_;
+  std::map<uint64_t, size_t> seats_;
+  double first_ratio_ = 0;
+  double best_ratio_ = 0;
+  Seats best_;
+  std::multimap<double, Seats> tried_;
+};
+
+}  // namespace
+
+std::vector<std::vector<uint32_t>> Choices(const WaitingPool& pool,
+                                           std::span<const double> unit_costs,
+                                           std::span<const double> unit_longest,
+                                           const StepRatio& ratio, uint64_t evaluations,
+                                           size_t most) {
+  if (pool.first_choice().empty() || pool.first_choice().size() == pool.open().size()) return {};
+  Search search(pool, ratio, evaluations);
+  search.TryOrder(unit_longest);
+  search.TryOrder(unit_costs);
+  search.Improve();
+  return search.Best(most);
+}
+
+}  // namespace batchplan

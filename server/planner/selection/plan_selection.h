@@ -1,0 +1,24 @@
+// A plan of some of what waits.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_SELECTION_PLAN_SELECTION_H_
+#define BATCHPLAN_SERVER_PLANNER_SELECTION_PLAN_SELECTION_H_
+
+#include <stop_token>
+
+#include "absl/status/statusor.h"
+#include "server/planner/manifest.h"
+#include "server/planner/options.h"
+#include "server/planner/pass_limits.h"
+#include "server/planner/plan.h"
+
+namespace batchplan {
+
+// As PlanWhole, of what options.selection takes, with what waits in `deferred`. First in, first out
+// is planned, and what seems best of the choices that the selection allows; the plan with the least
+// predicted over ideal step time is the answer, of equal ones the former.
+absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
+                                   const PassLimits& limits, const std::stop_token& stop);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_SELECTION_PLAN_SELECTION_H_

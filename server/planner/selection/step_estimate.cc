@@ -1,0 +1,105 @@
+#include "server/planner/selection/step_estimate.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/planner/assign/bounds.h"
+#include "server/planner/context/context_time.h"
+#include "server/planner/cost.h"
+#include "server/planner/placement.h"
+
+namespace batchplan {
+
+std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
+                                                 const PlanOptions& options,
+                                                 const PassLimits& limits,
+                                                 const PlannedLengths& planned,
+                                                 const Groups& groups, const Allowance& allowance) {
+  StepEstimate estimate(options, allowance);
+  const size_t size = options.mini_batches.size;
+  const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, planned.lengths.size() / size);
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    if (allowance.stop_requested()) return std::nullopt;
+    if (options.topology.dynamic_context) {
+      absl::StatusOr<ContextPass> pass = ContextPass::Create(
+          manifest, options, i, WithoutDearSizes(options, i, limits.groups[i], planned), planned,
+          groups, mini_batches, allowance);
+      if (!pass.ok()) return std::nullopt;
+      estimate.context_passes_.push_back(*std::move(pass));
+    } else {
+      const uint32_t multiple = limits.multiples[i];
+      absl::StatusOr<PassInstance> pass =
+          PassInstance::Create(manifest, options, i, multiple, AlignAll(planned.lengths, multiple),
+                               planned, groups, mini_batches);
+      if (!pass.ok()) return std::nullopt;
+      estimate.passes_.push_back(*std::move(pass));
+    }
+  }
+  return estimate;
+}
+
+StepEstimate::Time StepEstimate::Of(const PassInstance& pass,
+                                    std::span<const SequenceIndex> mini_batch) const {
+  Placement any;
+  any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
+  // Where micro-batches cost nothing by themselves, their number does not matter.
+  if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
+  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, options_->synchronization, any);
+  Cost computation = 0;
+  for (const SequenceIndex sequence : mini_batch) {
+    computation += pass.cost().OfComputation(pass.aligned()[sequence.value()]);
+  }
+  const uint32_t stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
+  const double ideal =
+      (pass.cost().ToUnits(computation) +
+       pass.cost().ToUnits(pass.cost().OfMicrobatch()) * static_cast<double>(bounds.microbatches)) /
+      pass.ranks() / stages;
+  return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};
+}
+
+StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
+                                    std::span<const SequenceIndex> mini_batch) const {
+  const absl::StatusOr<ContextProblem> problem =
+      pass.ProblemOf(pass.ItemsOf(mini_batch), allowance_);
+  if (!problem.ok()) return {};
+  Cost computation = 0;
+  for (const SequenceIndex sequence : mini_batch) {
+    computation += pass.computation().OfComputation(pass.aligned(0)[sequence.value()]);
+  }
+  const double stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
+  const double ideal =
+      pass.computation().ToUnits(computation) * pass.limits().front().ranks / pass.pool() / stages;
+  return {.bound = std::max(ideal, pass.cost(0).ToUnits(ContextBound(*problem))), .ideal = ideal};
+}
+
+double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {
+  double bound = 0;
+  for (size_t i = 0; i < options_->passes.size(); ++i) {
+    if (options_->passes[i].ignore_mini_batches) continue;
+    bound +=
+        (context_passes_.empty() ? Of(passes_[i], mini_batch) : Of(context_passes_[i], mini_batch))
+            .bound;
+  }
+  return bound;
+}
+
+double StepEstimate::operator()(std::span<const SequenceIndex> sequences) const {
+  Time all;
+  const size_t mini_batch = options_->mini_batches.size;
+  for (size_t i = 0; i < options_->passes.size(); ++i) {
+    const bool whole = mini_batch == 0 || options_->passes[i].ignore_mini_batches;
+    const size_t size = whole ? sequences.size() : mini_batch;
+    for (size_t first = 0; first < sequences.size(); first += size) {
+      const auto piece = sequences.subspan(first, std::min(size, sequences.size() - first));
+      const Time time =
+          context_passes_.empty() ? Of(passes_[i], piece) : Of(context_passes_[i], piece);
+      all.bound += time.bound;
+      all.ideal += time.ideal;
+    }
+  }
+  return all.ideal == 0 ? 1 : all.bound / all.ideal;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,59 @@
+// How good a step of some sequences could be, before it is planned: what proves no plan to be
+// faster, over the ideal.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_SELECTION_STEP_ESTIMATE_H_
+#define BATCHPLAN_SERVER_PLANNER_SELECTION_STEP_ESTIMATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/context/context_pass.h"
+#include "server/planner/lengths.h"
+#include "server/planner/manifest.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/options.h"
+#include "server/planner/pass_instance.h"
+#include "server/planner/pass_limits.h"
+
+namespace batchplan {
+
+// Views what it is created from, which must outlive it.
+class StepEstimate {
+ public:
+  // Of any sequences of the manifest whose planned length is not 0. None if all of them together
+  // are no batch that a pass could have, or once a stop is requested.
+  static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
+                                            const PassLimits& limits, const PlannedLengths& planned,
+                                            const Groups& groups, const Allowance& allowance);
+
+  // lower_bound_step_time over ideal_step_time of a batch of these sequences, at least one,
+  // ascending, over all passes; mini-batches are cut as they stand. Plans of `balanced` come near
+  // to it. O(n log n).
+  double operator()(std::span<const SequenceIndex> sequences) const;
+  // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
+  double TimeOf(std::span<const SequenceIndex> mini_batch) const;
+
+ private:
+  struct Time {
+    double bound = 0;
+    double ideal = 0;
+  };
+
+  explicit StepEstimate(const PlanOptions& options, const Allowance& allowance)
+      : options_(&options), allowance_(allowance) {}
+  Time Of(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) const;
+  Time Of(const ContextPass& pass, std::span<const SequenceIndex> mini_batch) const;
+
+  const PlanOptions* options_;
+  Allowance allowance_;
+  // One a pass; of one kind.
+  std::vector<PassInstance> passes_;
+  std::vector<ContextPass> context_passes_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_SELECTION_STEP_ESTIMATE_H_

@@ -323,8 +323,8 @@ absl::Status CheckTakenMetrics(const Manifest& manifest, const Plan& plan) {
     for (const auto& [name, stated, actual] : figures) {
       // NaN is none of these.
       if (!(std::abs(stated - actual) <= kTolerance * std::max(1.0, actual))) {
-        return Violation("passes[", number, "].metrics.", name, " is ", stated, ", but it is ",
-                         actual);
+        return Violation("passes[", number, "].metrics.", name, " is ", stated,
+                         ", but the plan has ", actual);
       }
     }
   }

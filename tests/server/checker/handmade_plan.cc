@@ -163,6 +163,17 @@ void HandmadePlan::AddPass(const HandmadePass& layout, uint32_t length_multiple,
     }
   }
   pass.metrics = MetricsOf(*this, pass_options, layout, length_multiple, limit);
+  const auto taken = static_cast<double>(pass.sequence_index.size());
+  for (const uint32_t sequence : pass.sequence_index) {
+    pass.metrics.mean_length_taken += lengths[sequence] / taken;
+    if (ages.empty()) continue;
+    pass.metrics.mean_age += ages[sequence] / taken;
+    pass.metrics.largest_age = std::max(pass.metrics.largest_age, ages[sequence]);
+  }
+  for (const uint32_t sequence : plan.deferred) {
+    pass.metrics.mean_length_deferred +=
+        lengths[sequence] / static_cast<double>(plan.deferred.size());
+  }
   plan.cost_model_used = options.cost_model;
 }
 

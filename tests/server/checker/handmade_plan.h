@@ -30,13 +30,14 @@ struct HandmadePlan {
   std::vector<uint32_t> group_ids;
   uint32_t pad_to = 0;
   std::vector<uint32_t> ranks;
+  std::vector<uint32_t> ages;
   PlanOptions options;
   Plan plan;
 
   // Views this plan, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks}; }
+  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks, ages}; }
 
-  // Appends the next pass, with the metrics that its layout has. Planned lengths are cut to
+  // Appends the next pass, with the metrics that its layout and plan.deferred have. Planned lengths are cut to
   // `limit`; the lower bound on micro-batches is the pass's own count.
   void AddPass(const HandmadePass& layout, uint32_t length_multiple, uint32_t limit = UINT32_MAX);
 

@@ -28,6 +28,7 @@ void Add(const ManifestArrays& arrays, v1::Manifest* manifest) {
   manifest->mutable_lengths()->Add(arrays.lengths.begin(), arrays.lengths.end());
   manifest->mutable_group_ids()->Add(arrays.group_ids.begin(), arrays.group_ids.end());
   manifest->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
+  manifest->mutable_ages()->Add(arrays.ages.begin(), arrays.ages.end());
 }
 
 std::string Bytes(const google::protobuf::Message& message) {

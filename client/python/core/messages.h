@@ -21,6 +21,7 @@ struct ManifestArrays {
   // Empty, or one a sequence.
   std::span<const uint32_t> group_ids;
   std::span<const uint32_t> ranks;
+  std::span<const uint32_t> ages;
 };
 
 // Of each pass of a PlanBatchRequest, whether it is laid out as padded rows in place of packed

@@ -39,10 +39,12 @@ using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_con
 using SharedPlan = std::shared_ptr<Planned>;
 using Stop = std::stop_source;
 
-ManifestArrays View(const Array& lengths, const Array& group_ids, const Array& ranks) {
+ManifestArrays View(const Array& lengths, const Array& group_ids, const Array& ranks,
+                    const Array& ages) {
   return {.lengths = {lengths.data(), lengths.size()},
           .group_ids = {group_ids.data(), group_ids.size()},
-          .ranks = {ranks.data(), ranks.size()}};
+          .ranks = {ranks.data(), ranks.size()},
+          .ages = {ages.data(), ages.size()}};
 }
 
 // `values` without a copy: the array keeps their owner.
@@ -62,20 +64,20 @@ NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
 }
 
 SharedPlan PlanBatch(const std::string& request_json, const Array& lengths, const Array& group_ids,
-                     const Array& ranks, bool watches_signals, std::optional<double> seconds,
-                     const Stop* stop) {
+                     const Array& ranks, const Array& ages, bool watches_signals,
+                     std::optional<double> seconds, const Stop* stop) {
   PlanningLimits limits = {.seconds = seconds, .watches_signals = watches_signals};
   if (stop != nullptr) limits.stop = *stop;
-  return PlanHere(request_json, View(lengths, group_ids, ranks), limits);
+  return PlanHere(request_json, View(lengths, group_ids, ranks, ages), limits);
 }
 
 template <auto kEncode>
 nb::bytes ToBytes(const std::string& request_json, const Array& lengths, const Array& group_ids,
-                  const Array& ranks) {
+                  const Array& ranks, const Array& ages) {
   std::string bytes;
   {
     const Unlocked unlocked;
-    bytes = kEncode(request_json, View(lengths, group_ids, ranks));
+    bytes = kEncode(request_json, View(lengths, group_ids, ranks, ages));
   }
   return nb::bytes(bytes.data(), bytes.size());
 }
@@ -152,6 +154,7 @@ NB_MODULE(_core, module) {
   nb::class_<Planned>(module, "Planned")
       .def("head_json", &Planned::head_json)
       .def("ranks", &Planned::ranks)
+      .def("deferred", [](const SharedPlan& plan) { return Viewing(plan->deferred(), plan); })
       .def("sequence_index", &ArrayOf<&PassPlan::sequence_index>)
       .def("microbatch_offsets", &ArrayOf<&PassPlan::microbatch_offsets>)
       .def("microbatches_per_rank", &ArrayOf<&PassPlan::microbatches_per_rank>)
@@ -161,13 +164,14 @@ NB_MODULE(_core, module) {
 
   const auto add = [&module](const char* name, auto function) {
     module.def(name, function, nb::arg("request_json"), nb::arg("lengths").noconvert(),
-               nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert());
+               nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert(),
+               nb::arg("ages").noconvert());
   };
   nb::class_<Stop>(module, "Stop").def(nb::init<>()).def("request", &Stop::request_stop);
   module.def("plan_batch", &PlanBatch, nb::arg("request_json"), nb::arg("lengths").noconvert(),
              nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert(),
-             nb::arg("watches_signals") = false, nb::arg("seconds") = nb::none(),
-             nb::arg("stop") = nb::none());
+             nb::arg("ages").noconvert(), nb::arg("watches_signals") = false,
+             nb::arg("seconds") = nb::none(), nb::arg("stop") = nb::none());
   add("encode_plan_batch", &ToBytes<&EncodePlanBatch>);
   add("encode_join_batch", &ToBytes<&EncodeJoinBatch>);
   module.def("encode_report_step", &WriteReportStep);

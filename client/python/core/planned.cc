@@ -49,6 +49,7 @@ std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ra
   Plan plan = Get(ParseResponse(response));
   if (plan.passes.empty()) throw StatusError(absl::InternalError("the answer has no pass"));
   for (const PassPlan& pass : plan.passes) Check(CheckArrays(pass, ranks));
+  response.clear_deferred();
   for (v1::PassPlan& pass : *response.mutable_passes()) {
     pass.clear_sequence_index();
     pass.clear_microbatch_offsets();

@@ -17,10 +17,12 @@ namespace batchplan::python {
 // Shared by the arrays that view it.
 class Planned {
  public:
-  // `head` is the response without the arrays of its passes, which `plan` has. Throws StatusError.
+  // `head` is the response without `deferred` and the arrays of its passes, which `plan` has.
+  // Throws StatusError.
   Planned(Plan plan, uint32_t ranks, const v1::PlanBatchResponse& head);
 
   const std::vector<PassPlan>& passes() const { return plan_.passes; }
+  const std::vector<uint32_t>& deferred() const { return plan_.deferred; }
   // Data-parallel, or those of the pool where context-parallel groups differ in size.
   uint32_t ranks() const { return ranks_; }
   // As protobuf's JSON.

@@ -46,6 +46,7 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   ParsedRequest parsed = Get(ParseRequest(request));
   parsed.manifest.lengths = arrays.lengths;
   parsed.manifest.group_ids = arrays.group_ids;
+  parsed.manifest.ages = arrays.ages;
   const auto start = Clock::now();
   Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
   const auto time = absl::FromChrono(Clock::now() - start);

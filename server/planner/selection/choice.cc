@@ -11,7 +11,7 @@ namespace batchplan {
 namespace {
 
 // What is better by less is not worth that others are passed.
-constexpr double kWorthIt = 1e-4;
+constexpr double kWorthPassing = 1e-4;
 // Runs of an order that are tried.
 constexpr size_t kRuns = 12;
 
@@ -87,7 +87,7 @@ class Search {
   std::vector<Seats> Best(size_t most) const {
     std::vector<Seats> best;
     for (const auto& [ratio, seats] : tried_) {
-      if (best.size() == most || ratio >= first_ratio_ * (1 - kWorthIt)) break;
+      if (best.size() == most || ratio >= first_ratio_ * (1 - kWorthPassing)) break;
       best.push_back(seats);
     }
     return best;
@@ -127,7 +127,7 @@ class Search {
     }
     const double ratio = ratio_(pool_.Sequences(seats));
     if (first) first_ratio_ = ratio;
-    if (first || ratio < best_ratio_ * (1 - kWorthIt)) {
+    if (first || ratio < best_ratio_ * (1 - kWorthPassing)) {
       best_ratio_ = ratio;
       best_ = seats;
     }

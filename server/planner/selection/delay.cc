@@ -10,7 +10,7 @@ namespace batchplan {
 namespace {
 
 // Of a window's time: what moving sequences must be worth.
-constexpr double kWorthIt = 1e-3;
+constexpr double kWorthMoving = 1e-3;
 // In how many steps more and more of the long units come together.
 constexpr size_t kShares = 7;
 
@@ -113,14 +113,14 @@ SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
       return sum;
     };
     std::vector<std::vector<SequenceIndex>> best = window.MiniBatches(window.Places());
-    double least = time_of(best) * (1 - kWorthIt);
+    double least = time_of(best) * (1 - kWorthMoving);
     bool moves = false;
     for (size_t share = 1; count > 1 && share <= kShares; ++share) {
       std::vector<std::vector<SequenceIndex>> lists = window.MiniBatches(window.Gathered(share));
       const double own = time_of(lists);
       if (own >= least) continue;
       // More that moves must be worth it too.
-      least = own * (1 - kWorthIt);
+      least = own * (1 - kWorthMoving);
       best = std::move(lists);
       moves = true;
     }

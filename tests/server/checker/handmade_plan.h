@@ -37,8 +37,8 @@ struct HandmadePlan {
   // Views this plan, and lives no longer.
   Manifest manifest() const { return {lengths, group_ids, pad_to, ranks, ages}; }
 
-  // Appends the next pass, with the metrics that its layout and plan.deferred have. Planned lengths are cut to
-  // `limit`; the lower bound on micro-batches is the pass's own count.
+  // Appends the next pass, with the metrics that its layout and plan.deferred have. Planned lengths
+  // are cut to `limit`; the lower bound on micro-batches is the pass's own count.
   void AddPass(const HandmadePass& layout, uint32_t length_multiple, uint32_t limit = UINT32_MAX);
 
   absl::Status Check() const;

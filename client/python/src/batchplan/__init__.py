@@ -27,8 +27,9 @@ from batchplan._errors import (
 )
 from batchplan._local import plan
 from batchplan._measured import Comparison, MicroBatchTiming
-from batchplan._options import CostModel, DynamicContext, Pass, Pipeline, PlanOptions
+from batchplan._options import CostModel, DynamicContext, Pass, Pipeline, PlanOptions, Selection
 from batchplan._plan import ExcludedSequence, MicroBatch, PassPlan, Plan, PlanMetrics
+from batchplan._pool import Pool
 
 __version__: str = _core.version()
 
@@ -54,6 +55,8 @@ __all__ = [
     "Plan",
     "PlanMetrics",
     "PlanOptions",
+    "Pool",
+    "Selection",
     "Tls",
     "TlsError",
     "Unavailable",

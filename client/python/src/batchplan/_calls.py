@@ -71,7 +71,7 @@ def plan_call(
         _core.CallKind.PLAN,
         "PlanBatch",
         _core.encode_plan_batch(
-            request_json, request.lengths, request.group_ids, request.given_ranks
+            request_json, request.lengths, request.group_ids, request.given_ranks, request.ages
         ),
         lambda answer: Plan(_core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
@@ -120,7 +120,7 @@ def join_call(
         _core.CallKind.JOIN,
         "JoinBatch",
         _core.encode_join_batch(
-            to_json(fields), request.lengths, request.group_ids, request.given_ranks
+            to_json(fields), request.lengths, request.group_ids, request.given_ranks, request.ages
         ),
         read,
     )

@@ -44,6 +44,7 @@ def plan_request(
         request.lengths,
         request.group_ids,
         request.given_ranks,
+        request.ages,
         watches_signals=threading.get_ident() == threading.main_thread().ident,
         seconds=seconds,
         stop=stop,

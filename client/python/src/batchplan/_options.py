@@ -87,12 +87,19 @@ class PlanOptions(TypedDict, total=False):
     # One a sequence, 0 to dp - 1: the rank that has it already. Only micro-batches are planned then,
     # those of all ranks together; no pass may set a sharding, and a preset's gives way.
     ranks: ArrayLike
+    # Steps since the weights that made it, one a sequence: what selection.max_age is held against.
+    ages: ArrayLike
+    # Which part of the lengths is planned; the others wait (Plan.deferred). All of them, unless set.
+    selection: Selection
     # Sequences of a mini-batch over all ranks; 0, the default: one mini-batch. They are drawn in the
     # batch's order, "preserved"; in a random one, "shuffled", or shuffle=True; or by length,
     # "stratified": mini-batches then have like lengths, and their gradients are biased to these.
     mini_batch_size: int
     order: str
     shuffle: bool
+    # Mini-batches that a sequence, or a group that stays together, may be trained later than its place, so
+    # that long ones of several mini-batches meet in one; 0, the default: none.
+    max_delay: int
     # Of every random choice: the same seed gives the same plan.
     seed: int
     # What balance is measured by: that of a model of 7B parameters, with pp above 1 or dynamic_cp also 1,024
@@ -179,6 +186,39 @@ class DynamicContext:
     def to_dict(self) -> dict[str, int]:
         """The sizes as the wire contract has them."""
         return {name: whole(f"topology.dynamic_context.{name}", one) for name, one in vars(self).items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """How much of what waits is planned, by exactly one of the first three, and who may pass whom. Sequences
+    of one group are taken together, and a group is as old as its oldest."""
+
+    _: dataclasses.KW_ONLY
+    # Exactly so many.
+    sequences: int = 0
+    # Exactly so many groups of group_ids.
+    groups: int = 0
+    # As many sequences, or groups, as first in, first out takes within so many tokens.
+    max_tokens: int = 0
+    # Older ones are left out (Plan.excluded, "expired"), and those of this age taken now; 0: any age.
+    max_age: int = 0
+    # What waits is passed in this plan by at most so many that stand behind it; 0: first in, first out.
+    max_overtaking: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The selection as the wire contract has it."""
+        fields = {name: whole(f"selection.{name}", value) for name, value in vars(self).items()}
+        targets = {name: fields.pop(name) for name in ("sequences", "groups", "max_tokens")}
+        given = {name: value for name, value in targets.items() if value != 0}
+        if len(given) != 1:
+            raise InvalidRequest(
+                ", ".join(f"selection.{name} is {value}" for name, value in targets.items())
+                + "; exactly one of them must be at least 1"
+            )
+        if "max_tokens" in given:
+            # 64-bit integers are strings in protobuf's JSON.
+            return {**fields, "max_tokens": str(given["max_tokens"])}
+        return {**fields, **given}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,16 +56,27 @@ class PlanMetrics:
     step_efficiency: float
     # Of the slowest rank's pipeline, the part of the time that its busiest stage waits; 0 without one.
     pipeline_bubble: float
+    # With max_delay: by how many mini-batches sequences are trained later than their place, on average, and
+    # how many are trained in another one than that, as a share.
+    mean_delay: float
+    moved_share: float
+    # True tokens of a sequence that is trained, and of one that waits; 0 where there is none.
+    mean_length_taken: float
+    mean_length_deferred: float
+    # Of what is trained, where ages were given.
+    mean_age: float
+    largest_age: int
 
 
 @dataclasses.dataclass(frozen=True)
 class ExcludedSequence:
-    """A sequence that was cut, left out, or put into a micro-batch of its own, for its length."""
+    """A sequence that was left out for its age; or for its length cut, left out, or put into a micro-batch
+    of its own."""
 
     index: int
     # Its true length in tokens.
     length: int
-    # "truncated", "dropped" or "alone".
+    # "expired", "truncated", "dropped" or "alone".
     reason: str
 
 
@@ -392,7 +403,9 @@ class Plan:
 
     Attributes:
         passes: one for each pass that was asked for.
-        excluded: sequences that were cut, left out, or run alone above the budget, by index.
+        excluded: sequences that were too old, were cut, left out, or run alone above the budget, by index.
+        deferred: with a selection, the sequences that wait, as positions in the batch, ascending. Shape
+            [sequences that wait].
         fingerprint: 64 hexadecimal digits, equal exactly when plans are.
         planner_version: of the planner that made it.
         planning_seconds: what that took.
@@ -421,6 +434,7 @@ class Plan:
             ExcludedSequence(one["index"], one["length"], one["reason"].rpartition("_")[2].lower())
             for one in head["excluded"]
         )
+        self.deferred = planned.deferred()
         self.fingerprint: str = head["fingerprint"]
         self.planner_version: str = head["plannerVersion"]
         self.planning_seconds = float(head.get("planningTime", "0s").removesuffix("s"))
@@ -460,7 +474,7 @@ class Plan:
 
         Returns:
             outputs by position in the batch: an array of the same dtype for an array, with zeros for
-            dropped sequences; else a list, with None for them.
+            sequences that are not trained; else a list, with None for them.
 
         Raises:
             ValueError: there are not as many outputs as planned sequences; or it is one rank's part.
@@ -470,7 +484,8 @@ class Plan:
         index = self.passes[0].sequence_index
         if len(outputs) != len(index):
             raise ValueError(f"outputs has {len(outputs)} entries; the plan has {len(index)} sequences")
-        size = len(index) + sum(one.reason == "dropped" for one in self.excluded)
+        left_out = sum(one.reason in ("dropped", "expired") for one in self.excluded)
+        size = len(index) + left_out + len(self.deferred)
         if isinstance(outputs, numpy.ndarray):
             restored = numpy.zeros((size, *outputs.shape[1:]), outputs.dtype)
             restored[index] = outputs
@@ -494,7 +509,7 @@ class Plan:
             }
             for head, one in zip(self._head["passes"], self.passes)
         ]
-        return self._head | {"passes": passes}
+        return self._head | {"passes": passes, "deferred": self.deferred.tolist()}
 
     def to_html(self) -> str:
         """The plan as a page for the browser, of one file that needs no other: the picture of ranks over

@@ -12,7 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan._checks import flag, members, text, whole
 from batchplan._errors import InvalidRequest
-from batchplan._options import CostModel, DynamicContext, Pass, Pipeline, PlanOptions, enum, without_none
+from batchplan._options import (
+    CostModel,
+    DynamicContext,
+    Pass,
+    Pipeline,
+    PlanOptions,
+    Selection,
+    enum,
+    without_none,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -25,7 +34,7 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 class Request:
     """Attributes:
-    lengths, group_ids, given_ranks: uint32, without a copy where they were that already.
+    lengths, group_ids, given_ranks, ages: uint32, without a copy where they were that already.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
@@ -40,11 +49,13 @@ class Request:
             raise InvalidRequest("max_tokens or passes is needed, and not both")
         if max_tokens is not None:
             given = [Pass(max_tokens)]
-        self.lengths = _uint32("lengths", lengths)
+        self.lengths = lengths_of(lengths)
         group_ids = options.get("group_ids")
         self.group_ids = _uint32("group_ids", () if group_ids is None else group_ids)
         given_ranks = options.get("ranks")
         self.given_ranks = _uint32("ranks", () if given_ranks is None else given_ranks)
+        ages = options.get("ages")
+        self.ages = _uint32("ages", () if ages is None else ages)
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
         if not (cost is None or fitted or isinstance(cost, CostModel)):
@@ -53,6 +64,9 @@ class Request:
         pipeline = options.get("pipeline")
         if not (pipeline is None or isinstance(pipeline, Pipeline)):
             raise InvalidRequest(f'pipeline is "{pipeline}"; must be a batchplan.Pipeline')
+        selection = options.get("selection")
+        if not (selection is None or isinstance(selection, Selection)):
+            raise InvalidRequest(f"selection is {selection!r}; must be a batchplan.Selection")
 
         def optional(check: Callable[[str, Any], Value], name: str, key: str) -> Value | None:
             value: Any = options.get(key)
@@ -81,7 +95,9 @@ class Request:
                 order=_order(options.get("order"), optional(flag, "shuffle", "shuffle")),
                 seed=None if seed is None else str(seed),
                 groups=enum("groups", options.get("groups")),
+                max_delay=optional(whole, "mini_batches.max_delay", "max_delay"),
             ),
+            selection=None if selection is None else selection.to_dict(),
             cost_model=cost.to_dict() if isinstance(cost, CostModel) else cost and {"fitted": True},
             synchronization=enum("synchronization", options.get("synchronization")),
             effort=enum("effort", options.get("effort")),
@@ -130,6 +146,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return _NOT_FINITE[str(value)]
     return value
+
+
+def lengths_of(lengths: ArrayLike) -> NDArray[numpy.uint32]:
+    """As the core takes them, without a copy where they are so already."""
+    return _uint32("lengths", lengths)
 
 
 def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:

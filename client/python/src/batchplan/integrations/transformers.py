@@ -134,6 +134,7 @@ def _planned_sampler(
         rank=args.process_index,
         drop_last=args.dataloader_drop_last,
         microbatches_per_step=args.gradient_accumulation_steps,
+        window=1,
         **options,
     )
     epochs = math.ceil(args.num_train_epochs)

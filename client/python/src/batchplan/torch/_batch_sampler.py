@@ -62,6 +62,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         drop_last: bool = False,
         microbatches_per_step: int | None = None,
         epochs: int = 1,
+        window: int = 1,
         **options: Unpack[PlanOptions],
     ) -> None:
         """
@@ -78,6 +79,10 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 than that. Tried with effort="fast", for some 2 us a sequence and epoch, and with more where
                 that finds no plan. In a later epoch, one that needs more raises ValueError when it is
                 reached.
+            window: global batches, one after the other, that exchange sequences: long ones come together,
+                where ranks wait for none of them alone, and every sequence is trained once an epoch, at most
+                window - 1 global batches from where the shuffled order has it. Planned once more as
+                mini-batches with max_delay, with effort="fast".
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. Where `groups` stay together, these are
@@ -88,7 +93,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         Raises:
             ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the
                 first or last one can't be planned with these options, one would tear a group that stays
-                together, or one of these epochs needs more than microbatches_per_step.
+                together, a window is asked for with mini_batch_size, or one of these epochs needs more than microbatches_per_step.
         """
         self._batches = GlobalBatches(
             lengths,
@@ -96,6 +101,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             rank=rank,
             drop_last=drop_last,
             microbatches_per_step=microbatches_per_step,
+            window=window,
             **options,
         )
         self._batches.check(epochs)
@@ -218,7 +224,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
         Raises:
             ValueError: that one had another dataset, order, batch size, number of ranks, or options; or
-                it was amid a global batch that another version of the planner had planned; or there is
+                it was amid a global batch, or a window, that another version of the planner had planned; or there is
                 no such place.
         """
         for name, value in self._batches.identity.items():
@@ -230,10 +236,11 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         if not 0 <= step <= self.steps:
             raise ValueError(f"step is {step}; must be 0 to {self.steps}")
         planner = state.get("planner_version")
-        if slot > 0 and planner != _core.version():
+        amid = slot > 0 or not self._batches.begins_window(step)
+        if amid and planner != _core.version():
             raise ValueError(
                 f"planner_version is {_core.version()}; it was {planner} when the state was saved amid a "
-                "global batch: set_epoch begins the epoch anew"
+                "global batch or window: set_epoch begins the epoch anew"
             )
         # At its first micro-batch a global batch need not be planned yet.
         most = 0

@@ -14,7 +14,7 @@ from batchplan._checks import flag, members, whole
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
 from batchplan._options import CostModel, Pass, PlanOptions
-from batchplan._plan import Plan
+from batchplan._plan import PassPlan, Plan
 from batchplan._request import Request
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class GlobalBatches:
         rank: int,
         drop_last: bool,
         microbatches_per_step: int | None,
+        window: int,
         **options: Unpack[PlanOptions],
     ) -> None:
         """See BatchSampler, whose arguments and errors these are."""
@@ -65,6 +66,7 @@ class GlobalBatches:
         self._shuffle = shuffle is None or flag("shuffle", shuffle)
         self._seed = whole("seed", options.get("seed") or 0)
         self._drop_last = flag("drop_last", drop_last)
+        self._window = whole("window", window)
         # Of the first pass; 0: a global batch is one.
         passes = self._options.get("passes")
         self._mini_batch = whole("mini_batches.size", options.get("mini_batch_size") or 0)
@@ -74,6 +76,13 @@ class GlobalBatches:
         self.microbatches_per_step: int | None = None
         if self._batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; must be at least 1")
+        if self._window < 1:
+            raise ValueError(f"window is {window}; must be at least 1")
+        if self._window > 1 and self._mini_batch:
+            raise ValueError(
+                f"window is {window}, of global batches that are one mini-batch each; mini_batch_size is "
+                f"{self._mini_batch}: leave one of them out"
+            )
         if not 0 <= self._rank < self.ranks:
             raise ValueError(f"rank is {rank}; must be 0 to {self.ranks - 1}")
         if self._seed < 0:
@@ -112,11 +121,14 @@ class GlobalBatches:
             "dp": self.ranks,
             "planned_as": _digest(whole_dataset),
             "microbatches_per_step": self.microbatches_per_step,
+            "window": self._window if self._window > 1 else None,
         }
         # Of one epoch, by step.
         self._epoch = 0
         self._order = self._order_of(0)
         self._own: dict[int, list[Positions]] = {}
+        # The latest window: its epoch, its first step, and its global batches.
+        self._latest: tuple[int, int, list[Positions]] = (0, -1, [])
         self.microbatches(0, 0)
         # It may have fewer sequences.
         self.microbatches(0, self.steps - 1)
@@ -202,8 +214,40 @@ class GlobalBatches:
             )
         return order
 
-    def _batch(self, order: Positions, step: int) -> Positions:
-        return order[self._ends[step - 1] if step else 0 : self._ends[step]]
+    def _batch(self, epoch: int, order: Positions, step: int) -> Positions:
+        first = step - step % self._window
+        if self._latest[:2] != (epoch, first):
+            self._latest = (epoch, first, self._window_from(order, first))
+        return self._latest[2][step - first]
+
+    def _window_from(self, order: Positions, first: int) -> list[Positions]:
+        """The global batches of a window, whose long sequences come together where that is faster."""
+        begin = self._ends[first - 1] if first else 0
+        ends = numpy.asarray(self._ends[first : first + self._window])
+        batches = numpy.split(order[begin : ends[-1]], ends[:-1] - begin)
+        full = sum(len(batch) == self._batch_size for batch in batches)
+        # Smaller ones are at the epoch's end.
+        if full < 2:
+            return batches
+        sequences = order[begin : begin + full * self._batch_size]
+        passes = self._options.get("passes") or [Pass(self._options["max_tokens"])]
+        options = self._options_of(sequences).copy()
+        options.pop("max_tokens", None)
+        options.pop("order", None)
+        options["passes"] = [dataclasses.replace(passes[0], ignore_mini_batches=False)]
+        options["effort"] = "fast"
+        options["mini_batch_size"] = self._batch_size
+        options["max_delay"] = full - 1
+        plan = self._made(sequences, options).passes[0]
+        if not self._is_exact(plan):
+            return batches
+        ends = plan.microbatch_offsets[numpy.cumsum(plan.microbatches_per_rank) * self.ranks]
+        members = numpy.split(plan.sequence_index, ends[:-1])
+        return [sequences[numpy.sort(own)] for own in members] + batches[full:]
+
+    def begins_window(self, step: int) -> bool:
+        """Whether which sequences its global batch has does not rest on how others were planned."""
+        return self._window == 1 or step % self._window == 0
 
     @property
     def steps(self) -> int:
@@ -223,7 +267,7 @@ class GlobalBatches:
         for epoch in range(epochs):
             order = self._order_of(epoch)
             for step in range(self.steps):
-                self._fewest(epoch, step, self._batch(order, step))
+                self._fewest(epoch, step, self._batch(epoch, order, step))
 
     def plan(self, epoch: int, step: int) -> tuple[Plan, Positions]:
         """A global batch's plan, and its sequences' positions in the dataset.
@@ -237,7 +281,7 @@ class GlobalBatches:
         if not 0 <= step < self.steps:
             raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
         self._go_to(epoch)
-        batch = self._batch(self._order, step)
+        batch = self._batch(epoch, self._order, step)
         options = self._options_of(batch)
         plan = self._exact(batch, options)
         if plan is None:
@@ -284,9 +328,9 @@ class GlobalBatches:
             return self._options
         return {**self._options, "group_ids": self._group_ids[batch]}
 
-    def _is_exact(self, plan: Plan) -> bool:
+    def _is_exact(self, plan: PassPlan) -> bool:
         number = self.microbatches_per_step
-        return number is None or bool((plan.passes[0].microbatches_per_rank == number).all())
+        return number is None or bool((plan.microbatches_per_rank == number).all())
 
     def _exact(self, batch: Positions, options: PlanOptions) -> Plan | None:
         """A plan of microbatches_per_step; None: it would have more."""
@@ -297,7 +341,7 @@ class GlobalBatches:
                 raise
             # Maybe of twice as many only, for which there are too few sequences.
             plan = self._made(batch, _of_any_multiple(options))
-        return plan if self._is_exact(plan) else None
+        return plan if self._is_exact(plan.passes[0]) else None
 
     def _heavy(self, batch: Positions, options: PlanOptions) -> PlanOptions:
         """With costs by which a micro-batch more costs more than it can save."""
@@ -329,7 +373,7 @@ class GlobalBatches:
             if plan is not None:
                 return plan
         plan = self._made(batch, _of_any_multiple(options))
-        if not self._is_exact(plan):
+        if not self._is_exact(plan.passes[0]):
             needed = plan.passes[0].microbatches_per_rank.max()
             raise ValueError(
                 f"microbatches_per_step is {self.microbatches_per_step}; global batch {step} of epoch "

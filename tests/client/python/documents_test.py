@@ -75,12 +75,12 @@ def test_groups_that_differ_in_size_train_as_the_padded_batch():
 
 def test_an_asynchronous_loop_loses_no_answer_and_trains_none_too_old():
     pytest.importorskip("torch")
-    counts, lengths, speed = run_example("async_grpo.py", "--steps", "20").splitlines()
-    pattern = r"1280 answers trained, \d+ wait, (\d+) were too old, 0 lost; the oldest that was trained was of age (\d+) "
+    counts, lengths, speed = run_example("async_grpo.py", "--steps", "40").splitlines()
+    pattern = r"2560 answers trained, \d+ wait, (\d+) were too old, 0 lost; the oldest that was trained was of age (\d+) "
     too_old, oldest = map(int, re.match(pattern, counts).groups())
     assert too_old == 0 and oldest <= 8
     trained, generated = map(float, re.fullmatch(r"mean length (\S+) trained, (\S+) generated", lengths).groups())
-    assert abs(trained / generated - 1) < 0.1
+    assert abs(trained / generated - 1) < 0.05
     # The clock can be noise; the costs are the same for both.
     assert float(speed.rpartition(" ")[2]) > 1.1
 

@@ -264,7 +264,7 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
   requirements.lengths = absl::MakeConstSpan(request.manifest().lengths().data(),
                                              static_cast<size_t>(requirements.num_sequences));
   requirements.may_truncate = options.overlong == OverlongPolicy::kTruncate;
-  requirements.may_drop = options.overlong == OverlongPolicy::kDrop;
+  requirements.may_drop = options.overlong == OverlongPolicy::kDrop || options.selection;
   requirements.may_run_alone = options.overlong == OverlongPolicy::kAlone;
   return requirements;
 }

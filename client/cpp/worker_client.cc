@@ -19,15 +19,19 @@ absl::Status CheckResponse(const v1::PlanBatchRequest& request,
                                             " passes, but ", request.passes_size(),
                                             " were asked for"));
   }
-  int dropped = 0;
+  int left_out = 0;
   for (const v1::ExcludedSequence& excluded : response.excluded()) {
-    if (excluded.reason() == v1::EXCLUSION_REASON_DROPPED) ++dropped;
+    if (excluded.reason() == v1::EXCLUSION_REASON_DROPPED ||
+        excluded.reason() == v1::EXCLUSION_REASON_EXPIRED) {
+      ++left_out;
+    }
   }
   const int planned = response.passes(pass).sequence_index_size();
-  if (planned != request.manifest().lengths_size() - dropped) {
-    return absl::InternalError(absl::StrCat(
-        "the planner's answer has ", planned, " sequences in passes[", pass, "] and ", dropped,
-        " dropped, but the manifest has ", request.manifest().lengths_size()));
+  if (planned + left_out + response.deferred_size() != request.manifest().lengths_size()) {
+    return absl::InternalError(
+        absl::StrCat("the planner's answer has ", planned, " sequences in passes[", pass, "], ",
+                     left_out, " dropped or expired and ", response.deferred_size(),
+                     " deferred, but the manifest has ", request.manifest().lengths_size()));
   }
   return absl::OkStatus();
 }

@@ -194,6 +194,7 @@ function allFigures(request, response, pass, plan, origin, placement) {
       ['dropped', excluded(response, 'EXCLUSION_REASON_DROPPED')],
       ['above the budget, alone', excluded(response, 'EXCLUSION_REASON_ALONE')],
     ]],
+    ['What waits', waitingFigures(request, response, metrics)],
     ['Algorithm', algorithm],
     ['Plan', [
       ['planner', `batchplan ${response.plannerVersion}`],
@@ -210,6 +211,23 @@ function allFigures(request, response, pass, plan, origin, placement) {
 // "1.25s", as protobuf writes a duration, as "1,250 ms".
 function planningTime(duration) {
   return duration ? `${cost(parseFloat(duration) * 1000)} ms` : '';
+}
+
+// Of a plan of some of what waits, of ages, and of mini-batches that exchange sequences.
+function waitingFigures(request, response, metrics) {
+  const length = (mean) => mean > 0 ? `${cost(mean)} tokens` : '';
+  const {selection, miniBatches} = request;
+  const aged = metrics.meanAge > 0 || selection?.maxAge > 0;
+  const delays = miniBatches?.maxDelay > 0;
+  return [
+    ['deferred', selection ? countOf(response.deferred?.length ?? 0, 'sequence') : ''],
+    ['expired', excluded(response, 'EXCLUSION_REASON_EXPIRED')],
+    ['mean length, trained', selection ? length(metrics.meanLengthTaken) : ''],
+    ['mean length, deferred', selection ? length(metrics.meanLengthDeferred) : ''],
+    ['mean age', aged ? `${ratio(metrics.meanAge)}, at most ${count(metrics.largestAge)}` : ''],
+    ['in another mini-batch', delays ? percent(metrics.movedShare) : ''],
+    ['mean delay', delays ? `${ratio(metrics.meanDelay)} mini-batches` : ''],
+  ];
 }
 
 function excluded(response, reason) {

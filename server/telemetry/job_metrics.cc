@@ -24,6 +24,9 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
       bubbles_(HistogramFamily(metric::kJobPipelineBubble, registry)),
       groups_(CounterFamily(metric::kJobContextGroups, registry)),
       group_tokens_(CounterFamily(metric::kJobContextGroupTokens, registry)),
+      ages_(HistogramFamily(metric::kJobMeanAge, registry)),
+      deferred_(CounterFamily(metric::kJobDeferred, registry)),
+      expired_(CounterFamily(metric::kJobExpired, registry)),
       fitted_costs_(GaugeFamily(metric::kJobFittedCost, registry)),
       fitted_exchange_(GaugeFamily(metric::kJobFittedExchange, registry)),
       fit_errors_(GaugeFamily(metric::kJobFitError, registry)),
@@ -63,6 +66,11 @@ void JobMetrics::RemoveSeries(const std::string& job) {
     groups_->Remove(size.groups);
     group_tokens_->Remove(size.tokens);
   }
+  if (series.age != nullptr) ages_->Remove(series.age);
+  if (series.deferred != nullptr) {
+    deferred_->Remove(series.deferred);
+    expired_->Remove(series.expired);
+  }
   if (series.fit.has_value()) {
     fitted_costs_->Remove(series.fit->per_token);
     fitted_costs_->Remove(series.fit->per_token_squared);
@@ -88,6 +96,7 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
   };
   count(kPlans, 1);
   count(kSequences, plan.sequences);
+  CountWaiting(job, plan.waiting, series);
   for (const PassRecord& pass : plan.passes) {
     count(kTrueTokens, pass.metrics.true_tokens);
     count(kScheduledTokens, pass.metrics.scheduled_tokens);
@@ -107,6 +116,23 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
     }
     series.bubble->Observe(pass.pipeline_bubble());
   }
+}
+
+void JobMetrics::CountWaiting(const std::string& job, const WaitingRecord& waiting,
+                              Series& series) {
+  if (!waiting.any()) return;
+  const prometheus::Labels labels = {{"job_id", job}};
+  if (series.deferred == nullptr) {
+    series.deferred = &deferred_->Add(labels);
+    series.expired = &expired_->Add(labels);
+  }
+  series.deferred->Increment(static_cast<double>(waiting.deferred));
+  series.expired->Increment(static_cast<double>(waiting.expired));
+  if (!waiting.mean_age) return;
+  if (series.age == nullptr) {
+    series.age = &ages_->Add(labels, prometheus::Histogram::BucketBoundaries{});
+  }
+  series.age->Observe(*waiting.mean_age);
 }
 
 void JobMetrics::CountGroups(const std::string& job, const PassRecord& pass, Series& series) {

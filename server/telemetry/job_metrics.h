@@ -91,6 +91,11 @@ class JobMetrics {
     std::array<prometheus::Histogram*, kMeans> means{};
     // Once a pass on pipelines was planned; null before.
     prometheus::Histogram* bubble = nullptr;
+    // Once something waited, expired or had an age; null before.
+    prometheus::Counter* deferred = nullptr;
+    prometheus::Counter* expired = nullptr;
+    // Once something had an age; null before.
+    prometheus::Histogram* age = nullptr;
     // By ContextSizePlace, once there were groups of that size where they differ; null before.
     std::array<GroupSeries, kContextSizes> groups{};
     // Once something was fitted.
@@ -106,6 +111,8 @@ class JobMetrics {
   void RemoveSeries(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountGroups(const std::string& job, const PassRecord& pass, Series& series)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountWaiting(const std::string& job, const WaitingRecord& waiting, Series& series)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowExchange(const std::string& job, const FitRecord& fit, FitSeries& series)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -114,6 +121,9 @@ class JobMetrics {
   prometheus::Family<prometheus::Histogram>* const bubbles_;
   prometheus::Family<prometheus::Counter>* const groups_;
   prometheus::Family<prometheus::Counter>* const group_tokens_;
+  prometheus::Family<prometheus::Histogram>* const ages_;
+  prometheus::Family<prometheus::Counter>* const deferred_;
+  prometheus::Family<prometheus::Counter>* const expired_;
   prometheus::Family<prometheus::Gauge>* const fitted_costs_;
   prometheus::Family<prometheus::Gauge>* const fitted_exchange_;
   prometheus::Family<prometheus::Gauge>* const fit_errors_;

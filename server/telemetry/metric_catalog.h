@@ -52,6 +52,7 @@ inline constexpr double kShareBuckets[] = {0.1, 0.2,  0.3, 0.4,  0.5,  0.6,  0.7
 inline constexpr double kSpreadBuckets[] = {0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2};
 // Of what is at least 1, and best there.
 inline constexpr double kExcessBuckets[] = {1, 1.001, 1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 4};
+inline constexpr double kAgeBuckets[] = {0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 32};
 
 inline constexpr MetricDefinition kBuildInfo = {"batchplan_build_info", kGauge, "version",
                                                 "Always 1; the label tells the version."};
@@ -149,6 +150,17 @@ inline constexpr MetricDefinition kContextGroups = {
 inline constexpr MetricDefinition kContextGroupTokens = {
     "batchplan_context_group_tokens_total", kCounter, "context_parallel",
     "Tokens planned on such groups, with all padding, by size."};
+inline constexpr MetricDefinition kMeanAge = {
+    "batchplan_mean_age_steps", kHistogram, "",
+    "Training steps since the weights that made a sequence, the mean of what is trained; of each "
+    "plan with max_age, or with ages above 0.",
+    kAgeBuckets};
+inline constexpr MetricDefinition kDeferred = {
+    "batchplan_deferred_sequences_total", kCounter, "",
+    "Sequences that a selection puts off, again at every plan; sequences_sum counts them too."};
+inline constexpr MetricDefinition kExpired = {
+    "batchplan_expired_sequences_total", kCounter, "",
+    "Sequences that were not trained, as older than a selection's max_age."};
 inline constexpr MetricDefinition kCheckFailures = {
     "batchplan_plan_check_failures_total", kCounter, "",
     "Plans that the plan checker refused (--verify_plans): defects."};
@@ -213,6 +225,15 @@ inline constexpr MetricDefinition kJobContextGroups = {
 inline constexpr MetricDefinition kJobContextGroupTokens = {
     "batchplan_job_context_group_tokens_total", kCounter, "job_id, context_parallel",
     "As batchplan_context_group_tokens_total. Absent where all groups have one size."};
+inline constexpr MetricDefinition kJobMeanAge = {
+    "batchplan_job_mean_age_steps", kHistogram, "job_id",
+    "As batchplan_mean_age_steps; sum over count is the mean. Absent without ages."};
+inline constexpr MetricDefinition kJobDeferred = {
+    "batchplan_job_deferred_sequences_total", kCounter, "job_id",
+    "As batchplan_deferred_sequences_total. Absent where nothing waited, expired or had an age."};
+inline constexpr MetricDefinition kJobExpired = {
+    "batchplan_job_expired_sequences_total", kCounter, "job_id",
+    "As batchplan_expired_sequences_total. Absent where nothing waited, expired or had an age."};
 inline constexpr MetricDefinition kJobFittedCost = {
     "batchplan_job_fitted_cost_seconds", kGauge, "job_id, coefficient",
     "What was last fitted here to the job's reports: seconds a token (per_token), a squared token "

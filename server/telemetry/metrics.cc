@@ -102,6 +102,9 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       pipeline_bubble_(AddHistogram(metric::kPipelineBubble, *registry_)),
       context_groups_(CounterFamily(metric::kContextGroups, *registry_)),
       context_group_tokens_(CounterFamily(metric::kContextGroupTokens, *registry_)),
+      mean_age_(AddHistogram(metric::kMeanAge, *registry_)),
+      deferred_(AddCounter(metric::kDeferred, *registry_)),
+      expired_(AddCounter(metric::kExpired, *registry_)),
       check_failures_(AddCounter(metric::kCheckFailures, *registry_)),
       cache_hits_(AddCounter(metric::kCacheHits, *registry_)),
       cache_misses_(AddCounter(metric::kCacheMisses, *registry_)),
@@ -213,6 +216,9 @@ void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
     if (pass.on_pipelines) pipeline_bubble_->Observe(pass.pipeline_bubble());
     RecordGroups(pass);
   }
+  deferred_->Increment(static_cast<double>(plan.waiting.deferred));
+  expired_->Increment(static_cast<double>(plan.waiting.expired));
+  if (plan.waiting.mean_age) mean_age_->Observe(*plan.waiting.mean_age);
   jobs_.CountPlan(plan, now);
 }
 

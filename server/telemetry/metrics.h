@@ -184,6 +184,9 @@ class Metrics {
   // Of which series are made as they are needed: few jobs have groups that differ in size.
   prometheus::Family<prometheus::Counter>* const context_groups_;
   prometheus::Family<prometheus::Counter>* const context_group_tokens_;
+  prometheus::Histogram* const mean_age_;
+  prometheus::Counter* const deferred_;
+  prometheus::Counter* const expired_;
   prometheus::Counter* const check_failures_;
   prometheus::Counter* const cache_hits_;
   prometheus::Counter* const cache_misses_;

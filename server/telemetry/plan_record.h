@@ -66,6 +66,16 @@ struct PassRecord {
   }
 };
 
+// Of a plan of what waits.
+struct WaitingRecord {
+  uint64_t deferred = 0;
+  uint64_t expired = 0;
+  // Of what is trained, where ages were given.
+  std::optional<double> mean_age = std::nullopt;
+
+  bool any() const { return deferred > 0 || expired > 0 || mean_age.has_value(); }
+};
+
 struct PlanRecord {
   // As the client has it.
   std::string_view job_id = {};
@@ -73,6 +83,7 @@ struct PlanRecord {
   uint64_t sequences = 0;
   double planning_seconds = 0;
   std::span<const PassRecord> passes = {};
+  WaitingRecord waiting = {};
 };
 
 struct FitRecord {

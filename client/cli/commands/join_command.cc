@@ -82,6 +82,11 @@ void Check(const JoinFlags& flags) {
     throw CLI::ValidationError(
         "--verify", "a worker doesn't know the groups of the others; leave out --groups");
   }
+  if (flags.output.verify() && flags.input.request().has_selection()) {
+    throw CLI::ValidationError("--verify",
+                               "a worker doesn't know what of the others waits; leave out --take, "
+                               "--take_groups and --take_tokens");
+  }
 }
 
 }  // namespace

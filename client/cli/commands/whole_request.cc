@@ -54,12 +54,27 @@ absl::Status SetOwnRanks(const v1::JoinBatchRequest& own, const Numbers& worker_
   return absl::OkStatus();
 }
 
+// That the lengths that are 0 are of sequences that wait.
+absl::Status CheckNoneIsMissing(const v1::PlanBatchResponse& plan, const Numbers& lengths) {
+  auto deferred = plan.deferred().begin();
+  for (int i = 0; i < lengths.size(); ++i) {
+    if (deferred != plan.deferred().end() && *deferred == static_cast<uint32_t>(i)) {
+      ++deferred;
+    } else if (lengths[i] == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("the plan leaves out sequence ", i, " of ",
+                                                     lengths.size(), ", which the workers sent"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& own,
                                                   const v1::JoinBatchResponse& answer) {
   v1::PlanBatchRequest whole = own.request();
   whole.mutable_manifest()->clear_group_ids();
+  whole.mutable_manifest()->clear_ages();
   whole.mutable_mini_batches()->clear_groups();
   Numbers* lengths = whole.mutable_manifest()->mutable_lengths();
   lengths->Clear();
@@ -68,7 +83,8 @@ absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& ow
   }
   // Each sequence stands in the plan, so that the answer's own size bounds their number.
   const uint64_t sequences = *answer.worker_offsets().rbegin();
-  uint64_t most = static_cast<uint64_t>(answer.plan().excluded_size());
+  uint64_t most = static_cast<uint64_t>(answer.plan().excluded_size()) +
+                  static_cast<uint64_t>(answer.plan().deferred_size());
   for (const v1::PassPlan& pass : answer.plan().passes()) {
     most += static_cast<uint64_t>(pass.sequence_index_size());
   }
@@ -90,12 +106,8 @@ absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& ow
     status.Update(SetLength(sequence.index(), sequence.length(), lengths));
   }
   if (!status.ok()) return status;
-  const auto left_out = std::find(lengths->begin(), lengths->end(), 0U);
-  if (left_out != lengths->end()) {
-    return absl::InvalidArgumentError(absl::StrCat("the plan leaves out sequence ",
-                                                   left_out - lengths->begin(), " of ",
-                                                   lengths->size(), ", which the workers sent"));
-  }
+  status = CheckNoneIsMissing(answer.plan(), *lengths);
+  if (!status.ok()) return status;
   if (own.request().manifest().ranks().empty()) return whole;
   Numbers* ranks = whole.mutable_manifest()->mutable_ranks();
   ranks->Clear();

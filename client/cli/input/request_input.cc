@@ -65,7 +65,10 @@ const std::vector<Group>& RequestGroups() {
          "like lengths, which biases its gradient [preserved]"},
         {"--seed", "mini_batches.seed", "Seed of every random choice [0]"},
         {"--groups", "mini_batches.groups",
-         "Where sequences of one group, the second column of --lengths, stay together [ignore]"}}},
+         "Where sequences of one group, the second column of --lengths, stay together [ignore]"},
+        {"--max_delay", "mini_batches.max_delay",
+         "Mini-batches that a sequence may be trained later than its place, so that long ones meet "
+         "[0]"}}},
       {"Some of what waits, by one of --take, --take_groups and --take_tokens",
        {{"--take", "selection.sequences", "Plan exactly so many sequences; the others wait [all]"},
         {"--take_groups", "selection.groups",

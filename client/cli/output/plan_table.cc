@@ -96,7 +96,11 @@ void AddSelection(const v1::PlanBatchRequest& request, const v1::PlanBatchRespon
                                             absl::StrFormat(" of %.1f tokens on average",
                                                             metrics.mean_length_deferred()))});
   }
-  if (!request.manifest().ages().empty()) {
+  if (request.mini_batches().max_delay() > 0) {
+    table->AddRow({"delayed", absl::StrFormat("%.1f %% in another mini-batch, by %.2f on average",
+                                              100 * metrics.moved_share(), metrics.mean_delay())});
+  }
+  if (metrics.mean_age() > 0 || request.selection().max_age() > 0) {
     table->AddRow({"age", absl::StrFormat("%.2f on average, at most %d", metrics.mean_age(),
                                           metrics.largest_age())});
   }

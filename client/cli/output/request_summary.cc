@@ -20,12 +20,16 @@ std::string Count(uint64_t number, const std::string& noun) {
 std::string BatchLine(const v1::Manifest& manifest) {
   uint64_t tokens = 0;
   uint32_t longest = 0;
+  uint64_t unknown = 0;
   for (const uint32_t length : manifest.lengths()) {
     tokens += length;
     longest = std::max(longest, length);
+    if (length == 0) ++unknown;
   }
+  const std::string others =
+      unknown == 0 ? "" : absl::StrCat(", without ", WithThousands(unknown), " that wait");
   return absl::StrCat(Count(manifest.lengths_size(), "sequence"), ", ", Count(tokens, "token"),
-                      ", the longest ", WithThousands(longest));
+                      others, ", the longest ", WithThousands(longest));
 }
 
 std::string TopologyLine(const v1::Topology& topology) {

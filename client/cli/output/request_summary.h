@@ -14,7 +14,8 @@ namespace batchplan::cli {
 // "1 token", "1,234 tokens".
 std::string Count(uint64_t number, const std::string& noun);
 
-// "60 sequences, 12,345 tokens, the longest 400".
+// "60 sequences, 12,345 tokens, the longest 400". A length of 0 is one that is not known, of a
+// sequence that waits: "12,345 tokens, without 8 that wait, the longest 400".
 std::string BatchLine(const v1::Manifest& manifest);
 
 // "DP 8 x CP 2, sequence parallel"; sizes of 1 other than DP are left out.

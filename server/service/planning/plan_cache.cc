@@ -66,6 +66,18 @@ std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
   return passes;
 }
 
+WaitingRecord RecordWaiting(const v1::PlanBatchRequest& request,
+                            const v1::PlanBatchResponse& response) {
+  WaitingRecord waiting = {.deferred = static_cast<uint64_t>(response.deferred_size())};
+  for (const v1::ExcludedSequence& sequence : response.excluded()) {
+    if (sequence.reason() == v1::EXCLUSION_REASON_EXPIRED) ++waiting.expired;
+  }
+  if (response.passes().empty()) return waiting;
+  const double mean_age = response.passes(0).metrics().mean_age();
+  if (request.selection().max_age() > 0 || mean_age > 0) waiting.mean_age = mean_age;
+  return waiting;
+}
+
 uint64_t CachedPlan::microbatches() const {
   uint64_t sum = 0;
   for (const PassRecord& pass : passes) sum += pass.metrics.microbatches;
@@ -103,6 +115,7 @@ absl::StatusOr<std::shared_ptr<const CachedPlan>> MakeCachedPlan(
     const v1::PlanBatchRequest& request, v1::PlanBatchResponse response) {
   auto plan = std::make_shared<CachedPlan>();
   plan->passes = RecordPasses(request, response);
+  plan->waiting = RecordWaiting(request, response);
   response.clear_planning_time();
   const absl::StatusOr<grpc::ByteBuffer> body = ToBytes(response);
   if (!body.ok()) return body.status();

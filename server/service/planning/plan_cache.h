@@ -47,11 +47,16 @@ PlanKey PlanKeyOf(v1::PlanBatchRequest* request);
 std::vector<PassRecord> RecordPasses(const v1::PlanBatchRequest& request,
                                      const v1::PlanBatchResponse& response);
 
+// The same of what waits and what was too old.
+WaitingRecord RecordWaiting(const v1::PlanBatchRequest& request,
+                            const v1::PlanBatchResponse& response);
+
 struct CachedPlan {
   // The serialized response but for its planning_time, which is each answer's own.
   grpc::ByteBuffer body;
   // What logs, metrics and the page of recent plans say of it.
   std::vector<PassRecord> passes;
+  WaitingRecord waiting;
 
   // Of all passes.
   uint64_t microbatches() const;

@@ -65,7 +65,8 @@ void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
                              .preset = request->preset(),
                              .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
                              .planning_seconds = absl::ToDoubleSeconds(planning_time),
-                             .passes = plan->passes};
+                             .passes = plan->passes,
+                             .waiting = plan->waiting};
   Quietly([&] {
     Tell(observers, record, request->step(), [&] {
       return WholePlan{
@@ -87,7 +88,8 @@ void ObserveJoinedPlan(const PlanObservers& observers,
                                .preset = request->preset(),
                                .sequences = joined->worker_offsets.back(),
                                .planning_seconds = absl::ToDoubleSeconds(planning_time),
-                               .passes = passes};
+                               .passes = passes,
+                               .waiting = RecordWaiting(*request, joined->plan)};
     Tell(observers, record, request->step(), [&] {
       return WholePlan{.request = request,
                        .response = [joined] { return PlanOf(joined); },

@@ -101,6 +101,15 @@ TEST(JoinCommand, TruncatedSequencesAreShownWithTheLengthThatTheirWorkerSent) {
                     HasSubstr("1 sequence of together 700 tokens"), HasSubstr("verified")));
 }
 
+TEST(JoinCommand, WhatWaitsIsCountedWithoutItsLengths) {
+  const TestServer server;
+  for (const CliResult& result : RunBoth(server, {"--take", "50"}, {"--take", "50"})) {
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("60 sequences, "), HasSubstr("without 10 that wait"),
+                                  HasSubstr("10 sequences of ")));
+  }
+}
+
 TEST(JoinCommand, SliceHoldsOneRank) {
   const TestServer server;
   const std::vector<std::string> json = {"--format", "json"};
@@ -126,6 +135,8 @@ TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice"}).err, HasSubstr("--format json only"));
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice", "--format", "json", "--verify"}).err,
               HasSubstr("without --verify"));
+  EXPECT_THAT(RunJoin(server, 0, {"--verify", "--take", "7"}).err,
+              HasSubstr("a worker doesn't know what of the others waits"));
   EXPECT_THAT(RunJoin(server, 0, {"--verify", "--groups", "same_rank"}).err,
               HasSubstr("groups of the others"));
   EXPECT_EQ(RunJoin(server, 0, {"--rank", "1"}).exit_code, 2);

@@ -177,6 +177,31 @@ TEST(PlanCommand, SecondColumnAndFlagsComeIntoTheRequest) {
   EXPECT_TRUE(parsed.passes(0).ignore_mini_batches());
 }
 
+TEST(PlanCommand, SomeOfWhatWaitsIsPlanned) {
+  // Lengths, groups and ages.
+  const std::string pool = "90 1 0\n10 1 3\n90 2 0\n10 2 0\n400 3 9\n7 3 0\n20 4 1\n30 4 0\n";
+  const CliResult result = RunPlan(
+      {"--ages", "--take_groups", "2", "--max_age", "4", "--max_overtaking", "1", "--verify"},
+      pool);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("expired             2 sequences of together 407 tokens"));
+  EXPECT_THAT(result.out, HasSubstr("taken               4 sequences of 50.0 tokens on average"));
+  EXPECT_THAT(result.out, HasSubstr("deferred            2 sequences of 25.0 tokens on average"));
+  EXPECT_THAT(result.out, HasSubstr("age                 0.75 on average, at most 3"));
+  EXPECT_THAT(RunPlan({"--ages", "--take", "9"}, pool).err,
+              HasSubstr("selection.sequences is 9, but 8 sequences may be taken: 1 missing"));
+  EXPECT_THAT(RunPlan({"--take", "9", "--take_tokens", "7"}, pool).err, HasSubstr("--take_tokens"));
+}
+
+TEST(PlanCommand, SequencesMoveToALaterMiniBatchIfThatIsAskedFor) {
+  const CliResult result = RunPlan(
+      {"--mini_batch_size", "2", "--max_delay", "1", "--verify", "--allow_empty_microbatches"},
+      "100\n1\n100\n1\n");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("delayed             50.0 % in another mini-batch, by 0.25 on average"));
+}
+
 TEST(PlanCommand, FlagsOfAPipelineComeIntoTheRequest) {
   const CliResult request =
       RunPlan({"--pp", "2", "--vpp", "3", "--pipeline_schedule", "interleaved", "--pipeline_group",

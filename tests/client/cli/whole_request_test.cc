@@ -73,6 +73,15 @@ TEST(WholeRequest, TruncatedSequenceHasItsTrueLength) {
   EXPECT_EQ(whole->manifest().lengths(2), 9000);
 }
 
+TEST(WholeRequest, WhatWaitsHasNoLength) {
+  v1::JoinBatchResponse answer = Answer();
+  answer.mutable_plan()->clear_excluded();
+  answer.mutable_plan()->add_deferred(2);
+  const auto whole = WholeRequest({}, answer);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_THAT(whole->manifest().lengths(), ElementsAre(100, 101, 0, 103));
+}
+
 TEST(WholeRequest, PlanThatIsNotOfTheWorkersSequencesIsRefused) {
   v1::JoinBatchResponse answer = Answer();
   answer.mutable_plan()->mutable_passes(0)->set_sequence_index(0, 4);

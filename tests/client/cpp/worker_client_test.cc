@@ -143,6 +143,22 @@ TEST(WorkerClient, TruncatedSequencesHaveTheirPlannedLengths) {
   }
 }
 
+TEST(WorkerClient, OfAPoolItHasWhatIsTaken) {
+  v1::PlanBatchRequest request = RequestOf(20);
+  request.mutable_topology()->set_data_parallel(1);
+  for (uint32_t i = 0; i < 20; ++i) request.mutable_manifest()->add_ages(i == 3 ? 5 : 0);
+  request.mutable_selection()->set_sequences(12);
+  request.mutable_selection()->set_max_age(4);
+  const auto plan = Fetch(Client(MakeInProcessConnection()), request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  uint32_t sequences = 0;
+  for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+    sequences += microbatch.num_sequences();
+    EXPECT_THAT(microbatch.sequence_index, ::testing::Not(::testing::Contains(3U)));
+  }
+  EXPECT_EQ(sequences, 12U);
+}
+
 TEST(WorkerClient, SequenceAboveTheBudgetHasARowOfItsOwn) {
   v1::PlanBatchRequest request = RequestOf(20);
   request.set_overlong(v1::OVERLONG_POLICY_ALONE);
@@ -335,7 +351,7 @@ TEST(WorkerClient, SequencesThatVanishAreMissed) {
   const absl::Status status =
       StatusOfSpoiled(request, [](v1::PlanBatchResponse& r) { r.clear_excluded(); });
   EXPECT_TRUE(absl::IsInternal(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("19 sequences in passes[0] and 0 dropped"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("19 sequences in passes[0], 0 dropped"));
 }
 
 TEST(WorkerClient, ArraysOfTheWrongSizeAreNamed) {

@@ -242,6 +242,27 @@ TEST(MetricsTest, AFitIsShownOnlyOfAJobWithALabel) {
   EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
 }
 
+TEST(MetricsTest, WhatWaitsIsCounted) {
+  Metrics metrics("1", {.max_labels = 2});
+  const absl::Time start = absl::FromUnixSeconds(1'000'000);
+  metrics.RecordPlan({.job_id = "grpo", .waiting = {.deferred = 7, .expired = 2, .mean_age = 1.5}},
+                     start);
+  metrics.RecordPlan({.job_id = "grpo", .waiting = {.deferred = 3}}, start);
+  metrics.RecordPlan({.job_id = "sft"}, start);
+  const std::string text = Text(metrics);
+  for (const char* line :
+       {"batchplan_mean_age_steps_sum 1.5\n", "batchplan_mean_age_steps_count 1\n",
+        "batchplan_deferred_sequences_total 10\n", "batchplan_expired_sequences_total 2\n",
+        "batchplan_job_mean_age_steps_sum{job_id=\"grpo\"} 1.5\n",
+        "batchplan_job_deferred_sequences_total{job_id=\"grpo\"} 10\n",
+        "batchplan_job_expired_sequences_total{job_id=\"grpo\"} 2\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("deferred_sequences_total{job_id=\"sft\"}")));
+  metrics.RecordJobError("dpo", start + absl::Hours(2));
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("grpo")));
+}
+
 TEST(MetricsTest, JobsWithoutPipelinesHaveNoBubbles) {
   Metrics metrics("1", {.max_labels = 2});
   const absl::Time start = absl::FromUnixSeconds(1'000'000);
@@ -365,7 +386,8 @@ TEST(MetricsTest, TheCatalogIsWhatIsExported) {
   Metrics metrics("1");
   PassRecord pass{.on_pipelines = true};
   pass.groups.fill({.groups = 1, .tokens = 1});
-  metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}}, absl::UnixEpoch());
+  metrics.RecordPlan({.job_id = "grpo", .passes = {&pass, 1}, .waiting = {.mean_age = 1}},
+                     absl::UnixEpoch());
   FitRecord fit;
   fit.seconds_exchanged_per_token.fill(1);
   metrics.RecordJobFit("grpo", fit, absl::UnixEpoch());

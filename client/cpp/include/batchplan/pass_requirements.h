@@ -65,9 +65,9 @@ struct PassRequirements {
   // own part of the batch.
   uint32_t num_sequences = 0;
   absl::Span<const uint32_t> lengths;
-  // Whether a sequence may be planned shorter than it is, whether one may be absent: dropped, or in
-  // the slice of another rank; and whether one above the budget may be alone in a row of its
-  // length.
+  // Whether a sequence may be planned shorter than it is, whether one may be absent: dropped, too
+  // old, put off, or in the slice of another rank; and whether one above the budget may be alone in
+  // a row of its length.
   bool may_truncate = false;
   bool may_drop = false;
   bool may_run_alone = false;

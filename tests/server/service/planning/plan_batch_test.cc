@@ -106,6 +106,20 @@ TEST_F(PlanBatchTest, ABubbleIsRecordedOfPipelinesAlone) {
   EXPECT_EQ(pass.pipeline_bubble(), response_.passes(0).metrics().pipeline_bubble());
 }
 
+TEST_F(PlanBatchTest, WhatWaitsIsRecorded) {
+  v1::PlanBatchRequest request = ValidRequest();
+  const int sequences = request.manifest().lengths_size();
+  for (int i = 0; i < sequences; ++i) request.mutable_manifest()->add_ages(i == 0 ? 3 : 1);
+  request.mutable_selection()->set_sequences(static_cast<uint32_t>(sequences) - 3);
+  request.mutable_selection()->set_max_age(2);
+  const absl::Status status = PlanBatch(config_, request, {}, &response_);
+  ASSERT_TRUE(status.ok()) << status;
+  const WaitingRecord waiting = RecordWaiting(request, response_);
+  EXPECT_EQ(waiting.deferred, 2u);
+  EXPECT_EQ(waiting.expired, 1u);
+  EXPECT_EQ(waiting.mean_age, 1);
+}
+
 TEST_F(PlanBatchTest, GroupsThatDifferInSizeAreRecordedBySize) {
   v1::PlanBatchRequest request = ValidRequest();
   request.clear_preset();

@@ -18,7 +18,11 @@ namespace {
 
 // Every fourth with groups that differ in size.
 testing::GeneratedRequest RandomRequest(uint64_t seed) {
-  return seed % 4 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
+  testing::GeneratedRequest request =
+      seed % 4 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
+  if (seed % 3 == 0) testing::AddSelection(seed, &request);
+  if (seed % 5 == 0) request.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 7);
+  return request;
 }
 
 // `wire` once sent and received.
@@ -40,6 +44,7 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
     received.group_ids.assign(parsed->manifest.group_ids.begin(), parsed->manifest.group_ids.end());
     received.pad_to = parsed->manifest.pad_to;
     received.ranks.assign(parsed->manifest.ranks.begin(), parsed->manifest.ranks.end());
+    received.ages.assign(parsed->manifest.ages.begin(), parsed->manifest.ages.end());
     received.options = parsed->options;
     // Of a later pass the wire does not say what the first one decides.
     for (testing::GeneratedRequest* side : {&request, &received}) {

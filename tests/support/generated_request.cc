@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -391,6 +392,14 @@ std::string DescribeDynamic(const PlanOptions& options) {
   return text;
 }
 
+std::string DescribeSelection(const PlanOptions& options) {
+  if (!options.selection) return "";
+  const Selection& selection = *options.selection;
+  return absl::StrCat("; ", selection.sequences, " sequences ", selection.groups, " groups ",
+                      selection.max_tokens, " tokens, age ", selection.max_age, " overtaking ",
+                      selection.max_overtaking);
+}
+
 }  // namespace
 
 std::string GeneratedRequest::Describe() const {
@@ -398,13 +407,14 @@ std::string GeneratedRequest::Describe() const {
   const MiniBatching& m = options.mini_batches;
   std::string text = absl::StrCat(
       "lengths [", absl::StrJoin(lengths, ","), "] groups [", absl::StrJoin(group_ids, ","),
-      "] ranks [", absl::StrJoin(ranks, ","), "] pad_to ", pad_to, "; DP ", t.data_parallel, " CP ",
-      t.context_parallel, " TP ", t.tensor_parallel, " PP ", t.pipeline_parallel, " VPP ",
-      t.virtual_pipeline, t.sequence_parallel ? " SP" : "", DescribeDynamic(options), " groups of ",
-      options.pipeline.group_size, " ratio ", options.pipeline.backward_ratio, " transfer ",
-      options.pipeline.transfer, " shares [", absl::StrJoin(options.pipeline.stage_shares, ","),
-      "]; mini-batches of ", m.size, " order ", static_cast<int>(m.order), " seed ", m.seed,
-      " group policy ", static_cast<int>(m.groups), "; overlong ",
+      "] ranks [", absl::StrJoin(ranks, ","), "] ages [", absl::StrJoin(ages, ","), "] pad_to ",
+      pad_to, "; DP ", t.data_parallel, " CP ", t.context_parallel, " TP ", t.tensor_parallel,
+      " PP ", t.pipeline_parallel, " VPP ", t.virtual_pipeline, t.sequence_parallel ? " SP" : "",
+      DescribeDynamic(options), " groups of ", options.pipeline.group_size, " ratio ",
+      options.pipeline.backward_ratio, " transfer ", options.pipeline.transfer, " shares [",
+      absl::StrJoin(options.pipeline.stage_shares, ","), "]; mini-batches of ", m.size, " order ",
+      static_cast<int>(m.order), " seed ", m.seed, " group policy ", static_cast<int>(m.groups),
+      " delay ", m.max_delay, DescribeSelection(options), "; overlong ",
       static_cast<int>(options.overlong), "; cost ", options.cost_model.per_token, " ",
       options.cost_model.per_token_squared, " ", options.cost_model.per_microbatch, " ",
       options.cost_model.per_sequence, "; exchange",
@@ -461,6 +471,30 @@ GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed) 
     request.options.passes[0].sharding = Sharding::kMegatronDynamicCp;
   }
   return request;
+}
+
+void AddSelection(uint64_t seed, GeneratedRequest* request) {
+  RandomStream random(seed);
+  const uint64_t count = request->lengths.size();
+  if (random.Chance(60)) {
+    for (size_t i = 0; i < count; ++i) {
+      request->ages.push_back(static_cast<uint32_t>(random.Between(0, 4)));
+    }
+  }
+  Selection& selection = request->options.selection.emplace();
+  if (!request->ages.empty() && random.Chance(70)) {
+    selection.max_age = static_cast<uint32_t>(random.Between(3, 6));
+  }
+  selection.max_overtaking = static_cast<uint32_t>(random.Between(0, 6));
+  const std::set<uint32_t> groups(request->group_ids.begin(), request->group_ids.end());
+  if (!groups.empty() && random.Chance(50)) {
+    selection.groups = static_cast<uint32_t>(random.Between(1, groups.size()));
+  } else if (random.Chance(70)) {
+    selection.sequences = static_cast<uint32_t>(random.Between(1, count));
+  } else {
+    selection.max_tokens = random.Between(1, 400 * count);
+  }
+  request->options.mini_batches.size = 0;
 }
 
 }  // namespace batchplan::testing

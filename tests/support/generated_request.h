@@ -27,10 +27,11 @@ struct GeneratedRequest {
   std::vector<uint32_t> group_ids;
   uint32_t pad_to = 0;
   std::vector<uint32_t> ranks;
+  std::vector<uint32_t> ages = {};
   PlanOptions options;
 
   // Views this request, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks}; }
+  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks, ages}; }
   // In one line, everything that the plan depends on.
   std::string Describe() const;
 };
@@ -52,6 +53,10 @@ GeneratedRequest GenerateSmallRequest(uint64_t seed);
 // power of two, with limits of every kind on their groups, under exchange or without. What does not
 // go with groups that differ is left out.
 GeneratedRequest GenerateDynamicRequest(uint64_t seed);
+
+// Gives a generated request ages, maybe, and a selection of every kind, one mini-batch. In a part
+// of the requests it asks for more than there is, or than its ages allow.
+void AddSelection(uint64_t seed, GeneratedRequest* request);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
 // groups, counts and maybe given ranks over it, one to three passes. `preset` is a name that

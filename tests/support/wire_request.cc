@@ -30,6 +30,14 @@ void FillPipeline(const PipelineOptions& pipeline, v1::Pipeline* wire) {
   wire->set_transfer(pipeline.transfer);
 }
 
+void FillSelection(const Selection& selection, v1::Selection* wire) {
+  if (selection.sequences > 0) wire->set_sequences(selection.sequences);
+  if (selection.groups > 0) wire->set_groups(selection.groups);
+  if (selection.max_tokens > 0) wire->set_max_tokens(selection.max_tokens);
+  wire->set_max_age(selection.max_age);
+  wire->set_max_overtaking(selection.max_overtaking);
+}
+
 void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_name(pass.name);
   wire->set_max_tokens_per_microbatch(pass.max_tokens_per_microbatch);
@@ -61,7 +69,9 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
                                                     request.group_ids.end());
   wire.mutable_manifest()->set_pad_to(request.pad_to);
   wire.mutable_manifest()->mutable_ranks()->Add(request.ranks.begin(), request.ranks.end());
+  wire.mutable_manifest()->mutable_ages()->Add(request.ages.begin(), request.ages.end());
   FillTopology(options.topology, wire.mutable_topology());
+  if (options.selection) FillSelection(*options.selection, wire.mutable_selection());
   if (options.topology.pipeline_parallel > 1) {
     FillPipeline(options.pipeline, wire.mutable_pipeline());
   }
@@ -70,6 +80,7 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   mini_batches->set_size(options.mini_batches.size);
   mini_batches->set_order(ToWire<v1::Order>(options.mini_batches.order));
   mini_batches->set_seed(options.mini_batches.seed);
+  mini_batches->set_max_delay(options.mini_batches.max_delay);
   mini_batches->set_groups(ToWire<v1::GroupPolicy>(options.mini_batches.groups));
 
   wire.mutable_cost_model()->set_per_token(options.cost_model.per_token);

@@ -133,6 +133,21 @@ INSTANTIATE_TEST_SUITE_P(
                          o.passes[0].order = MicrobatchOrder::kPipeline;
                        },
                        "2867169e9e59217d8fbc4fa9f147e3aad8d005f6efc18de8f83d5c4685bad1cf"},
+        BalancedGolden{"SomeOfWhatWaits",
+                       [](PlanOptions& o) {
+                         o.mini_batches = {};
+                         o.selection = {.sequences = 1500, .max_overtaking = 300};
+                       },
+                       "0c9edc49893fe7ccc70b3be898a768a312093a5638ce58b07dc606f31342e2fa"},
+        BalancedGolden{"GroupsThatWaitWithinTokens",
+                       [](PlanOptions& o) {
+                         o.mini_batches = {.groups = GroupPolicy::kSameMiniBatch};
+                         o.selection = {.max_tokens = 1'000'000, .max_overtaking = 20};
+                       },
+                       "cb6fa8d8a37b7547fe2d9943231c643703c83b3c2f5013e391f53c79693ed953"},
+        BalancedGolden{"Delayed",
+                       [](PlanOptions& o) { o.mini_batches = {.size = 256, .max_delay = 3}; },
+                       "22170c7b8079fc076ced11e5ff25d8d0d70612dc30a9bee488789a2e810d71c3"},
         BalancedGolden{"CostOfASequence", [](PlanOptions& o) { o.cost_model.per_sequence = 2000; },
                        "02d3a3468c065e695dd9e397aa944feb404c5e6766a043dfc7c1d614d28a91f8"},
         BalancedGolden{"EqualCounts",

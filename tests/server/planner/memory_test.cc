@@ -91,6 +91,16 @@ TEST(MemoryTest, AsManySequencesAsAServerTakes) {
   ExpectBounded(ShortLengths(1'500'000), options);
 }
 
+TEST(MemoryTest, HalfOfWhatWaits) {
+  PlanOptions options = PackedOptions(128, Packer::kBalanced, 16, Sharding::kBalanced);
+  options.effort = Effort::kFast;
+  options.selection = {.sequences = 750'000, .max_overtaking = 700'000};
+  ExpectBounded(ShortLengths(1'500'000), options);
+  options.selection.reset();
+  options.mini_batches = {.size = 1000, .max_delay = 1499};
+  ExpectBounded(ShortLengths(1'500'000), options);
+}
+
 TEST(MemoryTest, ManyPasses) {
   PlanOptions options = PackedOptions(4096, Packer::kBalanced, 16, Sharding::kBalanced);
   options.effort = Effort::kFast;

@@ -125,6 +125,15 @@ TEST(StopTest, WhilePoolsOfRanksAreDivided) {
   }
 }
 
+TEST(StopTest, WhileBatchesAreChosenAndDelayed) {
+  PlanOptions options = PackedOptions(4096, Packer::kBalanced, 64, Sharding::kBalanced);
+  options.selection = {.sequences = 500'000, .max_overtaking = 400'000};
+  ExpectSoon(1'000'000, options, {0.1, 0.3, 0.6, 0.9});
+  options.selection.reset();
+  options.mini_batches = {.size = 1000, .max_delay = 100};
+  ExpectSoon(1'000'000, options, {0.3, 0.6, 0.9});
+}
+
 TEST(StopTest, WhileOrdersOfPipelinesAreLookedFor) {
   for (const Synchronization synchronization :
        {Synchronization::kLockstep, Synchronization::kAccumulated}) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -131,46 +130,14 @@ TEST(SelectionTest, RefusesWhatCannotBe) {
       HasSubstr("manifest.ages has 2 entries"));
 }
 
-// A request of any kind, with a selection of what it has.
-Pool WithSelection(uint64_t seed, testing::GeneratedRequest& request) {
-  testing::RandomStream random(seed);
-  Pool pool{.lengths = request.lengths, .groups = request.group_ids};
-  if (random.Chance(60)) {
-    for (size_t i = 0; i < pool.lengths.size(); ++i) {
-      pool.ages.push_back(static_cast<uint32_t>(random.Between(0, 4)));
-    }
-  }
-  Selection& selection = request.options.selection.emplace();
-  if (!pool.ages.empty() && random.Chance(70)) {
-    selection.max_age = static_cast<uint32_t>(random.Between(3, 6));
-  }
-  selection.max_overtaking = static_cast<uint32_t>(random.Between(0, 6));
-  const uint64_t count = pool.lengths.size();
-  const std::set<uint32_t> groups(pool.groups.begin(), pool.groups.end());
-  if (!groups.empty() && random.Chance(50)) {
-    selection.groups = static_cast<uint32_t>(random.Between(1, groups.size()));
-  } else if (random.Chance(70)) {
-    selection.sequences = static_cast<uint32_t>(random.Between(1, count));
-  } else {
-    selection.max_tokens = random.Between(1, 400 * count);
-  }
-  request.options.mini_batches.size = 0;
-  return pool;
-}
-
 TEST(SelectionTest, KeepsEveryPromiseOfAnyRequest) {
   uint64_t refused = 0;
   const uint64_t requests = testing::Cases(2000);
   for (const uint64_t seed : testing::Seeds(2000)) {
     testing::GeneratedRequest request =
         seed % 3 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
-    const Pool pool = WithSelection(seed, request);
-    const auto plan = testing::MakeCheckedPlan({.lengths = pool.lengths,
-                                                .group_ids = pool.groups,
-                                                .pad_to = request.pad_to,
-                                                .ranks = request.ranks,
-                                                .ages = pool.ages},
-                                               request.options);
+    testing::AddSelection(seed, &request);
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     if (!plan.ok()) {
       ++refused;
       ASSERT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument)

@@ -257,7 +257,9 @@ TEST(RequestCostTest, NoPlanHasLessThanItsRequestIsKnownToNeed) {
   uint64_t empty = 0;
   for (const uint64_t seed : testing::Seeds(400)) {
     SCOPED_TRACE(seed);
-    v1::PlanBatchRequest request = testing::WireRequest(testing::GenerateRequest(seed));
+    testing::GeneratedRequest generated = testing::GenerateRequest(seed);
+    if (seed % 4 == 0) testing::AddSelection(seed, &generated);
+    v1::PlanBatchRequest request = testing::WireRequest(generated);
     testing::RandomStream random(seed);
     request.set_allow_empty_microbatches(random.Chance(70));
     const absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);

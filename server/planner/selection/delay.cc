@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <queue>
 #include <utility>
 #include <vector>
 
@@ -57,25 +58,33 @@ class Window {
     std::vector<size_t> places = Places();
     for (const auto& [size, units] : classes_) {
       std::vector<size_t> seats(count_, 0);
-      for (const size_t unit : units) ++seats[units_[unit].place];
+      // Who stands where, as positions in `units`, the shortest on top; some have left since.
+      std::vector<std::priority_queue<size_t>> standing(count_);
+      for (size_t i = 0; i < units.size(); ++i) {
+        const size_t place = units_[units[i]].place;
+        ++seats[place];
+        standing[place].push(i);
+      }
       const size_t moved = units.size() * share / kShares;
       size_t to = 0;
       size_t filled = 0;
-      size_t shortest = units.size();  // those behind it have given their place
       for (size_t i = 0; i < moved; ++i) {
         while (to < count_ && filled == seats[to]) {
           ++to;
           filled = 0;
-          shortest = units.size();
         }
         ++filled;
-        const size_t long_one = units[i];
-        if (places[long_one] == to) continue;
-        // The shortest of those there that are not among the ones that came together: there is one,
-        // as not all of its seats are filled.
-        do --shortest;
-        while (places[units[shortest]] != to);
-        std::swap(places[long_one], places[units[shortest]]);
+        const size_t from = places[units[i]];
+        if (from == to) continue;
+        // The shortest that stands there: none of those that came together, as not all of its seats
+        // are filled.
+        size_t shortest = 0;
+        do {
+          shortest = standing[to].top();
+          standing[to].pop();
+        } while (places[units[shortest]] != to);
+        std::swap(places[units[i]], places[units[shortest]]);
+        standing[from].push(shortest);
       }
     }
     return places;

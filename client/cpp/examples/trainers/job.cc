@@ -38,6 +38,17 @@ v1::PlanBatchRequest RequestOf(const Job& job, uint32_t worker, uint64_t step, b
     request.mutable_manifest()->add_lengths(
         static_cast<uint32_t>(std::clamp<double>(length(random), 16, job.longest)));
   }
+  if (job.taken > 0) {
+    // Few are old, and of these one in three too old.
+    constexpr uint32_t kMaxAge = 4;
+    std::geometric_distribution<uint32_t> age(0.6);
+    for (uint32_t i = 0; i < job.sequences; ++i) {
+      request.mutable_manifest()->add_ages(std::min(age(random), kMaxAge + 1));
+    }
+    request.mutable_selection()->set_sequences(job.taken);
+    request.mutable_selection()->set_max_age(kMaxAge);
+    request.mutable_selection()->set_max_overtaking(job.taken / 4);
+  }
   if (job.overlong_every > 0 && step % job.overlong_every == 0) {
     request.mutable_manifest()->add_lengths(job.budget + 1);
   }
@@ -158,6 +169,11 @@ std::vector<Job> DemoJobs() {
        .sigma = 1.4,
        .longest = 120000,
        .reports = true},
+      {.name = "grpo-asynchronous",
+       .preset = "balanced",
+       .sequences = 768,
+       .median = 900,
+       .taken = 512},
       // Padded, few sequences at a time, and now and then one that does not fit.
       {.name = "sft-misconfigured",
        .preset = "nemo_rl_dynamic",

@@ -70,6 +70,8 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_group_ids(1); }},
       {"request.manifest.ranks has 1 entries, but lengths has 0",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ranks(0); }},
+      {"request.manifest.ages has 1 entries, but lengths has 0",
+       [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ages(0); }},
       {"request.manifest.ranks[0] is 2; it must be below request.topology.data_parallel 2",
        [](v1::JoinBatchRequest& r) {
          r.mutable_request()->mutable_topology()->set_data_parallel(2);
@@ -103,6 +105,7 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
     const auto world_size = static_cast<uint32_t>(random.Between(1, 9));
     const bool grouped = random.Chance(50);
     const bool dispatched = random.Chance(50);
+    const bool aged = random.Chance(50);
     v1::PlanBatchRequest expected = Request().request();
     std::vector<uint32_t> offsets = {0};
     std::vector<std::string> contents;
@@ -115,10 +118,12 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
         part.add_lengths(static_cast<uint32_t>(random.Between(1, 4096)));
         if (grouped) part.add_group_ids(static_cast<uint32_t>(random.Between(0, 5)));
         if (dispatched) part.add_ranks(0);
+        if (aged) part.add_ages(static_cast<uint32_t>(random.Between(0, 9)));
       }
       expected.mutable_manifest()->mutable_lengths()->MergeFrom(part.lengths());
       expected.mutable_manifest()->mutable_group_ids()->MergeFrom(part.group_ids());
       expected.mutable_manifest()->mutable_ranks()->MergeFrom(part.ranks());
+      expected.mutable_manifest()->mutable_ages()->MergeFrom(part.ages());
       offsets.push_back(offsets.back() + static_cast<uint32_t>(sequences));
       ASSERT_TRUE(ValidateJoin(request).ok());
       const StepPart made = MakePart(std::move(request));
@@ -136,14 +141,17 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
   }
 }
 
-TEST(PartTest, GroupIdsOrRanksInSomePartsOnlyAreRefusedByTheWorkersNames) {
-  for (const bool ranks : {false, true}) {
+TEST(PartTest, ArraysInSomePartsOnlyAreRefusedByTheWorkersNames) {
+  for (const std::string name : {"group_ids", "ranks", "ages"}) {
     std::vector<StepPart> parts;
     for (uint32_t worker = 0; worker < 4; ++worker) {
       v1::JoinBatchRequest request = Request(worker);
       v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
       if (worker > 0) manifest.add_lengths(10);
-      if (worker > 1) (ranks ? manifest.mutable_ranks() : manifest.mutable_group_ids())->Add(0);
+      if (worker > 1) {
+        manifest.GetReflection()->AddUInt32(&manifest,
+                                            manifest.GetDescriptor()->FindFieldByName(name), 0);
+      }
       parts.push_back(MakePart(std::move(request)));
     }
     const absl::Status status =
@@ -152,8 +160,7 @@ TEST(PartTest, GroupIdsOrRanksInSomePartsOnlyAreRefusedByTheWorkersNames) {
                         kAnyNumber)
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(ranks ? "manifest.ranks has" : "manifest.group_ids has"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("manifest." + name + " has"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("worker 2's part and none in worker 1's"));
   }
 }

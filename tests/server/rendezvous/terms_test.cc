@@ -38,6 +38,7 @@ TEST(TermsTest, WhatIsAWorkersOwnIsNoTerm) {
   other.mutable_request()->mutable_manifest()->add_lengths(5);
   other.mutable_request()->mutable_manifest()->add_group_ids(5);
   other.mutable_request()->mutable_manifest()->add_ranks(0);
+  other.mutable_request()->mutable_manifest()->add_ages(0);
   EXPECT_EQ(SerializeTerms(other), terms);
   // Also where a worker without sequences has no manifest at all.
   other.mutable_request()->clear_manifest();

@@ -252,6 +252,27 @@ TEST(JoinBatch, WorkersGetThePlanOfThePartsInTheirOrder) {
   }
 }
 
+// The first worker's sequences are older than the others'.
+TEST(JoinBatch, EveryWorkerIsToldWhatOfAllPartsWaits) {
+  const TestServer server;
+  const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {
+    v1::Manifest& manifest = *part.mutable_request()->mutable_manifest();
+    for (int i = 0; i < manifest.lengths_size(); ++i) manifest.add_ages(part.worker() == 0 ? 3 : 1);
+    part.mutable_request()->mutable_selection()->set_sequences(30);
+    part.mutable_request()->mutable_selection()->set_max_age(2);
+    part.set_own_slice_only(part.worker() < 2);
+    part.set_data_parallel_rank(part.worker() % 2);
+  });
+  for (const Answer& answer : answers) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+    const v1::PlanBatchResponse& plan = answer.response.plan();
+    EXPECT_THAT(plan.deferred(), ElementsAre(40, 41, 42, 43, 44, 45));
+    EXPECT_EQ(plan.excluded_size(), 10);
+    EXPECT_EQ(plan.excluded(9).reason(), v1::EXCLUSION_REASON_EXPIRED);
+    EXPECT_EQ(plan.fingerprint(), answers[3].response.plan().fingerprint());
+  }
+}
+
 TEST(JoinBatch, WorkersMayBringTheCostsToPlanWith) {
   const TestServer server;
   const std::vector<Answer> answers = JoinAll(server, [](v1::JoinBatchRequest& part) {

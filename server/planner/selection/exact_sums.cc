@@ -20,7 +20,9 @@ Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most) {
   // After each size the fewest units for every sum; a row a size, to be traced back.
   std::vector<std::vector<uint32_t>> fewest = {std::vector<uint32_t>(sum + 1, kNever)};
   fewest[0][0] = 0;
-  for (const auto& [size, count] : counts) {
+  for (const auto& entry : counts) {
+    const uint32_t size = entry.first;
+    const uint32_t count = entry.second;
     std::vector<uint32_t> next = fewest.back();
     // The fewest of `count` units of one size: a window over sums that differ by its multiples.
     for (uint64_t rest = 0; rest < size && rest <= sum; ++rest) {

@@ -82,19 +82,24 @@ void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
   }
 }
 
+std::string SequencesLine(int count, double mean_length) {
+  const std::string sequences = Count(static_cast<uint64_t>(count), "sequence");
+  if (count == 0) return sequences;
+  return absl::StrCat(sequences, " of ",
+                      Count(static_cast<uint64_t>(std::llround(mean_length)), "token"),
+                      " on average");
+}
+
 // What waits, and how what is trained compares with it.
 void AddSelection(const v1::PlanBatchRequest& request, const v1::PlanBatchResponse& response,
                   Table* table) {
   if (response.passes().empty()) return;
   const v1::PlanMetrics& metrics = response.passes(0).metrics();
   if (request.has_selection()) {
+    table->AddRow({"taken", SequencesLine(response.passes(0).sequence_index_size(),
+                                          metrics.mean_length_taken())});
     table->AddRow(
-        {"taken",
-         absl::StrCat(Count(response.passes(0).sequence_index_size(), "sequence"),
-                      absl::StrFormat(" of %.1f tokens on average", metrics.mean_length_taken()))});
-    table->AddRow({"deferred", absl::StrCat(Count(response.deferred_size(), "sequence"),
-                                            absl::StrFormat(" of %.1f tokens on average",
-                                                            metrics.mean_length_deferred()))});
+        {"deferred", SequencesLine(response.deferred_size(), metrics.mean_length_deferred())});
   }
   if (request.mini_batches().max_delay() > 0) {
     table->AddRow({"delayed", absl::StrFormat("%.1f %% in another mini-batch, by %.2f on average",

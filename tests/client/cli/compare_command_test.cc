@@ -80,6 +80,13 @@ TEST(CompareCommand, SavedRequestsCompareLikeTheirFlags) {
   EXPECT_THAT(unknown.err, HasSubstr("no pass \"logprobs\""));
 }
 
+TEST(CompareCommand, PlansOfWhatWaitsAreOfOneBatch) {
+  const std::string pool = "90\n10\n80\n20\n70\n30\n60\n40\n";
+  EXPECT_EQ(RunCompare({"--take", "6"}, pool).exit_code, 0);
+  EXPECT_THAT(RunCompare({"--take", "6", "--max_overtaking", "2"}, pool).err,
+              HasSubstr("selection.max_overtaking is 2; it must be 0"));
+}
+
 TEST(CompareCommand, WithoutAnyPlanItExitsWith1AndTheReason) {
   const CliResult result = RunCompare({}, "5000\n1\n2\n3\n");
   EXPECT_EQ(result.exit_code, 1);

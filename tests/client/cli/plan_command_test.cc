@@ -185,8 +185,8 @@ TEST(PlanCommand, SomeOfWhatWaitsIsPlanned) {
       pool);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("expired             2 sequences of together 407 tokens"));
-  EXPECT_THAT(result.out, HasSubstr("taken               4 sequences of 50.0 tokens on average"));
-  EXPECT_THAT(result.out, HasSubstr("deferred            2 sequences of 25.0 tokens on average"));
+  EXPECT_THAT(result.out, HasSubstr("taken               4 sequences of 50 tokens on average"));
+  EXPECT_THAT(result.out, HasSubstr("deferred            2 sequences of 25 tokens on average"));
   EXPECT_THAT(result.out, HasSubstr("age                 0.75 on average, at most 3"));
   EXPECT_THAT(RunPlan({"--ages", "--take", "9"}, pool).err,
               HasSubstr("selection.sequences is 9, but 8 sequences may be taken: 1 missing"));

@@ -256,11 +256,13 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   const std::optional<StepEstimate> estimate = StepEstimate::Create(
       batch.manifest, batch.options, limits, batch.planned, batch.groups, allowance);
   if (!estimate) return passes;
-  const SequenceLists moved =
-      DelayLong(batch.mini_batches, batch.groups, batch.manifest.lengths,
-                batch.options.mini_batches.max_delay, [&](std::span<const SequenceIndex> list) {
-                  return allowance.stop_requested() ? 0 : estimate->TimeOf(list);
-                });
+  const SequenceLists moved = DelayLong(
+      batch.mini_batches, batch.groups, batch.manifest.lengths,
+      batch.options.mini_batches.max_delay,
+      [&](std::span<const SequenceIndex> list) {
+        return allowance.stop_requested() ? 0 : estimate->TimeOf(list);
+      },
+      allowance);
   const Batch delayed = {batch.manifest, batch.options, batch.planned, batch.groups, moved};
   absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(
       delayed, limits, Allowance(AllowanceOf(batch.options.effort), allowance.stop()));

@@ -19,8 +19,9 @@ using Seats = std::vector<uint32_t>;
 
 class Search {
  public:
-  Search(const WaitingPool& pool, const StepRatio& ratio, uint64_t evaluations)
-      : pool_(pool), ratio_(ratio), left_(evaluations) {
+  Search(const WaitingPool& pool, const StepRatio& ratio, uint64_t evaluations,
+         const Allowance& allowance)
+      : pool_(pool), ratio_(ratio), left_(evaluations), allowance_(allowance) {
     for (uint32_t position = 0; position < pool.open().size(); ++position) {
       classes_[SizeOf(position)].push_back(position);
     }
@@ -30,11 +31,12 @@ class Search {
 
   // Seats to runs of each class in the order of `costs`, by unit; and in part to its ends.
   void TryOrder(std::span<const double> costs) {
+    if (is_over()) return;
     std::map<uint64_t, Seats> ascending = classes_;
     for (auto& [size, positions] : ascending) {
       std::ranges::stable_sort(positions, {}, [&](uint32_t p) { return costs[pool_.open()[p]]; });
     }
-    for (size_t run = 0; run <= kRuns; ++run) {
+    for (size_t run = 0; run <= kRuns && !is_over(); ++run) {
       Seats chosen;
       for (const auto& [size, positions] : ascending) {
         const size_t seats = SeatsOf(size);
@@ -46,6 +48,7 @@ class Search {
     }
     for (const bool dearest : {true, false}) {
       for (const size_t eighths : {1, 2, 4, 6}) {
+        if (is_over()) return;
         Seats chosen;
         for (const auto& [size, positions] : ascending) {
           FillEnd(positions, SeatsOf(size), SeatsOf(size) * eighths / 8, dearest, chosen);
@@ -60,7 +63,7 @@ class Search {
     Seats current = best_;
     std::minstd_rand random(1);
     uint64_t failed = 0;
-    while (left_ > 0 && failed < 4 * open() && !current.empty() && current.size() < open()) {
+    while (!is_over() && failed < 4 * open() && !current.empty() && current.size() < open()) {
       std::vector<bool> in(open(), false);
       for (const uint32_t position : current) in[position] = true;
       const size_t out = random() % current.size();
@@ -95,6 +98,7 @@ class Search {
 
  private:
   size_t open() const { return pool_.open().size(); }
+  bool is_over() const { return left_ == 0 || allowance_.stop_requested(); }
   // Units are exchanged for units of this size; all have one where nothing has to add up.
   uint64_t SizeOf(uint32_t position) const {
     return pool_.adds_up() ? pool_.units()[pool_.open()[position]].size() : 0;
@@ -119,7 +123,7 @@ class Search {
     std::ranges::sort(seats);
     const bool first = tried_.empty();
     if (!first) {
-      if (left_ == 0) return;
+      if (is_over()) return;
       uint64_t tokens = 0;
       for (const uint32_t position : seats) tokens += pool_.TokensOf(pool_.open()[position]);
       if (tokens > pool_.max_open_tokens()) return;
@@ -140,6 +144,7 @@ class Search {
   const WaitingPool& pool_;
   const StepRatio& ratio_;
   uint64_t left_;
+  const Allowance& allowance_;
   std::map<uint64_t, Seats> classes_;
   std::map<uint64_t, size_t> seats_;
   double first_ratio_ = 0;
@@ -154,9 +159,9 @@ std::vector<std::vector<uint32_t>> Choices(const WaitingPool& pool,
                                            std::span<const double> unit_costs,
                                            std::span<const double> unit_longest,
                                            const StepRatio& ratio, uint64_t evaluations,
-                                           size_t most) {
+                                           size_t most, const Allowance& allowance) {
   if (pool.first_choice().empty() || pool.first_choice().size() == pool.open().size()) return {};
-  Search search(pool, ratio, evaluations);
+  Search search(pool, ratio, evaluations, allowance);
   search.TryOrder(unit_longest);
   search.TryOrder(unit_costs);
   search.Improve();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "server/planner/allowance.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/selection/waiting_pool.h"
@@ -22,7 +23,7 @@ using StepRatio = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 // out by `ratio`. Like units meet: the open ones are ordered by what they cost, or by their longest
 // sequence, and seats go to a run of that order, or some of them to its ends and the others to who
 // came first; the best is then improved by exchanging units. `evaluations` of the ratio at most.
-// Deterministic.
+// Deterministic. Once a stop is requested it ends soon, with what is of no use.
 //
 // Where long sequences alone make ranks wait, a step of many and a step of none are both better
 // than two of some.
@@ -30,7 +31,7 @@ std::vector<std::vector<uint32_t>> Choices(const WaitingPool& pool,
                                            std::span<const double> unit_costs,
                                            std::span<const double> unit_longest,
                                            const StepRatio& ratio, uint64_t evaluations,
-                                           size_t most);
+                                           size_t most, const Allowance& allowance);
 
 }  // namespace batchplan
 

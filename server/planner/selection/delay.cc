@@ -110,8 +110,8 @@ class Window {
 }  // namespace
 
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
-                        std::span<const uint32_t> lengths, uint32_t max_delay,
-                        const StepTime& time) {
+                        std::span<const uint32_t> lengths, uint32_t max_delay, const StepTime& time,
+                        const Allowance& allowance) {
   SequenceLists delayed;
   for (size_t first = 0; first < mini_batches.size();) {
     const size_t count = std::min<size_t>(mini_batches.size() - first, size_t{max_delay} + 1);
@@ -124,7 +124,7 @@ SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
     std::vector<std::vector<SequenceIndex>> best = window.MiniBatches(window.Places());
     double least = time_of(best) * (1 - kWorthMoving);
     bool moves = false;
-    for (size_t share = 1; count > 1 && share <= kShares; ++share) {
+    for (size_t share = 1; count > 1 && share <= kShares && !allowance.stop_requested(); ++share) {
       std::vector<std::vector<SequenceIndex>> lists = window.MiniBatches(window.Gathered(share));
       const double own = time_of(lists);
       if (own >= least) continue;

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "absl/functional/function_ref.h"
+#include "server/planner/allowance.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
 
@@ -20,12 +21,12 @@ using StepTime = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 // is further than max_delay from its place. Long ones come together, as few as make the window
 // shortest by `time`; within a mini-batch, sequences stand in the manifest's order. What is not
 // worth a thousandth of the window's time stays. At most eight times as many evaluations as there
-// are mini-batches.
+// are mini-batches. Once a stop is requested it ends soon, with what is of no use.
 //
 // Source: WLB-LLM (OSDI '25), which puts off long documents until there are enough of them.
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
-                        std::span<const uint32_t> lengths, uint32_t max_delay,
-                        const StepTime& time);
+                        std::span<const uint32_t> lengths, uint32_t max_delay, const StepTime& time,
+                        const Allowance& allowance);
 
 }  // namespace batchplan
 

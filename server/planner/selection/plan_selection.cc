@@ -133,12 +133,9 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(const Manifest& manifest,
   const UnitCosts costs = CostsOf(manifest, options.cost_model, pool.units());
   const size_t sequences = pool.Sequences(pool.first_choice()).size();
   std::vector<std::vector<SequenceIndex>> better;
-  for (const std::vector<uint32_t>& chosen : Choices(
-           pool, costs.all, costs.longest,
-           [&](std::span<const SequenceIndex> taken) {
-             return allowance.stop_requested() ? 1.0 : (*estimate)(taken);
-           },
-           Evaluations(options.effort, sequences), PlannedChoices(options.effort, sequences))) {
+  for (const std::vector<uint32_t>& chosen :
+       Choices(pool, costs.all, costs.longest, *estimate, Evaluations(options.effort, sequences),
+               PlannedChoices(options.effort, sequences), allowance)) {
     better.push_back(pool.Sequences(chosen));
   }
   return better;

@@ -34,7 +34,9 @@ class SequenceIndex {
   explicit constexpr SequenceIndex(uint32_t value) : value_(value) {}
 
   constexpr uint32_t value() const { return value_; }
-  friend constexpr auto operator<=>(SequenceIndex, SequenceIndex) = default;
+  // clang-tidy takes the 0 that the compiler compares with for a null pointer.
+  friend constexpr auto operator<=>(SequenceIndex,
+                                    SequenceIndex) = default;  // NOLINT(modernize-use-nullptr)
 
  private:
   uint32_t value_ = 0;

@@ -83,7 +83,7 @@ void AddExcluded(const v1::PlanBatchResponse& response, Table* table) {
 }
 
 std::string SequencesLine(int count, double mean_length) {
-  const std::string sequences = Count(static_cast<uint64_t>(count), "sequence");
+  std::string sequences = Count(static_cast<uint64_t>(count), "sequence");
   if (count == 0) return sequences;
   return absl::StrCat(sequences, " of ",
                       Count(static_cast<uint64_t>(std::llround(mean_length)), "token"),

@@ -128,4 +128,13 @@ AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t leng
   return std::make_shared<const std::vector<uint32_t>>(std::move(aligned));
 }
 
+absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned) {
+  if (manifest.pad_to == 0) return absl::OkStatus();
+  const auto longest = std::max_element(planned.lengths.begin(), planned.lengths.end());
+  if (*longest <= manifest.pad_to) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("manifest.pad_to is ", manifest.pad_to, ", but sequence ",
+                   longest - planned.lengths.begin(), " has ", *longest, " tokens"));
+}
+
 }  // namespace batchplan

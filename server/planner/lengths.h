@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/manifest.h"
@@ -66,6 +67,9 @@ struct PlannedLengths {
 absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
                                                    const PlanOptions& options, const Groups& groups,
                                                    const LengthLimit& limit);
+
+// InvalidArgument, naming a sequence, unless manifest.pad_to, where it is set, holds every one.
+absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned);
 
 // Shared by the passes of one length multiple.
 using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;

@@ -240,11 +240,18 @@ absl::Status CheckCostModel(const CostModel& model) {
       "least one must be above 0, or leave cost_model unset for the default");
 }
 
-absl::Status CheckSelection(const std::optional<Selection>& selection) {
+absl::Status CheckSelection(const std::optional<Selection>& selection, uint32_t mini_batch_size) {
   if (!selection) return absl::OkStatus();
   const int targets =
       (selection->sequences > 0) + (selection->groups > 0) + (selection->max_tokens > 0);
-  if (targets == 1) return absl::OkStatus();
+  if (targets == 1) {
+    if (mini_batch_size == 0 || selection->sequences % mini_batch_size == 0) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat("mini_batches.size is ", mini_batch_size,
+                                                   ", which does not divide selection.sequences ",
+                                                   selection->sequences));
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "selection.sequences is ", selection->sequences, ", groups ", selection->groups,
       " and max_tokens ", selection->max_tokens, "; exactly one of them must be at least 1"));
@@ -321,7 +328,8 @@ absl::Status PlanOptions::Validate() const {
   if (absl::Status status = CheckTopology(topology); !status.ok()) return status;
   if (absl::Status status = CheckPipeline(topology, pipeline); !status.ok()) return status;
   if (absl::Status status = CheckCostModel(cost_model); !status.ok()) return status;
-  if (absl::Status status = CheckSelection(selection); !status.ok()) return status;
+  if (absl::Status status = CheckSelection(selection, mini_batches.size); !status.ok())
+    return status;
   if (absl::Status status = CheckPasses(passes); !status.ok()) return status;
   if (absl::Status status = CheckAlone(*this); !status.ok()) return status;
   return CheckDynamicContext(*this);

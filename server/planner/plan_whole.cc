@@ -30,15 +30,6 @@
 namespace batchplan {
 namespace {
 
-absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned) {
-  if (manifest.pad_to == 0) return absl::OkStatus();
-  const auto longest = std::max_element(planned.lengths.begin(), planned.lengths.end());
-  if (*longest <= manifest.pad_to) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("manifest.pad_to is ", manifest.pad_to, ", but sequence ",
-                   longest - planned.lengths.begin(), " has ", *longest, " tokens"));
-}
-
 // Writes a mini-batch's micro-batches behind what the plan has.
 void Append(const PassInstance& pass, const PlannedLengths& planned, const Placement& placement,
             PassPlan& plan) {

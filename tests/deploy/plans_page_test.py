@@ -24,7 +24,8 @@ try:
 except ImportError:
     Image = None
 
-JOBS = {"grpo-7b", "sft-documents", "dpo-pairs", "sft-70b", "rl-long-reasoning", "sft-misconfigured"}
+JOBS = {"grpo-7b", "grpo-asynchronous", "sft-documents", "dpo-pairs", "sft-70b", "rl-long-reasoning",
+        "sft-misconfigured"}
 # Of these, the ones whose reports hold their steps.
 REPORTS = {"grpo-7b", "rl-long-reasoning"}
 # And the one on pipelines, which has a picture of the stages of a rank besides.

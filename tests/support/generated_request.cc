@@ -494,7 +494,14 @@ void AddSelection(uint64_t seed, GeneratedRequest* request) {
   } else {
     selection.max_tokens = random.Between(1, 400 * count);
   }
-  request->options.mini_batches.size = 0;
+  MiniBatching& mini_batches = request->options.mini_batches;
+  mini_batches.size = 0;
+  const auto parts = static_cast<uint32_t>(random.Between(2, 4));
+  if (selection.sequences >= parts && random.Chance(40)) {
+    mini_batches.size = selection.sequences / parts;
+    selection.sequences = mini_batches.size * parts;
+    mini_batches.max_delay = static_cast<uint32_t>(random.Between(0, 2));
+  }
 }
 
 }  // namespace batchplan::testing

@@ -54,8 +54,9 @@ GeneratedRequest GenerateSmallRequest(uint64_t seed);
 // go with groups that differ is left out.
 GeneratedRequest GenerateDynamicRequest(uint64_t seed);
 
-// Gives a generated request ages, maybe, and a selection of every kind, one mini-batch. In a part
-// of the requests it asks for more than there is, or than its ages allow.
+// Gives a generated request ages, maybe, and a selection of every kind, in one mini-batch or in
+// some that may exchange sequences. In a part of the requests it asks for more than there is, or
+// than its ages allow.
 void AddSelection(uint64_t seed, GeneratedRequest* request);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,

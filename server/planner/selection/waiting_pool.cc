@@ -88,6 +88,7 @@ absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(young, options, Groups(manifest, options.mini_batches.groups), limit);
   if (!planned.ok()) return planned.status();
+  if (absl::Status status = CheckPadTo(manifest, *planned); !status.ok()) return status;
 
   WaitingPool pool;
   std::vector<SequenceIndex> waiting;

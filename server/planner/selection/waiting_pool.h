@@ -31,7 +31,8 @@ class WaitingPool {
   //
   // InvalidArgument, naming field and values: ages that max_age needs and that are not there,
   // groups that are not there, a target that can't be met, or what must be taken now and is more
-  // than the target; and what ApplyOverlongPolicy refuses of those that are not too old.
+  // than the target; and what ApplyOverlongPolicy and CheckPadTo refuse of those that are not too
+  // old.
   static absl::StatusOr<WaitingPool> Create(const Manifest& manifest, const PlanOptions& options,
                                             const LengthLimit& limit);
 

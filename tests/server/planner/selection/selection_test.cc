@@ -105,6 +105,16 @@ TEST(SelectionTest, TakingAllLeavesNothing) {
   EXPECT_EQ(all.fingerprint, PlanOf(pool, whole)->fingerprint);
 }
 
+TEST(SelectionTest, WhatPadToDoesNotHoldIsNamedByItsPlaceInTheManifest) {
+  const std::vector<uint32_t> lengths = {10, 20, 60, 30};
+  const std::vector<uint32_t> ages(4, 0);
+  PlanOptions options = Options(1, {.sequences = 2, .max_age = 1});
+  EXPECT_THAT(
+      std::string(
+          MakePlan({.lengths = lengths, .pad_to = 50, .ages = ages}, options).status().message()),
+      HasSubstr("manifest.pad_to is 50, but sequence 2 has 60 tokens"));
+}
+
 TEST(SelectionTest, RefusesWhatCannotBe) {
   EXPECT_THAT(ErrorOf({.lengths = {10, 20}}, Options(1, {.sequences = 3})),
               HasSubstr("selection.sequences is 3, but 2 sequences may be taken: 1 missing"));
@@ -120,6 +130,10 @@ TEST(SelectionTest, RefusesWhatCannotBe) {
               HasSubstr("manifest.group_ids is empty"));
   EXPECT_THAT(ErrorOf({.lengths = {10}}, Options(1, {.sequences = 1, .groups = 1})),
               HasSubstr("exactly one of them must be at least 1"));
+  PlanOptions halves = Options(1, {.sequences = 4});
+  halves.mini_batches.size = 3;
+  EXPECT_THAT(ErrorOf({.lengths = {10, 10, 10, 10, 10}}, halves),
+              HasSubstr("mini_batches.size is 3, which does not divide selection.sequences 4"));
   EXPECT_THAT(ErrorOf({.lengths = {60}}, Options(1, {.max_tokens = 59})),
               HasSubstr("selection.max_tokens is 59, but what waits first takes 60 tokens"));
   EXPECT_THAT(

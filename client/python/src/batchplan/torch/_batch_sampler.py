@@ -88,12 +88,13 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 of the dataset's order, another one every epoch. Where `groups` stay together, these are
                 shuffled as one, and batch_size must hold whole ones. overlong="drop" leaves sequences out of
                 the dataset; "truncate" is not possible, as a position does not say where to cut, nor are
-                `ranks`, which a sampler decides.
+                `ranks`, which a sampler decides, nor `selection` and `ages`: it gives out all.
 
         Raises:
             ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the
                 first or last one can't be planned with these options, one would tear a group that stays
-                together, a window is asked for with mini_batch_size, or one of these epochs needs more than microbatches_per_step.
+                together, a window is asked for with mini_batch_size, or one of these epochs needs more than
+                microbatches_per_step.
         """
         self._batches = GlobalBatches(
             lengths,
@@ -224,8 +225,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
         Raises:
             ValueError: that one had another dataset, order, batch size, number of ranks, or options; or
-                it was amid a global batch, or a window, that another version of the planner had planned; or there is
-                no such place.
+                it was amid a global batch, or a window, that another version of the planner had planned;
+                or there is no such place.
         """
         for name, value in self._batches.identity.items():
             if state.get(name) != value:

@@ -89,6 +89,11 @@ class GlobalBatches:
             raise ValueError(f"seed is {self._seed}; must be at least 0")
         if options.get("ranks") is not None:
             raise ValueError("ranks is set; a sampler decides which rank has a sequence: leave it out")
+        for name in ("selection", "ages"):
+            if options.get(name) is not None:
+                raise ValueError(
+                    f"{name} is set; a sampler gives out every sequence once an epoch: leave it out"
+                )
         if options.get("dynamic_cp"):
             raise ValueError(
                 "dynamic_cp is set; a sampler gives out sequences, and not which ranks share them: leave it out"
@@ -238,7 +243,13 @@ class GlobalBatches:
         options["effort"] = "fast"
         options["mini_batch_size"] = self._batch_size
         options["max_delay"] = full - 1
-        plan = self._made(sequences, options).passes[0]
+        try:
+            plan = self._made(sequences, options).passes[0]
+        except InvalidRequest:
+            if self.microbatches_per_step is None:
+                raise
+            # Of other numbers of micro-batches only, which its global batches are asked for one by one.
+            return batches
         if not self._is_exact(plan):
             return batches
         ends = plan.microbatch_offsets[numpy.cumsum(plan.microbatches_per_rank) * self.ranks]

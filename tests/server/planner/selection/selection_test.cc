@@ -186,7 +186,8 @@ TEST(DelayTest, KeepsEveryPromiseOfAnyRequest) {
     }
     EXPECT_GE(shorter, -1e-6) << "seed " << seed;
   }
-  EXPECT_GT(moved, 50u);
+  std::cout << moved << " steps with moved sequences\n";
+  EXPECT_GT(moved, testing::Cases(1500) / 100);
 }
 
 TEST(DelayTest, LongSequencesMeet) {
@@ -253,7 +254,7 @@ TEST(SelectionTest, IsNeverWorseThanFirstInFirstOutAndNearTheBestOfAll) {
     furthest = std::max(furthest, ours / best);
     EXPECT_LE(ours, best * 1.25) << "seed " << seed;
   }
-  EXPECT_GT(compared, 10);
+  EXPECT_GT(compared, static_cast<int>(testing::Cases(60) / 2));
   std::cout << compared << " compared, at most " << furthest << " times the best choice\n";
 }
 

@@ -175,9 +175,10 @@ TEST(DelayTest, KeepsEveryPromiseOfAnyRequest) {
     without.mini_batches.max_delay = 0;
     const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
     const auto before = MakePlan(request.manifest(), without);
-    ASSERT_EQ(before.ok(), plan.ok()) << "seed " << seed << ": " << plan.status();
     if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+    // What can't be planned as it comes, another order may.
     if (!before.ok()) continue;
+    ASSERT_TRUE(plan.ok()) << "seed " << seed << ": " << plan.status();
     double shorter = 0;
     for (size_t i = 0; i < plan->passes.size(); ++i) {
       shorter += before->passes[i].metrics.predicted_step_time -

@@ -86,12 +86,12 @@ class Search {
     }
   }
 
-  // The best ones, without first in, first out.
-  std::vector<Seats> Best(size_t most) const {
+  // The best ones that are below `to_beat`, without first in, first out.
+  std::vector<Seats> Best(size_t most, double to_beat) const {
     std::vector<Seats> best;
     for (const auto& [ratio, seats] : tried_) {
-      if (best.size() == most || ratio >= first_ratio_ * (1 - kWorthPassing)) break;
-      best.push_back(seats);
+      if (best.size() == most || ratio >= to_beat * (1 - kWorthPassing)) break;
+      if (seats != first_) best.push_back(seats);
     }
     return best;
   }
@@ -130,7 +130,7 @@ class Search {
       --left_;
     }
     const double ratio = ratio_(pool_.Sequences(seats));
-    if (first) first_ratio_ = ratio;
+    if (first) first_ = seats;
     if (first || ratio < best_ratio_ * (1 - kWorthPassing)) {
       best_ratio_ = ratio;
       best_ = seats;
@@ -139,7 +139,7 @@ class Search {
     if (tried_.size() > kKept) tried_.erase(std::prev(tried_.end()));
   }
 
-  static constexpr size_t kKept = 16;
+  static constexpr size_t kKept = 64;
 
   const WaitingPool& pool_;
   const StepRatio& ratio_;
@@ -147,7 +147,7 @@ class Search {
   const Allowance& allowance_;
   std::map<uint64_t, Seats> classes_;
   std::map<uint64_t, size_t> seats_;
-  double first_ratio_ = 0;
+  Seats first_;
   double best_ratio_ = 0;
   Seats best_;
   std::multimap<double, Seats> tried_;
@@ -158,14 +158,15 @@ class Search {
 std::vector<std::vector<uint32_t>> Choices(const WaitingPool& pool,
                                            std::span<const double> unit_costs,
                                            std::span<const double> unit_longest,
-                                           const StepRatio& ratio, uint64_t evaluations,
-                                           size_t most, const Allowance& allowance) {
+                                           const StepRatio& ratio, double to_beat,
+                                           uint64_t evaluations, size_t most,
+                                           const Allowance& allowance) {
   if (pool.first_choice().empty() || pool.first_choice().size() == pool.open().size()) return {};
   Search search(pool, ratio, evaluations, allowance);
   search.TryOrder(unit_longest);
   search.TryOrder(unit_costs);
   search.Improve();
-  return search.Best(most);
+  return search.Best(most, to_beat);
 }
 
 }  // namespace batchplan

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,7 +21,7 @@ namespace {
 
 // The choices that are planned beside first in, first out, of so many sequences.
 size_t PlannedChoices(Effort effort, uint64_t sequences) {
-  const size_t most = effort == Effort::kThorough ? 8 : effort == Effort::kDefault ? 6 : 1;
+  const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
   return std::clamp<size_t>(1000 / sequences, 1, most);
 }
 
@@ -111,11 +112,12 @@ UnitCosts CostsOf(const Manifest& manifest, const CostModel& model, const Sequen
   return costs;
 }
 
-// The sequences of what seems better than first in, first out, the best first.
+// The sequences of what may be better than `to_beat`, the ratio of first in, first out as planned,
+// the most promising first.
 std::vector<std::vector<SequenceIndex>> BetterChoices(const Manifest& manifest,
                                                       const PlanOptions& options,
                                                       const PassLimits& limits,
-                                                      const WaitingPool& pool,
+                                                      const WaitingPool& pool, double to_beat,
                                                       const Allowance& allowance) {
   // Whole as they wait, so that sequences keep their positions.
   PlannedLengths planned;
@@ -134,8 +136,9 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(const Manifest& manifest,
   const size_t sequences = pool.Sequences(pool.first_choice()).size();
   std::vector<std::vector<SequenceIndex>> better;
   for (const std::vector<uint32_t>& chosen :
-       Choices(pool, costs.all, costs.longest, *estimate, Evaluations(options.effort, sequences),
-               PlannedChoices(options.effort, sequences), allowance)) {
+       Choices(pool, costs.all, costs.longest, *estimate, to_beat,
+               Evaluations(options.effort, sequences), PlannedChoices(options.effort, sequences),
+               allowance)) {
     better.push_back(pool.Sequences(chosen));
   }
   return better;
@@ -149,8 +152,9 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
   if (!pool.ok()) return pool.status();
   std::vector<SequenceIndex> taken = pool->Sequences(pool->first_choice());
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, stop);
+  const double to_beat = best.ok() ? RatioOf(*best) : std::numeric_limits<double>::infinity();
   for (std::vector<SequenceIndex>& better :
-       BetterChoices(manifest, options, limits, *pool, Allowance(stop))) {
+       BetterChoices(manifest, options, limits, *pool, to_beat, Allowance(stop))) {
     if (absl::IsCancelled(best.status())) return best;
     absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, better, stop);
     if (!plan.ok() || (best.ok() && RatioOf(*plan) >= RatioOf(*best))) continue;

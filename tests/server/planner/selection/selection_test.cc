@@ -253,7 +253,7 @@ TEST(SelectionTest, IsNeverWorseThanFirstInFirstOutAndNearTheBestOfAll) {
     }
     ++compared;
     furthest = std::max(furthest, ours / best);
-    EXPECT_LE(ours, best * 1.25) << "seed " << seed;
+    EXPECT_LE(ours, best * 1.15) << "seed " << seed;
   }
   EXPECT_GT(compared, static_cast<int>(testing::Cases(60) / 2));
   std::cout << compared << " compared, at most " << furthest << " times the best choice\n";

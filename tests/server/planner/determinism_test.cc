@@ -138,13 +138,13 @@ INSTANTIATE_TEST_SUITE_P(
                          o.mini_batches = {};
                          o.selection = {.sequences = 1500, .max_overtaking = 300};
                        },
-                       "0c9edc49893fe7ccc70b3be898a768a312093a5638ce58b07dc606f31342e2fa"},
+                       "e2aebdd955b1b9eec524811cc69124d75cc7a242355a85088759a22f4e722f64"},
         BalancedGolden{"GroupsThatWaitWithinTokens",
                        [](PlanOptions& o) {
                          o.mini_batches = {.groups = GroupPolicy::kSameMiniBatch};
                          o.selection = {.max_tokens = 1'000'000, .max_overtaking = 20};
                        },
-                       "cb6fa8d8a37b7547fe2d9943231c643703c83b3c2f5013e391f53c79693ed953"},
+                       "143a0fe6518efbadbc153e36f6b02f1f0b78fdc996d438131d7558f2cf9ccd16"},
         BalancedGolden{"Delayed",
                        [](PlanOptions& o) { o.mini_batches = {.size = 256, .max_delay = 3}; },
                        "22170c7b8079fc076ced11e5ff25d8d0d70612dc30a9bee488789a2e810d71c3"},

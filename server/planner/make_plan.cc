@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/allowance.h"
 #include "server/planner/given_ranks.h"
 #include "server/planner/measure.h"
 #include "server/planner/mini_batches.h"
@@ -57,8 +58,10 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
   if (!ranks.ok()) return ranks;
   if (stop.stop_requested()) return absl::CancelledError("planning was stopped");
 
-  absl::StatusOr<Plan> plan = options.selection ? PlanSelection(manifest, options, *limits, stop)
-                                                : PlanWhole(manifest, options, *limits, stop);
+  absl::StatusOr<Plan> plan =
+      options.selection
+          ? PlanSelection(manifest, options, *limits, stop)
+          : PlanWhole(manifest, options, *limits, Allowance(AllowanceOf(options.effort), stop));
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) MeasureTaken(manifest, plan->deferred, pass);
   plan->fingerprint = Fingerprint(*plan, stop);

@@ -243,6 +243,7 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
 // The same where sequences may move to other mini-batches, if that makes the step shorter.
 absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const PassLimits& limits,
                                                   const Allowance& allowance) {
+  const Allowance as_much(allowance.left(), allowance.stop());
   absl::StatusOr<std::vector<PassPlan>> passes = PlanMiniBatches(batch, limits, allowance);
   const std::optional<StepEstimate> estimate = StepEstimate::Create(
       batch.manifest, batch.options, limits, batch.planned, batch.groups, allowance);
@@ -255,8 +256,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
       },
       allowance);
   const Batch delayed = {batch.manifest, batch.options, batch.planned, batch.groups, moved};
-  absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(
-      delayed, limits, Allowance(AllowanceOf(batch.options.effort), allowance.stop()));
+  absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(delayed, limits, as_much);
   if (!others.ok() || (passes.ok() && PredictedStepTime(*others) >= PredictedStepTime(*passes))) {
     return passes;
   }
@@ -267,8 +267,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
 }  // namespace
 
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
-                               const PassLimits& limits, const std::stop_token& stop) {
-  const Allowance allowance(AllowanceOf(options.effort), stop);
+                               const PassLimits& limits, const Allowance& allowance) {
   const Groups groups(manifest, options.mini_batches.groups);
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(manifest, options, groups, limits.longest);

@@ -191,7 +191,13 @@ def main() -> None:
         f"{len(ours.answers)} answers trained, {ours.waiting} wait, {ours.left_out} were too old, {ours.lost} lost; "
         f"the oldest that was trained was of age {ours.oldest} (at most {arguments.max_age})"
     )
-    print(f"mean length {numpy.mean(ours.lengths):.1f} trained, {numpy.mean(ours.generated):.1f} generated")
+    means = f"mean {numpy.mean(ours.lengths):.1f} and {numpy.mean(ours.generated):.1f}"
+    shares = [
+        f"{share} % up to {numpy.percentile(ours.lengths, share):.0f} and "
+        f"{numpy.percentile(ours.generated, share):.0f}"
+        for share in (25, 50, 75, 90, 99)
+    ]
+    print(f"lengths trained and generated: {', '.join([means, *shares])}")
     print(
         f"tokens a second {ours.tokens / ours.seconds:,.0f}, first in, first out {first.tokens / first.seconds:,.0f}: "
         f"{ours.tokens / ours.seconds / (first.tokens / first.seconds):.2f} times as many; by the costs "

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
+#include "server/planner/cancellation.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/plan_whole.h"
 #include "server/planner/selection/choice.h"
@@ -23,6 +24,11 @@ namespace {
 size_t PlannedChoices(Effort effort, uint64_t sequences) {
   const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
   return std::clamp<size_t>(1000 / sequences, 1, most);
+}
+
+// Once planning them took as much as first in, first out did, and this, no more are planned.
+uint64_t PlannedTicks(Effort effort) {
+  return effort == Effort::kThorough ? 400'000'000 : 40'000'000;
 }
 
 // How often a step is estimated, by what that takes for so many sequences.
@@ -45,13 +51,13 @@ std::vector<uint32_t> At(std::span<const uint32_t> values, std::span<const Seque
 // A plan of these sequences, ascending, as if they were the manifest; positions are the manifest's.
 absl::StatusOr<Plan> PlanTaken(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, std::span<const SequenceIndex> taken,
-                               const std::stop_token& stop) {
+                               const Allowance& allowance) {
   const std::vector<uint32_t> lengths = At(manifest.lengths, taken);
   const std::vector<uint32_t> group_ids = At(manifest.group_ids, taken);
   const std::vector<uint32_t> ranks = At(manifest.ranks, taken);
   const Manifest part = {
       .lengths = lengths, .group_ids = group_ids, .pad_to = manifest.pad_to, .ranks = ranks};
-  absl::StatusOr<Plan> plan = PlanWhole(part, options, limits, stop);
+  absl::StatusOr<Plan> plan = PlanWhole(part, options, limits, allowance);
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) {
     for (uint32_t& index : pass.sequence_index) index = taken[index].value();
@@ -151,16 +157,20 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
   const absl::StatusOr<WaitingPool> pool = WaitingPool::Create(manifest, options, limits.longest);
   if (!pool.ok()) return pool.status();
   std::vector<SequenceIndex> taken = pool->Sequences(pool->first_choice());
-  absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, stop);
+  const Allowance allowance(AllowanceOf(options.effort), stop);
+  absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, allowance);
   const double to_beat = best.ok() ? RatioOf(*best) : std::numeric_limits<double>::infinity();
-  for (std::vector<SequenceIndex>& better :
-       BetterChoices(manifest, options, limits, *pool, to_beat, Allowance(stop))) {
-    if (absl::IsCancelled(best.status())) return best;
-    absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, better, stop);
+  std::vector<std::vector<SequenceIndex>> choices =
+      BetterChoices(manifest, options, limits, *pool, to_beat, Allowance(stop));
+  const Allowance others(AllowanceOf(options.effort), stop);
+  const uint64_t most = std::max(allowance.used(), PlannedTicks(options.effort));
+  for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
+    absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, choices[i], others);
     if (!plan.ok() || (best.ok() && RatioOf(*plan) >= RatioOf(*best))) continue;
     best = std::move(plan);
-    taken = std::move(better);
+    taken = std::move(choices[i]);
   }
+  if (absl::Status status = CheckStop(others); !status.ok()) return status;
   if (!best.ok()) return best;
   Complete(*pool, taken, *best);
   return best;

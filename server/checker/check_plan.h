@@ -12,7 +12,8 @@
 //      its length;
 //   3. every rank has the same number of micro-batches in every mini-batch, as many as the minimum
 //      and the multiple ask, none empty unless allowed;
-//   4. mini-batch boundaries hold, groups stay together, equal counts are equal, each sequence is
+//   4. mini-batch boundaries hold, or with max_delay, where their order is not shuffled, nothing is
+//      trained later than it may be; groups stay together, equal counts are equal, each sequence is
 //      on the rank that the manifest gives it, if any, and later passes leave it there;
 //   5. every offset and row width respects the alignment of the topology and the row padding asked;
 //   6. with dynamic_context, the groups of every slot have sizes that are allowed, which descend

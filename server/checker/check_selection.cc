@@ -95,14 +95,12 @@ absl::StatusOr<Waiting> WaitingOf(const Manifest& manifest, const PlanOptions& o
     if (!manifest.ages.empty()) unit.age = std::max(unit.age, manifest.ages[i]);
     unit.overlong = unit.overlong || manifest.lengths[i] > *longest;
   }
-  const bool together = options.mini_batches.groups != GroupPolicy::kIgnore;
   for (uint32_t i = 0; i < sequences; ++i) {
     Unit& unit = all.units[unit_of[i]];
     const bool overlong = manifest.lengths[i] > *longest;
     if (selection.max_age > 0 && unit.age > selection.max_age) {
       all.fates[i] = Fate::kExpired;
-    } else if (options.overlong == OverlongPolicy::kDrop &&
-               (overlong || (together && unit.overlong))) {
+    } else if (options.overlong == OverlongPolicy::kDrop && unit.overlong) {
       all.fates[i] = Fate::kDropped;
     } else {
       if (overlong && options.overlong == OverlongPolicy::kReject) {

@@ -97,13 +97,15 @@ absl::Status CheckMiniBatches(const PlacedPass& placed) {
     delay += mini_batch > place ? mini_batch - place : 0;
     moved += mini_batch != place ? 1 : 0;
     ++planned;
-    if (const uint32_t away = mini_batch > place ? mini_batch - place : place - mini_batch;
-        away > pass.request.mini_batches.max_delay) {
+    const uint32_t max_delay = pass.request.mini_batches.max_delay;
+    // Earlier is free, but where nothing moves.
+    if (mini_batch > place ? mini_batch - place > max_delay
+                           : max_delay == 0 && mini_batch < place) {
       return Violation("passes[", pass.number, "] has sequence ", sequence, " in mini-batch ",
                        mini_batch, ", but the ",
                        pass.request.mini_batches.order == Order::kStratified ? "order by length"
                                                                              : "manifest's order",
-                       " puts it into mini-batch ", place);
+                       " puts it into mini-batch ", place, ", and max_delay is ", max_delay);
     }
   }
   for (size_t k = 0; k < sizes.size(); ++k) {

@@ -10,8 +10,8 @@
 #include "server/planner/mini_batches.h"
 #include "server/planner/pass_limits.h"
 #include "server/planner/plan.h"
+#include "server/planner/plan_selection.h"
 #include "server/planner/plan_whole.h"
-#include "server/planner/selection/plan_selection.h"
 
 namespace batchplan {
 namespace {

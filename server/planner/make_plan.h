@@ -3,7 +3,7 @@
 //   absl::StatusOr<Plan> plan = MakePlan({.lengths = lengths}, options);
 //
 // Its stages: align (lengths.h), split (mini_batches.h), assign (assign/assign.h), order (order.h)
-// and measure (measure.h).
+// and measure (measure.h); of what waits, a part is chosen first (plan_selection.h).
 //
 // A pure function: the same arguments give the same plan on every machine, compiler and thread. It
 // takes no locks, starts no threads and keeps no state, so any number may run at once. One million

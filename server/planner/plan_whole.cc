@@ -245,18 +245,19 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
                                                   const Allowance& allowance) {
   const Allowance as_much(allowance.left(), allowance.stop());
   absl::StatusOr<std::vector<PassPlan>> passes = PlanMiniBatches(batch, limits, allowance);
-  const std::optional<StepEstimate> estimate = StepEstimate::Create(
-      batch.manifest, batch.options, limits, batch.planned, batch.groups, allowance);
+  const std::optional<StepEstimate> estimate =
+      StepEstimate::Create(batch.manifest, batch.options, limits, batch.planned, batch.groups,
+                           batch.mini_batches.size(), allowance);
   if (!estimate) return passes;
   const SequenceLists moved = DelayLong(
-      batch.mini_batches, batch.groups, batch.manifest.lengths,
-      batch.options.mini_batches.max_delay,
+      batch.mini_batches, batch.groups, batch.planned.lengths, batch.options.mini_batches.max_delay,
       [&](std::span<const SequenceIndex> list) {
         return allowance.stop_requested() ? 0 : estimate->TimeOf(list);
       },
       allowance);
   const Batch delayed = {batch.manifest, batch.options, batch.planned, batch.groups, moved};
   absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(delayed, limits, as_much);
+  allowance.Spend(as_much.used());
   if (!others.ok() || (passes.ok() && PredictedStepTime(*others) >= PredictedStepTime(*passes))) {
     return passes;
   }

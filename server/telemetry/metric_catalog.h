@@ -157,7 +157,7 @@ inline constexpr MetricDefinition kMeanAge = {
     kAgeBuckets};
 inline constexpr MetricDefinition kDeferred = {
     "batchplan_deferred_sequences_total", kCounter, "",
-    "Sequences that a selection puts off, again at every plan; sequences_sum counts them too."};
+    "Sequences that a selection puts off, again at every plan."};
 inline constexpr MetricDefinition kExpired = {
     "batchplan_expired_sequences_total", kCounter, "",
     "Sequences that were not trained, as older than a selection's max_age."};

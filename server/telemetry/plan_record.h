@@ -73,6 +73,7 @@ struct WaitingRecord {
   // Of what is trained, where ages were given.
   std::optional<double> mean_age = std::nullopt;
 
+  uint64_t not_planned() const { return deferred + expired; }
   bool any() const { return deferred > 0 || expired > 0 || mean_age.has_value(); }
 };
 

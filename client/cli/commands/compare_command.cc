@@ -5,7 +5,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "batchplan/client.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/input/request_input.h"
@@ -66,12 +65,7 @@ struct CompareFlags {
 ExitCode RunCompare(CompareFlags* flags) {
   if (absl::Status read = flags->input.Read(); !read.ok()) return ReportError(kCommand, read);
   const v1::PlanBatchRequest& request = flags->input.request();
-  if (request.selection().max_overtaking() > 0) {
-    return ReportError(kCommand,
-                       absl::InvalidArgumentError(absl::StrCat(
-                           "selection.max_overtaking is ", request.selection().max_overtaking(),
-                           "; it must be 0, so that all plans are of the same batch")));
-  }
+  if (absl::Status one = CheckOneBatch(request); !one.ok()) return ReportError(kCommand, one);
   const absl::StatusOr<int> pass = FindPass(request, flags->report.pass);
   if (!pass.ok()) return ReportError(kCommand, pass.status());
   const Client client(MakeInProcessConnection());

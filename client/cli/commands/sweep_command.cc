@@ -85,6 +85,7 @@ ExitCode RunSweep(SweepFlags* flags) {
     return ReportError(kCommand, read);
   }
   const v1::PlanBatchRequest& request = flags->input.request();
+  if (absl::Status one = CheckOneBatch(request); !one.ok()) return ReportError(kCommand, one);
   const absl::StatusOr<int> pass = FindPass(request, flags->report.pass);
   if (!pass.ok()) return ReportError(kCommand, pass.status());
   const std::vector<SweepPoint> points =

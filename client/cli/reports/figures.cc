@@ -14,6 +14,15 @@
 #include "proto/batchplan/v1/convert.h"
 
 namespace batchplan::cli {
+
+absl::Status CheckOneBatch(const v1::PlanBatchRequest& request) {
+  const uint32_t overtaking = request.selection().max_overtaking();
+  if (overtaking == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("selection.max_overtaking is ", overtaking,
+                   "; it must be 0, so that all plans are of the same batch"));
+}
+
 absl::StatusOr<int> FindPass(const v1::PlanBatchRequest& request, const std::string& name) {
   if (request.passes().empty()) {
     return absl::InvalidArgumentError("passes is empty; at least one is needed");

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "batchplan/client.h"
 #include "batchplan/v1/batch_planner.pb.h"
@@ -21,6 +22,10 @@ struct Figures {
   // Of the whole plan, all passes.
   double planning_milliseconds = 0;
 };
+
+// That plans of the request by other options are of the same batch. InvalidArgument if its
+// selection may choose another one for each.
+absl::Status CheckOneBatch(const v1::PlanBatchRequest& request);
 
 // The position of the pass called `name`, or of the first if `name` is empty. InvalidArgument,
 // listing the names, if the request has no such pass, or none at all.

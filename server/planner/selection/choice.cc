@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace batchplan {
@@ -60,29 +61,30 @@ class Search {
 
   // Exchanges a unit for another as long as that is better.
   void Improve() {
-    Seats current = best_;
+    if (best_.empty() || best_.size() == open()) return;
+    std::vector<bool> in(open(), false);
+    for (const uint32_t position : best_) in[position] = true;
+    uint64_t tokens = TokensOf(best_);
     std::minstd_rand random(1);
-    uint64_t failed = 0;
-    while (!is_over() && failed < 4 * open() && !current.empty() && current.size() < open()) {
-      std::vector<bool> in(open(), false);
-      for (const uint32_t position : current) in[position] = true;
-      const size_t out = random() % current.size();
-      const Seats& alike = classes_[SizeOf(current[out])];
+    for (uint64_t failed = 0; !is_over() && failed < 4 * open(); ++failed) {
+      const size_t place = random() % best_.size();
+      const uint32_t out = best_[place];
+      const Seats& alike = classes_[SizeOf(out)];
       const uint32_t other = alike[random() % alike.size()];
-      if (in[other]) {
-        ++failed;
-        continue;
-      }
-      Seats next = current;
-      next[out] = other;
+      if (in[other]) continue;
+      const uint64_t others = tokens - pool_.TokensOf(pool_.open()[out]);
+      const uint64_t with = others + pool_.TokensOf(pool_.open()[other]);
+      if (with > pool_.max_open_tokens()) continue;
+      Seats next = best_;
+      next[place] = other;
       const double before = best_ratio_;
-      Try(std::move(next));
-      if (best_ratio_ < before) {
-        current = best_;
-        failed = 0;
-      } else {
-        ++failed;
-      }
+      // What was tried before takes as long to be recognised.
+      if (!Try(std::move(next))) --left_;
+      if (best_ratio_ == before) continue;
+      in[out] = false;
+      in[other] = true;
+      tokens = with;
+      failed = 0;
     }
   }
 
@@ -119,16 +121,20 @@ class Search {
                   rest.begin() + static_cast<std::ptrdiff_t>(seats - of_order));
   }
 
-  void Try(Seats seats) {
+  uint64_t TokensOf(const Seats& seats) const {
+    uint64_t tokens = 0;
+    for (const uint32_t position : seats) tokens += pool_.TokensOf(pool_.open()[position]);
+    return tokens;
+  }
+
+  // Whether they were evaluated: the first ones, and others that were not tried before and keep
+  // within the tokens.
+  bool Try(Seats seats) {
     std::ranges::sort(seats);
-    const bool first = tried_.empty();
-    if (!first) {
-      if (is_over()) return;
-      uint64_t tokens = 0;
-      for (const uint32_t position : seats) tokens += pool_.TokensOf(pool_.open()[position]);
-      if (tokens > pool_.max_open_tokens()) return;
-      --left_;
-    }
+    const bool first = seen_.empty();
+    if (!first && (is_over() || TokensOf(seats) > pool_.max_open_tokens())) return false;
+    if (!seen_.insert(seats).second) return false;
+    if (!first) --left_;
     const double ratio = ratio_(pool_.Sequences(seats));
     if (first) first_ = seats;
     if (first || ratio < best_ratio_ * (1 - kWorthPassing)) {
@@ -137,6 +143,7 @@ class Search {
     }
     tried_.emplace(ratio, std::move(seats));
     if (tried_.size() > kKept) tried_.erase(std::prev(tried_.end()));
+    return true;
   }
 
   static constexpr size_t kKept = 64;
@@ -150,6 +157,8 @@ class Search {
   Seats first_;
   double best_ratio_ = 0;
   Seats best_;
+  std::set<Seats> seen_;
+  // The best ones of them.
   std::multimap<double, Seats> tried_;
 };
 

@@ -16,11 +16,13 @@ using Counts = std::map<uint32_t, uint32_t, std::greater<>>;
 
 // How many of each size to take so that they add up to `sum`, as few as possible and at most
 // `most`; empty if that is impossible.
-Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most) {
+Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most,
+                       const Allowance& allowance) {
   // After each size the fewest units for every sum; a row a size, to be traced back.
   std::vector<std::vector<uint32_t>> fewest = {std::vector<uint32_t>(sum + 1, kNever)};
   fewest[0][0] = 0;
   for (const auto& entry : counts) {
+    if (allowance.stop_requested()) return {};
     const uint32_t size = entry.first;
     const uint32_t count = entry.second;
     std::vector<uint32_t> next = fewest.back();
@@ -46,7 +48,7 @@ Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most) {
     }
     fewest.push_back(std::move(next));
   }
-  if (fewest.back()[sum] > most) return {};
+  if (fewest.back()[sum] == kNever || fewest.back()[sum] > most) return {};
   Counts chosen;
   size_t row = fewest.size() - 1;
   for (auto size = counts.rbegin(); size != counts.rend(); ++size, --row) {
@@ -64,7 +66,8 @@ Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most) {
 }  // namespace
 
 std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> sizes, uint64_t sum,
-                                                    uint32_t max_overtaking) {
+                                                    uint32_t max_overtaking,
+                                                    const Allowance& allowance) {
   // The first ones that together don't exceed the sum.
   uint64_t first_sum = 0;
   size_t first = 0;
@@ -94,7 +97,7 @@ std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> si
     const uint64_t cells = (rest + 1) * (possible.size() + 1);
     if (cells > std::min(steps, kMostSumCells)) return std::nullopt;
     steps -= cells;
-    Counts chosen = FewestThatAddUp(possible, rest, max_overtaking);
+    Counts chosen = FewestThatAddUp(possible, rest, max_overtaking, allowance);
     if (!chosen.empty()) {
       take_first();
       for (size_t i = first + 1; i < sizes.size(); ++i) {
@@ -105,7 +108,7 @@ std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> si
       }
       return units;
     }
-    if (first == 0) return std::nullopt;
+    if (first == 0 || allowance.stop_requested()) return std::nullopt;
     // One less of the first ones: what was left out first is behind that now.
     ++behind[sizes[first]];
     --first;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -16,10 +17,9 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
                                                  const PlanOptions& options,
                                                  const PassLimits& limits,
                                                  const PlannedLengths& planned,
-                                                 const Groups& groups, const Allowance& allowance) {
+                                                 const Groups& groups, size_t mini_batches,
+                                                 const Allowance& allowance) {
   StepEstimate estimate(options, allowance);
-  const size_t size = options.mini_batches.size;
-  const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, planned.lengths.size() / size);
   for (size_t i = 0; i < options.passes.size(); ++i) {
     if (allowance.stop_requested()) return std::nullopt;
     if (options.topology.dynamic_context) {
@@ -63,7 +63,7 @@ StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
                                     std::span<const SequenceIndex> mini_batch) const {
   const absl::StatusOr<ContextProblem> problem =
       pass.ProblemOf(pass.ItemsOf(mini_batch), allowance_);
-  if (!problem.ok()) return {};
+  if (!problem.ok()) return {.bound = std::numeric_limits<double>::infinity(), .ideal = 1};
   Cost computation = 0;
   for (const SequenceIndex sequence : mini_batch) {
     computation += pass.computation().OfComputation(pass.aligned(0)[sequence.value()]);

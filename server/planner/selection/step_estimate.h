@@ -4,6 +4,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_SELECTION_STEP_ESTIMATE_H_
 #define BATCHPLAN_SERVER_PLANNER_SELECTION_STEP_ESTIMATE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,15 +24,16 @@ namespace batchplan {
 // Views what it is created from, which must outlive it.
 class StepEstimate {
  public:
-  // Of any sequences of the manifest whose planned length is not 0. None if all of them together
-  // are no batch that a pass could have, or once a stop is requested.
+  // Of any sequences of the manifest whose planned length is not 0, in so many mini-batches. None
+  // if no pass could have that many, or once a stop is requested.
   static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
                                             const PassLimits& limits, const PlannedLengths& planned,
-                                            const Groups& groups, const Allowance& allowance);
+                                            const Groups& groups, size_t mini_batches,
+                                            const Allowance& allowance);
 
   // lower_bound_step_time over ideal_step_time of a batch of these sequences, at least one,
-  // ascending, over all passes; mini-batches are cut as they stand. Plans of `balanced` come near
-  // to it. O(n log n).
+  // ascending, over all passes; mini-batches are cut as they stand, whatever their order is. Plans
+  // of `balanced` come near to it. O(n log n).
   double operator()(std::span<const SequenceIndex> sequences) const;
   // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
   double TimeOf(std::span<const SequenceIndex> mini_batch) const;

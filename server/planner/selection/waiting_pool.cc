@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/cancellation.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/selection/exact_sums.h"
 
@@ -44,13 +45,6 @@ std::vector<uint32_t> AgesOf(const Manifest& manifest, const Selection& selectio
   return ages;
 }
 
-// The target's field and value, for errors.
-std::string TargetOf(const Selection& selection) {
-  if (selection.sequences > 0) return absl::StrCat("selection.sequences is ", selection.sequences);
-  if (selection.groups > 0) return absl::StrCat("selection.groups is ", selection.groups);
-  return absl::StrCat("selection.max_tokens is ", selection.max_tokens);
-}
-
 absl::Status TooFew(const Selection& selection, uint64_t missing, uint64_t available,
                     const char* what, const std::vector<ExcludedSequence>& excluded) {
   const auto expired =
@@ -69,9 +63,16 @@ absl::Status TooFew(const Selection& selection, uint64_t missing, uint64_t avail
 
 }  // namespace
 
+std::string TargetOf(const Selection& selection) {
+  if (selection.sequences > 0) return absl::StrCat("selection.sequences is ", selection.sequences);
+  if (selection.groups > 0) return absl::StrCat("selection.groups is ", selection.groups);
+  return absl::StrCat("selection.max_tokens is ", selection.max_tokens);
+}
+
 absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
                                                 const PlanOptions& options,
-                                                const LengthLimit& limit) {
+                                                const LengthLimit& limit,
+                                                const Allowance& allowance) {
   const Selection& selection = *options.selection;
   if (absl::Status status = CheckArrays(manifest, selection); !status.ok()) return status;
   const Groups groups(manifest, GroupPolicy::kSameMiniBatch);
@@ -85,8 +86,7 @@ absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
   }
   Manifest young = manifest;
   young.lengths = lengths;
-  absl::StatusOr<PlannedLengths> planned =
-      ApplyOverlongPolicy(young, options, Groups(manifest, options.mini_batches.groups), limit);
+  absl::StatusOr<PlannedLengths> planned = ApplyOverlongPolicy(young, options, groups, limit);
   if (!planned.ok()) return planned.status();
   if (absl::Status status = CheckPadTo(manifest, *planned); !status.ok()) return status;
 
@@ -111,14 +111,14 @@ absl::StatusOr<WaitingPool> WaitingPool::Create(const Manifest& manifest,
     const uint32_t first = pool.units_[unit].front().value();
     forced[unit] = !ages.empty() && ages[first] == selection.max_age;
   }
-  if (absl::Status status = pool.SeatUnits(manifest, selection, forced); !status.ok()) {
+  if (absl::Status status = pool.SeatUnits(manifest, selection, forced, allowance); !status.ok()) {
     return status;
   }
   return pool;
 }
 
 absl::Status WaitingPool::SeatUnits(const Manifest& manifest, const Selection& selection,
-                                    const std::vector<bool>& forced) {
+                                    const std::vector<bool>& forced, const Allowance& allowance) {
   const bool of_tokens = selection.max_tokens > 0;
   // What a unit takes of the target.
   const auto weight = [&](uint32_t unit) -> uint64_t {
@@ -159,7 +159,8 @@ absl::Status WaitingPool::SeatUnits(const Manifest& manifest, const Selection& s
     sizes.reserve(others.size());
     for (const uint32_t unit : others) sizes.push_back(static_cast<uint32_t>(weight(unit)));
     std::optional<std::vector<uint32_t>> units =
-        UnitsThatAddUp(sizes, rest, selection.max_overtaking);
+        UnitsThatAddUp(sizes, rest, selection.max_overtaking, allowance);
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     if (!units) {
       uint64_t below = taken;
       for (const uint32_t size : sizes) {

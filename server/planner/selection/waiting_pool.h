@@ -7,15 +7,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/planner/allowance.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/plan.h"
 
 namespace batchplan {
+
+// The field of the target and its value, for errors: "selection.groups is 64".
+std::string TargetOf(const Selection& selection);
 
 // What waits is counted in units: groups where the manifest has any, else sequences. A unit stands
 // where its first member does, and is as old as its oldest.
@@ -32,9 +37,9 @@ class WaitingPool {
   // InvalidArgument, naming field and values: ages that max_age needs and that are not there,
   // groups that are not there, a target that can't be met, or what must be taken now and is more
   // than the target; and what ApplyOverlongPolicy and CheckPadTo refuse of those that are not too
-  // old.
+  // old. Cancelled if a stop is requested while sums are looked for.
   static absl::StatusOr<WaitingPool> Create(const Manifest& manifest, const PlanOptions& options,
-                                            const LengthLimit& limit);
+                                            const LengthLimit& limit, const Allowance& allowance);
 
   // The units that may be taken, in order; no expired ones, and of dropped sequences none.
   const SequenceLists& units() const { return units_; }
@@ -60,7 +65,7 @@ class WaitingPool {
 
  private:
   absl::Status SeatUnits(const Manifest& manifest, const Selection& selection,
-                         const std::vector<bool>& forced);
+                         const std::vector<bool>& forced, const Allowance& allowance);
 
   SequenceLists units_;
   std::vector<uint64_t> tokens_;

@@ -61,12 +61,14 @@ v1::PlanBatchRequest WithoutManifest(v1::PlanBatchRequest* request) {
 
 void ObservePlan(const PlanObservers& observers, v1::PlanBatchRequest* request,
                  const std::shared_ptr<const CachedPlan>& plan, absl::Duration planning_time) {
-  const PlanRecord record = {.job_id = request->job_id(),
-                             .preset = request->preset(),
-                             .sequences = static_cast<uint64_t>(request->manifest().lengths_size()),
-                             .planning_seconds = absl::ToDoubleSeconds(planning_time),
-                             .passes = plan->passes,
-                             .waiting = plan->waiting};
+  const PlanRecord record = {
+      .job_id = request->job_id(),
+      .preset = request->preset(),
+      .sequences =
+          static_cast<uint64_t>(request->manifest().lengths_size()) - plan->waiting.not_planned(),
+      .planning_seconds = absl::ToDoubleSeconds(planning_time),
+      .passes = plan->passes,
+      .waiting = plan->waiting};
   Quietly([&] {
     Tell(observers, record, request->step(), [&] {
       return WholePlan{
@@ -84,12 +86,13 @@ void ObserveJoinedPlan(const PlanObservers& observers,
       google::protobuf::util::TimeUtil::DurationToNanoseconds(joined->plan.planning_time()));
   Quietly([&] {
     const std::vector<PassRecord> passes = RecordPasses(*request, joined->plan);
+    const WaitingRecord waiting = RecordWaiting(*request, joined->plan);
     const PlanRecord record = {.job_id = request->job_id(),
                                .preset = request->preset(),
-                               .sequences = joined->worker_offsets.back(),
+                               .sequences = joined->worker_offsets.back() - waiting.not_planned(),
                                .planning_seconds = absl::ToDoubleSeconds(planning_time),
                                .passes = passes,
-                               .waiting = RecordWaiting(*request, joined->plan)};
+                               .waiting = waiting};
     Tell(observers, record, request->step(), [&] {
       return WholePlan{.request = request,
                        .response = [joined] { return PlanOf(joined); },

@@ -97,6 +97,17 @@ TEST(SweepCommand, SavedRequestsKeepWhatIsNotSwept) {
   EXPECT_EQ(rows[0].at("dataParallel").number_value(), 2);
 }
 
+TEST(SweepCommand, PlansOfWhatWaitsAreOfOneBatch) {
+  const std::vector<std::string> sizes = {"--budget", "512", "--dp", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), sizes.begin(), sizes.end());
+    return RunSweep(more);
+  };
+  EXPECT_EQ(with({"--take", "40"}).exit_code, 0);
+  EXPECT_THAT(with({"--take", "40", "--max_overtaking", "2"}).err,
+              HasSubstr("selection.max_overtaking is 2; it must be 0"));
+}
+
 TEST(SweepCommand, WithoutAnyPlanItExitsWith1AndTheReasons) {
   const CliResult result = RunSweep({"--budget", "100,200"});
   EXPECT_EQ(result.exit_code, 1);

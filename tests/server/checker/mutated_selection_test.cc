@@ -152,5 +152,23 @@ TEST(MutatedDelayTest, IsReportedByName) {
       spoilt, "passes[0] has sequence 1 in mini-batch 1, but the manifest's order puts it into");
 }
 
+TEST(MutatedDelayTest, EarlierIsFreeAndLaterIsNot) {
+  HandmadePlan handmade;
+  handmade.lengths = {1, 1, 1, 1, 1, 1};
+  handmade.options.topology.data_parallel = 2;
+  handmade.options.mini_batches = {.size = 2, .max_delay = 1};
+  handmade.options.passes = {PackedPass("train", 8)};
+  HandmadePlan late = handmade;
+  handmade.AddPass({{{{{1}, 1}}, {{{4}, 1}}}, {{{{0}, 1}}, {{{3}, 1}}}, {{{{2}, 1}}, {{{5}, 1}}}},
+                   1);
+  MetricsOf(handmade).moved_share = 0.5;
+  MetricsOf(handmade).mean_delay = 1.0 / 3;
+  ExpectAccepted(handmade);
+  late.AddPass({{{{{1}, 1}}, {{{2}, 1}}}, {{{{3}, 1}}, {{{4}, 1}}}, {{{{0}, 1}}, {{{5}, 1}}}}, 1);
+  ExpectViolation(late,
+                  "passes[0] has sequence 0 in mini-batch 2, but the manifest's order puts it into "
+                  "mini-batch 0, and max_delay is 1");
+}
+
 }  // namespace
 }  // namespace batchplan::testing

@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                          o.mini_batches = {};
                          o.selection = {.sequences = 1500, .max_overtaking = 300};
                        },
-                       "e2aebdd955b1b9eec524811cc69124d75cc7a242355a85088759a22f4e722f64"},
+                       "bf45ee0a05f8862655a0b760c78e677e3f893d1afca20937f1c72b370d58af0a"},
         BalancedGolden{"GroupsThatWaitWithinTokens",
                        [](PlanOptions& o) {
                          o.mini_batches = {.groups = GroupPolicy::kSameMiniBatch};

@@ -3,10 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <numeric>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "tests/support/generators.h"
@@ -18,14 +19,15 @@ using ::testing::ElementsAre;
 using ::testing::Optional;
 
 TEST(ExactSumsTest, TakesTheFirstWhereTheyAddUp) {
-  EXPECT_THAT(UnitsThatAddUp(std::vector<uint32_t>{3, 2, 4}, 5, 0), Optional(ElementsAre(0, 1)));
-  EXPECT_THAT(UnitsThatAddUp(std::vector<uint32_t>{3, 2}, 0, 0), Optional(ElementsAre()));
+  EXPECT_THAT(UnitsThatAddUp(std::vector<uint32_t>{3, 2, 4}, 5, 0, {}),
+              Optional(ElementsAre(0, 1)));
+  EXPECT_THAT(UnitsThatAddUp(std::vector<uint32_t>{3, 2}, 0, 0, {}), Optional(ElementsAre()));
 }
 
 TEST(ExactSumsTest, PassesAsFewAsItCan) {
-  EXPECT_THAT(UnitsThatAddUp(std::vector<uint32_t>{4, 4, 1, 1, 2}, 6, 2),
+  EXPECT_THAT(UnitsThatAddUp(std::vector<uint32_t>{4, 4, 1, 1, 2}, 6, 2, {}),
               Optional(ElementsAre(0, 4)));
-  EXPECT_EQ(UnitsThatAddUp(std::vector<uint32_t>{4, 4, 1, 1}, 6, 1), std::nullopt);
+  EXPECT_EQ(UnitsThatAddUp(std::vector<uint32_t>{4, 4, 1, 1}, 6, 1, {}), std::nullopt);
 }
 
 // Whether some subset adds up that passes nobody by more than so many.
@@ -53,8 +55,9 @@ TEST(ExactSumsTest, FindsUnitsWheneverThereAreSome) {
     std::vector<uint32_t> sizes(random.Between(0, 9));
     for (uint32_t& size : sizes) size = static_cast<uint32_t>(random.Between(1, 6));
     const uint64_t sum = random.Between(0, 20);
-    const auto max_overtaking = static_cast<uint32_t>(random.Between(0, 5));
-    const auto units = UnitsThatAddUp(sizes, sum, max_overtaking);
+    const auto max_overtaking =
+        random.Chance(10) ? UINT32_MAX : static_cast<uint32_t>(random.Between(0, 5));
+    const auto units = UnitsThatAddUp(sizes, sum, max_overtaking, {});
     ASSERT_EQ(units.has_value(), Possible(sizes, sum, max_overtaking)) << "seed " << seed;
     if (!units) continue;
     ++found;
@@ -74,11 +77,19 @@ TEST(ExactSumsTest, FindsUnitsWheneverThereAreSome) {
   EXPECT_GT(found, cases / 10);
 }
 
-TEST(ExactSumsTest, ManySizesEndSoon) {
+TEST(ExactSumsTest, EndsOnceItIsStopped) {
+  // Even sizes never add up to an odd number, which all the sums have to tell.
   std::vector<uint32_t> sizes(3000);
-  std::iota(sizes.begin(), sizes.end(), 1U);
-  // Whatever it finds out.
-  (void)UnitsThatAddUp(sizes, 2'000'003, 1000);
+  for (uint32_t i = 0; i < sizes.size(); ++i) sizes[i] = 2 * i + 2;
+  EXPECT_EQ(UnitsThatAddUp(sizes, 1'000'003, 1000, {}), std::nullopt);
+  std::ranges::fill(sizes, 2U);
+  sizes.push_back(3);
+  const auto units = UnitsThatAddUp(sizes, 1'003, 1, {});
+  ASSERT_TRUE(units.has_value());
+  EXPECT_EQ(units->back(), 3000u);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(UnitsThatAddUp(sizes, 1'003, 1, Allowance(stop.get_token())), std::nullopt);
 }
 
 }  // namespace

@@ -89,6 +89,27 @@ TEST(SelectionTest, GroupsAreWholeAndAsOldAsTheirOldest) {
   EXPECT_EQ(plan.excluded.size(), 2u);
 }
 
+TEST(SelectionTest, GroupsAreDroppedWholeEvenIfNothingElseHeedsThem) {
+  PlanOptions options = Options(1, {.groups = 1});
+  options.overlong = OverlongPolicy::kDrop;
+  const Plan plan = PlanOf({.lengths = {50, 500, 20, 30}, .groups = {1, 1, 2, 2}}, options).value();
+  EXPECT_THAT(plan.passes[0].sequence_index, UnorderedElementsAre(2, 3));
+  EXPECT_EQ(plan.excluded.size(), 2u);
+  EXPECT_TRUE(plan.deferred.empty());
+}
+
+TEST(SelectionTest, ChoosesFromALargePoolAsFromASmallOne) {
+  // As many sequences as no pass could plan in these mini-batches.
+  PlanOptions options = Options(2, {.sequences = 4, .max_overtaking = 2});
+  options.mini_batches.size = 2;
+  options.passes[0].min_microbatches = 512;
+  options.allow_empty_microbatches = true;
+  std::vector<uint32_t> lengths = {90, 90, 10, 80, 10, 80};
+  lengths.resize(4000, 10);
+  const Plan plan = PlanOf({.lengths = lengths}, options).value();
+  EXPECT_THAT(plan.passes[0].sequence_index, UnorderedElementsAre(0, 1, 2, 4));
+}
+
 TEST(SelectionTest, KeepsWithinTokens) {
   const Plan plan = PlanOf({.lengths = {60, 50, 40, 30, 10}},
                            Options(1, {.max_tokens = 119, .max_overtaking = 9}))
@@ -134,6 +155,11 @@ TEST(SelectionTest, RefusesWhatCannotBe) {
   halves.mini_batches.size = 3;
   EXPECT_THAT(ErrorOf({.lengths = {10, 10, 10, 10, 10}}, halves),
               HasSubstr("mini_batches.size is 3, which does not divide selection.sequences 4"));
+  halves.selection = {.max_tokens = 20};
+  halves.passes[0].max_tokens_per_microbatch = 10;
+  EXPECT_THAT(ErrorOf({.lengths = {10, 10, 10}}, halves),
+              HasSubstr("mini_batches.size is 3, which does not divide the 2 sequences that "
+                        "first in, first out takes where selection.max_tokens is 20"));
   EXPECT_THAT(ErrorOf({.lengths = {60}}, Options(1, {.max_tokens = 59})),
               HasSubstr("selection.max_tokens is 59, but what waits first takes 60 tokens"));
   EXPECT_THAT(

@@ -180,6 +180,7 @@ TEST(PlanKeyTest, EverythingElseCounts) {
       [](auto& request) { request.mutable_manifest()->add_ages(5); },
       [](auto& request) { request.mutable_selection()->set_sequences(5); },
       [](auto& request) { request.mutable_selection()->set_groups(5); },
+      [](auto& request) { request.mutable_selection()->set_max_tokens(5); },
       [](auto& request) { request.mutable_selection()->set_max_age(5); },
       [](auto& request) { request.mutable_selection()->set_max_overtaking(5); },
       [](auto& request) { request.mutable_mini_batches()->set_max_delay(5); },

@@ -1,4 +1,4 @@
-#include "server/planner/selection/plan_selection.h"
+#include "server/planner/plan_selection.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/planner/allowance.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/mini_batches.h"
@@ -20,18 +21,29 @@
 namespace batchplan {
 namespace {
 
-// The choices that are planned beside first in, first out, of so many sequences.
-size_t PlannedChoices(Effort effort, uint64_t sequences) {
-  const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
-  return std::clamp<size_t>(1000 / sequences, 1, most);
+// The sequences and micro-batches of a plan, over all passes; of none, its sequences.
+uint64_t SizeOf(const absl::StatusOr<Plan>& plan, uint64_t sequences) {
+  if (!plan.ok()) return sequences;
+  uint64_t size = 0;
+  for (const PassPlan& pass : plan->passes) {
+    size += pass.sequence_index.size() + pass.row_widths.size();
+  }
+  return size;
 }
 
-// Once planning them took as much as first in, first out did, and this, no more are planned.
+// The choices that are planned beside first in, first out, whose plan has that size on all stages:
+// much of what planning takes no allowance counts.
+size_t PlannedChoices(Effort effort, uint64_t size) {
+  const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
+  return std::clamp<size_t>(1500 / size, 1, most);
+}
+
+// Once they took as much as first in, first out, and at least this, no more are planned.
 uint64_t PlannedTicks(Effort effort) {
   return effort == Effort::kThorough ? 400'000'000 : 40'000'000;
 }
 
-// How often a step is estimated, by what that takes for so many sequences.
+// How often a step is estimated, by what that takes for so many sequences over all passes.
 uint64_t Evaluations(Effort effort, uint64_t sequences) {
   constexpr uint64_t kTicksASequence = 400;
   const uint64_t ticks = effort == Effort::kFast       ? 10'000'000
@@ -101,13 +113,14 @@ struct UnitCosts {
   std::vector<double> longest;
 };
 
-UnitCosts CostsOf(const Manifest& manifest, const CostModel& model, const SequenceLists& units) {
+UnitCosts CostsOf(const PlannedLengths& planned, const CostModel& model,
+                  const SequenceLists& units) {
   UnitCosts costs;
   for (size_t unit = 0; unit < units.size(); ++unit) {
     double all = 0;
     double longest = 0;
     for (const SequenceIndex sequence : units[unit]) {
-      const double length = manifest.lengths[sequence.value()];
+      const double length = planned.lengths[sequence.value()];
       const double cost = (model.per_token + model.per_token_squared * length) * length;
       all += cost;
       longest = std::max(longest, cost);
@@ -118,13 +131,11 @@ UnitCosts CostsOf(const Manifest& manifest, const CostModel& model, const Sequen
   return costs;
 }
 
-// The sequences of what may be better than `to_beat`, the ratio of first in, first out as planned,
-// the most promising first.
-std::vector<std::vector<SequenceIndex>> BetterChoices(const Manifest& manifest,
-                                                      const PlanOptions& options,
-                                                      const PassLimits& limits,
-                                                      const WaitingPool& pool, double to_beat,
-                                                      const Allowance& allowance) {
+// The sequences of what may be better than first in, first out as planned, the most promising
+// first.
+std::vector<std::vector<SequenceIndex>> BetterChoices(
+    const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
+    const WaitingPool& pool, const absl::StatusOr<Plan>& first, const Allowance& allowance) {
   // Whole as they wait, so that sequences keep their positions.
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.size(), 0);
@@ -135,16 +146,21 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(const Manifest& manifest,
                              : manifest.lengths[i];
   }
   const Groups groups(manifest, options.mini_batches.groups);
-  const std::optional<StepEstimate> estimate =
-      StepEstimate::Create(manifest, options, limits, planned, groups, allowance);
-  if (!estimate) return {};
-  const UnitCosts costs = CostsOf(manifest, options.cost_model, pool.units());
   const size_t sequences = pool.Sequences(pool.first_choice()).size();
+  const size_t size = options.mini_batches.size;
+  const std::optional<StepEstimate> estimate =
+      StepEstimate::Create(manifest, options, limits, planned, groups,
+                           size == 0 ? 1 : std::max<size_t>(1, sequences / size), allowance);
+  if (!estimate) return {};
+  const UnitCosts costs = CostsOf(planned, options.cost_model, pool.units());
+  const double to_beat = first.ok() ? RatioOf(*first) : std::numeric_limits<double>::infinity();
+  const uint64_t to_plan = SizeOf(first, sequences * options.passes.size()) *
+                           options.topology.pipeline_parallel * options.topology.virtual_pipeline;
   std::vector<std::vector<SequenceIndex>> better;
   for (const std::vector<uint32_t>& chosen :
        Choices(pool, costs.all, costs.longest, *estimate, to_beat,
-               Evaluations(options.effort, sequences), PlannedChoices(options.effort, sequences),
-               allowance)) {
+               Evaluations(options.effort, sequences * options.passes.size()),
+               PlannedChoices(options.effort, to_plan), allowance)) {
     better.push_back(pool.Sequences(chosen));
   }
   return better;
@@ -154,14 +170,14 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(const Manifest& manifest,
 
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
                                    const PassLimits& limits, const std::stop_token& stop) {
-  const absl::StatusOr<WaitingPool> pool = WaitingPool::Create(manifest, options, limits.longest);
+  const absl::StatusOr<WaitingPool> pool =
+      WaitingPool::Create(manifest, options, limits.longest, Allowance(stop));
   if (!pool.ok()) return pool.status();
   std::vector<SequenceIndex> taken = pool->Sequences(pool->first_choice());
   const Allowance allowance(AllowanceOf(options.effort), stop);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, allowance);
-  const double to_beat = best.ok() ? RatioOf(*best) : std::numeric_limits<double>::infinity();
   std::vector<std::vector<SequenceIndex>> choices =
-      BetterChoices(manifest, options, limits, *pool, to_beat, Allowance(stop));
+      BetterChoices(manifest, options, limits, *pool, best, Allowance(stop));
   const Allowance others(AllowanceOf(options.effort), stop);
   const uint64_t most = std::max(allowance.used(), PlannedTicks(options.effort));
   for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
@@ -171,7 +187,13 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
     taken = std::move(choices[i]);
   }
   if (absl::Status status = CheckStop(others); !status.ok()) return status;
-  if (!best.ok()) return best;
+  if (!best.ok()) {
+    const uint32_t size = options.mini_batches.size;
+    if (size == 0 || taken.size() % size == 0) return best;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mini_batches.size is ", size, ", which does not divide the ", taken.size(),
+        " sequences that first in, first out takes where ", TargetOf(*options.selection)));
+  }
   Complete(*pool, taken, *best);
   return best;
 }

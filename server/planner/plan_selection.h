@@ -1,7 +1,7 @@
 // A plan of some of what waits.
 
-#ifndef BATCHPLAN_SERVER_PLANNER_SELECTION_PLAN_SELECTION_H_
-#define BATCHPLAN_SERVER_PLANNER_SELECTION_PLAN_SELECTION_H_
+#ifndef BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
+#define BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
 
 #include <stop_token>
 
@@ -21,4 +21,4 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
 
 }  // namespace batchplan
 
-#endif  // BATCHPLAN_SERVER_PLANNER_SELECTION_PLAN_SELECTION_H_
+#endif  // BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_

@@ -35,7 +35,7 @@ COST = batchplan.CostModel(1.0, 1.0 / 1024)
 class Answer:
     tokens: torch.Tensor
     advantage: float
-    # Whose weights made it.
+    # The optimizer's steps before the weights that made it.
     step: int
 
 
@@ -71,12 +71,14 @@ def generated(group: int, step: int) -> list[Answer]:
 
 class Generation:
     """Generates groups in time that is counted in decoded tokens, each as long as its longest answer takes, and
-    adds those that are finished to the pool. It starts no more than the trainer takes up to `ahead` steps later,
-    so that what waits does not grow old."""
+    adds those that are finished to the pool. No more are under way and wait than the trainer takes in `ahead`
+    steps, so that what waits does not grow old."""
 
     def __init__(self, pool: batchplan.Pool[Answer], groups: int, ahead: int, tokens_a_step: int) -> None:
         self._pool, self._groups, self._ahead, self._tokens_a_step = pool, groups, ahead, tokens_a_step
         self._now = 0
+        # The optimizer's steps before the weights that generate.
+        self.version = 0
         # When each is finished, its number, and its answers.
         self._running: list[tuple[int, int, list[Answer]]] = []
         self.started = 0
@@ -84,8 +86,8 @@ class Generation:
 
     def run(self) -> None:
         """Goes on for as long as a step of the trainer takes."""
-        while self.started < (self._pool.step + self._ahead) * self._groups:
-            answers = generated(self.started, self._pool.step)
+        while GROUP * len(self._running) + len(self._pool) < GROUP * self._ahead * self._groups:
+            answers = generated(self.started, self.version)
             end = self._now + max(len(one.tokens) for one in answers)
             heapq.heappush(self._running, (end, self.started, answers))
             self.started += 1
@@ -140,7 +142,8 @@ def train(batch: batchplan.PoolBatch[Answer], model, optimizer, ranks: int, tall
     tally.tokens += plan.metrics.true_tokens
     tally.lengths += [len(one.tokens) for one in batch.taken]
     tally.answers += batch.taken
-    tally.oldest = max(tally.oldest, plan.metrics.largest_age)
+    # Of weights that have made so many steps more since.
+    tally.oldest = max([tally.oldest, *(batch.step - one.step for one in batch.taken)])
     tally.left_out += len(batch.left_out)
 
 
@@ -163,6 +166,7 @@ def asynchronous(arguments: argparse.Namespace, max_overtaking: int) -> Tally:
         beside.start()
         train(batch, model, optimizer, arguments.ranks, tally)
         beside.join()
+        generation.version += 1
     tally.generated = generation.lengths
     tally.waiting = len(pool)
     tally.lost = GROUP * (generation.started - generation.unfinished)
@@ -185,6 +189,8 @@ def main() -> None:
         value = getattr(arguments, name)
         if value < least:
             parser.error(f"--{name} is {value}; must be at least {least}")
+    if arguments.max_age < arguments.ahead:
+        parser.error(f"--max_age is {arguments.max_age}; must be at least --ahead, {arguments.ahead}")
     torch.set_num_threads(1)
     first, ours = asynchronous(arguments, 0), asynchronous(arguments, arguments.max_overtaking)
     print(

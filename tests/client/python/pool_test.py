@@ -124,11 +124,36 @@ def test_what_is_too_old_is_left_out_and_said():
 
 def test_what_is_dropped_for_its_length_does_not_wait():
     pool = batchplan.Pool()
-    pool.add(["long", "a"], [600, 20])
-    pool.add(["b", "longer"], [30, 700])
-    batch = pool.take(selection(sequences=1), overlong="drop", **OPTIONS)
-    assert batch.taken == ["a"] and sorted(batch.left_out) == ["long", "longer"] and len(pool) == 1
-    assert pool.take(selection(groups=1), **OPTIONS).taken == ["b"]
+    pool.add(["long", "beside"], [600, 20])
+    pool.add(["a"], [30])
+    pool.add(["b"], [40])
+    batch = pool.take(selection(groups=1), overlong="drop", **OPTIONS)
+    assert batch.taken == ["a"] and batch.left_out == ["long", "beside"] and list(pool) == ["b"]
+
+
+def test_what_can_never_be_planned_is_taken_out():
+    pool = batchplan.Pool()
+    pool.add(["a", "long"], [20, 600])
+    pool.add(["longer"], [700])
+    pool.add(["b"], [30])
+    with pytest.raises(batchplan.InvalidRequest, match=r"manifest.lengths\[1\] is 600"):
+        pool.take(selection(groups=1), **OPTIONS)
+    assert list(pool)[1] == "long"
+    assert pool.discard(lambda item: "long" in item) == ["long", "longer"]
+    assert pool.take(selection(groups=2), **OPTIONS).plan.metrics.mean_length_taken == 25
+
+
+@pytest.mark.parametrize("other, named", [
+    (lambda plan: None, "plan gives None; must be a batchplan.Plan"),
+    (lambda plan: batchplan.plan([10] * 4, dp=2, max_tokens=512), "one of 4 sequences; must be of each of the 24"),
+    (lambda plan: batchplan.plan([10] * 40, dp=2, max_tokens=512), "one of 40 sequences"),
+])
+def test_a_plan_of_something_else_loses_nothing(other, named):
+    pool, _ = filled(6)
+    before = list(pool)
+    with pytest.raises(batchplan.InvalidRequest, match=named):
+        pool.take(selection(groups=4), plan=lambda lengths, **options: other(batchplan.plan(lengths, **options)), **OPTIONS)
+    assert list(pool) == before and pool.step == 0
 
 
 def test_a_plan_that_cannot_be_leaves_all_as_it_was():
@@ -177,6 +202,35 @@ def test_it_waits_for_what_is_missing_and_no_longer():
     pool.add(["b"], [100])
     with pytest.raises(batchplan.InvalidRequest, match="1 missing"):
         pool.take(selection(sequences=2), timeout=0.01, **OPTIONS)
+
+
+def test_who_waits_for_much_does_not_hold_up_who_takes_little():
+    pool, _ = filled(1)
+    large = threading.Thread(target=pool.take, args=(selection(groups=3),), kwargs={"timeout": 60, **OPTIONS})
+    large.start()
+    assert len(pool.take(selection(groups=1), **OPTIONS).taken) == 4
+    for _ in range(3):
+        pool.add(["a"], [10])
+    large.join()
+    assert len(pool) == 0 and pool.step == 2
+
+
+@pytest.mark.parametrize("which, options, named", [
+    ({"groups": 2**32}, OPTIONS, "selection.groups is 4294967296; must be 0 to 4294967295"),
+    ({"groups": 1, "max_age": -1}, OPTIONS, "selection.max_age is -1"),
+    ({"groups": 1}, {"dp": 2}, "max_tokens or passes is needed"),
+])
+def test_wrong_options_are_not_waited_for(which, options, named):
+    with pytest.raises(batchplan.InvalidRequest, match=named):
+        batchplan.Pool().take(selection(**which), timeout=3600, **options)
+
+
+def test_a_pool_begins_at_the_step_of_its_job():
+    pool = batchplan.Pool(step=1000)
+    pool.add(["a"], [10], step=998)
+    assert pool.take(selection(groups=1), **OPTIONS).plan.metrics.largest_age == 2 and pool.step == 1001
+    with pytest.raises(batchplan.InvalidRequest, match="step is -1; must be at least 0"):
+        batchplan.Pool(step=-1)
 
 
 def test_a_server_plans_for_it(server):

@@ -208,6 +208,10 @@ class Selection:
     def to_dict(self) -> dict[str, Any]:
         """The selection as the wire contract has it."""
         fields = {name: whole(f"selection.{name}", value) for name, value in vars(self).items()}
+        for name, value in fields.items():
+            most = 2**64 - 1 if name == "max_tokens" else 2**32 - 1
+            if not 0 <= value <= most:
+                raise InvalidRequest(f"selection.{name} is {value}; must be 0 to {most}")
         targets = {name: fields.pop(name) for name in ("sequences", "groups", "max_tokens")}
         given = {name: value for name, value in targets.items() if value != 0}
         if len(given) != 1:

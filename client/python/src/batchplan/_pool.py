@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy
@@ -16,13 +16,15 @@ from batchplan._errors import InvalidRequest
 from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions, Selection
 from batchplan._plan import MicroBatch, Plan
-from batchplan._request import lengths_of
+from batchplan._request import Request, lengths_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Item = TypeVar("Item")
 _OLDEST = 2**32 - 1
+# Of excluded sequences, the reasons for which they are not trained.
+_LEFT_OUT = ("expired", "dropped")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +33,7 @@ class PoolBatch(Generic[Item]):
 
     Attributes:
         plan: of all that waited, whose positions it has; those of plan.deferred wait still.
-        items: all that waited, by position.
+        items: all that waited, by position. Send a rank what `of` gives, rather than all of this.
         step: the pool's, before this was taken.
     """
 
@@ -51,8 +53,7 @@ class PoolBatch(Generic[Item]):
     @property
     def left_out(self) -> list[Item]:
         """What is neither trained nor waits any more: too old, or overlong with overlong="drop"."""
-        reasons = ("expired", "dropped")
-        return [self.items[one.index] for one in self.plan.excluded if one.reason in reasons]
+        return [self.items[one.index] for one in self.plan.excluded if one.reason in _LEFT_OUT]
 
 
 @dataclasses.dataclass
@@ -68,12 +69,13 @@ class _Group(Generic[Item]):
 class Pool(Generic[Item]):
     """What waits to be trained, between generation that adds answers as they are finished and a trainer
     that takes a planned batch each step. What is not taken waits on, older by one step: none is lost, none
-    older than max_age is trained, and none waits for ever.
+    older than max_age is trained, and nobody is passed for ever.
 
         pool = batchplan.Pool()
 
-        # In the threads of the generation, a group of answers to one prompt:
-        pool.add(answers, [len(one.tokens) for one in answers], step=version_of_weights)
+        # In the threads of the generation, a group of answers to one prompt; `version` counts the
+        # optimizer's steps before the weights that made them:
+        pool.add(answers, [len(one.tokens) for one in answers], step=version)
 
         # In the trainer:
         which = batchplan.Selection(groups=64, max_age=4, max_overtaking=16)
@@ -81,25 +83,35 @@ class Pool(Generic[Item]):
         for microbatch in batch.plan.rank(rank):
             train(batch.of(microbatch))
 
-    Its step is the number of batches that were taken. Ages are counted by it. Any number of threads may add
-    and take at the same time. It is pickled, with what waits, as part of a checkpoint. Pools that got the
-    same answers in the same order give the same batches: one process has it and sends the others their part,
-    or all of them have the same.
+    Its step is the number of batches that were taken, from the one that it begins with. Ages are counted by
+    it: while a batch is trained, the weights are those of pool.step - 1. Any number of threads may add and
+    take at the same time. It is pickled, with what waits, as part of a checkpoint: after the optimizer's
+    step, since a batch that was taken is not in it. Pools that got the same answers in the same order give
+    the same batches: one process has it and sends the others their part, or all of them have the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, step: int = 0) -> None:
+        """
+        Args:
+            step: the optimizer's steps so far, of a job that goes on.
+
+        Raises:
+            InvalidRequest: it is below 0.
+        """
         self._groups: list[_Group[Item]] = []
-        self._step = 0
+        self._step = whole("step", step)
+        if self._step < 0:
+            raise InvalidRequest(f"step is {step}; must be at least 0")
         self._make_locks()
 
     def _make_locks(self) -> None:
-        # Of what waits, for what adds; and of who takes, for as long as it is planned.
+        # Of what waits, for what adds; and of who plans a batch of it.
         self._changed = threading.Condition()
         self._taking = threading.Lock()
 
     @property
     def step(self) -> int:
-        """Batches that were taken."""
+        """Batches that were taken, from the first step on."""
         return self._step
 
     def __len__(self) -> int:
@@ -107,14 +119,20 @@ class Pool(Generic[Item]):
         with self._changed:
             return sum(len(group.items) for group in self._groups)
 
+    def __iter__(self) -> Iterator[Item]:
+        """What waits, by position."""
+        with self._changed:
+            items = [item for group in self._groups for item in group.items]
+        return iter(items)
+
     def add(self, items: Sequence[Item], lengths: ArrayLike, *, step: int | None = None) -> None:
         """Adds sequences that are trained together, such as the answers to one prompt, behind those that wait.
 
         Args:
             items: at least one; what take gives back.
             lengths: tokens of each, at least 1.
-            step: at which the weights were the trainer's that made them; None: the pool's. If several did,
-                the first.
+            step: the optimizer's steps before the weights that made them, of several weights the oldest;
+                None: as many as batches were taken, which is one too many while the last one is trained.
 
         Raises:
             InvalidRequest: there are none, not as many lengths, one of 0, or a step that the pool has not
@@ -148,41 +166,85 @@ class Pool(Generic[Item]):
 
         Args:
             which: how much, how old at most, and who may pass whom. Groups are those that were added.
-            timeout: seconds to wait until there is as much that is not too old, or as many tokens.
+            timeout: seconds to wait until there is as much that is not too old, or as many tokens; of
+                sequences of any length. Planning comes on top.
             plan: what makes the plan: the plan of a Client, with its job_id and step.
             options: see PlanOptions; the pool has the lengths, groups and ages.
 
         Raises:
-            InvalidRequest: there is not as much, even then, or no plan can be made.
+            InvalidRequest: there is not as much, even then, or no plan can be made; positions that it names
+                are those of iter(pool). What can never be planned, discard takes out.
             Error: of `plan`. What waits stays as it was.
         """
         if not isinstance(which, Selection):
             raise InvalidRequest(f"selection is {which!r}; must be a batchplan.Selection")
-        which.to_dict()
         for name in ("group_ids", "ages", "ranks", "selection"):
             if name in options:
                 raise InvalidRequest(f"{name} is set; the pool decides it: leave it out")
+        # Before anything is waited for. What a client's plan takes beside them is its own.
+        own: Any = options
+        if plan is not plan_here:
+            own = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
+        Request((1,), selection=which, **own)
         end = time.monotonic() + seconds("timeout", timeout)
-        with self._taking:
+        while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._holds(which), end - time.monotonic())
-                groups, step = list(self._groups), self._step
-            sizes = [len(group.items) for group in groups]
-            ages = [min(step - group.step, _OLDEST) for group in groups]
-            lengths = [group.lengths for group in groups]
-            made = plan(
-                numpy.concatenate(lengths) if lengths else (),
-                group_ids=numpy.repeat(numpy.arange(len(groups), dtype=numpy.uint32), sizes),
-                ages=numpy.repeat(numpy.asarray(ages, numpy.uint32), sizes),
-                selection=which,
-                **options,
-            )
-            with self._changed:
-                # Others have added behind these meanwhile.
-                self._groups[: len(groups)] = _waiting(groups, made)
-                self._step += 1
+            with self._taking:
+                with self._changed:
+                    # Another one may have taken it meanwhile.
+                    if not self._holds(which) and time.monotonic() < end:
+                        continue
+                    groups, step = list(self._groups), self._step
+                return self._planned(groups, step, which, plan, options)
+
+    def _planned(
+        self,
+        groups: list[_Group[Item]],
+        step: int,
+        which: Selection,
+        plan: Callable[..., Plan],
+        options: PlanOptions,
+    ) -> PoolBatch[Item]:
+        """A batch of these groups, which are the first of those that wait."""
+        sizes = [len(group.items) for group in groups]
+        ages = [min(step - group.step, _OLDEST) for group in groups]
+        lengths = [group.lengths for group in groups]
+        made = plan(
+            numpy.concatenate(lengths) if lengths else (),
+            group_ids=numpy.repeat(numpy.arange(len(groups), dtype=numpy.uint32), sizes),
+            ages=numpy.repeat(numpy.asarray(ages, numpy.uint32), sizes),
+            selection=which,
+            **options,
+        )
+        _check_whole(made, sum(sizes))
+        with self._changed:
+            # Others have added behind these meanwhile.
+            self._groups[: len(groups)] = _waiting(groups, made)
+            self._step += 1
         items = [item for group in groups for item in group.items]
         return PoolBatch(made, items, step)
+
+    def discard(self, where: Callable[[Item], bool]) -> list[Item]:
+        """Takes out what will not be trained: answers that no micro-batch holds, or that are no longer wanted.
+
+        Args:
+            where: of which items; it must not use the pool.
+
+        Returns:
+            those items.
+        """
+        discarded: list[Item] = []
+        with self._taking, self._changed:
+            left: list[_Group[Item]] = []
+            for group in self._groups:
+                stays = numpy.array([not where(item) for item in group.items])
+                discarded += [item for item, kept in zip(group.items, stays) if not kept]
+                items = [item for item, kept in zip(group.items, stays) if kept]
+                if items:
+                    left.append(_Group(items, group.lengths[stays], group.step))
+            self._groups = left
+        return discarded
 
     def _holds(self, selection: Selection) -> bool:
         """Whether there is as much, of what is not too old."""
@@ -206,18 +268,26 @@ class Pool(Generic[Item]):
         self._make_locks()
 
 
+def _check_whole(plan: Plan, waiting: int) -> None:
+    """That a plan says of each sequence that waited whether it is trained, waits, or is left out.
+
+    Raises:
+        InvalidRequest: it does not.
+    """
+    if not isinstance(plan, Plan):
+        raise InvalidRequest(f"plan gives {plan!r}; must be a batchplan.Plan of what waits")
+    left_out = [one.index for one in plan.excluded if one.reason in _LEFT_OUT]
+    named = numpy.concatenate(
+        [plan.passes[0].sequence_index, plan.deferred, numpy.asarray(left_out, numpy.uint32)]
+    )
+    if not numpy.array_equal(numpy.sort(named), numpy.arange(waiting)):
+        raise InvalidRequest(
+            f"plan gives one of {len(named)} sequences; must be of each of the {waiting} that wait, once"
+        )
+
+
 def _waiting(groups: list[_Group[Item]], plan: Plan) -> list[_Group[Item]]:
-    """What the plan puts off. Of a group, sequences that are dropped for their length do not wait."""
-    waits = numpy.zeros(sum(len(group.items) for group in groups), bool)
-    waits[plan.deferred] = True
-    left: list[_Group[Item]] = []
-    begin = 0
-    for group in groups:
-        own = waits[begin : begin + len(group.items)]
-        begin += len(group.items)
-        if own.all():
-            left.append(group)
-        elif own.any():
-            items = [item for item, stays in zip(group.items, own.tolist()) if stays]
-            left.append(_Group(items, group.lengths[own], group.step))
-    return left
+    """What the plan puts off; groups are whole."""
+    ends = numpy.cumsum([len(group.items) for group in groups])
+    waits = numpy.isin(ends - 1, plan.deferred)
+    return [group for group, stays in zip(groups, waits.tolist()) if stays]

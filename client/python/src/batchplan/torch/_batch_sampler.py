@@ -81,7 +81,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 reached.
             window: global batches, one after the other, that exchange sequences: long ones come together,
                 where ranks wait for none of them alone, and every sequence is trained once an epoch, at most
-                window - 1 global batches from where the shuffled order has it. Planned once more as
+                window - 1 global batches from where the shuffled order has it. Of a window, one global batch
+                then has most of the long ones, and its gradient is biased to these. Planned once more as
                 mini-batches with max_delay, with effort="fast".
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
@@ -237,7 +238,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         if not 0 <= step <= self.steps:
             raise ValueError(f"step is {step}; must be 0 to {self.steps}")
         planner = state.get("planner_version")
-        amid = slot > 0 or not self._batches.begins_window(step)
+        amid = slot > 0 or (step < self.steps and not self._batches.begins_window(step))
         if amid and planner != _core.version():
             raise ValueError(
                 f"planner_version is {_core.version()}; it was {planner} when the state was saved amid a "

@@ -159,8 +159,10 @@ def asynchronous(arguments: argparse.Namespace, max_overtaking: int) -> Tally:
         # Half as many more than are taken, to choose from.
         while 2 * len(pool) < 3 * GROUP * arguments.groups:
             generation.run()
+        # Where slow ones come together that would be too old at the next step, all of them.
+        due = sum(pool.step - one.step == arguments.max_age for one in pool) // GROUP
         batch = pool.take(
-            which, dp=arguments.ranks, max_tokens=arguments.budget, cost=COST, allow_empty_microbatches=True
+            dataclasses.replace(which, groups=max(due, which.groups)), dp=arguments.ranks, max_tokens=arguments.budget, cost=COST, allow_empty_microbatches=True
         )
         beside = threading.Thread(target=generation.run)
         beside.start()

@@ -204,6 +204,19 @@ def test_it_waits_for_what_is_missing_and_no_longer():
         pool.take(selection(sequences=2), timeout=0.01, **OPTIONS)
 
 
+def test_a_plan_that_tears_groups_loses_nothing():
+    pool = batchplan.Pool()
+    pool.add(["a", "b"], [500, 10])
+    pool.add(["c", "d"], [10, 10])
+
+    def torn(lengths, group_ids, ages, selection, **options):
+        return batchplan.plan(lengths, selection=batchplan.Selection(sequences=2, max_overtaking=2), **options)
+
+    with pytest.raises(batchplan.InvalidRequest, match="plan puts off a part of group 0"):
+        pool.take(selection(groups=1), plan=torn, **OPTIONS)
+    assert list(pool) == ["a", "b", "c", "d"]
+
+
 def test_who_waits_for_much_does_not_hold_up_who_takes_little():
     pool, _ = filled(1)
     large = threading.Thread(target=pool.take, args=(selection(groups=3),), kwargs={"timeout": 60, **OPTIONS})

@@ -64,12 +64,17 @@ class _Group(Generic[Item]):
     lengths: NDArray[numpy.uint32]
     # Whose weights made it.
     step: int
+    tokens: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens = int(self.lengths.sum(dtype=numpy.int64))
 
 
 class Pool(Generic[Item]):
     """What waits to be trained, between generation that adds answers as they are finished and a trainer
-    that takes a planned batch each step. What is not taken waits on, older by one step: none is lost, none
-    older than max_age is trained, and nobody is passed for ever.
+    that takes a planned batch each step. What is not taken waits on, older by one step: none is lost, and none
+    older than max_age is trained. At each step who waits is passed by at most max_overtaking that came later;
+    none waits for ever where max_age is set, or max_overtaking is below the number that is taken.
 
         pool = batchplan.Pool()
 
@@ -166,9 +171,11 @@ class Pool(Generic[Item]):
 
         Args:
             which: how much, how old at most, and who may pass whom. Groups are those that were added.
-            timeout: seconds to wait until there is as much that is not too old, or as many tokens; of
-                sequences of any length. Planning comes on top.
-            plan: what makes the plan: the plan of a Client, with its job_id and step.
+            timeout: seconds to wait until there is as much that is not too old, of sequences of any length;
+                with max_tokens, after which what there is is taken. Planning comes on top, and that of others
+                who take at the same time.
+            plan: what makes the plan: the plan of a Client, with its job_id and step. It must not take from
+                this pool.
             options: see PlanOptions; the pool has the lengths, groups and ages.
 
         Raises:
@@ -217,13 +224,14 @@ class Pool(Generic[Item]):
             selection=which,
             **options,
         )
-        _check_whole(made, sum(sizes))
+        _check_whole(made, sizes)
+        waiting = _waiting(groups, made)
+        batch = PoolBatch(made, [item for group in groups for item in group.items], step)
         with self._changed:
             # Others have added behind these meanwhile.
-            self._groups[: len(groups)] = _waiting(groups, made)
+            self._groups[: len(groups)] = waiting
             self._step += 1
-        items = [item for group in groups for item in group.items]
-        return PoolBatch(made, items, step)
+        return batch
 
     def discard(self, where: Callable[[Item], bool]) -> list[Item]:
         """Takes out what will not be trained: answers that no micro-batch holds, or that are no longer wanted.
@@ -257,7 +265,7 @@ class Pool(Generic[Item]):
             return len(young) >= selection.groups
         if selection.sequences:
             return sum(len(group.items) for group in young) >= selection.sequences
-        return sum(int(group.lengths.sum(dtype=numpy.int64)) for group in young) >= selection.max_tokens
+        return sum(group.tokens for group in young) >= selection.max_tokens
 
     def __getstate__(self) -> dict[str, Any]:
         with self._changed:
@@ -268,8 +276,9 @@ class Pool(Generic[Item]):
         self._make_locks()
 
 
-def _check_whole(plan: Plan, waiting: int) -> None:
-    """That a plan says of each sequence that waited whether it is trained, waits, or is left out.
+def _check_whole(plan: Plan, sizes: Sequence[int]) -> None:
+    """That a plan says of each sequence of groups of these sizes whether it is trained, waits, or is left out,
+    and puts off whole groups.
 
     Raises:
         InvalidRequest: it does not.
@@ -280,10 +289,16 @@ def _check_whole(plan: Plan, waiting: int) -> None:
     named = numpy.concatenate(
         [plan.passes[0].sequence_index, plan.deferred, numpy.asarray(left_out, numpy.uint32)]
     )
+    waiting = sum(sizes)
     if not numpy.array_equal(numpy.sort(named), numpy.arange(waiting)):
         raise InvalidRequest(
             f"plan gives one of {len(named)} sequences; must be of each of the {waiting} that wait, once"
         )
+    group_of = numpy.repeat(numpy.arange(len(sizes)), sizes)
+    puts_off = numpy.bincount(group_of[plan.deferred], minlength=len(sizes))
+    torn = numpy.flatnonzero((puts_off > 0) & (puts_off < numpy.asarray(sizes)))
+    if len(torn):
+        raise InvalidRequest(f"plan puts off a part of group {torn[0]}; must be all of it or none")
 
 
 def _waiting(groups: list[_Group[Item]], plan: Plan) -> list[_Group[Item]]:

@@ -81,9 +81,10 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 reached.
             window: global batches, one after the other, that exchange sequences: long ones come together,
                 where ranks wait for none of them alone, and every sequence is trained once an epoch, at most
-                window - 1 global batches from where the shuffled order has it. Of a window, one global batch
-                then has most of the long ones, and its gradient is biased to these. Planned once more as
-                mini-batches with max_delay, with effort="fast".
+                window - 1 global batches from where the shuffled order has it. Of a window, the first
+                global batch then has most of the long ones: more tokens than the others, and a gradient that
+                is biased to these. A window of which one would need more than microbatches_per_step stays as
+                it is. Planned once more as mini-batches with max_delay, with effort="fast".
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. Where `groups` stay together, these are

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,9 +51,27 @@ struct JoinFlags {
   PlanOutput output;
 };
 
+// Why the plan of the whole batch can't be verified by one worker; empty if it can.
+std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
+  if (request.mini_batches().groups() > v1::GROUP_POLICY_IGNORE) {
+    return "a worker doesn't know the groups of the others; leave out --groups, or "
+           "mini_batches.groups of --request";
+  }
+  if (request.has_selection()) {
+    return "a worker doesn't know what of the others waits; leave out --take, --take_groups and "
+           "--take_tokens, or selection of --request";
+  }
+  return "";
+}
+
 ExitCode RunJoin(JoinFlags* flags) {
   if (absl::Status complete = flags->input.Read(); !complete.ok()) {
     return ReportError(kCommand, complete);
+  }
+  // Of what --request holds too.
+  if (const std::string why = WhyNotVerified(flags->input.request());
+      flags->output.verify() && !why.empty()) {
+    return ReportError(kCommand, absl::InvalidArgumentError(absl::StrCat("--verify: ", why)));
   }
   v1::JoinBatchRequest request = flags->worker;
   *request.mutable_request() = flags->input.request();
@@ -77,15 +96,9 @@ void Check(const JoinFlags& flags) {
     throw CLI::ValidationError("--own_slice",
                                "a slice is printed with --format json only, and without --verify");
   }
-  if (flags.output.verify() &&
-      flags.input.request().mini_batches().groups() > v1::GROUP_POLICY_IGNORE) {
-    throw CLI::ValidationError(
-        "--verify", "a worker doesn't know the groups of the others; leave out --groups");
-  }
-  if (flags.output.verify() && flags.input.request().has_selection()) {
-    throw CLI::ValidationError("--verify",
-                               "a worker doesn't know what of the others waits; leave out --take, "
-                               "--take_groups and --take_tokens");
+  if (const std::string why = WhyNotVerified(flags.input.request());
+      flags.output.verify() && !why.empty()) {
+    throw CLI::ValidationError("--verify", why);
   }
 }
 

@@ -40,16 +40,18 @@ constexpr absl::string_view kNoGroup = "-";
 // empty: the line has none.
 absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::string_view name,
                         bool is_first, google::protobuf::RepeatedField<uint32_t>* values) {
+  const absl::string_view article = name == "age" ? "an " : "a ";
   if (!is_first && column.empty() != values->empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Quoted(line), column.empty() ? " has no " : " has a ", name,
+        Quoted(line), column.empty() ? " has no " : absl::StrCat(" has ", article), name,
         column.empty() ? ", but the lines before have one" : ", but the lines before have none"));
   }
   if (column.empty()) return absl::OkStatus();
   uint32_t value = 0;
   if (!absl::SimpleAtoi(column, &value)) {
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(line), ": ", Quoted(column), " is not a ",
-                                                   name, ": a whole number, 0 to ", kMost));
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(line), ": ", Quoted(column), " is not ",
+                                                   article, name, ": a whole number, 0 to ",
+                                                   kMost));
   }
   values->Add(value);
   return absl::OkStatus();

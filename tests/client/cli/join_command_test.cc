@@ -130,6 +130,22 @@ TEST(JoinCommand, TimeoutNamesTheMissingWorker) {
                                 HasSubstr("step 9"), HasSubstr("1 of 2"), HasSubstr(": 0")));
 }
 
+TEST(JoinCommand, WhatARequestAsksForIsNotVerifiedUnseen) {
+  const TestServer server;
+  const auto error = [&](const std::string& field) {
+    return RunCli({"join", "--server", server.target(), "--world_size", "1", "--worker", "0",
+                   "--request", "-", "--verify"},
+                  R"({"job_id": "rl", "manifest": {"lengths": [1, 2], "group_ids": [1, 2]}, )"
+                  R"("passes": [{"max_tokens_per_microbatch": 8}], )" +
+                      field + "}")
+        .err;
+  };
+  EXPECT_THAT(error(R"("selection": {"sequences": 1})"),
+              HasSubstr("--verify: a worker doesn't know what of the others waits"));
+  EXPECT_THAT(error(R"("mini_batches": {"groups": "GROUP_POLICY_SAME_RANK"})"),
+              HasSubstr("--verify: a worker doesn't know the groups of the others"));
+}
+
 TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
   const TestServer server;
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice"}).err, HasSubstr("--format json only"));

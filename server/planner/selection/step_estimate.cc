@@ -70,7 +70,10 @@ StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
   }
   const double stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
   const double ideal =
-      pass.computation().ToUnits(computation) * pass.limits().front().ranks / pass.pool() / stages;
+      (pass.computation().ToUnits(computation) * pass.limits().front().ranks / pass.pool() +
+       pass.computation().ToUnits(pass.computation().OfMicrobatch()) *
+           static_cast<double>(FewestContextSlots(*problem))) /
+      stages;
   return {.bound = std::max(ideal, pass.cost(0).ToUnits(ContextBound(*problem))), .ideal = ideal};
 }
 

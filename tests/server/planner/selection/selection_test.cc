@@ -65,6 +65,14 @@ TEST(SelectionTest, LetsLikeLengthsMeet) {
   EXPECT_DOUBLE_EQ(plan.passes[0].metrics.step_efficiency, 1);
 }
 
+TEST(SelectionTest, LetsLikeLengthsMeetInGroupsThatDifferInSize) {
+  PlanOptions options = Options(2, {.sequences = 2, .max_overtaking = 1});
+  options.topology.dynamic_context = DynamicContext{.min_size = 1, .max_size = 1};
+  options.cost_model.per_microbatch = 1024;
+  const Plan plan = PlanOf({.lengths = {90, 10, 90, 10}}, options).value();
+  EXPECT_THAT(plan.deferred, ElementsAre(1, 3));
+}
+
 TEST(SelectionTest, TooOldIsOutAndAlmostTooOldIsIn) {
   const Plan plan = PlanOf({.lengths = {10, 20, 30, 40}, .groups = {}, .ages = {0, 3, 0, 2}},
                            Options(1, {.sequences = 2, .max_age = 2}))

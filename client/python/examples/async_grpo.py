@@ -162,7 +162,11 @@ def asynchronous(arguments: argparse.Namespace, max_overtaking: int) -> Tally:
         # Where slow ones come together that would be too old at the next step, all of them.
         due = sum(pool.step - one.step == arguments.max_age for one in pool) // GROUP
         batch = pool.take(
-            dataclasses.replace(which, groups=max(due, which.groups)), dp=arguments.ranks, max_tokens=arguments.budget, cost=COST, allow_empty_microbatches=True
+            dataclasses.replace(which, groups=max(due, which.groups)),
+            dp=arguments.ranks,
+            max_tokens=arguments.budget,
+            cost=COST,
+            allow_empty_microbatches=True,
         )
         beside = threading.Thread(target=generation.run)
         beside.start()
@@ -187,7 +191,8 @@ def main() -> None:
     parser.add_argument("--max_overtaking", type=int, default=8, help="groups that may pass one that waits")
     parser.add_argument("--budget", type=int, default=1024, help="tokens of a micro-batch")
     arguments = parser.parse_args()
-    for name, least in {"steps": 1, "ranks": 1, "groups": 1, "tokens": 1, "ahead": 2, "max_age": 1, "budget": LONGEST}.items():
+    at_least = {"steps": 1, "ranks": 1, "groups": 1, "tokens": 1, "ahead": 2, "max_age": 1, "budget": LONGEST}
+    for name, least in at_least.items():
         value = getattr(arguments, name)
         if value < least:
             parser.error(f"--{name} is {value}; must be at least {least}")

@@ -62,9 +62,10 @@ absl::StatusOr<std::string> JobPrefixOf(const Tokens& tokens, const Metadata& me
 grpc::Status TokenProcessor::Process(const InputMetadata& metadata,
                                      grpc::AuthContext* /*connection*/,
                                      OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) {
+  const Tokens& tokens = *tokens_.load(std::memory_order_acquire);
   const std::string_view path = ValueOf(metadata, ":path");
   if (path.starts_with(kHealthService)) return grpc::Status::OK;
-  const absl::Status status = JobPrefixOf(*tokens_, metadata).status();
+  const absl::Status status = JobPrefixOf(tokens, metadata).status();
   if (status.ok()) return grpc::Status::OK;
   metrics_->RecordTurnedAway(path.substr(path.rfind('/') + 1), status.code());
   if (const std::optional<uint64_t> left_out = log_limit_.Admit(absl::Now())) {

@@ -212,6 +212,7 @@ def test_a_name_that_is_known_late_is_waited_for(kind, server):
 @contextlib.contextmanager
 def frozen(process):
     process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     try:
         yield
     finally:

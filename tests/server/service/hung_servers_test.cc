@@ -2,6 +2,7 @@
 // that are away for a while, as clients of ours meet them.
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <cstdint>
@@ -44,7 +45,11 @@ class HangingServer {
   int port() const { return port_; }
   std::string target() const { return absl::StrCat("127.0.0.1:", port_); }
 
-  void Freeze() const { process_->Signal(SIGSTOP); }
+  // Returns once it has stopped.
+  void Freeze() const {
+    process_->Signal(SIGSTOP);
+    waitpid(process_->pid(), nullptr, WUNTRACED);
+  }
   void Thaw() const { process_->Signal(SIGCONT); }
 
   void Kill() {

@@ -63,6 +63,62 @@ def test_few_sequences_and_long_ones():
             axolotl.plan_batches([3], 10, **{"ranks": 1, name: 0})
 
 
+def drawn(name, number, random):
+    """Lengths as parts of a bin."""
+    if name == "uniform":
+        return random.uniform(0.1, 1, number)
+    if name == "long":
+        return random.uniform(0.3, 1, number)
+    if name == "alone":
+        return random.uniform(0.51, 1, number)
+    return random.lognormal(numpy.log(float(name)), 0.9, number).clip(0, 1)
+
+
+@pytest.mark.parametrize("lengths_are", ["uniform", "long", "alone", "0.3", "0.1"])
+@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("accumulated", [1, 4])
+def test_every_epoch_goes_through_whatever_the_lengths(lengths_are, ranks, accumulated):
+    random = numpy.random.default_rng(ranks * accumulated)
+    for _ in range(20):
+        number = int(random.integers(1, 250))
+        lengths = numpy.maximum(drawn(lengths_are, number, random) * 2048, 1).astype(int)
+        batch_size, bin_size = int(random.choice([1, 1, 3])), random.choice([None, None, 4])
+        drop_last = bool(random.integers(2))
+        batches = axolotl.plan_batches(
+            lengths, 2048, ranks=ranks, gradient_accumulation_steps=accumulated, batch_size=batch_size,
+            bin_size=bin_size, drop_last=drop_last)
+        bins = bins_of(batches)
+        seen = sorted(place for one in bins for place in one)
+        assert len(seen) == len(set(seen)) and all(0 < lengths[one].sum() <= 2048 for one in bins)
+        assert bin_size is None or max(map(len, bins), default=0) <= bin_size
+        at_once = ranks * batch_size
+        lost = number - len(seen)
+        if not drop_last:
+            assert lost == 0
+        elif number >= at_once:
+            assert {len(batch) for batch in batches} == {batch_size} and len(batches) % ranks == 0
+            if lengths_are == "alone":  # no two fit together
+                assert lost == number % at_once
+            else:  # of very few maybe some
+                assert lost == 0 or number < 2 * at_once
+        assert lost < at_once
+
+
+def test_a_step_takes_fewer_sequences_where_more_do_not_fill_its_bins():
+    batches = axolotl.plan_batches([6] * 8, 10, ranks=2)
+    steps = [sorted(bins_of(batches[first : first + 2])) for first in range(0, len(batches), 2)]
+    assert steps == [[[0], [1]], [[2], [3]], [[4], [5]], [[6], [7]]]
+    assert sorted(bins_of(axolotl.plan_batches([6] * 9, 10, ranks=2))) == [[place] for place in range(8)]
+    kept = axolotl.plan_batches([6] * 9, 10, ranks=2, drop_last=False)
+    assert sorted(bins_of(kept)) == [[place] for place in range(9)]
+    # The last ones are divided with those before them, of which two share a bin.
+    even = axolotl.plan_batches([4, 4, *[6] * 7], 10, ranks=2)
+    assert_each_once(bins_of(even), 9)
+    assert len(even) == 8
+    with pytest.raises(ValueError, match="max_sequences_per_microbatch"):
+        axolotl.plan_batches([6] * 8, 10, ranks=2, bin_size=-1)
+
+
 class MultipackBatchSampler:
     """What axolotl's sampler keeps, and what of it is replaced."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numpy.typing import ArrayLike
+
 import batchplan
 
 
@@ -29,3 +31,19 @@ def slots_of(plan: batchplan.Plan, ranks: int) -> list[list[list[int]]]:
     """[slots][ranks] micro-batches of positions in the batch."""
     of_ranks = [plan.rank(rank) for rank in range(ranks)]
     return [[one.indices.tolist() for one in slot] for slot in zip(*of_ranks)]
+
+
+def slots_or_none(lengths: ArrayLike, options: batchplan.PlanOptions) -> list[list[list[int]]] | None:
+    """slots_of a plan of these lengths; None where there are too few for micro-batches of which none is empty.
+
+    Raises:
+        InvalidRequest: something else is wrong.
+    """
+    try:
+        plan = batchplan.plan(lengths, **options)
+    except batchplan.InvalidRequest as error:
+        # What is wrong with lengths and options has the name of a field within the pass or beside it.
+        if error.field != "passes[0]":
+            raise
+        return None
+    return slots_of(plan, options.get("dp") or 1)

@@ -6,26 +6,30 @@
 in the configuration, beside sample_packing: true. axolotl's sampler packs an epoch into bins, and Accelerate
 deals them to the ranks in turn. Planned, the bins that run at the same time are alike in cost, and the bins of
 an epoch are a multiple of the ranks, so that no rest is left out. An optimizer step has the next sequences of
-the sampler's random order, as many as fit; none is chosen for its length.
+the sampler's random order, as many as fit; none is chosen for its length. The last one has the rest. Steps of a
+few bins are less full than axolotl's own bins, which take sequences from anywhere in the epoch.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._slots import options_of, slots_of
+from batchplan.integrations._slots import options_of, slots_or_none
 
 __all__ = ["install", "plan_batches"]
 
 Batches = list[list[list[int]]]
+# [slots][bins that run at once] of positions.
+Slots = list[list[list[int]]]
 # Of what a step's bins hold, what is tried first.
 _FULL = 0.995
 
@@ -52,8 +56,8 @@ def plan_batches(
             are the next ones of the order.
         batch_size: bins of a batch.
         bin_size: sequences of a bin, at most.
-        drop_last: leaves the last batch out if it has fewer bins, as can only be where there are fewer
-            sequences than bins that run at once.
+        drop_last: leaves out what can't fill a batch of every rank: where hardly two sequences fit into one
+            bin, fewer of them than bins that run at once. An epoch of so few keeps its whole batches.
         cost: of this model, for what ranks are balanced by.
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
             (FSDP, ZeRO-3), or "accumulated", where they do at the end of a step.
@@ -73,44 +77,112 @@ def plan_batches(
             raise batchplan.InvalidRequest(f"{name} is {number}; must be at least 1")
     tokens = numpy.asarray(lengths)
     _check_lengths(tokens, batch_max_len, range(len(tokens)))
-    sums = numpy.concatenate([[0], numpy.cumsum(tokens, dtype=numpy.int64)])
     # With more effort there may be more slots than a step has, where that makes them shorter.
     options = options_of(cost, synchronization, "fast")
-
-    def planned(begin: int, end: int, bins: int, slots: int) -> list[list[list[int]]]:
-        only = batchplan.Pass(batch_max_len, min_microbatches=slots, max_sequences=bin_size or None)
-        of_step: batchplan.PlanOptions = {**options, "dp": bins, "passes": [only]}
-        plan = batchplan.plan(tokens[begin:end], **of_step)
-        return [[[begin + place for place in one] for one in slot] for slot in slots_of(plan, bins)]
-
-    # Bins that run at once, and bins of a step.
+    epoch = _Epoch(tokens, batchplan.Pass(batch_max_len, max_sequences=bin_size or None), options)
+    # Bins that run at once.
     at_once = ranks * batch_size
-    of_step = at_once * gradient_accumulation_steps
-    batches: Batches = []
-    begin = 0
-    while len(tokens) - begin >= at_once:
-        room = _FULL * of_step * batch_max_len
-        # As many as there are bins fit, whatever they are.
-        least = begin + of_step
-        end = max(int(numpy.searchsorted(sums, sums[begin] + room, "right")) - 1, least)
-        if end + at_once > len(tokens):
-            # The last step takes the rest, in more bins if need be.
-            slots = planned(begin, len(tokens), at_once, 1)
-            end = len(tokens)
-        else:
-            slots = planned(begin, end, at_once, gradient_accumulation_steps)
-            while len(slots) > gradient_accumulation_steps and end > least:
-                end = max(end - max((end - begin) // 128, 1), least)
-                slots = planned(begin, end, at_once, gradient_accumulation_steps)
-        for slot in slots:
-            batches += [slot[first : first + batch_size] for first in range(0, at_once, batch_size)]
-        begin = end
-    if begin < len(tokens):
-        bins = [one for slot in planned(begin, len(tokens), 1, 1) for one in slot]
+    steps = epoch.steps(at_once, gradient_accumulation_steps)
+    batches: Batches = [
+        slot[first : first + batch_size]
+        for step in steps
+        for slot in step.slots
+        for first in range(0, at_once, batch_size)
+    ]
+    begin = steps[-1].end if steps else 0
+    if begin < len(tokens) and not (drop_last and batches):
+        bins = [one for slot in epoch.planned(begin, len(tokens), 1) or () for one in slot]
         batches += [bins[first : first + batch_size] for first in range(0, len(bins), batch_size)]
         if drop_last and len(batches[-1]) < batch_size:
             batches.pop()
     return batches
+
+
+class _Step(NamedTuple):
+    """Of the sequences from begin to end."""
+
+    begin: int
+    end: int
+    slots: Slots
+
+
+class _Epoch:
+    """Sequences in the order in which they were drawn, to be cut into steps."""
+
+    def __init__(
+        self, tokens: NDArray[Any], bins: batchplan.Pass, options: batchplan.PlanOptions
+    ) -> None:
+        self._tokens = tokens
+        self._bins = bins
+        self._options = options
+
+    def planned(self, begin: int, end: int, at_once: int, least: int = 1) -> Slots | None:
+        """Slots of so many bins, none of them empty, at least so many; None: the sequences are too few."""
+        only = dataclasses.replace(self._bins, min_microbatches=least)
+        options: batchplan.PlanOptions = {**self._options, "dp": at_once, "passes": [only]}
+        found = slots_or_none(self._tokens[begin:end], options)
+        return found and [[[begin + place for place in one] for one in slot] for slot in found]
+
+    def steps(self, at_once: int, of_step: int) -> list[_Step]:
+        """Steps of `of_step` slots, but the last one, which takes the rest. Sequences that can't fill a slot are
+        left."""
+        sums = numpy.concatenate([[0], numpy.cumsum(self._tokens, dtype=numpy.int64)])
+        room = _FULL * of_step * at_once * (self._bins.max_tokens or 0)
+        steps: list[_Step] = []
+        begin, count = 0, len(self._tokens)
+        while count - begin >= at_once:
+            most = int(numpy.searchsorted(sums, sums[begin] + room, "right")) - 1
+            if most + at_once > count:
+                return self._with_rest(steps, begin, at_once)
+            steps.append(self._longest(begin, most, at_once, of_step))
+            begin = steps[-1].end
+        return steps
+
+    def _longest(self, begin: int, most: int, at_once: int, of_step: int) -> _Step:
+        """The step that ends latest, to one sequence in 128, and not after `most`."""
+        # As many as there are bins fit, whatever they are.
+        least = begin + at_once * of_step
+        grain = max((most - begin) // 128, 1)
+        fits, fails, end = least, most + 1, most
+        while fails - fits > grain:
+            if self._packed(begin, end) <= at_once * of_step:
+                fits = end
+            else:
+                fails = end
+            end = (fits + fails) // 2
+        while True:
+            slots = self.planned(begin, fits, at_once, of_step)
+            if slots is not None and len(slots) == of_step:
+                return _Step(begin, fits, slots)
+            if fits == least:
+                raise RuntimeError(f"{at_once * of_step} sequences were not planned in as many bins")
+            fits = max(fits - grain, least)
+
+    def _packed(self, begin: int, end: int) -> int:
+        """Bins that the sequences fit into, found in a small part of the time of a plan."""
+        quickly = dataclasses.replace(self._bins, packer="best_fit_decreasing")
+        return batchplan.plan(self._tokens[begin:end], passes=[quickly]).metrics.microbatches
+
+    def _with_rest(self, steps: list[_Step], begin: int, at_once: int) -> list[_Step]:
+        """The steps, and a last one of all that begins there. Where these are too few to fill slots, that has
+        those of steps before it too, which may be put together; where that does not help, some fewer."""
+        kept, first, end = len(steps), begin, len(self._tokens)
+        slots = self.planned(first, end, at_once)
+        while slots is None and kept:
+            twice = end - 2 * (end - first)
+            while kept and first > twice:
+                kept -= 1
+                first = steps[kept].begin
+            slots = self.planned(first, end, at_once)
+        if slots is None:
+            kept, first = len(steps), begin
+        while slots is None:
+            # One sequence a bin fills some slots.
+            end -= 1
+            slots = self.planned(first, end, at_once)
+        # By their places in the order, not by cost, where they make several steps of the optimizer.
+        slots.sort(key=lambda slot: min(map(min, slot)))
+        return [*steps[:kept], _Step(first, end, slots)]
 
 
 def install(

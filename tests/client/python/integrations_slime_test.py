@@ -85,6 +85,30 @@ def test_a_sample_beyond_the_budget_has_a_micro_batch_of_its_own():
     assert all(sum(lengths[i] for i in part) <= 4096 for part in parts if part not in ([0], [61]))
 
 
+def test_a_step_that_can_not_be_divided_leaves_out_its_last_rollouts(caplog):
+    """Each sample needs a micro-batch: slime's pull request 2065."""
+
+    def divided(lengths, rollouts, batch, dp_size, **other):
+        config = parallel(dp_size, **other)
+        partitions, indices, numbers, sizes = slime.build_dp_schedule(
+            arguments(max_tokens_per_gpu=10), config, lengths, global_batch_size=batch, rollout_indices=rollouts)
+        assert all(len(own) == sum(numbers) for own in indices)
+        return sorted(place for part in partitions for place in part), sizes
+
+    assert divided([9] * 9, range(9), 9, 2) == (list(range(8)), [8])
+    assert "training step 0 leaves out the last 1 of its 9 rollouts: its 9 samples are fewer" in caplog.text
+    # The steps after it have theirs.
+    kept = [place for place in range(18) if place not in (8, 17)]
+    assert divided([9] * 18, range(18), 9, 2) == (kept, [8, 8])
+    # A rollout's samples go together: of 3, 3 and 3 the last one, so that 6 are divided.
+    assert divided([9] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2], 3, 2) == (list(range(6)), [2])
+    assert divided([9] * 11, range(11), 11, 2, vpp_size=2, group=2) == (list(range(8)), [8])
+    # What can share a micro-batch is not left out.
+    assert divided([9] * 7 + [4, 5], range(9), 9, 2) == (list(range(9)), [9])
+    with pytest.raises(slime.ScheduleError, match="3 sequences, but needs 4 .* in training step 0 of 3 samples"):
+        divided([9] * 3, [0, 0, 0], 1, 2)
+
+
 def test_costs_are_those_of_the_model_that_the_arguments_name():
     shape = {"num_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "num_query_groups": 2, "kv_channels": 4,
              "ffn_hidden_size": 64, "vocab_size": 32, "num_experts": None}

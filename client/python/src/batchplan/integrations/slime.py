@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,11 @@ import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._partitions import balanced_partitions
 from batchplan.integrations._replace import replace
-from batchplan.integrations._slots import options_of
+from batchplan.integrations._slots import options_of, slots_or_none
 
 __all__ = ["ScheduleError", "build_dp_schedule", "cost_of", "install"]
 
+_log = logging.getLogger("batchplan")
 Schedule = tuple[list[list[int]], list[list[list[int]]], list[int], list[int]]
 
 
@@ -51,7 +53,9 @@ def build_dp_schedule(
             the model's shape, for cost_of.
         train_parallel_config: dp_size, cp_size, vpp_size, microbatch_group_size_per_vp_stage.
         total_lengths: tokens of each sample.
-        global_batch_size: rollouts of a training step; those beyond the last whole step are left out.
+        global_batch_size: rollouts of a training step; those beyond the last whole step are left out. So are,
+            with a warning, as few as possible of a step's last ones where its samples, hardly two of which
+            fit into a micro-batch, are fewer than micro-batches that dp_size divides.
         rollout_indices: of each sample the rollout that it is of, whose samples stay in one step.
         cost: of this model; None: cost_of(args).
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
@@ -62,12 +66,12 @@ def build_dp_schedule(
         partitions: of each rank its samples, as positions in total_lengths, in the order in which they
             are computed. micro_batch_indices: of each rank its micro-batches of all steps, as positions
             in its partition. num_microbatches: a rank's in each step. global_batch_sizes: rollouts of
-            each step. A sample of more tokens than max_tokens_per_gpu * cp_size has a micro-batch of its
+            each step, those that were left out not counted. A sample of more tokens than max_tokens_per_gpu * cp_size has a micro-batch of its
             own, above the budget.
 
     Raises:
-        ScheduleError: there are fewer rollouts than a step takes, fewer samples in a step than
-            micro-batches, or runs of micro_batch_size do not divide among ranks.
+        ScheduleError: there are fewer rollouts than a step takes, no first rollouts of a step whose samples can
+            be divided, or runs of micro_batch_size do not divide among ranks.
     """
     if len(total_lengths) != len(rollout_indices):
         raise ScheduleError(
@@ -91,34 +95,47 @@ def build_dp_schedule(
     partitions: list[list[int]] = [[] for _ in range(dp_size)]
     micro_batch_indices: list[list[list[int]]] = [[] for _ in range(dp_size)]
     num_microbatches: list[int] = []
+    global_batch_sizes: list[int] = []
     for step in range(steps):
         own = samples_of[step * global_batch_size : (step + 1) * global_batch_size]
         samples = [place for rollout in own for place in rollout]
         lengths = [int(total_lengths[place]) for place in samples]
+        kept = len(own)
         try:
             if args.use_dynamic_batch_size:
-                ranks = _planned(lengths, args.max_tokens_per_gpu, train_parallel_config, options)
+                sizes = [len(rollout) for rollout in own]
+                kept, ranks = _planned(
+                    lengths, sizes, args.max_tokens_per_gpu, train_parallel_config, options
+                )
             else:
                 ranks = _in_runs(lengths, args, train_parallel_config, cost)
         except batchplan.InvalidRequest as error:
             raise ScheduleError(f"{error}; in training step {step} of {len(samples)} samples") from error
+        if kept < len(own):
+            _log.warning(
+                "batchplan: training step %d leaves out the last %d of its %d rollouts: its %d samples are fewer "
+                "than micro-batches that dp_size %d divides",
+                step, len(own) - kept, len(own), len(samples), dp_size,
+            )  # fmt: skip
         for partition, indices, microbatches in zip(partitions, micro_batch_indices, ranks):
             for one in microbatches:
                 indices.append(list(range(len(partition), len(partition) + len(one))))
                 partition.extend(samples[place] for place in one)
         num_microbatches.append(len(ranks[0]))
-    return partitions, micro_batch_indices, num_microbatches, [global_batch_size] * steps
+        global_batch_sizes.append(kept)
+    return partitions, micro_batch_indices, num_microbatches, global_batch_sizes
 
 
 def _planned(
     lengths: list[int],
+    rollouts: list[int],
     max_tokens_per_gpu: int | None,
     parallel: Mapping[str, int],
     options: batchplan.PlanOptions,
-) -> list[list[list[int]]]:
-    """Of each rank its micro-batches of one step."""
+) -> tuple[int, list[list[list[int]]]]:
+    """How many of a step's rollouts, of so many samples each, are divided, and of each rank its micro-batches."""
     dp_size, cp_size = parallel["dp_size"], parallel["cp_size"]
-    group = parallel["microbatch_group_size_per_vp_stage"] if parallel["vpp_size"] > 1 else None
+    group = parallel["microbatch_group_size_per_vp_stage"] if (parallel["vpp_size"] or 1) > 1 else None
     only = batchplan.Pass(
         whole("max_tokens_per_gpu", max_tokens_per_gpu) * cp_size, microbatch_count_multiple=group
     )
@@ -129,8 +146,16 @@ def _planned(
         "overlong": "alone",
         "passes": [only],
     }
-    plan = batchplan.plan(lengths, **of_step)
-    return [[one.indices.tolist() for one in plan.rank(rank)] for rank in range(dp_size)]
+    kept, count = len(rollouts), len(lengths)
+    while True:
+        slots = slots_or_none(lengths[:count], of_step)
+        if slots is not None:
+            return kept, [list(own) for own in zip(*slots)]
+        kept -= 1
+        count -= rollouts[kept]
+        if count < dp_size * (group or 1):
+            # Nothing of the step can be divided: the refusal of the whole says why.
+            batchplan.plan(lengths, **of_step)
 
 
 def _in_runs(
@@ -139,7 +164,7 @@ def _in_runs(
     """The same with micro-batches of fixed size."""
     size = whole("micro_batch_size", args.micro_batch_size)
     dp_size, vpp_size = parallel["dp_size"], parallel["vpp_size"]
-    group = parallel["microbatch_group_size_per_vp_stage"] if vpp_size > 1 else 1
+    group = parallel["microbatch_group_size_per_vp_stage"] if (vpp_size or 1) > 1 else 1
     if size < 1:
         raise batchplan.InvalidRequest(f"micro_batch_size is {size}; must be at least 1")
     runs = [list(range(len(lengths)))[begin : begin + size] for begin in range(0, len(lengths), size)]

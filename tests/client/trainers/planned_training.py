@@ -110,7 +110,7 @@ def by_trl(folder):
 
 
 def of_a_class(folder):
-    hooks = {name: vars(transformers.Trainer)[name] for name in ("_get_train_sampler", "get_train_dataloader")}
+    hooks = {name: vars(transformers.Trainer)[name] for name in ("_get_train_sampler", "get_train_dataloader", "train")}
     plan_batches(transformers.Trainer, max_tokens=BUDGET)
     try:
         return trained(trainer_of(folder, transformers.DataCollatorWithFlattening()))

@@ -121,7 +121,8 @@ def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, m
     ('effort is "zzz"', {"options": {"effort": "zzz"}}),
     ("lengths has 2 entries; the training dataset has 100", {"options": {"lengths": [1, 2]}}),
     (r"manifest.lengths\[\d+\] is \d+, but passes\[0\].max_tokens_per_microbatch is 40", {"options": {"max_tokens": 40}}),
-    ("microbatches_per_step is 1; global batch 0 of epoch 0 needs 3 on each rank",
+    ("gradient_accumulation_steps is 1; global batch 0 of epoch 0 needs 3 on each rank: raise it or max_tokens, or "
+     "lower per_device_train_batch_size",
      {"gradient_accumulation_steps": 1, "per_device_train_batch_size": 16}),
     ('train_sampling_strategy is "group_by_length"', {"train_sampling_strategy": "group_by_length"}),
     ("auto_find_batch_size is True", {"auto_find_batch_size": True}),
@@ -161,7 +162,7 @@ def test_a_trainer_that_chooses_its_own_sampler_after_all_is_told(tmp_path, monk
         def _get_train_sampler(self, dataset=None):
             return torch.utils.data.SequentialSampler(self.train_dataset)
 
-    for name in ("_get_train_sampler", "get_train_dataloader"):
+    for name in ("_get_train_sampler", "get_train_dataloader", "train"):
         # Put back afterwards.
         monkeypatch.setattr(transformers.Trainer, name, vars(transformers.Trainer)[name])
     plan_batches(transformers.Trainer, max_tokens=BUDGET)

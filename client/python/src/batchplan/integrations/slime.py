@@ -66,8 +66,8 @@ def build_dp_schedule(
         partitions: of each rank its samples, as positions in total_lengths, in the order in which they
             are computed. micro_batch_indices: of each rank its micro-batches of all steps, as positions
             in its partition. num_microbatches: a rank's in each step. global_batch_sizes: rollouts of
-            each step, those that were left out not counted. A sample of more tokens than max_tokens_per_gpu * cp_size has a micro-batch of its
-            own, above the budget.
+            each step, those that were left out not counted. A sample of more tokens than
+            max_tokens_per_gpu * cp_size has a micro-batch of its own, above the budget.
 
     Raises:
         ScheduleError: there are fewer rollouts than a step takes, no first rollouts of a step whose samples can

@@ -13,6 +13,8 @@ schedule are the trainer's own, and each sequence comes once an epoch.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import types
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from batchplan._options import Pass, PlanOptions
 from batchplan._request import Request
+from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,18 +39,25 @@ def plan_batches(
     *,
     lengths: ArrayLike | None = None,
     padded: bool | None = None,
+    equal_counts: bool = False,
     **options: Unpack[PlanOptions],
 ) -> None:
     """Plans the training batches of a trainer, from its next train() on.
 
     Args:
         trainer: a transformers.Trainer; or the class, for programs that make their trainers themselves,
-            such as LLaMA-Factory: then all trainers that leave their batches to it.
+            such as LLaMA-Factory: then all trainers that leave their batches to it; those that don't, such as
+            TRL's GRPOTrainer, can't be planned, and say so when they begin to train.
         lengths: tokens of each sequence of the training dataset; unset: those of its column
             args.length_column_name, or of its input_ids.
         padded: whether the collator pads sequences to the longest; unset: it does, unless it is
             DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
             into a micro-batch, depends on it. Not with `passes`, whose scan says so.
+        equal_counts: every micro-batch has per_device_train_batch_size sequences, as without a plan: for losses
+            that are means of a micro-batch, over its sequences, such as those of DPOTrainer, RewardTrainer and
+            classifiers. The step's is then the mean of these, also where transformers would add them up, as
+            it does with those of classifiers. Global batches must all be full, by dataloader_drop_last or
+            by the dataset's length.
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
             in its place says more of micro-batches, and only the first one counts. `seed` is args.data_seed
@@ -58,7 +68,8 @@ def plan_batches(
         ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
             trainers begins to train. There also where a global batch needs more than
             gradient_accumulation_steps micro-batches, in any epoch that is to be trained, of the first
-            5,000,000 sequences.
+            5,000,000 sequences; and where the loss is not divided by num_items_in_batch, which is
+            known here of most, and of a compute_loss of your own by the first micro-batch.
         ImportError: this transformers has no BatchRebalanceSampler, as 5.23 has.
     """
     import transformers
@@ -79,28 +90,66 @@ def plan_batches(
     for name in _HOOKS:
         of = next(base for base in owner.__mro__ if name in vars(base))
         if of is not transformers.Trainer and not hasattr(vars(of)[name], "planned_over"):
+            code = getattr(vars(of)[name], "__code__", None)
+            reached = "plan_batches(transformers.Trainer, ...) plans what it takes from super()"
             raise ValueError(
-                f"{of.__name__}.{name} draws batches of its own, which a plan would replace. If it leaves "
-                "most to transformers, plan_batches(transformers.Trainer, ...) plans those"
+                f"{of.__name__}.{name} draws batches of its own, which a plan would replace: "
+                + (reached if code and name in code.co_names else "such trainers can't be planned")
             )
     # Not that of a plan before this one.
     original = getattr(owner.get_train_dataloader, "planned_over", owner.get_train_dataloader)
     if not is_class:
-        _check(trainer)
+        _check(trainer, _counts_are_equal(trainer, equal_counts, options))
 
     def get_train_sampler(self: Any, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
-        return _planned_sampler(self, dataset, lengths, padded, options)
+        return _planned_sampler(self, dataset, lengths, padded, equal_counts, options)
 
     def get_train_dataloader(self: Any) -> Any:
-        _check(self)
+        equal = _counts_are_equal(self, equal_counts, options)
+        _check(self, equal)
         loader = original(self)
         _tell_epochs(loader)
+        if _adds_up_losses(self):
+            weigh_losses(self, equal)
+        self._batchplan_planned = True
         return loader
 
     for name, hook in zip(_HOOKS, (get_train_sampler, get_train_dataloader)):
         hook.planned_over = original  # type: ignore[attr-defined]
         setattr(trainer, name, hook if is_class else types.MethodType(hook, trainer))
+    if is_class:
+        _tell_unplanned(trainer)
+
+
+def _tell_unplanned(owner: Any) -> None:
+    """Has trainers of a class that is planned raise ValueError where they train on batches that are not."""
+    import transformers
+
+    stock = getattr(owner.train, "tells_over", owner.train)
+
+    def callback(trainer: Any) -> Any:
+        def on_train_begin(*_: Any, **__: Any) -> None:
+            if hasattr(owner.get_train_dataloader, "planned_over") and not trainer._batchplan_planned:
+                raise ValueError(
+                    f"the training batches of {type(trainer).__name__} are its own, and not planned, though "
+                    f"plan_batches({owner.__name__}, ...) was called: such trainers can't be planned; leave that out"
+                )
+
+        return type("Told", (transformers.TrainerCallback,), {"on_train_begin": on_train_begin})()
+
+    @functools.wraps(stock)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._batchplan_planned = False
+        told = callback(self)
+        self.add_callback(told)
+        try:
+            return stock(self, *args, **kwargs)
+        finally:
+            self.remove_callback(told)
+
+    train.tells_over = stock  # type: ignore[attr-defined]
+    owner.train = train
 
 
 def _planned_sampler(
@@ -108,12 +157,13 @@ def _planned_sampler(
     dataset: Any,
     lengths: ArrayLike | None,
     padded: bool | None,
+    equal_counts: bool,
     given: PlanOptions,
 ) -> Any:
-    from batchplan.integrations._planned_sampler import PlannedSampler
+    from batchplan.integrations._planned_sampler import PlannedSampler, in_trainers_words
     from batchplan.torch._global_batches import GlobalBatches
 
-    _check(trainer)
+    _check(trainer, _counts_are_equal(trainer, equal_counts, given))
     args = trainer.args
     if lengths is None:
         lengths = _lengths_of(trainer, dataset)
@@ -128,19 +178,30 @@ def _planned_sampler(
     if options.get("synchronization") is None:
         options["synchronization"] = _synchronization(trainer)
     _lay_out(options, trainer.data_collator, padded)
-    batches = GlobalBatches(
-        lengths,
-        trainer.get_total_train_batch_size(args),
-        rank=args.process_index,
-        drop_last=args.dataloader_drop_last,
-        microbatches_per_step=args.gradient_accumulation_steps,
-        window=1,
-        **options,
-    )
-    epochs = math.ceil(args.num_train_epochs)
-    if args.max_steps > 0:
-        epochs = math.ceil(args.max_steps / batches.steps)
-    batches.check(max(1, min(epochs, _MOST_TRIED // count)))
+    global_batch = trainer.get_total_train_batch_size(args)
+    if equal_counts:
+        if count % global_batch and not args.dataloader_drop_last:
+            raise ValueError(
+                f"equal_counts is True, and the training dataset has {count} entries, no multiple of the "
+                f"{global_batch} of a global batch: set dataloader_drop_last=True"
+            )
+        first, *others = options["passes"]
+        each = dataclasses.replace(first, max_sequences=args.per_device_train_batch_size)
+        options["passes"] = [each, *others]
+    with in_trainers_words():
+        batches = GlobalBatches(
+            lengths,
+            global_batch,
+            rank=args.process_index,
+            drop_last=args.dataloader_drop_last,
+            microbatches_per_step=args.gradient_accumulation_steps,
+            window=1,
+            **options,
+        )
+        epochs = math.ceil(args.num_train_epochs)
+        if args.max_steps > 0:
+            epochs = math.ceil(args.max_steps / batches.steps)
+        batches.check(max(1, min(epochs, _MOST_TRIED // count)))
     return PlannedSampler(batches)
 
 
@@ -167,7 +228,22 @@ def _tell_epochs(loader: Any) -> None:
     shard.set_epoch = sampler.set_epoch
 
 
-def _check(trainer: Any) -> None:
+def _adds_up_losses(trainer: Any) -> bool:
+    return bool(trainer.args.world_size * trainer.args.gradient_accumulation_steps > 1)
+
+
+def _counts_are_equal(trainer: Any, equal_counts: bool, options: PlanOptions) -> bool:
+    """Whether all micro-batches have per_device_train_batch_size sequences, as where they have no more and global
+    batches are full."""
+    size, dataset = trainer.args.per_device_train_batch_size, trainer.train_dataset
+    if equal_counts or not hasattr(dataset, "__len__"):
+        return equal_counts
+    first = next(iter(options.get("passes") or ()), None)
+    full = trainer.args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(trainer.args) == 0
+    return first is not None and first.max_sequences == size and full
+
+
+def _check(trainer: Any, equal_counts: bool) -> None:
     """Raises ValueError where planned batches would not be what the trainer is asked for."""
     try:
         from transformers.trainer_pt_utils import BatchRebalanceSampler  # noqa: F401
@@ -216,15 +292,8 @@ def _check(trainer: Any) -> None:
             "average_tokens_across_devices is False; must be True: ranks have different numbers of tokens, "
             "whose means would count alike"
         )
-    divides = getattr(trainer, "loss_is_scaled_for_ga", None)
-    if divides is None:
-        divides = trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
-    if args.world_size * args.gradient_accumulation_steps > 1 and not divides:
-        raise ValueError(
-            f"the loss of {type(trainer.model).__name__} is the mean of a micro-batch, and planned ones "
-            "have different numbers of sequences, whose means would count alike: give a compute_loss_func "
-            "that divides by num_items_in_batch"
-        )
+    if _adds_up_losses(trainer) and not equal_counts:
+        check_weights(trainer)
     if getattr(trainer.data_collator, "padding", None) == "max_length":
         raise ValueError('padding of the collator is "max_length"; must be True: else all cost the same')
 

@@ -58,7 +58,7 @@ def calibrate(
     mislead: attention that is as dear as the rest at 4,900 tokens on one is so at 24,576 on another.
 
         def step(packed):  # forward and backward, as in training
-            model(**packed.transformers()).logits.logsumexp(-1).mean().backward()
+            model(**packed.transformers(model)).logits.logsumexp(-1).mean().backward()
 
         calibration = calibrate(step, max_tokens=16384, vocabulary=model.config.vocab_size)
         model.zero_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import torch
 
 from batchplan._plan import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
+from batchplan.torch._boundaries import needs_seq_idx
 from batchplan.torch._moves import ids, pack_all, spread, unpack
 from batchplan.torch._row import PackedRow, microbatch_of
 from batchplan.torch._sums import sums
@@ -130,9 +132,11 @@ class PackedBatch(Mapping[str, torch.Tensor]):
     def packed_seq_params(self) -> dict[str, Any]:
         """Arguments of Megatron-Core's PackedSeqParams, for TransformerEngine's attention, with and
         without context parallelism. What is left of the row is taken in by the last sequence's padding,
-        or under context parallelism, which divides each sequence, by an empty sequence of its own. Where
-        groups differ in size also local_cp_size, the ranks of this one; its process group, cp_group, is
-        yours to add."""
+        or under context parallelism, which divides each sequence, by an empty sequence of its own. Without
+        it, where nothing is padded, there are no padded offsets: TransformerEngine is faster so. Where
+        groups differ in size there are, and local_cp_size, the ranks of this one; its process group, cp_group,
+        is yours to add. total_tokens, of the row on all its ranks, is there if the Megatron-Core that is
+        imported has it: Mamba's layers find boundaries with it."""
         apart = self.row.cp > 1 or not len(self.row)
         padded, longest = self._with_tail(apart)
         true = self.row.cu_seqlens.clone()
@@ -142,26 +146,43 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             "qkv_format": "thd",
             "cu_seqlens_q": true,
             "cu_seqlens_kv": true,
-            "cu_seqlens_q_padded": padded,
-            "cu_seqlens_kv_padded": padded,
             "max_seqlen_q": longest,
             "max_seqlen_kv": longest,
         }
-        if self.row.microbatch.is_dynamic:
+        is_dynamic = self.row.microbatch.is_dynamic
+        if self.row.cp > 1 or is_dynamic or self._whole != self.row.microbatch.cu_seqlens[-1]:
+            arguments |= {"cu_seqlens_q_padded": padded, "cu_seqlens_kv_padded": padded}
+        if is_dynamic:
             arguments["local_cp_size"] = self.row.cp
+        megatron = sys.modules.get("megatron.core.packed_seq_params")
+        if "total_tokens" in getattr(getattr(megatron, "PackedSeqParams", None), "__annotations__", ()):
+            arguments["total_tokens"] = self._whole
         return arguments
 
-    def transformers(self) -> dict[str, Any]:
+    def transformers(self, model: Any) -> dict[str, Any]:
         """Arguments of a causal model of Hugging Face's transformers: input_ids and position_ids, shape
         [1, row.width], where sequences begin, as its flash attention takes it, and use_cache=False: with
         a cache, eager attention and SDPA look past the boundaries between sequences, without they keep them.
+        Models with a state, such as Bamba or LFM2, get seq_idx too: each token's sequence, int32, [1, row.width].
         Labels are none of them, as a model's own loss goes over the boundaries: see PackedLoss.
 
-            logits = model(**packed.transformers()).logits[0]
+            logits = model(**packed.transformers(model)).logits[0]
+
+        Args:
+            model: is tried once, on two sequences of a few tokens, without touching its gradients; if its
+                parameters are divided among ranks (FSDP, ZeRO-3), before they are or on all ranks at once.
 
         Raises:
-            ValueError: the batch has no input_ids; or it is one rank's shards under context parallelism.
+            ValueError: the model does not keep packed sequences apart, or not without kernels that are missing;
+                the batch has no input_ids; or it is one rank's shards under context parallelism.
         """
+        arguments = self.transformers_arguments()
+        if needs_seq_idx(model, self.row.device):
+            arguments["seq_idx"] = self.seq_idx()
+        return arguments
+
+    def transformers_arguments(self) -> dict[str, Any]:
+        """Those of any model; see transformers."""
         if "input_ids" not in self._fields:
             raise ValueError(f"the fields are {', '.join(self)}; input_ids must be among them")
         boundaries = self.flash_attention()
@@ -175,6 +196,11 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             "use_cache": False,
         }
 
+    def seq_idx(self) -> torch.Tensor:
+        """Each token's sequence as kernels of state-space models take it: int32, [1, row.width], the tail one more."""
+        ids = self.sequence_ids[None].to(torch.int32)
+        return torch.where(ids < 0, len(self.row), ids)
+
     def unpack(self, packed: torch.Tensor, **options: Any) -> torch.Tensor:
         """unpack() of this row."""
         return unpack(self.row, packed, **options)
@@ -185,13 +211,17 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         """sums() of this row."""
         return sums(self.row, values, weights)
 
+    @property
+    def _whole(self) -> int:
+        """Tokens of the row on all its ranks."""
+        return self.row.width * (self.row.cp if self.row.cp_rank is not None else 1)
+
     def _with_tail(self, apart: bool) -> tuple[torch.Tensor, int]:
         """cu_seqlens_padded up to the row's end, with the tail as a sequence or in the last one's
         padding; and the longest sequence by it."""
         offsets = self.row.microbatch.cu_seqlens_padded
-        whole = self.row.width * (self.row.cp if self.row.cp_rank is not None else 1)
-        if offsets[-1] < whole:
-            offsets = numpy.append(offsets if apart else offsets[:-1], numpy.int32(whole))
+        if offsets[-1] < self._whole:
+            offsets = numpy.append(offsets if apart else offsets[:-1], numpy.int32(self._whole))
         longest = int(numpy.diff(offsets).max(initial=0))
         return torch.tensor(offsets, device=self.row.device), longest
 

@@ -168,6 +168,8 @@ def test_installed_it_dispatches_and_reaches_the_engines(monkeypatch):
     kind = type("TrainController", (), dict(vars(TrainController)))
     module("areal.infra.controller.train_controller", _dispatch_tensors=dispatch, TrainController=kind)
     other = module("areal.experimental", _dispatch_tensors=dispatch)
+    gateways = module("areal.experimental.training_service.controller.controller")
+    gateways.GatewayTrainController = type("GatewayTrainController", (), {})
     data = module("areal.utils.data", allocate_balanced_mbs_synced=stock)
     module("areal.engines", Engine=Engine)
 
@@ -191,3 +193,7 @@ def test_installed_it_dispatches_and_reaches_the_engines(monkeypatch):
     assert data.allocate_balanced_mbs_synced is not stock
     with pytest.raises(AttributeError):
         importlib.import_module(where).nothing
+    # One that dispatches where it does not reach.
+    of_actor = type("PPOActorControllerV2", (gateways.GatewayTrainController,), {})
+    with pytest.raises(batchplan.FailedPrecondition, match='_version is "v2", whose PPOActorControllerV2 dispatches in'):
+        of_actor(train_engine=Engine, config={})

@@ -156,10 +156,24 @@ def test_installed_it_packs_the_batches_of_the_trainer(trainer):
 
 def test_what_is_wrong_is_told_at_installation(trainer):
     before = trainer.get_packer
-    for wrong in ({"algorithm": "best"}, {"effort": "much"}, {"cost": "cheap"}):
+    for wrong in ({"algorithm": "best"}, {"algorithm": ""}, {"algorithm": 0}, {"effort": "much"}, {"cost": "cheap"}):
         with pytest.raises(ValueError):
             nemo_rl.install(**wrong)
     assert trainer.get_packer is before
+
+
+def test_a_single_controller_that_packs_elsewhere_says_so(trainer, monkeypatch):
+    setup = types.ModuleType("nemo_rl.algorithms.single_controller_utils.setup")
+    setup.setup_single_controller = lambda config, tokenizer: "an actor with NeMo-RL's packer"
+    for name in ("nemo_rl.algorithms", "nemo_rl.algorithms.single_controller_utils"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, setup.__name__, setup)
+    script = types.ModuleType("__main__")
+    script.setup_single_controller = setup.setup_single_controller
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    nemo_rl.install()
+    with pytest.raises(batchplan.FailedPrecondition, match="call it in SingleControllerActor.__init__"):
+        script.setup_single_controller("config", tokenizer="words")
 
 
 def test_without_the_trainer_there_is_nothing_to_install():

@@ -254,7 +254,8 @@ def test_trainers_refuse_when_they_are_made(caplog):
     off.trainer.balance_batch = False
     checked(types.SimpleNamespace(), off)
     assert "trainer.balance_batch is False" in caplog.text
-    with pytest.raises(ValueError, match="use_dynamic_bsz is False"):
+    with pytest.raises(ValueError, match="actor_rollout_ref.actor.use_dynamic_bsz is False.* set it to True, and "
+                                         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu to the tokens"):
         checked(types.SimpleNamespace(), config(BUDGET, use_dynamic_bsz=False))
     for kind in (RayPPOTrainer, trainer_base.PPOTrainer):
         assert hasattr(kind.__init__, "__wrapped__") and hasattr(kind._balance_batch, "__wrapped__")
@@ -314,7 +315,7 @@ def test_batches_of_the_sft_trainer_are_planned_on_their_way():
     assert numbers([one for rank in ranks for one in rank]) == list(range(128))
     assert lockstep(ranks) < 1.02 * cost(data) / DP
     assert max(tokens(one) for rank in ranks for one in rank) <= BUDGET
-    with pytest.raises(ValueError, match="data.use_dynamic_bsz is False"):
+    with pytest.raises(ValueError, match="data.use_dynamic_bsz is False.* and data.max_token_len_per_gpu to the tokens"):
         dispatch(group, tensordict_utils.assign_non_tensor(data, use_dynamic_bsz=False))
     registered = next(value for name, value in vars(TrainingWorker.train_batch).items() if name.startswith("attrs_"))
     assert registered["dispatch_mode"]["dispatch_fn"].__module__ == dispatch.__module__

@@ -4,6 +4,8 @@ In the script that makes the trainer, a line does both:
 
     + batchplan.integrations.areal.install()
       with PPOTrainer(config, train_dataset) as trainer:
+
+Controllers of `_version: v2` dispatch in processes of their own, which it does not reach, and are refused.
 """
 
 from __future__ import annotations
@@ -137,6 +139,7 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
 
     Raises:
         ImportError: there is no AReaL.
+        FailedPrecondition: by a controller of _version v2, if one is made.
     """
     controllers = importlib.import_module("areal.infra.controller.train_controller")
 
@@ -166,7 +169,20 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
     for method, stock in ((partition_inputs, partition), (create_engines, create)):
         setattr(method, "_batchplan_replaces", stock)
         setattr(kind, stock.__name__, method)
+    try:
+        gateways = importlib.import_module("areal.experimental.training_service.controller.controller")
+    except ImportError:
+        pass  # a version without it
+    else:
+        gateways.GatewayTrainController.__init__ = _refuse_gateway
     install_in_worker(cost=cost)
+
+
+def _refuse_gateway(self: Any, *_: Any, **__: Any) -> None:
+    raise batchplan.FailedPrecondition(
+        f'_version is "v2", whose {type(self).__name__} dispatches in processes that areal.install() does not reach; '
+        'must be "v1", or leave install() out'
+    )
 
 
 def install_in_worker(*, cost: batchplan.CostModel | None = None) -> None:

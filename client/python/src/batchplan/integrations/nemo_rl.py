@@ -5,6 +5,9 @@
 
 in the script that makes the policy, such as examples/run_grpo.py: its process divides the batch, workers
 take what they are sent. The configuration stays as it is, sequence_packing.enabled included.
+
+examples/run_grpo_single_controller.py has an actor of its own divide batches, in another process: there it is
+refused, and the line belongs into SingleControllerActor.__init__, of nemo_rl/algorithms/single_controller.py.
 """
 
 from __future__ import annotations
@@ -193,13 +196,14 @@ def install(
     Raises:
         ImportError: NeMo-RL is not there.
         ValueError: the algorithm, or what stands beside it, is none that there is.
+        FailedPrecondition: by NeMo-RL's setup_single_controller, if this process calls that.
     """
 
     chosen = algorithm
 
     def packer_of(algorithm: str, *args: Any, **kwargs: Any) -> SequencePacker:
         kwargs.update(cost=cost, synchronization=synchronization, effort=effort)
-        return get_packer(chosen or algorithm, *args, **kwargs)
+        return get_packer(algorithm if chosen is None else chosen, *args, **kwargs)
 
     # What is wrong is told here, and not by the first batch.
     packer_of("balanced", 1)
@@ -207,3 +211,16 @@ def install(
     replace(packing, "get_packer", packer_of)
     # isinstance of theirs holds.
     packing.SequencePacker.register(SequencePacker)
+    try:
+        controllers = importlib.import_module("nemo_rl.algorithms.single_controller_utils.setup")
+    except ImportError:
+        return  # a version without it
+    replace(controllers, "setup_single_controller", _refuse_single_controller)
+
+
+def _refuse_single_controller(*_: Any, **__: Any) -> None:
+    raise batchplan.FailedPrecondition(
+        "nemo_rl.install() was called in the process that makes the single controller, which divides batches in "
+        "another one, by NeMo-RL's packer: call it in SingleControllerActor.__init__, of "
+        "nemo_rl/algorithms/single_controller.py, and not here"
+    )

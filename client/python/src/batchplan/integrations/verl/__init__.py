@@ -2,7 +2,8 @@
 
     export BATCHPLAN=1
 
-is all that a run needs: verl loads batchplan's plugin in every process (an entry point of the group
+is all that a run with dynamic batch sizes needs (actor_rollout_ref.actor.use_dynamic_bsz=True and
+ppo_max_token_len_per_gpu beside it; verl's default, False, is refused by name): verl loads batchplan's plugin in every process (an entry point of the group
 "verl.plugins"; VERL_USE_EXTERNAL_PLUGINS=none would prevent it). The driver then plans each batch as a
 whole, where verl's first divides it among ranks and later, on every rank, into micro-batches. The batch
 carries the plan in a field of its own, and workers follow it. Where a batch has none, or it holds no

@@ -47,7 +47,7 @@ def check_ppo(config: Any) -> None:
     _settings.mini_batches_in_order()
     actor = setting(config, _ACTOR)
     if not setting(actor, "use_dynamic_bsz", False):
-        raise _fixed_counts(_ACTOR)
+        raise _fixed_counts(_ACTOR, "ppo_max_token_len_per_gpu")
     if setting(actor, "use_prefix_grouper", False):
         raise Unsupported(
             f"{_ACTOR}.use_prefix_grouper",
@@ -121,7 +121,7 @@ def train_batch(engine: Any, use_dynamic_bsz: Any, budget: Any) -> Wanted:
         budget: its max_token_len_per_gpu, or None.
     """
     if not setting(engine, "use_dynamic_bsz", False) if use_dynamic_bsz is None else not use_dynamic_bsz:
-        raise _fixed_counts("data")
+        raise _fixed_counts("data", "max_token_len_per_gpu")
     budget = setting(engine, "max_token_len_per_gpu") if budget is None else budget
     if budget is None:
         raise Unsupported("data.max_token_len_per_gpu", None, "it is the budget of micro-batches", "set it")
@@ -136,12 +136,12 @@ def train_batch(engine: Any, use_dynamic_bsz: Any, budget: Any) -> Wanted:
     )
 
 
-def _fixed_counts(section: str) -> Unsupported:
+def _fixed_counts(section: str, budget: str) -> Unsupported:
     return Unsupported(
         f"{section}.use_dynamic_bsz",
         False,
         "micro-batches then have as many sequences each, whatever their length",
-        f"set it to True, with the max_token_len_per_gpu of {section}",
+        f"set it to True, and {section}.{budget} to the tokens that a GPU holds",
     )
 
 

@@ -3,6 +3,7 @@
 torchrun --nproc-per-node 2 planned_training.py FOLDER
 """
 
+import contextlib
 import json
 import pathlib
 import sys
@@ -119,6 +120,26 @@ def of_a_class(folder):
             setattr(transformers.Trainer, name, hook)
 
 
+@contextlib.contextmanager
+def before_5_17():
+    """A Trainer that takes a planned sampler for one of sequences."""
+    hook, transformers.trainer.BatchRebalanceSampler = transformers.trainer.BatchRebalanceSampler, DataLoader
+    try:
+        yield
+    finally:
+        transformers.trainer.BatchRebalanceSampler = hook
+
+
+def older(folder):
+    with before_5_17():
+        return flattened(folder)
+
+
+def older_interrupted(folder):
+    with before_5_17():
+        return interrupted(folder)
+
+
 def interrupted(folder, at=5):
     """Whole, and again from the checkpoint that the whole one left at this step, amid its second epoch."""
     results = []
@@ -145,7 +166,7 @@ def prepared(folder):
 def main():
     folder = pathlib.Path(sys.argv[1])
     torch.set_num_threads(1)
-    runs = (flattened, padded, by_trl, of_a_class, interrupted, prepared)
+    runs = (flattened, padded, by_trl, of_a_class, older, interrupted, older_interrupted, prepared)
     results = {run.__name__: run(folder / run.__name__) for run in runs}
     (folder / f"rank{torch.distributed.get_rank()}.json").write_text(json.dumps(results))
     torch.distributed.destroy_process_group()

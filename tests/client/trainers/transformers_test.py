@@ -11,7 +11,7 @@ import torch
 import transformers
 import trl
 from batchplan.integrations.transformers import plan_batches
-from planned_training import BUDGET, SeenTrainer, arguments, dataset, interrupted, trainer_of
+from planned_training import BUDGET, SeenTrainer, arguments, before_5_17, dataset, interrupted, trainer_of
 from tiny_llama import SEQUENCES, losses_alone, tiny_llama
 
 FOLDER = pathlib.Path(__file__).parent
@@ -49,7 +49,7 @@ def sequences_of(step):
     return [number for microbatch in step for number in microbatch["sequences"]]
 
 
-RUNS = ["flattened", "padded", "by_trl", "of_a_class"]
+RUNS = ["flattened", "padded", "by_trl", "of_a_class", "older"]
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -91,13 +91,21 @@ def test_ranks_are_alike_in_every_step(ranks):
 
 
 def test_a_training_goes_on_amid_an_epoch_as_if_it_had_not_ended(ranks, tmp_path):
-    for (whole, rest), at in (*((one["interrupted"], 5) for one in ranks), (interrupted(tmp_path, 9), 9)):
+    runs = [(one[run], 5) for one in ranks for run in ("interrupted", "older_interrupted")]
+    for (whole, rest), at in (*runs, (interrupted(tmp_path, 9), 9)):
         assert rest["microbatches"] == whole["microbatches"][SLOTS * at :] != []
         assert rest["weights"] == whole["weights"] and rest["steps"] == whole["steps"]
 
 
 def test_accelerate_is_kept_from_dividing_batches_once_more(ranks):
     assert all("leave the DataLoader out of accelerator.prepare()" in one["prepared"] for one in ranks)
+
+
+def test_transformers_before_5_17_train_on_the_same_batches(ranks, tmp_path):
+    assert all(one["older"] == one["flattened"] for one in ranks)
+    with before_5_17():
+        (whole, rest) = interrupted(tmp_path, 9)
+    assert rest["microbatches"] == whole["microbatches"][SLOTS * 9 :] != []
 
 
 def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, model=None, **of_arguments):

@@ -39,7 +39,7 @@ def check_weights(trainer: Any) -> bool:
             f"loss_is_scaled_for_ga of {kind.__name__} is False: its loss is {_COUNTED_ALIKE}, with whatever "
             f"compute_loss_func: {_EQUAL_COUNTS}"
         )
-    loss_of_model = f"the loss of {type(model).__name__} is {_COUNTED_ALIKE}: {_COMPUTE_LOSS_FUNC}"
+    loss_of_model = f"the loss of {type(model).__name__} is {_COUNTED_ALIKE}: {_COMPUTE_LOSS_FUNC}, or {_EQUAL_COUNTS}"
     has_function = trainer.compute_loss_func is not None
     if not trainer.model_accepts_loss_kwargs and not has_function:
         raise ValueError(loss_of_model)
@@ -58,7 +58,7 @@ def check_weights(trainer: Any) -> bool:
         return False
     divides = _divides(model)
     if divides is False:
-        raise ValueError(f"{loss_of_model}, or {_EQUAL_COUNTS}")
+        raise ValueError(loss_of_model)
     return divides is None
 
 

@@ -6,9 +6,21 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from transformers.trainer_pt_utils import BatchRebalanceSampler
+from typing import Any
+
+from torch.utils.data import DataLoader, Sampler
 
 from batchplan.torch._global_batches import GlobalBatches
+
+try:
+    from transformers.trainer_pt_utils import BatchRebalanceSampler as _Hook
+except ImportError:  # before 5.17
+    _Hook = Sampler
+# What a DataLoader is made of, beside its dataset and sampler.
+_LOADER = (
+    "collate_fn", "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory", "prefetch_factor",
+    "timeout", "worker_init_fn",
+)  # fmt: skip
 
 
 # What GlobalBatches is told by the trainer's arguments.
@@ -31,13 +43,15 @@ def in_trainers_words() -> Iterator[None]:
         raise type(error)(named) from error
 
 
-class PlannedSampler(BatchRebalanceSampler):
+class PlannedSampler(_Hook):
     """What Trainer takes for its own: it hands this to the DataLoader as its batch_sampler, tells it the
     epoch, and keeps Accelerate from dividing its batches. Every iterator begins its epoch."""
 
     def __init__(self, batches: GlobalBatches) -> None:
         self.batches = batches
         self.epoch = 0
+        # Whom Accelerate tells the epoch, in a sampler of batches.
+        self.sampler = self
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -52,3 +66,20 @@ class PlannedSampler(BatchRebalanceSampler):
 
     def __len__(self) -> int:
         return self.batches.count(self.epoch)
+
+
+def of_batches(trainer: Any, loader: Any) -> Any:
+    """The DataLoader for a Trainer that does not know of such samplers, before transformers 5.17, and has made one
+    that takes a planned sampler for one of sequences; any other as it is."""
+    divided = loader.batch_sampler
+    sampler = getattr(getattr(divided, "batch_sampler", divided), "sampler", None)
+    if not isinstance(sampler, PlannedSampler) or sampler in (divided, getattr(divided, "batch_sampler", None)):
+        return loader
+    trainer.accelerator._dataloaders.remove(loader)
+    options = {name: getattr(loader, name) for name in _LOADER}
+    planned = trainer.accelerator.prepare(DataLoader(loader.dataset, batch_sampler=sampler, **options))
+    shard = planned.batch_sampler
+    if hasattr(shard, "num_processes"):
+        # It has each rank's own batches.
+        shard.num_processes, shard.process_index, shard.sampler = 1, 0, sampler
+    return planned

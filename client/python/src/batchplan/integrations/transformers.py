@@ -70,7 +70,6 @@ def plan_batches(
             gradient_accumulation_steps micro-batches, in any epoch that is to be trained, of the first
             5,000,000 sequences; and where the loss is not divided by num_items_in_batch, which is
             known here of most, and of a compute_loss of your own by the first micro-batch.
-        ImportError: this transformers has no BatchRebalanceSampler, as 5.23 has.
     """
     import transformers
 
@@ -108,7 +107,9 @@ def plan_batches(
     def get_train_dataloader(self: Any) -> Any:
         equal = _counts_are_equal(self, equal_counts, options)
         _check(self, equal)
-        loader = original(self)
+        from batchplan.integrations._planned_sampler import of_batches
+
+        loader = of_batches(self, original(self))
         _tell_epochs(loader)
         if _adds_up_losses(self):
             weigh_losses(self, equal)
@@ -245,15 +246,6 @@ def _counts_are_equal(trainer: Any, equal_counts: bool, options: PlanOptions) ->
 
 def _check(trainer: Any, equal_counts: bool) -> None:
     """Raises ValueError where planned batches would not be what the trainer is asked for."""
-    try:
-        from transformers.trainer_pt_utils import BatchRebalanceSampler  # noqa: F401
-    except ImportError:
-        import transformers
-
-        raise ImportError(
-            f"transformers is {transformers.__version__}, which has no BatchRebalanceSampler: 5.23 has"
-        ) from None
-
     args, dataset = trainer.args, trainer.train_dataset
     if dataset is not None and not hasattr(dataset, "__len__"):
         raise ValueError(

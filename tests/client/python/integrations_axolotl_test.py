@@ -52,6 +52,8 @@ def test_few_sequences_and_long_ones():
     # Each sequence needs a bin, and so a step has as many as bins.
     full = axolotl.plan_batches([10] * 24, 10, ranks=2, gradient_accumulation_steps=3)
     assert len(full) == 24 and all(len(batch) == 1 and len(batch[0]) == 1 for batch in full)
+    short = axolotl.plan_batches([10] * 299, 10, ranks=1, gradient_accumulation_steps=300)
+    assert_each_once(bins_of(short), 299)
     few = axolotl.plan_batches([1] * 60, 100, ranks=2, bin_size=5)
     assert len(few) >= 12 and max(map(len, bins_of(few))) == 5
     for lengths, message in (([3] * 50 + [11], r"sequence 50 has 11 tokens; batch_max_len is 10"),

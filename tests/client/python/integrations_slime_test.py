@@ -96,7 +96,7 @@ def test_a_step_that_can_not_be_divided_leaves_out_its_last_rollouts(caplog):
         return sorted(place for part in partitions for place in part), sizes
 
     assert divided([9] * 9, range(9), 9, 2) == (list(range(8)), [8])
-    assert "training step 0 leaves out the last 1 of its 9 rollouts: its 9 samples are fewer" in caplog.text
+    assert "training step 0 leaves out the last 1 of its 9 rollouts: its 9 samples can't fill" in caplog.text
     # The steps after it have theirs.
     kept = [place for place in range(18) if place not in (8, 17)]
     assert divided([9] * 18, range(18), 9, 2) == (kept, [8, 8])

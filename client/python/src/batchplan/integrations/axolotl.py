@@ -6,8 +6,8 @@
 in the configuration, beside sample_packing: true. axolotl's sampler packs an epoch into bins, and Accelerate
 deals them to the ranks in turn. Planned, the bins that run at the same time are alike in cost, and the bins of
 an epoch are a multiple of the ranks, so that no rest is left out. An optimizer step has the next sequences of
-the sampler's random order, as many as fit; none is chosen for its length. The last one has the rest. Steps of a
-few bins are less full than axolotl's own bins, which take sequences from anywhere in the epoch.
+the sampler's random order, as many as fit; none is chosen for its length. The last step has the rest. If a step
+has only a few bins they are less full than axolotl's, which take sequences from anywhere in the epoch.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def plan_batches(
             are the next ones of the order.
         batch_size: bins of a batch.
         bin_size: sequences of a bin, at most.
-        drop_last: leaves out what can't fill a batch of every rank: where hardly two sequences fit into one
-            bin, fewer of them than bins that run at once. An epoch of so few keeps its whole batches.
+        drop_last: leaves out sequences that can't fill a batch on every rank, as Accelerate does. There are
+            some only if hardly any two sequences share a bin. An epoch too small to fill a batch on every
+            rank keeps its full batches.
         cost: of this model, for what ranks are balanced by.
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
             (FSDP, ZeRO-3), or "accumulated", where they do at the end of a step.
@@ -117,21 +118,24 @@ class _Epoch:
         self._options = options
 
     def planned(self, begin: int, end: int, at_once: int, least: int = 1) -> Slots | None:
-        """Slots of so many bins, none of them empty, at least so many; None: the sequences are too few."""
+        """Slots of `at_once` bins, at least `least` of them. No bin is empty: None if the sequences are too few
+        for that."""
         only = dataclasses.replace(self._bins, min_microbatches=least)
         options: batchplan.PlanOptions = {**self._options, "dp": at_once, "passes": [only]}
         found = slots_or_none(self._tokens[begin:end], options)
         return found and [[[begin + place for place in one] for one in slot] for slot in found]
 
     def steps(self, at_once: int, of_step: int) -> list[_Step]:
-        """Steps of `of_step` slots, but the last one, which takes the rest. Sequences that can't fill a slot are
-        left."""
+        """Cuts the epoch into steps of `of_step` slots. The last step takes the rest, in any number of slots.
+        Sequences that are too few for one slot stay out."""
         sums = numpy.concatenate([[0], numpy.cumsum(self._tokens, dtype=numpy.int64)])
         room = _FULL * of_step * at_once * (self._bins.max_tokens or 0)
         steps: list[_Step] = []
         begin, count = 0, len(self._tokens)
         while count - begin >= at_once:
             most = int(numpy.searchsorted(sums, sums[begin] + room, "right")) - 1
+            # As many sequences as a step has bins always fit.
+            most = max(most, begin + at_once * of_step)
             if most + at_once > count:
                 return self._with_rest(steps, begin, at_once)
             steps.append(self._longest(begin, most, at_once, of_step))
@@ -139,8 +143,7 @@ class _Epoch:
         return steps
 
     def _longest(self, begin: int, most: int, at_once: int, of_step: int) -> _Step:
-        """The step that ends latest, to one sequence in 128, and not after `most`."""
-        # As many as there are bins fit, whatever they are.
+        """The longest step, to one sequence in 128, that ends at `most` or before."""
         least = begin + at_once * of_step
         grain = max((most - begin) // 128, 1)
         fits, fails, end = least, most + 1, most
@@ -159,13 +162,14 @@ class _Epoch:
             fits = max(fits - grain, least)
 
     def _packed(self, begin: int, end: int) -> int:
-        """Bins that the sequences fit into, found in a small part of the time of a plan."""
+        """How many bins hold the sequences, by a packer that takes a small part of a plan's time."""
         quickly = dataclasses.replace(self._bins, packer="best_fit_decreasing")
         return batchplan.plan(self._tokens[begin:end], passes=[quickly]).metrics.microbatches
 
     def _with_rest(self, steps: list[_Step], begin: int, at_once: int) -> list[_Step]:
-        """The steps, and a last one of all that begins there. Where these are too few to fill slots, that has
-        those of steps before it too, which may be put together; where that does not help, some fewer."""
+        """Adds the last step: all sequences from `begin` on. If they are too few to fill its slots, steps before
+        it are merged into it, twice as many sequences each time. If even the whole epoch is too few, the last
+        step leaves some of its own sequences out."""
         kept, first, end = len(steps), begin, len(self._tokens)
         slots = self.planned(first, end, at_once)
         while slots is None and kept:
@@ -177,10 +181,10 @@ class _Epoch:
         if slots is None:
             kept, first = len(steps), begin
         while slots is None:
-            # One sequence a bin fills some slots.
+            # Ends at the latest where there is one sequence for each bin.
             end -= 1
             slots = self.planned(first, end, at_once)
-        # By their places in the order, not by cost, where they make several steps of the optimizer.
+        # A merged step makes several steps of the optimizer. By place, not by cost, none has only long sequences.
         slots.sort(key=lambda slot: min(map(min, slot)))
         return [*steps[:kept], _Step(first, end, slots)]
 

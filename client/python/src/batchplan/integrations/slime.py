@@ -53,9 +53,10 @@ def build_dp_schedule(
             the model's shape, for cost_of.
         train_parallel_config: dp_size, cp_size, vpp_size, microbatch_group_size_per_vp_stage.
         total_lengths: tokens of each sample.
-        global_batch_size: rollouts of a training step; those beyond the last whole step are left out. So are,
-            with a warning, as few as possible of a step's last ones where its samples, hardly two of which
-            fit into a micro-batch, are fewer than micro-batches that dp_size divides.
+        global_batch_size: rollouts of a training step. Rollouts beyond the last whole step are left out. With
+            use_dynamic_batch_size a step also leaves out its last rollouts, with a warning and as few as
+            possible, if its samples can't fill equally many micro-batches on all ranks: 9 samples, of which
+            no two share a micro-batch, on 2 ranks.
         rollout_indices: of each sample the rollout that it is of, whose samples stay in one step.
         cost: of this model; None: cost_of(args).
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
@@ -70,8 +71,8 @@ def build_dp_schedule(
             max_tokens_per_gpu * cp_size has a micro-batch of its own, above the budget.
 
     Raises:
-        ScheduleError: there are fewer rollouts than a step takes, no first rollouts of a step whose samples can
-            be divided, or runs of micro_batch_size do not divide among ranks.
+        ScheduleError: there are fewer rollouts than a step takes; none of a step's samples can be divided; or
+            runs of micro_batch_size do not divide among ranks.
     """
     if len(total_lengths) != len(rollout_indices):
         raise ScheduleError(
@@ -113,8 +114,8 @@ def build_dp_schedule(
             raise ScheduleError(f"{error}; in training step {step} of {len(samples)} samples") from error
         if kept < len(own):
             _log.warning(
-                "batchplan: training step %d leaves out the last %d of its %d rollouts: its %d samples are fewer "
-                "than micro-batches that dp_size %d divides",
+                "batchplan: training step %d leaves out the last %d of its %d rollouts: its %d samples can't fill "
+                "as many micro-batches on each of dp_size %d ranks",
                 step, len(own) - kept, len(own), len(samples), dp_size,
             )  # fmt: skip
         for partition, indices, microbatches in zip(partitions, micro_batch_indices, ranks):
@@ -133,7 +134,14 @@ def _planned(
     parallel: Mapping[str, int],
     options: batchplan.PlanOptions,
 ) -> tuple[int, list[list[list[int]]]]:
-    """How many of a step's rollouts, of so many samples each, are divided, and of each rank its micro-batches."""
+    """Plans the first rollouts of a step, all if possible.
+
+    Args:
+        rollouts: samples of each.
+
+    Returns:
+        how many rollouts are planned, and of each rank its micro-batches.
+    """
     dp_size, cp_size = parallel["dp_size"], parallel["cp_size"]
     group = parallel["microbatch_group_size_per_vp_stage"] if (parallel["vpp_size"] or 1) > 1 else None
     only = batchplan.Pass(
@@ -154,7 +162,7 @@ def _planned(
         kept -= 1
         count -= rollouts[kept]
         if count < dp_size * (group or 1):
-            # Nothing of the step can be divided: the refusal of the whole says why.
+            # Nothing of the step can be planned. The refusal of the whole step says why.
             batchplan.plan(lengths, **of_step)
 
 

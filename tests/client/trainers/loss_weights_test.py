@@ -175,6 +175,21 @@ def test_a_loss_of_the_trainers_own_is_refused_where_it_is_not_divided():
     assert_right(trained(trainer_of(MeanTrainer), equal_counts=True), class_loss)
 
 
+def test_smoothed_labels_are_divided_where_transformers_can():
+    trainer = trained(trainer_of(step=STEP | {"label_smoothing_factor": 0.1}))
+    assert len(set(trainer.counts)) > 1
+
+    def loss(model, row):
+        label, logits = torch.tensor([CLASSES[row]]), model(input_ids=torch.tensor([ROWS[row]])).logits
+        return functional.cross_entropy(logits, label, label_smoothing=0.1)
+
+    assert_right(trainer, loss)
+    older = trainer_of(step=STEP | {"label_smoothing_factor": 0.1})
+    older.label_smoother = lambda outputs, labels, shift_labels=False: outputs.logits.mean()
+    with pytest.raises(ValueError, match="label_smoothing_factor is 0.1: .*before 5.15: set it to 0"):
+        plan_batches(older, max_tokens=BUDGET)
+
+
 def test_one_micro_batch_a_step_is_weighted_as_it_is():
     step = STEP | {"per_device_train_batch_size": 32, "gradient_accumulation_steps": 1}
     assert_right(trained(trainer_of(step=step), max_tokens=32 * 120), class_loss)

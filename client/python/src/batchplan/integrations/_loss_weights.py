@@ -53,8 +53,15 @@ def check_weights(trainer: Any) -> bool:
         return True
     if has_function:
         return True
-    # TRL's divides by itself, and so does transformers' label smoothing.
-    if not owner.__module__.startswith("transformers.") or trainer.label_smoother is not None:
+    if trainer.label_smoother is not None:
+        if "num_items_in_batch" in inspect.signature(trainer.label_smoother).parameters:
+            return False
+        raise ValueError(
+            f"label_smoothing_factor is {trainer.args.label_smoothing_factor}: its loss is {_COUNTED_ALIKE}, in "
+            f"transformers before 5.15: set it to 0, or {_COMPUTE_LOSS_FUNC}"
+        )
+    # TRL's divides by itself.
+    if not owner.__module__.startswith("transformers."):
         return False
     divides = _divides(model)
     if divides is False:

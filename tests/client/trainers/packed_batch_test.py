@@ -9,6 +9,7 @@ from batchplan.integrations.transformers import plan_batches
 from batchplan.integrations.verl import _settings
 from batchplan.torch import PackedBatch, calibrate
 from planned_training import BUDGET, trainer_of
+from reference_kernels import convolved
 from tiny_llama import SEQUENCES, VOCABULARY, losses_alone, tiny_llama, token_losses
 
 
@@ -74,18 +75,6 @@ def test_models_that_do_not_keep_sequences_apart_here_are_refused_by_name(kind, 
     packed = PackedBatch(microbatch, {"input_ids": torch.randint(3, VOCABULARY, (3, 20))})
     with pytest.raises(ValueError, match=f"{kind}ForCausalLM {message}"):
         packed.transformers(model_of(kind, **config))
-
-
-def convolved(x, weight, bias=None, activation=None, seq_idx=None, **others):
-    """As causal_conv1d's kernel is documented, of [batch, channels, tokens]."""
-    result = torch.zeros_like(x)
-    for back in range(weight.shape[1]):
-        shifted = torch.nn.functional.pad(x, (back, 0))[..., : x.shape[-1]]
-        if seq_idx is not None:
-            before = torch.nn.functional.pad(seq_idx, (back, 0), value=-1)[:, : x.shape[-1]]
-            shifted = shifted * (before == seq_idx)[:, None]
-        result = result + weight[None, :, -1 - back, None] * shifted
-    return result if bias is None else result + bias[None, :, None]
 
 
 def test_with_kernels_a_hybrid_model_keeps_sequences_apart_by_seq_idx(monkeypatch):

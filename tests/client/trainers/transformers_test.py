@@ -12,7 +12,8 @@ import transformers
 import trl
 from batchplan.integrations.transformers import plan_batches
 from planned_training import BUDGET, SeenTrainer, arguments, before_5_17, dataset, interrupted, trainer_of
-from tiny_llama import SEQUENCES, losses_alone, tiny_llama
+from reference_kernels import convolved
+from tiny_llama import SEQUENCES, VOCABULARY, losses_alone, tiny_llama
 
 FOLDER = pathlib.Path(__file__).parent
 STEPS, SLOTS = 4, 4
@@ -146,6 +147,23 @@ def test_datasets_that_can_not_be_planned_are_refused():
     packed = trl.pack_dataset(dataset(), 128)
     refused("train_dataset has seq_lengths: its rows are packed already", data=packed)
     refused("items have no input_ids: give lengths", data=[{"pixels": [1]}] * 40)
+
+
+def test_models_that_mix_the_sequences_of_a_row_are_refused_where_the_collator_flattens(monkeypatch):
+    torch.manual_seed(0)
+    shape = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 1}
+    mamba = transformers.MambaForCausalLM(transformers.MambaConfig(**shape, state_size=8))
+    refused("DataCollatorWithFlattening flattens batches, but MambaForCausalLM lets packed sequences see each", model=mamba)
+    layers = {**shape, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2, "layer_types": ["conv"]}
+    hybrid = transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**layers))
+    refused("Lfm2ForCausalLM can't be given packed sequences: .*Install `causal_conv1d`", model=hybrid)
+    monkeypatch.setattr(transformers.models.lfm2.modeling_lfm2, "causal_conv1d_fn", convolved)
+    refused("Lfm2ForCausalLM keeps sequences of a row apart by seq_idx, which the collator does not give", model=hybrid)
+    with_seq_idx = transformers.DataCollatorWithFlattening(return_seq_idx=True)
+    trainer = SeenTrainer(
+        hybrid, arguments("unused", max_steps=1), train_dataset=dataset(), data_collator=with_seq_idx)
+    plan_batches(trainer, max_tokens=BUDGET)
+    trainer.train()
 
 
 def test_losses_that_are_means_of_microbatches_are_refused():

@@ -286,6 +286,8 @@ def _check(trainer: Any, equal_counts: bool) -> None:
         )
     if _adds_up_losses(trainer) and not equal_counts:
         check_weights(trainer)
+    if _flattens(trainer.data_collator):
+        _check_boundaries(trainer)
     if getattr(trainer.data_collator, "padding", None) == "max_length":
         raise ValueError('padding of the collator is "max_length"; must be True: else all cost the same')
 
@@ -318,6 +320,28 @@ def _flattens(collator: Any) -> bool:
     return isinstance(collator, DataCollatorWithFlattening) or bool(
         getattr(collator, "padding_free", False)
     )
+
+
+def _check_boundaries(trainer: Any) -> None:
+    """Raises ValueError where sequences of the collator's rows would see each other in the model. Models whose
+    parameters are divided among ranks, or that don't run where they are yet, are not tried."""
+    from batchplan.torch._boundaries import needs_seq_idx
+
+    model, collator = trainer.model, trainer.data_collator
+    is_tried = hasattr(model, "get_input_embeddings") and hasattr(model, "config")
+    if not is_tried or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        return
+    try:
+        needed = needs_seq_idx(model, next(model.parameters()).device)
+    except ValueError as error:
+        raise ValueError(f"{type(collator).__name__} flattens batches, but {error}") from error
+    except Exception:
+        return
+    if needed and not getattr(collator, "return_seq_idx", False):
+        raise ValueError(
+            f"{type(model).__name__} keeps sequences of a row apart by seq_idx, which the collator does not give: "
+            "use DataCollatorWithFlattening(return_seq_idx=True), or one that pads"
+        )
 
 
 def _lengths_of(trainer: Any, dataset: Any) -> ArrayLike:

@@ -53,7 +53,7 @@ def _find(model: Any, device: torch.device, attention: str) -> bool:
         try:
             if not _mixes(model, device, seq_idx):
                 return seq_idx
-        except ValueError as error:
+        except (ValueError, NotImplementedError) as error:
             # As transformers', where kernels are missing.
             refusal = error
     name = type(model).__name__

@@ -13,6 +13,7 @@ kernels that come with the package; on CUDA the work is enqueued on the current 
 
 from batchplan.torch._batch_sampler import BatchSampler
 from batchplan.torch._calibrate import Calibration, calibrate
+from batchplan.torch._dummy_batch import DummyBatchCollator
 from batchplan.torch._moves import pack, unpack
 from batchplan.torch._packed_batch import PackedBatch
 from batchplan.torch._packed_loss import PackedLoss
@@ -23,6 +24,7 @@ from batchplan.torch._sums import sums
 __all__ = [
     "BatchSampler",
     "Calibration",
+    "DummyBatchCollator",
     "PackedBatch",
     "PackedLoss",
     "PackedRow",

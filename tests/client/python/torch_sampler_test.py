@@ -89,7 +89,7 @@ def test_what_was_fetched_ahead_at_an_epochs_end_is_of_that_epoch():
     expected, following = list(sampler), list(sampler_of_epoch(1))
     resumed = sampler_of()
     sampler = sampler_of()
-    list(sampler)
+    list(itertools.islice(sampler, len(expected)))
     resumed.load_state_dict(sampler.state_dict(behind=2))
     assert list(resumed) == expected[-2:] and list(resumed) == following
     # A sampler that loaded a state has yielded what came since.
@@ -98,6 +98,41 @@ def test_what_was_fetched_ahead_at_an_epochs_end_is_of_that_epoch():
     list(itertools.islice(late, 1))
     with pytest.raises(ValueError, match="behind is 2; not as many"):
         late.state_dict(behind=2)
+
+
+@pytest.mark.parametrize("workers, prefetch", [(0, None), (1, 2), (2, 3), (2, 40)])
+def test_what_a_loader_fetches_ahead_is_known_up_to_the_epochs_end(workers, prefetch):
+    """Also where it fetches more than an epoch has."""
+    loader_options = {"num_workers": workers, **({"prefetch_factor": prefetch} if workers else {})}
+    behind = workers * (prefetch or 0)
+    sampler = sampler_of(seed=5, drop_last=True, max_tokens=2 * BUDGET)
+    loader = torch.utils.data.DataLoader(range(COUNT), batch_sampler=sampler, collate_fn=list, **loader_options)
+    every, states = [], []
+    for _ in range(2):
+        for batch in loader:
+            every.append(batch)
+            states.append(sampler.state_dict(behind))
+    first, resumed = len(every) // 2, sampler_of(seed=5, drop_last=True, max_tokens=2 * BUDGET)
+    for seen, state in enumerate(states, 1):
+        resumed.load_state_dict(state)
+        assert [*resumed, *resumed][: len(every) - seen] == every[seen:]
+    assert [(one["epoch"], one["step"], one["slot"]) for one in (states[first - 1], states[-1])] == [(1, 0, 0), (2, 0, 0)]
+
+
+def test_an_epochs_end_is_the_beginning_of_the_next():
+    expected = list(sampler_of_epoch(1))
+    sampler = sampler_of()
+    list(sampler)
+    state = sampler.state_dict()
+    assert (state["epoch"], state["step"], state["slot"]) == (1, 0, 0)
+    for at_end in (state, {**state, "epoch": 0, "step": sampler.steps}):
+        resumed = sampler_of()
+        resumed.load_state_dict(at_end)
+        trained = []
+        for epoch in range(state["epoch"], 2):
+            resumed.set_epoch(epoch)
+            trained += resumed
+        assert trained == expected
 
 
 def test_another_iterator_goes_on_where_the_last_one_stopped():
@@ -111,15 +146,33 @@ def test_another_iterator_goes_on_where_the_last_one_stopped():
     ("seed", 2, "seed is 2; it was 1"),
     ("shuffle", False, "shuffle is False; it was True"),
     ("dp", 3, "dp is 3; it was 2"),
-    ("max_tokens", 2 * BUDGET, "planned_as is "),
-    ("preset", "nemo_rl_packing", "planned_as is "),
-    ("group_ids", [0] * COUNT, "planned_as is "),
+    ("max_tokens", 2 * BUDGET, f"max_tokens is {2 * BUDGET}; it was {BUDGET} when"),
+    ("cp", 2, "cp is 2; it was unset when"),
+    ("preset", "nemo_rl_packing", "preset is nemo_rl_packing; it was unset when"),
+    ("cost", batchplan.CostModel(2.0), "cost_model.per_microbatch is 0.0; it was unset when"),
+    ("group_ids", [0] * COUNT, "group_ids are not those of when"),
 ])
 def test_a_state_of_another_sampler_is_refused(option, value, named):
     state = sampler_of(seed=1).state_dict()
     sampler_of(seed=1).load_state_dict(state)
     with pytest.raises(ValueError, match=named):
         sampler_of(**{"seed": 1, option: value}).load_state_dict(state)
+
+
+def test_a_state_of_other_lengths_or_of_none_is_refused():
+    state = sampler_of().state_dict()
+    with pytest.raises(ValueError, match="lengths are not those of when"):
+        BatchSampler(lengths_of(seed=1), BATCH, dp=2, max_tokens=BUDGET).load_state_dict(state)
+    with pytest.raises(ValueError, match="planned_as is '0123'; must be what a state_dict has there"):
+        sampler_of().load_state_dict({**state, "planned_as": "0123"})
+    # However it is said.
+    sampler_of(max_tokens=None, passes=[batchplan.Pass(BUDGET)]).load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "lengths", "batch_size", "dp", "rank", "window", "epoch", "steps", "cost"])
+def test_what_it_was_made_with_can_not_be_set(name):
+    with pytest.raises(AttributeError, match=f"{name} can't be set: .* make another one"):
+        setattr(sampler_of(), name, 16)
 
 
 @pytest.mark.parametrize("moved", [
@@ -227,13 +280,25 @@ def test_groups_stay_together(shuffle, groups):
     assert (orders[0] != orders[1]) == shuffle
 
 
-def test_a_group_that_a_global_batch_would_tear_is_refused():
+@pytest.mark.parametrize("policy", ["same_mini_batch", "same_rank", "same_microbatch"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_global_batch_ends_with_a_group(policy, shuffle):
     groups = numpy.arange(COUNT) // 4
-    torn = "batch_size is 50; global batch 0 of epoch 0 would end within group 12, and groups is "
-    for policy in ("same_mini_batch", "same_rank", "same_microbatch"):
-        with pytest.raises(ValueError, match=f'{torn}"{policy}"'):
-            sampler_of(group_ids=groups, groups=policy, shuffle=False)
-    sampler_of(group_ids=groups, groups="ignore", shuffle=False)
+    sampler = sampler_of(group_ids=groups, groups=policy, shuffle=shuffle, max_tokens=4 * BUDGET)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        batches = [sampler.plan(step)[1] for step in range(sampler.steps)]
+        assert sum(len(numpy.unique(groups[batch])) for batch in batches) == groups.max() + 1
+        assert sorted(numpy.concatenate(batches)) == list(range(COUNT))
+        assert all(abs(len(batch) - BATCH) <= 4 for batch in batches[:-1])
+
+
+@pytest.mark.parametrize("options", [{"mini_batch_size": 10}, {"group_ids": [0] * (COUNT - 1) + [1]}])
+def test_a_group_that_no_global_batch_holds_is_refused(options):
+    torn = 'global batch . of epoch 0 would end within group ., and groups is "same_rank": it must hold whole groups'
+    with pytest.raises(ValueError, match=torn):
+        sampler_of(**{"group_ids": numpy.arange(COUNT) // 40, "groups": "same_rank", "shuffle": False, **options})
+    sampler_of(group_ids=numpy.arange(COUNT) // 4, groups="ignore", shuffle=False)
 
 
 def windowed(rank=0, **options):
@@ -282,14 +347,14 @@ def test_a_window_resumes_where_it_was(taken):
     assert list(resumed) == every[1]
     state["planner_version"] = "another"
     if state["step"] % 3 or state["slot"]:
-        with pytest.raises(ValueError, match="saved amid a global batch or window"):
+        with pytest.raises(ValueError, match="saved amid a global batch, a window or an epoch"):
             windowed().load_state_dict(state)
     else:
         windowed().load_state_dict(state)
 
 
 def test_ranks_agree_on_a_window():
-    of_ranks = [list(windowed(rank, microbatches_per_step=6, epochs=2)) for rank in range(2)]
+    of_ranks = [list(windowed(rank, microbatches_per_step=6)) for rank in range(2)]
     assert len(of_ranks[0]) == len(of_ranks[1]) == 6 * 5
     assert sorted(index for rank in of_ranks for batch in rank for index in batch) == list(range(COUNT))
 
@@ -340,7 +405,7 @@ def test_a_last_global_batch_of_too_few_sequences_is_evened_out_with_the_one_bef
     assert [len(sampler.plan(step)[1]) for step in range(sampler.steps)] == [50, 27, 26]
     ones = BatchSampler([5] * 19, 8, dp=2, max_tokens=8, microbatches_per_step=4, drop_last=True)
     assert len(ones) == 8
-    with pytest.raises(ValueError, match="the last global batch has 3 sequences, too few for 8 micro-batches: drop_last"):
+    with pytest.raises(ValueError, match="has 9 sequences, but needs 10 micro-batches.*: drop_last=True leaves out"):
         BatchSampler([5] * 19, 8, dp=2, max_tokens=8, microbatches_per_step=4)
 
 
@@ -358,29 +423,6 @@ def test_a_pass_may_ignore_mini_batches():
 def test_more_microbatches_than_a_step_has_are_refused():
     with pytest.raises(ValueError, match=r"microbatches_per_step is 1; global batch 0 of epoch 0 needs \d+ on each rank"):
         sampler_of(microbatches_per_step=1)
-    # One of these holds a pair of long ones, in the third epoch.
-    lengths = [10] * 30 + [60, 60]
-
-    def sampler(epochs):
-        return BatchSampler(lengths, 4, max_tokens=100, microbatches_per_step=1, epochs=epochs, seed=4)
-
-    together = [epoch for epoch in range(60) if not fits(sampler(1), epoch, lengths)]
-    assert together and together[0] > 0
-    sampler(together[0])
-    with pytest.raises(ValueError, match=rf"global batch \d+ of epoch {together[0]} needs 2 on each rank"):
-        sampler(together[0] + 1)
-    later = sampler(1)
-    later.set_epoch(together[0])
-    with pytest.raises(ValueError, match=rf"of epoch {together[0]} needs 2"):
-        list(later)
-
-
-def fits(sampler, epoch, lengths):
-    sampler.set_epoch(epoch)
-    try:
-        return len(list(sampler)) == 8
-    except ValueError:
-        return False
 
 
 # Full to the last token: more than the quickest packers find.
@@ -420,16 +462,18 @@ def test_slots_that_would_shorten_a_step_are_not_added():
 
 
 def test_a_global_batch_is_planned_once(monkeypatch):
-    from batchplan.torch import _global_batches
+    from batchplan.torch import _batch_planner
 
     planned = []
-    make_plan = _global_batches.make_plan
-    monkeypatch.setattr(_global_batches, "make_plan", lambda *given, **options: planned.append(1) or make_plan(*given, **options))
+    make_plan = _batch_planner.make_plan
+    monkeypatch.setattr(_batch_planner, "make_plan", lambda *given, **options: planned.append(1) or make_plan(*given, **options))
     sampler = sampler_of()
+    # The longest sequences, and the first global batch.
+    assert len(planned) == 2
     assert len(sampler) == len(sampler) == len(list(sampler))
-    assert len(planned) == sampler.steps == 5
+    assert len(planned) == 1 + sampler.steps == 6
     assert len(sampler) == len(list(sampler))
-    assert len(planned) == 10
+    assert len(planned) == 11
 
 
 @pytest.mark.parametrize("saved, loading", [(8, 9), (8, None), (None, 8)])
@@ -479,8 +523,9 @@ def test_a_sequence_is_named_by_its_place_in_the_dataset(options, message):
 
 
 def test_a_last_global_batch_that_can_not_be_planned_is_told_at_once():
-    with pytest.raises(batchplan.InvalidRequest, match="mini-batch 0 has 1 sequence, but needs 2"):
-        BatchSampler([5] * 21, 10, dp=2, max_tokens=40)
+    with pytest.raises(batchplan.InvalidRequest, match="lengths can't be divided among 2 ranks: they are 1 more than a multiple of 2, .*"
+                       "drop_last=True.*allow_empty_microbatches=True"):
+        BatchSampler([30] * 21, 10, dp=2, max_tokens=40)
     with pytest.raises(batchplan.InvalidRequest, match="mini_batches.size is 4, which does not divide the manifest's 6"):
         BatchSampler([5] * 14, 8, mini_batch_size=4, max_tokens=40)
 
@@ -503,7 +548,7 @@ def test_refuses_what_cannot_be():
         ({"dp": 2.7}, "topology.data_parallel is 2.7"),
         ({"preset": "zzz"}, 'preset is "zzz"'),
         ({"max_tokens": 8}, "manifest.lengths"),
-        ({"dp": 60}, "passes"),
+        ({"dp": 60}, "batch_size is 50; must be at least 60, for 1 micro-batch of one sequence on each of 60 ranks: allow_empty"),
     ]:
         with pytest.raises(ValueError, match=message):
             sampler_of(**wrong)
@@ -514,14 +559,13 @@ def test_refuses_what_cannot_be():
             BatchSampler(lengths, batch_size, max_tokens=8, drop_last=True)
     with pytest.raises(ValueError, match="batch_size is 2.0; must be a whole number"):
         BatchSampler([1, 2], 2.0, max_tokens=8)
-    for number, message in ((0, "must be at least 1"), (26, "on 2 ranks these need 52 sequences, one each, and a batch has 50")):
-        with pytest.raises(ValueError, match=f"microbatches_per_step is {number}; {message}"):
+    for number, message in ((0, "microbatches_per_step is 0; must be at least 1"),
+                            (26, "batch_size is 50; must be at least 52, for 26 micro-batches of one sequence on each of 2")):
+        with pytest.raises(ValueError, match=message):
             sampler_of(microbatches_per_step=number)
     with pytest.raises(ValueError, match=r"microbatches_per_step is 4; passes\[0\].min_microbatches is 3"):
         sampler_of(max_tokens=None, passes=[batchplan.Pass(BUDGET, min_microbatches=3)], microbatches_per_step=4)
     with pytest.raises(ValueError, match="epoch is -1; must be at least 0"):
         sampler_of().set_epoch(-1)
-    with pytest.raises(ValueError, match="epochs is 0; must be at least 1"):
-        sampler_of(epochs=0)
     with pytest.raises(ValueError, match="group_ids has 3 entries; lengths has 230"):
         sampler_of(group_ids=[1, 2, 3])

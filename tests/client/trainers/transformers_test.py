@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import batchplan
+import numpy
 import pytest
 import torch
 import transformers
@@ -218,19 +219,18 @@ def test_micro_batches_are_laid_out_as_the_collator_does(tmp_path, preset, padde
     assert plan.passes[0].padded == padded
 
 
-def test_only_epochs_that_are_trained_are_tried(tmp_path):
+def test_an_epoch_whose_long_sequences_come_together_is_divided_too(tmp_path):
     """A global batch of 16 has room for one of 60 tokens in each of four micro-batches; seven are an epoch."""
-
-    def is_refused(seed, max_steps):
-        trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening(), seed=seed, max_steps=max_steps)
-        plan_batches(trainer, lengths=[60] * 20 + [10] * 80, max_tokens=100)
-        try:
-            trainer._get_train_sampler()
-        except ValueError as error:
-            return "on each rank: raise it" in str(error)
-        return False
-
-    assert any(is_refused(seed, 8) and not is_refused(seed, 7) for seed in range(12))
+    lengths = numpy.array([60] * 20 + [10] * 80)
+    for seed in range(12):
+        trainer = trainer_of(tmp_path, transformers.DataCollatorWithFlattening(), seed=seed, max_steps=14)
+        plan_batches(trainer, lengths=lengths, max_tokens=100)
+        sampler = trainer._get_train_sampler()
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            batches = list(sampler)
+            assert len(batches) == 7 * 4 and all(lengths[batch].sum() <= 100 for batch in batches)
+            assert sorted(index for batch in batches for index in batch) == list(range(100))
 
 
 def test_the_order_is_that_of_the_arguments(tmp_path):

@@ -30,11 +30,15 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     the rank's micro-batches: positions in the dataset, in the order of the packed row. All ranks make
     the same plans, and have as many micro-batches. The next epoch has another order.
 
+    Once a sampler is made, every epoch can be planned. A global batch that can't be divided among the ranks
+    gives some sequences to the next one; where sizes are fixed, by microbatches_per_step or mini_batch_size, it
+    exchanges sequences with its neighbours.
+
     Global batches take as many micro-batches as they need, unless microbatches_per_step says how many.
     An optimizer that steps after as many micro-batches then steps once a global batch:
 
         sampler = BatchSampler(
-            lengths, 512, microbatches_per_step=4, epochs=3, rank=rank, dp=8, max_tokens=16384
+            lengths, 512, microbatches_per_step=4, rank=rank, dp=8, max_tokens=16384
         )
         for number, batch in enumerate(DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)):
             loss_of(batch).backward()
@@ -61,7 +65,6 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         rank: int = 0,
         drop_last: bool = False,
         microbatches_per_step: int | None = None,
-        epochs: int = 1,
         window: int = 1,
         **options: Unpack[PlanOptions],
     ) -> None:
@@ -70,33 +73,33 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             lengths: tokens of each sequence of the dataset.
             batch_size: sequences of a global batch, over all ranks.
             rank: data-parallel, of options' dp.
-            drop_last: leave out what does not fill a global batch at the epoch's end, rather than
-                planning a smaller one, which fails if it has too few sequences for the ranks.
+            drop_last: leave out what does not fill a global batch at the epoch's end, and, where the last
+                global batch can't be divided among the ranks, the sequences that are too many for that: fewer
+                than ranks, or than ranks times microbatch_count_multiple.
             microbatches_per_step: of each rank in every global batch, or with mini_batch_size in every
-                mini-batch. If the last global batch of an epoch has fewer sequences than micro-batches,
-                it and the one before it are made alike in size.
-            epochs: in how many each global batch is known from the beginning to need no more micro-batches
-                than that. Tried with effort="fast", for some 2 us a sequence and epoch, and with more where
-                that finds no plan. In a later epoch, one that needs more raises ValueError when it is
-                reached.
+                mini-batch. That they are enough is tried at the beginning of each epoch, with effort="fast" for
+                some 2 us a sequence, and with more where that finds no plan.
             window: global batches, one after the other, that exchange sequences: long ones come together,
                 where ranks wait for none of them alone, and every sequence is trained once an epoch, at most
                 window - 1 global batches from where the shuffled order has it. Of a window, the first
                 global batch then has most of the long ones: more tokens than the others, and a gradient that
-                is biased to these. A window of which one would need more than microbatches_per_step stays as
-                it is. Planned once more as mini-batches with max_delay, with effort="fast".
+                is biased to these. A window stays as it is where a global batch could not be planned then, or
+                one has more or fewer sequences than batch_size. Planned once more as mini-batches with
+                max_delay, with effort="fast".
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
                 sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. Where `groups` stay together, these are
-                shuffled as one, and batch_size must hold whole ones. overlong="drop" leaves sequences out of
-                the dataset; "truncate" is not possible, as a position does not say where to cut, nor are
-                `ranks`, which a sampler decides, nor `selection` and `ages`: it gives out all.
+                shuffled as one, and a global batch ends with the group that ends nearest to batch_size.
+                With allow_empty_microbatches ranks that have too few sequences get [], which
+                DummyBatchCollator makes tensors of. overlong="drop" leaves sequences out of the dataset;
+                "truncate" is not possible, as a position does not say where to cut, nor are `ranks`, which a
+                sampler decides, nor `selection` and `ages`: it gives out all.
 
         Raises:
-            ValueError: batch_size is below 1, there is no such rank, no global batch can be had, the
-                first or last one can't be planned with these options, one would tear a group that stays
-                together, a window is asked for with mini_batch_size, or one of these epochs needs more than
-                microbatches_per_step.
+            ValueError: batch_size is below one sequence for each rank and micro-batch, there is no such rank,
+                no global batch can be had, no global batch holds a group that stays together, a window is asked
+                for with mini_batch_size, or more than microbatches_per_step are needed.
+            InvalidRequest: a sequence is too long, or the sequences can't be divided among the ranks.
         """
         self._batches = GlobalBatches(
             lengths,
@@ -107,7 +110,6 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
             window=window,
             **options,
         )
-        self._batches.check(epochs)
         # Of the iterator that goes on.
         self._turn = 0
         self._begin(epoch=0)
@@ -120,6 +122,9 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         self._first_step, self._first_slot = step, slot
         # Micro-batches of the steps that ended since.
         self._counts: list[int] = []
+        # How often more was asked for when the epoch had ended.
+        self._asked_in_vain = 0
+        self._is_arranged = False
 
     @property
     def epoch(self) -> int:
@@ -134,6 +139,11 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     def steps(self) -> int:
         """Global batches of an epoch."""
         return self._batches.steps
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _ARGUMENTS or name in PlanOptions.__annotations__:
+            raise AttributeError(f"{name} can't be set: a sampler plans as it was made, so make another one")
+        super().__setattr__(name, value)
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch, or stays where it is in this one.
@@ -152,29 +162,36 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
         Raises:
             IndexError: there is no such global batch.
-            ValueError: it needs more than microbatches_per_step, or one of the epoch would tear a group.
-            InvalidRequest: it can't be planned.
-            FailedPrecondition: cost="fitted".
         """
         return self._batches.plan(self.epoch, step)
 
     def __iter__(self) -> Iterator[list[int]]:
+        return _Iterator(self)
+
+    def _next(self, iterator: _Iterator) -> list[int]:
+        if iterator.has_ended:
+            self._asked_in_vain += iterator.turn == self._turn
+            raise StopIteration
+        if iterator.turn is None:
+            if self._has_ended:
+                self._begin(self._epoch + 1)
+            self._turn += 1
+            iterator.turn = self._turn
+        if iterator.turn != self._turn:
+            raise RuntimeError("the sampler was moved, or another iterator goes on in its place")
         if self._has_ended:
-            self._begin(self._epoch + 1)
-        self._turn += 1
-        turn = self._turn
-        while self._step < self.steps:
-            microbatches = self._batches.microbatches(self._epoch, self._step)
-            for slot in range(self._slot, len(microbatches)):
-                # Before it is handed out: what was yielded is not yielded again.
-                if slot + 1 < len(microbatches):
-                    self._slot = slot + 1
-                else:
-                    self._counts.append(len(microbatches))
-                    self._step, self._slot = self._step + 1, 0
-                yield microbatches[slot].tolist()
-                if turn != self._turn:
-                    raise RuntimeError("the sampler was moved, or another iterator goes on in its place")
+            iterator.has_ended = True
+            self._asked_in_vain += 1
+            raise StopIteration
+        microbatches = self._batches.microbatches(self._epoch, self._step)
+        self._is_arranged = self._batches.is_arranged(self._epoch)
+        given = microbatches[self._slot].tolist()
+        if self._slot + 1 < len(microbatches):
+            self._slot += 1
+        else:
+            self._counts.append(len(microbatches))
+            self._step, self._slot = self._step + 1, 0
+        return given
 
     def __len__(self) -> int:
         """Micro-batches of this epoch; of every epoch, where microbatches_per_step is set. Otherwise it
@@ -199,57 +216,88 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
         raise AttributeError("micro-batches differ in size")
 
     def state_dict(self, behind: int = 0) -> dict[str, Any]:
-        """Where it is, to be loaded by a sampler that was made alike.
+        """Where it is, to be loaded by a sampler that was made alike. At an epoch's end that is the beginning
+        of the next one. StatefulDataLoader of torchdata saves it by itself, and needs no `behind`.
 
         Args:
-            behind: micro-batches that were yielded and are not to count: those that a DataLoader's
-                workers have fetched and the training has not seen.
+            behind: how often a DataLoader has asked for a micro-batch that the training has not seen yet:
+                prefetch_factor * num_workers. It goes on asking when there are no more of the epoch, which
+                counts too, so that the number holds up to the epoch's end.
 
         Raises:
-            ValueError: fewer were yielded in the last epoch, or since a state was loaded.
+            ValueError: fewer were asked for in the last epoch, or since a state was loaded.
         """
-        step, slot = self._step, self._slot - whole("behind", behind)
+        step, slot = self._step, self._slot - max(0, whole("behind", behind) - self._asked_in_vain)
         while slot < 0 and step > self._first_step:
             step -= 1
             slot += self._counts[step - self._first_step]
         if behind < 0 or slot < (self._first_slot if step == self._first_step else 0):
             raise ValueError(f"behind is {behind}; not as many micro-batches were yielded")
+        epoch = self._epoch
+        if step == self.steps:
+            epoch, step = epoch + 1, 0
         return {
             **self._batches.identity,
             "planner_version": _core.version(),
-            "epoch": self._epoch,
+            "epoch": epoch,
             "step": step,
             "slot": slot,
+            # Whether which sequences came before rests on that version.
+            "arranged": self._is_arranged and step > 0,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes where another sampler was. Plans the global batch that it was amid.
 
         Raises:
-            ValueError: that one had another dataset, order, batch size, number of ranks, or options; or
-                it was amid a global batch, or a window, that another version of the planner had planned;
-                or there is no such place.
+            ValueError: that one had another dataset, order, batch size, number of ranks, or options; or it
+                was amid a global batch, a window, or an epoch in which batches gave others sequences, and had
+                another version of the planner; or there is no such place.
         """
-        for name, value in self._batches.identity.items():
-            if state.get(name) != value:
-                raise ValueError(f"{name} is {value}; it was {state.get(name)} when the state was saved")
+        self._batches.check_alike(state)
         epoch, step, slot = (whole(name, state.get(name)) for name in ("epoch", "step", "slot"))
         if epoch < 0:
             raise ValueError(f"epoch is {epoch}; must be at least 0")
         if not 0 <= step <= self.steps:
             raise ValueError(f"step is {step}; must be 0 to {self.steps}")
         planner = state.get("planner_version")
-        amid = slot > 0 or (step < self.steps and not self._batches.begins_window(step))
-        if amid and planner != _core.version():
-            raise ValueError(
-                f"planner_version is {_core.version()}; it was {planner} when the state was saved amid a "
-                "global batch or window: set_epoch begins the epoch anew"
-            )
+        if planner != _core.version() and step < self.steps:
+            amid = slot > 0 or not self._batches.begins_window(step)
+            if step > 0:
+                amid = amid or bool(state.get("arranged")) or self._batches.is_arranged(epoch)
+            if amid:
+                raise ValueError(
+                    f"planner_version is {_core.version()}; it was {planner} when the state was saved "
+                    "amid a global batch, a window or an epoch that it had arranged: set_epoch begins the "
+                    "epoch anew"
+                )
         # At its first micro-batch a global batch need not be planned yet.
         most = 0
         if slot and step < self.steps:
             most = len(self._batches.microbatches(epoch, step)) - 1
         if not 0 <= slot <= most:
             raise ValueError(f"slot is {slot}; must be 0 to {most}, of step {step}")
+        if step == self.steps:
+            epoch, step = epoch + 1, 0
         self._begin(epoch, step, slot)
+        self._is_arranged = bool(step) and self._batches.is_arranged(epoch)
 
+
+class _Iterator(Iterator[list[int]]):
+    """One of a sampler's. Loaders that fetch ahead ask it on after its end, which the sampler counts.
+
+    Attributes:
+        turn: the sampler's since it was asked first; None: it was not yet.
+    """
+
+    def __init__(self, sampler: BatchSampler) -> None:
+        self._sampler = sampler
+        self.turn: int | None = None
+        self.has_ended = False
+
+    def __next__(self) -> list[int]:
+        return self._sampler._next(self)
+
+
+# What a sampler was made with, beside the options of its plans.
+_ARGUMENTS = ("lengths", "batch_size", "rank", "drop_last", "microbatches_per_step", "window", "steps", "epoch")

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from batchplan._checks import flag, members, whole
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
-from batchplan._options import CostModel, Pass, PlanOptions
-from batchplan._plan import PassPlan, Plan
+from batchplan._options import Pass, PlanOptions
+from batchplan._plan import Plan
 from batchplan._request import Request
+from batchplan.torch._batch_planner import BatchPlanner, MoreNeededError, Positions
+from batchplan.torch._epochs import Epoch, Epochs, UndividableError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Positions = NDArray[Any]
-# What a request without costs is planned with.
-_DEFAULT_COST = CostModel(1.0, 1 / 24576)
-_PLACE = re.compile(r"(\b(?:lengths|group_ids)\[|\bsequence )(\d+)")
-
-
-# By which micro-batches are made as few as can be, the quickest first.
-_EFFORTS = ("fast", "default", "thorough")
 
 
 class GlobalBatches:
@@ -105,16 +97,45 @@ class GlobalBatches:
                 f"group_ids has {len(self._group_ids)} entries; lengths has {len(self._lengths)}"
             )
         if microbatches_per_step is not None:
-            self._fix_microbatches(whole("microbatches_per_step", microbatches_per_step))
-        self._positions = self._kept()
+            microbatches_per_step = whole("microbatches_per_step", microbatches_per_step)
+        self._planner = BatchPlanner(
+            self._lengths,
+            self._group_ids,
+            self._options,
+            ranks=self.ranks,
+            microbatches=microbatches_per_step,
+        )
+        self.microbatches_per_step = microbatches_per_step
+        least, fewest = self._planner.least, self._mini_batch or self._batch_size
+        if fewest < least:
+            name = "mini_batch_size" if self._mini_batch else "batch_size"
+            per_rank = f"{least // self.ranks} micro-batch" + ("es" if least > self.ranks else "")
+            raise ValueError(
+                f"{name} is {fewest}; must be at least {least}, for {per_rank} of one sequence on each of "
+                f"{self.ranks} ranks: allow_empty_microbatches=True gives ranks empty ones"
+            )
+        positions = self._kept()
+        self._planner.check_longest(positions)
         # Of each position that is kept, its group by number; None: groups may be torn.
-        self._group_of: Positions | None = None
+        group_of: Positions | None = None
         if len(self._group_ids) and options.get("groups") not in (None, "ignore"):
-            self._group_of = numpy.unique(self._group_ids[self._positions], return_inverse=True)[1]
-        self._ends = self._ends_of_batches()
+            group_of = numpy.unique(self._group_ids[positions], return_inverse=True)[1]
+        try:
+            self._epochs = Epochs(
+                self._planner,
+                positions,
+                batch_size=self._batch_size,
+                mini_batch=whole("mini_batches.size", options.get("mini_batch_size") or 0),
+                group_of=group_of,
+                seed=self._seed,
+                shuffle=self._shuffle,
+                drop_last=self._drop_last,
+            )
+        except UndividableError as error:
+            self._refuse(error)
         if not self.steps:
             raise ValueError(
-                f"lengths has {len(self._positions)} entries to plan, which make no global batch; "
+                f"lengths has {len(positions)} entries to plan, which make no global batch; "
                 f"batch_size is {batch_size}"
             )
         self.identity: dict[str, Any] = {
@@ -124,40 +145,50 @@ class GlobalBatches:
             "seed": self._seed,
             "drop_last": self._drop_last,
             "dp": self.ranks,
-            "planned_as": _digest(whole_dataset),
+            "planned_as": _planned_as(whole_dataset),
             "microbatches_per_step": self.microbatches_per_step,
             "window": self._window if self._window > 1 else None,
         }
-        # Of one epoch, by step.
-        self._epoch = 0
-        self._order = self._order_of(0)
+        self._number = 0
+        self._epoch = self._epochs.of(0)
+        # The rank's micro-batches of that epoch, by step.
         self._own: dict[int, list[Positions]] = {}
         # The latest window: its epoch, its first step, and its global batches.
         self._latest: tuple[int, int, list[Positions]] = (0, -1, [])
         self.microbatches(0, 0)
-        # It may have fewer sequences.
-        self.microbatches(0, self.steps - 1)
 
-    def _fix_microbatches(self, number: int) -> None:
-        if number < 1:
-            raise ValueError(f"microbatches_per_step is {number}; must be at least 1")
-        needed = number * self.ranks
-        fewest = self._mini_batch or self._batch_size
-        if fewest < needed and not self._options.get("allow_empty_microbatches"):
+    def _refuse(self, error: UndividableError) -> None:
+        """Says why an epoch can't be divided, and what can be done."""
+        where = f"global batch {error.step} of epoch {error.epoch}"
+        if error.is_torn:
             raise ValueError(
-                f"microbatches_per_step is {number}; on {self.ranks} ranks these need {needed} sequences, "
-                f"one each, and a batch has {fewest}"
-            )
-        passes = self._options.get("passes")
-        first = passes[0] if passes else Pass(self._options["max_tokens"])
-        for name in ("min_microbatches", "microbatch_count_multiple"):
-            given = getattr(first, name)
-            if given not in (None, number):
-                raise ValueError(f"microbatches_per_step is {number}; passes[0].{name} is {given}")
-        first = dataclasses.replace(first, min_microbatches=number, microbatch_count_multiple=number)
-        self._options.pop("max_tokens", None)
-        self._options["passes"] = [first, *(passes or ())[1:]]
-        self.microbatches_per_step = number
+                f"batch_size is {self._batch_size}; {where} would end within group "
+                f"{self._group_ids[error.batch[-1]]}, and groups is "
+                f'"{self._options["groups"]}": it must hold whole groups'
+            ) from None
+        ways_out = (
+            "drop_last=True leaves out what can't be divided at an epoch's end, and "
+            "allow_empty_microbatches=True gives ranks micro-batches without sequences"
+        )
+        if error.sharing:
+            raise InvalidRequest(
+                f"lengths can't be divided among {self.ranks} ranks: they are {error.sharing} more than a "
+                f"multiple of {self._planner.multiple}, so that as many must share a micro-batch with another, "
+                f"which max_tokens {self._planner.passes[0].max_tokens} is too small for: {ways_out}"
+            ) from None
+        try:
+            self._planner.plan(error.batch)
+        except InvalidRequest as refused:
+            # Others are of what no ranks and no order would hold.
+            if "data_parallel" not in str(refused):
+                raise
+            raise InvalidRequest(f"{refused}. It is {where}: {ways_out}") from None
+        except MoreNeededError as refused:
+            raise ValueError(
+                f"microbatches_per_step is {self.microbatches_per_step}; {where} needs {refused.needed} on each "
+                "rank: raise it or max_tokens, or lower batch_size"
+            ) from None
+        raise AssertionError(f"{where} can be planned")
 
     def _kept(self) -> Positions:
         """Positions of the sequences that are not dropped for their length."""
@@ -175,86 +206,43 @@ class GlobalBatches:
         plan = make_plan(self._lengths, **options, overlong="drop", effort="fast")
         return numpy.delete(numpy.arange(len(self._lengths)), [one.index for one in plan.excluded])
 
-    def _ends_of_batches(self) -> list[int]:
-        """Where each global batch ends in an epoch's order. One at the end that is too small for its
-        micro-batches is evened out with the one before it."""
-        full, rest = divmod(len(self._positions), self._batch_size)
-        ends = [(step + 1) * self._batch_size for step in range(full)]
-        if not rest or self._drop_last:
-            return ends
-        needed = self.ranks * (self.microbatches_per_step or 0)
-        if rest < needed and not self._options.get("allow_empty_microbatches"):
-            last_two = self._batch_size + rest
-            if self._options.get("mini_batch_size") or not full or last_two // 2 < needed:
-                raise ValueError(
-                    f"the last global batch has {rest} sequences, too few for {needed} micro-batches: "
-                    "drop_last=True leaves them out"
-                )
-            ends[-1] -= self._batch_size - (last_two + 1) // 2
-        return [*ends, len(self._positions)]
-
-    def _order_of(self, epoch: int) -> Positions:
-        """Of an epoch. Groups that stay together are shuffled as one.
-
-        Raises:
-            ValueError: one of these is torn by the end of a global batch.
-        """
-        random = numpy.random.default_rng([self._seed, epoch])
-        if self._group_of is None:
-            return random.permutation(self._positions) if self._shuffle else self._positions
-        places = numpy.arange(len(self._positions))
-        if self._shuffle:
-            places = random.permutation(self._group_of.max() + 1)[self._group_of].argsort(kind="stable")
-        order, group_of = self._positions[places], self._group_of[places]
-        step_of = numpy.searchsorted(self._ends, numpy.arange(len(order)), "right")
-        last_step_of = numpy.zeros_like(step_of)
-        last_step_of[group_of] = step_of
-        torn = last_step_of[group_of] != step_of
-        if torn.any():
-            place = int(torn.argmax())
-            raise ValueError(
-                f"batch_size is {self._batch_size}; global batch {step_of[place]} of epoch {epoch} would end "
-                f"within group {self._group_ids[order[place]]}, and groups is "
-                f'"{self._options["groups"]}": it must hold whole groups'
-            )
-        return order
-
-    def _batch(self, epoch: int, order: Positions, step: int) -> Positions:
+    def _batch(self, step: int) -> Positions:
+        if self._window == 1:
+            return self._epoch.batch(step)
         first = step - step % self._window
-        if self._latest[:2] != (epoch, first):
-            self._latest = (epoch, first, self._window_from(order, first))
+        if self._latest[:2] != (self._number, first):
+            self._latest = (self._number, first, self._window_from(first))
         return self._latest[2][step - first]
 
-    def _window_from(self, order: Positions, first: int) -> list[Positions]:
+    def _window_from(self, first: int) -> list[Positions]:
         """The global batches of a window, whose long sequences come together where that is faster."""
-        begin = self._ends[first - 1] if first else 0
-        ends = numpy.asarray(self._ends[first : first + self._window])
-        batches = numpy.split(order[begin : ends[-1]], ends[:-1] - begin)
+        steps = range(first, min(first + self._window, self.steps))
+        batches = [self._epoch.batch(step) for step in steps]
         full = sum(len(batch) == self._batch_size for batch in batches)
-        # Smaller ones are at the epoch's end.
-        if full < 2:
+        # Smaller ones are at the epoch's end, unless batches were moved.
+        if full < 2 or any(len(batch) != self._batch_size for batch in batches[:full]):
             return batches
-        sequences = order[begin : begin + full * self._batch_size]
-        passes = self._options.get("passes") or [Pass(self._options["max_tokens"])]
-        options = self._options_of(sequences).copy()
+        sequences = numpy.concatenate(batches[:full])
+        options = self._planner.options_of(sequences).copy()
         options.pop("max_tokens", None)
         options.pop("order", None)
-        options["passes"] = [dataclasses.replace(passes[0], ignore_mini_batches=False)]
+        options["passes"] = [dataclasses.replace(self._planner.passes[0], ignore_mini_batches=False)]
         options["effort"] = "fast"
         options["mini_batch_size"] = self._batch_size
         options["max_delay"] = full - 1
         try:
-            plan = self._made(sequences, options).passes[0]
+            plan = self._planner.made(sequences, options).passes[0]
         except InvalidRequest:
-            if self.microbatches_per_step is None:
-                raise
-            # Of other numbers of micro-batches only, which its global batches are asked for one by one.
+            # Of other numbers of micro-batches only.
             return batches
-        if not self._is_exact(plan):
+        if not self._planner.is_exact(plan):
             return batches
         ends = plan.microbatch_offsets[numpy.cumsum(plan.microbatches_per_rank) * self.ranks]
         members = numpy.split(plan.sequence_index, ends[:-1])
-        return [sequences[numpy.sort(own)] for own in members] + batches[full:]
+        exchanged = [sequences[numpy.sort(own)] for own in members]
+        if not all(map(self._planner.fits, exchanged)):
+            return batches
+        return exchanged + batches[full:]
 
     def begins_window(self, step: int) -> bool:
         """Whether which sequences its global batch has does not rest on how others were planned."""
@@ -262,45 +250,54 @@ class GlobalBatches:
 
     @property
     def steps(self) -> int:
-        return len(self._ends)
+        return self._epochs.steps
 
-    def check(self, epochs: int) -> None:
-        """Whether microbatches_per_step are enough in the first epochs.
+    def check_alike(self, state: dict[str, Any]) -> None:
+        """Whether a place in an epoch that another one saved is the same here.
 
         Raises:
-            ValueError: epochs is below 1, or a global batch needs more.
-            InvalidRequest: one can't be planned.
+            ValueError: what it depends on differs.
+        """
+        others = {name: value for name, value in self.identity.items() if name != "planned_as"}
+        own, saved = self.identity["planned_as"], state.get("planned_as")
+        for name, value in others.items():
+            if state.get(name) != value:
+                raise ValueError(f"{name} is {value}; it was {state.get(name)} when the state was saved")
+        if not isinstance(saved, dict):
+            raise ValueError(f"planned_as is {saved!r}; must be what a state_dict has there")
+        for name in sorted(own.keys() | saved.keys()):
+            now, then = (one.get(name, "unset") for one in (own, saved))
+            if now == then:
+                continue
+            if name in ("lengths", "group_ids"):
+                raise ValueError(f"{name} are not those of when the state was saved")
+            raise ValueError(f"{name} is {now}; it was {then} when the state was saved")
+
+    def is_arranged(self, epoch: int) -> bool:
+        """Whether which sequences its global batches have rests on the version of the planner."""
+        self._go_to(epoch)
+        return self._epoch.is_arranged
+
+    def check(self, epochs: int) -> None:
+        """Divides the first epochs. Each could be divided later as well.
+
+        Raises:
+            ValueError: epochs is below 1.
         """
         if whole("epochs", epochs) < 1:
             raise ValueError(f"epochs is {epochs}; must be at least 1")
-        if self.microbatches_per_step is None:
-            return
-        for epoch in range(epochs):
-            order = self._order_of(epoch)
-            for step in range(self.steps):
-                self._fewest(epoch, step, self._batch(epoch, order, step))
 
     def plan(self, epoch: int, step: int) -> tuple[Plan, Positions]:
         """A global batch's plan, and its sequences' positions in the dataset.
 
         Raises:
             IndexError: there is no such global batch.
-            ValueError: it needs more than microbatches_per_step, or one of the epoch would tear a group.
-            InvalidRequest: it can't be planned.
-            FailedPrecondition: cost="fitted".
         """
         if not 0 <= step < self.steps:
             raise IndexError(f"step is {step}; must be 0 to {self.steps - 1}")
         self._go_to(epoch)
-        batch = self._batch(epoch, self._order, step)
-        options = self._options_of(batch)
-        plan = self._exact(batch, options)
-        if plan is None:
-            # More micro-batches than needed shorten the step, by the costs.
-            plan = self._exact(batch, self._heavy(batch, options))
-        if plan is None:
-            plan = self._fewest(epoch, step, batch)
-        return plan, batch
+        batch = self._batch(step)
+        return self._planner.plan(batch), batch
 
     def microbatches(self, epoch: int, step: int) -> list[Positions]:
         """The rank's micro-batches of a global batch, as positions in the dataset, in the order of the
@@ -320,89 +317,46 @@ class GlobalBatches:
         number = self.microbatches_per_step
         if number is None:
             return sum(len(self.microbatches(epoch, step)) for step in range(self.steps))
-        return number * (self._ends[-1] // self._mini_batch if self._mini_batch else self.steps)
+        self._go_to(epoch)
+        sequences = int(self._epoch.ends[-1])
+        return number * (sequences // self._mini_batch if self._mini_batch else self.steps)
 
     def _go_to(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            self._epoch, self._order, self._own = epoch, self._order_of(epoch), {}
-
-    def _made(self, batch: Positions, options: PlanOptions) -> Plan:
-        try:
-            return make_plan(self._lengths[batch], **options)
-        except InvalidRequest as error:
-            # What is named by its place in the batch.
-            message = _PLACE.sub(lambda found: f"{found[1]}{batch[int(found[2])]}", str(error))
-            raise InvalidRequest(message) from None
-
-    def _options_of(self, batch: Positions) -> PlanOptions:
-        if not len(self._group_ids):
-            return self._options
-        return {**self._options, "group_ids": self._group_ids[batch]}
-
-    def _is_exact(self, plan: PassPlan) -> bool:
-        number = self.microbatches_per_step
-        return number is None or bool((plan.microbatches_per_rank == number).all())
-
-    def _exact(self, batch: Positions, options: PlanOptions) -> Plan | None:
-        """A plan of microbatches_per_step; None: it would have more."""
-        try:
-            plan = self._made(batch, options)
-        except InvalidRequest:
-            if self.microbatches_per_step is None:
-                raise
-            # Maybe of twice as many only, for which there are too few sequences.
-            plan = self._made(batch, _of_any_multiple(options))
-        return plan if self._is_exact(plan.passes[0]) else None
-
-    def _heavy(self, batch: Positions, options: PlanOptions) -> PlanOptions:
-        """With costs by which a micro-batch more costs more than it can save."""
-        cost = options.get("cost")
-        if not isinstance(cost, CostModel):
-            cost = _DEFAULT_COST
-        # No sequence costs more, whatever the coefficients are of. One above the budget is rounded up
-        # by less than that.
-        widest = budget = float(options["passes"][0].max_tokens)
-        longest = float(self._lengths[batch].max())
-        if longest > budget:
-            widest += longest
-        most = sum(cost.to_dict().values()) * widest**2
-        added = cost.per_microbatch + 2.0 * len(batch) * most
-        heavy = options.copy()
-        heavy["cost"] = dataclasses.replace(cost, per_microbatch=added)
-        return heavy
-
-    def _fewest(self, epoch: int, step: int, batch: Positions) -> Plan:
-        """A plan of no more micro-batches than needed, with as little effort as finds it.
-
-        Raises:
-            ValueError: these are more than microbatches_per_step, whatever the effort.
-        """
-        options = self._heavy(batch, self._options_of(batch))
-        for effort in _EFFORTS:
-            options["effort"] = effort
-            plan = self._exact(batch, options)
-            if plan is not None:
-                return plan
-        plan = self._made(batch, _of_any_multiple(options))
-        if not self._is_exact(plan.passes[0]):
-            needed = plan.passes[0].microbatches_per_rank.max()
-            raise ValueError(
-                f"microbatches_per_step is {self.microbatches_per_step}; global batch {step} of epoch "
-                f"{epoch} needs {needed} on each rank: raise it or max_tokens, or lower batch_size"
-            )
-        return plan
+        if epoch != self._number:
+            self._number, self._epoch, self._own = epoch, self._epochs.of(epoch), {}
 
 
-def _of_any_multiple(options: PlanOptions) -> PlanOptions:
-    """With any number of micro-batches that is not below the least."""
-    first, *others = options["passes"]
-    passes = [dataclasses.replace(first, microbatch_count_multiple=None), *others]
-    return {**options, "passes": passes}
+def _planned_as(dataset: Request) -> dict[str, Any]:
+    """What plans depend on beside the seed, by option. JSON."""
+    arrays = {"lengths": dataset.lengths, "group_ids": dataset.group_ids}
+    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
+    return {**_flat("", dataset.fields), **digests}
 
 
-def _digest(dataset: Request) -> str:
-    """Of what plans depend on."""
-    digest = hashlib.sha256(dataset.to_json().encode())
-    digest.update(dataset.lengths.tobytes())
-    digest.update(dataset.group_ids.tobytes())
-    return digest.hexdigest()
+def _flat(where: str, value: Any) -> dict[str, Any]:
+    """The values in a message, by the options that they are of."""
+    if isinstance(value, dict):
+        entries = [(f"{where}.{name}" if where else name, one) for name, one in value.items()]
+    elif isinstance(value, list):
+        entries = [(f"{where}[{place}]", one) for place, one in enumerate(value)]
+    else:
+        return {_NAMES.get(where, where): value}
+    return {name: one for place, entry in entries for name, one in _flat(place, entry).items()}
+
+
+# Of options that are not called as their fields in a request.
+_NAMES = {
+    "passes[0].max_tokens_per_microbatch": "max_tokens",
+    "topology.data_parallel": "dp",
+    "topology.context_parallel": "cp",
+    "topology.tensor_parallel": "tp",
+    "topology.pipeline_parallel": "pp",
+    "topology.virtual_pipeline": "vpp",
+    "topology.sequence_parallel": "sequence_parallel",
+    "mini_batches.size": "mini_batch_size",
+    "mini_batches.order": "order",
+    "mini_batches.seed": "seed",
+    "mini_batches.groups": "groups",
+    "mini_batches.max_delay": "max_delay",
+    "manifest.pad_to": "pad_to",
+}

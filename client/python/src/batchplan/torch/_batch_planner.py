@@ -1,0 +1,287 @@
+"""Plans of global batches of a dataset, each by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from batchplan._errors import InvalidRequest
+from batchplan._local import plan as make_plan
+from batchplan._options import CostModel, Pass, PlanOptions
+from batchplan._plan import PassPlan, Plan
+
+Positions = NDArray[Any]
+# What a request without costs is planned with.
+_DEFAULT_COST = CostModel(1.0, 1 / 24576)
+_PLACE = re.compile(r"(\b(?:lengths|group_ids)\[|\bsequence )(\d+)")
+# The quickest first.
+_EFFORTS = ("fast", "default", "thorough")
+
+
+class MoreNeededError(ValueError):
+    """A global batch needs more micro-batches on each rank than the fixed number."""
+
+    def __init__(self, number: int | None, needed: int) -> None:
+        super().__init__(f"microbatches_per_step is {number}; these sequences need {needed} on each rank")
+        self.needed = needed
+
+
+class BatchPlanner:
+    """Plans global batches, and says which can be planned at all: functions of what this was made from.
+
+    Attributes:
+        options: of a plan, without group_ids; of a fixed number, the first pass asks for it.
+        microbatches: of each rank and global batch, or mini-batch; None: as few as it takes.
+        least: sequences that a global batch, or mini-batch, has at least.
+        multiple: the micro-batches of all ranks together are a multiple of it.
+        is_plain: whether each batch of such a multiple of sequences can be planned, as each sequence can have a
+            micro-batch of its own.
+    """
+
+    def __init__(
+        self,
+        lengths: NDArray[numpy.uint32],
+        group_ids: NDArray[numpy.uint32],
+        options: PlanOptions,
+        *,
+        ranks: int,
+        microbatches: int | None,
+    ) -> None:
+        """
+        Args:
+            lengths: of the dataset.
+            group_ids: of the dataset, or none.
+            options: of a plan, without group_ids.
+            ranks: data-parallel.
+
+        Raises:
+            ValueError: a fixed number of micro-batches is below 1, or a pass asks for another one.
+        """
+        self.options = options
+        self.microbatches: int | None = None
+        self._lengths, self._group_ids = lengths, group_ids
+        self._ranks = ranks
+        if microbatches is not None:
+            self._fix(microbatches)
+        first = self.passes[0]
+        self._budget = first.max_tokens
+        self.multiple = ranks * max(1, first.microbatch_count_multiple or 1)
+        self.least = math.ceil(ranks * (first.min_microbatches or 1) / self.multiple) * self.multiple
+        self._allows_empty = bool(options.get("allow_empty_microbatches"))
+        if self._allows_empty:
+            self.least = 1
+        stays = bool(len(group_ids)) and options.get("groups") not in (None, "ignore")
+        # Sequences of a mini-batch; 0: a global batch is one.
+        self._mini_batch = 0 if first.ignore_mini_batches else options.get("mini_batch_size") or 0
+        self.is_plain = (
+            self.microbatches is None
+            and len(self.passes) == 1
+            and options.get("preset") in (None, "balanced")
+            and max(options.get("pp") or 1, options.get("vpp") or 1) == 1
+            and not (stays and (self._mini_batch or options.get("groups") != "same_mini_batch"))
+            and not (first.ignore_mini_batches and options.get("mini_batch_size"))
+        )
+        self._aligned: NDArray[numpy.int64] | None = None
+        if self.is_plain and first.rows in (None, "none") and first.scan is None:
+            if first.max_sequences in (None, 0) and not first.equal_sequence_counts:
+                self._aligned = lengths.astype(numpy.int64)
+
+    @property
+    def passes(self) -> list[Pass]:
+        given = self.options.get("passes")
+        return list(given) if given is not None else [Pass(self.options["max_tokens"])]
+
+    def _fix(self, number: int) -> None:
+        """Has every plan take this number of micro-batches."""
+        if number < 1:
+            raise ValueError(f"microbatches_per_step is {number}; must be at least 1")
+        first, *others = self.passes
+        for name in ("min_microbatches", "microbatch_count_multiple"):
+            given = getattr(first, name)
+            if given not in (None, number):
+                raise ValueError(f"microbatches_per_step is {number}; passes[0].{name} is {given}")
+        first = dataclasses.replace(first, min_microbatches=number, microbatch_count_multiple=number)
+        self.options.pop("max_tokens", None)
+        self.options["passes"] = [first, *others]
+        self.microbatches = number
+
+    def check_longest(self, positions: Positions) -> None:
+        """Plans the longest of these sequences, one for each micro-batch: a wrong option, or a sequence that is
+        too long, is found before any epoch.
+
+        Raises:
+            InvalidRequest: one is too long, or an option is wrong.
+            FailedPrecondition: cost="fitted".
+        """
+        count = min(len(positions), max(self.least, self.multiple))
+        # Where counts must be equal.
+        count -= count % self._ranks if count > self._ranks else 0
+        if count == 0:
+            return
+        longest = positions[numpy.argsort(self._lengths[positions], kind="stable")[-count:]]
+        lone: PlanOptions = {**self.options, "allow_empty_microbatches": True, "effort": "fast"}
+        for name in ("mini_batch_size", "max_delay", "order", "groups"):
+            lone.pop(name, None)  # type: ignore[misc]
+        plan = self.made(longest, lone)
+        if self._aligned is not None:
+            multiple = plan.passes[0].length_multiple
+            self._aligned += -self._aligned % multiple
+
+    def fits(self, batch: Positions, *, quickly: bool = False) -> bool:
+        """Whether these sequences can be planned as a global batch. `quickly` stops at effort="fast", which may
+        miss a plan."""
+        size = self._mini_batch or len(batch)
+        if self.is_plain and len(batch) % size == 0:
+            if size < self.least:
+                return False
+            rest = size % self.multiple
+            if self._allows_empty or rest == 0:
+                return True
+            shared = None if self._mini_batch else self._share(batch, rest)
+            if shared is not None:
+                return shared
+        try:
+            if quickly and self.microbatches is None:
+                self.made(batch, {**self.options_of(batch), "effort": "fast"})
+            else:
+                self.plan(batch, effort="fast")
+        except ValueError:
+            return False
+        return True
+
+    def _share(self, batch: Positions, count: int) -> bool | None:
+        """Whether so many sequences can go to the micro-batches of others: whether the 2 * count shortest fit in
+        count micro-batches. None: neither pairs nor sums tell."""
+        if self._aligned is None:
+            return None
+        lengths = self._aligned[batch]
+        if len(lengths) < 2 * count:
+            return None
+        shortest = numpy.sort(lengths)[: 2 * count]
+        if shortest[0] + shortest[1] > self._budget or shortest.sum() > count * self._budget:
+            return False
+        if (shortest[:count] + shortest[count:][::-1]).max() <= self._budget:
+            return True
+        # Where no three fit, only pairs are left.
+        return False if shortest[:3].sum() > self._budget else None
+
+    def holds(self, batches: list[Positions]) -> bool:
+        """False where these have more tokens than their micro-batches hold: no order of them can be planned."""
+        if self.microbatches is None or self.options.get("overlong") == "alone":
+            return True
+        if self._mini_batch:
+            return True
+        tokens = sum(int(self._lengths[batch].sum(dtype=numpy.int64)) for batch in batches)
+        return tokens <= len(batches) * self.multiple * self._budget
+
+    def tokens(self, batch: Positions) -> NDArray[numpy.int64]:
+        """Of each sequence."""
+        return self._lengths[batch].astype(numpy.int64)
+
+    def plan(self, batch: Positions, *, effort: str | None = None) -> Plan:
+        """A global batch's plan, by another effort where that of the options finds none.
+
+        Raises:
+            MoreNeededError: it needs more micro-batches than the fixed number.
+            InvalidRequest: it can't be planned.
+            FailedPrecondition: cost="fitted".
+        """
+        options = self.options_of(batch)
+        if self.microbatches is not None:
+            return self._of_number(batch, options, effort)
+        efforts = [effort or self.options.get("effort") or "default", *_EFFORTS]
+        refused: InvalidRequest | None = None
+        for one in dict.fromkeys(efforts):
+            try:
+                return self.made(batch, {**options, "effort": one})
+            except InvalidRequest as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
+
+    def _of_number(self, batch: Positions, options: PlanOptions, effort: str | None) -> Plan:
+        plan = None
+        if effort is None:
+            plan = self._exact(batch, options)
+            if plan is None:
+                # More micro-batches than needed shorten the step, by the costs.
+                plan = self._exact(batch, self._heavy(batch, options))
+        return plan or self._fewest(batch, options)
+
+    def options_of(self, batch: Positions) -> PlanOptions:
+        """Of a plan of these sequences."""
+        if not len(self._group_ids):
+            return self.options
+        return {**self.options, "group_ids": self._group_ids[batch]}
+
+    def made(self, batch: Positions, options: PlanOptions) -> Plan:
+        """A plan by these options, whose errors name sequences by their positions in the dataset."""
+        try:
+            return make_plan(self._lengths[batch], **options)
+        except InvalidRequest as error:
+            # What is named by its place in the batch.
+            message = _PLACE.sub(lambda found: f"{found[1]}{batch[int(found[2])]}", str(error))
+            raise InvalidRequest(message) from None
+
+    def is_exact(self, plan: PassPlan) -> bool:
+        """Whether it has the fixed number of micro-batches, if there is one."""
+        number = self.microbatches
+        return number is None or bool((plan.microbatches_per_rank == number).all())
+
+    def _exact(self, batch: Positions, options: PlanOptions) -> Plan | None:
+        """A plan of the fixed number of micro-batches; None: it would have more."""
+        try:
+            plan = self.made(batch, options)
+        except InvalidRequest:
+            # Maybe of twice as many only, for which there are too few sequences.
+            plan = self.made(batch, _of_any_multiple(options))
+        return plan if self.is_exact(plan.passes[0]) else None
+
+    def _heavy(self, batch: Positions, options: PlanOptions) -> PlanOptions:
+        """With costs by which a micro-batch more costs more than it can save."""
+        cost = options.get("cost")
+        if not isinstance(cost, CostModel):
+            cost = _DEFAULT_COST
+        # No sequence costs more, whatever the coefficients are of. One above the budget is rounded up
+        # by less than that.
+        widest = budget = float(self._budget)
+        longest = float(self._lengths[batch].max())
+        if longest > budget:
+            widest += longest
+        exchanged = max((float(one) for _, one in cost.exchange), default=0.0)
+        per_sequence = (cost.per_token, cost.per_token_squared, cost.per_microbatch, cost.per_sequence)
+        most = (sum(per_sequence) + exchanged) * widest**2
+        added = cost.per_microbatch + 2.0 * len(batch) * most
+        heavy = options.copy()
+        heavy["cost"] = dataclasses.replace(cost, per_microbatch=added)
+        return heavy
+
+    def _fewest(self, batch: Positions, options: PlanOptions) -> Plan:
+        """A plan of no more micro-batches than needed, with as little effort as finds it.
+
+        Raises:
+            MoreNeededError: these are more than the fixed number, whatever the effort.
+        """
+        options = self._heavy(batch, options)
+        for effort in _EFFORTS:
+            options["effort"] = effort
+            plan = self._exact(batch, options)
+            if plan is not None:
+                return plan
+        plan = self.made(batch, _of_any_multiple(options))
+        if not self.is_exact(plan.passes[0]):
+            needed = plan.passes[0].microbatches_per_rank.max()
+            raise MoreNeededError(self.microbatches, int(needed))
+        return plan
+
+
+def _of_any_multiple(options: PlanOptions) -> PlanOptions:
+    """With any number of micro-batches that is not below the least."""
+    first, *others = options["passes"]
+    passes = [dataclasses.replace(first, microbatch_count_multiple=None), *others]
+    return {**options, "passes": passes}

@@ -260,7 +260,8 @@ def test_a_server_plans_for_it(server):
     ((["a"], [1, 2]), "lengths has 2 entries; there are 1 items"),
     ((["a", "b"], [3, 0]), r"lengths\[1\] is 0"),
     ((["a"], [-1]), r"manifest.lengths\[0\] is -1"),
-    ((["a"], ["long"]), "dtype"),
+    ((["a"], ["long"]), r'manifest.lengths\[0\] is "long"; must be a whole number'),
+    ((["a", "b"], [[1], [2, 3]]), r"manifest.lengths\[0\] is \[1\]; must be a whole number"),
 ])
 def test_refuses_what_cannot_be_added(arguments, named):
     pool = batchplan.Pool()

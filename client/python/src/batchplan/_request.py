@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _MOST = 2**32 - 1
+_FLAGS = {bool, numpy.bool_}
 # Of protobuf's JSON, which has no numbers for these.
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -154,12 +156,27 @@ def lengths_of(lengths: ArrayLike) -> NDArray[numpy.uint32]:
 
 
 def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
-    array = numpy.asarray(values)
+    is_list = isinstance(values, (list, tuple))
+    try:
+        array = numpy.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        # Of lists of different lengths, or a tensor that is not on the host.
+        if is_list:
+            _check_wholes(name, values)  # type: ignore[arg-type]
+        raise InvalidRequest(f"manifest.{name} is no array: {error}") from None
+    if array.ndim == 0:
+        raise InvalidRequest(
+            f"manifest.{name} is {reprlib.repr(values)}; must be a list or an array of whole numbers"
+        )
     if array.ndim != 1:
         raise InvalidRequest(f"manifest.{name} has {array.ndim} dimensions; it must have one")
     if array.size == 0:
         return numpy.empty(0, numpy.uint32)
-    if array.dtype.kind not in "iu":
+    # NumPy reads True beside numbers as 1.
+    has_flags = is_list and not _FLAGS.isdisjoint(map(type, values))  # type: ignore[arg-type]
+    if array.dtype.kind not in "iu" or has_flags:
+        if is_list or array.dtype.kind == "O":
+            _check_wholes(name, values)  # type: ignore[arg-type]
         raise InvalidRequest(f"manifest.{name} has dtype {array.dtype}; it must be of whole numbers")
     if array.dtype != numpy.uint32:
         for wrong in (array < 0, array > _MOST):
@@ -167,3 +184,13 @@ def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
                 place = int(wrong.argmax())
                 raise InvalidRequest(f"manifest.{name}[{place}] is {array[place]}; must be 0 to {_MOST}")
     return numpy.ascontiguousarray(array, numpy.uint32)
+
+
+def _check_wholes(name: str, values: Iterable[Any]) -> None:
+    """Raises InvalidRequest for the first that is none, or out of range."""
+    for place, value in enumerate(values):
+        where = f"manifest.{name}[{place}]"
+        if type(value) in _FLAGS:
+            raise InvalidRequest(f"{where} is {value}; must be a whole number")
+        if not 0 <= whole(where, value) <= _MOST:
+            raise InvalidRequest(f"{where} is {value}; must be 0 to {_MOST}")

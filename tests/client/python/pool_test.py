@@ -204,6 +204,35 @@ def test_it_waits_for_what_is_missing_and_no_longer():
         pool.take(selection(sequences=2), timeout=0.01, **OPTIONS)
 
 
+def test_it_waits_until_whole_groups_add_up():
+    pool = batchplan.Pool()
+    for group in range(3):
+        pool.add([group] * 3, [100] * 3)
+    which = selection(sequences=8, max_overtaking=4)
+    added = [threading.Timer(0.1 * number, pool.add, ([3] * size, [100] * size)) for number, size in ((1, 4), (2, 2))]
+    for one in added:
+        one.start()
+    batch = pool.take(which, timeout=60, **OPTIONS)
+    assert sorted(batch.taken) == [0, 0, 0, 1, 1, 1, 3, 3] and sorted(pool) == [2, 2, 2, 3, 3, 3, 3]
+    with pytest.raises(batchplan.InvalidRequest, match="none were found that add up to it"):
+        pool.take(selection(sequences=5, max_overtaking=4), timeout=0.01, **OPTIONS)
+    assert len(pool) == 7
+
+
+@pytest.mark.parametrize("which, lengths, named", [
+    # Nobody may overtake, so that a group that comes later does not help.
+    (selection(sequences=8), [10] * 3, "none were found that add up to it"),
+    (selection(sequences=8, max_overtaking=4), [10, 10, 600], r"manifest.lengths\[2\] is 600"),
+    (selection(max_tokens=10, max_overtaking=4), [10] * 3, "selection.max_tokens is 10, but what waits first takes 30"),
+])
+def test_what_more_does_not_mend_is_not_waited_for(which, lengths, named):
+    pool = batchplan.Pool()
+    for group in range(3):
+        pool.add([group] * 3, lengths)
+    with pytest.raises(batchplan.InvalidRequest, match=named):
+        pool.take(which, timeout=3600, **OPTIONS)
+
+
 def test_a_plan_that_tears_groups_loses_nothing():
     pool = batchplan.Pool()
     pool.add(["a", "b"], [500, 10])

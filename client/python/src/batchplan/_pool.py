@@ -112,6 +112,7 @@ class Pool(Generic[Item]):
     def _make_locks(self) -> None:
         # Of what waits, for what adds; and of who plans a batch of it.
         self._changed = threading.Condition()
+        self._changes = 0
         self._taking = threading.Lock()
 
     @property
@@ -156,7 +157,7 @@ class Pool(Generic[Item]):
             if made is not None and not 0 <= made <= self._step:
                 raise InvalidRequest(f"step is {made}; must be 0 to {self._step}, the pool's own")
             self._groups.append(_Group(kept, tokens, self._step if made is None else made))
-            self._changed.notify_all()
+            self._note_change()
 
     def take(
         self,
@@ -172,8 +173,9 @@ class Pool(Generic[Item]):
         Args:
             which: how much, how old at most, and who may pass whom. Groups are those that were added.
             timeout: seconds to wait until there is as much that is not too old, of sequences of any length;
-                with max_tokens, after which what there is is taken. Planning comes on top, and that of others
-                who take at the same time.
+                with max_tokens, after which what there is is taken; with sequences, also until whole groups
+                add up to them, which only later ones that may overtake can mend. Planning comes on top, and
+                that of others who take at the same time.
             plan: what makes the plan: the plan of a Client, with its job_id and step. It must not take from
                 this pool.
             options: see PlanOptions; the pool has the lengths, groups and ages.
@@ -194,16 +196,27 @@ class Pool(Generic[Item]):
             own = {name: value for name, value in options.items() if name in PlanOptions.__annotations__}
         Request((1,), selection=which, **own)
         end = time.monotonic() + seconds("timeout", timeout)
+        tried = -1
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._holds(which), end - time.monotonic())
+                self._changed.wait_for(
+                    lambda: self._changes != tried and self._holds(which), end - time.monotonic()
+                )
             with self._taking:
                 with self._changed:
                     # Another one may have taken it meanwhile.
                     if not self._holds(which) and time.monotonic() < end:
                         continue
-                    groups, step = list(self._groups), self._step
-                return self._planned(groups, step, which, plan, options)
+                    groups, step, tried = list(self._groups), self._step, self._changes
+                try:
+                    return self._planned(groups, step, which, plan, options)
+                except InvalidRequest as error:
+                    if time.monotonic() >= end or not _is_mended_by_more(which, error):
+                        raise
+
+    def _note_change(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()
 
     def _planned(
         self,
@@ -231,6 +244,7 @@ class Pool(Generic[Item]):
             # Others have added behind these meanwhile.
             self._groups[: len(groups)] = waiting
             self._step += 1
+            self._note_change()
         return batch
 
     def discard(self, where: Callable[[Item], bool]) -> list[Item]:
@@ -252,6 +266,7 @@ class Pool(Generic[Item]):
                 if items:
                     left.append(_Group(items, group.lengths[stays], group.step))
             self._groups = left
+            self._note_change()
         return discarded
 
     def _holds(self, selection: Selection) -> bool:
@@ -274,6 +289,11 @@ class Pool(Generic[Item]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._groups, self._step = state["groups"], state["step"]
         self._make_locks()
+
+
+def _is_mended_by_more(which: Selection, error: InvalidRequest) -> bool:
+    """Whether whole groups do not add up to the sequences that are taken. First in, first out, they never will."""
+    return which.max_overtaking > 0 and error.field == "selection.sequences"
 
 
 def _check_whole(plan: Plan, sizes: Sequence[int]) -> None:

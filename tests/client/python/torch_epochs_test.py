@@ -187,6 +187,15 @@ def test_a_sequence_that_is_too_long_is_told_at_once():
         sampler_of([5] * 77 + [1001] + [5] * 80, 8, shuffle=False)
 
 
+def test_rows_whose_offsets_int32_does_not_count_are_told_at_once():
+    sampler_of([2**27] * 40, 8, dp=1, max_tokens=2**32 - 1)
+    sampler_of([2**29] * 40, 8, dp=1, max_tokens=2**31 - 1)
+    with pytest.raises(batchplan.InvalidRequest, match="max_tokens is 2147483648, by which a row could have 2147483648 "):
+        sampler_of([2**29] * 40, 8, dp=1, max_tokens=2**31)
+    with pytest.raises(batchplan.InvalidRequest, match="a row could have 2147483649 tokens"):
+        sampler_of([2**31 + 1] + [5] * 15, 8, dp=1, max_tokens=100, overlong="alone")
+
+
 def test_a_group_that_is_too_long_is_told_at_once():
     with pytest.raises(batchplan.InvalidRequest, match="group 10 takes 1200 tokens.* holds 1000$"):
         sampler_of([100] * 40 + [600] * 4, 8, dp=1, group_ids=numpy.arange(44) // 4, groups="same_microbatch")

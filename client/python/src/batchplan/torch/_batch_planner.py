@@ -19,6 +19,7 @@ Positions = NDArray[Any]
 # What a request without costs is planned with.
 _DEFAULT_COST = CostModel(1.0, 1 / 24576)
 _PLACE = re.compile(r"(\b(?:lengths|group_ids)\[|\bsequence )(\d+)")
+_INT32_MOST = 2**31 - 1
 # The quickest first.
 _EFFORTS = ("fast", "default", "thorough")
 
@@ -110,12 +111,12 @@ class BatchPlanner:
         self.options["passes"] = [first, *others]
         self.microbatches = number
 
-    def check_longest(self, positions: Positions) -> None:
+    def check_longest(self, positions: Positions, batch_size: int) -> None:
         """Plans the longest of these sequences, one for each micro-batch: a wrong option, or a sequence that is
         too long, is found before any epoch.
 
         Raises:
-            InvalidRequest: one is too long, or an option is wrong.
+            InvalidRequest: one is too long, an option is wrong, or a row could have 2^31 tokens.
             FailedPrecondition: cost="fitted".
         """
         count = min(len(positions), max(self.least, self.multiple))
@@ -123,14 +124,23 @@ class BatchPlanner:
         count -= count % self._ranks if count > self._ranks else 0
         if count == 0:
             return
-        longest = positions[numpy.argsort(self._lengths[positions], kind="stable")[-count:]]
+        ascending = positions[numpy.argsort(self._lengths[positions], kind="stable")]
+        longest = ascending[-count:]
         lone: PlanOptions = {**self.options, "allow_empty_microbatches": True, "effort": "fast"}
         for name in ("mini_batch_size", "max_delay", "order", "groups"):
             lone.pop(name, None)  # type: ignore[misc]
-        plan = self.made(longest, lone)
+        multiple = self.made(longest, lone).passes[0].length_multiple
         if self._aligned is not None:
-            multiple = plan.passes[0].length_multiple
             self._aligned += -self._aligned % multiple
+        # No batch has more.
+        lengths = self.tokens(ascending[-batch_size - self.multiple :])
+        lengths += -lengths % multiple
+        widest = max(int(lengths[-1]), min(int(lengths.sum()), self._budget))
+        if widest > _INT32_MOST:
+            raise InvalidRequest(
+                f"max_tokens is {self._budget}, by which a row could have {widest} tokens; must be at most "
+                f"{_INT32_MOST}, which its offsets, of int32, reach"
+            )
 
     def fits(self, batch: Positions, *, quickly: bool = False) -> bool:
         """Whether these sequences can be planned as a global batch. `quickly` stops at effort="fast", which may

@@ -115,7 +115,7 @@ class GlobalBatches:
                 f"{self.ranks} ranks: allow_empty_microbatches=True gives ranks empty ones"
             )
         positions = self._kept()
-        self._planner.check_longest(positions)
+        self._planner.check_longest(positions, self._batch_size)
         # Of each position that is kept, its group by number; None: groups may be torn.
         group_of: Positions | None = None
         if len(self._group_ids) and options.get("groups") not in (None, "ignore"):

@@ -103,7 +103,9 @@ def test_what_was_fetched_ahead_at_an_epochs_end_is_of_that_epoch():
 @pytest.mark.parametrize("workers, prefetch", [(0, None), (1, 2), (2, 3), (2, 40)])
 def test_what_a_loader_fetches_ahead_is_known_up_to_the_epochs_end(workers, prefetch):
     """Also where it fetches more than an epoch has."""
-    loader_options = {"num_workers": workers, **({"prefetch_factor": prefetch} if workers else {})}
+    loader_options = {"num_workers": workers}
+    if workers:
+        loader_options |= {"prefetch_factor": prefetch, "persistent_workers": workers == 2}
     behind = workers * (prefetch or 0)
     sampler = sampler_of(seed=5, drop_last=True, max_tokens=2 * BUDGET)
     loader = torch.utils.data.DataLoader(range(COUNT), batch_sampler=sampler, collate_fn=list, **loader_options)
@@ -526,8 +528,10 @@ def test_a_last_global_batch_that_can_not_be_planned_is_told_at_once():
     with pytest.raises(batchplan.InvalidRequest, match="lengths can't be divided among 2 ranks: they are 1 more than a multiple of 2, .*"
                        "drop_last=True.*allow_empty_microbatches=True"):
         BatchSampler([30] * 21, 10, dp=2, max_tokens=40)
-    with pytest.raises(batchplan.InvalidRequest, match="mini_batches.size is 4, which does not divide the manifest's 6"):
+    with pytest.raises(batchplan.InvalidRequest, match="mini_batches.size is 4, which does not divide the manifest's 6 .*drop_last=True"):
         BatchSampler([5] * 14, 8, mini_batch_size=4, max_tokens=40)
+    with pytest.raises(batchplan.InvalidRequest, match="mini_batches.size is 4, which does not divide the manifest's 2"):
+        BatchSampler([5] * 6, 2, mini_batch_size=4, max_tokens=40)
 
 
 def test_refuses_what_cannot_be():

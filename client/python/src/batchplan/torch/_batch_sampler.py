@@ -37,9 +37,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     Global batches take as many micro-batches as they need, unless microbatches_per_step says how many.
     An optimizer that steps after as many micro-batches then steps once a global batch:
 
-        sampler = BatchSampler(
-            lengths, 512, microbatches_per_step=4, rank=rank, dp=8, max_tokens=16384
-        )
+        sampler = BatchSampler(lengths, 512, microbatches_per_step=4, rank=rank, dp=8, max_tokens=16384)
         for number, batch in enumerate(DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)):
             loss_of(batch).backward()
             if number % 4 == 3:

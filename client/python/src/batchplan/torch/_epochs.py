@@ -277,6 +277,9 @@ class Epochs:
             # Nothing fits more than the shortest ones together.
             sharing = int(self._nominal[-1]) % self._planner.multiple
             raise UndividableError(epoch, len(batches) - 1, batches[-1], sharing=sharing)
+        for step, batch in enumerate(batches):
+            if self._mini_batch and len(batch) % self._mini_batch:
+                raise UndividableError(epoch, step, batch)
         is_arranged = False
         for step, batch in enumerate(batches):
             if fits(batch):

@@ -180,7 +180,7 @@ class GlobalBatches:
             self._planner.plan(error.batch)
         except InvalidRequest as refused:
             # Others are of what no ranks and no order would hold.
-            if "data_parallel" not in str(refused):
+            if not any(name in str(refused) for name in ("data_parallel", "mini_batches.size")):
                 raise
             raise InvalidRequest(f"{refused}. It is {where}: {ways_out}") from None
         except MoreNeededError as refused:

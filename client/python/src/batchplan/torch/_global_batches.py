@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 from numpy.typing import ArrayLike
@@ -157,7 +157,7 @@ class GlobalBatches:
         self._latest: tuple[int, int, list[Positions]] = (0, -1, [])
         self.microbatches(0, 0)
 
-    def _refuse(self, error: UndividableError) -> None:
+    def _refuse(self, error: UndividableError) -> NoReturn:
         """Says why an epoch can't be divided, and what can be done."""
         where = f"global batch {error.step} of epoch {error.epoch}"
         if error.is_torn:
@@ -188,7 +188,7 @@ class GlobalBatches:
                 f"microbatches_per_step is {self.microbatches_per_step}; {where} needs {refused.needed} on each "
                 "rank: raise it or max_tokens, or lower batch_size"
             ) from None
-        raise AssertionError(f"{where} can be planned")
+        raise InvalidRequest(f"batch_size is {self._batch_size}; {where} can't be divided: {ways_out}")
 
     def _kept(self) -> Positions:
         """Positions of the sequences that are not dropped for their length."""

@@ -160,6 +160,15 @@ def test_groups_of_any_sizes_stay_together_in_every_epoch(seed, groups):
         assert sum(len(numpy.unique(group_ids[batch])) for batch in batches) == 60
 
 
+def test_groups_in_batches_of_just_enough_sequences_are_fewer_batches():
+    """259 sequences are eight times 32, and seven batches of 37."""
+    group_ids = numpy.repeat(numpy.arange(74), [4, 3] * 37)
+    lengths = uniform(0.05, 259, 0) // 4
+    sampler = sampler_of(lengths, 34, microbatches_per_step=4, groups="same_mini_batch", group_ids=group_ids)
+    assert sampler.steps == 7
+    check_epochs(sampler, lengths)
+
+
 @pytest.mark.parametrize("options", [
     {"preset": "nemo_rl_packing"}, {"preset": "roll_packing"}, {"preset": "verl"}, {"pp": 2}, {"pp": 2, "vpp": 2},
     {"passes": [batchplan.Pass(BUDGET), batchplan.Pass(2 * BUDGET, "logprobs", ignore_mini_batches=True)], "max_tokens": None},

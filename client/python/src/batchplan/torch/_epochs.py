@@ -157,7 +157,9 @@ class Epochs:
         if size + rest >= 2 * least:
             ends[-1] = count - (size + rest) // 2
             return numpy.append(ends, count)
-        steps = full + 1 if count >= (full + 1) * least else full
+        # Groups leave no batch just enough.
+        is_enough = self._group_of is None and count >= (full + 1) * least
+        steps = full + 1 if is_enough else full
         return numpy.arange(1, steps + 1, dtype=numpy.int64) * count // steps
 
     def _order(self, random: numpy.random.Generator) -> Positions:

@@ -279,10 +279,10 @@ class GlobalBatches:
         return self._epoch.is_arranged
 
     def check(self, epochs: int) -> None:
-        """Divides the first epochs. Each could be divided later as well.
+        """Checks this number of epochs, each of which can be planned, as all can.
 
         Raises:
-            ValueError: epochs is below 1.
+            ValueError: it is below 1.
         """
         if whole("epochs", epochs) < 1:
             raise ValueError(f"epochs is {epochs}; must be at least 1")

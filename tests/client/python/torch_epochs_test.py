@@ -110,6 +110,35 @@ def test_what_is_refused_can_not_be_divided():
     assert 10 < refused < 140
 
 
+def divide(lengths, places, batch, bins):
+    """Whether there are batches of this size that fit in as many bins each, by trying all."""
+    if not places:
+        return True
+    return any(
+        fit(sorted((lengths[one] for one in (places[0], *others)), reverse=True), [BUDGET] * bins)
+        and divide(lengths, [one for one in places[1:] if one not in others], batch, bins)
+        for others in itertools.combinations(places[1:], batch - 1)
+    )
+
+
+def test_a_fixed_number_of_microbatches_is_kept_to_where_any_batches_can():
+    outcomes = set()
+    for seed in range(60, 160):
+        random = numpy.random.default_rng(seed)
+        batch = int(random.integers(3, 5))
+        ranks, batches = int(random.integers(1, batch)), 2 if batch == 4 else int(random.integers(2, 4))
+        lengths = (random.uniform(0.1, random.uniform(0.4, 1), batch * batches) * BUDGET).astype(int)
+        possible = divide(lengths.tolist(), list(range(len(lengths))), batch, ranks)
+        try:
+            sampler = sampler_of(lengths, batch, dp=ranks, microbatches_per_step=1, effort="default")
+        except ValueError:
+            assert not possible, seed
+        else:
+            check_epochs(sampler, lengths)
+        outcomes.add(possible)
+    assert outcomes == {True, False}
+
+
 def test_few_short_sequences_come_together_in_every_epoch():
     """Any two of the others are too long for one micro-batch, and one more than the ranks divide has to be."""
     lengths = numpy.array([600] * 39 + [400, 500])

@@ -223,6 +223,25 @@ class BatchPlanner:
                 plan = self._exact(batch, self._heavy(batch, options))
         return plan or self._fewest(batch, options)
 
+    def rows(self, sequences: Positions, batches: int) -> list[Positions] | None:
+        """These sequences in as many micro-batches as this number of global batches has, on all ranks; None: none
+        were found, or there is no fixed number of them."""
+        if self.microbatches is None:
+            return None
+        options = self._heavy(sequences, self.options_of(sequences))
+        first, *others = self.passes
+        number = self.microbatches * batches
+        first = dataclasses.replace(first, min_microbatches=number, microbatch_count_multiple=number)
+        options["passes"] = [first, *others]
+        for effort in _EFFORTS[:2]:
+            try:
+                plan = self.made(sequences, {**options, "effort": effort}).passes[0]
+            except InvalidRequest:
+                continue
+            if (plan.microbatches_per_rank == number).all():
+                return [sequences[row.indices] for rank in range(self._ranks) for row in plan.rank(rank)]
+        return None
+
     def options_of(self, batch: Positions) -> PlanOptions:
         """Of a plan of these sequences."""
         if not len(self._group_ids):

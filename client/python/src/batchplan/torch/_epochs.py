@@ -66,7 +66,8 @@ class Epochs:
 
     1. Where batches may differ in size, it ends earlier, and the next one begins there. At the epoch's end the
        shortest sequences of the dataset come together; or, with drop_last, those that are too many are left out.
-    2. It exchanges sequences with its neighbours: two batches, then four, up to all, become alike in tokens.
+    2. It exchanges sequences with its neighbours: two batches, then four, up to all, become alike in tokens; or,
+       where sizes need not be the same, their micro-batches are planned together and divided among them.
     3. Groups that stay together are shuffled once more.
     4. The epoch has the batches of the first one, in another order.
 
@@ -296,15 +297,35 @@ class Epochs:
                 pool = batches[first : first + width]
                 if not self._planner.holds(pool):
                     continue
-                pool = self._deal(pool)
-                if all(map(fits, pool)):
+                dealt = self._deal(pool)
+                if not all(map(fits, dealt)):
+                    dealt = self._deal_rows(pool)
+                if dealt and all(map(fits, dealt)):
                     break
-            batches[first : first + width] = pool
+            batches[first : first + width] = dealt
             is_arranged = True
         if is_arranged:
             order = numpy.concatenate(batches)
             ends = numpy.cumsum([len(one) for one in batches])
         return Epoch(order, ends, is_arranged)
+
+    def _deal_rows(self, batches: list[Positions]) -> list[Positions]:
+        """The sequences of these batches in batches that are almost alike in size, where their micro-batches were
+        found all at once; none: they were not, or sizes must be the same."""
+        if self._mini_batch or self._group_of is not None:
+            return []
+        rows = self._planner.rows(numpy.concatenate(batches), len(batches))
+        if rows is None:
+            return []
+        each = len(rows) // len(batches)
+        heap = [(0, 0, place) for place in range(len(batches))]
+        parts: list[list[Positions]] = [[] for _ in batches]
+        for row in sorted(rows, key=len, reverse=True):
+            size, count, place = heapq.heappop(heap)
+            parts[place].append(row)
+            if count + 1 < each:
+                heapq.heappush(heap, (size + len(row), count + 1, place))
+        return [numpy.concatenate(part) for part in parts]
 
     def _deal(self, batches: list[Positions]) -> list[Positions]:
         """The sequences of these batches in batches of the same sizes, alike in tokens. The longest come first,

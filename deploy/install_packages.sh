@@ -24,7 +24,7 @@ python=(
 )
 test=(
   libgtest-dev libgmock-dev libbenchmark-dev clang libclang-rt-dev clang-format clang-tidy mold
-  redis-server prometheus chromium fonts-dejavu-core python3-torch
+  redis-server prometheus chromium fonts-dejavu-core locales python3-torch
 )
 cluster=(
   podman buildah runc netavark aardvark-dns iptables debootstrap python3 python3-venv

@@ -1,7 +1,6 @@
 #include "server/flag_set.h"
 
 #include <CLI/CLI.hpp>
-#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,7 +27,7 @@ constexpr size_t kPageWidth = 100;
 
 std::string VariableOf(const std::string& flag) {
   std::string variable = kVariablePrefix;
-  for (const char c : flag) variable += static_cast<char>(std::toupper(c));
+  absl::StrAppend(&variable, absl::AsciiStrToUpper(flag));
   return variable;
 }
 

@@ -4,11 +4,15 @@
 #include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
 
+#include <clocale>
 #include <map>
 #include <random>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "batchplan/v1/batch_planner.pb.h"
 
 namespace batchplan {
@@ -35,6 +39,23 @@ TEST(JsonTest, WhatIsWrittenIsRead) {
     EXPECT_EQ(read.SerializeAsString(), request.SerializeAsString());
   }
   EXPECT_EQ(ErrorOf(" {\"jobId\" : null, \"manifest\":{\"lengths\":[ ]} } \n"), "");
+}
+
+TEST(JsonTest, NumbersHaveAPointWhateverTheLocale) {
+  ASSERT_EQ(absl::string_view(std::localeconv()->decimal_point), ",");
+  v1::PlanBatchResponse response;
+  response.mutable_planning_time()->set_nanos(12'500'000);
+  response.mutable_cost_model_used()->set_per_token(1234.5);
+  const absl::StatusOr<std::string> json = ToCompleteJson(response);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_THAT(*json, HasSubstr("\"planningTime\":\"0.012500s\""));
+  EXPECT_THAT(*json, HasSubstr("\"perToken\":1234.5,"));
+  v1::PlanBatchResponse read;
+  ASSERT_TRUE(FromJson(*json, &read).ok());
+  EXPECT_EQ(read.SerializeAsString(), response.SerializeAsString());
+  EXPECT_FALSE(FromJson(R"({"planningTime": "0,0125s"})", &read).ok());
+  // As the caller left it.
+  EXPECT_EQ(absl::string_view(std::localeconv()->decimal_point), ",");
 }
 
 TEST(JsonTest, ANullInAListIsRefusedByPlace) {

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+
 namespace batchplan::testing {
 namespace {
 
@@ -50,9 +52,11 @@ std::vector<uint32_t> Repeat(size_t count, uint64_t seed, Make make) {
 }  // namespace
 
 uint64_t Cases(uint64_t count) {
-  const char* const scale = std::getenv("BATCHPLAN_TEST_SCALE");
-  if (scale == nullptr || *scale == '\0') return count;
-  return static_cast<uint64_t>(std::max(1.0, static_cast<double>(count) * std::atof(scale)));
+  const char* const text = std::getenv("BATCHPLAN_TEST_SCALE");
+  if (text == nullptr || *text == '\0') return count;
+  double scale = 0;
+  if (!absl::SimpleAtod(text, &scale)) std::abort();
+  return static_cast<uint64_t>(std::max(1.0, static_cast<double>(count) * scale));
 }
 
 uint64_t Seed(uint64_t seed) {

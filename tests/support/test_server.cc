@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 
 namespace batchplan {
 
@@ -57,7 +58,11 @@ std::string TestServer::MetricsText() const {
 double TestServer::Metric(const std::string& series) const {
   const std::string text = MetricsText();
   const size_t at = text.find("\n" + series + " ");
-  return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size() + 2));
+  if (at == std::string::npos) return -1;
+  const size_t begin = at + series.size() + 2;
+  double value = -1;
+  if (!absl::SimpleAtod(text.substr(begin, text.find('\n', begin) - begin), &value)) std::abort();
+  return value;
 }
 
 }  // namespace batchplan

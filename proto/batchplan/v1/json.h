@@ -1,5 +1,6 @@
 // Messages as text: the canonical protobuf JSON mapping, which every protobuf library reads and
-// writes (lowerCamelCase names, 64-bit integers as strings, durations as "1.5s").
+// writes (lowerCamelCase names, 64-bit integers as strings, durations as "1.5s"). The locale
+// of the process changes nothing.
 
 #ifndef BATCHPLAN_PROTO_V1_JSON_H_
 #define BATCHPLAN_PROTO_V1_JSON_H_

@@ -1,10 +1,12 @@
 """What is done when calls fail: _retry.Caller on a clock of its own."""
 
+import errno
 import logging
+import os
 
 import batchplan
 import pytest
-from batchplan import _calls, _core, _retry
+from batchplan import _calls, _core, _retry, _tls_mistake
 
 OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED = 0, 1, 2, 3, 4
 PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED = 7, 8, 9, 10
@@ -213,3 +215,12 @@ def test_a_closer_look_at_certificates_is_taken_once_a_call():
     world = World(failing(UNAVAILABLE), fallback=True, tls_mistake=mistake)
     assert world.call()[0] == "planned here"
     assert len(looks) == 1 < len(world.made)
+
+
+@pytest.mark.parametrize("error", [errno.ECONNRESET, errno.EPIPE])
+def test_a_closed_connection_is_known_in_the_language_of_the_process(error):
+    """gRPC repeats what the system says of it."""
+    mistake = _tls_mistake.TlsMistake("127.0.0.1:1", None)
+    message = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: "
+    assert isinstance(mistake(message + os.strerror(error)), _retry.Work)
+    assert mistake(message + os.strerror(errno.ECONNREFUSED)) is None

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "server/telemetry/metric_catalog.h"
@@ -364,6 +365,14 @@ TEST(MetricsTest, StepsAreMeasuredOfTheJobsThatReportThem) {
   EXPECT_THAT(text, Not(HasSubstr("grpo")));
 }
 
+// What stands behind `name` in its line.
+double ValueOf(const std::string& text, const std::string& name) {
+  const size_t begin = text.find(name) + name.size();
+  double value = 0;
+  EXPECT_TRUE(absl::SimpleAtod(text.substr(begin, text.find('\n', begin) - begin), &value)) << name;
+  return value;
+}
+
 TEST(MetricsTest, TheProcessIsMeasured) {
   const Metrics metrics("1");
   const std::string text = Text(metrics);
@@ -371,13 +380,12 @@ TEST(MetricsTest, TheProcessIsMeasured) {
        {"\nprocess_cpu_seconds_total ", "\nprocess_resident_memory_bytes ",
         "\nprocess_virtual_memory_bytes ", "\nprocess_open_fds ", "\nprocess_max_fds ",
         "\nprocess_threads ", "\nprocess_start_time_seconds "}) {
-    const size_t at = text.find(name);
-    ASSERT_NE(at, std::string::npos) << name;
-    const double value = std::stod(text.substr(at + std::string(name).size()));
+    ASSERT_THAT(text, HasSubstr(name));
+    const double value = ValueOf(text, name);
     // Clock ticks may not have passed yet.
     EXPECT_TRUE(value > 0 || std::string(name) == "\nprocess_cpu_seconds_total ") << name;
   }
-  const double start = std::stod(text.substr(text.find("\nprocess_start_time_seconds ") + 28));
+  const double start = ValueOf(text, "\nprocess_start_time_seconds ");
   EXPECT_NEAR(start, absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()), 3600);
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 import ssl
@@ -16,8 +18,10 @@ _TOLD = re.compile(
     r"|is not in peer certificate|Failed to create security handshaker"
 )
 # All that it says where the other side closes a connection, such as one without the certificate
-# that it wants, which comes after the handshake in TLS 1.3.
-_CLOSED = re.compile(r"last error.*(Socket closed|Connection reset|Broken pipe|recvmsg)", re.DOTALL)
+# that it wants, which comes after the handshake in TLS 1.3; or the system's words for these, in the language of the
+# process's locale.
+_CLOSED = ("Socket closed", "Connection reset", "Broken pipe", "recvmsg")
+_CLOSED_BY_THE_SYSTEM = (errno.ECONNRESET, errno.EPIPE)
 # The one alert that says nothing of the client.
 _PASSES = "ALERT_INTERNAL_ERROR"
 _UNREACHED = "last error"
@@ -45,8 +49,13 @@ class TlsMistake:
             return message
         # Of a name's addresses gRPC tells the last one's failure, which may be an outage: "localhost" is
         # ::1 too.
-        suspect = _UNREACHED in message if self._tls else _CLOSED.search(message) or self._several(message)
+        suspect = _UNREACHED in message if self._tls else self._closed(message) or self._several(message)
         return Work(self._look) if suspect and self._host else None
+
+    @staticmethod
+    def _closed(message: str) -> bool:
+        told = message.partition(_UNREACHED)[2]
+        return any(words in told for words in (*_CLOSED, *map(os.strerror, _CLOSED_BY_THE_SYSTEM)))
 
     def _several(self, message: str) -> bool:
         """Whether nobody listens at one address of a name, which may have others."""

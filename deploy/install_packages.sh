@@ -16,7 +16,7 @@ build=(
   g++ cmake ninja-build pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libssl-dev prometheus-cpp-dev libcli11-dev libcurl4-openssl-dev
-  libhiredis-dev
+  libhiredis-dev nlohmann-json3-dev
   curl ca-certificates
 )
 python=(

@@ -1,10 +1,5 @@
 #include "client/cli/input/read_lengths.h"
 
-#include <google/protobuf/struct.pb.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <istream>
 #include <limits>
@@ -12,14 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "proto/batchplan/v1/json.h"
 
 namespace batchplan::cli {
 namespace {
@@ -86,70 +79,6 @@ absl::Status ReadLine(absl::string_view text, ThirdColumn third, v1::Manifest* m
   return absl::OkStatus();
 }
 
-constexpr double kMostTokens = std::numeric_limits<uint32_t>::max();
-
-absl::Status ReadStatus(const std::istream& stream, const std::string& name) {
-  return stream.bad() ? absl::DataLossError(absl::StrCat(name, ": can't be read"))
-                      : absl::OkStatus();
-}
-
-uint64_t CountBytes(std::istream& text) {
-  std::array<char, 64 << 10> buffer;
-  uint64_t bytes = 0;
-  while (text.read(buffer.data(), buffer.size()) || text.gcount() > 0) bytes += text.gcount();
-  return bytes;
-}
-
-// The value at `path` below `object`; null if there is none.
-const google::protobuf::Value* FindField(const google::protobuf::Struct& object,
-                                         const std::string& path) {
-  const google::protobuf::Struct* parent = &object;
-  const google::protobuf::Value* value = nullptr;
-  for (const absl::string_view name : absl::StrSplit(path, '.')) {
-    if (parent == nullptr) return nullptr;
-    const auto found = parent->fields().find(std::string(name));
-    if (found == parent->fields().end()) return nullptr;
-    value = &found->second;
-    parent = value->has_struct_value() ? &value->struct_value() : nullptr;
-  }
-  return value;
-}
-
-// The estimate for text: `bytes` / `bytes_per_token`, rounded up.
-uint32_t EstimateTokens(uint64_t bytes, double bytes_per_token) {
-  return static_cast<uint32_t>(
-      std::min(std::ceil(static_cast<double>(bytes) / bytes_per_token), kMostTokens));
-}
-
-absl::StatusOr<uint32_t> LengthOf(const std::string& line, const std::string& field,
-                                  double bytes_per_token) {
-  google::protobuf::Struct object;
-  if (absl::Status parsed = FromJson(line, &object); !parsed.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("not a JSON object: ", parsed.message()));
-  }
-  const google::protobuf::Value* value = FindField(object, field);
-  if (value == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("has no field \"", field, "\""));
-  }
-  switch (value->kind_case()) {
-    case google::protobuf::Value::kStringValue:
-      return EstimateTokens(value->string_value().size(), bytes_per_token);
-    case google::protobuf::Value::kListValue:
-      return static_cast<uint32_t>(value->list_value().values_size());
-    case google::protobuf::Value::kNumberValue: {
-      const double number = value->number_value();
-      if (number >= 0 && number <= kMostTokens && number == std::floor(number)) {
-        return static_cast<uint32_t>(number);
-      }
-      return absl::InvalidArgumentError(
-          absl::StrCat("field \"", field, "\" is ", number, ", not a length"));
-    }
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("field \"", field, "\" is not a string, a list or a number"));
-  }
-}
-
 }  // namespace
 
 absl::Status ReadLengths(std::istream& stream, const std::string& name, ThirdColumn third,
@@ -165,47 +94,6 @@ absl::Status ReadLengths(std::istream& stream, const std::string& name, ThirdCol
   }
   if (stream.bad()) return absl::DataLossError(absl::StrCat(name, ": can't be read"));
   return absl::OkStatus();
-}
-
-absl::Status ForEachText(std::istream& text, const std::string& name, Unit unit,
-                         double bytes_per_token, const LengthFunction& visit) {
-  const auto emit = [&](uint64_t bytes) {
-    return bytes == 0 || visit(EstimateTokens(bytes, bytes_per_token));
-  };
-  if (unit == Unit::kFile) {
-    emit(CountBytes(text));
-    return ReadStatus(text, name);
-  }
-  std::string line;
-  uint64_t paragraph = 0;
-  while (std::getline(text, line)) {
-    const bool blank = absl::StripAsciiWhitespace(line).empty();
-    if (unit == Unit::kLine) {
-      if (!blank && !emit(line.size())) return absl::OkStatus();
-    } else if (!blank) {
-      paragraph += line.size() + 1;
-    } else {
-      if (!emit(paragraph)) return absl::OkStatus();
-      paragraph = 0;
-    }
-  }
-  emit(paragraph);
-  return ReadStatus(text, name);
-}
-
-absl::Status ForEachJsonLine(std::istream& lines, const std::string& name, const std::string& field,
-                             double bytes_per_token, const LengthFunction& visit) {
-  std::string line;
-  for (int64_t number = 1; std::getline(lines, line); ++number) {
-    if (absl::StripAsciiWhitespace(line).empty()) continue;
-    absl::StatusOr<uint32_t> length = LengthOf(line, field, bytes_per_token);
-    if (!length.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ":", number, ": ", length.status().message()));
-    }
-    if (*length > 0 && !visit(*length)) return absl::OkStatus();
-  }
-  return ReadStatus(lines, name);
 }
 
 }  // namespace batchplan::cli

@@ -39,10 +39,10 @@ files are skipped, and counted on stderr.
 
 A record is measured by --field, or else by the first of these that it has: input_ids; text;
 messages; conversations (and system); prompt and completion; instruction and output (and input,
-system, history). Several fields are added up. Of a field, text is measured, a list of numbers or
-strings is counted as tokens, a number is the length itself. Of messages, content, value or text is
-measured, also where it is in parts, and nothing else: add what your chat template puts around
-them, and tool calls.
+system, history). Several fields are added up. One with chosen and rejected is two sequences: name
+the fields of one. Of a field, text is measured, a list of numbers or strings is counted as tokens,
+a number is the length itself. Of messages, content, value or text is measured, also where it is in
+parts, and nothing else: add what your chat template puts around them, and tool calls.
 
 The length of a text is an estimate, its bytes / --bytes_per_token rounded up: about 4 for English
 prose, 3 for source code. With --tokenizer it is its number of tokens, without special ones.
@@ -264,6 +264,11 @@ void AddLengthsCommand(CLI::App* app, ExitCode* exit_code) {
   command->callback([=] {
     if (!flags->fields.empty() && flags->unit.value_or(Unit::kRecord) != Unit::kRecord) {
       throw CLI::ValidationError("--field", "is of records, which --per is to read as text");
+    }
+    for (const std::string& field : flags->fields) {
+      if (std::count(flags->fields.begin(), flags->fields.end(), field) > 1) {
+        throw CLI::ValidationError("--field", absl::StrCat(field, " is named twice"));
+      }
     }
     std::unique_ptr<Tokenizer> tokenizer;
     if (!flags->tokenizer.empty()) {

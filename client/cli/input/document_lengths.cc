@@ -50,7 +50,7 @@ absl::StatusOr<bool> DocumentLengths::AddToText(absl::string_view piece) {
     const size_t cut = CutBefore(rest.substr(0, kPieceBytes));
     Gather(std::string(rest.substr(0, cut)));
     rest.remove_prefix(cut);
-    const absl::StatusOr<bool> more = FlushIfMuch();
+    absl::StatusOr<bool> more = FlushIfMuch();
     if (!more.ok() || !*more) return more;
   }
   piece_ = std::string(rest);
@@ -75,7 +75,7 @@ absl::StatusOr<bool> DocumentLengths::AddRecord(RecordContent content, const std
       Gather(std::move(text));
       continue;
     }
-    const absl::StatusOr<bool> more = AddToText(text);
+    absl::StatusOr<bool> more = AddToText(text);
     if (!more.ok() || !*more) return more;
     Gather(std::exchange(piece_, ""));
   }
@@ -95,7 +95,7 @@ absl::StatusOr<bool> DocumentLengths::Flush() {
     gathered_bytes_ = 0;
   }
   for (const Document& document : ended) {
-    const absl::StatusOr<bool> more = Emit(document);
+    absl::StatusOr<bool> more = Emit(document);
     if (!more.ok() || !*more) return more;
   }
   return true;

@@ -32,7 +32,7 @@ absl::StatusOr<bool> ReadText(std::istream& stream, const std::string& name, Uni
   if (unit == Unit::kFile) {
     std::array<char, kBufferBytes> buffer;
     while (stream.read(buffer.data(), buffer.size()) || stream.gcount() > 0) {
-      const absl::StatusOr<bool> more =
+      absl::StatusOr<bool> more =
           documents->AddToText({buffer.data(), static_cast<size_t>(stream.gcount())});
       if (!more.ok() || !*more) return more;
     }
@@ -45,15 +45,15 @@ absl::StatusOr<bool> ReadText(std::istream& stream, const std::string& name, Uni
     const bool blank = absl::StripAsciiWhitespace(line).empty();
     if (!blank) {
       if (unit == Unit::kParagraph) line += '\n';
-      const absl::StatusOr<bool> more = documents->AddToText(line);
+      absl::StatusOr<bool> more = documents->AddToText(line);
       if (!more.ok() || !*more) return more;
     }
     if (blank || unit == Unit::kLine) {
-      const absl::StatusOr<bool> more = documents->EndText(name);
+      absl::StatusOr<bool> more = documents->EndText(name);
       if (!more.ok() || !*more) return more;
     }
   }
-  const absl::StatusOr<bool> more = documents->EndText(name);
+  absl::StatusOr<bool> more = documents->EndText(name);
   return more.ok() && *more ? AtEnd(stream, name) : more;
 }
 
@@ -74,7 +74,7 @@ absl::StatusOr<bool> ReadRecords(std::istream& stream, const std::string& name, 
   absl::Status failed;
   RecordReader reader(fields, documents->needs_texts(), [&](RecordContent content) {
     ++measured;
-    const absl::StatusOr<bool> more =
+    absl::StatusOr<bool> more =
         documents->AddRecord(std::move(content), place(by_line ? number : measured));
     failed = more.status();
     return more.ok() && *more;

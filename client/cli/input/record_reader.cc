@@ -1,6 +1,7 @@
 #include "client/cli/input/record_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <ios>
@@ -28,6 +29,9 @@ struct Format {
   std::vector<std::string> needed;
   std::vector<std::string> added;
 };
+
+// What a record of preferences has, whatever else: two sequences, of which no format says which.
+constexpr std::array<const char*, 2> kPreferences = {"chosen", "rejected"};
 
 const std::vector<Format>& Formats() {
   static const auto* const formats = new std::vector<Format>{
@@ -95,7 +99,7 @@ enum class Scalar : uint8_t { kBoolean, kNumber, kString };
 
 const std::vector<std::string>& FormatFields() {
   static const auto* const fields = [] {
-    auto* const all = new std::vector<std::string>;
+    auto* const all = new std::vector<std::string>(kPreferences.begin(), kPreferences.end());
     for (const Format& format : Formats()) {
       for (const auto* names : {&format.needed, &format.added}) {
         for (const std::string& name : *names) {
@@ -305,7 +309,7 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  bool Stop(std::string why) {
+  bool Stop(absl::string_view why) {
     status_ = absl::InvalidArgumentError(why);
     return false;
   }
@@ -336,13 +340,16 @@ class RecordReader::Handler final : public nlohmann::json_sax<json> {
       }
       return fields_;
     }
+    const auto is_there = [this](const std::string& field) {
+      return SlotOf(field).is_given && !SlotOf(field).is_null;
+    };
+    if (std::all_of(kPreferences.begin(), kPreferences.end(), is_there)) {
+      return absl::InvalidArgumentError(
+          "has fields \"chosen\" and \"rejected\", which are two sequences; name the fields of one "
+          "by --field, such as prompt,chosen");
+    }
     for (const Format& format : Formats()) {
-      if (!std::all_of(format.needed.begin(), format.needed.end(),
-                       [this](const std::string& field) {
-                         return SlotOf(field).is_given && !SlotOf(field).is_null;
-                       })) {
-        continue;
-      }
+      if (!std::all_of(format.needed.begin(), format.needed.end(), is_there)) continue;
       std::vector<std::string> measured = format.needed;
       measured.insert(measured.end(), format.added.begin(), format.added.end());
       return measured;
@@ -407,7 +414,7 @@ absl::StatusOr<bool> RecordReader::ReadStream(std::istream& stream) {
       const bool is_array = next == '[';
       handler_->Begin(is_array);
       json::sax_parse(stream, handler_.get(), json::input_format_t::json, /*strict=*/is_array);
-      const absl::StatusOr<bool> more = handler_->Result();
+      absl::StatusOr<bool> more = handler_->Result();
       if (!more.ok() || !*more) return more;
     }
   } catch (const std::ios_base::failure&) {

@@ -9,6 +9,8 @@
 //   conversations, and system if any   a chat, as ShareGPT has it
 //   prompt, completion                 texts or chats, added up
 //   instruction, output, and input, system and history if any   as Alpaca has them, added up
+// A record with both `chosen` and `rejected` is of none: its fields have to be named.
+//
 // A field is
 //   a string: a text;
 //   a list of numbers or strings: tokens, counted;

@@ -98,6 +98,13 @@ TEST(LengthsCommand, TheFormatIsTheFirstThatARecordHas) {
   EXPECT_EQ(result.out, "3\n2\n3\n");
   EXPECT_THAT(result.err, HasSubstr("stdin:4: has the fields of no format that is known (text; "));
   EXPECT_THAT(result.err, HasSubstr("name those to measure by --field"));
+  const std::string preferences =
+      "{\"conversations\": [{\"value\": \"1234\"}], \"chosen\": {\"value\": \"12345\"}, "
+      "\"rejected\": {\"value\": \"1\"}}\n";
+  EXPECT_THAT(
+      RunCli({"lengths", "--per", "record", "-"}, preferences).err,
+      HasSubstr("stdin:1: has fields \"chosen\" and \"rejected\", which are two sequences"));
+  EXPECT_EQ(RunCli({"lengths", "--field", "conversations,chosen", "-"}, preferences).out, "3\n");
 }
 
 TEST(LengthsCommand, JsonIsAnArrayOrObjectsInAnyLayout) {
@@ -174,6 +181,8 @@ TEST(LengthsCommand, WrongJsonLineIsNamed) {
               HasSubstr("field \"text\" has a message whose content is no text"));
   EXPECT_THAT(RunCli({"lengths", "--per", "line", "--field", "text", path}).err,
               HasSubstr("--field"));
+  EXPECT_THAT(RunCli({"lengths", "--field", "text,n,text", path}).err,
+              HasSubstr("--field: text is named twice"));
 }
 
 TEST(LengthsCommand, LargeAndDeepRecordsTakeLittle) {

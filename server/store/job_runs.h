@@ -4,6 +4,11 @@
 //   JobRuns runs(/*max_jobs=*/4096, absl::Hours(24));
 //   if (runs.See("job", "run 2", now) != "run 2") ... a later run has superseded it ...
 //
+// Where replicas see the runs of a job, each run has the time at which the first of them saw it:
+//
+//   runs.Learn("job", {{"run 2", 1764093600123456}}, now);   // the earlier time of a run stands
+//   for (const SeenRun& seen : runs.Known("job", now)) ... tell others ...
+//
 // Remembers the latest kMaxRunsOfAJob runs of a job until it has not been seen for the lifetime,
 // and the jobs that were seen last: at most 8 KiB for each of max_jobs. Not thread-safe. A call
 // takes O(log jobs + runs of the job); one that throws std::bad_alloc changes nothing.
@@ -12,6 +17,7 @@
 #define BATCHPLAN_SERVER_STORE_JOB_RUNS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <optional>
@@ -22,6 +28,12 @@
 #include "server/base/clock.h"
 
 namespace batchplan {
+
+struct SeenRun {
+  std::string run;
+  // Any clock's, the same for all runs of a job.
+  uint64_t time = 0;
+};
 
 class JobRuns {
  public:
@@ -37,17 +49,33 @@ class JobRuns {
   std::optional<std::string> Superseding(const std::string& job, const std::string& run,
                                          Instant now) const;
 
+  // What others know of the job's runs, in any order.
+  void Learn(const std::string& job, const std::vector<SeenRun>& seen, Instant now);
+
+  // The job's runs, the current one last; none if it is not known (any more). Asking is seeing: the
+  // job lives for the lifetime from now on.
+  std::vector<SeenRun> Known(const std::string& job, Instant now);
+
+  // The jobs with a run that is superseded.
+  std::vector<std::string> JobsWithOrder(Instant now) const;
+
  private:
   struct Job {
-    // The current one last.
-    std::vector<std::string> runs;
+    // By time, then name; at least one.
+    std::vector<SeenRun> runs;
     Instant expiry;
     std::list<std::string>::iterator use;
   };
 
+  using Jobs = std::map<std::string, Job>;
+
+  // A job of which nothing is known any more is not found.
+  Jobs::const_iterator Find(const std::string& job, Instant now) const;
+  void Use(Jobs::iterator job, Instant now);
+
   const size_t max_jobs_;
   const Instant::duration lifetime_;
-  std::map<std::string, Job> jobs_;
+  Jobs jobs_;
   // The least recently seen first.
   std::list<std::string> uses_;
 };

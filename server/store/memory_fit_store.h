@@ -3,19 +3,26 @@
 //   MemoryFitStore store(/*max_jobs=*/4096);
 //
 // Holds the states of at most `max_jobs` jobs. One more takes the place of a job of the owner that
-// has most jobs here: of those of its jobs that were written only once the least recently used, and
-// if there are none the least recently used of all. So many new names push out neither other
-// owners' jobs nor a job that goes on reporting. A job that was forgotten starts anew. Versions
-// never repeat, so that a state read before its job was forgotten replaces nothing. A call takes
-// O(log jobs), one that forgets a job O(owners), and never blocks for long.
+// has most jobs here: of those the one with the lowest rank. A job that is used gets for its rank
+// how often it was written, at most kMostWrites, on top of the rank that was forgotten last among
+// its owner's; of equal ranks the one that was used longest ago goes first (GreedyDual with
+// frequencies; Cherkasova 1998). So new names push out neither other owners' jobs nor, even where
+// each reports a few times, a job of the same owner that has reported often and goes on; and a job
+// that has ended gives way some day. What remains: an owner whose other names report kMostWrites
+// times max_jobs times between two uses of a job loses it, or fewer while it has reported little.
+// A job that was forgotten starts anew. Versions never repeat, so that a state read before its job
+// was forgotten replaces nothing. A call takes O(log jobs), one that forgets a job O(owners), and
+// never blocks for long.
 
 #ifndef BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
 #define BATCHPLAN_SERVER_STORE_MEMORY_FIT_STORE_H_
 
 #include <cstddef>
-#include <list>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -36,38 +43,47 @@ class MemoryFitStore : public FitStore {
   absl::StatusOr<bool> Replace(const std::string& job_id, uint64_t version,
                                const std::string& state, const std::string& owner) override;
 
+  // Sets the state whatever its version; null: the owner stays, or is "".
+  void Set(const std::string& job_id, const std::string& state, const std::string* owner);
+
   // The jobs that have a state, as metrics show them.
   size_t jobs();
+  std::vector<std::string> job_ids();
+
+  static constexpr uint64_t kMostWrites = 1024;
 
  private:
-  // Job ids, the least recently used first.
-  using Uses = std::list<std::string>;
+  // A rank, and the use at which the job got it.
+  using Rank = std::pair<uint64_t, uint64_t>;
   struct Owner {
-    Uses written_once;
-    Uses written_more;
-
-    size_t jobs() const { return written_once.size() + written_more.size(); }
+    // Job ids.
+    std::map<Rank, std::string> jobs;
+    // The rank that was forgotten last.
+    uint64_t forgotten = 0;
   };
   using Owners = std::map<std::string, Owner>;
   struct Job {
     StoredFit fit;
-    // Whose list it is in, which list and where.
+    uint64_t writes = 0;
     Owners::iterator owner;
-    Uses Owner::*uses = &Owner::written_once;
-    Uses::iterator use;
+    Rank rank;
   };
+  using Jobs = std::map<std::string, Job>;
 
-  // Puts the job last in the list.
-  static void Move(Job& job, Owners::iterator owner, Uses Owner::*uses);
+  void Write(Jobs::iterator found, const std::string& job_id, const std::string& state,
+             const std::string& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ranks the job anew, among those of `owner`.
+  void Use(Jobs::iterator job, Owners::iterator owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetOne(const std::string& newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t max_jobs_;
 
   Mutex mutex_;
-  std::map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  Jobs jobs_ ABSL_GUARDED_BY(mutex_);
   // Those that have jobs.
   Owners owners_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_use_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace batchplan

@@ -24,7 +24,8 @@
 // StepStoreOptions.waiting, in which they call again.
 //
 // The runs of a job are noted in the order in which their first parts come. The latest one is the
-// current run, and has superseded the others for good: their parts are refused.
+// current run, and has superseded the others for good: their parts are refused. That holds though
+// what replicas share is lost, as long as one of them lives that saw the order.
 //
 // Thread-safe. Calls may block on a network, for a bounded time. Errors: Unavailable if the store
 // can't be reached, saying what to do; ResourceExhausted if it has no room; whether a call that

@@ -29,21 +29,24 @@ constexpr const char* kChannel = "batchplan:v1:steps";
 // in ms. What needs memory is written first: if there is none, the script ends there and nothing
 // has changed but for the job's runs.
 constexpr std::string_view kPutPart = R"(
-local run = ARGV[11]
+local run, told = ARGV[11], false
 if run ~= '' then
-  local current = redis.call('LINDEX', KEYS[3], -1)
-  if current ~= run then
-    for _, known in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
-      if known == run then return {'superseded', current} end
-    end
-    redis.call('RPUSH', KEYS[3], run)
-    redis.call('LTRIM', KEYS[3], -ARGV[12], -1)
+  local current, known, add
+  current, known, add, told = see_runs(KEYS[3], 11)
+  if not known then
+    told = add()
+  elseif current ~= run then
+    return {'superseded', current, told}
   end
-  redis.call('PEXPIRE', KEYS[3], ARGV[13])
+end
+local step = redis.pcall('HMGET', KEYS[1], 'terms', 'terms_worker', 'world', 'arrived', 'outcome',
+    'refusal', 'served', 'incarnation', ARGV[1])
+if step.err then
+  redis.call('DEL', KEYS[1])
+  step = {}
 end
 local terms, terms_worker, world, arrived, outcome, refusal, served, incarnation, content =
-    unpack(redis.call('HMGET', KEYS[1], 'terms', 'terms_worker', 'world', 'arrived', 'outcome',
-        'refusal', 'served', 'incarnation', ARGV[1]))
+    unpack(step, 1, 9)
 if terms and (terms ~= ARGV[3] or (content and content ~= ARGV[4])) then
   local gives_way
   if outcome then
@@ -52,8 +55,8 @@ if terms and (terms ~= ARGV[3] or (content and content ~= ARGV[4])) then
     gives_way = redis.call('EXISTS', KEYS[2]) == 0
   end
   if not gives_way then
-    if terms ~= ARGV[3] then return {'other terms', terms, terms_worker} end
-    return {'other content'}
+    if terms ~= ARGV[3] then return {'other terms', terms, terms_worker, told} end
+    return {'other content', told}
   end
   redis.call('DEL', KEYS[1], KEYS[2])
   terms, outcome, content = false, false, false
@@ -76,37 +79,38 @@ if not outcome then
     redis.call('PEXPIRE', KEYS[2], ARGV[10])
   end
 end
+if run ~= '' then redis.call('PEXPIRE', KEYS[3], ARGV[12]) end
 if last then redis.pcall('PUBLISH', ARGV[6], ARGV[7]) end
-return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome, last and 1 or 0}
+return {'accepted', incarnation or '', world == arrived and 1 or 0, outcome or false,
+    last and 1 or 0, told}
 )";
 
-// ARGV: the replica or '', waiting in ms, run or '', channel, message. Of a step that is complete
-// the workers are not told: they are all.
+// ARGV: the replica or '', waiting in ms, channel, message, and what see_runs reads. Replies with
+// what see_runs told and the current run, if that is another; of a step that is known, with what it
+// told, the incarnation, the world size, the outcome, and of one that is not complete the workers.
 constexpr std::string_view kProgress = R"(
-if ARGV[3] ~= '' then
-  local current = redis.call('LINDEX', KEYS[3], -1)
-  if current and current ~= ARGV[3] then
-    for _, known in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
-      if known == ARGV[3] then return {current} end
-    end
-  end
+local told = false
+if ARGV[5] ~= '' then
+  local current, known, add
+  current, known, add, told = see_runs(KEYS[3], 5)
+  if known and current ~= ARGV[5] then return {told, current} end
 end
-local world, arrived, outcome, incarnation = unpack(redis.call(
-    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'))
-if not world then return {} end
+local world, arrived, outcome, incarnation = unpack(redis.pcall(
+    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'), 1, 4)
+if not world then return {told} end
 if ARGV[1] ~= '' and not outcome then
   redis.pcall('SADD', KEYS[2], ARGV[1])
   redis.call('PEXPIRE', KEYS[2], ARGV[2])
 end
-if world == arrived then return {incarnation or '', world, outcome} end
-if ARGV[1] ~= '' then redis.pcall('PUBLISH', ARGV[4], ARGV[5]) end
-return {incarnation or '', world, outcome, redis.call('HKEYS', KEYS[1])}
+if world == arrived then return {told, incarnation or '', world, outcome} end
+if ARGV[1] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
+return {told, incarnation or '', world, outcome, redis.call('HKEYS', KEYS[1])}
 )";
 
 // ARGV: incarnation, outcome, whether it is a refusal (1 or 0), retention in ms, channel, message.
 constexpr std::string_view kPutOutcome = R"(
-local world, arrived, outcome, incarnation = unpack(redis.call(
-    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'))
+local world, arrived, outcome, incarnation = unpack(redis.pcall(
+    'HMGET', KEYS[1], 'world', 'arrived', 'outcome', 'incarnation'), 1, 4)
 if not world or world ~= arrived or (incarnation or '') ~= ARGV[1] then return {} end
 if outcome then return {outcome, 0} end
 redis.call('HSET', KEYS[1], 'outcome', ARGV[2])
@@ -118,8 +122,8 @@ return {ARGV[2], 1}
 
 // ARGV: incarnation, then workers.
 constexpr std::string_view kMarkServed = R"(
-local outcome, incarnation, served = unpack(redis.call(
-    'HMGET', KEYS[1], 'outcome', 'incarnation', 'served'))
+local outcome, incarnation, served = unpack(redis.pcall(
+    'HMGET', KEYS[1], 'outcome', 'incarnation', 'served'), 1, 3)
 if not outcome or (incarnation or '') ~= ARGV[1] then return 0 end
 served = served or 0
 for i = 2, #ARGV do served = served + redis.call('HSET', KEYS[1], 's' .. ARGV[i], '') end
@@ -132,8 +136,9 @@ return 1
 constexpr std::string_view kRestore = R"(
 local before = 6
 local world = #ARGV - before
-local terms, outcome, incarnation = unpack(redis.call(
-    'HMGET', KEYS[1], 'terms', 'outcome', 'incarnation'))
+local step = redis.pcall('HMGET', KEYS[1], 'terms', 'outcome', 'incarnation')
+if step.err then redis.call('DEL', KEYS[1]) end
+local terms, outcome, incarnation = unpack(step, 1, 3)
 if terms then
   if terms ~= ARGV[1] then return 0 end
   for worker = 0, world - 1 do
@@ -155,12 +160,12 @@ return 1
 )";
 
 const RedisScript& PutPartScript() {
-  static const RedisScript script(kPutPart);
+  static const RedisScript script(RedisJobRuns::WithSeeRuns(kPutPart));
   return script;
 }
 
 const RedisScript& ProgressScript() {
-  static const RedisScript script(kProgress);
+  static const RedisScript script(RedisJobRuns::WithSeeRuns(kProgress));
   return script;
 }
 
@@ -215,7 +220,7 @@ struct RedisKeys {
       : name(NameOf(key)),
         step("batchplan:v1:step:" + name),
         waiting("batchplan:v1:waiting:" + name),
-        runs("batchplan:v1:runs:" + key.job_id) {}
+        runs(RedisJobRuns::RedisKeyOf(key.job_id)) {}
 
   std::vector<std::string_view> all() const { return {step, waiting, runs}; }
 
@@ -247,23 +252,25 @@ bool IsOne(const redisReply& reply) {
 }
 
 // For PEXPIRE, to which 0 is a deletion and which takes no date that is too far off.
+absl::Duration WithinRedis(absl::Duration duration) {
+  return std::clamp(duration, absl::Milliseconds(1), absl::Duration(absl::Hours(24 * 365)));
+}
+
 std::string Milliseconds(absl::Duration duration) {
-  const absl::Duration longest = absl::Hours(24 * 365);
-  return absl::StrCat(
-      absl::ToInt64Milliseconds(std::clamp(duration, absl::Milliseconds(1), longest)));
+  return absl::StrCat(absl::ToInt64Milliseconds(WithinRedis(duration)));
 }
 
 }  // namespace
 
 RedisStepStore::RedisStepStore(std::shared_ptr<RedisClient> client,
                                const StepStoreOptions& lifetimes,
-                               const RedisSubscriberOptions& subscriber)
+                               const RedisSubscriberOptions& subscriber, Clock clock)
     : client_(std::move(client)),
       time_to_live_(Milliseconds(lifetimes.time_to_live)),
       retention_(Milliseconds(lifetimes.retention)),
       waiting_(Milliseconds(lifetimes.waiting)),
-      run_lifetime_(Milliseconds(lifetimes.run_lifetime)),
-      subscriber_(client_->address(), kChannel, subscriber,
+      runs_(client_, kChannel, WithinRedis(lifetimes.run_lifetime), std::move(clock)),
+      subscriber_(client_->address(), kChannel, TellingAgain(subscriber),
                   [this](std::string_view message) { Hear(message); }) {
   subscriber_.WaitUntilSubscribed(std::chrono::steady_clock::now() +
                                   absl::ToChronoNanoseconds(2 * subscriber.timeout));
@@ -273,23 +280,25 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
   const RedisKeys keys(key);
   const std::string worker = absl::StrCat(part.worker);
   const std::string world_size = absl::StrCat(part.world_size);
-  const std::string max_runs = absl::StrCat(kMaxRunsOfAJob);
   const std::string incarnation = RandomName();
-  absl::StatusOr<RedisReply> reply = client_->Run(
-      PutPartScript(), keys.all(),
-      {worker, world_size, part.terms, part.content, time_to_live_, kChannel, keys.name,
-       incarnation, part.waits_at, waiting_, key.run_id, max_runs, run_lifetime_});
+  const std::vector<std::string> runs = ArgumentsOfRun(key);
+  std::vector<std::string_view> arguments = {worker,        world_size, part.terms, part.content,
+                                             time_to_live_, kChannel,   keys.name,  incarnation,
+                                             part.waits_at, waiting_};
+  arguments.insert(arguments.end(), runs.begin(), runs.end());
+  absl::StatusOr<RedisReply> reply = client_->Run(PutPartScript(), keys.all(), arguments);
   if (!reply.ok()) return reply.status();
 
   const std::span<redisReply* const> elements = RedisElements(**reply);
   const std::string_view verdict = elements.empty() ? "" : RedisBytes(*elements[0]);
+  if (!elements.empty()) runs_.Learn(key.job_id, *elements.back());
   PartReceipt receipt;
-  if (verdict == "superseded" && elements.size() == 2) {
+  if (verdict == "superseded" && elements.size() == 3) {
     receipt.verdict = PartReceipt::Verdict::kSuperseded;
     receipt.current_run = RedisBytes(*elements[1]);
     return receipt;
   }
-  if (verdict == "other terms" && elements.size() == 3) {
+  if (verdict == "other terms" && elements.size() == 4) {
     receipt.verdict = PartReceipt::Verdict::kOtherTerms;
     receipt.terms = RedisBytes(*elements[1]);
     receipt.terms_worker = NumberIn(*elements[2]).value_or(0);
@@ -299,7 +308,7 @@ absl::StatusOr<PartReceipt> RedisStepStore::PutPart(const StepKey& key, const St
     receipt.verdict = PartReceipt::Verdict::kOtherContent;
     return receipt;
   }
-  if (verdict != "accepted" || elements.size() != 5) return client_->OddReply("PutPart");
+  if (verdict != "accepted" || elements.size() != 6) return client_->OddReply("PutPart");
   receipt.incarnation = RedisBytes(*elements[1]);
   receipt.complete = IsOne(*elements[2]);
   receipt.outcome = RedisString(*elements[3]);
@@ -312,11 +321,16 @@ absl::StatusOr<StepProgress> RedisStepStore::Progress(const StepKey& key,
                                                       const std::string& waits_at) {
   const RedisKeys keys(key);
   const std::string message = keys.name + kIncompleteMark;
-  absl::StatusOr<RedisReply> reply = client_->Run(
-      ProgressScript(), keys.all(), {waits_at, waiting_, key.run_id, kChannel, message});
+  const std::vector<std::string> runs = ArgumentsOfRun(key);
+  std::vector<std::string_view> arguments = {waits_at, waiting_, kChannel, message};
+  arguments.insert(arguments.end(), runs.begin(), runs.end());
+  absl::StatusOr<RedisReply> reply = client_->Run(ProgressScript(), keys.all(), arguments);
   if (!reply.ok()) return reply.status();
   StepProgress progress;
-  const std::span<redisReply* const> elements = RedisElements(**reply);
+  std::span<redisReply* const> elements = RedisElements(**reply);
+  if (elements.empty()) return client_->OddReply("Progress");
+  runs_.Learn(key.job_id, *elements[0]);
+  elements = elements.subspan(1);
   if (elements.empty()) return progress;
   if (elements.size() == 1) {
     progress.current_run = RedisBytes(*elements[0]);
@@ -412,12 +426,34 @@ absl::StatusOr<bool> RedisStepStore::Restore(const StepKey& key, const WholeStep
 }
 
 void RedisStepStore::Hear(std::string_view message) {
+  if (const std::optional<std::string> job = RedisJobRuns::AnnouncedJob(message)) {
+    // Where that fails, the channel is not heard for long either.
+    runs_.Share(*job).IgnoreError();
+    return;
+  }
   StepEvent event = StepEvent::kChanged;
   if (message.ends_with(kIncompleteMark)) {
     event = StepEvent::kIncomplete;
     message.remove_suffix(1);
   }
-  if (const std::optional<StepKey> key = ParseName(message)) listener_.Call(*key, event);
+  const std::optional<StepKey> key = ParseName(message);
+  if (!key) return;
+  runs_.Use(key->job_id);
+  listener_.Call(*key, event);
+}
+
+// Has the runs told again when the channel is heard again: it may be that of a Redis that forgot.
+RedisSubscriberOptions RedisStepStore::TellingAgain(RedisSubscriberOptions subscriber) {
+  subscriber.on_change = [this, told = std::move(subscriber.on_change)](const absl::Status& why) {
+    if (told) told(why);
+    if (why.ok()) runs_.ShareAll().IgnoreError();
+  };
+  return subscriber;
+}
+
+std::vector<std::string> RedisStepStore::ArgumentsOfRun(const StepKey& key) {
+  if (key.run_id.empty()) return {""};
+  return runs_.Arguments(key.job_id, key.run_id);
 }
 
 }  // namespace batchplan

@@ -5,8 +5,9 @@
 //   is not spoken to. What it forgets by a restart or a fail-over, workers that wait offer again,
 //   and replicas that planned a step put it back when somebody waits for it. With appendonly yes,
 //   which is recommended, there is next to nothing to forget; that a step is never planned anew
-//   even where all who know of it die takes appendfsync always. A job's superseded runs are
-//   remembered by Redis alone.
+//   even where all who know of it die takes appendfsync always.
+// - The order of a job's runs every replica remembers, and restores (redis_job_runs.h). It goes by
+//   Redis' clock, which a fail-over should not set back by more than passes between two runs.
 // - maxmemory-policy must be noeviction, the default. Any other may evict a step half-way. When
 //   memory is full, workers get RESOURCE_EXHAUSTED until steps are forgotten; there are no shares.
 // - A step takes its workers' parts as they are on the wire, some 3 bytes a sequence, one copy of
@@ -14,11 +15,11 @@
 //   that memory is about bytes a step x steps a second x retention: 130 MB for a step of 65,536
 //   sequences every second, kept 10 minutes. maxmemory of twice the expected is a fair choice.
 // - The keys are batchplan:v1:step:STEP, one hash a step, batchplan:v1:waiting:STEP, a small set
-//   for seconds, and batchplan:v1:runs:JOB, a list for a day, where STEP is JOB/7, or
+//   for seconds, and batchplan:v1:run_order:JOB, a sorted set for a day, where STEP is JOB/7, or
 //   JOB/RUN/3.7 in a run whose id has 3 bytes; the channel is batchplan:v1:steps. A user of Redis'
 //   ACL needs
 //     ~batchplan:* &batchplan:* +evalsha +eval +hget +hmget +hset +hkeys +hgetall +hincrby +del
-//     +exists +sadd +srem +lindex +lrange +rpush +ltrim +pexpire +publish +subscribe +ping +time
+//     +exists +sadd +srem +zadd +zrange +zremrangebyrank +pexpire +publish +subscribe +ping +time
 //     +select
 // - Deployments that share a Redis need a database each.
 //
@@ -36,7 +37,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/base/clock.h"
 #include "server/store/redis/redis_client.h"
+#include "server/store/redis/redis_job_runs.h"
 #include "server/store/redis/redis_subscriber.h"
 #include "server/store/step_store.h"
 
@@ -44,9 +47,10 @@ namespace batchplan {
 
 class RedisStepStore : public StepStore {
  public:
-  // Waits until notifications are heard, or until that has failed once; it is tried on.
+  // Waits until notifications are heard, or until that has failed once; it is tried on. `clock`
+  // says how long what is remembered here has still to live.
   RedisStepStore(std::shared_ptr<RedisClient> client, const StepStoreOptions& lifetimes,
-                 const RedisSubscriberOptions& subscriber);
+                 const RedisSubscriberOptions& subscriber, Clock clock);
 
   void SetListener(Listener listener) override { listener_.Set(std::move(listener)); }
   absl::StatusOr<PartReceipt> PutPart(const StepKey& key, const StepPart& part) override;
@@ -61,12 +65,14 @@ class RedisStepStore : public StepStore {
 
  private:
   void Hear(std::string_view message);
+  RedisSubscriberOptions TellingAgain(RedisSubscriberOptions subscriber);
+  std::vector<std::string> ArgumentsOfRun(const StepKey& key);
 
   const std::shared_ptr<RedisClient> client_;
   const std::string time_to_live_;
   const std::string retention_;
   const std::string waiting_;
-  const std::string run_lifetime_;
+  RedisJobRuns runs_;
   ListenerSlot listener_;
   // Last: its thread uses the others.
   RedisSubscriber subscriber_;

@@ -4,19 +4,20 @@
 //   stores->steps->PutPart(...);
 //   stores->fits->Get(...);
 //
-// What an operator of that Redis needs to know stands in redis_step_store.h. Fitted costs are kept
-// under batchplan:v1:fit:JOB, one hash a job, and forgotten when nothing was reported for their
-// retention.
+// What an operator of that Redis needs to know stands in redis_step_store.h, and of fitted costs in
+// redis_fit_store.h.
 
 #ifndef BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
 #define BATCHPLAN_SERVER_STORE_REDIS_REDIS_STORES_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/store/fit_store.h"
 #include "server/store/redis/redis_address.h"
 #include "server/store/redis/redis_client.h"
@@ -32,6 +33,8 @@ struct RedisStoresOptions {
   // Told the reason when other replicas' notifications are not heard, though calls may well go on,
   // and ok when they are heard again. As RedisSubscriberOptions::on_change.
   std::function<void(const absl::Status&)> on_listening_change = nullptr;
+  // For what this replica remembers of what Redis may forget.
+  Clock clock = std::chrono::steady_clock::now;
 };
 
 struct RedisStores {

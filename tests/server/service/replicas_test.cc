@@ -1,18 +1,13 @@
 // Replicas of the server that share a Redis: whatever dies, a step has one plan.
 
-#include <arpa/inet.h>
+#include "tests/server/service/replicas.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -25,12 +20,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "tests/server/service/requests.h"
-#include "tests/server/service/server_process.h"
 #include "tests/support/generators.h"
 #include "tests/support/redis_server.h"
 
@@ -39,100 +32,12 @@ namespace {
 
 using testing::RedisServer;
 
-constexpr int kReplicas = 3;
 constexpr uint32_t kWorkers = 6;
 
 // How long a worker waits for the others in one call, and what even a call that meets one dying
 // replica after another never takes: the server's word comes first, unless it hangs.
 constexpr absl::Duration kWait = absl::Seconds(2);
 constexpr absl::Duration kHangs = absl::Seconds(60);
-
-// A port that nobody listens on now.
-int FreePort() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool bound = bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-                     getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(socket);
-  return bound ? ntohs(address.sin_port) : 0;
-}
-
-// A server process on a port of its own, that can be killed and started again there.
-class Replica {
- public:
-  explicit Replica(std::vector<std::string> flags) : flags_(std::move(flags)), port_(FreePort()) {
-    Start();
-  }
-  ~Replica() { Kill(); }
-
-  void Start() {
-    std::vector<std::string> flags = {absl::StrCat("--listen=127.0.0.1:", port_), kNoMetrics,
-                                      "--planning_threads=1"};
-    flags.insert(flags.end(), flags_.begin(), flags_.end());
-    process_ = std::make_unique<ServerProcess>(std::move(flags));
-    EXPECT_NE(process_->ReadUntil("event=listening"), "");
-    // Its log must be read, or it waits for that.
-    reader_ = std::jthread([process = process_.get()] { process->ReadUntil("no line has this"); });
-  }
-
-  void Kill() {
-    if (process_ == nullptr) return;
-    process_->Signal(SIGKILL);
-    process_->Wait();
-    reader_.join();
-    process_.reset();
-  }
-
-  int port() const { return port_; }
-
-  // Open descriptors and threads.
-  size_t descriptors() const { return EntriesIn("fd"); }
-  size_t threads() const { return EntriesIn("task"); }
-
-  // Of memory that it has in use.
-  uint64_t bytes() const {
-    std::ifstream statm(absl::StrCat("/proc/", process_->pid(), "/statm"));
-    uint64_t all = 0;
-    uint64_t resident = 0;
-    statm >> all >> resident;
-    return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  }
-
- private:
-  size_t EntriesIn(const std::string& folder) const {
-    const std::filesystem::directory_iterator entries(
-        absl::StrCat("/proc/", process_->pid(), "/", folder));
-    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
-  }
-
-  const std::vector<std::string> flags_;
-  const int port_;
-  std::unique_ptr<ServerProcess> process_;
-  std::jthread reader_;
-};
-
-class Replicas {
- public:
-  explicit Replicas(const RedisServer& redis, std::vector<std::string> flags = {}) {
-    flags.push_back(absl::StrCat("--rendezvous_store=", redis.url()));
-    for (int i = 0; i < kReplicas; ++i) replicas_.push_back(std::make_unique<Replica>(flags));
-  }
-
-  Replica& operator[](size_t i) { return *replicas_[i]; }
-
-  // Of all, for a client that goes to them in turn.
-  std::string target() const {
-    return absl::StrCat("ipv4:", absl::StrJoin(replicas_, ",", [](std::string* out, const auto& r) {
-                          absl::StrAppend(out, "127.0.0.1:", r->port());
-                        }));
-  }
-
- private:
-  std::vector<std::unique_ptr<Replica>> replicas_;
-};
 
 Client NewClient(const std::string& target) {
   RemoteOptions options;
@@ -420,6 +325,41 @@ TEST(Replicas, WorkersWhoLostTheirAnswersGetThePlanThoughRedisForgotAndTheFirstD
     }
   }
   answers.ExpectOnePlanAStep();
+}
+
+// What the one worker of a step in this run is told by this replica.
+absl::Status JoinRun(const Replica& replica, const std::string& run, uint64_t step) {
+  v1::JoinBatchRequest part = PartOf(0, step);
+  part.set_world_size(1);
+  part.mutable_request()->set_job_id("restarts");
+  part.set_run_id(run);
+  part.mutable_timeout()->set_seconds(50);
+  return NewClient(absl::StrCat("ipv4:127.0.0.1:", replica.port()))
+      .JoinBatch(part, {.timeout = kHangs})
+      .status();
+}
+
+TEST(Replicas, AWorkerOfAnOldRunNeverSupersedesTheNewOneThoughRedisForgot) {
+  RedisServer redis;
+  Replicas replicas(redis);
+  EXPECT_EQ(JoinRun(replicas[0], "old", 1), absl::OkStatus());
+  EXPECT_EQ(JoinRun(replicas[1], "new", 1), absl::OkStatus());
+  for (uint64_t step = 2; step < 5; ++step) {
+    redis.Kill();
+    redis.Start();
+    // One replica alone goes on that saw the order, and one has begun since.
+    replicas[step % kReplicas].Kill();
+    replicas[step % kReplicas].Start();
+    EXPECT_EQ(JoinRun(replicas[(step + 1) % kReplicas], "new", step), absl::OkStatus());
+    for (size_t i = 0; i < kReplicas; ++i) {
+      const absl::Status refused = JoinRun(replicas[i], "old", step);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+      EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("run \"new\""));
+    }
+    for (size_t i = 0; i < kReplicas; ++i) {
+      EXPECT_EQ(JoinRun(replicas[i], "new", 10 * step + i), absl::OkStatus());
+    }
+  }
 }
 
 // Those who wait already, and those who come meanwhile.

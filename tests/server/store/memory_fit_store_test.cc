@@ -45,12 +45,55 @@ TEST(MemoryFitStoreTest, ManyNewJobsOfOneOwnerCostNoOtherOwnerAndNoJobThatGoesOn
   ASSERT_TRUE(store.Replace("steady", store.Get("steady")->version, "s", "B").value());
   for (int i = 0; i < 4200; ++i) {
     ASSERT_TRUE(store.Replace("new-" + std::to_string(i), 0, "n", "B").value());
+    if (i % 100 == 0) {
+      ASSERT_TRUE(store.Replace("steady", store.Get("steady")->version, "s", "B").value());
+    }
   }
   EXPECT_EQ(store.jobs(), 100);
   EXPECT_EQ(store.Get("victim")->state, "v");
   EXPECT_EQ(store.Get("steady")->state, "s");
   EXPECT_EQ(store.Get("new-4199")->state, "n");
   EXPECT_EQ(store.Get("new-0")->version, 0);
+}
+
+// Reports of the job, as a service counts them.
+void Report(MemoryFitStore& store, const std::string& job, int times = 1) {
+  for (int i = 0; i < times; ++i) {
+    ASSERT_TRUE(store.Replace(job, store.Get(job)->version, job, "owner").value());
+  }
+}
+
+TEST(MemoryFitStoreTest, AJobThatHasReportedMoreOutlivesNamesOfItsOwnerThatReportAFewTimes) {
+  MemoryFitStore store(/*max_jobs=*/100);
+  Report(store, "victim", 40);
+  for (int i = 0; i < 1000; ++i) Report(store, "new-" + std::to_string(i), 1 + i % 3);
+  EXPECT_EQ(store.Get("victim")->state, "victim");
+  // It goes on now and then, and so do they.
+  for (int i = 0; i < 100'000; ++i) {
+    Report(store, "newer-" + std::to_string(i), 2);
+    if (i % 1000 == 0) Report(store, "victim");
+  }
+  EXPECT_EQ(store.Get("victim")->state, "victim");
+  EXPECT_EQ(store.jobs(), 100);
+}
+
+TEST(MemoryFitStoreTest, JobsThatHaveEndedGiveWayToThoseThatBegin) {
+  MemoryFitStore store(/*max_jobs=*/10);
+  for (int i = 0; i < 10; ++i) {
+    Report(store, "ended-" + std::to_string(i), 2 * static_cast<int>(MemoryFitStore::kMostWrites));
+  }
+  // Two that begin together push each other out no longer than that.
+  for (uint64_t i = 0; i < 2 * MemoryFitStore::kMostWrites; ++i) {
+    Report(store, "a");
+    Report(store, "b");
+  }
+  for (int i = 0; i < 10; ++i) {
+    Report(store, "a");
+    Report(store, "b");
+    Report(store, "once-" + std::to_string(i));
+    EXPECT_NE(store.Get("a")->version, 0);
+    EXPECT_NE(store.Get("b")->version, 0);
+  }
 }
 
 TEST(MemoryFitStoreTest, AJobIsWhoseReportedLast) {

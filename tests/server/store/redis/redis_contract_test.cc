@@ -11,6 +11,7 @@
 #include "server/store/redis/redis_stores.h"
 #include "tests/server/store/fit_store_contract.h"
 #include "tests/server/store/forwarding_step_store.h"
+#include "tests/server/store/manual_clock.h"
 #include "tests/server/store/step_store_contract.h"
 #include "tests/server/store/step_store_model.h"
 #include "tests/support/redis_server.h"
@@ -25,12 +26,13 @@ RedisServer& EmptyRedis() {
   return redis;
 }
 
-RedisStores Open(const RedisServer& redis, const StepStoreOptions& lifetimes) {
+RedisStores Open(const RedisServer& redis, const StepStoreOptions& lifetimes,
+                 const ManualClock& clock = ManualClock()) {
   // Long, so that a busy machine fails no test.
   const RedisClientOptions patient = {.connect_timeout = absl::Seconds(20),
                                       .command_timeout = absl::Seconds(20)};
-  absl::StatusOr<RedisStores> stores =
-      OpenRedisStores(redis.url(), {.lifetimes = lifetimes, .client = patient});
+  absl::StatusOr<RedisStores> stores = OpenRedisStores(
+      redis.url(), {.lifetimes = lifetimes, .client = patient, .clock = clock.clock()});
   EXPECT_TRUE(stores.ok()) << stores.status();
   return *std::move(stores);
 }
@@ -76,13 +78,14 @@ class RedisStepStores : public StepStores {
  public:
   explicit RedisStepStores(const StepStoreOptions& lifetimes)
       : redis_(EmptyRedis()),
-        first_(Open(redis_, lifetimes).steps),
-        second_(Open(redis_, lifetimes).steps) {}
+        first_(Open(redis_, lifetimes, clock_).steps),
+        second_(Open(redis_, lifetimes, clock_).steps) {}
 
   StepStore& store(int replica) override { return replica == 0 ? first_ : second_; }
 
   // Redis' clock can't be moved, but what is left to each key can.
   void Advance(absl::Duration by) override {
+    clock_.Advance(by);
     EXPECT_EQ(redis_.Command({"EVAL",
                               "for _, key in ipairs(redis.call('KEYS', '*')) do "
                               "  local left = redis.call('PTTL', key) "
@@ -104,6 +107,7 @@ class RedisStepStores : public StepStores {
 
  private:
   RedisServer& redis_;
+  ManualClock clock_;
   TappedStore first_;
   TappedStore second_;
   uint64_t mark_ = 0;

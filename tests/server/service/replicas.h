@@ -1,0 +1,120 @@
+// Server processes that share a Redis, each of which can be killed and started again.
+
+#ifndef BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_
+#define BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/server/service/server_process.h"
+#include "tests/support/redis_server.h"
+
+namespace batchplan {
+
+// A port that nobody listens on now.
+inline int FreePort() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool bound = bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+                     getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(socket);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+// A server process on a port of its own, that can be killed and started again there.
+class Replica {
+ public:
+  explicit Replica(std::vector<std::string> flags) : flags_(std::move(flags)), port_(FreePort()) {
+    Start();
+  }
+  ~Replica() { Kill(); }
+
+  void Start() {
+    std::vector<std::string> flags = {absl::StrCat("--listen=127.0.0.1:", port_), kNoMetrics,
+                                      "--planning_threads=1"};
+    flags.insert(flags.end(), flags_.begin(), flags_.end());
+    process_ = std::make_unique<ServerProcess>(std::move(flags));
+    EXPECT_NE(process_->ReadUntil("event=listening"), "");
+    // Its log must be read, or it waits for that.
+    reader_ = std::jthread([process = process_.get()] { process->ReadUntil("no line has this"); });
+  }
+
+  void Kill() {
+    if (process_ == nullptr) return;
+    process_->Signal(SIGKILL);
+    process_->Wait();
+    reader_.join();
+    process_.reset();
+  }
+
+  int port() const { return port_; }
+
+  // Open descriptors and threads.
+  size_t descriptors() const { return EntriesIn("fd"); }
+  size_t threads() const { return EntriesIn("task"); }
+
+  // Of memory that it has in use.
+  uint64_t bytes() const {
+    std::ifstream statm(absl::StrCat("/proc/", process_->pid(), "/statm"));
+    uint64_t all = 0;
+    uint64_t resident = 0;
+    statm >> all >> resident;
+    return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+
+ private:
+  size_t EntriesIn(const std::string& folder) const {
+    const std::filesystem::directory_iterator entries(
+        absl::StrCat("/proc/", process_->pid(), "/", folder));
+    return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+  }
+
+  const std::vector<std::string> flags_;
+  const int port_;
+  std::unique_ptr<ServerProcess> process_;
+  std::jthread reader_;
+};
+
+inline constexpr int kReplicas = 3;
+
+class Replicas {
+ public:
+  explicit Replicas(const testing::RedisServer& redis, std::vector<std::string> flags = {}) {
+    flags.push_back(absl::StrCat("--rendezvous_store=", redis.url()));
+    for (int i = 0; i < kReplicas; ++i) replicas_.push_back(std::make_unique<Replica>(flags));
+  }
+
+  Replica& operator[](size_t i) { return *replicas_[i]; }
+
+  // Of all, for a client that goes to them in turn.
+  std::string target() const {
+    return absl::StrCat("ipv4:", absl::StrJoin(replicas_, ",", [](std::string* out, const auto& r) {
+                          absl::StrAppend(out, "127.0.0.1:", r->port());
+                        }));
+  }
+
+ private:
+  std::vector<std::unique_ptr<Replica>> replicas_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_TESTS_SERVER_SERVICE_REPLICAS_H_

@@ -32,7 +32,8 @@ constexpr const char* kFooter =
     "\nSIGTERM or SIGINT drains: health checks turn NOT_SERVING, calls are still taken for\n"
     "--drain_delay seconds, then those in flight get --shutdown_grace seconds to end. A second\n"
     "signal ends the process at once.\n"
-    "Exit status: 0 after a drain, 1 if the server can't start, 2 for a usage error.\n";
+    "Exit status: 0 after a drain, 1 if the server can't start or takes no connections any more\n"
+    "(--accept_patience), 2 for a usage error.\n";
 
 // How --metrics_listen says "nowhere".
 constexpr const char* kOff = "off";
@@ -113,6 +114,9 @@ void AddFlags(ServerOptions* options, std::string* log_format, std::string* log_
              "What calls in flight get when their connection is closed for its age");
   flags->Add("handshake_timeout", &options->handshake_timeout,
              "What a new connection gets to show that it speaks gRPC");
+  flags->Add("accept_patience", &options->accept_patience,
+             "Drain and end with status 1, to be started anew, after connections have waited so "
+             "long and none was taken, as after descriptors ran out; 0: never");
   flags->Add("max_concurrent_streams", &options->max_concurrent_streams, "N",
              "Calls at the same time on one connection; more wait in the client");
   flags->Add("max_unsent_bytes", &options->max_unsent_bytes, "BYTES",

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -95,14 +97,23 @@ int Serve(const ServerOptions& options) {
        {"version", batchplan::PlannerVersion()},
        {"open_files", open_files}});
 
+  std::atomic<bool> deaf = false;
+  (*server)->OnDeaf([&deaf] {
+    deaf = true;
+    kill(getpid(), SIGTERM);
+  });
   int signal = 0;
   sigwait(&signals, &signal);
+  (*server)->OnDeaf(nullptr);
   // From here on a signal has its default action again: a second one ends the process at once.
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  Log(Severity::kInfo, "draining", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"}});
+  Log(Severity::kInfo, "draining",
+      {{"signal", deaf               ? "none"
+                  : signal == SIGINT ? "SIGINT"
+                                     : "SIGTERM"}});
   (*server)->Drain();
   Log(Severity::kInfo, "stopped");
-  return EXIT_SUCCESS;
+  return deaf ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 // What was logged is still written if there is somebody who reads it.

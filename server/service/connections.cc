@@ -4,6 +4,7 @@
 #include <grpc/grpc.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -132,6 +133,24 @@ void SetConnectionLimits(const ServerOptions& options, grpc::ServerBuilder* buil
 
 OpenConnections::OpenConnections(const std::string& listen, int port)
     : port_(PathOf(listen).empty() ? port : 0), path_(PathOf(listen)) {}
+
+std::vector<int> OpenConnections::CopiesOfListeners() const {
+  std::vector<int> listeners;
+  ForEachSocket({.port = port_, .path = path_}, [&listeners](int descriptor) {
+    const int copy = IsListener(descriptor) ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy >= 0) listeners.push_back(copy);
+  });
+  return listeners;
+}
+
+std::set<uint64_t> OpenConnections::Taken() const {
+  std::set<uint64_t> taken;
+  ForEachSocket({.port = port_, .path = path_}, [&taken](int descriptor) {
+    struct stat socket {};
+    if (!IsListener(descriptor) && fstat(descriptor, &socket) == 0) taken.insert(socket.st_ino);
+  });
+  return taken;
+}
 
 void OpenConnections::StopListening() const {
   ForEachSocket({.port = port_, .path = path_}, [](int descriptor) {

@@ -19,6 +19,8 @@
 
 #include <grpcpp/server_builder.h>
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,13 @@ class OpenConnections {
  public:
   // Of the server that listens on `listen`, HOST:PORT or unix:PATH, whose port is `port`.
   OpenConnections(const std::string& listen, int port);
+
+  // Descriptors of the listeners, for the caller to close.
+  std::vector<int> CopiesOfListeners() const;
+
+  // A number of each connection, which no other has had. None if there is no descriptor left to
+  // look with.
+  std::set<uint64_t> Taken() const;
 
   // New connections are refused from then on.
   void StopListening() const;

@@ -55,6 +55,11 @@ constexpr size_t kReportThreads = 4;
 constexpr size_t kFreedMemoryToReturn = 64 << 20;
 constexpr absl::Duration kReturnInterval = absl::Seconds(2);
 
+// How often it is looked whether connections are taken, and at how many looks in a row none was
+// taken of those that wait until the server is not ready: more than a busy machine ever needs.
+constexpr absl::Duration kAcceptInterval = absl::Seconds(1);
+constexpr int kLooksUntilNotReady = 5;
+
 // So that a long plan does not keep all others waiting.
 constexpr size_t kLeastPlanningThreads = 2;
 
@@ -117,10 +122,9 @@ std::unique_ptr<RecentPlans> MakeRecentPlans(const ServerOptions& options) {
       RecentPlansOptions{.plans_a_job = static_cast<size_t>(options.recent_plans)});
 }
 
-HttpContent ContentOf(const Metrics& metrics, const std::atomic<bool>* ready,
+HttpContent ContentOf(const Metrics& metrics, std::function<bool()> ready,
                       const RecentPlans* recent) {
-  HttpContent content = {.metrics = metrics.collectable(),
-                         .ready = [ready] { return ready->load(); }};
+  HttpContent content = {.metrics = metrics.collectable(), .ready = std::move(ready)};
   if (recent != nullptr) {
     content.pages.push_back({.path = "/plans",
                              .parameter = "job_id",
@@ -203,8 +207,10 @@ absl::Status Server::Listen() {
     if (absl::Status usable = NoteCertificate(); !usable.ok()) return usable;
   }
   if (!options_.metrics_listen.empty()) {
-    auto endpoint =
-        HttpEndpoint::Start(options_.metrics_listen, ContentOf(metrics_, &ready_, recent_.get()));
+    auto endpoint = HttpEndpoint::Start(
+        options_.metrics_listen,
+        ContentOf(
+            metrics_, [this] { return started_ && accepting_; }, recent_.get()));
     if (!endpoint.ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "--metrics_listen=", options_.metrics_listen, ": ", endpoint.status().message()));
@@ -232,12 +238,42 @@ absl::Status Server::Listen() {
   }
   grpc_server_->GetHealthCheckService()->SetServingStatus(v1::BatchPlanner::service_full_name(),
                                                           true);
-  ready_ = true;
+  started_ = true;
+  accept_watch_ = std::make_unique<AcceptWatch>(OpenConnections(options_.listen, port_));
+  watch_accepting_ = std::make_unique<Periodic>(kAcceptInterval, [this] { WatchAccepting(); });
   return_memory_ = std::make_unique<Periodic>(kReturnInterval, [this] { ReturnMemory(); });
   if (tls) {
     reload_ = std::make_unique<Periodic>(options_.tls_reload_interval, [this] { ReloadFiles(); });
   }
   return absl::OkStatus();
+}
+
+void Server::OnDeaf(std::function<void()> deaf) {
+  MutexLock lock(deaf_mutex_);
+  on_deaf_ = std::move(deaf);
+  if (deaf_ && on_deaf_) on_deaf_();
+}
+
+void Server::WatchAccepting() {
+  const int looks = accept_watch_->Look();
+  const bool accepting = looks < kLooksUntilNotReady;
+  if (accepting_.exchange(accepting) != accepting) {
+    metrics_.SetAccepting(accepting);
+    // Nothing once AnnounceDrain has come.
+    grpc_server_->GetHealthCheckService()->SetServingStatus(accepting);
+    Log(accepting ? Severity::kInfo : Severity::kError, accepting ? "accepting" : "not_accepting",
+        {{"listen", options_.listen}, {"port", port_}});
+  }
+  if (!started_ || options_.accept_patience == absl::ZeroDuration() ||
+      looks * kAcceptInterval < options_.accept_patience) {
+    return;
+  }
+  MutexLock lock(deaf_mutex_);
+  if (std::exchange(deaf_, true)) return;
+  Log(Severity::kError, "deaf",
+      {{"seconds", absl::ToDoubleSeconds(options_.accept_patience)},
+       {"error", "connections wait and none was taken; the server has to be started anew"}});
+  if (on_deaf_) on_deaf_();
 }
 
 void Server::ReturnMemory() {
@@ -298,7 +334,7 @@ void Server::Drain() {
 }
 
 void Server::AnnounceDrain() {
-  ready_ = false;
+  started_ = false;
   grpc_server_->GetHealthCheckService()->Shutdown();
 }
 
@@ -327,7 +363,10 @@ void Server::Shutdown() {
   MutexLock lock(shutdown_mutex_);
   if (shut_down_) return;
   shut_down_ = true;
-  ready_ = false;
+  started_ = false;
+  // They would hold the listeners open.
+  watch_accepting_ = nullptr;
+  accept_watch_ = nullptr;
   // From here on a call is answered by us, and never by gRPC's own shutdown, which says CANCELLED.
   calls_.Close();
   // Before the listeners close: who waits for other workers has time to meet them elsewhere.

@@ -14,6 +14,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,7 @@
 #include "server/base/mutex.h"
 #include "server/base/periodic.h"
 #include "server/recent/recent_plans.h"
+#include "server/service/accept_watch.h"
 #include "server/service/admission/byte_budget.h"
 #include "server/service/admission/planning_limit.h"
 #include "server/service/admission/planning_pool.h"
@@ -63,6 +65,11 @@ class Server {
   int port() const { return port_; }
   int metrics_port() const { return endpoint_ ? endpoint_->port() : 0; }
 
+  // `deaf` is called, on another thread and once, when connections have waited for
+  // options.accept_patience and none was taken: the server is of no use any more, and better
+  // started anew. May be called at once. It must not end the server itself. Null: nobody is told.
+  void OnDeaf(std::function<void()> deaf);
+
   // What GET /metrics serves, for tests.
   const Metrics& metrics() const { return metrics_; }
 
@@ -93,6 +100,8 @@ class Server {
   void EndCallsAndConnections();
   // Gives memory back that large plans and answers have left, while there is nothing to plan.
   void ReturnMemory();
+  // Looks whether connections are taken; not ready while they aren't.
+  void WatchAccepting();
   // FailedPrecondition as CheckTlsFiles; logs a certificate that is new.
   absl::Status NoteCertificate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reload_mutex_);
 
@@ -115,8 +124,10 @@ class Server {
   const PlanBatchConfig config_;
   CollectivePlanner collective_;
   PlannerService service_;
-  // What GET /readyz tells: from the last part's start to the drain.
-  std::atomic<bool> ready_ = false;
+  // What GET /readyz tells is both: from the last part's start to the drain; and that connections
+  // are taken.
+  std::atomic<bool> started_ = false;
+  std::atomic<bool> accepting_ = true;
   std::unique_ptr<HttpEndpoint> endpoint_;
   std::unique_ptr<grpc::Server> grpc_server_;
   int port_ = 0;
@@ -129,7 +140,12 @@ class Server {
   std::string tokens_error_ ABSL_GUARDED_BY(reload_mutex_);
   // Of what malloc keeps, that which was given back: malloc goes on counting it.
   size_t returned_memory_ = 0;
+  std::unique_ptr<AcceptWatch> accept_watch_;
+  Mutex deaf_mutex_;
+  bool deaf_ ABSL_GUARDED_BY(deaf_mutex_) = false;
+  std::function<void()> on_deaf_ ABSL_GUARDED_BY(deaf_mutex_);
   // Last: use all of the above.
+  std::unique_ptr<Periodic> watch_accepting_;
   std::unique_ptr<Periodic> return_memory_;
   std::unique_ptr<Periodic> reload_;
 };

@@ -28,6 +28,7 @@ constexpr absl::Duration kMinPlanning = absl::Milliseconds(100);
 constexpr absl::Duration kMaxWait = absl::Hours(1);
 // What is given in milliseconds to gRPC has to fit an int.
 constexpr absl::Duration kMaxInterval = absl::Hours(24);
+constexpr absl::Duration kMinAcceptPatience = absl::Seconds(5);
 constexpr int64_t kMaxJobLabels = 10'000;
 constexpr int64_t kMaxRecentPlans = 256;
 constexpr int64_t kMaxStreams = 1'000'000;
@@ -139,6 +140,10 @@ absl::Status ServerOptions::Validate() const {
     status.Update(CheckWait(flag, value, absl::ZeroDuration(), kMaxInterval));
   }
   status.Update(CheckWait("handshake_timeout", handshake_timeout, second));
+  // Shorter, and it might end for want of a processor.
+  if (accept_patience != absl::ZeroDuration()) {
+    status.Update(CheckWait("accept_patience", accept_patience, kMinAcceptPatience));
+  }
   status.Update(CheckRange("max_concurrent_streams", max_concurrent_streams, 1, kMaxStreams));
   status.Update(
       CheckRange("max_metadata_bytes", max_metadata_bytes, kMinMetadataBytes, kMaxMetadataBytes));

@@ -92,6 +92,10 @@ struct ServerOptions {
   absl::Duration max_connection_age_grace = absl::Minutes(10);
   // What a new connection gets to show that it speaks TLS and HTTP/2.
   absl::Duration handshake_timeout = absl::Seconds(20);
+  // How long connections may wait, while none is taken, until the server ends itself, as gRPC 1.51
+  // takes none any more after it ran out of descriptors; counted in looks, one a second. 0: it goes
+  // on without being ready.
+  absl::Duration accept_patience = absl::Seconds(30);
   // Calls at the same time on one connection; further ones wait in the client.
   int64_t max_concurrent_streams = 1000;
   // The headers of one call.

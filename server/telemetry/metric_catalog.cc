@@ -88,6 +88,7 @@ constexpr const MetricDefinition* kCatalog[] = {
     &metric::kMemoryParts,
     &metric::kMemoryBytes,
     &metric::kCertificateExpiry,
+    &metric::kAccepting,
     &metric::kLogLinesDropped,
     &metric::kCpuSeconds,
     &metric::kResidentMemory,

@@ -302,6 +302,9 @@ inline constexpr MetricDefinition kMemoryBytes = {
 inline constexpr MetricDefinition kCertificateExpiry = {
     "batchplan_tls_certificate_expiry_timestamp_seconds", kGauge, "",
     "When the certificate of --tls_certificate ends; absent without one."};
+inline constexpr MetricDefinition kAccepting = {
+    "batchplan_accepting", kGauge, "",
+    "Whether new connections are taken; 0 once some have waited for 5 seconds and none was."};
 inline constexpr MetricDefinition kLogLinesDropped = {
     "batchplan_log_lines_dropped_total", kCounter, "",
     "Log lines that were not written because nobody read those before them."};

@@ -116,6 +116,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       joined_steps_(AddGauge(metric::kJoinedSteps, *registry_)),
       join_seconds_(AddHistogram(metric::kJoinSeconds, *registry_)),
       store_up_(AddGauge(metric::kStoreUp, *registry_)),
+      accepting_(AddGauge(metric::kAccepting, *registry_)),
       memory_steps_(AddGauge(metric::kMemorySteps, *registry_)),
       memory_parts_(AddGauge(metric::kMemoryParts, *registry_)),
       memory_bytes_(AddGauge(metric::kMemoryBytes, *registry_)) {
@@ -125,6 +126,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
                 kStoreOperationNames.size() == kStoreOperations);
   GaugeFamily(metric::kBuildInfo, *registry_)->Add({{"version", version}}).Set(1);
   store_up_->Set(1);
+  accepting_->Set(1);
 
   // All of them from the start, at 0: an alert on a rate must not miss the first error.
   auto* requests = CounterFamily(metric::kRequests, *registry_);
@@ -295,6 +297,8 @@ void Metrics::SetCertificateExpiry(absl::Time time) {
   AddGauge(metric::kCertificateExpiry, *registry_)
       ->Set(static_cast<double>(absl::ToUnixSeconds(time)));
 }
+
+void Metrics::SetAccepting(bool accepting) { accepting_->Set(accepting ? 1 : 0); }
 
 std::shared_ptr<prometheus::Collectable> Metrics::collectable() const {
   return std::make_shared<Everything>(registry_);

@@ -129,6 +129,9 @@ class Metrics {
   // When the server's certificate ends. Without a certificate there is no such series.
   void SetCertificateExpiry(absl::Time time);
 
+  // Whether the server takes new connections; true at first.
+  void SetAccepting(bool accepting);
+
   // What an endpoint serves; may outlive this.
   std::shared_ptr<prometheus::Collectable> collectable() const;
 
@@ -200,6 +203,7 @@ class Metrics {
   prometheus::Histogram* const join_seconds_;
   std::array<StoreSeries, kStoreOperations> store_calls_{};
   prometheus::Gauge* const store_up_;
+  prometheus::Gauge* const accepting_;
   prometheus::Gauge* const memory_steps_;
   prometheus::Gauge* const memory_parts_;
   prometheus::Gauge* const memory_bytes_;

@@ -6,8 +6,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/server/service/requests.h"
 #include "tests/server/telemetry/local_socket.h"
@@ -68,6 +71,52 @@ TEST(ServerProcessTest, StillServesWhileItDrainsAndASecondSignalEndsItAtOnce) {
   EXPECT_TRUE(PlanBatch(*StubFor(port), ValidRequest()).ok());
   server.Signal(SIGTERM);
   EXPECT_EQ(server.Wait(), -SIGTERM);
+}
+
+// A server whose descriptors ran out for a moment, so that gRPC takes no connection any more.
+class DeafServer {
+ public:
+  explicit DeafServer(const std::string& patience)
+      : server_({kAnyPort, kAnyMetricsPort, "--drain_delay=0", "--shutdown_grace=0",
+                 "--accept_patience=" + patience}) {
+    const std::string line = server_.ReadUntil("event=listening");
+    port_ = PortOf(line, "grpc");
+    metrics_port_ = PortOf(line, "metrics");
+    constexpr rlim_t kDescriptors = 100;
+    const rlimit limit = {.rlim_cur = kDescriptors, .rlim_max = kDescriptors};
+    EXPECT_EQ(prlimit(server_.pid(), RLIMIT_NOFILE, &limit, nullptr), 0);
+    std::vector<std::unique_ptr<LocalSocket>> connections;
+    for (rlim_t i = 0; i < 2 * kDescriptors; ++i) {
+      connections.push_back(std::make_unique<LocalSocket>(port_));
+    }
+    EXPECT_NE(server_.ReadUntil("Too many open files"), "");
+  }
+
+  ServerProcess& server() { return server_; }
+  int port() const { return port_; }
+  int metrics_port() const { return metrics_port_; }
+
+ private:
+  ServerProcess server_;
+  int port_ = 0;
+  int metrics_port_ = 0;
+};
+
+TEST(ServerProcessTest, AServerThatTakesNoConnectionsAnyMoreIsNotReady) {
+  DeafServer deaf("0");
+  EXPECT_NE(deaf.server().ReadUntil("event=not_accepting"), "");
+  EXPECT_THAT(HttpGet(deaf.metrics_port(), "/readyz"), HasSubstr(" 503 "));
+  EXPECT_THAT(HttpGet(deaf.metrics_port(), "/metrics"), HasSubstr("batchplan_accepting 0\n"));
+  EXPECT_THAT(HttpGet(deaf.metrics_port(), "/healthz"), HasSubstr(" 200 "));
+  deaf.server().Signal(SIGTERM);
+  EXPECT_EQ(deaf.server().Wait(), 0);
+}
+
+TEST(ServerProcessTest, AServerThatTakesNoConnectionsAnyMoreEndsItselfWithAnError) {
+  DeafServer deaf("6");
+  EXPECT_NE(deaf.server().ReadUntil("event=deaf"), "");
+  EXPECT_EQ(deaf.server().Wait(), 1);
+  EXPECT_THAT(deaf.server().ReadAll(), HasSubstr("event=stopped"));
 }
 
 TEST(ServerProcessTest, AWrongFlagIsAUsageError) {

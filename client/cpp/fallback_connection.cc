@@ -1,5 +1,6 @@
 #include "batchplan/fallback_connection.h"
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/batchplan/v1/call_rules.h"
 
@@ -36,13 +36,16 @@ FallbackConnection::FallbackConnection(std::shared_ptr<Connection> primary,
 absl::StatusOr<v1::PlanBatchResponse> FallbackConnection::PlanBatch(
     const v1::PlanBatchRequest& request, const CallOptions& options) {
   if (request.cost_model().fitted()) return primary_->PlanBatch(request, options);
-  const absl::Time start = absl::Now();
+  // Not of the clock that people and NTP set.
+  const auto start = std::chrono::steady_clock::now();
   CallOptions first = options;
   first.has_fallback = true;
   absl::StatusOr<v1::PlanBatchResponse> response = primary_->PlanBatch(request, first);
   if (!FallsBack(response.status().code())) return response;
   CallOptions rest = options;
-  if (rest.timeout.has_value()) *rest.timeout -= absl::Now() - start;
+  if (rest.timeout.has_value()) {
+    *rest.timeout -= absl::FromChrono(std::chrono::steady_clock::now() - start);
+  }
   if (rest.timeout.has_value() && *rest.timeout <= absl::ZeroDuration()) return response;
 
   fallback_count_.fetch_add(1, std::memory_order_relaxed);

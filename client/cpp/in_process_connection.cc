@@ -1,14 +1,15 @@
 #include "batchplan/in_process_connection.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/known_fields.h"
@@ -18,28 +19,31 @@
 namespace batchplan {
 namespace {
 
-// Requests a stop when `timeout` has passed, unless destroyed before.
+// Requests a stop when `timeout` has passed, unless destroyed before. Abseil's waits would end by
+// the clock that people and NTP set.
 class StopAfter {
  public:
   explicit StopAfter(absl::Duration timeout) {
-    if (timeout == absl::InfiniteDuration()) return;
-    waiter_ = std::thread([this, timeout] {
-      if (!done_.WaitForNotificationWithTimeout(timeout)) source_.request_stop();
+    // Longer ones overflow the clock.
+    if (timeout > absl::Hours(24 * 365)) return;
+    const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
+    waiter_ = std::jthread([this, end](const std::stop_token& done) {
+      std::unique_lock lock(mutex_);
+      over_.wait_until(lock, done, end, [] { return false; });
+      if (!done.stop_requested()) source_.request_stop();
     });
   }
   StopAfter(const StopAfter&) = delete;
   StopAfter& operator=(const StopAfter&) = delete;
-  ~StopAfter() {
-    done_.Notify();
-    if (waiter_.joinable()) waiter_.join();
-  }
 
   std::stop_token token() const { return source_.get_token(); }
 
  private:
   std::stop_source source_;
-  absl::Notification done_;
-  std::thread waiter_;
+  std::mutex mutex_;
+  std::condition_variable_any over_;
+  // Last: joined before what it uses is gone.
+  std::jthread waiter_;
 };
 
 absl::Status TookTooLong(const v1::PlanBatchRequest& request, absl::Duration timeout) {
@@ -62,12 +66,12 @@ class InProcessConnection final : public Connection {
     absl::StatusOr<ParsedRequest> parsed = ParseRequest(request);
     if (!parsed.ok()) return parsed.status();
 
-    const absl::Time start = absl::Now();
+    const auto start = std::chrono::steady_clock::now();
     absl::StatusOr<Plan> plan = MakePlan(parsed->manifest, parsed->options, stop.token());
     if (!plan.ok()) {
       return absl::IsCancelled(plan.status()) ? TookTooLong(request, timeout) : plan.status();
     }
-    const absl::Duration planning_time = absl::Now() - start;
+    const absl::Duration planning_time = absl::FromChrono(std::chrono::steady_clock::now() - start);
 
     if (options_.verify_plans) {
       const absl::Status checked = CheckPlan(parsed->manifest, parsed->options, *plan);

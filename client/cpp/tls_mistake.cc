@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,7 +22,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
 
 namespace batchplan {
 namespace {
@@ -69,13 +71,14 @@ class Socket {
   int get() const { return socket_; }
 
   // False if that takes longer than until `deadline`.
-  bool WaitFor(short events, absl::Time deadline) const {
+  bool WaitFor(short events, Instant deadline) const {
     pollfd one = {.fd = socket_, .events = events, .revents = 0};
-    const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
+    const absl::Duration left = std::max(
+        absl::FromChrono(deadline - std::chrono::steady_clock::now()), absl::ZeroDuration());
     return poll(&one, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) == 1;
   }
 
-  bool Connect(const addrinfo& to, absl::Time deadline) const {
+  bool Connect(const addrinfo& to, Instant deadline) const {
     if (connect(socket_, to.ai_addr, to.ai_addrlen) == 0) return true;
     if (errno != EINPROGRESS || !WaitFor(POLLOUT, deadline)) return false;
     int error = 0;
@@ -109,7 +112,7 @@ std::string Reason(unsigned long error) {
 // has gone would raise SIGPIPE.
 class Handshake {
  public:
-  Handshake(SSL_CTX* context, const std::string& name, const Socket& socket, absl::Time deadline)
+  Handshake(SSL_CTX* context, const std::string& name, const Socket& socket, Instant deadline)
       : ssl_(SSL_new(context), SSL_free), socket_(socket), deadline_(deadline) {
     SSL_set_bio(ssl_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
     BIO_set_mem_eof_return(SSL_get_rbio(ssl_.get()), -1);
@@ -193,7 +196,7 @@ class Handshake {
 
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
   const Socket& socket_;
-  const absl::Time deadline_;
+  const Instant deadline_;
   // Whether the server asked for the client's certificate.
   bool asked_ = false;
 };
@@ -225,14 +228,14 @@ std::string Load(const std::optional<TlsOptions>& files, SSL_CTX* context) {
 }
 
 Finding TryOnce(const addrinfo& address, const std::string& name, SSL_CTX* context,
-                absl::Time deadline) {
+                Instant deadline) {
   const Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0 || !socket.Connect(address, deadline)) return {};
   return Handshake(context, name, socket, deadline).Run();
 }
 
 Finding Try(const addrinfo& address, const std::string& name, const std::string& certificate,
-            SSL_CTX* context, absl::Time deadline) {
+            SSL_CTX* context, Instant deadline) {
   Finding finding = TryOnce(address, name, context, deadline);
   // A server that stops does not take another connection to end it in the same way.
   if (finding.ended) finding = TryOnce(address, name, context, deadline);
@@ -249,7 +252,7 @@ Finding Try(const addrinfo& address, const std::string& name, const std::string&
 
 absl::Status FindTlsMistake(const std::string& target, const std::optional<TlsOptions>& tls,
                             absl::Duration limit) {
-  const absl::Time deadline = absl::Now() + limit;
+  const Instant deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(limit);
   const std::optional<Place> place = PlaceOf(target);
   if (!place.has_value()) return absl::OkStatus();
   const bool named = tls.has_value() && !tls->server_name.empty();

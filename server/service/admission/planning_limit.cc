@@ -9,9 +9,21 @@ namespace batchplan {
 
 using std::chrono::steady_clock;
 
+Instant SteadyDeadline(std::chrono::system_clock::time_point deadline) {
+  using std::chrono::system_clock;
+  // gRPC's infinite future is that clock's last instant.
+  if (deadline == system_clock::time_point::max()) return Instant::max();
+  const system_clock::time_point wall = system_clock::now();
+  const Instant now = steady_clock::now();
+  // Neither clock's nanoseconds run out, whatever a caller asks for.
+  constexpr std::chrono::hours kLongest(24 * 365 * 10);
+  if (deadline > wall + kLongest) return now + kLongest;
+  return deadline < wall ? now : now + (deadline - wall);
+}
+
 absl::Status Caller::StillWaiting() const {
   // The deadline first: gRPC cancels a call whose deadline has passed.
-  if (std::chrono::system_clock::now() >= deadline) {
+  if (steady_clock::now() >= deadline) {
     return absl::DeadlineExceededError("the call's deadline passed before it was answered");
   }
   if (stop.stop_requested()) return absl::CancelledError("the call was cancelled");

@@ -23,13 +23,20 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 
 namespace batchplan {
 
+// What gRPC says of a call's deadline, by a clock that people and NTP set, on the one that goes on
+// evenly; both are read now, so that this is asked once, when the call comes. No deadline stays
+// none.
+Instant SteadyDeadline(std::chrono::system_clock::time_point deadline);
+
 // How long the caller of an RPC waits for its answer.
 struct Caller {
-  std::chrono::system_clock::time_point deadline = std::chrono::system_clock::time_point::max();
+  // Instant::max(): for ever.
+  Instant deadline = Instant::max();
   // Stop is requested when the call is cancelled.
   std::stop_token stop;
 

@@ -16,7 +16,6 @@ namespace batchplan {
 namespace {
 
 using std::chrono::steady_clock;
-using std::chrono::system_clock;
 
 // What a replica keeps of the steps that it planned, for a store that others may wipe.
 constexpr uint64_t kMaxPlannedBytes = 128 << 20;
@@ -27,16 +26,15 @@ constexpr absl::Duration kTick = absl::Milliseconds(50);
 constexpr int kMarginPart = 10;
 constexpr absl::Duration kLongestMargin = absl::Milliseconds(500);
 
-absl::Duration TimeFor(const v1::JoinBatchRequest& request, system_clock::time_point deadline,
+absl::Duration TimeFor(const v1::JoinBatchRequest& request, Instant deadline,
                        absl::Duration longest_wait) {
   absl::Duration wait = longest_wait;
   if (request.has_timeout()) {
     wait = std::min(wait, absl::Seconds(request.timeout().seconds()) +
                               absl::Nanoseconds(request.timeout().nanos()));
   }
-  // gRPC's infinite future is this clock's last instant.
-  if (deadline != system_clock::time_point::max()) {
-    const absl::Duration left = absl::FromChrono(deadline - system_clock::now());
+  if (deadline != Instant::max()) {
+    const absl::Duration left = absl::FromChrono(deadline - steady_clock::now());
     wait = std::min(wait, left - std::min(left / kMarginPart, kLongestMargin));
   }
   return wait;
@@ -109,8 +107,7 @@ CollectivePlanner::CollectivePlanner(const CollectivePlannerOptions& options,
 CollectivePlanner::~CollectivePlanner() { Shutdown(); }
 
 Rendezvous::Ticket CollectivePlanner::Join(v1::JoinBatchRequest request, std::string owner,
-                                           system_clock::time_point deadline,
-                                           Rendezvous::Done done) {
+                                           Instant deadline, Rendezvous::Done done) {
   const absl::Duration wait = TimeFor(request, deadline, options_.longest_wait);
   const Instant start = steady_clock::now();
   {

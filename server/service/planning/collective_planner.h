@@ -70,8 +70,8 @@ class CollectivePlanner {
   // As Rendezvous::Join, for `owner` (authentication.h), answered at the earliest of
   // request.timeout, `deadline` less a margin in which the answer still reaches the caller, and
   // longest_wait.
-  Rendezvous::Ticket Join(v1::JoinBatchRequest request, std::string owner,
-                          std::chrono::system_clock::time_point deadline, Rendezvous::Done done);
+  Rendezvous::Ticket Join(v1::JoinBatchRequest request, std::string owner, Instant deadline,
+                          Rendezvous::Done done);
 
   void Cancel(Rendezvous::Ticket ticket) { rendezvous_.Cancel(ticket); }
 

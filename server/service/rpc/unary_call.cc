@@ -27,16 +27,18 @@ std::string_view ShownCache(std::optional<bool> recalled) {
   return *recalled ? "hit" : "miss";
 }
 
-absl::Duration TimeLeft(std::chrono::system_clock::time_point deadline) {
-  // gRPC's infinite future is this clock's last instant.
-  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteDuration();
-  return absl::FromChrono(deadline - std::chrono::system_clock::now());
+absl::Duration TimeLeft(Instant deadline) {
+  if (deadline == Instant::max()) return absl::InfiniteDuration();
+  return absl::FromChrono(deadline - std::chrono::steady_clock::now());
 }
 
 }  // namespace
 
 UnaryCall::UnaryCall(const Method& method, const CallEnvironment& environment, const RawCall& raw)
-    : method_(method), environment_(environment), raw_(raw), deadline_(raw.context->deadline()) {
+    : method_(method),
+      environment_(environment),
+      raw_(raw),
+      deadline_(SteadyDeadline(raw.context->deadline())) {
   environment_.metrics->BeginCall(method_.name);
 }
 

@@ -161,7 +161,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public std::enable_shared_fro
   const CallEnvironment& environment_;
   const RawCall raw_;
   const std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
-  const std::chrono::system_clock::time_point deadline_;
+  const Instant deadline_;
   RequestOutline outline_;
   std::string owner_;
   std::string request_id_;

@@ -149,7 +149,7 @@ TEST_F(PlanBatchTest, GroupsThatDifferInSizeAreRecordedBySize) {
 }
 
 TEST_F(PlanBatchTest, APassedDeadlineIsNotPlanned) {
-  const Caller caller{.deadline = std::chrono::system_clock::time_point{}, .stop = {}};
+  const Caller caller{.deadline = Instant{}, .stop = {}};
   EXPECT_EQ(PlanBatch(config_, ValidRequest(), caller, &response_).code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(calls_, 0);

@@ -97,10 +97,9 @@ int Main(int argc, char** argv) {
     if (command.empty() && !app.remaining().empty()) {
       message = absl::StrCat("there is no command \"", app.remaining()[0], "\"");
     }
-    std::fputs(absl::StrCat("batchplan: ", command, command.empty() ? "" : ": ", message,
-                            "\nTry 'batchplan ", command, command.empty() ? "" : " ", "--help'.\n")
-                   .c_str(),
-               stderr);
+    WriteToStderr(absl::StrCat("batchplan: ", command, command.empty() ? "" : ": ", message,
+                               "\nTry 'batchplan ", command, command.empty() ? "" : " ",
+                               "--help'.\n"));
     exit_code = ExitCode::kUsage;
   }
   return static_cast<int>(exit_code);

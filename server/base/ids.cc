@@ -78,4 +78,24 @@ absl::Status CheckId(std::string_view field, std::string_view id) {
   return absl::OkStatus();
 }
 
+std::string Printable(std::string_view text) {
+  std::string printable;
+  while (!text.empty()) {
+    const size_t bytes = Utf8CharacterBytes(text);
+    const std::string_view character = text.substr(0, std::max<size_t>(bytes, 1));
+    text.remove_prefix(character.size());
+    const uint32_t point = bytes == 0 ? static_cast<uint8_t>(character[0]) : CodePoint(character);
+    if (bytes > 0 && (point == '\n' || !IsUnseen(point))) {
+      printable.append(character);
+    } else if (bytes < 2) {
+      absl::StrAppendFormat(&printable, "\\x%02x", point);
+    } else if (bytes < 4) {
+      absl::StrAppendFormat(&printable, "\\u%04x", point);
+    } else {
+      absl::StrAppendFormat(&printable, "\\U%08x", point);
+    }
+  }
+  return printable;
+}
+
 }  // namespace batchplan

@@ -1,6 +1,7 @@
-// The names that callers give to their jobs, requests and runs.
+// The names that callers give to their jobs, requests, runs and passes.
 //
 //   absl::Status status = CheckId("job_id", request.job_id());
+//   std::fputs(Printable(message).c_str(), stderr);
 //
 // They go into log lines, labels of metrics, pages and keys of stores: what is short, on one line
 // and looks like what it is is welcome everywhere.
@@ -9,6 +10,7 @@
 #define BATCHPLAN_SERVER_BASE_IDS_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -25,6 +27,10 @@ absl::Status CheckId(std::string_view field, std::string_view id);
 
 // The same for an id that is too long to be kept, by the bytes that it has.
 absl::Status CheckIdBytes(std::string_view field, size_t bytes);
+
+// `text` with all that CheckId refuses, but for line breaks, escaped as in C, "\x1b" or "\u202e":
+// for a terminal, which would do what it says.
+std::string Printable(std::string_view text);
 
 }  // namespace batchplan
 

@@ -57,6 +57,13 @@ absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
   return absl::DeadlineExceededError(message);
 }
 
+absl::Status AllTooLateError(const StepKey& key, uint32_t world_size) {
+  return absl::DeadlineExceededError(
+      absl::StrCat(DescribeStep(key), ": all ", world_size,
+                   " workers joined, but the last one too late for a plan in the time that was "
+                   "left; a retry continues the step"));
+}
+
 absl::Status TooSlowError(const StepKey& key, const std::string& stage) {
   return absl::DeadlineExceededError(absl::StrCat(DescribeStep(key), ": the time was over ", stage,
                                                   "; a retry continues the step"));

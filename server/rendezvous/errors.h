@@ -28,6 +28,9 @@ absl::Status SupersededError(const StepKey& key, const std::string& current);
 absl::Status MissingWorkersError(const StepKey& key, uint32_t world_size,
                                  const std::vector<uint32_t>& missing);
 
+// DeadlineExceeded: all are here, but the last one has only just come.
+absl::Status AllTooLateError(const StepKey& key, uint32_t world_size);
+
 // DeadlineExceeded: `stage` says what was waited for instead.
 absl::Status TooSlowError(const StepKey& key, const std::string& stage);
 

@@ -312,6 +312,7 @@ absl::Status Rendezvous::IncompleteError(const Waiter& waiter) const {
   for (uint32_t worker = 0; worker < is_in.size(); ++worker) {
     if (!is_in[worker]) missing.push_back(worker);
   }
+  if (missing.empty()) return AllTooLateError(waiter.key, waiter.part->world_size);
   return MissingWorkersError(waiter.key, waiter.part->world_size, missing);
 }
 

@@ -23,6 +23,31 @@ v1::PlanBatchRequest Request(const std::string& text) {
 
 absl::Status Refused(const std::string& text) { return ParseRequest(Request(text)).status(); }
 
+TEST(ConvertRequestTest, NamesThatCanNotBePrintedAreRefusedWhereverAPlanIsMade) {
+  EXPECT_EQ(Refused(R"pb(job_id: "a\033[31m"
+                         passes { max_tokens_per_microbatch: 9 })pb")
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Refused(R"pb(request_id: "a\n"
+                         passes { max_tokens_per_microbatch: 9 })pb")
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+  const absl::Status control =
+      Refused(R"pb(passes { max_tokens_per_microbatch: 9 }
+                   passes { name: "train\033[31m" max_tokens_per_microbatch: 9 })pb");
+  EXPECT_EQ(control.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(control.message()),
+              AllOf(HasSubstr("passes[1].name \"train\\033[31m\" has U+001B at byte 5")));
+  v1::PlanBatchRequest request;
+  request.add_passes()->set_name(std::string(128, 'x'));
+  EXPECT_TRUE(ParseRequest(request).ok());
+  request.mutable_passes(0)->set_name(std::string(129, 'x'));
+  EXPECT_EQ(std::string(ParseRequest(request).status().message()),
+            "passes[0].name has 129 bytes, must have at most 128");
+  request.mutable_passes(0)->set_name("log-probs \xe6\x97\xa5");
+  EXPECT_TRUE(ParseRequest(request).ok());
+}
+
 TEST(ConvertRequestTest, EveryFieldArrives) {
   const v1::PlanBatchRequest request = Request(R"pb(
     preset: "nemo_rl_packing"

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/ids.h"
 
 namespace batchplan::cli {
 
@@ -35,8 +36,12 @@ std::string Explain(const absl::Status& status) {
 
 ExitCode ReportError(const char* command, const absl::Status& status) {
   if (status.ok()) return ExitCode::kOk;
-  std::fputs(absl::StrCat("batchplan: ", command, ": ", Explain(status), "\n").c_str(), stderr);
+  WriteToStderr(absl::StrCat("batchplan: ", command, ": ", Explain(status), "\n"));
   return ExitCodeFor(status);
+}
+
+void WriteToStderr(absl::string_view text) {
+  std::fputs(Printable({text.data(), text.size()}).c_str(), stderr);
 }
 
 absl::Status WriteToStdout(absl::string_view data) {

@@ -35,6 +35,10 @@ std::string Explain(const absl::Status& status);
 // nothing for OK.
 ExitCode ReportError(const char* command, const absl::Status& status);
 
+// Writes `text` to stderr, what a terminal would take for a command escaped: names of files, and
+// what stands in them or comes from a server, may hold anything.
+void WriteToStderr(absl::string_view text);
+
 // Writes all of `data` to stdout, now. DataLoss if that fails, for example on a full disk.
 absl::Status WriteToStdout(absl::string_view data);
 

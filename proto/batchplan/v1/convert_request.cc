@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "proto/batchplan/v1/convert.h"
+#include "server/base/ids.h"
 #include "server/planner/cost.h"
 #include "server/planner/presets.h"
 
@@ -209,6 +210,7 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   pass.ignore_mini_batches = wire.ignore_mini_batches();
   pass.forward_only = wire.forward_only();
   return FirstError({
+      CheckId(where + ".name", wire.name()),
       ReadLayout(wire, where, pass),
       ReadEnum(wire.balance_on(), v1::BalanceOn_IsValid(wire.balance_on()), where + ".balance_on",
                pass.balance_on),
@@ -265,6 +267,8 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
     options.cost_model.exchange.assign(std::begin(kExchangeOfGroup), std::end(kExchangeOfGroup));
   }
   absl::Status status = FirstError({
+      CheckId("job_id", request.job_id()),
+      CheckId("request_id", request.request_id()),
       ReadMiniBatching(request.mini_batches(), options.mini_batches),
       ReadPipeline(request, options),
       read_costs && request.has_cost_model()

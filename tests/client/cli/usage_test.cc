@@ -14,9 +14,11 @@ namespace batchplan {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // "1,1,...,1".
@@ -24,6 +26,29 @@ std::string Ones(int count) {
   std::string list = "1";
   for (int i = 1; i < count; ++i) list += ",1";
   return list;
+}
+
+// Neither the command line nor a file, nor its name, gets anything to a terminal but what is seen.
+TEST(Usage, WhatATerminalWouldObeyIsEscapedInErrors) {
+  const ScratchDirectory folder;
+  const std::string field = folder.Write("field.json", R"({"na\u001b[31mme\u202e": 1})");
+  const std::string value = folder.Write("value.json", "{\"effort\": \"\x1b[31m\x07\"}");
+  const std::string pass =
+      folder.Write("pass.json", R"({"passes": [{"name": "\u001b[31m\u009b1m"}]})");
+  const std::vector<std::vector<std::string>> wrong = {
+      {"plan", "--request", field}, {"plan", "--request", value},
+      {"plan", "--request", pass},  {"plan", "--request", folder.Path("\x1b[31m\xe2\x80\xae")},
+      {"plan", "--\x1b[31m"},       {"\x1b[31m\x80"},
+  };
+  for (const std::vector<std::string>& arguments : wrong) {
+    const CliResult result = RunCli(arguments);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.err, StartsWith("batchplan: "));
+    EXPECT_THAT(result.err, AnyOf(HasSubstr("[31m"), HasSubstr("Invalid escape")));
+    for (const char* obeyed : {"\x1b", "\x07", "\xc2\x9b", "\xe2\x80\xae", "\x80"}) {
+      EXPECT_THAT(result.err, Not(HasSubstr(obeyed)));
+    }
+  }
 }
 
 TEST(Usage, HelpTeaches) {

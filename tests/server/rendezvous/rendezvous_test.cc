@@ -99,6 +99,24 @@ TEST(RendezvousTest, TimeIsOverForTheMissingByName) {
   world.Finish();
 }
 
+TEST(RendezvousTest, WhereTheLastOneCameAsTimeWasOverNobodyIsCalledMissing) {
+  World world({.workers = 2}, nullptr);
+  world.Join(0, 0, absl::Seconds(5));
+  world.Settle();
+  world.Pause(absl::Milliseconds(4900));
+  world.Settle();
+  world.Join(1, 0, absl::Seconds(5));
+  // Its part is stored, and nobody has looked at the step since.
+  world.RunOldestTask(0);
+  world.Pause(absl::Milliseconds(100));
+  ExpectRefused(world.call(0), absl::StatusCode::kDeadlineExceeded,
+                AllOf(HasSubstr("all 2 workers joined"), HasSubstr("a retry continues the step"),
+                      Not(HasSubstr("did not join"))));
+  world.Settle();
+  EXPECT_TRUE(world.call(1).answer.ok());
+  world.Finish();
+}
+
 TEST(RendezvousTest, WhoCameThroughAnotherReplicaIsNotMissingAndManyAreAbbreviated) {
   World world({.workers = 100, .replicas = 2}, nullptr);
   world.SetLoseHints(true);

@@ -159,6 +159,14 @@ absl::StatusOr<v1::PlanBatchResponse> World::MakePlan(size_t replica,
   return response;
 }
 
+void World::RunOldestTask(size_t replica) {
+  std::vector<std::function<void()>>& tasks = replicas_[replica]->tasks;
+  ASSERT_FALSE(tasks.empty());
+  const std::function<void()> task = std::move(tasks.front());
+  tasks.erase(tasks.begin());
+  task();
+}
+
 size_t World::Join(uint32_t worker, size_t replica, absl::Duration timeout) {
   return Join(Request(worker), replica, timeout);
 }

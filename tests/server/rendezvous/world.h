@@ -114,6 +114,8 @@ class World {
   // For tests that decide themselves. Runs what is with the executors and the planners, and
   // delivers all hints, until nothing is left.
   void Settle();
+  // Runs what has been with the executor for longest.
+  void RunOldestTask(size_t replica);
   size_t Join(uint32_t worker, size_t replica, absl::Duration timeout = absl::Seconds(10));
   size_t Join(v1::JoinBatchRequest request, size_t replica,
               absl::Duration timeout = absl::Seconds(10));

@@ -104,6 +104,81 @@ def test_a_child_that_was_forked_during_a_plan_ends_as_it_should():
     assert run.communicate(timeout=120) == ("64\n", "") and run.returncode == 0
 
 
+# A client calls in other threads while its process is forked, twice: the child's own client plans.
+FORKED = """
+    import os
+
+    target = sys.argv[1]
+    parent = batchplan.Client(target)
+    stop = threading.Event()
+
+    def call():
+        while not stop.is_set():
+            parent.plan([1, 2, 3], max_tokens=8)
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    time.sleep(0.3)
+    """
+
+
+def forked(program, server):
+    run = subprocess.Popen([sys.executable, "-c", PROGRAM + textwrap.dedent(FORKED) + textwrap.dedent(program), server],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, error = run.communicate(timeout=120)
+    assert run.returncode == 0, error
+    return out.splitlines()
+
+
+def test_a_child_forked_during_calls_plans_by_a_client_of_its_own_and_not_by_its_parents(server):
+    lines = forked("""
+        for _ in range(2):
+            child = os.fork()
+            if child == 0:
+                try:
+                    parent.plan([1], max_tokens=8)
+                except batchplan.Error as error:
+                    print(error, flush=True)
+                try:
+                    print(len(batchplan.Client(target, timeout=20).plan([1], max_tokens=8).fingerprint), flush=True)
+                except batchplan.Unavailable as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        stop.set()
+        """, server)
+    assert len(lines) == 4
+    for used, planned in zip(lines[::2], lines[1::2], strict=True):
+        assert used == "the client was made before this process was forked; make one in each process"
+        # gRPC may hang; then that is said, and in time.
+        assert planned == "64" or "forked while another one used it" in planned
+
+
+# gRPC's hang itself can't be had on demand: here is one that never returns.
+@pytest.mark.parametrize("fallback", [False, True])
+def test_where_grpc_hangs_in_a_forked_child_a_call_ends_in_its_time(server, fallback):
+    lines = forked(f"""
+        child = os.fork()
+        if child == 0:
+            from batchplan import _client
+            _client.Client._send = lambda *_: threading.Event().wait()
+            client = batchplan.Client(target, timeout=1, fallback={fallback})
+            for _ in range(2):
+                try:
+                    print(len(client.plan([1], max_tokens=8, timeout=2).fingerprint), flush=True)
+                except batchplan.Unavailable as error:
+                    print(error, flush=True)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        stop.set()
+        sys.exit(os.waitstatus_to_exitcode(status))
+        """, server)
+    assert len(lines) == 2
+    for line in lines:
+        assert line == "64" if fallback else "forked while another one used it" in line
+
+
 def test_ctrl_c_ends_a_long_plan():
     run = start("""
         # What runs in the background has inherited that it is ignored.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +16,7 @@ from batchplan._calls import Answer, Call, Fit, join_call, plan_call, report_cal
 from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
 from batchplan._errors import Error
+from batchplan._fork import USED_AFTER_FORK
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import PlanOptions
 from batchplan._plan import PassPlan, Plan
@@ -44,6 +46,7 @@ class AsyncClient:
     ) -> None:
         """As Client's."""
         self._timeout = seconds("timeout", timeout)
+        self._process = os.getpid()
         self._channel: grpc.aio.Channel = open_channel(grpc.aio, target, tls, token)
         self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
         self._closing = asyncio.Event()
@@ -128,6 +131,8 @@ class AsyncClient:
         await self.close()
 
     async def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
+        if os.getpid() != self._process:
+            raise Error(USED_AFTER_FORK)
         if self._closing.is_set():
             raise Error("the client is closed")
         limit = self._timeout if timeout is None else seconds("timeout", timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from types import TracebackType
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 from numpy.typing import ArrayLike
 
+from batchplan import _fork
 from batchplan._calls import Answer, Call, Fit, join_call, plan_call, report_call
 from batchplan._channel import Tls, failure_of, open_channel
 from batchplan._checks import seconds
-from batchplan._errors import Error
+from batchplan._errors import Error, Unavailable
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import PlanOptions
 from batchplan._plan import PassPlan, Plan
@@ -23,6 +25,9 @@ from batchplan._tls_mistake import TlsMistake
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+# What gRPC gets beyond its time to say itself that this is over.
+_LATE = 0.5
+
 
 class Client:
     """A connection to a batchplan server, or in turn to the replicas that a name stands for.
@@ -31,8 +36,9 @@ class Client:
             plan = client.plan(lengths, dp=8, max_tokens=16384, job_id="grpo-7b", step=7)
 
     Calls are made again until their time is over where a replica is lost, drains or hangs, no name
-    resolves, or a queue is full. Any number of threads may call at the same time. It must not be used
-    in a process that was forked after it was made.
+    resolves, or a queue is full. Any number of threads may call at the same time. A process that is
+    forked makes clients of its own; where gRPC hangs there, as it may if another thread called it at the
+    time of the fork, they raise Unavailable, or fall back, when their time is over.
     """
 
     def __init__(
@@ -57,7 +63,14 @@ class Client:
                 token or the certificates is raised.
         """
         self._timeout = seconds("timeout", timeout)
-        self._channel: grpc.Channel = open_channel(grpc, target, tls, token)
+        self._process = os.getpid()
+        self._falls_back = fallback
+        try:
+            self._channel: grpc.Channel = _fork.use_grpc(
+                lambda: open_channel(grpc, target, tls, token), self._timeout
+            )
+        except _fork.Hangs:
+            raise Unavailable(_fork.HANGS) from None
         self._caller = Caller(fallback=fallback, tls_mistake=TlsMistake(target, tls))
         self._closing = threading.Event()
 
@@ -193,6 +206,8 @@ class Client:
         self.close()
 
     def _run(self, call: Call[Answer], timeout: float | None) -> Answer:
+        if os.getpid() != self._process:
+            raise Error(_fork.USED_AFTER_FORK)
         if self._closing.is_set():
             raise Error("the client is closed")
         limit = self._timeout if timeout is None else seconds("timeout", timeout)
@@ -216,10 +231,11 @@ class Client:
     def _attempt(self, attempt: Attempt) -> bytes | Failure:
         try:
             self._check_open()
-            send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
-                attempt.method
-            )
-            return send(attempt.request, timeout=attempt.timeout)
+            return _fork.use_grpc(lambda: self._send(attempt), attempt.timeout + _LATE)
+        except _fork.Hangs:
+            if self._falls_back:
+                return Failure(grpc.StatusCode.UNAVAILABLE.value[0], _fork.HANGS)
+            raise Unavailable(_fork.HANGS) from None
         except grpc.RpcError as error:
             self._check_open()
             return failure_of(error)
@@ -227,6 +243,10 @@ class Client:
             # Of a channel that is closed.
             self._check_open()
             raise
+
+    def _send(self, attempt: Attempt) -> bytes:
+        send: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(attempt.method)
+        return send(attempt.request, timeout=attempt.timeout)
 
     def _check_open(self) -> None:
         if self._closing.is_set():

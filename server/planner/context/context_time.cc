@@ -7,6 +7,7 @@
 
 #include "absl/numeric/int128.h"
 #include "server/planner/context/free_times.h"
+#include "server/planner/context/pipelined_slots.h"
 #include "server/planner/pipeline/simulator.h"
 
 namespace batchplan {
@@ -43,6 +44,23 @@ Cost AccumulatedTime(const ContextProblem& problem, const ContextSlots& slots) {
   return times.Latest();
 }
 
+Cost PipelinedTime(const ContextProblem& problem, const ContextSlots& slots,
+                   const Allowance& allowance) {
+  std::vector<TimedSlot> timed;
+  timed.reserve(slots.size());
+  for (const std::vector<ContextGroup>& slot : slots) {
+    TimedSlot& groups = timed.emplace_back();
+    groups.reserve(slot.size());
+    for (const ContextGroup& group : slot) {
+      groups.push_back({.ranks = problem.sizes[group.size].ranks,
+                        .cost = static_cast<double>(ContextGroupCost(problem, group))});
+    }
+  }
+  const PipelineTime time =
+      TimeOfSlots(*problem.pipeline, problem.synchronization, timed, allowance);
+  return static_cast<Cost>(std::min(kLongest, time.makespan));
+}
+
 // A time from which on an item may have a size that takes so much less of the ranks.
 struct Fall {
   Cost time = 0;
@@ -65,20 +83,14 @@ Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group) 
   return cost;
 }
 
-Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots) {
-  if (problem.pipeline == nullptr && problem.synchronization == Synchronization::kAccumulated) {
+Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
+                 const Allowance& allowance) {
+  if (problem.pipeline != nullptr) return PipelinedTime(problem, slots, allowance);
+  if (problem.synchronization == Synchronization::kAccumulated) {
     return AccumulatedTime(problem, slots);
   }
-  std::vector<Cost> slowest;
-  slowest.reserve(slots.size());
-  for (const auto& slot : slots) slowest.push_back(SlowestGroup(problem, slot));
-  if (problem.pipeline != nullptr) {
-    PipelineSimulator simulator(*problem.pipeline, static_cast<uint32_t>(slots.size()));
-    const std::vector<double> costs(slowest.begin(), slowest.end());
-    return static_cast<Cost>(std::min(kLongest, simulator.Makespan(costs)));
-  }
   Cost sum = 0;
-  for (const Cost cost : slowest) sum += cost;
+  for (const auto& slot : slots) sum += SlowestGroup(problem, slot);
   return sum;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "server/planner/allowance.h"
 #include "server/planner/context/context_problem.h"
 
 namespace batchplan {
@@ -13,9 +14,11 @@ namespace batchplan {
 Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
 
 // The step time of slots that run in this order. In lockstep the sum of the slots' costliest
-// groups, on a pipeline the makespan of these; accumulated, when the last group is done of which
-// each begins when the last of its ranks is free.
-Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots);
+// groups; accumulated, when the last group is done of which each begins when the last of its ranks
+// is free; on a pipeline TimeOfSlots (pipelined_slots.h), which spends its simulations. Any time
+// once a stop is requested.
+Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
+                 const Allowance& allowance = {});
 
 // Slots that every plan has at least: by the tokens and sequences that the groups of a slot hold.
 uint64_t FewestContextSlots(const ContextProblem& problem);

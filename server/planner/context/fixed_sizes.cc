@@ -12,6 +12,7 @@
 #include "server/planner/context/context_sizes.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/order.h"
+#include "server/planner/pipeline/simulator.h"
 
 namespace batchplan {
 namespace {
@@ -22,7 +23,8 @@ constexpr size_t kItemsOfFewSizes = 8192;
 constexpr Cost kAboutAsFast = 128;
 
 // What no slots of that size alone take less than: what each rank has in the mean and the fixed
-// costs of so many slots, the fewest, and what the costliest item takes.
+// costs of so many slots, the fewest, and what the costliest item takes; on a pipeline what that is
+// at least there.
 Cost LeastTime(const ContextProblem& problem, uint32_t size, uint64_t fewest_slots) {
   absl::uint128 sum = 0;
   Cost most = 0;
@@ -31,12 +33,26 @@ Cost LeastTime(const ContextProblem& problem, uint32_t size, uint64_t fewest_slo
     most = std::max(most, cost);
   }
   const Cost mean = absl::Uint128Low64(sum * problem.sizes[size].ranks / problem.pool);
-  return std::max(mean + fewest_slots * problem.per_microbatch, most + problem.per_microbatch);
+  const Cost work = mean + fewest_slots * problem.per_microbatch;
+  const Cost costliest = most + problem.per_microbatch;
+  if (problem.pipeline == nullptr) return std::max(work, costliest);
+  return static_cast<Cost>(PipelineBound(*problem.pipeline, static_cast<double>(work),
+                                         static_cast<double>(problem.per_microbatch),
+                                         static_cast<double>(costliest)));
 }
 
 bool HoldsAll(const ContextSize& size) {
   return std::all_of(size.tokens.begin(), size.tokens.end(),
                      [&](uint32_t tokens) { return tokens <= size.capacity; });
+}
+
+// Puts the micro-batches of each rank into the order in which a topology of that size runs them.
+void PutInOrder(const PassInstance& pass, const Allowance& allowance, Placement& placement) {
+  if (pass.pipeline() == nullptr) {
+    PutCostliestRowsFirst(pass, placement);
+  } else {
+    OrderMicrobatches(pass, pass.order(), placement, allowance);
+  }
 }
 
 // A placement of sequences on single groups of one size, in the problem's items.
@@ -63,11 +79,11 @@ bool IsFixed(const ContextPass& pass, size_t size) {
 // Keeps what AssignAll makes, as groups of `ranks` ranks.
 class Keeper : public PlacementSink {
  public:
-  Keeper(std::span<const PassInstance> passes, uint32_t ranks)
-      : passes_(passes), ranks_(ranks), placements_(passes.size()) {}
+  Keeper(std::span<const PassInstance> passes, uint32_t ranks, const Allowance& allowance)
+      : passes_(passes), ranks_(ranks), allowance_(allowance), placements_(passes.size()) {}
 
   void Add(size_t pass, size_t /*mini_batch*/, Placement placement) override {
-    PutCostliestRowsFirst(passes_[pass], placement);
+    PutInOrder(passes_[pass], allowance_, placement);
     ContextPlacement& slots = placements_[pass].emplace_back(placement.slots);
     for (uint32_t slot = 0; slot < placement.slots; ++slot) {
       slots[slot].reserve(placement.ranks());
@@ -84,6 +100,7 @@ class Keeper : public PlacementSink {
  private:
   const std::span<const PassInstance> passes_;
   const uint32_t ranks_;
+  const Allowance& allowance_;
   FixedSizes::Placements placements_;
 };
 
@@ -114,10 +131,6 @@ PlanOptions FixedSizes::OptionsOf(uint32_t ranks, Effort effort) const {
   options.topology.data_parallel = pass_.pool() / ranks;
   options.topology.context_parallel = ranks;
   options.effort = effort;
-  // Of a pipeline what counts is the slowest group of a slot.
-  if (options.topology.pipeline_parallel > 1) {
-    options.synchronization = Synchronization::kLockstep;
-  }
   options.passes.clear();
   return options;
 }
@@ -158,7 +171,7 @@ std::optional<ContextSlots> FixedSizes::PlaceIn(uint32_t size, Effort effort,
       *one->instance, one->references, sequences, seed, 1, one->instance->where(), allowance);
   if (!placed.ok()) return std::nullopt;
   Placement& placement = placed->placements.front().lead();
-  PutCostliestRowsFirst(*one->instance, placement);
+  PutInOrder(*one->instance, allowance, placement);
   return SlotsOf(placement, size, items_);
 }
 
@@ -186,7 +199,7 @@ std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
     std::optional<ContextSlots> slots =
         PlaceIn(candidate.size, effort, items.all(), seed, allowance);
     if (!slots) return;
-    candidate.time = ContextTime(problem, *slots);
+    candidate.time = ContextTime(problem, *slots, allowance);
     limit = std::min(limit, candidate.time);
     found.push_back(*std::move(slots));
   };
@@ -226,7 +239,7 @@ std::optional<FixedSizes::Placements> FixedSizes::PlaceAll(uint32_t size, Effort
     if (!instance.ok()) return std::nullopt;
     instances.push_back(*std::move(instance));
   }
-  Keeper keeper(instances, ranks);
+  Keeper keeper(instances, ranks, allowance);
   const absl::Status assigned = AssignAll(instances, options.topology, mini_batches,
                                           options.mini_batches.seed, allowance, keeper);
   if (!assigned.ok()) return std::nullopt;

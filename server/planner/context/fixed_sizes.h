@@ -51,13 +51,14 @@ class FixedSizes {
   };
 
   // Slots for the problem that the pass makes of `items`, one mini-batch: of sizes that could take
-  // less time than `limit`, and than those found before them.
+  // less time than `limit`, and than those found before them. On pipelines each rank's groups are
+  // in the order that the pass asks for.
   std::vector<ContextSlots> Place(const ContextProblem& problem, const SequenceLists& items,
                                   uint64_t seed, Cost limit, Trial trial,
                                   const Allowance& allowance);
 
-  // All passes over all mini-batches on groups of that size of the leading pass; none if another
-  // pass has no such groups, or none are found.
+  // All passes over all mini-batches on groups of that size of the leading pass, in an order as
+  // Place's; none if another pass has no such groups, or none are found.
   std::optional<Placements> PlaceAll(uint32_t size, Effort effort,
                                      const SequenceLists& mini_batches,
                                      const Allowance& allowance) const;

@@ -40,12 +40,14 @@ std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProble
     std::optional<ContextSlots> slots = MegatronSlots(problem, allowance, kMostVisits);
     if (slots) {
       add(*std::move(slots));
-      limit = ContextTime(problem, found.front());
+      limit = ContextTime(problem, found.front(), allowance);
     }
   }
   const FixedSizes::Trial trial = TrialOf(pass, items.size());
   for (ContextSlots& slots : fixed.Place(problem, items, seed, limit, trial, allowance)) {
-    add(std::move(slots));
+    // On a pipeline each rank has an order of its own.
+    if (problem.pipeline == nullptr) OrderSlots(problem, pass.order(), allowance, slots);
+    found.push_back(std::move(slots));
   }
   if (std::optional<ContextSlots> solved = SolveContext(problem, found, allowance)) {
     add(*std::move(solved));
@@ -55,7 +57,7 @@ std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProble
   std::vector<std::pair<Cost, size_t>> by_time;
   by_time.reserve(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    by_time.emplace_back(ContextTime(problem, found[i]), i);
+    by_time.emplace_back(ContextTime(problem, found[i], allowance), i);
   }
   std::sort(by_time.begin(), by_time.end());
   std::vector<ContextSlots> sorted;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/free_times.h"
+#include "server/planner/context/pipelined_slots.h"
 #include "server/planner/measure.h"
 #include "server/planner/step_time.h"
 
@@ -42,13 +43,17 @@ Microbatch MicrobatchOf(const ContextPass& pass, const PassPlan& plan, size_t m)
 
 // What the ranks of a pool do in one mini-batch, slot after slot.
 struct PoolLoads {
-  explicit PoolLoads(uint32_t pool)
-      : more_tokens(pool + size_t{1}, 0), more_costs(pool + size_t{1}, 0), free(pool) {}
+  PoolLoads(uint32_t pool, bool on_pipelines)
+      : more_tokens(pool + size_t{1}, 0),
+        more_costs(pool + size_t{1}, 0),
+        free(pool),
+        is_timed(on_pipelines) {}
 
   // Appends a slot.
   void Add(std::span<const Microbatch> slot) {
     Cost slowest = 0;
     size_t first = 0;
+    if (is_timed) timed.emplace_back().reserve(slot.size());
     for (const Microbatch& group : slot) {
       const size_t end = first + group.ranks;
       const double tokens = static_cast<double>(group.aligned_tokens) / group.ranks;
@@ -58,9 +63,11 @@ struct PoolLoads {
       more_costs[end] -= group.cost;
       free.Add(group.ranks, group.cost);
       slowest = std::max(slowest, group.cost);
+      if (is_timed) {
+        timed.back().push_back({.ranks = group.ranks, .cost = static_cast<double>(group.cost)});
+      }
       first = end;
     }
-    slowest_of_slot.push_back(static_cast<double>(slowest));
     lockstep += slowest;
   }
 
@@ -68,7 +75,9 @@ struct PoolLoads {
   std::vector<double> more_tokens;
   std::vector<Cost> more_costs;
   FreeTimes free;
-  std::vector<double> slowest_of_slot;
+  // On pipelines.
+  bool is_timed = false;
+  std::vector<TimedSlot> timed;
   Cost lockstep = 0;
 };
 
@@ -112,7 +121,7 @@ void AddMiniBatch(const ContextPass& pass, const PoolLoads& loads,
   double step_time = 0;
   if (pass.pipeline() != nullptr) {
     const PipelineTime time =
-        PipelineTimeOf(*pass.pipeline(), Synchronization::kLockstep, loads.slowest_of_slot, 1);
+        TimeOfSlots(*pass.pipeline(), pass.synchronization(), loads.timed, allowance);
     step_time = time.makespan;
     totals.pipeline_work += time.work;
   } else if (pass.synchronization() == Synchronization::kLockstep) {
@@ -148,7 +157,7 @@ PlanMetrics MeasureSlots(const Manifest& manifest, const ContextPass& pass,
   size_t m = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
     if (allowance.stop_requested()) return metrics;
-    PoolLoads loads(pass.pool());
+    PoolLoads loads(pass.pool(), pass.pipeline() != nullptr);
     for (uint32_t s = 0; s < plan.microbatches_per_rank[k]; ++s) {
       if (s % kSlotsPerLook == 0 && allowance.stop_requested()) return metrics;
       std::vector<Microbatch> slot;

@@ -150,7 +150,7 @@ class SlotPlacer {
   // These slots of the lead, and those that follow.
   absl::Status PlaceAs(size_t k, const SequenceLists& items, const ContextProblem& problem,
                        const ContextSlots& slots) {
-    lead_times_[k] = ContextTime(problem, slots);
+    lead_times_[k] = ContextTime(problem, slots, allowance_);
     placements_[NumberOf(lead())][k] = PlacementOf(*lead(), items, slots);
     for (size_t i = 1; i < within_.size(); ++i) {
       absl::StatusOr<ContextPlacement> followed = Follow(
@@ -212,8 +212,8 @@ class SlotPlacer {
     return found;
   }
 
-  // Brings slots into the order that their pass asks for; what they take then. Cancelled if a stop
-  // is requested.
+  // Brings slots of one size into the order that their pass asks for, where they are not in it; what
+  // they take then. Cancelled if a stop is requested.
   absl::StatusOr<Cost> Order(const ContextPass& pass, std::span<const SequenceIndex> sequences,
                              ContextPlacement& placement) {
     const SequenceLists items = pass.ItemsOf(sequences);
@@ -229,9 +229,9 @@ class SlotPlacer {
                         .items = items_.In(group.sequences)});
       }
     }
-    OrderSlots(*problem, pass.order(), allowance_, slots);
+    if (pass.pipeline() == nullptr) OrderSlots(*problem, pass.order(), allowance_, slots);
     placement = PlacementOf(pass, items, slots);
-    return ContextTime(*problem, slots);
+    return ContextTime(*problem, slots, allowance_);
   }
 
   // The slots of `pass` for the sequences that `lead` has placed.

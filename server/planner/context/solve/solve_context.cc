@@ -199,7 +199,7 @@ class Solver {
     std::vector<FilledSlot> ordered;
     for (const uint32_t slot : order.order) ordered.push_back(std::move(slots[slot]));
     slots = std::move(ordered);
-    return ContextTime(problem_, ToContextSlots(all_, slots));
+    return ContextTime(problem_, ToContextSlots(all_, slots), allowance_);
   }
 
   // ContextTime of what ToContextSlots makes of the slots.

@@ -69,7 +69,7 @@ absl::StatusOr<Plan> PlanTaken(const Manifest& manifest, const PlanOptions& opti
   const std::vector<uint32_t> ranks = At(manifest.ranks, taken);
   const Manifest part = {
       .lengths = lengths, .group_ids = group_ids, .pad_to = manifest.pad_to, .ranks = ranks};
-  absl::StatusOr<Plan> plan = PlanWhole(part, options, limits, allowance);
+  absl::StatusOr<Plan> plan = PlanAtEffort(part, options, limits, allowance);
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) {
     for (uint32_t& index : pass.sequence_index) index = taken[index].value();
@@ -166,19 +166,23 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   return better;
 }
 
-}  // namespace
+// A plan of what was taken, or why there is none of what first in, first out takes.
+struct TakenPlan {
+  absl::StatusOr<Plan> plan;
+  std::vector<SequenceIndex> taken;
+};
 
-absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
-                                   const PassLimits& limits, const std::stop_token& stop) {
-  const absl::StatusOr<WaitingPool> pool =
-      WaitingPool::Create(manifest, options, limits.longest, Allowance(stop));
-  if (!pool.ok()) return pool.status();
-  std::vector<SequenceIndex> taken = pool->Sequences(pool->first_choice());
-  const Allowance allowance(AllowanceOf(options.effort), stop);
+// The best of first in, first out and the choices that an effort plans, each of both with
+// `ticks`.
+TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
+                         const PassLimits& limits, const WaitingPool& pool, uint64_t ticks,
+                         const std::stop_token& stop) {
+  std::vector<SequenceIndex> taken = pool.Sequences(pool.first_choice());
+  const Allowance allowance(ticks, stop);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, allowance);
   std::vector<std::vector<SequenceIndex>> choices =
-      BetterChoices(manifest, options, limits, *pool, best, Allowance(stop));
-  const Allowance others(AllowanceOf(options.effort), stop);
+      BetterChoices(manifest, options, limits, pool, best, Allowance(stop));
+  const Allowance others(ticks, stop);
   const uint64_t most = std::max(allowance.used(), PlannedTicks(options.effort));
   for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
     absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, choices[i], others);
@@ -186,7 +190,40 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
     best = std::move(plan);
     taken = std::move(choices[i]);
   }
-  if (absl::Status status = CheckStop(others); !status.ok()) return status;
+  if (absl::Status status = CheckStop(others); !status.ok()) return {std::move(status), {}};
+  return {std::move(best), std::move(taken)};
+}
+
+// The best of an effort and all lower ones. Where they find none, the first that the higher ones
+// find, with the ticks of this one.
+TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
+                          const PassLimits& limits, const WaitingPool& pool,
+                          const std::stop_token& stop) {
+  const uint64_t ticks = AllowanceOf(options.effort);
+  TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
+  for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
+    if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;
+    PlanOptions own = options;
+    own.effort = effort;
+    TakenPlan found =
+        PlanBestChoice(manifest, own, limits, pool, std::min(AllowanceOf(effort), ticks), stop);
+    if (absl::IsCancelled(found.plan.status())) return found;
+    const bool is_better =
+        found.plan.ok() && (!best.plan.ok() || RatioOf(*found.plan) < RatioOf(*best.plan));
+    if (is_better || effort == Effort::kFast) best = std::move(found);
+  }
+  return best;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
+                                   const PassLimits& limits, const std::stop_token& stop) {
+  const absl::StatusOr<WaitingPool> pool =
+      WaitingPool::Create(manifest, options, limits.longest, Allowance(stop));
+  if (!pool.ok()) return pool.status();
+  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, *pool, stop);
+  if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {
     const uint32_t size = options.mini_batches.size;
     if (size == 0 || taken.size() % size == 0) return best;

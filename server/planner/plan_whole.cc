@@ -265,10 +265,47 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   return others;
 }
 
+// Larger requests are planned with their own effort alone.
+constexpr size_t kMostForLessEffort = 65536;
+
+// Whether less effort may come to a shorter step: searches whose steps are judged by estimates, as
+// those of pipelines and of groups that differ are, end elsewhere the further they go.
+bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
+  return manifest.lengths.size() <= kMostForLessEffort &&
+         (options.topology.pipeline_parallel > 1 || options.topology.dynamic_context);
+}
+
+// What plans of one request are compared by: the predicted step time of the leading pass, the first
+// that keeps to mini-batches, and then that of all; where mini-batches exchange sequences, of all.
+std::pair<double, double> TimesOf(const PlanOptions& options, const Plan& plan) {
+  const double all = PredictedStepTime(plan.passes);
+  if (options.mini_batches.max_delay > 0) return {all, all};
+  const auto lead = std::ranges::find(
+      options.passes, false, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
+  const size_t number = lead == options.passes.end() ? 0 : lead - options.passes.begin();
+  return {plan.passes[number].metrics.predicted_step_time, all};
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance) {
+  if (options.effort == Effort::kFast || !MayEndElsewhere(manifest, options)) {
+    return PlanAtEffort(manifest, options, limits, allowance);
+  }
+  PlanOptions less = options;
+  less.effort = LessThan(options.effort);
+  const Allowance its_own(std::min(AllowanceOf(less.effort), allowance.left()), allowance.stop());
+  absl::StatusOr<Plan> sooner = PlanWhole(manifest, less, limits, its_own);
+  allowance.Spend(its_own.used());
+  absl::StatusOr<Plan> plan = PlanAtEffort(manifest, options, limits, allowance);
+  if (!sooner.ok() || (!plan.ok() && !absl::IsInvalidArgument(plan.status()))) return plan;
+  const bool is_shorter = !plan.ok() || TimesOf(options, *sooner) < TimesOf(options, *plan);
+  return is_shorter ? sooner : plan;
+}
+
+absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
+                                  const PassLimits& limits, const Allowance& allowance) {
   const Groups groups(manifest, options.mini_batches.groups);
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(manifest, options, groups, limits.longest);

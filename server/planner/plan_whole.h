@@ -12,6 +12,11 @@
 
 namespace batchplan {
 
+// The next lower effort, of one that is not the lowest.
+constexpr Effort LessThan(Effort effort) {
+  return effort == Effort::kThorough ? Effort::kDefault : Effort::kFast;
+}
+
 // A plan of every sequence, without its fingerprint and what is measured of whole plans; selection
 // is not looked at. Of a manifest and options that MakePlan has checked, with their limits.
 //
@@ -19,6 +24,13 @@ namespace batchplan {
 //
 // InvalidArgument if the request can't be met, naming field, value and limit; Cancelled if a stop
 // was requested.
+absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
+                                  const PassLimits& limits, const Allowance& allowance);
+
+// The same, and on pipelines and with groups that differ in size never slower than less effort is:
+// the plan of the next lower effort is the answer where its leading pass takes less, or as much and
+// all passes less. Where mini-batches exchange sequences, where all passes take less. Its work
+// comes out of `allowance` too. Of more than 65,536 sequences it is PlanAtEffort.
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance);
 

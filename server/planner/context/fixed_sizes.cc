@@ -8,7 +8,6 @@
 #include "absl/numeric/int128.h"
 #include "absl/status/statusor.h"
 #include "server/planner/assign/assign.h"
-#include "server/planner/assign/place.h"
 #include "server/planner/context/context_sizes.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/order.h"
@@ -119,9 +118,10 @@ FixedSizes::FixedSizes(const Manifest& manifest, const PlanOptions& options,
       mini_batches_(mini_batches),
       items_(planned.lengths.size()) {}
 
-const FixedSizes::OneSize* FixedSizes::Get(uint32_t size, Effort effort) {
+const FixedSizes::OneSize* FixedSizes::Get(uint32_t size, Effort effort,
+                                           const Allowance& allowance) {
   const auto [at, is_new] = sizes_.try_emplace({size, effort});
-  if (is_new) at->second = Make(size, effort);
+  if (is_new) at->second = Make(size, effort, allowance);
   return at->second.get();
 }
 
@@ -142,7 +142,8 @@ PassOptions FixedSizes::PassOf(size_t pass, uint32_t capacity) const {
   return options;
 }
 
-std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effort) const {
+std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effort,
+                                                      const Allowance& allowance) const {
   const GroupLimits& limits = pass_.limits()[size];
   if (!IsFixed(pass_, size)) return nullptr;
   auto one = std::make_unique<OneSize>();
@@ -153,30 +154,27 @@ std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effo
                            planned_, groups_, mini_batches_);
   if (!instance.ok()) return nullptr;
   one->instance = std::make_unique<PassInstance>(*std::move(instance));
-  if (effort == Effort::kFast) return one;
-  one->methods = ReferenceMethods(one->options.passes.front(), one->options.topology);
-  one->references.reserve(one->methods.size());
-  for (const PassOptions& method : one->methods) {
-    one->references.push_back(one->instance->With(method));
-  }
+  one->allowance = allowance;
+  one->placer = std::make_unique<MiniBatchPlacer>(
+      std::vector<const PassInstance*>{one->instance.get()}, *one->instance, one->options.topology,
+      one->options.mini_batches.seed, planned_.lengths.size(), one->allowance);
   return one;
 }
 
 std::optional<ContextSlots> FixedSizes::PlaceIn(uint32_t size, Effort effort,
-                                                std::span<const SequenceIndex> sequences,
-                                                uint64_t seed, const Allowance& allowance) {
-  const OneSize* const one = Get(size, effort);
+                                                std::span<const SequenceIndex> sequences, size_t k,
+                                                const Allowance& allowance) {
+  const OneSize* const one = Get(size, effort, allowance);
   if (one == nullptr) return std::nullopt;
-  absl::StatusOr<BalancedPlacements> placed = PlaceBalanced(
-      *one->instance, one->references, sequences, seed, 1, one->instance->where(), allowance);
+  absl::StatusOr<MiniBatchPlacement> placed = one->placer->Place(k, sequences);
   if (!placed.ok()) return std::nullopt;
-  Placement& placement = placed->placements.front().lead();
+  Placement& placement = placed->lead();
   PutInOrder(*one->instance, allowance, placement);
   return SlotsOf(placement, size, items_);
 }
 
 std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
-                                            const SequenceLists& items, uint64_t seed, Cost limit,
+                                            const SequenceLists& items, size_t k, Cost limit,
                                             Trial trial, const Allowance& allowance) {
   struct Candidate {
     Cost least = 0;  // no slots of that size take less
@@ -196,8 +194,8 @@ std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
   std::vector<ContextSlots> found;
   const auto place = [&](Candidate& candidate, Effort effort) {
     if (candidate.least >= limit || allowance.stop_requested()) return;
-    std::optional<ContextSlots> slots =
-        PlaceIn(candidate.size, effort, items.all(), seed, allowance);
+    const Allowance::Part part(allowance, 2);
+    std::optional<ContextSlots> slots = PlaceIn(candidate.size, effort, items.all(), k, allowance);
     if (!slots) return;
     candidate.time = ContextTime(problem, *slots, allowance);
     limit = std::min(limit, candidate.time);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
+#include "server/planner/assign/mini_batch_placer.h"
 #include "server/planner/context/context_pass.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/context/item_numbers.h"
@@ -50,12 +51,11 @@ class FixedSizes {
     kAllInFull,
   };
 
-  // Slots for the problem that the pass makes of `items`, one mini-batch: of sizes that could take
+  // Slots for the problem that the pass makes of `items`, mini-batch k: of sizes that could take
   // less time than `limit`, and than those found before them. On pipelines each rank's groups are
   // in the order that the pass asks for.
   std::vector<ContextSlots> Place(const ContextProblem& problem, const SequenceLists& items,
-                                  uint64_t seed, Cost limit, Trial trial,
-                                  const Allowance& allowance);
+                                  size_t k, Cost limit, Trial trial, const Allowance& allowance);
 
   // All passes over all mini-batches on groups of that size of the leading pass, in an order as
   // Place's; none if another pass has no such groups, or none are found.
@@ -67,22 +67,21 @@ class FixedSizes {
   // What an effort makes of a size.
   struct OneSize {
     PlanOptions options;
+    Allowance allowance;
     std::unique_ptr<PassInstance> instance;
-    // The methods beside which it is planned, and the pass by each of them.
-    std::vector<PassOptions> methods;
-    std::vector<PassInstance> references;
+    std::unique_ptr<MiniBatchPlacer> placer;
   };
 
   // What an effort makes of a size; null if it can't be had without groups of several sizes.
-  const OneSize* Get(uint32_t size, Effort effort);
-  std::unique_ptr<OneSize> Make(uint32_t size, Effort effort) const;
+  const OneSize* Get(uint32_t size, Effort effort, const Allowance& allowance);
+  std::unique_ptr<OneSize> Make(uint32_t size, Effort effort, const Allowance& allowance) const;
   // The request of a topology whose groups have so many ranks, without passes.
   PlanOptions OptionsOf(uint32_t ranks, Effort effort) const;
   // options.passes[pass] there.
   PassOptions PassOf(size_t pass, uint32_t capacity) const;
-  // Slots of the size for a mini-batch whose items are numbered; none if none are found.
+  // Slots of the size for mini-batch k, whose items are numbered; none if none are found.
   std::optional<ContextSlots> PlaceIn(uint32_t size, Effort effort,
-                                      std::span<const SequenceIndex> sequences, uint64_t seed,
+                                      std::span<const SequenceIndex> sequences, size_t k,
                                       const Allowance& allowance);
 
   const Manifest& manifest_;

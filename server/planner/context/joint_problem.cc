@@ -9,6 +9,16 @@
 #include "absl/status/statusor.h"
 
 namespace batchplan {
+namespace {
+
+// Of `capacity` tokens as large a part as `tokens` are of `of`, which hold them, rounded up: where
+// these parts add up to no more than the capacity, the tokens do to no more than `of`.
+uint32_t PartOf(uint64_t capacity, uint32_t tokens, uint64_t of) {
+  return tokens > of ? static_cast<uint32_t>(capacity + 1)
+                     : static_cast<uint32_t>((capacity * tokens + of - 1) / of);
+}
+
+}  // namespace
 
 std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
                                            std::span<const ContextPass* const> passes,
@@ -22,10 +32,12 @@ std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLi
     if (lead.sizes.empty()) return std::nullopt;
     for (ContextSize& size : lead.sizes) {
       const ContextSize& others = other->sizes[pass->SizeOf(size.ranks)];
-      size.capacity = std::min(size.capacity, others.capacity);
+      const uint64_t capacity = std::min(size.capacity, others.capacity);
       for (size_t item = 0; item < items.size(); ++item) {
-        size.tokens[item] = std::max(size.tokens[item], others.tokens[item]);
+        size.tokens[item] = std::max(PartOf(capacity, size.tokens[item], size.capacity),
+                                     PartOf(capacity, others.tokens[item], others.capacity));
       }
+      size.capacity = capacity;
     }
     if (lead.max_sequences == 0 ||
         (other->max_sequences > 0 && other->max_sequences < lead.max_sequences)) {

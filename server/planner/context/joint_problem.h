@@ -14,9 +14,9 @@
 namespace batchplan {
 
 // What can be in the slots of every pass: the items of `lead`, a problem of a pass that is none of
-// `passes`, at the most tokens that one of them gives them, in groups of the least capacity, and
-// with the sizes that all have. Costs are those of `lead`. None if no sizes are left, and once a
-// stop is requested.
+// `passes`, in groups of the sizes that all have. What an item takes of a group is the largest part
+// that it takes in any pass, of the least capacity. Costs are those of `lead`. None if no sizes are
+// left, and once a stop is requested.
 std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
                                            std::span<const ContextPass* const> passes,
                                            const Allowance& allowance);

@@ -28,7 +28,7 @@ FixedSizes::Trial TrialOf(const ContextPass& pass, size_t items) {
 }  // namespace
 
 std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProblem& problem,
-                                    const SequenceLists& items, uint64_t seed, FixedSizes& fixed,
+                                    const SequenceLists& items, size_t k, FixedSizes& fixed,
                                     const Allowance& allowance) {
   std::vector<ContextSlots> found;
   const auto add = [&](ContextSlots slots) {
@@ -44,7 +44,7 @@ std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProble
     }
   }
   const FixedSizes::Trial trial = TrialOf(pass, items.size());
-  for (ContextSlots& slots : fixed.Place(problem, items, seed, limit, trial, allowance)) {
+  for (ContextSlots& slots : fixed.Place(problem, items, k, limit, trial, allowance)) {
     // On a pipeline each rank has an order of its own.
     if (problem.pipeline == nullptr) OrderSlots(problem, pass.order(), allowance, slots);
     found.push_back(std::move(slots));

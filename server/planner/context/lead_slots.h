@@ -3,7 +3,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_LEAD_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_LEAD_SLOTS_H_
 
-#include <cstdint>
+#include <cstddef>
 #include <vector>
 
 #include "server/planner/allowance.h"
@@ -16,10 +16,10 @@ namespace batchplan {
 
 // Slots for the problem that `pass` makes of `items`, each in the order that the pass asks for, the
 // fastest first: what the solver finds (solve/solve_context.h), those of `fixed`, and, where
-// TriesReferences, those of megatron_slots.h if these are found soon. Of a mini-batch whose seed is
-// given. None if nothing legal is found, or once a stop is requested.
+// TriesReferences, those of megatron_slots.h if these are found soon. Of mini-batch k. None if
+// nothing legal is found, or once a stop is requested.
 std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProblem& problem,
-                                    const SequenceLists& items, uint64_t seed, FixedSizes& fixed,
+                                    const SequenceLists& items, size_t k, FixedSizes& fixed,
                                     const Allowance& allowance);
 
 }  // namespace batchplan

@@ -143,8 +143,7 @@ class SlotPlacer {
         return alone;
       }
     }
-    const uint64_t seed = MiniBatchSeed(options_.mini_batches.seed, k);
-    return LeadSlots(*lead(), problem, items, seed, fixed_, allowance_);
+    return LeadSlots(*lead(), problem, items, k, fixed_, allowance_);
   }
 
   // These slots of the lead, and those that follow.
@@ -212,8 +211,8 @@ class SlotPlacer {
     return found;
   }
 
-  // Brings slots of one size into the order that their pass asks for, where they are not in it; what
-  // they take then. Cancelled if a stop is requested.
+  // Brings slots of one size into the order that their pass asks for, where they are not in it;
+  // what they take then. Cancelled if a stop is requested.
   absl::StatusOr<Cost> Order(const ContextPass& pass, std::span<const SequenceIndex> sequences,
                              ContextPlacement& placement) {
     const SequenceLists items = pass.ItemsOf(sequences);
@@ -261,8 +260,8 @@ class SlotPlacer {
           ", max_sequences_per_microbatch ", pass.options().max_sequences_per_microbatch,
           ", min_microbatches ", pass.counts().minimum, " and a multiple of ",
           pass.counts().multiple, " leave no slots in which every sequence is on the ranks that ",
-          lead()->where(),
-          " has it on; give the passes more alike limits, or set allow_empty_microbatches"));
+          lead()->where(), " has it on; give the passes more alike limits",
+          options_.allow_empty_microbatches ? "" : ", or set allow_empty_microbatches"));
     }
     OrderSlots(*problem, pass.order(), allowance_, *slots);
     return PlacementOf(pass, items, *slots);

@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                          o.mini_batches = {};
                          o.selection = {.sequences = 1500, .max_overtaking = 300};
                        },
-                       "bf45ee0a05f8862655a0b760c78e677e3f893d1afca20937f1c72b370d58af0a"},
+                       "02c6f3ed6a217816e250e1c3527e4b6b49b9a11a37d61ecd13dee569da3afa12"},
         BalancedGolden{"GroupsThatWaitWithinTokens",
                        [](PlanOptions& o) {
                          o.mini_batches = {.groups = GroupPolicy::kSameMiniBatch};

@@ -203,6 +203,12 @@ PassInstance::PassInstance(const Manifest& manifest, const PlanOptions& options,
   same_widths_ = !some_run_alone_ && SharesWidths(*options_, options.passes[0].sharding);
 }
 
+PassInstance PassInstance::With(Effort effort) const {
+  PassInstance other = *this;
+  other.effort_ = effort;
+  return other;
+}
+
 PassInstance PassInstance::With(const PassOptions& method) const {
   PassInstance other = *this;
   other.options_ = &method;

@@ -132,6 +132,8 @@ class PassInstance {
   // options() in sharding, packer, scan, what ranks are balanced on and equal counts alone, and
   // must outlive the result.
   PassInstance With(const PassOptions& method) const;
+  // The same with another effort.
+  PassInstance With(Effort effort) const;
 
   const PassOptions& options() const { return *options_; }
   // How errors name the pass.

@@ -268,11 +268,13 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
 // Larger requests are planned with their own effort alone.
 constexpr size_t kMostForLessEffort = 65536;
 
-// Whether less effort may come to a shorter step: searches whose steps are judged by estimates, as
-// those of pipelines and of groups that differ are, end elsewhere the further they go.
+// Whether less effort may come to a shorter step. Searches go further with more effort, but not the
+// same way. Without pipelines and groups that differ, PlaceBalanced (assign/place.h) has what the
+// least effort finds among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   return manifest.lengths.size() <= kMostForLessEffort &&
-         (options.topology.pipeline_parallel > 1 || options.topology.dynamic_context);
+         (options.effort == Effort::kThorough || options.topology.pipeline_parallel > 1 ||
+          options.topology.dynamic_context);
 }
 
 // What plans of one request are compared by: the predicted step time of the leading pass, the first

@@ -27,10 +27,11 @@ constexpr Effort LessThan(Effort effort) {
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
                                   const PassLimits& limits, const Allowance& allowance);
 
-// The same, and on pipelines and with groups that differ in size never slower than less effort is:
-// the plan of the next lower effort is the answer where its leading pass takes less, or as much and
-// all passes less. Where mini-batches exchange sequences, where all passes take less. Its work
-// comes out of `allowance` too. Of more than 65,536 sequences it is PlanAtEffort.
+// The same, and on pipelines, with groups that differ in size and at kThorough never slower than
+// less effort is: the plan of the next lower effort is the answer where its leading pass takes
+// less, or as much and all passes less. Where mini-batches exchange sequences, where all passes
+// take less. Its work comes out of `allowance` too. Of more than 65,536 sequences it is
+// PlanAtEffort.
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance);
 

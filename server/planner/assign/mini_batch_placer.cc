@@ -175,7 +175,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return PlaceBalanced(*lead_, references_, mini_batch, MiniBatchSeed(seed_, k),
-                         only_best ? 1 : references_.size() + 1, Where(*lead_, k), allowance_);
+                         only_best ? 1 : references_.size() + 2, Where(*lead_, k), allowance_);
   }();
   if (!candidates.ok()) {
     missed = true;

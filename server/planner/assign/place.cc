@@ -60,6 +60,34 @@ struct Candidate {
   Cost step_time = 0;
 };
 
+// Mini-batches of no more sequences are solved with the least effort too, in microseconds, unless
+// the solution is proven to be the best.
+constexpr size_t kFew = 128;
+// Larger ones where the solution is above its bound by more than this part of it.
+constexpr Cost kFarAboveBound = 1000;
+
+// Whether the solver may find a shorter step with less effort, and trying takes little of the time
+// that the solution took. On pipelines and with groups that differ whole plans are compared
+// (plan_whole.h).
+bool LessMayBeShorter(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+                      const Placement& solved, Cost time) {
+  if (pass.pipeline() != nullptr) return false;
+  const bool is_packed = pass.options().layout == Layout::kPacked;
+  // The solver does not see the padding of rows.
+  if (is_packed && pass.options().rows != RowPadding::kNone) return true;
+  const bool is_few = mini_batch.size() <= kFew;
+  if (!is_packed) return is_few;
+  Cost bound = solved.proven.lockstep_time;
+  if (bound == 0) {
+    for (const SequenceIndex sequence : mini_batch) {
+      bound += pass.cost().OfSequence(pass.aligned()[sequence.value()]);
+    }
+    bound /= pass.ranks();
+  }
+  bound += solved.slots * pass.cost().OfMicrobatch();
+  return time > bound + (is_few ? 0 : bound / kFarAboveBound);
+}
+
 bool SameMethod(const PassOptions& a, const PassOptions& b) {
   const auto method = [](const PassOptions& pass) {
     return std::tuple(pass.sharding, pass.packer, pass.scan, pass.balance_on,
@@ -182,6 +210,16 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
       proven = solved->lead().proven;
       add(*std::move(solved));
     }
+  }
+  if (has_references && !candidates.empty() && !allowance.spent() &&
+      LessMayBeShorter(pass, mini_batch, candidates.front().placement.lead(),
+                       candidates.front().step_time)) {
+    const PassInstance with_less = pass.With(Effort::kFast);
+    const Allowance::Part part(allowance, 4);
+    std::optional<MiniBatchPlacement> solved = is_packed
+                                                   ? SolvePacked(with_less, mini_batch, allowance)
+                                                   : SolvePadded(with_less, mini_batch, allowance);
+    if (solved) add(*std::move(solved));
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::Status refused;

@@ -60,11 +60,12 @@ struct BalancedPlacements {
 };
 
 // Placements of one mini-batch, the `most` with the least predicted step time, the least first: the
-// balanced solver's own and those of `references`, so that the best is never worse than they are;
-// the references are left out at Effort::kFast, of large mini-batches at kDefault, and once the
-// allowance is spent. The solver starts from the fewest micro-batches that the constraints allow
-// and takes more where that shortens the step. Step times are StepTime's (bounds.h): putting the
-// slots in that order is left to the caller.
+// balanced solver's own, where that may be slower than with less effort also what it finds then,
+// and those of `references`, so that the best is never worse than they are; the references are left
+// out at Effort::kFast, of large mini-batches at kDefault, and once the allowance is spent. The
+// solver starts from the fewest micro-batches that the constraints allow and takes more where that
+// shortens the step. Step times are StepTime's (bounds.h): putting the slots in that order is left
+// to the caller.
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is requested.
 absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,

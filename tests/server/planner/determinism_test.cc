@@ -167,10 +167,10 @@ INSTANTIATE_TEST_SUITE_P(
                          o.mini_batches.groups = GroupPolicy::kSameMicrobatch;
                          o.passes[0].max_tokens_per_microbatch = 32800;
                        },
-                       "9cf2b22d9ef1cdda235b71a637aab2b633e040b252d952ad277384709544e112"},
+                       "667977fc7a4241b5ae825b85797bbc5a9e5e8e43232980b3d59551ede70c9f8d"},
         BalancedGolden{"FewSequencesAMicrobatch",
                        [](PlanOptions& o) { o.passes[0].max_sequences_per_microbatch = 8; },
-                       "ef3a2ebfe82410728ff78e3c4c7f882507e14527ca9524c6e245994cb370be05"},
+                       "ffa806d9c01b9999c0c841b5cd554bbc6d2c6dd0227ce69fd7b8eb3e27758c36"},
         BalancedGolden{"OnTokens",
                        [](PlanOptions& o) { o.passes[0].balance_on = BalanceOn::kTokens; },
                        "360b86a615f8454ecea445876f05347069508bbc854b360eefb8914d978e1fe6"},

@@ -1,0 +1,250 @@
+// What a request may count on whatever its effort: more effort never makes a step longer, and never
+// decides whether there is a plan; groups that differ in size are never behind groups of one size.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/context/context_sizes.h"
+#include "server/planner/make_plan.h"
+#include "server/planner/pass_limits.h"
+#include "server/planner/presets.h"
+#include "tests/support/checked_plan.h"
+#include "tests/support/generated_request.h"
+#include "tests/support/generators.h"
+
+namespace batchplan {
+namespace {
+
+using testing::GeneratedRequest;
+
+constexpr Effort kEfforts[] = {Effort::kFast, Effort::kDefault, Effort::kThorough};
+
+// Rounding of costs in scales of their own.
+constexpr double kRounding = 1e-6;
+
+// Requests of no more sequences are planned at kThorough, which takes longest; of the others every
+// eighth.
+constexpr size_t kFewSequences = 24;
+
+uint32_t PoolOf(const PlanOptions& options) {
+  return options.topology.data_parallel * options.topology.context_parallel;
+}
+
+// The first pass that keeps to mini-batches, or the first.
+size_t LeadOf(const PlanOptions& options) {
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    if (!options.passes[i].ignore_mini_batches) return i;
+  }
+  return 0;
+}
+
+// What the planner lowers: with a selection, whose plans hold other sequences, predicted over ideal
+// step time of all passes; where mini-batches exchange sequences, the predicted step time of all
+// passes; else that of the leading pass.
+double ObjectiveOf(const PlanOptions& options, const Plan& plan) {
+  double predicted = 0;
+  double ideal = 0;
+  for (const PassPlan& pass : plan.passes) {
+    predicted += pass.metrics.predicted_step_time;
+    ideal += pass.metrics.ideal_step_time;
+  }
+  if (options.selection) return ideal == 0 ? 1 : predicted / ideal;
+  if (options.mini_batches.max_delay > 0) return predicted;
+  return plan.passes[LeadOf(options)].metrics.predicted_step_time;
+}
+
+// Plain ranks, padded rows and given ranks; pipelines of them; groups that differ; choices of what
+// waits; one pass or several, in one mini-batch or more.
+GeneratedRequest RequestOfAnyKind(uint64_t seed) {
+  switch (seed % 5) {
+    case 0:
+      return testing::GenerateRequest(seed);
+    case 1:
+      return testing::GeneratePresetRequest("balanced", seed);
+    case 2:
+      return testing::GenerateDynamicRequest(seed);
+    default: {
+      GeneratedRequest request = seed % 5 == 3 ? testing::GeneratePresetRequest("balanced", seed)
+                                               : testing::GenerateDynamicRequest(seed);
+      testing::AddSelection(seed, &request);
+      return request;
+    }
+  }
+}
+
+TEST(EffortTest, MoreIsNeverSlowerAndDoesNotDecideWhetherThereIsAPlan) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
+    GeneratedRequest request = RequestOfAnyKind(seed);
+    const bool thorough = request.lengths.size() <= kFewSequences || seed % 8 == 0;
+    std::optional<bool> planned;
+    double least = 0;
+    for (const Effort effort : kEfforts) {
+      if (effort == Effort::kThorough && !thorough) continue;
+      request.options.effort = effort;
+      const auto plan = MakePlan(request.manifest(), request.options);
+      ASSERT_EQ(plan.ok(), planned.value_or(plan.ok()))
+          << "seed " << seed << ": " << plan.status() << "\n"
+          << request.Describe();
+      if (plan.ok()) {
+        const double objective = ObjectiveOf(request.options, *plan);
+        if (planned) {
+          ASSERT_LE(objective, least * (1 + kRounding)) << "seed " << seed << "\n"
+                                                        << request.Describe();
+        }
+        least = objective;
+      }
+      planned = plan.ok();
+    }
+  }
+}
+
+// The request without dynamic_context whose groups have that one size; none if a pass can't have
+// it.
+std::optional<GeneratedRequest> OfOneSize(const GeneratedRequest& dynamic, uint32_t ranks) {
+  GeneratedRequest fixed = dynamic;
+  Topology& topology = fixed.options.topology;
+  topology.dynamic_context.reset();
+  topology.data_parallel = PoolOf(dynamic.options) / ranks;
+  topology.context_parallel = ranks;
+  for (size_t i = 0; i < fixed.options.passes.size(); ++i) {
+    const auto sizes =
+        GroupLimitsOf(dynamic.options.topology, dynamic.options.passes[i], "a pass").value();
+    const auto own = std::ranges::find(sizes, ranks, &GroupLimits::ranks);
+    if (own == sizes.end()) return std::nullopt;
+    fixed.options.passes[i].max_tokens_per_microbatch = own->capacity;
+  }
+  return fixed;
+}
+
+void ExpectNeverBehindOneSize(const GeneratedRequest& request) {
+  const size_t lead = LeadOf(request.options);
+  const auto plan = testing::MakeCheckedPlan(request.manifest(), request.options);
+  if (!plan.ok() || !plan->excluded.empty()) return;
+  const auto sizes =
+      GroupLimitsOf(request.options.topology, request.options.passes[lead], "a pass").value();
+  for (const GroupLimits& size : sizes) {
+    if (PoolOf(request.options) % size.ranks != 0) continue;
+    std::optional<GeneratedRequest> one = OfOneSize(request, size.ranks);
+    if (!one) continue;
+    // Of the same sequences, all of them whole.
+    one->options.overlong = OverlongPolicy::kReject;
+    const auto fixed = MakePlan(one->manifest(), one->options);
+    if (!fixed.ok()) continue;
+    EXPECT_LE(plan->passes[lead].metrics.predicted_step_time,
+              fixed->passes[lead].metrics.predicted_step_time * (1 + kRounding))
+        << "groups of " << size.ranks;
+  }
+}
+
+TEST(EffortTest, GroupsThatDifferAreNeverBehindGroupsOfOneSize) {
+  for (const uint64_t seed : testing::Seeds(1000)) {
+    GeneratedRequest request = testing::GenerateDynamicRequest(seed);
+    if (request.options.passes[0].sharding != Sharding::kBalanced) continue;
+    request.options.effort = seed % 2 == 0 ? Effort::kFast : Effort::kDefault;
+    ExpectNeverBehindOneSize(request);
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+  }
+}
+
+TEST(EffortTest, NorAreTheyOnPipelinesOfOrdinaryBatches) {
+  for (const uint64_t seed : testing::Seeds(24)) {
+    testing::RandomStream random(seed);
+    GeneratedRequest request;
+    PlanOptions& options = request.options;
+    options.topology.data_parallel = random.OneOf<uint32_t>({8, 16, 32});
+    options.topology.pipeline_parallel = random.OneOf<uint32_t>({2, 4, 8});
+    options.topology.dynamic_context.emplace();
+    options.synchronization =
+        seed % 2 == 0 ? Synchronization::kLockstep : Synchronization::kAccumulated;
+    options.effort = random.OneOf<Effort>({Effort::kFast, Effort::kDefault});
+    options.cost_model.per_microbatch = 1024;
+    options.cost_model.exchange = {{.up_to_size = 8, .per_token = 0.02},
+                                   {.up_to_size = 0, .per_token = 0.065}};
+    options.passes.push_back(PresetPass("balanced", options.topology).value());
+    uint32_t& cap = options.passes[0].max_tokens_per_microbatch;
+    switch (random.Between(0, 3)) {
+      case 0:
+        request.lengths = testing::MathsLengths(256, seed);
+        cap = 4096;
+        break;
+      case 1:
+        request.lengths = testing::LongCotLengths(256, seed);
+        cap = 16384;
+        break;
+      case 2:
+        request.lengths = testing::AgenticLengths(256, seed);
+        cap = 8192;
+        break;
+      default:
+        request.lengths = testing::ZipfLengths(256, seed);
+        cap = 2048;
+    }
+    ExpectNeverBehindOneSize(request);
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+  }
+}
+
+// Whether there is a size of group that holds the sequences in every pass.
+bool HaveACommonSize(const PlanOptions& options, const PassLimits& limits,
+                     const std::vector<uint32_t>& lengths) {
+  return std::ranges::any_of(limits.groups.front(), [&](const GroupLimits& size) {
+    if (PoolOf(options) % size.ranks != 0) return false;
+    for (size_t pass = 0; pass < limits.groups.size(); ++pass) {
+      const auto own = std::ranges::find(limits.groups[pass], size.ranks, &GroupLimits::ranks);
+      if (own == limits.groups[pass].end()) return false;
+      uint64_t tokens = 0;
+      for (const uint32_t length : lengths) {
+        tokens += (length + own->multiple - 1) / own->multiple * own->multiple;
+      }
+      const uint32_t most = options.passes[pass].max_sequences_per_microbatch;
+      if (tokens > own->capacity || (most > 0 && lengths.size() > most)) return false;
+    }
+    return true;
+  });
+}
+
+// Where micro-batches may be empty, a slot for each sequence, or for each group that has to share a
+// micro-batch, is a plan as soon as each has a size in which all passes hold it.
+TEST(EffortTest, SeveralPassesArePlannedWhereverEachSequenceHasASizeInAll) {
+  for (const uint64_t seed : testing::Seeds(3000)) {
+    GeneratedRequest request = testing::GenerateDynamicRequest(seed);
+    PlanOptions& options = request.options;
+    if (options.passes.size() < 2) continue;
+    options.effort = Effort::kFast;
+    options.allow_empty_microbatches = true;
+    options.overlong = OverlongPolicy::kReject;
+    options.mini_batches.size = 0;
+    for (ContextExchange& exchange : options.cost_model.exchange) exchange.per_token = 0.1;
+    const auto plan = testing::MakeCheckedPlan(request.manifest(), options);
+    if (HasFailure()) FAIL() << "seed " << seed << "\n" << request.Describe();
+    if (plan.ok()) continue;
+    EXPECT_EQ(plan.status().message().find("set allow_empty_microbatches"), std::string::npos)
+        << "seed " << seed << ": " << plan.status() << "\n"
+        << request.Describe();
+    const bool together = options.mini_batches.groups == GroupPolicy::kSameMicrobatch;
+    if (options.mini_batches.groups != GroupPolicy::kIgnore && request.group_ids.empty()) continue;
+    const absl::StatusOr<PassLimits> limits = PassLimitsOf(options);
+    if (!limits.ok()) continue;
+    std::map<uint32_t, std::vector<uint32_t>> items;
+    for (uint32_t i = 0; i < request.lengths.size(); ++i) {
+      items[together ? request.group_ids[i] : i].push_back(request.lengths[i]);
+    }
+    EXPECT_FALSE(std::ranges::all_of(
+        items, [&](const auto& item) { return HaveACommonSize(options, *limits, item.second); }))
+        << "seed " << seed << ": " << plan.status() << "\n"
+        << request.Describe();
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace batchplan

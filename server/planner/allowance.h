@@ -28,24 +28,30 @@ namespace batchplan {
 // same request gives the same plan on every machine.
 enum class Effort { kFast, kDefault, kThorough };
 
-// Of a request. The greedy work that every plan takes, which grows with the sequences alone, comes
-// on top.
+// What searches may spend on a request. The greedy work that every plan takes, which grows with the
+// sequences alone, comes on top.
 constexpr uint64_t AllowanceOf(Effort effort) {
   return effort == Effort::kThorough ? 6'000'000'000 : 800'000'000;
 }
+
+// What work that every plan is the better for (Affords) may take of a request, once searches have
+// spent its allowance.
+inline constexpr uint64_t kReserve = 400'000'000;
 
 // Copies draw from the same ticks. For one thread, but for the request to stop.
 class Allowance {
   struct Account {
     uint64_t left = 0;
+    uint64_t reserve = 0;
     uint64_t used = 0;
   };
 
  public:
   // Without limit, until `stop` is requested.
   Allowance(std::stop_token stop = {}) : stop_(std::move(stop)) {}  // NOLINT: tokens stand for it.
-  Allowance(uint64_t ticks, std::stop_token stop)
-      : stop_(std::move(stop)), account_(std::make_shared<Account>(Account{.left = ticks})) {}
+  Allowance(uint64_t ticks, std::stop_token stop, uint64_t reserve = 0)
+      : stop_(std::move(stop)),
+        account_(std::make_shared<Account>(Account{.left = ticks, .reserve = reserve})) {}
 
   bool stop_requested() const { return stop_.stop_requested(); }
   const std::stop_token& stop() const { return stop_; }
@@ -53,13 +59,25 @@ class Allowance {
   uint64_t left() const { return account_ ? account_->left : kNoLimit; }
   // Whether nothing is left, so that only what every plan needs is worth its time.
   bool spent() const { return left() == 0; }
-  // Work of this many ticks was done; of more than are left, all are gone.
+  // Work of this many ticks was done; of more than are left, the reserve pays the rest as far as it
+  // goes.
   void Spend(uint64_t ticks) const {
     if (!account_) return;
     account_->used += ticks;
-    account_->left -= std::min(account_->left, ticks);
+    const uint64_t of_left = std::min(account_->left, ticks);
+    account_->left -= of_left;
+    account_->reserve -= std::min(account_->reserve, ticks - of_left);
   }
-  // All that was spent, beyond what was left too; 0 without limit.
+  // Greedy work of this many ticks was done, which comes on top: it is counted as used alone.
+  void SpendOnTop(uint64_t ticks) const {
+    if (account_) account_->used += ticks;
+  }
+  // Whether what is left and the reserve pay for this many ticks. Asked before work that improves
+  // every plan and that no search does, such as ordering the micro-batches of a pipeline.
+  bool Affords(uint64_t ticks) const {
+    return !account_ || ticks <= account_->left || ticks - account_->left <= account_->reserve;
+  }
+  // All that was spent, beyond what was left and on top too; 0 without limit.
   uint64_t used() const { return account_ ? account_->used : 0; }
 
   // While it lives, only `parts` of `of` equal parts of what is left can be spent. What is not

@@ -1,6 +1,7 @@
 #include "server/planner/make_plan.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,14 @@ namespace {
 
 // Far above a 64 MiB message, and low enough that no sum of tokens overflows 64 bits.
 constexpr size_t kMaxSequences = std::numeric_limits<int32_t>::max();
+
+absl::Status CheckPlanned(size_t sequences, size_t passes) {
+  if (sequences <= kMaxPlannedSequences / passes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "manifest.lengths has ", sequences, " sequences, and passes ", passes,
+      " entries: times each other that is above ", kMaxPlannedSequences,
+      ", the limit of a plan; plan fewer sequences or passes at a time"));
+}
 
 absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
   if (manifest.lengths.empty()) {
@@ -47,10 +56,13 @@ absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
-                              const std::stop_token& stop) {
+                              const std::stop_token& stop, uint64_t* ticks) {
+  if (ticks != nullptr) *ticks = 0;
   if (absl::Status status = CheckManifest(manifest, options.mini_batches.groups); !status.ok())
     return status;
   if (absl::Status status = options.Validate(); !status.ok()) return status;
+  absl::Status planned = CheckPlanned(manifest.lengths.size(), options.passes.size());
+  if (!planned.ok()) return planned;
   const absl::StatusOr<PassLimits> limits = PassLimitsOf(options);
   if (!limits.ok()) return limits.status();
   absl::Status ranks =
@@ -58,10 +70,12 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
   if (!ranks.ok()) return ranks;
   if (stop.stop_requested()) return absl::CancelledError("planning was stopped");
 
-  absl::StatusOr<Plan> plan =
-      options.selection
-          ? PlanSelection(manifest, options, *limits, stop)
-          : PlanWhole(manifest, options, *limits, Allowance(AllowanceOf(options.effort), stop));
+  const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
+  const Allowance allowance(AllowanceOf(options.effort, greedy), stop, kReserve);
+  absl::StatusOr<Plan> plan = options.selection
+                                  ? PlanSelection(manifest, options, *limits, allowance)
+                                  : PlanWhole(manifest, options, *limits, allowance);
+  if (ticks != nullptr) *ticks = allowance.used();
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) MeasureTaken(manifest, plan->deferred, pass);
   plan->fingerprint = Fingerprint(*plan, stop);

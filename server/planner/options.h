@@ -22,6 +22,9 @@ inline constexpr uint32_t kMaxParallelSize = 65536;
 // Far more uses of a batch than a training step has.
 inline constexpr size_t kMaxPasses = 64;
 
+// The sequences of a batch, once for each pass: a plan lists each of them in every pass.
+inline constexpr uint64_t kMaxPlannedSequences = uint64_t{1} << 22;
+
 // Virtual stages of a pipeline; and of all of a plan's micro-batches, the virtual stages that they
 // go through, forwards and backwards counted as one.
 inline constexpr uint32_t kMaxVirtualStages = 512;

@@ -9,6 +9,7 @@
 
 #include "server/planner/pipeline/find_order.h"
 #include "server/planner/pipeline/rank_orders.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -78,6 +79,9 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement,
                        const Allowance& allowance) {
   if (order == MicrobatchOrder::kAsAssigned) return;
+  if (order == MicrobatchOrder::kPipeline && !AffordsStepTime(pass, placement.slots, allowance)) {
+    return;
+  }
   PutInOrder(order == MicrobatchOrder::kPipeline
                  ? RankOrders(pass, placement, allowance).Positions()
                  : MicrobatchesInOrder(order, placement, MicrobatchCosts(pass, placement)),

@@ -28,7 +28,8 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 // and empty micro-batches stay last. Where all ranks have the same widths they are reordered alike,
 // by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order: of the
 // descending order the even positions, reversed, then the odd ones. kPipeline looks for the order
-// in which the slowest rank's pipeline is done soonest (pipeline/rank_orders.h).
+// in which the slowest rank's pipeline is done soonest (pipeline/rank_orders.h), as long as the
+// allowance affords that.
 void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement,
                        const Allowance& allowance = {});
 

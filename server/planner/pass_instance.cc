@@ -129,6 +129,17 @@ absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, ui
       ", the limit of what is simulated; plan fewer sequences at a time"));
 }
 
+absl::Status CheckTotalPipelineWorks(const Topology& topology, uint64_t microbatches,
+                                     size_t passes) {
+  const uint64_t stages = uint64_t{topology.pipeline_parallel} * topology.virtual_pipeline;
+  if (microbatches <= kMaxPipelineWorks / stages) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the plan needs ", microbatches, " micro-batches or more in ", passes,
+      " passes: times topology.pipeline_parallel ", topology.pipeline_parallel,
+      " and virtual_pipeline ", topology.virtual_pipeline, " that is more than ", kMaxPipelineWorks,
+      ", the limit of what is simulated; plan fewer sequences or passes at a time"));
+}
+
 absl::StatusOr<PassInstance> PassInstance::Create(const Manifest& manifest,
                                                   const PlanOptions& options, size_t index,
                                                   uint32_t length_multiple,

@@ -74,6 +74,11 @@ double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t
 absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
                                 absl::string_view where);
 
+// InvalidArgument if so many micro-batches, of all passes together, are more than kMaxPipelineWorks
+// allow to simulate on the pipeline.
+absl::Status CheckTotalPipelineWorks(const Topology& topology, uint64_t microbatches,
+                                     size_t passes);
+
 // What goes to one micro-batch whole, a sequence or a group that stays together there. Arrays of
 // one size.
 struct Items {

@@ -43,13 +43,20 @@ uint64_t PlannedTicks(Effort effort) {
   return effort == Effort::kThorough ? 400'000'000 : 40'000'000;
 }
 
-// How often a step is estimated, by what that takes for so many sequences over all passes.
-uint64_t Evaluations(Effort effort, uint64_t sequences) {
-  constexpr uint64_t kTicksASequence = 400;
+// How often a step is estimated that takes so many ticks: a few times whatever it takes, as long as
+// these are not many.
+uint64_t Evaluations(Effort effort, uint64_t ticks_each) {
+  constexpr uint64_t kMostTicks = 400'000'000;
   const uint64_t ticks = effort == Effort::kFast       ? 10'000'000
-                         : effort == Effort::kThorough ? 400'000'000
+                         : effort == Effort::kThorough ? kMostTicks
                                                        : 30'000'000;
-  return std::clamp<uint64_t>(ticks / (kTicksASequence * sequences), 8, 2000);
+  const uint64_t most = std::clamp<uint64_t>(ticks / ticks_each, 8, 2000);
+  return std::min(most, kMostTicks / ticks_each);
+}
+
+// What the plan of first in, first out may take; and all others together.
+uint64_t AllowanceOfSelection(Effort effort, uint64_t greedy) {
+  return std::min(AllowanceOf(effort, greedy), AllowanceOf(Effort::kThorough) / 2);
 }
 
 std::vector<uint32_t> At(std::span<const uint32_t> values, std::span<const SequenceIndex> taken) {
@@ -148,18 +155,22 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   const Groups groups(manifest, options.mini_batches.groups);
   const size_t sequences = pool.Sequences(pool.first_choice()).size();
   const size_t size = options.mini_batches.size;
+  // Estimates are compared, so that all are as close, whatever is left.
+  const Allowance no_limit(allowance.stop());
   const std::optional<StepEstimate> estimate =
       StepEstimate::Create(manifest, options, limits, planned, groups,
-                           size == 0 ? 1 : std::max<size_t>(1, sequences / size), allowance);
+                           size == 0 ? 1 : std::max<size_t>(1, sequences / size), no_limit);
   if (!estimate) return {};
+  const uint64_t evaluations = Evaluations(options.effort, estimate->TicksOf(sequences));
+  if (evaluations == 0) return {};
+  allowance.SpendOnTop(evaluations * estimate->TicksOf(sequences));
   const UnitCosts costs = CostsOf(planned, options.cost_model, pool.units());
   const double to_beat = first.ok() ? RatioOf(*first) : std::numeric_limits<double>::infinity();
   const uint64_t to_plan = SizeOf(first, sequences * options.passes.size()) *
                            options.topology.pipeline_parallel * options.topology.virtual_pipeline;
   std::vector<std::vector<SequenceIndex>> better;
   for (const std::vector<uint32_t>& chosen :
-       Choices(pool, costs.all, costs.longest, *estimate, to_beat,
-               Evaluations(options.effort, sequences * options.passes.size()),
+       Choices(pool, costs.all, costs.longest, *estimate, to_beat, evaluations,
                PlannedChoices(options.effort, to_plan), allowance)) {
     better.push_back(pool.Sequences(chosen));
   }
@@ -173,23 +184,29 @@ struct TakenPlan {
 };
 
 // The best of first in, first out and the choices that an effort plans, each of both with
-// `ticks`.
+// `ticks`. What they took is spent of `allowance`.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
                          const PassLimits& limits, const WaitingPool& pool, uint64_t ticks,
-                         const std::stop_token& stop) {
+                         const Allowance& allowance) {
+  const std::stop_token& stop = allowance.stop();
   std::vector<SequenceIndex> taken = pool.Sequences(pool.first_choice());
-  const Allowance allowance(ticks, stop);
-  absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, allowance);
-  std::vector<std::vector<SequenceIndex>> choices =
-      BetterChoices(manifest, options, limits, pool, best, Allowance(stop));
-  const Allowance others(ticks, stop);
-  const uint64_t most = std::max(allowance.used(), PlannedTicks(options.effort));
+  const Allowance first(ticks, stop, kReserve / 2);
+  absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, first);
+  allowance.Spend(first.used());
+  // Others are planned where one plan does not take long by its greedy work alone.
+  std::vector<std::vector<SequenceIndex>> choices;
+  if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop || !best.ok()) {
+    choices = BetterChoices(manifest, options, limits, pool, best, allowance);
+  }
+  const Allowance others(ticks, stop, kReserve / 2);
+  const uint64_t most = std::max(first.used(), PlannedTicks(options.effort));
   for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
     absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, choices[i], others);
     if (!plan.ok() || (best.ok() && RatioOf(*plan) >= RatioOf(*best))) continue;
     best = std::move(plan);
     taken = std::move(choices[i]);
   }
+  allowance.Spend(others.used());
   if (absl::Status status = CheckStop(others); !status.ok()) return {std::move(status), {}};
   return {std::move(best), std::move(taken)};
 }
@@ -198,19 +215,25 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
 // find, with the ticks of this one.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const WaitingPool& pool,
-                          const std::stop_token& stop) {
-  const uint64_t ticks = AllowanceOf(options.effort);
+                          const Allowance& allowance) {
+  const uint64_t greedy =
+      GreedyTicks(pool.Sequences(pool.first_choice()).size(), options.passes.size());
+  const uint64_t ticks = AllowanceOfSelection(options.effort, greedy);
+  // Large ones are planned with their own effort alone, or another where that finds no plan.
+  const bool starts_lower = greedy <= kGreedyOnTop / 16;
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
   for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
     if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;
+    if (effort < options.effort && !starts_lower) continue;
     PlanOptions own = options;
     own.effort = effort;
+    const uint64_t its_own = AllowanceOfSelection(effort, greedy);
     TakenPlan found =
-        PlanBestChoice(manifest, own, limits, pool, std::min(AllowanceOf(effort), ticks), stop);
+        PlanBestChoice(manifest, own, limits, pool, std::min(its_own, ticks), allowance);
     if (absl::IsCancelled(found.plan.status())) return found;
     const bool is_better =
         found.plan.ok() && (!best.plan.ok() || RatioOf(*found.plan) < RatioOf(*best.plan));
-    if (is_better || effort == Effort::kFast) best = std::move(found);
+    if (is_better || absl::IsUnknown(best.plan.status())) best = std::move(found);
   }
   return best;
 }
@@ -218,11 +241,11 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
 }  // namespace
 
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
-                                   const PassLimits& limits, const std::stop_token& stop) {
+                                   const PassLimits& limits, const Allowance& allowance) {
   const absl::StatusOr<WaitingPool> pool =
-      WaitingPool::Create(manifest, options, limits.longest, Allowance(stop));
+      WaitingPool::Create(manifest, options, limits.longest, allowance.stop());
   if (!pool.ok()) return pool.status();
-  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, *pool, stop);
+  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, *pool, allowance);
   if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {
     const uint32_t size = options.mini_batches.size;

@@ -3,9 +3,8 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
 #define BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
 
-#include <stop_token>
-
 #include "absl/status/statusor.h"
+#include "server/planner/allowance.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/pass_limits.h"
@@ -15,9 +14,10 @@ namespace batchplan {
 
 // As PlanWhole, of what options.selection takes, with what waits in `deferred`. First in, first out
 // is planned, and what seems best of the choices that the selection allows; the plan with the least
-// predicted over ideal step time is the answer, of equal ones the former.
+// predicted over ideal step time is the answer, of equal ones the former. What all that took is spent
+// of `allowance`, and has limits of its own.
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
-                                   const PassLimits& limits, const std::stop_token& stop);
+                                   const PassLimits& limits, const Allowance& allowance);
 
 }  // namespace batchplan
 

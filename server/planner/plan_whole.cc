@@ -63,7 +63,7 @@ class PassPlans : public PlacementSink {
     const PassInstance& instance = passes_[pass];
     const std::span<const SequenceIndex> sequences =
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
-    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, placement));
+    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, placement, allowance_));
     if (allowance_.stop_requested()) return;
     OrderMicrobatches(instance, instance.order(), placement, allowance_);
     Append(instance, planned_, placement, plans_[pass]);
@@ -243,18 +243,28 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
 // The same where sequences may move to other mini-batches, if that makes the step shorter.
 absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const PassLimits& limits,
                                                   const Allowance& allowance) {
-  const Allowance as_much(allowance.left(), allowance.stop());
-  absl::StatusOr<std::vector<PassPlan>> passes = PlanMiniBatches(batch, limits, allowance);
+  // The plan as it comes, and the other one, may take as much.
+  const uint64_t each = std::min(allowance.left() / 3 * 2, AllowanceOf(Effort::kThorough) / 2);
+  const Allowance first(each, allowance.stop(), kReserve / 2);
+  const Allowance as_much(each, allowance.stop(), kReserve / 2);
+  absl::StatusOr<std::vector<PassPlan>> passes = PlanMiniBatches(batch, limits, first);
+  allowance.Spend(first.used());
+  allowance.SpendOnTop(GreedyTicks(batch.planned.lengths.size(), batch.options.passes.size()));
   const std::optional<StepEstimate> estimate =
       StepEstimate::Create(batch.manifest, batch.options, limits, batch.planned, batch.groups,
-                           batch.mini_batches.size(), allowance);
+                           batch.mini_batches.size(), allowance.stop());
   if (!estimate) return passes;
-  const SequenceLists moved = DelayLong(
-      batch.mini_batches, batch.groups, batch.planned.lengths, batch.options.mini_batches.max_delay,
-      [&](std::span<const SequenceIndex> list) {
-        return allowance.stop_requested() ? 0 : estimate->TimeOf(list);
-      },
-      allowance);
+  const SequenceLists moved = [&] {
+    const Allowance::Part part(as_much, 2);
+    return DelayLong(
+        batch.mini_batches, batch.groups, batch.planned.lengths,
+        batch.options.mini_batches.max_delay,
+        [&](std::span<const SequenceIndex> list) {
+          as_much.Spend(estimate->TicksOf(list.size()));
+          return as_much.stop_requested() ? 0 : estimate->TimeOf(list);
+        },
+        as_much);
+  }();
   const Batch delayed = {batch.manifest, batch.options, batch.planned, batch.groups, moved};
   absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(delayed, limits, as_much);
   allowance.Spend(as_much.used());
@@ -265,16 +275,23 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   return others;
 }
 
-// Larger requests are planned with their own effort alone.
-constexpr size_t kMostForLessEffort = 65536;
+// Requests of more greedy work, or with more micro-batches to simulate, are planned with their own
+// effort alone.
+constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 16;
+constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
 // Whether less effort may come to a shorter step. Searches go further with more effort, but not the
 // same way. Without pipelines and groups that differ, PlaceBalanced (assign/place.h) has what the
 // least effort finds among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
-  return manifest.lengths.size() <= kMostForLessEffort &&
-         (options.effort == Effort::kThorough || options.topology.pipeline_parallel > 1 ||
-          options.topology.dynamic_context);
+  const Topology& topology = options.topology;
+  const uint64_t sequences = manifest.lengths.size();
+  const uint64_t works = sequences * options.passes.size() * topology.pipeline_parallel *
+                         topology.virtual_pipeline;
+  return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
+          topology.dynamic_context) &&
+         works <= kMostWorksForLessEffort &&
+         GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
 }
 
 // What plans of one request are compared by: the predicted step time of the leading pass, the first
@@ -297,7 +314,8 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
   }
   PlanOptions less = options;
   less.effort = LessThan(options.effort);
-  const Allowance its_own(std::min(AllowanceOf(less.effort), allowance.left()), allowance.stop());
+  const Allowance its_own(std::min(AllowanceOf(less.effort), allowance.left() / 2),
+                          allowance.stop(), kReserve / 2);
   absl::StatusOr<Plan> sooner = PlanWhole(manifest, less, limits, its_own);
   allowance.Spend(its_own.used());
   absl::StatusOr<Plan> plan = PlanAtEffort(manifest, options, limits, allowance);
@@ -308,6 +326,7 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
 
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
                                   const PassLimits& limits, const Allowance& allowance) {
+  allowance.SpendOnTop(GreedyTicks(manifest.lengths.size(), options.passes.size()));
   const Groups groups(manifest, options.mini_batches.groups);
   absl::StatusOr<PlannedLengths> planned =
       ApplyOverlongPolicy(manifest, options, groups, limits.longest);
@@ -320,7 +339,10 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
   if (!mini_batches.ok()) return mini_batches.status();
 
   const Batch batch = {manifest, options, *planned, groups, *mini_batches};
-  const bool delays = options.mini_batches.max_delay > 0 && mini_batches->size() > 1;
+  // Not where one plan takes long by its greedy work alone.
+  const bool delays =
+      options.mini_batches.max_delay > 0 && mini_batches->size() > 1 &&
+      GreedyTicks(mini_batches->all().size(), options.passes.size()) <= kGreedyOnTop;
   absl::StatusOr<std::vector<PassPlan>> passes =
       delays ? PlanDelayed(batch, limits, allowance) : PlanMiniBatches(batch, limits, allowance);
   if (!passes.ok()) return passes.status();

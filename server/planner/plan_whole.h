@@ -12,6 +12,23 @@
 
 namespace batchplan {
 
+// The greedy work that every plan of so many sequences takes: in the first pass, and in those that
+// follow it.
+constexpr uint64_t GreedyTicks(uint64_t sequences, uint64_t passes) {
+  constexpr uint64_t kTicksASequence = 250;
+  constexpr uint64_t kTicksToFollow = 800;
+  return sequences * (kTicksASequence + kTicksToFollow * (passes - 1));
+}
+
+// Of that, what comes on top of an allowance.
+inline constexpr uint64_t kGreedyOnTop = 400'000'000;
+
+// What searches may spend where the greedy work takes so much: less, the more of it is not on top.
+constexpr uint64_t AllowanceOf(Effort effort, uint64_t greedy) {
+  const uint64_t all = AllowanceOf(effort);
+  return all - std::min(all, greedy - std::min(greedy, kGreedyOnTop));
+}
+
 // The next lower effort, of one that is not the lowest.
 constexpr Effort LessThan(Effort effort) {
   return effort == Effort::kThorough ? Effort::kDefault : Effort::kFast;

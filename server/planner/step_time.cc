@@ -60,6 +60,14 @@ Cost StepTime(const PassInstance& pass, const Placement& placement, const Allowa
   return lockstep ? std::accumulate(slots.begin(), slots.end(), Cost{0}) : busiest;
 }
 
+bool AffordsStepTime(const PassInstance& pass, uint64_t slots, const Allowance& allowance) {
+  if (pass.pipeline() == nullptr) return true;
+  const bool lockstep = pass.synchronization() == Synchronization::kLockstep;
+  const uint64_t works = 2 * slots * pass.pipeline()->virtual_stages();
+  return allowance.Affords((kTicksAWork + kTicksToPlaceAWork) * works *
+                           (lockstep ? 1 : pass.ranks()));
+}
+
 PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchronization,
                             std::span<const double> costs, size_t ranks,
                             const Allowance& allowance) {
@@ -71,7 +79,9 @@ PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchroniz
     return PipelineTime{.makespan = simulator.Makespan(rank),
                         .work = busiest * std::accumulate(rank.begin(), rank.end(), 0.0)};
   };
-  if (synchronization == Synchronization::kLockstep) {
+  const bool lockstep = synchronization == Synchronization::kLockstep;
+  allowance.Spend(simulator.ticks() + simulator.ticks_each() * (lockstep ? 1 : ranks));
+  if (lockstep) {
     std::vector<double> most(slots, 0);
     for (size_t m = 0; m < costs.size(); ++m) most[m % slots] = std::max(most[m % slots], costs[m]);
     return time_of(most);

@@ -22,6 +22,10 @@ namespace batchplan {
 // rank's sum; with one, PipelineTimeOf.
 Cost StepTime(const PassInstance& pass, const Placement& placement, const Allowance& allowance);
 
+// Whether the allowance affords the simulations of StepTime, of so many slots; true without a
+// pipeline.
+bool AffordsStepTime(const PassInstance& pass, uint64_t slots, const Allowance& allowance);
+
 // What a mini-batch takes on pipelines.
 struct PipelineTime {
   double makespan = 0;

@@ -42,6 +42,7 @@ class Assigner {
            PlacementSink& sink)
       : passes_(passes),
         first_(passes.front()),
+        topology_(topology),
         sequences_(mini_batches.all()),
         seed_(seed),
         allowance_(allowance),
@@ -102,8 +103,13 @@ class Assigner {
     microbatches_ = 0;
   }
 
-  // That empty micro-batches, of all passes and mini-batches, keep to their limit.
+  // That the micro-batches of all passes and mini-batches keep to the limits of what is simulated, and
+  // of empty ones.
   absl::Status CheckTotal(uint64_t microbatches) const {
+    if (first_.pipeline() != nullptr) {
+      absl::Status status = CheckTotalPipelineWorks(topology_, microbatches, passes_.size());
+      if (!status.ok()) return status;
+    }
     if (microbatches <= passes_.size() * sequences_.size() + kMaxEmptyMicrobatches) {
       return absl::OkStatus();
     }
@@ -209,6 +215,7 @@ class Assigner {
 
   const std::span<const PassInstance> passes_;
   const PassInstance& first_;
+  const Topology& topology_;
   const std::span<const SequenceIndex> sequences_;
   const uint64_t seed_;
   const Allowance& allowance_;

@@ -70,7 +70,8 @@ Cost OnPipeline(const PassInstance& pass, std::span<const SequenceIndex> mini_ba
 // Where the ranks are given, each rank by itself needs what its own sequences need, and takes as
 // long as they do.
 MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                               Synchronization synchronization, const Placement& placement) {
+                               Synchronization synchronization, const Placement& placement,
+                               const Allowance& allowance) {
   const SequenceLists shares = GivenShares(pass, mini_batch);
   uint64_t most_needed = 1;
   Items all;
@@ -96,7 +97,8 @@ MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const Sequenc
     const Cost proven = placement.proven.lockstep_time;
     bound = proven > 0
                 ? proven
-                : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(), rank_of);
+                : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(), rank_of,
+                                       allowance);
   }
   const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
   return {.microbatches = fewest * pass.ranks(),
@@ -105,12 +107,13 @@ MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const Sequenc
 
 // Without the fixed costs.
 Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                    Synchronization synchronization, Cost lockstep_proven) {
+                    Synchronization synchronization, Cost lockstep_proven,
+                    const Allowance& allowance) {
   Cost bound = lockstep_proven;
   if (synchronization == Synchronization::kLockstep) {
     if (bound == 0) {
       const Items items = SummedItems(pass, mini_batch);
-      bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks());
+      bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks(), allowance);
     }
     // At least AccumulatedBound of the same items.
     if (!pass.groups_keep_rank() || pass.groups_keep_microbatch()) return bound;
@@ -138,17 +141,19 @@ uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, u
 }
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Placement& placement) {
+                         Synchronization synchronization, const Placement& placement,
+                         const Allowance& allowance) {
   if (!pass.given_ranks().empty()) {
-    return BoundsOfShares(pass, mini_batch, synchronization, placement);
+    return BoundsOfShares(pass, mini_batch, synchronization, placement, allowance);
   }
   const Proven& proven = placement.proven;
   // A proof that packing gave rests on the best of the same bounds, or on a better one.
   const uint64_t fewest = proven.microbatches > 0
                               ? PerRank(pass, proven.microbatches)
                               : FewestMicrobatchesPerRank(pass, mini_batch, placement.slots);
-  const Cost work = SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time) +
-                    pass.cost().OfMicrobatch() * fewest;
+  const Cost work =
+      SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time, allowance) +
+      pass.cost().OfMicrobatch() * fewest;
   return {.microbatches = fewest * pass.ranks(),
           .step_time = pass.pipeline() == nullptr ? work : OnPipeline(pass, mini_batch, work)};
 }

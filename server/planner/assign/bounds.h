@@ -7,6 +7,7 @@
 #include <limits>
 #include <span>
 
+#include "server/planner/allowance.h"
 #include "server/planner/cost.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
@@ -41,9 +42,10 @@ struct MiniBatchBounds {
 // What holds for every placement of the mini-batch under the pass's constraints. What `placement`,
 // which is one of them, has proven is not worked out again, and no bound above its own number of
 // micro-batches is looked for.
-// O(n log n).
+// O(n log n). In lockstep the bound is looser where the allowance does not afford a better one.
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Placement& placement);
+                         Synchronization synchronization, const Placement& placement,
+                         const Allowance& allowance = {});
 
 }  // namespace batchplan
 

@@ -133,7 +133,7 @@ class RankFiller {
     std::vector<const Items*> items;
     for (const Rank& rank : ranks_) items.push_back(&rank.items);
     std::optional<std::vector<Bins>> balanced =
-        ShareBalancer(pass_, items).Balance(slots, allowance_);
+        ShareBalancer(pass_, items, allowance_).Balance(slots, allowance_);
     if (!balanced) return false;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       ranks_[rank].bins = std::move((*balanced)[rank]);

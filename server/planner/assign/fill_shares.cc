@@ -78,8 +78,11 @@ class SharesFiller {
  private:
   bool Ended() const { return allowance_.spent() || allowance_.stop_requested(); }
 
+  // Where the time can't be afforded, the first placement stays the best.
   TimedPlacement Timed(Placement placement) const {
-    const Cost time = StepTime(pass_, placement, allowance_);
+    const Cost time = AffordsStepTime(pass_, placement.slots, allowance_)
+                          ? StepTime(pass_, placement, allowance_)
+                          : kNoStepTimeLimit;
     return {.placement = std::move(placement), .step_time = time};
   }
 
@@ -111,7 +114,7 @@ class SharesFiller {
   void BalanceMoreSlots() {
     if (!lockstep_ || pass_.pipeline() != nullptr) return;
     TakeItems();
-    const ShareBalancer balancer(pass_, item_views_);
+    const ShareBalancer balancer(pass_, item_views_, allowance_);
     if (balancer.is_cost()) {
       proven_time_ = balancer.bound();
       const Cost bound = balancer.bound() + slots_ * pass_.cost().OfMicrobatch();

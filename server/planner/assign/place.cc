@@ -191,7 +191,10 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   const auto add = [&](MiniBatchPlacement placement) {
     // A single one is the best whatever it takes.
-    const Cost time = has_references ? StepTime(pass, placement.lead(), allowance) : 0;
+    const bool compares =
+        has_references && AffordsStepTime(pass, placement.lead().slots, allowance);
+    if (!compares && !candidates.empty()) return;
+    const Cost time = compares ? StepTime(pass, placement.lead(), allowance) : 0;
     const auto place = std::upper_bound(
         candidates.begin(), candidates.end(), time,
         [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });

@@ -11,7 +11,8 @@
 
 namespace batchplan {
 
-ShareBalancer::ShareBalancer(const PassInstance& pass, std::span<const Items* const> ranks)
+ShareBalancer::ShareBalancer(const PassInstance& pass, std::span<const Items* const> ranks,
+                             const Allowance& allowance)
     : pass_(pass), offsets_{0} {
   std::vector<uint32_t> rank_of;
   for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
@@ -28,8 +29,8 @@ ShareBalancer::ShareBalancer(const PassInstance& pass, std::span<const Items* co
   const PackItems items{.lengths = lengths_, .counts = counts_, .loads = loads_};
   const auto count = static_cast<uint32_t>(ranks.size());
   bound_ = pass.given_ranks().empty()
-               ? LockstepBound(items, pass.bin_limits(), count)
-               : LockstepBoundOfRanks(items, pass.bin_limits(), count, rank_of);
+               ? LockstepBound(items, pass.bin_limits(), count, allowance)
+               : LockstepBoundOfRanks(items, pass.bin_limits(), count, rank_of, allowance);
 }
 
 std::optional<std::vector<Bins>> ShareBalancer::Balance(uint32_t slots,

@@ -19,7 +19,8 @@ namespace batchplan {
 class ShareBalancer {
  public:
   // Of the items of each rank. O(n log n).
-  ShareBalancer(const PassInstance& pass, std::span<const Items* const> ranks);
+  ShareBalancer(const PassInstance& pass, std::span<const Items* const> ranks,
+                const Allowance& allowance);
 
   // A step time, without the fixed cost of micro-batches, that no placement goes below, in the
   // loads of the pass's objective (PassInstance::ObjectiveOf).

@@ -79,7 +79,7 @@ class PackedSolver {
   }
 
   std::optional<Bins> Lockstep() {
-    lockstep_bound_ = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks());
+    lockstep_bound_ = LockstepBound(packing_, pass_.bin_limits(), pass_.ranks(), allowance_);
     std::optional<BalancedBins> first;
     if (!IsTight()) first = Balance(slots_);
     if (!first) {
@@ -197,7 +197,10 @@ class PaddedSolver {
     std::optional<MiniBatchPlacement> best;
     Cost least = 0;
     for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
-      if (best && (allowance_.spent() || allowance_.stop_requested())) break;
+      if (best && (allowance_.spent() || allowance_.stop_requested() ||
+                   !AffordsStepTime(pass_, slots, allowance_))) {
+        break;
+      }
       const Division division = Divide(slots);
       MiniBatchPlacement placement =
           PlacementOf(pass_, items_, sorted_.BinsOf(division.cuts), division.run_at);

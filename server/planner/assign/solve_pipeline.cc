@@ -102,7 +102,7 @@ class NumberSearch {
     const Profile profile =
         FindProfile(simulator, {.total = mean, .fixed = fixed_, .least = least, .most = most_},
                     kSimulations, free.costs);
-    allowance_.Spend(kTicksAWork * simulator.works() * simulator.simulations());
+    allowance_.Spend(simulator.ticks());
     return profile.makespan;
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/numeric/int128.h"
+#include "server/planner/allowance.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/packing/bins.h"
 
@@ -90,9 +91,9 @@ class Companions {
 // both in descending order, each floor as often as a slot has micro-batches. This holds for every
 // rho; the largest W(rho) of some thirty is returned, or 0.
 //
-// O(classes log classes).
+// O(classes log classes), which is spent; 0 if the allowance does not afford it.
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
-                         const BinLimits& limits, uint32_t ranks);
+                         const BinLimits& limits, uint32_t ranks, const Allowance& allowance = {});
 
 }  // namespace batchplan
 

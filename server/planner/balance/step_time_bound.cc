@@ -202,7 +202,8 @@ uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks) {
 // Micro-batches below their slot's maximum are wasted time: D * T = total + sum of (M_s - cost(B))
 // over the micro-batches B of all slots s, for D ranks. LeastWaste bounds that sum from below by
 // what the floors and the token budget force. So T >= ceil((total + waste) / D).
-uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks) {
+uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                       const Allowance& allowance) {
   if (items.size() == 0) return 0;
   if (ranks == 1) return TotalCost(items);
   std::vector<ItemClass> classes = ClassesByCost(items);
@@ -216,7 +217,7 @@ uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t
   const std::vector<SlotFloor> floors = SlotFloors(classes, limits, ranks);
   absl::uint128 floor_sum = 0;
   for (const SlotFloor& floor : floors) floor_sum += absl::uint128(floor.cost) * floor.slots;
-  const absl::uint128 waste = LeastWaste(classes, floors, limits, ranks);
+  const absl::uint128 waste = LeastWaste(classes, floors, limits, ranks, allowance);
   const uint64_t scaled = CeilDiv(absl::uint128(total << shift) + waste, ranks);
   const uint64_t best = std::max(scaled, absl::Uint128Low64(floor_sum));
   return std::max(accumulated, CeilDiv(best, uint64_t{1} << shift));
@@ -284,7 +285,7 @@ constexpr size_t kRanksLookedAt = 8;
 // over the micro-batches B of rank r. LeastWaste bounds the latter sum by those floors, of one
 // rank.
 uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
-                              std::span<const uint32_t> rank_of) {
+                              std::span<const uint32_t> rank_of, const Allowance& allowance) {
   if (ranks == 1) return TotalCost(items);
   const uint64_t total = TotalCost(items);
   if (total == 0) return 0;
@@ -312,7 +313,7 @@ uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, u
                       return std::tuple(b.total, a.number) < std::tuple(a.total, b.number);
                     });
   for (const Rank& rank : std::span(busy).first(looked_at)) {
-    best = std::max(best, rank.total + LeastWaste(rank.classes, floors, limits, 1));
+    best = std::max(best, rank.total + LeastWaste(rank.classes, floors, limits, 1, allowance));
   }
   return absl::Uint128Low64((best + (absl::uint128(1) << shift) - 1) >> shift);
 }

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
 
 namespace batchplan {
@@ -20,13 +21,16 @@ namespace batchplan {
 // A lower bound on the sum over slots of the maximum over ranks of a micro-batch's cost, over all
 // packings into any number of slots of `ranks` micro-batches each, some of which may be empty. At
 // least AccumulatedBound. The proof is in the source. O(n log n), and the sort falls away where
-// sequences cost the more the longer they are.
-uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks);
+// sequences cost the more the longer they are. Without what the token budget wastes (slot_waste.h)
+// if the allowance does not afford that.
+uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                       const Allowance& allowance = {});
 
 // The same where item i is on rank rank_of[i] of `ranks`: over all packings of each rank's items.
-// At least the costliest rank's sum. The proof is in the source. O(n log n).
+// At least the costliest rank's sum. The proof is in the source. O(n log n). The allowance is as for
+// LockstepBound.
 uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
-                              std::span<const uint32_t> rank_of);
+                              std::span<const uint32_t> rank_of, const Allowance& allowance = {});
 
 // A lower bound on the maximum over ranks of the sum of its costs, over all assignments of items to
 // ranks (LargestSumBound in even_parts.h). O(n log n), as above.

@@ -94,6 +94,17 @@ Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
   return sum;
 }
 
+bool AffordsContextTime(const ContextProblem& problem, const ContextSlots& slots,
+                        const Allowance& allowance) {
+  if (problem.pipeline == nullptr) return true;
+  uint64_t microbatches = slots.size();
+  if (problem.synchronization == Synchronization::kAccumulated) {
+    for (const std::vector<ContextGroup>& slot : slots) microbatches += slot.size();
+  }
+  return allowance.Affords((kTicksAWork + kTicksToPlaceAWork) * 2 * microbatches *
+                           problem.pipeline->virtual_stages());
+}
+
 uint64_t FewestContextSlots(const ContextProblem& problem) {
   // What an item takes of a slot's tokens, of 2^30 a rank.
   constexpr uint64_t kWhole = uint64_t{1} << 30;

@@ -20,6 +20,10 @@ Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
 Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
                  const Allowance& allowance = {});
 
+// Whether the allowance affords the simulations of ContextTime; true without a pipeline.
+bool AffordsContextTime(const ContextProblem& problem, const ContextSlots& slots,
+                        const Allowance& allowance);
+
 // Slots that every plan has at least: by the tokens and sequences that the groups of a slot hold.
 uint64_t FewestContextSlots(const ContextProblem& problem);
 

@@ -31,6 +31,10 @@ std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProble
                                     const SequenceLists& items, size_t k, FixedSizes& fixed,
                                     const Allowance& allowance) {
   std::vector<ContextSlots> found;
+  // More than one are of use where they can be compared.
+  const auto is_of_use = [&](const ContextSlots& slots) {
+    return found.empty() || AffordsContextTime(problem, slots, allowance);
+  };
   const auto add = [&](ContextSlots slots) {
     OrderSlots(problem, pass.order(), allowance, slots);
     found.push_back(std::move(slots));
@@ -45,11 +49,13 @@ std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProble
   }
   const FixedSizes::Trial trial = TrialOf(pass, items.size());
   for (ContextSlots& slots : fixed.Place(problem, items, k, limit, trial, allowance)) {
+    if (!is_of_use(slots)) break;
     // On a pipeline each rank has an order of its own.
     if (problem.pipeline == nullptr) OrderSlots(problem, pass.order(), allowance, slots);
     found.push_back(std::move(slots));
   }
-  if (std::optional<ContextSlots> solved = SolveContext(problem, found, allowance)) {
+  std::optional<ContextSlots> solved = SolveContext(problem, found, allowance);
+  if (solved && is_of_use(*solved)) {
     add(*std::move(solved));
     std::rotate(found.begin(), found.end() - 1, found.end());
   }

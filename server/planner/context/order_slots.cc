@@ -28,15 +28,22 @@ void PutInOrder(std::span<const uint32_t> order, ContextSlots& slots) {
 
 std::vector<uint32_t> PipelineOrderOf(const ContextProblem& problem, const std::vector<Cost>& costs,
                                       size_t movable, const Allowance& allowance) {
-  PipelineSimulator simulator(*problem.pipeline, static_cast<uint32_t>(costs.size()));
+  PipelineSimulator simulator(*problem.pipeline, static_cast<uint32_t>(costs.size()),
+                              PipelineSimulator::Mode::kTime, allowance);
+  const uint64_t works = std::max<uint64_t>(1, simulator.works());
+  allowance.Spend(simulator.ticks());
+  if (!allowance.Affords(simulator.ticks_each() * kQuickOrders)) {
+    std::vector<uint32_t> as_they_stand(costs.size());
+    std::iota(as_they_stand.begin(), as_they_stand.end(), 0u);
+    return as_they_stand;
+  }
   const std::vector<double> times(costs.begin(), costs.end());
   PipelineOrder found = QuickOrder(simulator, times, times, movable);
-  const uint64_t works = std::max<uint64_t>(1, simulator.works());
   const uint64_t simulations = std::min(SimulationsToImprove(Affordable(problem.effort, allowance)),
                                         kMostWorksToImprove / works);
   std::minstd_rand random;
   ImproveOrder(simulator, times, movable, /*enough=*/0, simulations, random, found);
-  allowance.Spend(kTicksAWork * works * simulator.simulations());
+  allowance.Spend(simulator.ticks_each() * simulator.simulations());
   return found.order;
 }
 

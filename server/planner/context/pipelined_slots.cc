@@ -50,7 +50,6 @@ PipelineTime TimeOfSlots(const Pipeline& pipeline, Synchronization synchronizati
       if (rank == ends[part]) ++part;
     }
   }
-  allowance.Spend(kTicksAWork * 2 * slowest.size() * pipeline.virtual_stages());
   return PipelineTimeOf(pipeline, Synchronization::kAccumulated, slowest, ends.size(), allowance);
 }
 

@@ -298,13 +298,22 @@ class SlotPlacer {
     return FollowOverAll();
   }
 
-  // That empty groups, of all passes and mini-batches, keep to their limit.
+  // That the slots of all passes and mini-batches keep to the limit of what is simulated, and their
+  // empty groups to theirs.
   absl::Status CheckTotal() const {
     uint64_t microbatches = 0;
+    uint64_t slots = 0;
     for (const PassPlacement& pass : placements_) {
       for (const ContextPlacement& placement : pass) {
+        slots += placement.size();
         for (const auto& slot : placement) microbatches += slot.size();
       }
+    }
+    if (lead()->pipeline() != nullptr) {
+      const bool lockstep = options_.synchronization == Synchronization::kLockstep;
+      absl::Status status = CheckTotalPipelineWorks(
+          options_.topology, lockstep ? slots : microbatches, passes_.size());
+      if (!status.ok()) return status;
     }
     if (microbatches <= passes_.size() * mini_batches_.all().size() + kMaxEmptyMicrobatches) {
       return absl::OkStatus();

@@ -39,9 +39,9 @@ uint64_t Simulations(Effort effort, bool lockstep, uint64_t works) {
 // Makes the slowest lane faster, change by change.
 class LaneSearch {
  public:
-  LaneSearch(const PipelineTask& task, uint64_t works, Lanes& lanes)
+  LaneSearch(const PipelineTask& task, const PipelineSimulator& simulator, Lanes& lanes)
       : task_(task),
-        works_(works),
+        simulator_(simulator),
         lanes_(lanes),
         times_(lanes.count()),
         weights_(lanes.count(), std::vector<double>(task.slots)) {
@@ -50,8 +50,9 @@ class LaneSearch {
 
   double Run() {
     const uint64_t followed = task_.lockstep ? uint64_t{task_.ranks} * task_.slots : 0;
-    SearchSteps steps(task_.allowance, Simulations(task_.effort, task_.lockstep, works_),
-                      kTicksAWork * works_ + followed);
+    SearchSteps steps(task_.allowance,
+                      Simulations(task_.effort, task_.lockstep, simulator_.works()),
+                      simulator_.ticks_each() + followed);
     const uint64_t most_in_vain =
         std::min<uint64_t>(kMostInVain, kMostInVainAnItem * task_.items.size());
     uint64_t in_vain = 0;
@@ -221,7 +222,7 @@ class LaneSearch {
   }
 
   const PipelineTask& task_;
-  const uint64_t works_;  // of a simulation
+  const PipelineSimulator& simulator_;
   Lanes& lanes_;
   std::vector<double> times_;
   std::vector<std::vector<double>> weights_;
@@ -246,14 +247,14 @@ std::optional<PipelineBins> BalancePipeline(const PipelineTask& task, const Bins
   } else {
     const std::vector<uint32_t> descending = DescendingOrder(task.items.loads);
     const Targets targets = FindTargets(task, descending, simulator);
-    task.allowance.Spend(kTicksAWork * simulator.works() * simulator.simulations());
+    task.allowance.Spend(simulator.ticks());
     if (task.allowance.stop_requested()) return std::nullopt;
     if (!FillByTargets(task, targets, descending, *lanes)) {
       clear();
       if (!FillByPacking(task, targets, *lanes)) return std::nullopt;
     }
   }
-  const double makespan = LaneSearch(task, simulator.works(), *lanes).Run();
+  const double makespan = LaneSearch(task, simulator, *lanes).Run();
   return PipelineBins{.bins = lanes->TakeBins(), .makespan = makespan};
 }
 

@@ -24,10 +24,13 @@ struct PipelineOrder {
 // reversed, then the odd ones.
 void PutSmallAtBothEnds(std::span<uint32_t> descending);
 
+// Simulations of QuickOrder.
+inline constexpr uint64_t kQuickOrders = 5;
+
 // The best of a few orders: as they stand, by their keys either way, small ones at both ends, and
 // rising while the pipeline fills; of equal ones the earlier. Only the first `movable`
 // micro-batches change places. `keys` are one a micro-batch, their costs or what stands for these.
-// Five simulations.
+// kQuickOrders simulations, or one where fewer than two may change places.
 PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> costs,
                          std::span<const double> keys, size_t movable);
 

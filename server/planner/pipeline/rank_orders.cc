@@ -20,6 +20,7 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
       allowance_(allowance),
       together_(pass.synchronization() == Synchronization::kLockstep || placement.same_widths),
       simulator_(*pass.pipeline(), placement.slots, PipelineSimulator::Mode::kTime, allowance) {
+  allowance.Spend(simulator_.ticks());
   const std::vector<Cost> unpadded = MicrobatchCosts(pass, placement);
   const std::vector<Cost> costs = RowCosts(pass, placement, unpadded);
   const auto in_order = [&](MicrobatchOrder order) {
@@ -29,6 +30,7 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
   if (together_ && !placement.same_widths) {
     for (const MicrobatchOrder order :
          {MicrobatchOrder::kLargestFirst, MicrobatchOrder::kSmallAtBothEnds}) {
+      if (!allowance.Affords(TicksOf(kQuickOrders))) break;
       Lanes sorted = in_order(order);
       if (sorted.makespan < best_.makespan) best_ = std::move(sorted);
     }
@@ -36,8 +38,14 @@ RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
   const uint64_t works = std::max<uint64_t>(1, simulator_.works());
   const uint64_t most_works = std::min(kMostWorksToImprove, kMostWorksOfAll / pass.mini_batches());
   const uint64_t simulations = std::min(SimulationsToImprove(pass.effort()), most_works / works);
+  if (!allowance.Affords(TicksOf(simulations))) return;
+  const uint64_t before = simulator_.ticks();
   Improve(simulations);
-  allowance.Spend(kTicksAWork * works * simulator_.simulations());
+  allowance.Spend(simulator_.ticks() - before);
+}
+
+uint64_t RankOrders::TicksOf(uint64_t simulations) const {
+  return simulator_.ticks_each() * simulations;
 }
 
 RankOrders::Lanes RankOrders::LanesOf(std::vector<uint32_t> at, const std::vector<Cost>& costs,
@@ -57,10 +65,13 @@ RankOrders::Lanes RankOrders::LanesOf(std::vector<uint32_t> at, const std::vecto
     keys[number][slot] = std::max(keys[number][slot], static_cast<double>(unpadded[m]));
     if (placement_.microbatches[m].empty()) lane.movable = std::min(lane.movable, slot);
   }
+  const uint64_t lanes = found.lanes.size();
+  const bool looks = allowance_.Affords(TicksOf(kQuickOrders) * lanes);
+  allowance_.Spend(TicksOf(looks ? kQuickOrders : 1) * lanes);
   for (size_t i = 0; i < found.lanes.size(); ++i) {
     Lane& lane = found.lanes[i];
-    lane.order =
-        QuickOrder(simulator_, lane.costs, keys[i], allowance_.stop_requested() ? 0 : lane.movable);
+    const bool moves = looks && !allowance_.stop_requested();
+    lane.order = QuickOrder(simulator_, lane.costs, keys[i], moves ? lane.movable : 0);
     if (lane.order.makespan > found.makespan) {
       found.slowest = i;
       found.makespan = lane.order.makespan;

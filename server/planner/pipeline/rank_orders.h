@@ -25,9 +25,10 @@ class RankOrders {
  public:
   // Of a few orders the best, those of MicrobatchOrder among them (find_order.h): rows padded,
   // sorted by what they cost before that. Then the slowest rank's is improved, by as many
-  // simulations as the effort and the work of each allow; they are spent, but never fewer for lack
-  // of an allowance, so that the same placement has the same orders wherever it is compared. Once
-  // a stop is requested, any orders. Of a pass with a pipeline; views the placement.
+  // simulations as the effort and the work of each allow. The simulations are spent. They are as
+  // many as long as the allowance and its reserve afford them, so that a placement has the same
+  // orders wherever it is compared; after that micro-batches stay as they stand, which is simulated
+  // once. Once a stop is requested, any orders. Of a pass with a pipeline; views the placement.
   RankOrders(const PassInstance& pass, const Placement& placement, const Allowance& allowance);
 
   // Of the slowest rank, in lockstep of the slots' maxima.
@@ -53,6 +54,7 @@ class RankOrders {
   Lanes LanesOf(std::vector<uint32_t> at, const std::vector<Cost>& costs,
                 const std::vector<Cost>& unpadded);
   void Improve(uint64_t simulations);
+  uint64_t TicksOf(uint64_t simulations) const;
 
   const Placement& placement_;
   const Allowance& allowance_;

@@ -28,6 +28,7 @@ PipelineSimulator::PipelineSimulator(Pipeline pipeline, uint32_t microbatches, M
   const uint32_t stages = pipeline_.virtual_stages();
   for (uint32_t q = 0; q < stages; ++q) shares_.push_back(pipeline_.ForwardShare(q));
   for (uint32_t q = 0; q < stages; ++q) shares_.push_back(pipeline_.BackwardShare(q));
+  ticks_each_ = kTicksAWork * works();
   if (pipeline_.forward_only && mode == Mode::kTime) {
     ends_.resize(microbatches);
     return;
@@ -37,6 +38,7 @@ PipelineSimulator::PipelineSimulator(Pipeline pipeline, uint32_t microbatches, M
   works_.resize(std::min(works(), kMostWorksKept) + pipeline_.stages);
   all_works_ = works() <= kMostWorksKept;
   if (all_works_) works_.resize(wavefront_.Next(works_).size());
+  (all_works_ ? ticks_to_make_ : ticks_each_) += kTicksToPlaceAWork * works();
 }
 
 double PipelineSimulator::Makespan(std::span<const double> costs) {

@@ -26,8 +26,10 @@
 
 namespace batchplan {
 
-// Of an allowance: of a forward or a backward that is simulated.
+// Of an allowance: of a forward or a backward that is simulated, and of one that is put in its place
+// before that.
 inline constexpr uint64_t kTicksAWork = 5;
+inline constexpr uint64_t kTicksToPlaceAWork = 15;
 
 class PipelineSimulator {
  public:
@@ -35,7 +37,7 @@ class PipelineSimulator {
 
   // For so many micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and for
   // each virtual stage what is on its way to the next; to trace, O(m p v). Nothing is spent of the
-  // allowance, but once it is asked to stop, makespans are any numbers.
+  // allowance, which ticks() is to be: but once it is asked to stop, makespans are any numbers.
   PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime,
                     Allowance allowance = {});
   PipelineSimulator(const PipelineSimulator&) = delete;
@@ -48,6 +50,9 @@ class PipelineSimulator {
   uint64_t works() const { return 2 * uint64_t{microbatches_} * pipeline_.virtual_stages(); }
   // Simulations until now.
   uint64_t simulations() const { return simulations_; }
+  // Of an allowance: what one simulation takes; and all until now, with what was made for them.
+  uint64_t ticks_each() const { return ticks_each_; }
+  uint64_t ticks() const { return ticks_to_make_ + simulations_ * ticks_each_; }
 
   // From the first forward's begin to the last one's end, of micro-batches that cost so much, in
   // the order in which they run. In the unit of the costs; 0 of none. Takes O(m p v), and allocates
@@ -89,6 +94,8 @@ class PipelineSimulator {
   // All works, if they are few; else room for some of them.
   std::vector<PipelineWork> works_;
   bool all_works_ = false;
+  uint64_t ticks_to_make_ = 0;
+  uint64_t ticks_each_ = 0;
   std::vector<double> free_;  // when each stage is
   std::vector<double> ends_;  // of works, where the wavefront says
 };

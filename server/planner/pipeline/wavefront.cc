@@ -12,9 +12,11 @@ Wavefront::Wavefront(const Pipeline& pipeline, const RunOrder& order, uint32_t m
     : pipeline_(pipeline),
       order_(order),
       stages_(pipeline.stages),
-      done_(size_t{2} * pipeline.virtual_stages()) {
+      done_(size_t{2} * pipeline.virtual_stages()),
+      looks_((pipeline.stages + 63) / 64) {
   for (uint32_t s = 0; s < pipeline.stages; ++s) {
     stages_[s].warmup = pipeline.Warmup(s, microbatches);
+    LookAt(s);
   }
   const uint64_t ahead =
       all ? microbatches : std::min<uint64_t>(stages_.front().warmup + 1, microbatches);
@@ -24,16 +26,27 @@ Wavefront::Wavefront(const Pipeline& pipeline, const RunOrder& order, uint32_t m
 void Wavefront::Restart() {
   for (Stage& stage : stages_) stage = {.warmup = stage.warmup};
   std::fill(done_.begin(), done_.end(), 0);
+  for (uint32_t s = 0; s < pipeline_.stages; ++s) LookAt(s);
 }
 
 std::span<const PipelineWork> Wavefront::Next(std::span<PipelineWork> works) {
   size_t count = 0;
   while (works.size() - count >= pipeline_.stages) {
     const size_t before = count;
-    for (uint32_t s = 0; s < pipeline_.stages; ++s) count += Ready(s, works[count]);
+    looked_at_ = looks_;
+    for (size_t word = 0; word < looked_at_.size(); ++word) {
+      for (uint64_t bits = looked_at_[word]; bits != 0; bits &= bits - 1) {
+        const auto s = static_cast<uint32_t>(64 * word + std::countr_zero(bits));
+        count += Ready(s, works[count]);
+      }
+    }
     if (count == before) break;
     // What has been sent in this round is waited for in the next one.
+    std::fill(looks_.begin(), looks_.end(), 0);
     for (const PipelineWork& work : works.subspan(before, count - before)) {
+      LookAt(work.stage);
+      LookAt(work.stage == 0 ? pipeline_.stages - 1 : work.stage - 1);
+      LookAt(work.stage + 1u == pipeline_.stages ? 0 : work.stage + 1);
       done_[work.share] = work.microbatch + 1;
       const bool backward = work.share >= pipeline_.virtual_stages();
       ++(backward ? stages_[work.stage].backwards : stages_[work.stage].forwards);

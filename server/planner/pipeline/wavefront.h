@@ -55,6 +55,7 @@ class Wavefront {
 
   // What a stage does next; false where that has to wait, or where it has done all.
   bool Ready(uint32_t stage, PipelineWork& work) const;
+  void LookAt(uint32_t stage) { looks_[stage / 64] |= uint64_t{1} << (stage % 64); }
 
   const Pipeline& pipeline_;
   const RunOrder& order_;
@@ -63,6 +64,10 @@ class Wavefront {
   std::vector<Stage> stages_;
   // Micro-batches that each virtual stage has sent on: forwards, then backwards.
   std::vector<uint32_t> done_;
+  // A bit a stage: whether it may do something in the next round, as it or one that sends to it has
+  // in the last one. What is looked at in a round.
+  std::vector<uint64_t> looks_;
+  std::vector<uint64_t> looked_at_;
 };
 
 }  // namespace batchplan

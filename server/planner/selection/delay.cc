@@ -124,7 +124,8 @@ SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
     std::vector<std::vector<SequenceIndex>> best = window.MiniBatches(window.Places());
     double least = time_of(best) * (1 - kWorthMoving);
     bool moves = false;
-    for (size_t share = 1; count > 1 && share <= kShares && !allowance.stop_requested(); ++share) {
+    for (size_t share = 1; count > 1 && share <= kShares; ++share) {
+      if (allowance.spent() || allowance.stop_requested()) break;
       std::vector<std::vector<SequenceIndex>> lists = window.MiniBatches(window.Gathered(share));
       const double own = time_of(lists);
       if (own >= least) continue;

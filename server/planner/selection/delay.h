@@ -21,7 +21,8 @@ using StepTime = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 // is further than max_delay from its place. Long ones come together, as few as make the window
 // shortest by `time`; within a mini-batch, sequences stand in the manifest's order. What is not
 // worth a thousandth of the window's time stays. At most eight times as many evaluations as there
-// are mini-batches. Once a stop is requested it ends soon, with what is of no use.
+// are mini-batches, and none once the allowance is spent, of which `time` takes what it costs. Once
+// a stop is requested it ends soon, with what is of no use.
 //
 // Source: WLB-LLM (OSDI '25), which puts off long documents until there are enough of them.
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,

@@ -77,6 +77,11 @@ StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
   return {.bound = std::max(ideal, pass.cost(0).ToUnits(ContextBound(*problem))), .ideal = ideal};
 }
 
+uint64_t StepEstimate::TicksOf(size_t sequences) const {
+  constexpr uint64_t kTicksASequence = 400;
+  return kTicksASequence * sequences * options_->passes.size();
+}
+
 double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {
   double bound = 0;
   for (size_t i = 0; i < options_->passes.size(); ++i) {

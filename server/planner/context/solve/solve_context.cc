@@ -156,6 +156,7 @@ class Solver {
   // none if their number is not allowed.
   std::optional<Cost> Keep(std::vector<FilledSlot> slots) {
     if (slots.empty() || problem_.slots.RoundUp(slots.size()) != slots.size()) return std::nullopt;
+    if (!found_.empty() && !AffordsTimeOf(slots)) return std::nullopt;
     const Cost time = TimeOf(slots);
     const Spread spread = SpreadOf(slots);
     for (const Found& found : found_) {
@@ -182,20 +183,29 @@ class Solver {
     return found_[fewest].slots;
   }
 
+  // Whether the simulations of TimeOf can be paid.
+  bool AffordsTimeOf(const std::vector<FilledSlot>& slots) const {
+    if (problem_.pipeline == nullptr) return true;
+    return allowance_.Affords((kTicksAWork + kTicksToPlaceAWork) * 4 * slots.size() *
+                              problem_.pipeline->virtual_stages());
+  }
+
   // Brings slots into the order in which they are soonest done, on a pipeline.
   Cost TimeOf(std::vector<FilledSlot>& slots) const {
     if (problem_.pipeline == nullptr) {
       if (!accumulated()) return LockstepTime(all_, slots);
       return AccumulatedTime(slots);
     }
-    PipelineSimulator simulator(*problem_.pipeline, static_cast<uint32_t>(slots.size()));
+    PipelineSimulator simulator(*problem_.pipeline, static_cast<uint32_t>(slots.size()),
+                                PipelineSimulator::Mode::kTime, allowance_);
     std::vector<double> costs;
     costs.reserve(slots.size());
     for (const FilledSlot& slot : slots) {
       costs.push_back(static_cast<double>(problem_.per_microbatch + SlowestTime(slot)));
     }
-    const PipelineOrder order = QuickOrder(simulator, costs, costs, costs.size());
-    allowance_.Spend(kTicksAWork * simulator.works() * simulator.simulations());
+    const bool looks = allowance_.Affords(simulator.ticks_each() * kQuickOrders);
+    const PipelineOrder order = QuickOrder(simulator, costs, costs, looks ? costs.size() : 0);
+    allowance_.Spend(simulator.ticks());
     std::vector<FilledSlot> ordered;
     for (const uint32_t slot : order.order) ordered.push_back(std::move(slots[slot]));
     slots = std::move(ordered);

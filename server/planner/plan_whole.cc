@@ -193,7 +193,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanSlots(const Batch& batch, const PassLi
   useful.reserve(limits.groups.size());
   bool all = true;
   for (size_t i = 0; i < limits.groups.size(); ++i) {
-    useful.push_back(WithoutDearSizes(batch.options, i, limits.groups[i], batch.planned));
+    useful.push_back(UsefulSizes(batch.options, i, limits.groups[i], batch.planned));
     all = all && useful.back().size() == limits.groups[i].size();
   }
   absl::StatusOr<std::vector<PassPlan>> plans = PlanSlotsWithin(batch, useful, allowance);

@@ -64,6 +64,21 @@ std::vector<GroupLimits> WithoutDearSizes(const PlanOptions& options, size_t ind
   return all;
 }
 
+std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
+                                     std::span<const GroupLimits> limits,
+                                     const PlannedLengths& planned) {
+  std::vector<GroupLimits> useful = WithoutDearSizes(options, index, limits, planned);
+  const size_t sequences = std::max<size_t>(planned.lengths.size(), 1);
+  const uint32_t longest = *std::max_element(planned.lengths.begin(), planned.lengths.end());
+  const auto holder = std::find_if(useful.begin(), useful.end(), [&](const GroupLimits& size) {
+    return AlignUp(longest, size.multiple) <= size.capacity;
+  });
+  const size_t needed = std::min<size_t>(holder - useful.begin() + 1, useful.size());
+  const size_t kept = std::max<size_t>(needed, kMostItemSizes / sequences);
+  if (kept < useful.size()) useful.erase(useful.begin() + static_cast<ptrdiff_t>(kept), useful.end());
+  return useful;
+}
+
 absl::StatusOr<ContextPass> ContextPass::Create(const Manifest& manifest,
                                                 const PlanOptions& options, size_t index,
                                                 std::vector<GroupLimits> limits,

@@ -51,6 +51,7 @@ class Scheduler {
       : problem_(problem),
         allowance_(allowance),
         visits_left_(most_visits),
+        ends_when_spent_(most_visits == kVisitsOfAllowance),
         by_length_(problem.items()),
         position_of_(problem.items()),
         waiting_(problem.items()),
@@ -84,7 +85,7 @@ class Scheduler {
   bool Visit(uint64_t visits) {
     if (ended_) return false;
     allowance_.Spend(kTicksAVisit * visits);
-    ended_ = visits > visits_left_;
+    ended_ = visits > visits_left_ || (ends_when_spent_ && allowance_.spent());
     visits_left_ -= std::min(visits, visits_left_);
     since_look_ += visits;
     if (since_look_ >= kVisitsPerLook) {
@@ -458,6 +459,7 @@ class Scheduler {
   const ContextProblem& problem_;
   const Allowance& allowance_;
   uint64_t visits_left_;
+  const bool ends_when_spent_;
   uint64_t since_look_ = kVisitsPerLook;
   bool ended_ = false;
   uint64_t empty_ = 0;  // groups

@@ -30,11 +30,12 @@ namespace batchplan {
 // problem.slots asks for.
 //
 // None if that fails too, where there would be more than kMaxEmptyMicrobatches empty groups, after
-// `most_visits` looks at items and groups, and once a stop is requested. Spends from the allowance.
+// `most_visits` looks at items and groups, or kVisitsOfAllowance: once the allowance is spent; and
+// once a stop is requested. Spends from the allowance.
 // O(n sizes log n) where the groups with least load have room, O(n groups) otherwise.
-std::optional<ContextSlots> MegatronSlots(
-    const ContextProblem& problem, const Allowance& allowance,
-    uint64_t most_visits = std::numeric_limits<uint64_t>::max());
+inline constexpr uint64_t kVisitsOfAllowance = std::numeric_limits<uint64_t>::max();
+std::optional<ContextSlots> MegatronSlots(const ContextProblem& problem, const Allowance& allowance,
+                                          uint64_t most_visits = kVisitsOfAllowance);
 
 }  // namespace batchplan
 

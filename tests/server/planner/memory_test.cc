@@ -101,6 +101,22 @@ TEST(MemoryTest, HalfOfWhatWaits) {
   ExpectBounded(ShortLengths(1'500'000), options);
 }
 
+// As many sequences as a megabyte holds.
+TEST(MemoryTest, GroupsOfManySizes) {
+  for (const uint32_t pool : {64u, 65536u}) {
+    PlanOptions options = PackedOptions(128, Packer::kBalanced, pool, Sharding::kBalanced);
+    options.topology.dynamic_context = DynamicContext{};
+    options.cost_model = {.per_microbatch = 1024, .exchange = {{8, 0.02}, {0, 0.065}}};
+    options.allow_empty_microbatches = true;
+    ExpectBounded(ShortLengths(900'000), options);
+    options.selection = {.sequences = 450'000, .max_overtaking = 1000};
+    ExpectBounded(ShortLengths(900'000), options);
+    options.selection.reset();
+    options.passes[0].sharding = Sharding::kMegatronDynamicCp;
+    ExpectBounded(ShortLengths(900'000), options);
+  }
+}
+
 TEST(MemoryTest, ManyPasses) {
   PlanOptions options = PackedOptions(4096, Packer::kBalanced, 16, Sharding::kBalanced);
   options.effort = Effort::kFast;

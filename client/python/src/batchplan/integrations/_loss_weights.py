@@ -1,8 +1,8 @@
 """Whether a transformers Trainer's loss weights planned micro-batches rightly.
 
-They have different numbers of sequences and tokens. Gradients are those of the whole batch where each loss is a sum,
-divided by the items of the whole batch, which Trainer hands on as num_items_in_batch; means of micro-batches would
-count alike.
+They have different numbers of sequences and tokens. Each loss must therefore be a sum over its items, divided by
+the items of the whole batch, which Trainer passes as num_items_in_batch. Means of micro-batches would count alike,
+whatever is in them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from typing import Any
 # Which divide by num_items_in_batch where they are given it.
 _DIVIDING_LOSSES = ("ForCausalLMLoss", "ForMaskedLMLoss")
 _COUNTED_ALIKE = (
-    "the mean of a micro-batch, and planned ones have different numbers of sequences, whose means would count alike"
+    "the mean of a micro-batch, and planned ones have different numbers of sequences, whose means would count "
+    "alike"
 )
 _COMPUTE_LOSS_FUNC = "give the trainer a compute_loss_func that divides by num_items_in_batch"
 _EQUAL_COUNTS = (
-    "have as many sequences in each by plan_batches(..., equal_counts=True), which is right for a mean over sequences"
+    "have as many sequences in each by plan_batches(..., equal_counts=True), which is right for a mean over "
+    "sequences"
 )
 
 
 def check_weights(trainer: Any) -> bool:
-    """Whether it takes trying to know that the loss is divided by num_items_in_batch.
+    """Whether only trying can tell that the loss is divided by num_items_in_batch.
 
     Raises:
         ValueError: it is known not to be.
@@ -39,7 +41,8 @@ def check_weights(trainer: Any) -> bool:
             f"loss_is_scaled_for_ga of {kind.__name__} is False: its loss is {_COUNTED_ALIKE}, with whatever "
             f"compute_loss_func: {_EQUAL_COUNTS}"
         )
-    loss_of_model = f"the loss of {type(model).__name__} is {_COUNTED_ALIKE}: {_COMPUTE_LOSS_FUNC}, or {_EQUAL_COUNTS}"
+    name = type(model).__name__
+    loss_of_model = f"the loss of {name} is {_COUNTED_ALIKE}: {_COMPUTE_LOSS_FUNC}, or {_EQUAL_COUNTS}"
     has_function = trainer.compute_loss_func is not None
     if not trainer.model_accepts_loss_kwargs and not has_function:
         raise ValueError(loss_of_model)
@@ -57,8 +60,8 @@ def check_weights(trainer: Any) -> bool:
         if "num_items_in_batch" in inspect.signature(trainer.label_smoother).parameters:
             return False
         raise ValueError(
-            f"label_smoothing_factor is {trainer.args.label_smoothing_factor}: its loss is {_COUNTED_ALIKE}, in "
-            f"transformers before 5.15: set it to 0, or {_COMPUTE_LOSS_FUNC}"
+            f"label_smoothing_factor is {trainer.args.label_smoothing_factor}: its loss is {_COUNTED_ALIKE}, "
+            f"in transformers before 5.15: set it to 0, or {_COMPUTE_LOSS_FUNC}"
         )
     # TRL's divides by itself.
     if not owner.__module__.startswith("transformers."):
@@ -70,8 +73,8 @@ def check_weights(trainer: Any) -> bool:
 
 
 def weigh_losses(trainer: Any, equal_counts: bool) -> None:
-    """For a training that begins: tries the weights where it takes trying; or where counts are equal, has
-    Trainer take the mean of what it would add up for divided already."""
+    """Called when a training begins. Tries the weights if nothing else can tell. With equal counts, has Trainer
+    take the mean of losses that it would add up, because it believes them divided already."""
     try:
         is_unknown = check_weights(trainer)
     except ValueError:
@@ -84,8 +87,8 @@ def weigh_losses(trainer: Any, equal_counts: bool) -> None:
 
 
 def _try_weights(trainer: Any) -> None:
-    """Has the first micro-batch of a training tried with twice its num_items_in_batch, without gradients, where it
-    takes trying; the training raises ValueError where that does not halve its loss."""
+    """Has the first micro-batch of the training tried with twice its num_items_in_batch, without gradients. If
+    that does not halve the loss, the training raises ValueError."""
     import torch
 
     original = trainer.compute_loss
@@ -115,8 +118,8 @@ def _try_weights(trainer: Any) -> None:
         allowed = 1.99 if getattr(config, "output_router_logits", False) else 0.02
         if abs(losses[0] - 2 * losses[1]) > allowed * abs(losses[0] - losses[1]):
             raise ValueError(
-                f"the loss of {type(trainer).__name__} is {losses[0]:.6g} of a micro-batch and {losses[1]:.6g} with "
-                "twice its num_items_in_batch, which must halve it: divide a sum by num_items_in_batch, in "
+                f"the loss of {type(trainer).__name__} is {losses[0]:.6g} of a micro-batch and {losses[1]:.6g} "
+                "with twice its num_items_in_batch, which must halve it: divide a sum by num_items_in_batch, in "
                 f"compute_loss or a compute_loss_func, or {_EQUAL_COUNTS}"
             )
         return original(model, inputs, *args, **kwargs)
@@ -130,24 +133,25 @@ def _without_adapters(model: Any) -> Any:
 
 
 def _uses_number_of_items(method: Any) -> bool:
-    """Whether a compute_loss reads num_items_in_batch, or what else may hold it; True where that can't be seen."""
+    """Whether a compute_loss reads num_items_in_batch, or *args or **kwargs, which may hold it. True if its code
+    can't be seen."""
     code = getattr(inspect.unwrap(method), "__code__", None)
     if code is None:
         return True
     names = {"num_items_in_batch"}
     # The names of *args and **kwargs come after the others.
     others = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
-    names.update(others[: bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)])
-    for instruction in dis.get_instructions(code):
-        read = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
-        if instruction.opname.startswith("LOAD") and names.intersection(one for one in read if isinstance(one, str)):
-            return True
-    return False
+    kinds = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+    names.update(others[: sum(bool(code.co_flags & kind) for kind in kinds)])
+    loads = (one.argval for one in dis.get_instructions(code) if one.opname.startswith("LOAD"))
+    # Some instructions of Python 3.13 load two.
+    read = (one for value in loads for one in (value if isinstance(value, tuple) else (value,)))
+    return any(isinstance(one, str) and one in names for one in read)
 
 
 def _divides(model: Any) -> bool | None:
-    """Whether a model's forward hands what Trainer gives it on to a loss that divides by num_items_in_batch; None
-    where its source does not say."""
+    """Whether a model's forward passes num_items_in_batch to a loss that divides by it. None if the source of
+    forward does not say."""
     try:
         source = textwrap.dedent(inspect.getsource(inspect.unwrap(model.forward)))
         calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]

@@ -18,8 +18,8 @@ except ImportError:  # before 5.17
     _Hook = Sampler
 # What a DataLoader is made of, beside its dataset and sampler.
 _LOADER = (
-    "collate_fn", "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory", "prefetch_factor",
-    "timeout", "worker_init_fn",
+    "collate_fn", "multiprocessing_context", "num_workers", "persistent_workers", "pin_memory",
+    "prefetch_factor", "timeout", "worker_init_fn",
 )  # fmt: skip
 
 
@@ -69,8 +69,8 @@ class PlannedSampler(_Hook):
 
 
 def of_batches(trainer: Any, loader: Any) -> Any:
-    """The DataLoader for a Trainer that does not know of such samplers, before transformers 5.17, and has made one
-    that takes a planned sampler for one of sequences; any other as it is."""
+    """A DataLoader of planned batches. Trainer of transformers before 5.17 does not know such samplers, and takes
+    them for samplers of sequences: its loader is replaced. Any other loader is returned as it is."""
     divided = loader.batch_sampler
     sampler = getattr(getattr(divided, "batch_sampler", divided), "sampler", None)
     if not isinstance(sampler, PlannedSampler) or sampler in (divided, getattr(divided, "batch_sampler", None)):

@@ -180,8 +180,8 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
 
 def _refuse_gateway(self: Any, *_: Any, **__: Any) -> None:
     raise batchplan.FailedPrecondition(
-        f'_version is "v2", whose {type(self).__name__} dispatches in processes that areal.install() does not reach; '
-        'must be "v1", or leave install() out'
+        f'_version is "v2", whose {type(self).__name__} dispatches in processes that areal.install() does not '
+        'reach; must be "v1", or leave install() out'
     )
 
 

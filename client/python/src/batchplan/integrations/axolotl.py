@@ -167,9 +167,9 @@ class _Epoch:
         return batchplan.plan(self._tokens[begin:end], passes=[quickly]).metrics.microbatches
 
     def _with_rest(self, steps: list[_Step], begin: int, at_once: int) -> list[_Step]:
-        """Adds the last step: all sequences from `begin` on. If they are too few to fill its slots, steps before
-        it are merged into it, twice as many sequences each time. If even the whole epoch is too few, the last
-        step leaves some of its own sequences out."""
+        """Adds the last step: all sequences from `begin` on. If they are too few to fill its slots, steps
+        before it are merged into it, with twice as many sequences each time. If even the whole epoch is too
+        few, the last step leaves some of its own sequences out."""
         kept, first, end = len(steps), begin, len(self._tokens)
         slots = self.planned(first, end, at_once)
         while slots is None and kept:
@@ -184,7 +184,7 @@ class _Epoch:
             # Ends at the latest where there is one sequence for each bin.
             end -= 1
             slots = self.planned(first, end, at_once)
-        # A merged step makes several steps of the optimizer. By place, not by cost, none has only long sequences.
+        # A merged step makes several steps of the optimizer: in the order of sequences, not of costs.
         slots.sort(key=lambda slot: min(map(min, slot)))
         return [*steps[:kept], _Step(first, end, slots)]
 

@@ -220,7 +220,7 @@ def install(
 
 def _refuse_single_controller(*_: Any, **__: Any) -> None:
     raise batchplan.FailedPrecondition(
-        "nemo_rl.install() was called in the process that makes the single controller, which divides batches in "
-        "another one, by NeMo-RL's packer: call it in SingleControllerActor.__init__, of "
+        "nemo_rl.install() was called in the process that makes the single controller, which divides batches "
+        "in another one, by NeMo-RL's packer: call it in SingleControllerActor.__init__, of "
         "nemo_rl/algorithms/single_controller.py, and not here"
     )

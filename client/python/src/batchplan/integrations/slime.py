@@ -114,8 +114,8 @@ def build_dp_schedule(
             raise ScheduleError(f"{error}; in training step {step} of {len(samples)} samples") from error
         if kept < len(own):
             _log.warning(
-                "batchplan: training step %d leaves out the last %d of its %d rollouts: its %d samples can't fill "
-                "as many micro-batches on each of dp_size %d ranks",
+                "batchplan: training step %d leaves out the last %d of its %d rollouts: its %d samples can't "
+                "fill as many micro-batches on each of dp_size %d ranks",
                 step, len(own) - kept, len(own), len(samples), dp_size,
             )  # fmt: skip
         for partition, indices, microbatches in zip(partitions, micro_batch_indices, ranks):

@@ -134,7 +134,8 @@ def _tell_unplanned(owner: Any) -> None:
             if hasattr(owner.get_train_dataloader, "planned_over") and not trainer._batchplan_planned:
                 raise ValueError(
                     f"the training batches of {type(trainer).__name__} are its own, and not planned, though "
-                    f"plan_batches({owner.__name__}, ...) was called: such trainers can't be planned; leave that out"
+                    f"plan_batches({owner.__name__}, ...) was called: such trainers can't be planned; leave "
+                    "that out"
                 )
 
         return type("Told", (transformers.TrainerCallback,), {"on_train_begin": on_train_begin})()
@@ -234,14 +235,14 @@ def _adds_up_losses(trainer: Any) -> bool:
 
 
 def _counts_are_equal(trainer: Any, equal_counts: bool, options: PlanOptions) -> bool:
-    """Whether all micro-batches have per_device_train_batch_size sequences, as where they have no more and global
+    """Whether every micro-batch has per_device_train_batch_size sequences: if none may have more, and global
     batches are full."""
-    size, dataset = trainer.args.per_device_train_batch_size, trainer.train_dataset
+    args, dataset = trainer.args, trainer.train_dataset
     if equal_counts or not hasattr(dataset, "__len__"):
         return equal_counts
     first = next(iter(options.get("passes") or ()), None)
-    full = trainer.args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(trainer.args) == 0
-    return first is not None and first.max_sequences == size and full
+    full = args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(args) == 0
+    return first is not None and first.max_sequences == args.per_device_train_batch_size and full
 
 
 def _check(trainer: Any, equal_counts: bool) -> None:
@@ -339,8 +340,8 @@ def _check_boundaries(trainer: Any) -> None:
         return
     if needed and not getattr(collator, "return_seq_idx", False):
         raise ValueError(
-            f"{type(model).__name__} keeps sequences of a row apart by seq_idx, which the collator does not give: "
-            "use DataCollatorWithFlattening(return_seq_idx=True), or one that pads"
+            f"{type(model).__name__} keeps sequences of a row apart by seq_idx, which the collator does not "
+            "give: use DataCollatorWithFlattening(return_seq_idx=True), or one that pads"
         )
 
 

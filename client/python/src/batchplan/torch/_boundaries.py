@@ -20,8 +20,8 @@ _tried: weakref.WeakKeyDictionary[torch.nn.Module, tuple[str, bool]] = weakref.W
 def needs_seq_idx(model: Any, device: torch.device) -> bool:
     """Whether the model keeps sequences apart by seq_idx, and not without.
 
-    It is tried once, on two sequences: what comes out for one may have no gradient, not the smallest, at the other's
-    embeddings. No gradient of a parameter is touched.
+    It is tried once, on two sequences. The output of one must have no gradient, not the smallest, at the
+    embeddings of the other. Gradients of parameters are not touched.
 
     Raises:
         ValueError: it does not keep them apart; or it is no such model, or has no output of each token.
@@ -60,8 +60,9 @@ def _find(model: Any, device: torch.device, attention: str) -> bool:
     if refusal is not None:
         raise ValueError(f"{name} can't be given packed sequences: {refusal}") from refusal
     raise ValueError(
-        f"{name} lets packed sequences see each other, with seq_idx as without (its attention is {attention}): give it "
-        "each sequence by itself, or a padded batch; or, of a model without state, another attn_implementation"
+        f"{name} lets packed sequences see each other, with seq_idx as without (its attention is {attention}): "
+        "give it each sequence by itself, or a padded batch; or, of a model without state, another "
+        "attn_implementation"
     )
 
 

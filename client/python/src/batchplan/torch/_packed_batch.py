@@ -163,7 +163,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         """Arguments of a causal model of Hugging Face's transformers: input_ids and position_ids, shape
         [1, row.width], where sequences begin, as its flash attention takes it, and use_cache=False: with
         a cache, eager attention and SDPA look past the boundaries between sequences, without they keep them.
-        Models with a state, such as Bamba or LFM2, get seq_idx too: each token's sequence, int32, [1, row.width].
+        Models with a state, such as Bamba or LFM2, get seq_idx too: each token's sequence, int32,
+        [1, row.width].
         Labels are none of them, as a model's own loss goes over the boundaries: see PackedLoss.
 
             logits = model(**packed.transformers(model)).logits[0]
@@ -197,7 +198,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         }
 
     def seq_idx(self) -> torch.Tensor:
-        """Each token's sequence as kernels of state-space models take it: int32, [1, row.width], the tail one more."""
+        """Each token's sequence as kernels of state-space models take it, int32, [1, row.width]. The tail is one
+        more sequence."""
         ids = self.sequence_ids[None].to(torch.int32)
         return torch.where(ids < 0, len(self.row), ids)
 

@@ -2,14 +2,14 @@
 
     export BATCHPLAN=1
 
-is all that a run with dynamic batch sizes needs (actor_rollout_ref.actor.use_dynamic_bsz=True and
-ppo_max_token_len_per_gpu beside it; verl's default, False, is refused by name): verl loads batchplan's plugin in every process (an entry point of the group
-"verl.plugins"; VERL_USE_EXTERNAL_PLUGINS=none would prevent it). The driver then plans each batch as a
-whole, where verl's first divides it among ranks and later, on every rank, into micro-batches. The batch
-carries the plan in a field of its own, and workers follow it. Where a batch has none, or it holds no
-more, because sequences were left out, repeated or exchanged since, all ranks see that together and
-divide what they have, within the budget. Each mini-batch keeps the sequences that verl gave it. What
-a plan can't be kept with, such as actor.shuffle, is refused by name. The trainer's metrics get
+is all that a run with dynamic batch sizes needs. Those are actor_rollout_ref.actor.use_dynamic_bsz=True, with
+ppo_max_token_len_per_gpu beside it; verl's default, False, is refused by name. verl loads batchplan's plugin in
+every process (an entry point of the group "verl.plugins"; VERL_USE_EXTERNAL_PLUGINS=none would prevent it).
+The driver then plans each batch as a whole, where verl's first divides it among ranks and later, on every
+rank, into micro-batches. The batch carries the plan in a field of its own, and workers follow it. Where a
+batch has none, or it holds no more, because sequences were left out, repeated or exchanged since, all ranks
+see that together and divide what they have, within the budget. Each mini-batch keeps the sequences that verl
+gave it. What a plan can't be kept with, such as actor.shuffle, is refused by name. The trainer's metrics get
 batchplan/train_microbatches, of a rank, and batchplan/train_step_efficiency, as predicted.
 
 Ray's processes have the variables from the driver where main_ppo starts Ray. Elsewhere, as for

@@ -121,6 +121,27 @@ def test_a_step_takes_fewer_sequences_where_more_do_not_fill_its_bins():
         axolotl.plan_batches([6] * 8, 10, ranks=2, bin_size=-1)
 
 
+def test_every_epoch_has_as_many_batches_where_a_number_is_given():
+    """axolotl's sampler leaves out what an epoch has beyond those of an earlier one."""
+    random = numpy.random.default_rng(0)
+    lengths = (random.uniform(0.1, 1, 600) * 2048).astype(int)
+    counts = []
+    for _ in range(12):
+        random.shuffle(lengths)
+        counts.append(len(axolotl.plan_batches(lengths, 2048, ranks=2)))
+        given = axolotl.plan_batches(lengths, 2048, ranks=2, batches=counts[0])
+        assert len(given) == counts[0]
+        assert_each_once(bins_of(given), 600)
+        assert all(lengths[one].sum() <= 2048 for one in bins_of(given))
+    assert len(set(counts)) > 1
+    more = axolotl.plan_batches([3, 4, 5, 6], 10, ranks=1, batches=4)
+    assert len(more) == 4
+    # As many as there can be.
+    assert len(axolotl.plan_batches([6] * 4, 10, ranks=2, batches=2)) == 4
+    with pytest.raises(ValueError, match="batches is 3; must be a multiple of ranks 2"):
+        axolotl.plan_batches([6] * 4, 10, ranks=2, batches=3)
+
+
 class MultipackBatchSampler:
     """What axolotl's sampler keeps, and what of it is replaced."""
 
@@ -129,7 +150,7 @@ class MultipackBatchSampler:
         self.batch_max_len, self.batch_size, self.bin_size = batch_max_len, 1, None
         self.sequential, self.drop_last = sequential, True
         self.total_tokens_used = self.total_token_slots = 0
-        self._batches = None
+        self._batches = self._len_across_ranks = None
 
     def generate_batches(self, set_stats=False):
         return self._batches or "axolotl's own"

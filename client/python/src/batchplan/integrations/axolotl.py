@@ -43,6 +43,7 @@ def plan_batches(
     batch_size: int = 1,
     bin_size: int | None = None,
     drop_last: bool = True,
+    batches: int | None = None,
     cost: batchplan.CostModel | None = None,
     synchronization: str | None = None,
 ) -> Batches:
@@ -59,6 +60,8 @@ def plan_batches(
         drop_last: leaves out sequences that can't fill a batch on every rank, as Accelerate does. There are
             some only if hardly any two sequences share a bin. An epoch too small to fill a batch on every
             rank keeps its full batches.
+        batches: how many, a multiple of ranks, so that every epoch has as many: the last steps are then divided
+            anew. An epoch that can't have so many has others.
         cost: of this model, for what ranks are balanced by.
         synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
             (FSDP, ZeRO-3), or "accumulated", where they do at the end of a step.
@@ -67,7 +70,7 @@ def plan_batches(
         [batches][bins] lists of positions in `lengths`.
 
     Raises:
-        ValueError: a sequence is longer than a bin, or has no token.
+        ValueError: a sequence is longer than a bin, or has no token; or ranks do not divide `batches`.
     """
     for name, number in (
         ("ranks", ranks),
@@ -76,6 +79,8 @@ def plan_batches(
     ):
         if whole(name, number) < 1:
             raise batchplan.InvalidRequest(f"{name} is {number}; must be at least 1")
+    if batches is not None and whole("batches", batches) % ranks:
+        raise batchplan.InvalidRequest(f"batches is {batches}; must be a multiple of ranks {ranks}")
     tokens = numpy.asarray(lengths)
     _check_lengths(tokens, batch_max_len, range(len(tokens)))
     # With more effort there may be more slots than a step has, where that makes them shorter.
@@ -84,19 +89,21 @@ def plan_batches(
     # Bins that run at once.
     at_once = ranks * batch_size
     steps = epoch.steps(at_once, gradient_accumulation_steps)
-    batches: Batches = [
+    if batches is not None and steps:
+        steps = epoch.merged(steps[:-1], steps[-1], at_once, batches // ranks) or steps
+    planned: Batches = [
         slot[first : first + batch_size]
         for step in steps
         for slot in step.slots
         for first in range(0, at_once, batch_size)
     ]
     begin = steps[-1].end if steps else 0
-    if begin < len(tokens) and not (drop_last and batches):
+    if begin < len(tokens) and not (drop_last and planned):
         bins = [one for slot in epoch.planned(begin, len(tokens), 1) or () for one in slot]
-        batches += [bins[first : first + batch_size] for first in range(0, len(bins), batch_size)]
-        if drop_last and len(batches[-1]) < batch_size:
-            batches.pop()
-    return batches
+        planned += [bins[first : first + batch_size] for first in range(0, len(bins), batch_size)]
+        if drop_last and len(planned[-1]) < batch_size:
+            planned.pop()
+    return planned
 
 
 class _Step(NamedTuple):
@@ -167,26 +174,41 @@ class _Epoch:
         return batchplan.plan(self._tokens[begin:end], passes=[quickly]).metrics.microbatches
 
     def _with_rest(self, steps: list[_Step], begin: int, at_once: int) -> list[_Step]:
-        """Adds the last step: all sequences from `begin` on. If they are too few to fill its slots, steps
-        before it are merged into it, with twice as many sequences each time. If even the whole epoch is too
-        few, the last step leaves some of its own sequences out."""
-        kept, first, end = len(steps), begin, len(self._tokens)
-        slots = self.planned(first, end, at_once)
-        while slots is None and kept:
+        """Adds the last step: all sequences from `begin` on. If even the whole epoch is too small to fill slots,
+        the last step leaves some of its own sequences out."""
+        end = len(self._tokens)
+        merged = self.merged(steps, _Step(begin, end, []), at_once)
+        if merged is not None:
+            return merged
+        slots: Slots | None = None
+        while slots is None:
+            # Ends at the latest where there is one sequence for each bin.
+            end -= 1
+            slots = self.planned(begin, end, at_once)
+        return [*steps, _Step(begin, end, slots)]
+
+    def merged(
+        self, steps: list[_Step], last: _Step, at_once: int, total: int | None = None
+    ) -> list[_Step] | None:
+        """The steps and the last one, planned anew. If its sequences are too few to fill slots, or to have what
+        is missing to `total` slots, steps before it are merged into it, with twice as many sequences each time.
+        None: it did not help."""
+        kept, first, end = len(steps), last.begin, last.end
+        while True:
+            least = 1
+            if total is not None:
+                least = total - sum(len(step.slots) for step in steps[:kept])
+            slots = self.planned(first, end, at_once, least) if least > 0 else None
+            if slots is not None and (total is None or len(slots) == least):
+                # They make several steps of the optimizer: in the order of sequences, not of costs.
+                slots.sort(key=lambda slot: min(map(min, slot)))
+                return [*steps[:kept], _Step(first, end, slots)]
+            if kept == 0:
+                return None
             twice = end - 2 * (end - first)
             while kept and first > twice:
                 kept -= 1
                 first = steps[kept].begin
-            slots = self.planned(first, end, at_once)
-        if slots is None:
-            kept, first = len(steps), begin
-        while slots is None:
-            # Ends at the latest where there is one sequence for each bin.
-            end -= 1
-            slots = self.planned(first, end, at_once)
-        # A merged step makes several steps of the optimizer: in the order of sequences, not of costs.
-        slots.sort(key=lambda slot: min(map(min, slot)))
-        return [*steps[:kept], _Step(first, end, slots)]
 
 
 def install(
@@ -228,6 +250,7 @@ def install(
             batch_size=self.batch_size,
             bin_size=self.bin_size,
             drop_last=self.drop_last,
+            batches=_as_before(self, ranks or configured[0]),
             cost=cost,
             synchronization=synchronization,
         )
@@ -254,6 +277,12 @@ def _check_lengths(lengths: NDArray[Any], batch_max_len: int, positions: Sequenc
             raise batchplan.InvalidRequest(
                 f"sequence {positions[place]} has {lengths[place]} tokens; {limit}"
             )
+
+
+def _as_before(sampler: Any, ranks: int) -> int | None:
+    """The batches of every epoch, once the sampler knows: it leaves out what is beyond them."""
+    batches: int | None = getattr(sampler, "_len_across_ranks", None)
+    return batches if batches and batches % ranks == 0 else None
 
 
 def _configured() -> tuple[int, int]:

@@ -70,8 +70,9 @@ class BatchPlanner:
         if microbatches is not None:
             self._fix(microbatches)
         first = self.passes[0]
-        self._budget = first.max_tokens
-        self.multiple = ranks * max(1, first.microbatch_count_multiple or 1)
+        # Not of NumPy, whose products overflow.
+        self._budget = int(first.max_tokens)
+        self.multiple = ranks * max(1, int(first.microbatch_count_multiple or 1))
         self.least = math.ceil(ranks * (first.min_microbatches or 1) / self.multiple) * self.multiple
         self._allows_empty = bool(options.get("allow_empty_microbatches"))
         if self._allows_empty:

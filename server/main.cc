@@ -14,6 +14,7 @@
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/base/address_space.h"
 #include "server/flag_set.h"
 #include "server/flags.h"
 #include "server/planner/make_plan.h"
@@ -141,9 +143,13 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  batchplan::SpareAddressSpace();
   batchplan::KeepFreedMemory();
   try {
     return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("batchplan-server: out of memory\n", stderr);
+    return EXIT_FAILURE;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "batchplan-server: %s\n", error.what());
     return EXIT_FAILURE;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/commands/commands.h"
 #include "client/cli/output/outcome.h"
+#include "server/base/address_space.h"
 #include "server/planner/make_plan.h"
 
 namespace batchplan::cli {
@@ -109,8 +111,12 @@ int Main(int argc, char** argv) {
 }  // namespace batchplan::cli
 
 int main(int argc, char** argv) {
+  batchplan::SpareAddressSpace();
   try {
     return batchplan::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("batchplan: out of memory\n", stderr);
+    return static_cast<int>(batchplan::cli::ExitCode::kFailed);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "batchplan: %s\n", error.what());
     return static_cast<int>(batchplan::cli::ExitCode::kFailed);

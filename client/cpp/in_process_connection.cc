@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stop_token>
 #include <thread>
 
@@ -58,6 +59,18 @@ class InProcessConnection final : public Connection {
 
   absl::StatusOr<v1::PlanBatchResponse> PlanBatch(const v1::PlanBatchRequest& request,
                                                   const CallOptions& options) override {
+    try {
+      return Make(request, options);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(absl::StrCat("planning ",
+                                                       request.manifest().lengths_size(),
+                                                       " sequences in process ran out of memory"));
+    }
+  }
+
+ private:
+  absl::StatusOr<v1::PlanBatchResponse> Make(const v1::PlanBatchRequest& request,
+                                             const CallOptions& options) const {
     const absl::Duration timeout = options.timeout.value_or(options_.default_timeout);
     if (timeout <= absl::ZeroDuration()) return TookTooLong(request, timeout);
     const StopAfter stop(timeout);
@@ -82,7 +95,6 @@ class InProcessConnection final : public Connection {
     return response;
   }
 
- private:
   const InProcessOptions options_;
 };
 

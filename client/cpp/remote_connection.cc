@@ -26,10 +26,14 @@
 #include "proto/batchplan/v1/call_rules.h"
 #include "proto/batchplan/v1/run_id.h"
 #include "proto/batchplan/v1/status.h"
+#include "server/base/address_space.h"
 #include "server/base/mutex.h"
 
 namespace batchplan {
 namespace {
+
+// Below this gRPC gets no threads, and waits for them for ever.
+constexpr uint64_t kAddressSpace = uint64_t{96} << 20;
 
 // How long what was found of TLS holds.
 constexpr absl::Duration kMistakesKept = absl::Seconds(5);
@@ -95,6 +99,7 @@ class RemoteConnection final : public Connection {
                  .attempt_timeout = options.attempt_timeout,
                  .max_attempts = options.max_attempts}),
         invalid_(options.Validate()) {
+    if (invalid_.ok()) invalid_ = CheckAddressSpace("a connection to a server", kAddressSpace);
     if (!invalid_.ok()) return;
     const auto credentials = MakeChannelCredentials(options);
     if (!credentials.ok()) {

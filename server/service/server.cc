@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "server/base/address_space.h"
 #include "server/planner/make_plan.h"
 #include "server/recent/recent_page.h"
 #include "server/service/connections.h"
@@ -50,6 +51,11 @@ class ReflectionOption final : public grpc::ServerBuilderOption {
 constexpr size_t kStoreThreads = 8;
 // Beside these, for reports.
 constexpr size_t kReportThreads = 4;
+
+// Of the program, its libraries and the threads beside those that plan, with a little to plan with:
+// 280 MiB are there at the start. And of a thread, whose stack is 8 MiB.
+constexpr uint64_t kAddressSpace = uint64_t{400} << 20;
+constexpr uint64_t kThreadAddressSpace = uint64_t{9} << 20;
 
 // What is worth giving back, and how often that is looked at.
 constexpr size_t kFreedMemoryToReturn = 64 << 20;
@@ -144,6 +150,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       PlanFunction plan) {
   absl::Status status = options.Validate();
+  if (!status.ok()) return status;
+  status = CheckAddressSpace("the server",
+                             kAddressSpace + PlanningThreads(options) * kThreadAddressSpace);
   if (!status.ok()) return status;
   std::unique_ptr<Tokens> tokens;
   if (!options.auth_tokens.empty()) {

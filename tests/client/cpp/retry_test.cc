@@ -27,7 +27,7 @@ class FakeClock final : public RetryClock {
   std::vector<absl::Duration> slept;
 };
 
-class RetryTest : public testing::Test {
+class RetryTest : public ::testing::Test {
  protected:
   absl::Status Call(CallKind kind, absl::Duration timeout,
                     const std::function<AttemptEnd(absl::Duration)>& attempt) {

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -117,6 +118,24 @@ TEST(ServerProcessTest, AServerThatTakesNoConnectionsAnyMoreEndsItselfWithAnErro
   EXPECT_NE(deaf.server().ReadUntil("event=deaf"), "");
   EXPECT_EQ(deaf.server().Wait(), 1);
   EXPECT_THAT(deaf.server().ReadAll(), HasSubstr("event=stopped"));
+}
+
+TEST(ServerProcessTest, AServerThatGetsTooLittleAddressSpaceSaysSoAndEnds) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs terabytes of it";
+#endif
+  for (const int mebibytes : {100, 200, 300, 400}) {
+    const std::string command = "ulimit -v " + std::to_string(mebibytes * 1024) +
+                                "; exec " BATCHPLAN_SERVER " " + kAnyPort + " " + kNoMetrics +
+                                " 2>&1";
+    FILE* const run = popen(command.c_str(), "r");
+    ASSERT_NE(run, nullptr);
+    std::string output;
+    for (int c = 0; (c = fgetc(run)) != EOF;) output += static_cast<char>(c);
+    EXPECT_EQ(WEXITSTATUS(pclose(run)), 1) << mebibytes;
+    EXPECT_THAT(output, HasSubstr("(ulimit -v) is " + std::to_string(mebibytes) +
+                                  " MiB, but the server needs at least "));
+  }
 }
 
 TEST(ServerProcessTest, AWrongFlagIsAUsageError) {

@@ -54,11 +54,6 @@ uint64_t Evaluations(Effort effort, uint64_t ticks_each) {
   return std::min(most, kMostTicks / ticks_each);
 }
 
-// What the plan of first in, first out may take; and all others together.
-uint64_t AllowanceOfSelection(Effort effort, uint64_t greedy) {
-  return std::min(AllowanceOf(effort, greedy), AllowanceOf(Effort::kThorough) / 2);
-}
-
 std::vector<uint32_t> At(std::span<const uint32_t> values, std::span<const SequenceIndex> taken) {
   std::vector<uint32_t> at;
   if (values.empty()) return at;
@@ -183,22 +178,23 @@ struct TakenPlan {
   std::vector<SequenceIndex> taken;
 };
 
-// The best of first in, first out and the choices that an effort plans, each of both with
-// `ticks`. What they took is spent of `allowance`.
+// The best of first in, first out and the choices that an effort plans, each of both with what the
+// effort allows, as long as `request` does.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
-                         const PassLimits& limits, const WaitingPool& pool, uint64_t ticks,
-                         const Allowance& allowance) {
-  const std::stop_token& stop = allowance.stop();
+                         const PassLimits& limits, const WaitingPool& pool,
+                         const Allowance& request) {
+  const std::stop_token& stop = request.stop();
+  const uint64_t ticks = AllowanceOf(options.effort);
   std::vector<SequenceIndex> taken = pool.Sequences(pool.first_choice());
-  const Allowance first(ticks, stop, kReserve / 2);
+  const Allowance first(std::min(ticks, request.left()), stop, kReserve / 4);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, first);
-  allowance.Spend(first.used());
+  request.Spend(first.used());
   // Others are planned where one plan does not take long by its greedy work alone.
   std::vector<std::vector<SequenceIndex>> choices;
   if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop || !best.ok()) {
-    choices = BetterChoices(manifest, options, limits, pool, best, allowance);
+    choices = BetterChoices(manifest, options, limits, pool, best, request);
   }
-  const Allowance others(ticks, stop, kReserve / 2);
+  const Allowance others(std::min(ticks, request.left()), stop, kReserve / 4);
   const uint64_t most = std::max(first.used(), PlannedTicks(options.effort));
   for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
     absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, choices[i], others);
@@ -206,30 +202,27 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
     best = std::move(plan);
     taken = std::move(choices[i]);
   }
-  allowance.Spend(others.used());
+  request.Spend(others.used());
   if (absl::Status status = CheckStop(others); !status.ok()) return {std::move(status), {}};
   return {std::move(best), std::move(taken)};
 }
 
 // The best of an effort and all lower ones. Where they find none, the first that the higher ones
-// find, with the ticks of this one.
+// find. All together have the allowance of the request.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const WaitingPool& pool,
-                          const Allowance& allowance) {
-  const uint64_t greedy =
-      GreedyTicks(pool.Sequences(pool.first_choice()).size(), options.passes.size());
-  const uint64_t ticks = AllowanceOfSelection(options.effort, greedy);
+                          const Allowance& request) {
   // Large ones are planned with their own effort alone, or another where that finds no plan.
-  const bool starts_lower = greedy <= kGreedyOnTop / 16;
+  const bool starts_lower =
+      GreedyTicks(pool.Sequences(pool.first_choice()).size(), options.passes.size()) <=
+      kGreedyOnTop / 16;
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
   for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
     if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;
     if (effort < options.effort && !starts_lower) continue;
     PlanOptions own = options;
     own.effort = effort;
-    const uint64_t its_own = AllowanceOfSelection(effort, greedy);
-    TakenPlan found =
-        PlanBestChoice(manifest, own, limits, pool, std::min(its_own, ticks), allowance);
+    TakenPlan found = PlanBestChoice(manifest, own, limits, pool, request);
     if (absl::IsCancelled(found.plan.status())) return found;
     const bool is_better =
         found.plan.ok() && (!best.plan.ok() || RatioOf(*found.plan) < RatioOf(*best.plan));

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "server/planner/context/pipelined_slots.h"
 #include "server/planner/cost.h"
 #include "server/planner/pipeline/schedule.h"
 #include "server/planner/step_time.h"
@@ -118,18 +119,24 @@ StepTimes WithoutPipeline(const std::vector<double>& costs, size_t slots) {
 StepTimes OfGroups(std::span<const Microbatch> groups, const std::vector<double>& costs,
                    const PlanOptions& options, const PassOptions& pass) {
   std::vector<double> slowest;
+  std::vector<TimedSlot> slots;
   std::vector<double> done(RanksOf(options.topology), 0);
   for (size_t m = 0; m < groups.size(); ++m) {
     slowest.resize(groups[m].slot + 1, 0);
     slowest.back() = std::max(slowest.back(), costs[m]);
+    slots.resize(slowest.size());
+    slots.back().push_back({.ranks = groups[m].context_parallel, .cost = costs[m]});
     const auto first = done.begin() + groups[m].rank;
     const auto last = first + groups[m].context_parallel;
     std::fill(first, last, *std::max_element(first, last) + costs[m]);
   }
   if (options.topology.pipeline_parallel > 1) {
     const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
-    const double time = PipelineTimeOf(pipeline, Synchronization::kLockstep, slowest, 1).makespan;
-    return {.lockstep = time, .accumulated = time};
+    const auto time = [&](Synchronization synchronization) {
+      return TimeOfSlots(pipeline, synchronization, slots, {}).makespan;
+    };
+    return {.lockstep = time(Synchronization::kLockstep),
+            .accumulated = time(Synchronization::kAccumulated)};
   }
   return {.lockstep = std::accumulate(slowest.begin(), slowest.end(), 0.0),
           .accumulated = *std::max_element(done.begin(), done.end())};

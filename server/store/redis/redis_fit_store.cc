@@ -97,7 +97,7 @@ absl::StatusOr<StoredFit> RedisFits::Get(const std::string& job_id) {
 
 absl::StatusOr<bool> RedisFits::Replace(const std::string& job_id, uint64_t version,
                                         const std::string& state, const std::string& owner) {
-  const absl::StatusOr<bool> replaced = Write(job_id, version, state);
+  absl::StatusOr<bool> replaced = Write(job_id, version, state);
   if (replaced.ok() && *replaced) remembered_.Set(job_id, state, &owner);
   return replaced;
 }

@@ -19,7 +19,8 @@ class Placement {
   // `plan` is a PassPlan, `costs` a CostModel, both as JSON; `pipeline` a Pipeline or null;
   // `sequenceParallel` the tensor-parallel ranks that sequences are split across, 1 without.
   constructor(plan, {
-    ranks, padded, accumulated, costs, contextParallel = 1, pipeline = null, sequenceParallel = 1,
+    ranks, padded, accumulated, apart = false, costs, contextParallel = 1, pipeline = null,
+    sequenceParallel = 1,
   }) {
     this.ranks = ranks;
     this.groupSize = plan.groupSize ?? null;
@@ -28,6 +29,8 @@ class Placement {
     this.sequenceParallel = sequenceParallel;
     this.padded = padded;
     this.accumulated = accumulated;
+    // Whether parts of the pool that share no group don't meet, while their ranks do after every slot.
+    this.apart = apart;
     this.pipeline = pipeline;
     const share = pipeline?.share ?? 1;
     this.perToken = (costs?.perToken ?? 0) * share;
@@ -172,31 +175,51 @@ class Placement {
   // The micro-batches from `first` on: for each rank, `slots` of them.
   placeMiniBatch(first, slots) {
     const start = this.duration;
-    const miniBatch = {first, slots, start, end: start};
+    const miniBatch = {first, slots, start, end: start, parts: this.partsOf(first, slots)};
+    for (const part of miniBatch.parts) this.placePart(miniBatch, part);
+    this.miniBatches.push(miniBatch);
+    if (this.pipeline && slots > 0) this.addBubbles(miniBatch);
+    miniBatch.end = this.duration;
+  }
+
+  // The ranks `from` up to `to`.
+  placePart({first, slots, start}, {from, to}) {
     const at = (rank, slot) => first + rank * slots + slot;
+    let begin = start;
     for (let slot = 0; slot < slots; ++slot) {
-      let end = this.duration;
-      for (let rank = 0; rank < this.ranks; ++rank) {
+      let end = begin;
+      for (let rank = from; rank < to; ++rank) {
         const m = at(rank, slot);
         this.rank[m] = rank;
         this.slot[m] = slot;
         this.miniBatch[m] = this.miniBatches.length;
-        this.start[m] = this.accumulated && slot > 0 ? this.freeAt(first, slots, rank, slot) :
-                                                       this.duration;
+        this.start[m] = this.accumulated && slot > 0 ? this.freeAt(first, slots, rank, slot) : begin;
         this.until[m] = this.start[m] + this.cost[m];
         end = Math.max(end, this.until[m]);
       }
-      for (let rank = 0; this.groupSize && this.accumulated && slot > 0 && rank < this.ranks; ++rank) {
+      for (let rank = from; this.groupSize && this.accumulated && slot > 0 && rank < to; ++rank) {
         this.until[at(rank, slot - 1)] = this.start[at(rank, slot)];
       }
       // Where the ranks meet, all of them go on together.
       if (this.accumulated && slot < slots - 1) continue;
-      this.duration = end;
-      for (let rank = 0; rank < this.ranks; ++rank) this.until[at(rank, slot)] = end;
+      begin = end;
+      for (let rank = from; rank < to; ++rank) this.until[at(rank, slot)] = end;
     }
-    this.miniBatches.push(miniBatch);
-    if (this.pipeline && slots > 0) this.addBubbles(miniBatch);
-    miniBatch.end = this.duration;
+    this.duration = Math.max(this.duration, begin);
+  }
+
+  // The parts of the pool that share no group in any slot, where these run by themselves; else all
+  // ranks as one.
+  partsOf(first, slots) {
+    const all = [{from: 0, to: this.ranks}];
+    if (!this.apart || slots === 0) return all;
+    const begins = [];
+    for (let rank = 0; rank < this.ranks; ++rank) {
+      const own = this.groupFirst.slice(first + rank * slots, first + (rank + 1) * slots);
+      if (own.every((groupFirst) => groupFirst === rank)) begins.push(rank);
+    }
+    if (begins.length * slots * this.pipeline.virtualStages > 2 ** 24) return all;
+    return begins.map((from, part) => ({from, to: begins[part + 1] ?? this.ranks}));
   }
 
   // When the last of those that run a micro-batch together is through the slot before.
@@ -215,12 +238,13 @@ class Placement {
 
   // What the pipelines take longer than their busiest stages compute.
   addBubbles(miniBatch) {
-    const {first, slots, start} = miniBatch;
+    const {first, slots, start, parts} = miniBatch;
     const run = new PipelineRun(this.pipeline, slots);
+    const begins = new Set(parts.map(({from}) => from));
     let longest = 0;
     for (let rank = 0; rank < this.ranks; ++rank) {
       const last = first + (rank + 1) * slots - 1;
-      if (this.accumulated || rank === 0) run.run(this.costsOnPipeline(miniBatch, rank));
+      if (this.accumulated || begins.has(rank)) run.run(this.costsOnPipeline(miniBatch, rank));
       const busy = run.costs.reduce((sum, each) => sum + each, 0);
       this.bubble[last] = Math.max(0, run.makespan - busy);
       longest = Math.max(longest, run.makespan);
@@ -231,12 +255,13 @@ class Placement {
     }
   }
 
-  // What the micro-batches of a rank take, one slot after the other: where the ranks meet after
-  // every slot, what the costliest of the slot takes.
-  costsOnPipeline({first, slots}, rank) {
+  // What the micro-batches of a rank take, one slot after the other: where the ranks of its part meet
+  // after every slot, what the costliest of the slot takes.
+  costsOnPipeline({first, slots, parts}, rank) {
     const costs = this.cost.slice(first + rank * slots, first + (rank + 1) * slots);
     if (this.accumulated) return costs;
-    for (let m = first; m < first + this.ranks * slots; ++m) {
+    const {from, to} = parts.find((part) => rank < part.to);
+    for (let m = first + from * slots; m < first + to * slots; ++m) {
       const slot = (m - first) % slots;
       costs[slot] = Math.max(costs[slot], this.cost[m]);
     }
@@ -345,12 +370,15 @@ function placePass(request, response, index) {
   const plan = response.passes[index];
   const differ = plan.contextSizes?.length > 0;
   const ranks = topology.dataParallel * (differ ? topology.contextParallel : 1);
-  // On pipelines, groups that differ in size are predicted as if they met after every slot.
+  // On pipelines, groups that differ in size are predicted as if they met after every slot: all of
+  // them, or accumulated those of each part of the pool.
   const inLockstep = differ && topology.pipelineParallel > 1;
+  const accumulates = synchronization === 'SYNCHRONIZATION_ACCUMULATED';
   return new Placement(differ ? withOwnRows(plan, ranks) : plan, {
     ranks,
     padded: Boolean(padded),
-    accumulated: synchronization === 'SYNCHRONIZATION_ACCUMULATED' && !inLockstep,
+    accumulated: accumulates && !inLockstep,
+    apart: accumulates && inLockstep,
     costs: response.costModelUsed,
     contextParallel: topology.contextParallel,
     sequenceParallel: topology.sequenceParallel ? topology.tensorParallel : 1,

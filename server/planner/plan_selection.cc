@@ -152,13 +152,14 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   const size_t size = options.mini_batches.size;
   // Estimates are compared, so that all are as close, whatever is left.
   const Allowance no_limit(allowance.stop());
-  const std::optional<StepEstimate> estimate =
-      StepEstimate::Create(manifest, options, limits, planned, groups,
-                           size == 0 ? 1 : std::max<size_t>(1, sequences / size), no_limit);
+  const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, sequences / size);
+  const std::optional<StepEstimate> estimate = StepEstimate::Create(
+      manifest, options, limits, planned, groups, mini_batches, no_limit);
   if (!estimate) return {};
-  const uint64_t evaluations = Evaluations(options.effort, estimate->TicksOf(sequences));
+  const uint64_t ticks = estimate->TicksOf(sequences, mini_batches);
+  const uint64_t evaluations = Evaluations(options.effort, ticks);
   if (evaluations == 0) return {};
-  allowance.SpendOnTop(evaluations * estimate->TicksOf(sequences));
+  allowance.SpendOnTop(evaluations * ticks);
   const UnitCosts costs = CostsOf(planned, options.cost_model, pool.units());
   const double to_beat = first.ok() ? RatioOf(*first) : std::numeric_limits<double>::infinity();
   const uint64_t to_plan = SizeOf(first, sequences * options.passes.size()) *
@@ -189,9 +190,9 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   const Allowance first(std::min(ticks, request.left()), stop, kReserve / 4);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, first);
   request.Spend(first.used());
-  // Others are planned where one plan does not take long by its greedy work alone.
+  // Others are planned where one plan does not take long, by its greedy work alone or altogether.
   std::vector<std::vector<SequenceIndex>> choices;
-  if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop || !best.ok()) {
+  if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop && !request.spent()) {
     choices = BetterChoices(manifest, options, limits, pool, best, request);
   }
   const Allowance others(std::min(ticks, request.left()), stop, kReserve / 4);
@@ -219,6 +220,7 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
   for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
     if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;
+    if (request.spent() && !absl::IsUnknown(best.plan.status())) break;
     if (effort < options.effort && !starts_lower) continue;
     PlanOptions own = options;
     own.effort = effort;

@@ -260,7 +260,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
         batch.mini_batches, batch.groups, batch.planned.lengths,
         batch.options.mini_batches.max_delay,
         [&](std::span<const SequenceIndex> list) {
-          as_much.Spend(estimate->TicksOf(list.size()));
+          as_much.Spend(estimate->TicksOf(list.size(), 1));
           return as_much.stop_requested() ? 0 : estimate->TimeOf(list);
         },
         as_much);

@@ -55,6 +55,9 @@ class Assigner {
         count_(whole_ ? 1 : mini_batches.size()) {}
 
   absl::Status Run() {
+    if (first_.allow_empty()) {
+      if (absl::Status status = CheckTotal(FewestMicrobatches()); !status.ok()) return status;
+    }
     const size_t within = placer_.passes().size();
     for (size_t k = 0; k < count_; ++k) {
       // Each pass over each mini-batch may spend as much as the others.
@@ -101,6 +104,15 @@ class Assigner {
     sink_.Clear();
     shares_ = SequenceLists();
     microbatches_ = 0;
+  }
+
+  // What the count rules of the passes ask for, whatever the sequences.
+  uint64_t FewestMicrobatches() const {
+    uint64_t fewest = 0;
+    for (const PassInstance& pass : passes_) {
+      fewest += pass.counts().RoundUp(1) * pass.ranks() * pass.mini_batches();
+    }
+    return fewest;
   }
 
   // That the micro-batches of all passes and mini-batches keep to the limits of what is simulated, and

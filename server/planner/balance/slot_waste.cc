@@ -66,7 +66,8 @@ namespace {
 constexpr size_t kCoarsePrices = 16;
 // How many classes, those of the highest values, are looked at closely.
 constexpr size_t kCloseLooks = 1024;
-// Of an allowance: of a class that is looked at with all prices, and closely with some.
+// Of an allowance: of a look whatever it is at; of a class that is looked at with all prices, and closely with some.
+constexpr uint64_t kTicksToLook = 3000;
 constexpr uint64_t kTicksAClass = 250;
 constexpr uint64_t kTicksACloseLook = 400;
 // If fewer than one in so many of the values are wanted, a heap finds them sooner than a sort.
@@ -292,7 +293,7 @@ absl::uint128 WasteBound::WasteOfSorted() const {
 // Tries evenly spaced prices, then looks ever closer around the best.
 absl::uint128 LeastWaste(std::span<const ItemClass> classes, std::span<const SlotFloor> floors,
                          const BinLimits& limits, uint32_t ranks, const Allowance& allowance) {
-  const uint64_t ticks = kTicksAClass * classes.size() +
+  const uint64_t ticks = kTicksToLook + kTicksAClass * classes.size() +
                          kTicksACloseLook * std::min(classes.size(), kCloseLooks);
   if (floors.empty() || !allowance.Affords(ticks)) return 0;
   allowance.Spend(ticks);

@@ -57,6 +57,7 @@ class SlotPlacer {
   }
 
   absl::StatusOr<std::vector<PassPlacement>> Run() {
+    if (absl::Status status = CheckFewest(); !status.ok()) return status;
     absl::Status placed = PlaceAll();
     if (!placed.ok() && !absl::IsInvalidArgument(placed)) return placed;
     if (!placed.ok()) {
@@ -309,6 +310,24 @@ class SlotPlacer {
         for (const auto& slot : placement) microbatches += slot.size();
       }
     }
+    return CheckTotal(microbatches, slots);
+  }
+
+  // The same of what the count rules of the passes ask for, whatever the sequences.
+  absl::Status CheckFewest() const {
+    if (!options_.allow_empty_microbatches) return absl::OkStatus();
+    uint64_t microbatches = 0;
+    uint64_t slots = 0;
+    for (const ContextPass& pass : passes_) {
+      const size_t mini_batches = pass.options().ignore_mini_batches ? 1 : mini_batches_.size();
+      const uint64_t fewest = pass.counts().RoundUp(1) * mini_batches;
+      slots += fewest;
+      microbatches += fewest * pass.fewest_groups();
+    }
+    return CheckTotal(microbatches, slots);
+  }
+
+  absl::Status CheckTotal(uint64_t microbatches, uint64_t slots) const {
     if (lead()->pipeline() != nullptr) {
       const bool lockstep = options_.synchronization == Synchronization::kLockstep;
       absl::Status status = CheckTotalPipelineWorks(

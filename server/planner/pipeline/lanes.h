@@ -54,7 +54,7 @@ class Lanes {
     std::vector<uint64_t> costs;
   };
   const State& state() const { return state_; }
-  void Restore(const State& state) { state_ = state; }
+  void Restore(const State& state);
 
  private:
   // The costs of a lane's slots, fixed ones included.
@@ -68,6 +68,9 @@ class Lanes {
   PipelineSimulator& simulator_;
   State state_;
   std::vector<double> slot_costs_;
+  // In lockstep, by slot, the costliest rank; kUnknown until it is asked for.
+  static constexpr uint32_t kUnknown = UINT32_MAX;
+  mutable std::vector<uint32_t> costliest_;
 };
 
 }  // namespace batchplan

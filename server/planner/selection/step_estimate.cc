@@ -77,9 +77,10 @@ StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
   return {.bound = std::max(ideal, pass.cost(0).ToUnits(ContextBound(*problem))), .ideal = ideal};
 }
 
-uint64_t StepEstimate::TicksOf(size_t sequences) const {
+uint64_t StepEstimate::TicksOf(size_t sequences, size_t mini_batches) const {
   constexpr uint64_t kTicksASequence = 400;
-  return kTicksASequence * sequences * options_->passes.size();
+  constexpr uint64_t kTicksAMiniBatch = 4000;
+  return (kTicksASequence * sequences + kTicksAMiniBatch * mini_batches) * options_->passes.size();
 }
 
 double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {

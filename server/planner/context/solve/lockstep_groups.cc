@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/numeric/int128.h"
@@ -17,6 +17,12 @@ namespace {
 constexpr uint64_t kTicksAPlacement = 60;
 // How close bisection comes: the quotient of the times.
 constexpr Cost kCloseEnough = 2000;
+
+size_t ItemsOf(const FilledSlot& slot) {
+  size_t items = 0;
+  for (const FilledGroup& group : slot) items += group.items.size();
+  return items;
+}
 
 // Parts the groups of a slot, or the items of its only one, among two slots.
 bool Divide(const ContextItems& all, FilledSlot& slot, FilledSlot& other) {
@@ -99,29 +105,29 @@ std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const 
 
 bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots) {
   const uint64_t count = all.problem().slots.RoundUp(slots.size());
+  // Those of most items first, of as many the first.
+  std::set<std::pair<size_t, size_t>> by_items;
+  if (slots.size() < count && !all.problem().allow_empty) {
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      by_items.emplace(~ItemsOf(slots[slot]), slot);
+    }
+  }
   while (slots.size() < count) {
     if (all.problem().allow_empty) {
       FilledSlot& slot = slots.emplace_back();
       if (!UseFreeRanks(all, all.problem().pool, slot)) return false;
       continue;
     }
-    std::vector<size_t> order(slots.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    const auto items = [&](size_t slot) {
-      size_t sum = 0;
-      for (const FilledGroup& group : slots[slot]) sum += group.items.size();
-      return sum;
-    };
-    std::vector<size_t> counts;
-    counts.reserve(order.size());
-    for (const size_t slot : order) counts.push_back(items(slot));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return counts[a] > counts[b]; });
     FilledSlot other;
     bool divided = false;
-    for (const size_t slot : order) {
+    for (auto at = by_items.begin(); at != by_items.end(); ++at) {
+      const size_t slot = at->second;
       divided = Divide(all, slots[slot], other);
-      if (divided) break;
+      if (!divided) continue;
+      by_items.erase(at);
+      by_items.emplace(~ItemsOf(slots[slot]), slot);
+      by_items.emplace(~ItemsOf(other), slots.size());
+      break;
     }
     if (!divided) return false;
     slots.push_back(std::move(other));

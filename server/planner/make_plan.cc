@@ -22,10 +22,10 @@ constexpr size_t kMaxSequences = std::numeric_limits<int32_t>::max();
 
 absl::Status CheckPlanned(size_t sequences, size_t passes) {
   if (sequences <= kMaxPlannedSequences / passes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "manifest.lengths has ", sequences, " sequences, and passes ", passes,
-      " entries: times each other that is above ", kMaxPlannedSequences,
-      ", the limit of a plan; plan fewer sequences or passes at a time"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("manifest.lengths has ", sequences, " sequences, and passes ", passes,
+                   " entries: times each other that is above ", kMaxPlannedSequences,
+                   ", the limit of a plan; plan fewer sequences or passes at a time"));
 }
 
 absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
@@ -56,8 +56,14 @@ absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
-                              const std::stop_token& stop, uint64_t* ticks) {
-  if (ticks != nullptr) *ticks = 0;
+                              const std::stop_token& stop) {
+  uint64_t ticks = 0;
+  return MakeCountedPlan(manifest, options, stop, ticks);
+}
+
+absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions& options,
+                                     const std::stop_token& stop, uint64_t& ticks) {
+  ticks = 0;
   if (absl::Status status = CheckManifest(manifest, options.mini_batches.groups); !status.ok())
     return status;
   if (absl::Status status = options.Validate(); !status.ok()) return status;
@@ -75,7 +81,7 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
   absl::StatusOr<Plan> plan = options.selection
                                   ? PlanSelection(manifest, options, *limits, allowance)
                                   : PlanWhole(manifest, options, *limits, allowance);
-  if (ticks != nullptr) *ticks = allowance.used();
+  ticks = allowance.used();
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) MeasureTaken(manifest, plan->deferred, pass);
   plan->fingerprint = Fingerprint(*plan, stop);

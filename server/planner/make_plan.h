@@ -30,12 +30,13 @@ namespace batchplan {
 //
 // InvalidArgument if the request can't be met, naming field, value and limit; Cancelled if `stop`
 // was requested, never a partial plan.
-//
-// `ticks`, where it is given, gets what the planning took, of a request that is refused too: about
-// nanoseconds of processor time, but counted (allowance.h), so that they are the same on every
-// machine.
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
-                              const std::stop_token& stop = {}, uint64_t* ticks = nullptr);
+                              const std::stop_token& stop = {});
+
+// The same, and in `ticks` what it took, also where the request is refused: about nanoseconds of
+// processor time, but counted (allowance.h), so that they are the same on every machine.
+absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions& options,
+                                     const std::stop_token& stop, uint64_t& ticks);
 
 // The version of the planner, "major.minor.patch": plans of one version are alike.
 std::string_view PlannerVersion();

@@ -153,8 +153,8 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   // Estimates are compared, so that all are as close, whatever is left.
   const Allowance no_limit(allowance.stop());
   const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, sequences / size);
-  const std::optional<StepEstimate> estimate = StepEstimate::Create(
-      manifest, options, limits, planned, groups, mini_batches, no_limit);
+  const std::optional<StepEstimate> estimate =
+      StepEstimate::Create(manifest, options, limits, planned, groups, mini_batches, no_limit);
   if (!estimate) return {};
   const uint64_t ticks = estimate->TicksOf(sequences, mini_batches);
   const uint64_t evaluations = Evaluations(options.effort, ticks);
@@ -214,9 +214,8 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const WaitingPool& pool,
                           const Allowance& request) {
   // Large ones are planned with their own effort alone, or another where that finds no plan.
-  const bool starts_lower =
-      GreedyTicks(pool.Sequences(pool.first_choice()).size(), options.passes.size()) <=
-      kGreedyOnTop / 16;
+  const bool starts_lower = GreedyTicks(pool.Sequences(pool.first_choice()).size(),
+                                        options.passes.size()) <= kGreedyOnTop / 16;
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
   for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
     if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;

@@ -286,8 +286,8 @@ constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;
   const uint64_t sequences = manifest.lengths.size();
-  const uint64_t works = sequences * options.passes.size() * topology.pipeline_parallel *
-                         topology.virtual_pipeline;
+  const uint64_t works =
+      sequences * options.passes.size() * topology.pipeline_parallel * topology.virtual_pipeline;
   return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
           topology.dynamic_context) &&
          works <= kMostWorksForLessEffort &&

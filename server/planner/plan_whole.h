@@ -40,8 +40,8 @@ constexpr Effort LessThan(Effort effort) {
 // A plan of every sequence, without its fingerprint and what is measured of whole plans; selection
 // is not looked at. Of a manifest and options that MakePlan has checked, with their limits.
 //
-// With max_delay it is planned twice, each time with up to two thirds of what is left of `allowance`,
-// unless the greedy work of one plan is more than kGreedyOnTop.
+// With max_delay it is planned twice, each time with up to two thirds of what is left of
+// `allowance`, unless the greedy work of one plan is more than kGreedyOnTop.
 //
 // InvalidArgument if the request can't be met, naming field, value and limit; Cancelled if a stop
 // was requested.
@@ -51,8 +51,8 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
 // The same, and on pipelines, with groups that differ in size and at kThorough never slower than
 // less effort is: the plan of the next lower effort is the answer where its leading pass takes
 // less, or as much and all passes less. Where mini-batches exchange sequences, where all passes
-// take less. Its work comes out of `allowance` too, up to half of it. A request whose greedy work, or
-// whose micro-batches on pipelines, are many is planned with its own effort alone.
+// take less. Its work comes out of `allowance` too, up to half of it. A request whose greedy work,
+// or whose micro-batches on pipelines, are many is planned with its own effort alone.
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance);
 

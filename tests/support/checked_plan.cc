@@ -38,8 +38,8 @@ absl::StatusOr<Plan> MakeCheckedPlan(const std::vector<uint32_t>& lengths,
 bool IsClearRefusal(const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInvalidArgument) return false;
   for (const absl::string_view field :
-       {"manifest.", "topology.", "mini_batches.", "cost_model", "pipeline.", "overlong", "passes[",
-        "data_parallel", "allow_empty_microbatches", "passes is empty"}) {
+       {"manifest.", "topology.", "mini_batches.", "selection.", "cost_model", "pipeline.",
+        "overlong", "passes[", "data_parallel", "allow_empty_microbatches", "passes is empty"}) {
     if (absl::StrContains(status.message(), field)) return true;
   }
   return false;

@@ -39,7 +39,8 @@ Topology AnyTopology(RandomStream& random) {
   if (random.Chance(60)) {
     topology.pipeline_parallel = random.OneOf<uint32_t>({2, 8, 64, 512});
     const uint32_t most = kMaxVirtualStages / topology.pipeline_parallel;
-    if (random.Chance(40)) topology.virtual_pipeline = random.Chance(50) ? most : std::min(most, 2u);
+    if (random.Chance(40))
+      topology.virtual_pipeline = random.Chance(50) ? most : std::min(most, 2u);
   }
   return topology;
 }
@@ -75,8 +76,8 @@ void AddPasses(RandomStream& random, bool dynamic, GeneratedRequest& request) {
   if (dynamic) {
     if (random.Chance(30)) first.sharding = Sharding::kMegatronDynamicCp;
   } else if (random.Chance(20)) {
-    first.sharding = random.OneOf<Sharding>({Sharding::kKarmarkarKarp, Sharding::kLpt,
-                                             Sharding::kContiguous});
+    first.sharding =
+        random.OneOf<Sharding>({Sharding::kKarmarkarKarp, Sharding::kLpt, Sharding::kContiguous});
   }
 }
 
@@ -126,8 +127,8 @@ GeneratedRequest GenerateLargeRequest(uint64_t seed) {
   options.overlong = OverlongPolicy::kTruncate;
   options.synchronization =
       random.Chance(50) ? Synchronization::kLockstep : Synchronization::kAccumulated;
-  options.effort = random.OneOf<Effort>({Effort::kFast, Effort::kDefault, Effort::kDefault,
-                                         Effort::kDefault, Effort::kThorough});
+  options.effort = random.OneOf<Effort>(
+      {Effort::kFast, Effort::kDefault, Effort::kDefault, Effort::kDefault, Effort::kThorough});
   if (random.Chance(60)) options.cost_model.per_microbatch = 1024;
   if (dynamic) {
     options.topology.dynamic_context = DynamicContext{};

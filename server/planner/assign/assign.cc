@@ -115,8 +115,8 @@ class Assigner {
     return fewest;
   }
 
-  // That the micro-batches of all passes and mini-batches keep to the limits of what is simulated, and
-  // of empty ones.
+  // That the micro-batches of all passes and mini-batches keep to the limits of what is simulated,
+  // and of empty ones.
   absl::Status CheckTotal(uint64_t microbatches) const {
     if (first_.pipeline() != nullptr) {
       absl::Status status = CheckTotalPipelineWorks(topology_, microbatches, passes_.size());

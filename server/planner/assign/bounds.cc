@@ -95,10 +95,9 @@ MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const Sequenc
   Cost bound = busiest;
   if (synchronization == Synchronization::kLockstep) {
     const Cost proven = placement.proven.lockstep_time;
-    bound = proven > 0
-                ? proven
-                : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(), rank_of,
-                                       allowance);
+    bound = proven > 0 ? proven
+                       : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(),
+                                              rank_of, allowance);
   }
   const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
   return {.microbatches = fewest * pass.ranks(),

@@ -66,7 +66,8 @@ namespace {
 constexpr size_t kCoarsePrices = 16;
 // How many classes, those of the highest values, are looked at closely.
 constexpr size_t kCloseLooks = 1024;
-// Of an allowance: of a look whatever it is at; of a class that is looked at with all prices, and closely with some.
+// Of an allowance: of a look whatever it is at; of a class that is looked at with all prices, and
+// closely with some.
 constexpr uint64_t kTicksToLook = 3000;
 constexpr uint64_t kTicksAClass = 250;
 constexpr uint64_t kTicksACloseLook = 400;

@@ -75,7 +75,8 @@ std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
   });
   const size_t needed = std::min<size_t>(holder - useful.begin() + 1, useful.size());
   const size_t kept = std::max<size_t>(needed, kMostItemSizes / sequences);
-  if (kept < useful.size()) useful.erase(useful.begin() + static_cast<ptrdiff_t>(kept), useful.end());
+  if (kept < useful.size())
+    useful.erase(useful.begin() + static_cast<ptrdiff_t>(kept), useful.end());
   return useful;
 }
 

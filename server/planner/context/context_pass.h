@@ -29,7 +29,7 @@ namespace batchplan {
 // the largest: so that sizes times sequences are at most kMostItemSizes, or no size is larger than
 // the least that holds every sequence. Among so many, there are always some that fill what small
 // groups leave, and memory grows with the product.
-inline constexpr uint64_t kMostItemSizes = uint64_t{1} << 22;
+inline constexpr uint64_t kMostItemSizes = uint64_t{1} << 21;
 std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
                                      std::span<const GroupLimits> limits,
                                      const PlannedLengths& planned);

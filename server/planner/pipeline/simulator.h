@@ -26,8 +26,8 @@
 
 namespace batchplan {
 
-// Of an allowance: of a forward or a backward that is simulated, and of one that is put in its place
-// before that.
+// Of an allowance: of a forward or a backward that is simulated, and of one that is put in its
+// place before that.
 inline constexpr uint64_t kTicksAWork = 5;
 inline constexpr uint64_t kTicksToPlaceAWork = 15;
 

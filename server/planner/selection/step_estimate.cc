@@ -24,8 +24,8 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
     if (allowance.stop_requested()) return std::nullopt;
     if (options.topology.dynamic_context) {
       absl::StatusOr<ContextPass> pass = ContextPass::Create(
-          manifest, options, i, UsefulSizes(options, i, limits.groups[i], planned), planned,
-          groups, mini_batches, allowance);
+          manifest, options, i, UsefulSizes(options, i, limits.groups[i], planned), planned, groups,
+          mini_batches, allowance);
       if (!pass.ok()) return std::nullopt;
       estimate.context_passes_.push_back(*std::move(pass));
     } else {

@@ -35,7 +35,8 @@ class StepEstimate {
   // ascending, over all passes; mini-batches are cut as they stand, whatever their order is. Plans
   // of `balanced` come near to it. O(n log n).
   double operator()(std::span<const SequenceIndex> sequences) const;
-  // Of an allowance: an estimate of so many sequences in so many mini-batches. Spends none by itself.
+  // Of an allowance: an estimate of so many sequences in so many mini-batches. Spends none by
+  // itself.
   uint64_t TicksOf(size_t sequences, size_t mini_batches) const;
   // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
   double TimeOf(std::span<const SequenceIndex> mini_batch) const;

@@ -1,6 +1,6 @@
-// What a request of up to a megabyte may take, whatever it asks for: ticks, which are counted and so
-// the same everywhere. They are counted generously: the slowest of 400 such requests took 2.4 s of
-// processor time on one core of a server, at THOROUGH 8.6 s.
+// What a request of up to a megabyte may take, whatever it asks for: ticks, which are counted and
+// so the same everywhere. They are counted generously: the slowest of 400 such requests took 2.4 s
+// of processor time on one core of a server, at THOROUGH 8.6 s.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(LargeRequestsTest, TakeNoMoreTicksThanTheirEffortAllows) {
     const testing::GeneratedRequest request = testing::GenerateLargeRequest(seed);
     ASSERT_TRUE(request.options.Validate().ok()) << request.options.Validate();
     uint64_t ticks = 0;
-    const auto plan = MakePlan(request.manifest(), request.options, {}, &ticks);
+    const auto plan = MakeCountedPlan(request.manifest(), request.options, {}, ticks);
     ASSERT_LE(ticks, MostTicks(request.options.effort)) << "seed " << seed << ": " << plan.status();
     most = std::max(most, ticks);
     if (plan.ok()) continue;

@@ -275,9 +275,10 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   return others;
 }
 
-// Requests of more greedy work, or with more micro-batches to simulate, are planned with their own
-// effort alone.
-constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 16;
+// Requests of more sequences, of more greedy work, or with more micro-batches to simulate, are
+// planned with their own effort alone.
+constexpr uint64_t kMostForLessEffort = 65536;
+constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
 constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
 // Whether less effort may come to a shorter step. Searches go further with more effort, but not the
@@ -290,7 +291,7 @@ bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
       sequences * options.passes.size() * topology.pipeline_parallel * topology.virtual_pipeline;
   return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
           topology.dynamic_context) &&
-         works <= kMostWorksForLessEffort &&
+         sequences <= kMostForLessEffort && works <= kMostWorksForLessEffort &&
          GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
 }
 

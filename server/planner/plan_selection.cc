@@ -215,7 +215,7 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const Allowance& request) {
   // Large ones are planned with their own effort alone, or another where that finds no plan.
   const bool starts_lower = GreedyTicks(pool.Sequences(pool.first_choice()).size(),
-                                        options.passes.size()) <= kGreedyOnTop / 4;
+                                        options.passes.size()) <= kGreedyOnTop / 3;
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};
   for (const Effort effort : {Effort::kFast, Effort::kDefault, Effort::kThorough}) {
     if (effort > options.effort && !absl::IsInvalidArgument(best.plan.status())) break;

@@ -16,6 +16,8 @@ class DecimalComma final : public testing::Environment {
   void SetUp() override {
     setenv("LOCPATH", BATCHPLAN_LOCALES, 1);
     setenv("LC_ALL", "de_DE.UTF-8", 1);
+    // Reasons that libc gives are in English, whether there are others or not.
+    setenv("LANGUAGE", "en", 1);
     // Also what printf and strtod of C go by.
     std::locale::global(std::locale(""));
     std::ostringstream text;

@@ -9,7 +9,6 @@
 #include "absl/time/time.h"
 #include "batchplan/client.h"
 #include "tests/client/cpp/requests.h"
-#include "tests/support/scarce_memory.h"
 
 namespace batchplan {
 namespace {
@@ -31,19 +30,6 @@ TEST(InProcessConnection, RefusalNamesTheField) {
   const auto plan = Client(MakeInProcessConnection()).PlanBatch(request);
   EXPECT_TRUE(absl::IsInvalidArgument(plan.status())) << plan.status();
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("max_tokens_per_microbatch"));
-}
-
-TEST(InProcessConnection, MemoryThatRunsOutIsAnError) {
-  const Client client(MakeInProcessConnection());
-  const v1::PlanBatchRequest request = RequestOf(5000);
-  absl::Status status;
-  {
-    const testing::ScarceMemory scarce({.largest = 4096});
-    status = client.PlanBatch(request).status();
-  }
-  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_EQ(std::string(status.message()), "planning 5000 sequences in process ran out of memory");
-  EXPECT_TRUE(client.PlanBatch(request).ok());
 }
 
 // As by a server: a plan that passes over what was asked is none of the request's.

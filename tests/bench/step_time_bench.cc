@@ -2,10 +2,11 @@
 // through MakePlan, and three systems in use as their code does it today.
 //
 //   build/release/bench/step_time_bench [--seeds N] [--family NAME]
-//       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS]]
+//       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS] | --one_size]
 //
 // With --pp, on pipelines of so many stages (pipeline_step_times.h). With --dynamic_cp, on pools of
-// so many ranks whose context-parallel groups differ in size (dynamic_step_times.h). Else one
+// so many ranks whose context-parallel groups differ in size (dynamic_step_times.h). With
+// --one_size, of such groups beside ranks (one_size_step_times.h). Else one
 // Markdown table a family and synchronization; each figure is over the seeds. A plan with
 // micro-batches over the token budget may be below the bound, which holds within the budget only.
 
@@ -29,6 +30,7 @@
 #include "server/planner/presets.h"
 #include "tests/bench/dynamic_step_times.h"
 #include "tests/bench/length_family.h"
+#include "tests/bench/one_size_step_times.h"
 #include "tests/bench/pipeline_step_times.h"
 #include "tests/support/generators.h"
 #include "tests/support/reference_systems.h"
@@ -307,6 +309,7 @@ int Main(int argc, char** argv) {
   std::vector<uint32_t> virtual_stages = {1};
   std::vector<uint32_t> pools;
   double per_microbatch = 0;
+  bool one_size = false;
   for (int i = 1; i < argc; ++i) {
     const absl::string_view flag = argv[i];
     const bool last = i + 1 == argc;
@@ -323,18 +326,21 @@ int Main(int argc, char** argv) {
     } else if (flag == "--per_microbatch" && !last &&
                absl::SimpleAtod(argv[i + 1], &per_microbatch) && per_microbatch >= 0) {
       ++i;
+    } else if (flag == "--one_size") {
+      one_size = true;
     } else {
       std::fprintf(stderr,
                    "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST] | --dynamic_cp "
-                   "LIST [--per_microbatch TOKENS]]\nfamilies:",
+                   "LIST [--per_microbatch TOKENS] | --one_size]\nfamilies:",
                    argv[0]);
       for (const Family& family : kFamilies) std::fprintf(stderr, " %s", family.name.data());
       std::fprintf(stderr, "\n");
       return EXIT_FAILURE;
     }
   }
-  if (!stages.empty() || !pools.empty()) {
-    const bool any = stages.empty()
+  if (one_size || !stages.empty() || !pools.empty()) {
+    const bool any = one_size ? bench::PrintOneSizeStepTimes(kFamilies, seeds, only)
+                     : stages.empty()
                          ? bench::PrintDynamicStepTimes(pools, per_microbatch, seeds, only)
                          : bench::PrintPipelineStepTimes(stages, virtual_stages, seeds, only);
     if (any) return EXIT_SUCCESS;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -34,7 +33,7 @@ class Calibration:
     cost: CostModel
     # Root mean square of the residuals over the mean measured time: 0.03 is three percent.
     error: float
-    # One of each kind of micro-batch, with the median of its times.
+    # One of each kind of micro-batch, with the least of its times.
     timings: tuple[MicroBatchTiming, ...]
 
 
@@ -75,8 +74,9 @@ def calibrate(
 
     An exchange that runs behind attention is fitted by what is left to wait for, not as exchange_overlaps.
 
-    Each micro-batch runs once to warm up and `repeats` times with the clock, in turns; the device is
-    waited for before the clock is read. In all that takes as long as some 8 * (repeats + 1) full
+    Each micro-batch runs once to warm up and `repeats` times with the clock, in turns, of which the
+    fastest counts: what else runs on the machine only adds to it. The device is waited for before the
+    clock is read. In all that takes as long as some 8 * (repeats + 1) full
     micro-batches. The step leaves gradients behind, as any other.
 
     Where torch.distributed is initialised every rank has to call it, with the same arguments, also
@@ -139,7 +139,7 @@ def calibrate(
         MicroBatchTiming(
             count * length,
             count * length**2,
-            statistics.median(times),
+            min(times),
             sequences=count,
             context_parallel=given["cp"],
             model_share=share,

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <vector>
 
-#include "server/planner/step_time.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 namespace {
@@ -51,41 +50,34 @@ std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& p
   return microbatches;
 }
 
-// The load of the mini-batches' ranks, added up over mini-batches.
-struct StepLoads {
-  Cost lockstep = 0;            // sum over slots of the maximum over ranks
-  Cost accumulated = 0;         // maximum over ranks of the sum over slots
-  uint64_t busiest_tokens = 0;  // maximum over ranks
+// Of the ranks of one mini-batch, the most that one has.
+struct BusiestRank {
+  Cost cost = 0;
+  uint64_t tokens = 0;
 };
 
-StepLoads LoadsOfMiniBatch(std::span<const Microbatch> microbatches, uint32_t ranks) {
+BusiestRank BusiestOf(std::span<const Microbatch> microbatches, uint32_t ranks) {
   const size_t slots = microbatches.size() / ranks;
-  StepLoads loads;
-  std::vector<Cost> slot_cost(slots, 0);
+  BusiestRank busiest;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    Cost rank_cost = 0;
-    uint64_t rank_tokens = 0;
-    for (size_t slot = 0; slot < slots; ++slot) {
-      const Microbatch& microbatch = microbatches[rank * slots + slot];
-      slot_cost[slot] = std::max(slot_cost[slot], microbatch.cost);
-      rank_cost += microbatch.cost;
-      rank_tokens += microbatch.aligned_tokens;
+    Cost cost = 0;
+    uint64_t tokens = 0;
+    for (const Microbatch& microbatch : microbatches.subspan(rank * slots, slots)) {
+      cost += microbatch.cost;
+      tokens += microbatch.aligned_tokens;
     }
-    loads.accumulated = std::max(loads.accumulated, rank_cost);
-    loads.busiest_tokens = std::max(loads.busiest_tokens, rank_tokens);
+    busiest.cost = std::max(busiest.cost, cost);
+    busiest.tokens = std::max(busiest.tokens, tokens);
   }
-  loads.lockstep = std::accumulate(slot_cost.begin(), slot_cost.end(), Cost{0});
-  return loads;
+  return busiest;
 }
 
-PipelineTime TimeOfMiniBatch(const PassInstance& pass, Synchronization synchronization,
-                             std::span<const Microbatch> microbatches, const Allowance& allowance) {
-  std::vector<double> costs;
+StepDuration DurationOf(const PassInstance& pass, std::span<const Microbatch> microbatches,
+                        const Allowance& allowance) {
+  std::vector<Cost> costs;
   costs.reserve(microbatches.size());
-  for (const Microbatch& microbatch : microbatches) {
-    costs.push_back(static_cast<double>(microbatch.cost));
-  }
-  return PipelineTimeOf(*pass.pipeline(), synchronization, costs, pass.ranks(), allowance);
+  for (const Microbatch& microbatch : microbatches) costs.push_back(microbatch.cost);
+  return pass.clock().Of(TimedRanks(costs, pass.ranks()), allowance);
 }
 
 }  // namespace
@@ -120,8 +112,7 @@ void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, 
   }
 }
 
-PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
-                    const PassInstance& pass, const PassPlan& plan,
+PlanMetrics Measure(const Manifest& manifest, const PassInstance& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
   const CostFunction& cost = pass.cost();
@@ -135,13 +126,13 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
           : *std::max_element(plan.sequence_lengths.begin(), plan.sequence_lengths.end());
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
 
-  StepLoads loads;
+  BusiestRank busiest;
   const uint64_t budget = pass.options().max_tokens_per_microbatch;
   std::vector<double> filled;
   uint64_t room_tokens = 0;
   uint64_t alone = 0;
   uint64_t alone_tokens = 0;
-  PipelineTime pipelines;
+  StepDuration step;
   uint64_t bound = 0;
   Cost least_time = 0;
   size_t begin = 0;
@@ -164,16 +155,14 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
         filled.push_back(static_cast<double>(microbatch.true_tokens));
       }
     }
-    const StepLoads step = LoadsOfMiniBatch(microbatches, ranks);
-    loads.lockstep += step.lockstep;
-    loads.accumulated += step.accumulated;
-    loads.busiest_tokens += step.busiest_tokens;
+    const BusiestRank most = BusiestOf(microbatches, ranks);
+    busiest.cost += most.cost;
+    busiest.tokens += most.tokens;
     least_time += bounds[k].step_time;
-    if (pass.pipeline() != nullptr) {
-      const PipelineTime time = TimeOfMiniBatch(pass, synchronization, microbatches, allowance);
-      pipelines.makespan += time.makespan;
-      pipelines.work += time.work;
-    }
+    const StepDuration own = DurationOf(pass, microbatches, allowance);
+    step.time += own.time;
+    step.makespan += own.makespan;
+    step.work += own.work;
     bound += bounds[k].microbatches;
     begin += count;
   }
@@ -193,25 +182,22 @@ PlanMetrics Measure(const Manifest& manifest, Synchronization synchronization,
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
 
-  metrics.rank_token_imbalance = static_cast<double>(loads.busiest_tokens) * ranks /
-                                 static_cast<double>(metrics.aligned_tokens);
+  metrics.rank_token_imbalance =
+      static_cast<double>(busiest.tokens) * ranks / static_cast<double>(metrics.aligned_tokens);
   metrics.rank_cost_imbalance =
-      total_cost == 0 ? 1 : cost.ToUnits(loads.accumulated) / cost.ToUnits(total_cost) * ranks;
+      total_cost == 0 ? 1 : cost.ToUnits(busiest.cost) / cost.ToUnits(total_cost) * ranks;
   const uint32_t stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
   metrics.ideal_step_time =
       (cost.ToUnits(computation) + cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
       ranks / stages;
   metrics.lower_bound_step_time = cost.ToUnits(least_time);
+  metrics.predicted_step_time = cost.ToUnits(step.time);
   if (pass.pipeline() != nullptr) {
-    metrics.predicted_step_time = cost.ToUnits(pipelines.makespan);
+    metrics.predicted_step_time = cost.ToUnits(step.makespan);
     // Sums of doubles in other orders differ by what they are rounded.
     metrics.lower_bound_step_time =
         std::max(metrics.lower_bound_step_time, metrics.ideal_step_time);
-    metrics.pipeline_bubble =
-        pipelines.makespan == 0 ? 0 : std::max(0.0, 1 - pipelines.work / pipelines.makespan);
-  } else {
-    metrics.predicted_step_time = cost.ToUnits(
-        synchronization == Synchronization::kLockstep ? loads.lockstep : loads.accumulated);
+    metrics.pipeline_bubble = step.makespan == 0 ? 0 : std::max(0.0, 1 - step.work / step.makespan);
   }
   metrics.step_efficiency =
       metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;

@@ -40,6 +40,7 @@
 #include "server/planner/packing/bins.h"
 #include "server/planner/padded/splits.h"
 #include "server/planner/pipeline/schedule.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 
@@ -167,6 +168,7 @@ class PassInstance {
   }
   // What each rank runs its micro-batches on, in scaled units of cost; null without a pipeline.
   const Pipeline* pipeline() const { return pipeline_.get(); }
+  StepClock clock() const { return StepClock(synchronization_, pipeline()); }
   const CostFunction& cost() const { return cost_; }
   // Of a packed row.
   const BinLimits& bin_limits() const { return bin_limits_; }

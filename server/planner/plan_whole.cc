@@ -49,13 +49,8 @@ void Append(const PassInstance& pass, const PlannedLengths& planned, const Place
 class PassPlans : public PlacementSink {
  public:
   PassPlans(std::span<const PassInstance> passes, const PlannedLengths& planned,
-            const SequenceLists& mini_batches, Synchronization synchronization,
-            const Allowance& allowance)
-      : passes_(passes),
-        planned_(planned),
-        mini_batches_(mini_batches),
-        synchronization_(synchronization),
-        allowance_(allowance) {
+            const SequenceLists& mini_batches, const Allowance& allowance)
+      : passes_(passes), planned_(planned), mini_batches_(mini_batches), allowance_(allowance) {
     Clear();
   }
 
@@ -63,7 +58,7 @@ class PassPlans : public PlacementSink {
     const PassInstance& instance = passes_[pass];
     const std::span<const SequenceIndex> sequences =
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
-    bounds_[pass].push_back(BoundsOf(instance, sequences, synchronization_, placement, allowance_));
+    bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
     if (allowance_.stop_requested()) return;
     OrderMicrobatches(instance, instance.order(), placement, allowance_);
     Append(instance, planned_, placement, plans_[pass]);
@@ -88,7 +83,6 @@ class PassPlans : public PlacementSink {
   const std::span<const PassInstance> passes_;
   const PlannedLengths& planned_;
   const SequenceLists& mini_batches_;
-  const Synchronization synchronization_;
   const Allowance& allowance_;
   std::vector<PassPlan> plans_;
   std::vector<std::vector<MiniBatchBounds>> bounds_;
@@ -120,15 +114,14 @@ absl::StatusOr<std::vector<PassPlan>> PlanRanks(const Batch& batch, const PassLi
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
-  PassPlans plans(passes, batch.planned, batch.mini_batches, options.synchronization, allowance);
+  PassPlans plans(passes, batch.planned, batch.mini_batches, allowance);
   absl::Status assigned = AssignAll(passes, options.topology, batch.mini_batches,
                                     options.mini_batches.seed, allowance, plans);
   if (!assigned.ok()) return assigned;
   std::vector<PassPlan> measured;
   for (size_t i = 0; i < passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    plans[i].metrics = Measure(batch.manifest, options.synchronization, passes[i], plans[i],
-                               plans.bounds(i), allowance);
+    plans[i].metrics = Measure(batch.manifest, passes[i], plans[i], plans.bounds(i), allowance);
     measured.push_back(std::move(plans[i]));
   }
   return measured;

@@ -9,13 +9,13 @@
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/packing/lower_bounds.h"
-#include "server/planner/pipeline/simulator.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 namespace {
 
-// Of sums of doubles that are added in another order.
-constexpr double kRounding = 1e-10;
+// The part of a bound on pipelines by which sums of doubles in another order may be below it.
+constexpr Cost kRounding = 10'000'000'000;
 
 // Of so many micro-batches in all, what each rank has then.
 uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
@@ -54,24 +54,22 @@ uint64_t LeastPacked(const PassInstance& pass, const PackItems& items, uint32_t 
   return LowerBoundBins(items, pass.bin_limits(), enough);
 }
 
-// What a pipeline takes at least whose micro-batches have so much work, of which each has at least
-// the cheapest item, or nothing where it may be empty, and one the costliest.
-Cost OnPipeline(const PassInstance& pass, std::span<const SequenceIndex> mini_batch, Cost work) {
+// What any placement takes whose ranks have so much work; each micro-batch has at least the
+// cheapest item, or nothing where it may be empty, and one the costliest.
+Cost StepBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch, Cost work) {
+  if (pass.pipeline() == nullptr) return work;
   const Items items = pass.ItemsOf(mini_batch);
   const auto [cheapest, costliest] = std::minmax_element(items.costs.begin(), items.costs.end());
-  const auto fixed = static_cast<double>(pass.cost().OfMicrobatch());
-  const double bound =
-      PipelineBound(*pass.pipeline(), static_cast<double>(work),
-                    (pass.allow_empty() ? 0 : static_cast<double>(*cheapest)) + fixed,
-                    static_cast<double>(*costliest) + fixed);
-  return static_cast<Cost>(bound * (1 - kRounding));
+  const Cost fixed = pass.cost().OfMicrobatch();
+  const Cost bound =
+      pass.clock().Bound(work, (pass.allow_empty() ? 0 : *cheapest) + fixed, *costliest + fixed);
+  return bound - bound / kRounding;
 }
 
 // Where the ranks are given, each rank by itself needs what its own sequences need, and takes as
 // long as they do.
 MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                               Synchronization synchronization, const Placement& placement,
-                               const Allowance& allowance) {
+                               const Placement& placement, const Allowance& allowance) {
   const SequenceLists shares = GivenShares(pass, mini_batch);
   uint64_t most_needed = 1;
   Items all;
@@ -93,23 +91,21 @@ MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const Sequenc
   }
   const uint64_t fewest = pass.counts().RoundUp(most_needed);
   Cost bound = busiest;
-  if (synchronization == Synchronization::kLockstep) {
+  if (pass.synchronization() == Synchronization::kLockstep) {
     const Cost proven = placement.proven.lockstep_time;
     bound = proven > 0 ? proven
                        : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(),
                                               rank_of, allowance);
   }
   const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
-  return {.microbatches = fewest * pass.ranks(),
-          .step_time = pass.pipeline() == nullptr ? work : OnPipeline(pass, mini_batch, work)};
+  return {.microbatches = fewest * pass.ranks(), .step_time = StepBound(pass, mini_batch, work)};
 }
 
 // Without the fixed costs.
 Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                    Synchronization synchronization, Cost lockstep_proven,
-                    const Allowance& allowance) {
+                    Cost lockstep_proven, const Allowance& allowance) {
   Cost bound = lockstep_proven;
-  if (synchronization == Synchronization::kLockstep) {
+  if (pass.synchronization() == Synchronization::kLockstep) {
     if (bound == 0) {
       const Items items = SummedItems(pass, mini_batch);
       bound = LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks(), allowance);
@@ -140,21 +136,18 @@ uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, u
 }
 
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Placement& placement,
-                         const Allowance& allowance) {
+                         const Placement& placement, const Allowance& allowance) {
   if (!pass.given_ranks().empty()) {
-    return BoundsOfShares(pass, mini_batch, synchronization, placement, allowance);
+    return BoundsOfShares(pass, mini_batch, placement, allowance);
   }
   const Proven& proven = placement.proven;
   // A proof that packing gave rests on the best of the same bounds, or on a better one.
   const uint64_t fewest = proven.microbatches > 0
                               ? PerRank(pass, proven.microbatches)
                               : FewestMicrobatchesPerRank(pass, mini_batch, placement.slots);
-  const Cost work =
-      SequencesBound(pass, mini_batch, synchronization, proven.lockstep_time, allowance) +
-      pass.cost().OfMicrobatch() * fewest;
-  return {.microbatches = fewest * pass.ranks(),
-          .step_time = pass.pipeline() == nullptr ? work : OnPipeline(pass, mini_batch, work)};
+  const Cost work = SequencesBound(pass, mini_batch, proven.lockstep_time, allowance) +
+                    pass.cost().OfMicrobatch() * fewest;
+  return {.microbatches = fewest * pass.ranks(), .step_time = StepBound(pass, mini_batch, work)};
 }
 
 }  // namespace batchplan

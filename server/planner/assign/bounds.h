@@ -35,7 +35,7 @@ struct MiniBatchBounds {
   uint64_t microbatches = 0;
   // LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of the fewest
   // micro-batches on a rank; of given ranks LockstepBoundOfRanks, or the costliest rank's sum. With
-  // a pipeline, PipelineBound of that much work.
+  // a pipeline, StepClock::Bound of that much work.
   Cost step_time = 0;
 };
 
@@ -44,8 +44,7 @@ struct MiniBatchBounds {
 // micro-batches is looked for.
 // O(n log n). In lockstep the bound is looser where the allowance does not afford a better one.
 MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
-                         Synchronization synchronization, const Placement& placement,
-                         const Allowance& allowance = {});
+                         const Placement& placement, const Allowance& allowance = {});
 
 }  // namespace batchplan
 

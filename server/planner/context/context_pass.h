@@ -76,6 +76,7 @@ class ContextPass {
   bool allow_empty() const { return allow_empty_; }
   // Null without a pipeline. In scaled units of cost.
   const Pipeline* pipeline() const { return pipeline_.get(); }
+  StepClock clock() const { return StepClock(synchronization_, pipeline()); }
   // The order that is asked for; kPipeline with a pipeline alone.
   MicrobatchOrder order() const;
   // Costs of one rank of a group of that size; all of one scale.

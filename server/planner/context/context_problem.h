@@ -12,6 +12,7 @@
 #include "server/planner/options.h"
 #include "server/planner/pass_instance.h"
 #include "server/planner/pipeline/schedule.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 
@@ -45,6 +46,7 @@ struct ContextProblem {
   const Pipeline* pipeline = nullptr;
 
   size_t items() const { return sizes.front().tokens.size(); }
+  StepClock clock() const { return StepClock(synchronization, pipeline); }
   // Groups of all slots, beyond which a plan has more empty ones than it may.
   uint64_t most_groups() const { return items() + kMaxEmptyMicrobatches; }
 };

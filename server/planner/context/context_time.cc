@@ -6,16 +6,11 @@
 #include <vector>
 
 #include "absl/numeric/int128.h"
-#include "server/planner/context/free_times.h"
-#include "server/planner/context/pipelined_slots.h"
-#include "server/planner/pipeline/simulator.h"
 
 namespace batchplan {
 namespace {
 
 constexpr Cost kNever = std::numeric_limits<Cost>::max();
-// Beyond this, waiting for transfers is all that there is.
-constexpr double kLongest = 0x1p63;
 
 uint32_t SequencesOf(const ContextProblem& problem, uint32_t item) {
   return problem.counts.empty() ? 1 : problem.counts[item];
@@ -24,41 +19,6 @@ uint32_t SequencesOf(const ContextProblem& problem, uint32_t item) {
 bool MayTake(const ContextProblem& problem, const ContextSize& size, uint32_t item) {
   if (size.tokens[item] > size.capacity) return false;
   return problem.max_sequences == 0 || SequencesOf(problem, item) <= problem.max_sequences;
-}
-
-Cost SlowestGroup(const ContextProblem& problem, const std::vector<ContextGroup>& slot) {
-  Cost slowest = 0;
-  for (const ContextGroup& group : slot) {
-    slowest = std::max(slowest, ContextGroupCost(problem, group));
-  }
-  return slowest;
-}
-
-Cost AccumulatedTime(const ContextProblem& problem, const ContextSlots& slots) {
-  FreeTimes times(problem.pool);
-  for (const std::vector<ContextGroup>& slot : slots) {
-    for (const ContextGroup& group : slot) {
-      times.Add(problem.sizes[group.size].ranks, ContextGroupCost(problem, group));
-    }
-  }
-  return times.Latest();
-}
-
-Cost PipelinedTime(const ContextProblem& problem, const ContextSlots& slots,
-                   const Allowance& allowance) {
-  std::vector<TimedSlot> timed;
-  timed.reserve(slots.size());
-  for (const std::vector<ContextGroup>& slot : slots) {
-    TimedSlot& groups = timed.emplace_back();
-    groups.reserve(slot.size());
-    for (const ContextGroup& group : slot) {
-      groups.push_back({.ranks = problem.sizes[group.size].ranks,
-                        .cost = static_cast<double>(ContextGroupCost(problem, group))});
-    }
-  }
-  const PipelineTime time =
-      TimeOfSlots(*problem.pipeline, problem.synchronization, timed, allowance);
-  return static_cast<Cost>(std::min(kLongest, time.makespan));
 }
 
 // A time from which on an item may have a size that takes so much less of the ranks.
@@ -83,26 +43,27 @@ Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group) 
   return cost;
 }
 
+TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& slots) {
+  TimedSlots timed;
+  for (const std::vector<ContextGroup>& slot : slots) {
+    for (const ContextGroup& group : slot) {
+      timed.Add(problem.sizes[group.size].ranks, ContextGroupCost(problem, group));
+    }
+    timed.Close();
+  }
+  return timed;
+}
+
 Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
                  const Allowance& allowance) {
-  if (problem.pipeline != nullptr) return PipelinedTime(problem, slots, allowance);
-  if (problem.synchronization == Synchronization::kAccumulated) {
-    return AccumulatedTime(problem, slots);
-  }
-  Cost sum = 0;
-  for (const auto& slot : slots) sum += SlowestGroup(problem, slot);
-  return sum;
+  return problem.clock().Of(TimedContextSlots(problem, slots), allowance).time;
 }
 
 bool AffordsContextTime(const ContextProblem& problem, const ContextSlots& slots,
                         const Allowance& allowance) {
-  if (problem.pipeline == nullptr) return true;
-  uint64_t microbatches = slots.size();
-  if (problem.synchronization == Synchronization::kAccumulated) {
-    for (const std::vector<ContextGroup>& slot : slots) microbatches += slot.size();
-  }
-  return allowance.Affords((kTicksAWork + kTicksToPlaceAWork) * 2 * microbatches *
-                           problem.pipeline->virtual_stages());
+  uint64_t microbatches = 0;
+  for (const std::vector<ContextGroup>& slot : slots) microbatches += slot.size();
+  return problem.clock().Affords(slots.size(), microbatches, allowance);
 }
 
 uint64_t FewestContextSlots(const ContextProblem& problem) {
@@ -189,12 +150,8 @@ Cost ContextBound(const ContextProblem& problem) {
   }
   const uint64_t slots = FewestContextSlots(problem);
   const Cost total = bound + slots * problem.per_microbatch;
-  if (problem.pipeline == nullptr) return total;
   // A slot takes at least what its own fixed cost is, and the costliest what the costliest item is.
-  return static_cast<Cost>(
-      std::min(kLongest, PipelineBound(*problem.pipeline, static_cast<double>(total),
-                                       static_cast<double>(problem.per_microbatch),
-                                       static_cast<double>(longest + problem.per_microbatch))));
+  return problem.clock().Bound(total, problem.per_microbatch, longest + problem.per_microbatch);
 }
 
 }  // namespace batchplan

@@ -13,10 +13,10 @@ namespace batchplan {
 // Of one rank of the group: of its items, and per_microbatch, which an empty group takes too.
 Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
 
-// The step time of slots that run in this order. In lockstep the sum of the slots' costliest
-// groups; accumulated, when the last group is done of which each begins when the last of its ranks
-// is free; on a pipeline TimeOfSlots (pipelined_slots.h), which spends its simulations. Any time
-// once a stop is requested.
+// The groups of slots that run in this order, and what each takes.
+TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& slots);
+
+// What the problem's clock (step_clock.h) says of them. Any time once a stop is requested.
 Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
                  const Allowance& allowance = {});
 

@@ -11,7 +11,6 @@
 #include "server/planner/context/context_sizes.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/order.h"
-#include "server/planner/pipeline/simulator.h"
 
 namespace batchplan {
 namespace {
@@ -35,9 +34,7 @@ Cost LeastTime(const ContextProblem& problem, uint32_t size, uint64_t fewest_slo
   const Cost work = mean + fewest_slots * problem.per_microbatch;
   const Cost costliest = most + problem.per_microbatch;
   if (problem.pipeline == nullptr) return std::max(work, costliest);
-  return static_cast<Cost>(PipelineBound(*problem.pipeline, static_cast<double>(work),
-                                         static_cast<double>(problem.per_microbatch),
-                                         static_cast<double>(costliest)));
+  return problem.clock().Bound(work, problem.per_microbatch, costliest);
 }
 
 bool HoldsAll(const ContextSize& size) {

@@ -8,10 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/planner/context/context_time.h"
-#include "server/planner/context/free_times.h"
-#include "server/planner/context/pipelined_slots.h"
 #include "server/planner/measure.h"
-#include "server/planner/step_time.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 namespace {
@@ -43,17 +41,12 @@ Microbatch MicrobatchOf(const ContextPass& pass, const PassPlan& plan, size_t m)
 
 // What the ranks of a pool do in one mini-batch, slot after slot.
 struct PoolLoads {
-  PoolLoads(uint32_t pool, bool on_pipelines)
-      : more_tokens(pool + size_t{1}, 0),
-        more_costs(pool + size_t{1}, 0),
-        free(pool),
-        is_timed(on_pipelines) {}
+  explicit PoolLoads(uint32_t pool)
+      : more_tokens(pool + size_t{1}, 0), more_costs(pool + size_t{1}, 0) {}
 
   // Appends a slot.
   void Add(std::span<const Microbatch> slot) {
-    Cost slowest = 0;
     size_t first = 0;
-    if (is_timed) timed.emplace_back().reserve(slot.size());
     for (const Microbatch& group : slot) {
       const size_t end = first + group.ranks;
       const double tokens = static_cast<double>(group.aligned_tokens) / group.ranks;
@@ -61,24 +54,16 @@ struct PoolLoads {
       more_tokens[end] -= tokens;
       more_costs[first] += group.cost;
       more_costs[end] -= group.cost;
-      free.Add(group.ranks, group.cost);
-      slowest = std::max(slowest, group.cost);
-      if (is_timed) {
-        timed.back().push_back({.ranks = group.ranks, .cost = static_cast<double>(group.cost)});
-      }
+      timed.Add(group.ranks, group.cost);
       first = end;
     }
-    lockstep += slowest;
+    timed.Close();
   }
 
   // What a rank has more than the one before it; costs modulo 2^64.
   std::vector<double> more_tokens;
   std::vector<Cost> more_costs;
-  FreeTimes free;
-  // On pipelines.
-  bool is_timed = false;
-  std::vector<TimedSlot> timed;
-  Cost lockstep = 0;
+  TimedSlots timed;
 };
 
 // What bounds the step time of a plan that is measured. Where the two differ by no more than what
@@ -118,18 +103,9 @@ void AddMiniBatch(const ContextPass& pass, const PoolLoads& loads,
   }
   totals.busiest_tokens += most_tokens;
   totals.busiest_cost += static_cast<double>(most_cost);
-  double step_time = 0;
-  if (pass.pipeline() != nullptr) {
-    const PipelineTime time =
-        TimeOfSlots(*pass.pipeline(), pass.synchronization(), loads.timed, allowance);
-    step_time = time.makespan;
-    totals.pipeline_work += time.work;
-  } else if (pass.synchronization() == Synchronization::kLockstep) {
-    step_time = static_cast<double>(loads.lockstep);
-  } else {
-    step_time = static_cast<double>(loads.free.Latest());
-  }
-  totals.step_time += step_time;
+  const StepDuration step = pass.clock().Of(loads.timed, allowance);
+  totals.step_time += pass.pipeline() == nullptr ? static_cast<double>(step.time) : step.makespan;
+  totals.pipeline_work += step.work;
 
   const absl::StatusOr<ContextProblem> problem = pass.ProblemOf(pass.ItemsOf(sequences), allowance);
   if (!problem.ok()) return;
@@ -157,7 +133,7 @@ PlanMetrics MeasureSlots(const Manifest& manifest, const ContextPass& pass,
   size_t m = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
     if (allowance.stop_requested()) return metrics;
-    PoolLoads loads(pass.pool(), pass.pipeline() != nullptr);
+    PoolLoads loads(pass.pool());
     for (uint32_t s = 0; s < plan.microbatches_per_rank[k]; ++s) {
       if (s % kSlotsPerLook == 0 && allowance.stop_requested()) return metrics;
       std::vector<Microbatch> slot;

@@ -49,26 +49,13 @@ std::vector<uint32_t> PipelineOrderOf(const ContextProblem& problem, const std::
 
 }  // namespace
 
-std::vector<Cost> SlotCosts(const ContextProblem& problem, const ContextSlots& slots) {
-  std::vector<Cost> costs;
-  costs.reserve(slots.size());
-  for (const std::vector<ContextGroup>& slot : slots) {
-    Cost slowest = 0;
-    for (const ContextGroup& group : slot) {
-      slowest = std::max(slowest, ContextGroupCost(problem, group));
-    }
-    costs.push_back(slowest);
-  }
-  return costs;
-}
-
 void OrderSlots(const ContextProblem& problem, MicrobatchOrder order, const Allowance& allowance,
                 ContextSlots& slots) {
   const size_t movable = std::stable_partition(slots.begin(), slots.end(),
                                                [](const auto& slot) { return !IsEmpty(slot); }) -
                          slots.begin();
   if (order == MicrobatchOrder::kAsAssigned) return;
-  const std::vector<Cost> costs = SlotCosts(problem, slots);
+  const std::vector<Cost> costs = TimedContextSlots(problem, slots).Costliest();
   if (order == MicrobatchOrder::kPipeline) {
     PutInOrder(PipelineOrderOf(problem, costs, movable, allowance), slots);
     return;

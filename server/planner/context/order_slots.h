@@ -3,17 +3,11 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_ORDER_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_ORDER_SLOTS_H_
 
-#include <cstdint>
-#include <vector>
-
 #include "server/planner/allowance.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/options.h"
 
 namespace batchplan {
-
-// What the slowest group of each slot takes.
-std::vector<Cost> SlotCosts(const ContextProblem& problem, const ContextSlots& slots);
 
 // Reorders slots by their slowest groups; kAsAssigned changes nothing. kPipeline, of a problem with
 // a pipeline, takes the best of a few orders and improves it by as many simulations as the effort

@@ -46,7 +46,7 @@ StepEstimate::Time StepEstimate::Of(const PassInstance& pass,
   any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
   // Where micro-batches cost nothing by themselves, their number does not matter.
   if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
-  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, options_->synchronization, any);
+  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any);
   Cost computation = 0;
   for (const SequenceIndex sequence : mini_batch) {
     computation += pass.cost().OfComputation(pass.aligned()[sequence.value()]);

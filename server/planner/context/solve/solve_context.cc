@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "server/planner/context/context_time.h"
-#include "server/planner/context/free_times.h"
 #include "server/planner/context/megatron_slots.h"
 #include "server/planner/context/solve/accumulated_groups.h"
 #include "server/planner/context/solve/best_of_few.h"
@@ -21,6 +20,7 @@
 #include "server/planner/context/solve/place_few.h"
 #include "server/planner/pipeline/find_order.h"
 #include "server/planner/pipeline/simulator.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 namespace {
@@ -192,10 +192,7 @@ class Solver {
 
   // Brings slots into the order in which they are soonest done, on a pipeline.
   Cost TimeOf(std::vector<FilledSlot>& slots) const {
-    if (problem_.pipeline == nullptr) {
-      if (!accumulated()) return LockstepTime(all_, slots);
-      return AccumulatedTime(slots);
-    }
+    if (problem_.pipeline == nullptr) return problem_.clock().Of(Timed(slots)).time;
     PipelineSimulator simulator(*problem_.pipeline, static_cast<uint32_t>(slots.size()),
                                 PipelineSimulator::Mode::kTime, allowance_);
     std::vector<double> costs;
@@ -212,9 +209,9 @@ class Solver {
     return ContextTime(problem_, ToContextSlots(all_, slots), allowance_);
   }
 
-  // ContextTime of what ToContextSlots makes of the slots.
-  Cost AccumulatedTime(const std::vector<FilledSlot>& slots) const {
-    FreeTimes times(problem_.pool);
+  // TimedContextSlots of what ToContextSlots makes of the slots.
+  TimedSlots Timed(const std::vector<FilledSlot>& slots) const {
+    TimedSlots timed;
     std::vector<const FilledGroup*> groups;
     for (const FilledSlot& slot : slots) {
       groups.clear();
@@ -223,10 +220,11 @@ class Solver {
           groups.begin(), groups.end(),
           [](const FilledGroup* a, const FilledGroup* b) { return a->size > b->size; });
       for (const FilledGroup* group : groups) {
-        times.Add(all_.ranks(group->size), problem_.per_microbatch + group->time);
+        timed.Add(all_.ranks(group->size), problem_.per_microbatch + group->time);
       }
+      timed.Close();
     }
-    return times.Latest();
+    return timed;
   }
 
   void Improve(std::vector<FilledSlot>& slots) const {

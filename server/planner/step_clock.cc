@@ -1,0 +1,171 @@
+#include "server/planner/step_clock.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "server/planner/pipeline/pipeline_time.h"
+#include "server/planner/pipeline/simulator.h"
+
+namespace batchplan {
+namespace {
+
+// Beyond this, waiting for transfers is all that there is.
+constexpr double kLongest = 0x1p63;
+
+Cost CostliestOf(std::span<const TimedGroup> slot) {
+  Cost costliest = 0;
+  for (const TimedGroup& group : slot) costliest = std::max(costliest, group.cost);
+  return costliest;
+}
+
+// When the ranks of a pool are done with the slots that they have run. Kept by the groups of the
+// last slot, whose ranks all are free at once, so that a slot takes as many steps as it and the one
+// before it have groups, however many ranks there are.
+class FreeTimes {
+ public:
+  explicit FreeTimes(uint32_t pool) : spans_{{.end = pool, .free = 0}} {}
+
+  // Each group begins when all of its ranks are free.
+  void Run(std::span<const TimedGroup> slot) {
+    next_.clear();
+    size_t at = 0;  // the span that the next group begins in
+    uint32_t end = 0;
+    for (const TimedGroup& group : slot) {
+      end += group.ranks;
+      Cost begin = spans_[at].free;
+      while (spans_[at].end < end) begin = std::max(begin, spans_[++at].free);
+      if (spans_[at].end == end) ++at;
+      next_.push_back({.end = end, .free = begin + group.cost});
+    }
+    spans_.swap(next_);
+  }
+
+  // When the last of the ranks is free.
+  Cost Latest() const {
+    Cost latest = 0;
+    for (const Span& span : spans_) latest = std::max(latest, span.free);
+    return latest;
+  }
+
+ private:
+  // Ranks from the end of the span before.
+  struct Span {
+    uint32_t end = 0;
+    Cost free = 0;
+  };
+
+  std::vector<Span> spans_;
+  std::vector<Span> next_;
+};
+
+std::vector<uint32_t> EndsOfGroups(std::span<const TimedGroup> slot) {
+  std::vector<uint32_t> ends;
+  ends.reserve(slot.size());
+  uint32_t rank = 0;
+  for (const TimedGroup& group : slot) ends.push_back(rank += group.ranks);
+  return ends;
+}
+
+// Where the parts of the pool end: the ranks at which a group ends in every slot.
+std::vector<uint32_t> EndsOfParts(const TimedSlots& slots) {
+  std::vector<uint32_t> common = EndsOfGroups(slots[0]);
+  std::vector<uint32_t> both;
+  for (size_t s = 1; s < slots.size() && common.size() > 1; ++s) {
+    both.clear();
+    std::ranges::set_intersection(common, EndsOfGroups(slots[s]), std::back_inserter(both));
+    std::swap(common, both);
+  }
+  return common;
+}
+
+PipelineTime TimeOnPipelines(const Pipeline& pipeline, Synchronization synchronization,
+                             const TimedSlots& slots, const Allowance& allowance) {
+  std::vector<uint32_t> ends = {slots.pool()};
+  if (synchronization == Synchronization::kAccumulated) {
+    std::vector<uint32_t> parts = EndsOfParts(slots);
+    if (parts.size() <= kMaxPipelineWorks / pipeline.virtual_stages() / slots.size()) {
+      ends = std::move(parts);
+    }
+  }
+  // Slot s of part p is number p * slots + s.
+  std::vector<double> costliest(ends.size() * slots.size(), 0);
+  for (size_t s = 0; s < slots.size(); ++s) {
+    size_t part = 0;
+    uint32_t rank = 0;
+    for (const TimedGroup& group : slots[s]) {
+      double& most = costliest[part * slots.size() + s];
+      most = std::max(most, static_cast<double>(group.cost));
+      rank += group.ranks;
+      if (rank == ends[part]) ++part;
+    }
+  }
+  return PipelineTimeOf(pipeline, Synchronization::kAccumulated, costliest, ends.size(), allowance);
+}
+
+}  // namespace
+
+void TimedSlots::Reserve(size_t slots, size_t groups) {
+  begins_.reserve(slots + 1);
+  groups_.reserve(groups);
+}
+
+uint32_t TimedSlots::pool() const {
+  uint32_t pool = 0;
+  if (size() > 0) {
+    for (const TimedGroup& group : (*this)[0]) pool += group.ranks;
+  }
+  return pool;
+}
+
+std::vector<Cost> TimedSlots::Costliest() const {
+  std::vector<Cost> costs;
+  costs.reserve(size());
+  for (size_t slot = 0; slot < size(); ++slot) costs.push_back(CostliestOf((*this)[slot]));
+  return costs;
+}
+
+TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks) {
+  const size_t slots = costs.size() / ranks;
+  TimedSlots timed;
+  timed.Reserve(slots, costs.size());
+  for (size_t slot = 0; slot < slots; ++slot) {
+    for (size_t rank = 0; rank < ranks; ++rank) timed.Add(1, costs[rank * slots + slot]);
+    timed.Close();
+  }
+  return timed;
+}
+
+StepDuration StepClock::Of(const TimedSlots& slots, const Allowance& allowance) const {
+  StepDuration step;
+  if (slots.size() == 0) return step;
+  if (pipeline_ != nullptr) {
+    const PipelineTime time = TimeOnPipelines(*pipeline_, synchronization_, slots, allowance);
+    step.time = static_cast<Cost>(std::min(kLongest, time.makespan));
+    step.makespan = time.makespan;
+    step.work = time.work;
+  } else if (synchronization_ == Synchronization::kLockstep) {
+    for (size_t slot = 0; slot < slots.size(); ++slot) step.time += CostliestOf(slots[slot]);
+  } else {
+    FreeTimes free(slots.pool());
+    for (size_t slot = 0; slot < slots.size(); ++slot) free.Run(slots[slot]);
+    step.time = free.Latest();
+  }
+  return step;
+}
+
+bool StepClock::Affords(uint64_t slots, uint64_t microbatches, const Allowance& allowance) const {
+  if (pipeline_ == nullptr) return true;
+  const bool lockstep = synchronization_ == Synchronization::kLockstep;
+  return allowance.Affords((kTicksAWork + kTicksToPlaceAWork) * 2 *
+                           (lockstep ? slots : microbatches) * pipeline_->virtual_stages());
+}
+
+Cost StepClock::Bound(Cost work, Cost cheapest, Cost costliest) const {
+  if (pipeline_ == nullptr) return work;
+  const double bound = PipelineBound(*pipeline_, static_cast<double>(work),
+                                     static_cast<double>(cheapest), static_cast<double>(costliest));
+  return static_cast<Cost>(std::min(kLongest, bound));
+}
+
+}  // namespace batchplan

@@ -1,0 +1,97 @@
+// The model of time: what a mini-batch takes whose micro-batches cost so much, and at least. One
+// for ranks that each run micro-batches of their own and for groups of ranks that share them.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_
+#define BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/allowance.h"
+#include "server/planner/cost.h"
+#include "server/planner/options.h"
+#include "server/planner/pipeline/schedule.h"
+
+namespace batchplan {
+
+// A micro-batch: the ranks that share it, and what each of them takes.
+struct TimedGroup {
+  uint32_t ranks = 1;
+  Cost cost = 0;
+};
+
+// The micro-batches of a mini-batch, slot by slot as they run, each slot's along the ranks of the
+// pool, of which all slots take as many.
+class TimedSlots {
+ public:
+  // Adds a micro-batch to the slot that is not closed.
+  void Add(uint32_t ranks, Cost cost) { groups_.push_back({.ranks = ranks, .cost = cost}); }
+  void Close() { begins_.push_back(groups_.size()); }
+  void Reserve(size_t slots, size_t groups);
+
+  size_t size() const { return begins_.size() - 1; }
+  std::span<const TimedGroup> operator[](size_t slot) const {
+    return std::span(groups_).subspan(begins_[slot], begins_[slot + 1] - begins_[slot]);
+  }
+  // Micro-batches of all slots.
+  size_t groups() const { return groups_.size(); }
+  uint32_t pool() const;
+  // By slot, what its costliest micro-batch takes.
+  std::vector<Cost> Costliest() const;
+
+ private:
+  std::vector<TimedGroup> groups_;
+  std::vector<size_t> begins_ = {0};
+};
+
+// Of ranks that each run micro-batches of their own, slot s of rank r as costs[r * slots + s].
+TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks);
+
+// What a mini-batch takes.
+struct StepDuration {
+  Cost time = 0;
+  // The same before it is rounded. On pipelines alone.
+  double makespan = 0;
+  // Of that, what the stage with most work is busy. On pipelines alone.
+  double work = 0;
+};
+
+class StepClock {
+ public:
+  // `pipeline` is null without one.
+  StepClock(Synchronization synchronization, const Pipeline* pipeline)
+      : synchronization_(synchronization), pipeline_(pipeline) {}
+
+  // In lockstep ranks wait for each other at every slot: the sum of the slots' costliest
+  // micro-batches. Accumulated, a micro-batch begins when the last of its ranks is free, and the
+  // time is when the last one ends: of ranks that share nothing, the costliest rank's sum.
+  //
+  // On pipelines the simulated makespan (pipeline/pipeline_time.h). In lockstep that of the slots'
+  // costliest. Accumulated, ranks wait for those alone with which they share groups, directly or
+  // through others: the pool falls into parts, as small as no group of any slot reaches from one to
+  // the next, and the slowest part counts, whose makespan is that of its costliest in each slot.
+  // Where parts, slots and virtual stages are more than kMaxPipelineWorks together, the whole pool
+  // is one part. Spends its simulations.
+  //
+  // Any time once a stop is requested.
+  StepDuration Of(const TimedSlots& slots, const Allowance& allowance = {}) const;
+
+  // Whether the allowance affords what Of simulates, of so many slots with so many micro-batches in
+  // all; true without a pipeline.
+  bool Affords(uint64_t slots, uint64_t microbatches, const Allowance& allowance) const;
+
+  // No mini-batch takes less whose every rank has so much work, where no micro-batch costs less
+  // than the cheapest and one costs as much as the costliest; fixed costs are part of all three.
+  // Without a pipeline that is the work.
+  Cost Bound(Cost work, Cost cheapest, Cost costliest) const;
+
+ private:
+  Synchronization synchronization_;
+  const Pipeline* pipeline_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_

@@ -1,7 +1,6 @@
 #include "server/planner/lengths.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -28,21 +27,6 @@ absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOpti
                      pass.length_multiple, ", topology ", demanded, "): no sequence fits"));
   }
   return static_cast<uint32_t>(multiple);
-}
-
-LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32_t>& multiples) {
-  constexpr uint32_t kWidest = std::numeric_limits<uint32_t>::max();
-  LengthLimit limit{.alone = kWidest};
-  for (size_t pass = 0; pass < options.passes.size(); ++pass) {
-    const uint32_t longest =
-        AlignDown(options.passes[pass].max_tokens_per_microbatch, multiples[pass]);
-    if (pass == 0 || longest < limit.length) {
-      limit.length = longest;
-      limit.pass = pass;
-    }
-    limit.alone = std::min(limit.alone, AlignDown(kWidest, multiples[pass]));
-  }
-  return limit;
 }
 
 namespace {
@@ -119,13 +103,16 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
   return planned;
 }
 
-AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple) {
-  std::vector<uint32_t> aligned;
-  aligned.reserve(planned_lengths.size());
-  for (uint32_t length : planned_lengths) {
-    aligned.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
+const AlignedLengths& Alignments::To(uint32_t length_multiple) {
+  AlignedLengths& aligned = aligned_[length_multiple];
+  if (aligned) return aligned;
+  std::vector<uint32_t> lengths;
+  lengths.reserve(lengths_.size());
+  for (const uint32_t length : lengths_) {
+    lengths.push_back(static_cast<uint32_t>(AlignUp(length, length_multiple)));
   }
-  return std::make_shared<const std::vector<uint32_t>>(std::move(aligned));
+  aligned = std::make_shared<const std::vector<uint32_t>>(std::move(lengths));
+  return aligned;
 }
 
 absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned) {

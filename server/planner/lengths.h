@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,9 +53,6 @@ struct LengthLimit {
   uint32_t alone = 0;
 };
 
-// The smallest, over the passes, of the token budget rounded down to that pass's multiple.
-LengthLimit FindLengthLimit(const PlanOptions& options, const std::vector<uint32_t>& multiples);
-
 struct PlannedLengths {
   // One a sequence of the manifest, its own where it runs alone; 0 for a dropped one.
   std::vector<uint32_t> lengths;
@@ -71,11 +69,20 @@ absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
 // InvalidArgument, naming a sequence, unless manifest.pad_to, where it is set, holds every one.
 absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned);
 
-// Shared by the passes of one length multiple.
+// Every planned length rounded up to one multiple, by manifest position; 0 for a dropped sequence.
 using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;
 
-// Every planned length rounded up, by manifest position; 0 for a dropped sequence.
-AlignedLengths AlignAll(std::span<const uint32_t> planned_lengths, uint32_t length_multiple);
+// The planned lengths rounded up to every multiple that was asked for, each once. Views them.
+class Alignments {
+ public:
+  explicit Alignments(std::span<const uint32_t> planned_lengths) : lengths_(planned_lengths) {}
+
+  const AlignedLengths& To(uint32_t length_multiple);
+
+ private:
+  std::span<const uint32_t> lengths_;
+  std::map<uint32_t, AlignedLengths> aligned_;
+};
 
 }  // namespace batchplan
 

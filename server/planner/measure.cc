@@ -22,7 +22,7 @@ struct Microbatch {
 };
 
 // Those of one mini-batch, from `first` on.
-std::vector<Microbatch> Microbatches(const PassInstance& pass, const PassPlan& plan, size_t first,
+std::vector<Microbatch> Microbatches(const Pass& pass, const PassPlan& plan, size_t first,
                                      size_t count) {
   const CostFunction& cost = pass.cost();
   std::vector<Microbatch> microbatches(count);
@@ -72,7 +72,7 @@ BusiestRank BusiestOf(std::span<const Microbatch> microbatches, uint32_t ranks) 
   return busiest;
 }
 
-StepDuration DurationOf(const PassInstance& pass, std::span<const Microbatch> microbatches,
+StepDuration DurationOf(const Pass& pass, std::span<const Microbatch> microbatches,
                         const Allowance& allowance) {
   std::vector<Cost> costs;
   costs.reserve(microbatches.size());
@@ -112,7 +112,7 @@ void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, 
   }
 }
 
-PlanMetrics Measure(const Manifest& manifest, const PassInstance& pass, const PassPlan& plan,
+PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
   const CostFunction& cost = pass.cost();

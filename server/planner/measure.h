@@ -9,14 +9,14 @@
 #include "server/planner/allowance.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/manifest.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/plan.h"
 
 namespace batchplan {
 
 // The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch. O(n), and
 // on pipelines one simulation of each rank. Any metrics once a stop is requested.
-PlanMetrics Measure(const Manifest& manifest, const PassInstance& pass, const PassPlan& plan,
+PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance);
 
 // Writes the metrics of what is trained and what waits, of a pass whose arrays are complete.

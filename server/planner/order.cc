@@ -40,7 +40,7 @@ void PutInOrder(std::span<const uint32_t> position, Placement& placement) {
 
 }  // namespace
 
-std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& placement) {
+std::vector<Cost> MicrobatchCosts(const Pass& pass, const Placement& placement) {
   std::vector<Cost> costs(placement.microbatches.size());
   for (size_t m = 0; m < costs.size(); ++m) {
     costs[m] = pass.CostOf(placement.microbatches[m], placement.widths[m]);
@@ -48,8 +48,7 @@ std::vector<Cost> MicrobatchCosts(const PassInstance& pass, const Placement& pla
   return costs;
 }
 
-std::vector<Cost> RowCosts(const PassInstance& pass, const Placement& placement,
-                           std::vector<Cost> costs) {
+std::vector<Cost> RowCosts(const Pass& pass, const Placement& placement, std::vector<Cost> costs) {
   const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
   for (size_t m = 0; m < costs.size(); ++m) {
     costs[m] += pass.cost().OfTail(rows[m] - placement.widths[m]);
@@ -76,7 +75,7 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
   return position;
 }
 
-void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placement& placement,
+void OrderMicrobatches(const Pass& pass, MicrobatchOrder order, Placement& placement,
                        const Allowance& allowance) {
   if (order == MicrobatchOrder::kAsAssigned) return;
   if (order == MicrobatchOrder::kPipeline && !AffordsStepTime(pass, placement.slots, allowance)) {
@@ -88,7 +87,7 @@ void OrderMicrobatches(const PassInstance& pass, MicrobatchOrder order, Placemen
              placement);
 }
 
-void PutCostliestRowsFirst(const PassInstance& pass, Placement& placement) {
+void PutCostliestRowsFirst(const Pass& pass, Placement& placement) {
   if (pass.pipeline() != nullptr || pass.order() != MicrobatchOrder::kAsAssigned) return;
   PutInOrder(MicrobatchesInOrder(MicrobatchOrder::kLargestFirst, placement,
                                  RowCosts(pass, placement, MicrobatchCosts(pass, placement))),

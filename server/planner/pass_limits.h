@@ -15,10 +15,9 @@ namespace batchplan {
 
 // One entry a pass.
 struct PassLimits {
-  // The length multiple; empty with dynamic_context.
-  std::vector<uint32_t> multiples;
-  // With dynamic_context what groups of each size hold; else empty.
-  std::vector<std::vector<GroupLimits>> groups;
+  // The sizes that its groups may have, ascending; without dynamic_context that of
+  // topology.context_parallel, whose capacity is the token budget rounded down to the multiple.
+  std::vector<std::vector<GroupLimits>> sizes;
   // The longest sequence that all passes hold.
   LengthLimit longest;
 };

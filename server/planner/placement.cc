@@ -24,7 +24,7 @@ SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> ran
   return shares;
 }
 
-SequenceLists GivenShares(const PassInstance& pass, std::span<const SequenceIndex> sequences) {
+SequenceLists GivenShares(const Pass& pass, std::span<const SequenceIndex> sequences) {
   std::vector<uint32_t> rank_of;
   rank_of.reserve(sequences.size());
   for (SequenceIndex sequence : sequences) {
@@ -33,7 +33,7 @@ SequenceLists GivenShares(const PassInstance& pass, std::span<const SequenceInde
   return SharesOf(SequenceLists::Singles(sequences), rank_of, pass.ranks());
 }
 
-MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
+MiniBatchPlacement PlacementOf(const Pass& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at) {
   const bool padded = pass.options().layout == Layout::kPadded;
   const size_t slots = bin_at.size() / pass.ranks();
@@ -60,7 +60,7 @@ MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, con
   return result;
 }
 
-Placement PlacementOfRanks(const PassInstance& pass, std::span<const Items* const> items,
+Placement PlacementOfRanks(const Pass& pass, std::span<const Items* const> items,
                            std::span<const Bins* const> bins, size_t slots) {
   const bool padded = pass.options().layout == Layout::kPadded;
   size_t sequences = 0;

@@ -11,7 +11,7 @@
 #include "server/planner/cost.h"
 #include "server/planner/manifest.h"
 #include "server/planner/packing/bins.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -54,17 +54,17 @@ SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> ran
                        uint32_t ranks);
 
 // The same of sequences at the ranks that the manifest gives.
-SequenceLists GivenShares(const PassInstance& pass, std::span<const SequenceIndex> sequences);
+SequenceLists GivenShares(const Pass& pass, std::span<const SequenceIndex> sequences);
 
 // The leading pass's placement of bins of items: slot s of rank r is bin bin_at[r * slots + s], or
 // empty where there is no such bin. Its width is the sum of its items' widths, in the padded layout
 // the largest.
-MiniBatchPlacement PlacementOf(const PassInstance& pass, const Items& items, const Bins& bins,
+MiniBatchPlacement PlacementOf(const Pass& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at);
 
 // The placement of bins of each rank's own items: slot s of rank r is bin s of bins[r], or empty
 // where there is no such bin. Widths as for PlacementOf.
-Placement PlacementOfRanks(const PassInstance& pass, std::span<const Items* const> items,
+Placement PlacementOfRanks(const Pass& pass, std::span<const Items* const> items,
                            std::span<const Bins* const> bins, size_t slots);
 
 }  // namespace batchplan

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,15 +13,14 @@
 #include "server/planner/assign/assign.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/context/context_pass.h"
-#include "server/planner/context/context_sizes.h"
 #include "server/planner/context/measure_slots.h"
 #include "server/planner/context/place_slots.h"
+#include "server/planner/context/useful_sizes.h"
 #include "server/planner/lengths.h"
 #include "server/planner/measure.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/order.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/plan.h"
 #include "server/planner/selection/delay.h"
 #include "server/planner/selection/step_estimate.h"
@@ -31,7 +29,7 @@ namespace batchplan {
 namespace {
 
 // Writes a mini-batch's micro-batches behind what the plan has.
-void Append(const PassInstance& pass, const PlannedLengths& planned, const Placement& placement,
+void Append(const Pass& pass, const PlannedLengths& planned, const Placement& placement,
             PassPlan& plan) {
   for (size_t m = 0; m < placement.microbatches.size(); ++m) {
     for (SequenceIndex sequence : placement.microbatches[m]) {
@@ -48,14 +46,14 @@ void Append(const PassInstance& pass, const PlannedLengths& planned, const Place
 // What comes of the placements: stage 4, and the bounds, mini-batch by mini-batch.
 class PassPlans : public PlacementSink {
  public:
-  PassPlans(std::span<const PassInstance> passes, const PlannedLengths& planned,
+  PassPlans(std::span<const Pass> passes, const PlannedLengths& planned,
             const SequenceLists& mini_batches, const Allowance& allowance)
       : passes_(passes), planned_(planned), mini_batches_(mini_batches), allowance_(allowance) {
     Clear();
   }
 
   void Add(size_t pass, size_t mini_batch, Placement placement) override {
-    const PassInstance& instance = passes_[pass];
+    const Pass& instance = passes_[pass];
     const std::span<const SequenceIndex> sequences =
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
@@ -80,7 +78,7 @@ class PassPlans : public PlacementSink {
   std::span<const MiniBatchBounds> bounds(size_t pass) const { return bounds_[pass]; }
 
  private:
-  const std::span<const PassInstance> passes_;
+  const std::span<const Pass> passes_;
   const PlannedLengths& planned_;
   const SequenceLists& mini_batches_;
   const Allowance& allowance_;
@@ -93,24 +91,25 @@ struct Batch {
   const Manifest& manifest;
   const PlanOptions& options;
   const PlannedLengths& planned;
+  Alignments& alignments;
   const Groups& groups;
   const SequenceLists& mini_batches;
 };
+
+absl::StatusOr<Pass> PassOf(const Batch& batch, size_t index, std::vector<GroupLimits> sizes,
+                            const Allowance& allowance) {
+  return Pass::Create(batch.manifest, batch.options, index, std::move(sizes), batch.planned,
+                      batch.alignments, batch.groups, batch.mini_batches.size(), allowance);
+}
 
 // Stages 3 to 5 where every micro-batch takes context_parallel ranks.
 absl::StatusOr<std::vector<PassPlan>> PlanRanks(const Batch& batch, const PassLimits& limits,
                                                 const Allowance& allowance) {
   const PlanOptions& options = batch.options;
-  std::map<uint32_t, AlignedLengths> aligned;  // by length multiple
-  std::vector<PassInstance> passes;
+  std::vector<Pass> passes;
   for (size_t i = 0; i < options.passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    const uint32_t multiple = limits.multiples[i];
-    AlignedLengths& lengths = aligned[multiple];
-    if (!lengths) lengths = AlignAll(batch.planned.lengths, multiple);
-    absl::StatusOr<PassInstance> pass =
-        PassInstance::Create(batch.manifest, options, i, multiple, lengths, batch.planned,
-                             batch.groups, batch.mini_batches.size());
+    absl::StatusOr<Pass> pass = PassOf(batch, i, limits.sizes[i], allowance);
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
@@ -127,7 +126,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanRanks(const Batch& batch, const PassLi
   return measured;
 }
 
-PassPlan PassPlanOf(const ContextPass& pass, const PlannedLengths& planned,
+PassPlan PassPlanOf(const Pass& pass, const PlannedLengths& planned,
                     const PassPlacement& placements) {
   PassPlan plan;
   plan.name = pass.options().name;
@@ -156,18 +155,16 @@ PassPlan PassPlanOf(const ContextPass& pass, const PlannedLengths& planned,
 absl::StatusOr<std::vector<PassPlan>> PlanSlotsWithin(
     const Batch& batch, std::span<const std::vector<GroupLimits>> limits,
     const Allowance& allowance) {
-  std::vector<ContextPass> passes;
+  std::vector<Pass> passes;
   for (size_t i = 0; i < batch.options.passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    absl::StatusOr<ContextPass> pass =
-        ContextPass::Create(batch.manifest, batch.options, i, limits[i], batch.planned,
-                            batch.groups, batch.mini_batches.size(), allowance);
+    absl::StatusOr<Pass> pass = PassOf(batch, i, limits[i], allowance);
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
   absl::StatusOr<std::vector<PassPlacement>> placed =
-      PlaceSlots(batch.manifest, batch.options, passes, batch.planned, batch.groups,
-                 batch.mini_batches, allowance);
+      PlaceSlots(batch.manifest, batch.options, passes, batch.planned, batch.alignments,
+                 batch.groups, batch.mini_batches, allowance);
   if (!placed.ok()) return placed.status();
   std::vector<PassPlan> plans;
   for (size_t i = 0; i < passes.size(); ++i) {
@@ -183,15 +180,15 @@ absl::StatusOr<std::vector<PassPlan>> PlanSlotsWithin(
 absl::StatusOr<std::vector<PassPlan>> PlanSlots(const Batch& batch, const PassLimits& limits,
                                                 const Allowance& allowance) {
   std::vector<std::vector<GroupLimits>> useful;
-  useful.reserve(limits.groups.size());
+  useful.reserve(limits.sizes.size());
   bool all = true;
-  for (size_t i = 0; i < limits.groups.size(); ++i) {
-    useful.push_back(UsefulSizes(batch.options, i, limits.groups[i], batch.planned));
-    all = all && useful.back().size() == limits.groups[i].size();
+  for (size_t i = 0; i < limits.sizes.size(); ++i) {
+    useful.push_back(UsefulSizes(batch.options, i, limits.sizes[i], batch.planned));
+    all = all && useful.back().size() == limits.sizes[i].size();
   }
   absl::StatusOr<std::vector<PassPlan>> plans = PlanSlotsWithin(batch, useful, allowance);
   if (all || !absl::IsInvalidArgument(plans.status())) return plans;
-  return PlanSlotsWithin(batch, limits.groups, allowance);
+  return PlanSlotsWithin(batch, limits.sizes, allowance);
 }
 
 absl::StatusOr<std::vector<PassPlan>> PlanMiniBatches(const Batch& batch, const PassLimits& limits,
@@ -258,7 +255,8 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
         },
         as_much);
   }();
-  const Batch delayed = {batch.manifest, batch.options, batch.planned, batch.groups, moved};
+  const Batch delayed = {batch.manifest,   batch.options, batch.planned,
+                         batch.alignments, batch.groups,  moved};
   absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(delayed, limits, as_much);
   allowance.Spend(as_much.used());
   if (!others.ok() || (passes.ok() && PredictedStepTime(*others) >= PredictedStepTime(*passes))) {
@@ -332,7 +330,8 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
       SplitIntoMiniBatches(manifest, planned->lengths, groups, options.mini_batches);
   if (!mini_batches.ok()) return mini_batches.status();
 
-  const Batch batch = {manifest, options, *planned, groups, *mini_batches};
+  Alignments alignments(planned->lengths);
+  const Batch batch = {manifest, options, *planned, alignments, groups, *mini_batches};
   // Not where one plan takes long by its greedy work alone.
   const bool delays =
       options.mini_batches.max_delay > 0 && mini_batches->size() > 1 &&

@@ -13,27 +13,22 @@ namespace {
 // Beyond this, waiting for transfers is all that there is.
 constexpr double kLongest = 0x1p63;
 
-Cost CostliestOf(std::span<const TimedGroup> slot) {
-  Cost costliest = 0;
-  for (const TimedGroup& group : slot) costliest = std::max(costliest, group.cost);
-  return costliest;
-}
-
 // When the ranks of a pool are done with the slots that they have run. Kept by the groups of the
 // last slot, whose ranks all are free at once, so that a slot takes as many steps as it and the one
 // before it have groups, however many ranks there are.
+template <typename Number>
 class FreeTimes {
  public:
   explicit FreeTimes(uint32_t pool) : spans_{{.end = pool, .free = 0}} {}
 
   // Each group begins when all of its ranks are free.
-  void Run(std::span<const TimedGroup> slot) {
+  void Run(std::span<const typename TimedSlotsOf<Number>::Group> slot) {
     next_.clear();
     size_t at = 0;  // the span that the next group begins in
     uint32_t end = 0;
-    for (const TimedGroup& group : slot) {
+    for (const auto& group : slot) {
       end += group.ranks;
-      Cost begin = spans_[at].free;
+      Number begin = spans_[at].free;
       while (spans_[at].end < end) begin = std::max(begin, spans_[++at].free);
       if (spans_[at].end == end) ++at;
       next_.push_back({.end = end, .free = begin + group.cost});
@@ -42,8 +37,8 @@ class FreeTimes {
   }
 
   // When the last of the ranks is free.
-  Cost Latest() const {
-    Cost latest = 0;
+  Number Latest() const {
+    Number latest = 0;
     for (const Span& span : spans_) latest = std::max(latest, span.free);
     return latest;
   }
@@ -52,23 +47,25 @@ class FreeTimes {
   // Ranks from the end of the span before.
   struct Span {
     uint32_t end = 0;
-    Cost free = 0;
+    Number free = 0;
   };
 
   std::vector<Span> spans_;
   std::vector<Span> next_;
 };
 
-std::vector<uint32_t> EndsOfGroups(std::span<const TimedGroup> slot) {
+template <typename Group>
+std::vector<uint32_t> EndsOfGroups(std::span<const Group> slot) {
   std::vector<uint32_t> ends;
   ends.reserve(slot.size());
   uint32_t rank = 0;
-  for (const TimedGroup& group : slot) ends.push_back(rank += group.ranks);
+  for (const Group& group : slot) ends.push_back(rank += group.ranks);
   return ends;
 }
 
 // Where the parts of the pool end: the ranks at which a group ends in every slot.
-std::vector<uint32_t> EndsOfParts(const TimedSlots& slots) {
+template <typename Number>
+std::vector<uint32_t> EndsOfParts(const TimedSlotsOf<Number>& slots) {
   std::vector<uint32_t> common = EndsOfGroups(slots[0]);
   std::vector<uint32_t> both;
   for (size_t s = 1; s < slots.size() && common.size() > 1; ++s) {
@@ -79,8 +76,9 @@ std::vector<uint32_t> EndsOfParts(const TimedSlots& slots) {
   return common;
 }
 
+template <typename Number>
 PipelineTime TimeOnPipelines(const Pipeline& pipeline, Synchronization synchronization,
-                             const TimedSlots& slots, const Allowance& allowance) {
+                             const TimedSlotsOf<Number>& slots, const Allowance& allowance) {
   std::vector<uint32_t> ends = {slots.pool()};
   if (synchronization == Synchronization::kAccumulated) {
     std::vector<uint32_t> parts = EndsOfParts(slots);
@@ -93,7 +91,7 @@ PipelineTime TimeOnPipelines(const Pipeline& pipeline, Synchronization synchroni
   for (size_t s = 0; s < slots.size(); ++s) {
     size_t part = 0;
     uint32_t rank = 0;
-    for (const TimedGroup& group : slots[s]) {
+    for (const auto& group : slots[s]) {
       double& most = costliest[part * slots.size() + s];
       most = std::max(most, static_cast<double>(group.cost));
       rank += group.ranks;
@@ -103,27 +101,20 @@ PipelineTime TimeOnPipelines(const Pipeline& pipeline, Synchronization synchroni
   return PipelineTimeOf(pipeline, Synchronization::kAccumulated, costliest, ends.size(), allowance);
 }
 
-}  // namespace
-
-void TimedSlots::Reserve(size_t slots, size_t groups) {
-  begins_.reserve(slots + 1);
-  groups_.reserve(groups);
-}
-
-uint32_t TimedSlots::pool() const {
-  uint32_t pool = 0;
-  if (size() > 0) {
-    for (const TimedGroup& group : (*this)[0]) pool += group.ranks;
+// Without a pipeline.
+template <typename Number>
+Number TimeOf(Synchronization synchronization, const TimedSlotsOf<Number>& slots) {
+  if (synchronization == Synchronization::kLockstep) {
+    Number time = 0;
+    for (size_t slot = 0; slot < slots.size(); ++slot) time += slots.Costliest(slot);
+    return time;
   }
-  return pool;
+  FreeTimes<Number> free(slots.pool());
+  for (size_t slot = 0; slot < slots.size(); ++slot) free.Run(slots[slot]);
+  return free.Latest();
 }
 
-std::vector<Cost> TimedSlots::Costliest() const {
-  std::vector<Cost> costs;
-  costs.reserve(size());
-  for (size_t slot = 0; slot < size(); ++slot) costs.push_back(CostliestOf((*this)[slot]));
-  return costs;
-}
+}  // namespace
 
 TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks) {
   const size_t slots = costs.size() / ranks;
@@ -137,21 +128,19 @@ TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks) {
 }
 
 StepDuration StepClock::Of(const TimedSlots& slots, const Allowance& allowance) const {
-  StepDuration step;
-  if (slots.size() == 0) return step;
-  if (pipeline_ != nullptr) {
-    const PipelineTime time = TimeOnPipelines(*pipeline_, synchronization_, slots, allowance);
-    step.time = static_cast<Cost>(std::min(kLongest, time.makespan));
-    step.makespan = time.makespan;
-    step.work = time.work;
-  } else if (synchronization_ == Synchronization::kLockstep) {
-    for (size_t slot = 0; slot < slots.size(); ++slot) step.time += CostliestOf(slots[slot]);
-  } else {
-    FreeTimes free(slots.pool());
-    for (size_t slot = 0; slot < slots.size(); ++slot) free.Run(slots[slot]);
-    step.time = free.Latest();
-  }
-  return step;
+  if (slots.size() == 0) return {};
+  if (pipeline_ == nullptr) return {.time = TimeOf(synchronization_, slots)};
+  const PipelineTime time = TimeOnPipelines(*pipeline_, synchronization_, slots, allowance);
+  return {.time = static_cast<Cost>(std::min(kLongest, time.makespan)),
+          .makespan = time.makespan,
+          .work = time.work};
+}
+
+double StepClock::Of(const TimedSlotsOf<double>& slots, const Allowance& allowance) const {
+  if (slots.size() == 0) return 0;
+  return pipeline_ == nullptr
+             ? TimeOf(synchronization_, slots)
+             : TimeOnPipelines(*pipeline_, synchronization_, slots, allowance).makespan;
 }
 
 bool StepClock::Affords(uint64_t slots, uint64_t microbatches, const Allowance& allowance) const {

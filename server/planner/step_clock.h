@@ -4,6 +4,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_
 #define BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,35 +17,48 @@
 
 namespace batchplan {
 
-// A micro-batch: the ranks that share it, and what each of them takes.
-struct TimedGroup {
-  uint32_t ranks = 1;
-  Cost cost = 0;
-};
-
 // The micro-batches of a mini-batch, slot by slot as they run, each slot's along the ranks of the
 // pool, of which all slots take as many.
-class TimedSlots {
+template <typename Number>
+class TimedSlotsOf {
  public:
+  // A micro-batch: the ranks that share it, and what each of them takes.
+  struct Group {
+    uint32_t ranks = 1;
+    Number cost = 0;
+  };
+
   // Adds a micro-batch to the slot that is not closed.
-  void Add(uint32_t ranks, Cost cost) { groups_.push_back({.ranks = ranks, .cost = cost}); }
+  void Add(uint32_t ranks, Number cost) { groups_.push_back({.ranks = ranks, .cost = cost}); }
   void Close() { begins_.push_back(groups_.size()); }
-  void Reserve(size_t slots, size_t groups);
+  void Reserve(size_t slots, size_t groups) {
+    begins_.reserve(slots + 1);
+    groups_.reserve(groups);
+  }
 
   size_t size() const { return begins_.size() - 1; }
-  std::span<const TimedGroup> operator[](size_t slot) const {
+  std::span<const Group> operator[](size_t slot) const {
     return std::span(groups_).subspan(begins_[slot], begins_[slot + 1] - begins_[slot]);
   }
-  // Micro-batches of all slots.
-  size_t groups() const { return groups_.size(); }
-  uint32_t pool() const;
-  // By slot, what its costliest micro-batch takes.
-  std::vector<Cost> Costliest() const;
+  // The ranks of a slot.
+  uint32_t pool() const {
+    uint32_t pool = 0;
+    for (size_t m = 0; size() > 0 && m < begins_[1]; ++m) pool += groups_[m].ranks;
+    return pool;
+  }
+  // What the costliest micro-batch of a slot takes.
+  Number Costliest(size_t slot) const {
+    Number costliest = 0;
+    for (const Group& group : (*this)[slot]) costliest = std::max(costliest, group.cost);
+    return costliest;
+  }
 
  private:
-  std::vector<TimedGroup> groups_;
+  std::vector<Group> groups_;
   std::vector<size_t> begins_ = {0};
 };
+
+using TimedSlots = TimedSlotsOf<Cost>;
 
 // Of ranks that each run micro-batches of their own, slot s of rank r as costs[r * slots + s].
 TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks);
@@ -77,6 +91,8 @@ class StepClock {
   //
   // Any time once a stop is requested.
   StepDuration Of(const TimedSlots& slots, const Allowance& allowance = {}) const;
+  // The same of costs in units of a cost model.
+  double Of(const TimedSlotsOf<double>& slots, const Allowance& allowance = {}) const;
 
   // Whether the allowance affords what Of simulates, of so many slots with so many micro-batches in
   // all; true without a pipeline.

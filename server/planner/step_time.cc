@@ -11,7 +11,7 @@ namespace batchplan {
 namespace {
 
 // The costs of rows, in the order in which they run.
-std::vector<Cost> CostsInOrder(const PassInstance& pass, const Placement& placement) {
+std::vector<Cost> CostsInOrder(const Pass& pass, const Placement& placement) {
   const MicrobatchOrder asked = pass.order();
   const bool solvers = asked == MicrobatchOrder::kAsAssigned && pass.pipeline() == nullptr;
   std::vector<Cost> costs = MicrobatchCosts(pass, placement);
@@ -27,7 +27,7 @@ std::vector<Cost> CostsInOrder(const PassInstance& pass, const Placement& placem
 
 }  // namespace
 
-Cost StepTime(const PassInstance& pass, const Placement& placement, const Allowance& allowance) {
+Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& allowance) {
   if (pass.order() == MicrobatchOrder::kPipeline) {
     return static_cast<Cost>(RankOrders(pass, placement, allowance).makespan());
   }
@@ -36,7 +36,7 @@ Cost StepTime(const PassInstance& pass, const Placement& placement, const Allowa
       .time;
 }
 
-bool AffordsStepTime(const PassInstance& pass, uint64_t slots, const Allowance& allowance) {
+bool AffordsStepTime(const Pass& pass, uint64_t slots, const Allowance& allowance) {
   return pass.clock().Affords(slots, slots * pass.ranks(), allowance);
 }
 

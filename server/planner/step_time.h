@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "server/planner/allowance.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -15,11 +15,11 @@ namespace batchplan {
 // rank ordered as the pass asks. Where it leaves them as they are assigned and there is no
 // pipeline, ordered by PutCostliestRowsFirst (order.h); where it has their order looked for on a
 // pipeline, in the one that is found.
-Cost StepTime(const PassInstance& pass, const Placement& placement, const Allowance& allowance);
+Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);
 
 // Whether the allowance affords the simulations of StepTime, of so many slots; true without a
 // pipeline.
-bool AffordsStepTime(const PassInstance& pass, uint64_t slots, const Allowance& allowance);
+bool AffordsStepTime(const Pass& pass, uint64_t slots, const Allowance& allowance);
 
 }  // namespace batchplan
 

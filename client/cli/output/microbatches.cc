@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/planner/context/pipelined_slots.h"
 #include "server/planner/cost.h"
 #include "server/planner/pipeline/schedule.h"
-#include "server/planner/step_time.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan::cli {
 namespace {
@@ -97,61 +95,6 @@ double ExchangePerToken(const v1::CostModel& model, uint32_t ranks) {
     by_size.exchange.push_back({.up_to_size = entry.up_to_size(), .per_token = entry.per_token()});
   }
   return batchplan::ExchangePerToken(by_size, ranks);
-}
-
-// Of one mini-batch, micro-batch by micro-batch.
-StepTimes WithoutPipeline(const std::vector<double>& costs, size_t slots) {
-  std::vector<double> slowest(slots, 0);
-  StepTimes times;
-  for (size_t begin = 0; begin < costs.size(); begin += slots) {
-    double sum = 0;
-    for (size_t slot = 0; slot < slots; ++slot) {
-      slowest[slot] = std::max(slowest[slot], costs[begin + slot]);
-      sum += costs[begin + slot];
-    }
-    times.accumulated = std::max(times.accumulated, sum);
-  }
-  times.lockstep = std::accumulate(slowest.begin(), slowest.end(), 0.0);
-  return times;
-}
-
-// Of one mini-batch of groups that differ in size, which cost so much.
-StepTimes OfGroups(std::span<const Microbatch> groups, const std::vector<double>& costs,
-                   const PlanOptions& options, const PassOptions& pass) {
-  std::vector<double> slowest;
-  std::vector<TimedSlot> slots;
-  std::vector<double> done(RanksOf(options.topology), 0);
-  for (size_t m = 0; m < groups.size(); ++m) {
-    slowest.resize(groups[m].slot + 1, 0);
-    slowest.back() = std::max(slowest.back(), costs[m]);
-    slots.resize(slowest.size());
-    slots.back().push_back({.ranks = groups[m].context_parallel, .cost = costs[m]});
-    const auto first = done.begin() + groups[m].rank;
-    const auto last = first + groups[m].context_parallel;
-    std::fill(first, last, *std::max_element(first, last) + costs[m]);
-  }
-  if (options.topology.pipeline_parallel > 1) {
-    const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
-    const auto time = [&](Synchronization synchronization) {
-      return TimeOfSlots(pipeline, synchronization, slots, {}).makespan;
-    };
-    return {.lockstep = time(Synchronization::kLockstep),
-            .accumulated = time(Synchronization::kAccumulated)};
-  }
-  return {.lockstep = std::accumulate(slowest.begin(), slowest.end(), 0.0),
-          .accumulated = *std::max_element(done.begin(), done.end())};
-}
-
-// Of one mini-batch of groups that are alike, which stand rank by rank.
-StepTimes OfRanks(const std::vector<double>& costs, size_t slots, const PlanOptions& options,
-                  const PassOptions& pass) {
-  if (options.topology.pipeline_parallel == 1) return WithoutPipeline(costs, slots);
-  const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
-  const auto time = [&](Synchronization synchronization) {
-    return PipelineTimeOf(pipeline, synchronization, costs, costs.size() / slots).makespan;
-  };
-  return {.lockstep = time(Synchronization::kLockstep),
-          .accumulated = time(Synchronization::kAccumulated)};
 }
 
 // Fills in what is in a micro-batch, whose place and size are known.
@@ -293,25 +236,28 @@ std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
 StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1::PassPlan& plan,
                            const PlanOptions& options, const PassOptions& pass,
                            const v1::CostModel& cost_model) {
+  const Pipeline pipeline = PipelineOf(options.topology, options.pipeline, pass.forward_only);
+  const Pipeline* const on = options.topology.pipeline_parallel > 1 ? &pipeline : nullptr;
+  const StepClock lockstep(Synchronization::kLockstep, on);
+  const StepClock accumulated(Synchronization::kAccumulated, on);
   StepTimes times;
-  std::vector<double> costs;
   for (size_t begin = 0; begin < microbatches.size();) {
-    size_t end = begin;
-    costs.clear();
-    for (; end < microbatches.size() &&
-           microbatches[end].mini_batch == microbatches[begin].mini_batch;
-         ++end) {
-      costs.push_back(MicrobatchCost(microbatches[end], plan, pass.layout, cost_model));
+    // By slot, in it by rank.
+    std::vector<const Microbatch*> step;
+    const uint32_t mini_batch = microbatches[begin].mini_batch;
+    for (; begin < microbatches.size() && microbatches[begin].mini_batch == mini_batch; ++begin) {
+      step.push_back(&microbatches[begin]);
     }
-    const size_t slots =
-        plan.microbatches_per_rank(static_cast<int>(microbatches[begin].mini_batch));
-    const StepTimes step =
-        options.topology.dynamic_context
-            ? OfGroups(std::span(microbatches).subspan(begin, end - begin), costs, options, pass)
-            : OfRanks(costs, slots, options, pass);
-    times.lockstep += step.lockstep;
-    times.accumulated += step.accumulated;
-    begin = end;
+    std::ranges::stable_sort(step, {}, &Microbatch::slot);
+    TimedSlotsOf<double> slots;
+    for (size_t m = 0; m < step.size(); ++m) {
+      if (m > 0 && step[m]->slot != step[m - 1]->slot) slots.Close();
+      slots.Add(options.topology.dynamic_context ? step[m]->context_parallel : 1,
+                MicrobatchCost(*step[m], plan, pass.layout, cost_model));
+    }
+    slots.Close();
+    times.lockstep += lockstep.Of(slots);
+    times.accumulated += accumulated.Of(slots);
   }
   return times;
 }

@@ -79,15 +79,10 @@ std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
                                 const PassOptions& pass, const v1::CostModel& cost_model);
 
 // Predicted step time over all mini-batches, in the cost model's units, under either
-// synchronization: a plan is made and measured for one, and its user may ask what it would take
-// under the other.
+// synchronization (StepClock of step_clock.h): a plan is made and measured for one, and its user
+// may ask what it would take under the other.
 struct StepTimes {
-  // Ranks meet after every micro-batch: the sum over slots of the maximum over ranks; on pipelines,
-  // what one takes for these maxima.
   double lockstep = 0;
-  // Ranks meet once a mini-batch: the maximum over ranks of the sum over slots; on pipelines, of
-  // what theirs take. Where groups differ in size, each begins when the last of its ranks is free,
-  // and on pipelines it is the time in lockstep.
   double accumulated = 0;
 };
 

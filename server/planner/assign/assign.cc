@@ -13,22 +13,22 @@
 namespace batchplan {
 namespace {
 
-bool IgnoresMiniBatches(const PassInstance& pass) { return pass.options().ignore_mini_batches; }
+bool IgnoresMiniBatches(const Pass& pass) { return pass.options().ignore_mini_batches; }
 
 // The passes that keep to mini-batches: all of them if none does, over the whole manifest as one.
-std::vector<const PassInstance*> PassesWithin(std::span<const PassInstance> passes) {
+std::vector<const Pass*> PassesWithin(std::span<const Pass> passes) {
   const bool all = std::all_of(passes.begin(), passes.end(), IgnoresMiniBatches);
-  std::vector<const PassInstance*> within;
-  for (const PassInstance& pass : passes) {
+  std::vector<const Pass*> within;
+  for (const Pass& pass : passes) {
     if (all || !IgnoresMiniBatches(pass)) within.push_back(&pass);
   }
   return within;
 }
 
 // The others.
-std::vector<const PassInstance*> PassesOverAll(std::span<const PassInstance> passes) {
-  std::vector<const PassInstance*> over_all;
-  for (const PassInstance& pass : passes) {
+std::vector<const Pass*> PassesOverAll(std::span<const Pass> passes) {
+  std::vector<const Pass*> over_all;
+  for (const Pass& pass : passes) {
     if (IgnoresMiniBatches(pass)) over_all.push_back(&pass);
   }
   if (over_all.size() == passes.size()) over_all.clear();
@@ -37,7 +37,7 @@ std::vector<const PassInstance*> PassesOverAll(std::span<const PassInstance> pas
 
 class Assigner {
  public:
-  Assigner(std::span<const PassInstance> passes, const Topology& topology,
+  Assigner(std::span<const Pass> passes, const Topology& topology,
            const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
            PlacementSink& sink)
       : passes_(passes),
@@ -109,7 +109,7 @@ class Assigner {
   // What the count rules of the passes ask for, whatever the sequences.
   uint64_t FewestMicrobatches() const {
     uint64_t fewest = 0;
-    for (const PassInstance& pass : passes_) {
+    for (const Pass& pass : passes_) {
       fewest += pass.counts().RoundUp(1) * pass.ranks() * pass.mini_batches();
     }
     return fewest;
@@ -147,7 +147,7 @@ class Assigner {
       shares.Close();
     }
     for (size_t i = 0; i < over_all_.size(); ++i) {
-      const PassInstance& pass = *over_all_[i];
+      const Pass& pass = *over_all_[i];
       if (twins_over_all_[i] < i) {
         placements.push_back(placements[twins_over_all_[i]]);
       } else {
@@ -170,7 +170,7 @@ class Assigner {
     if (!first_.given_ranks().empty() || first_.options().sharding == Sharding::kStrideSorted) {
       return reason;
     }
-    for (const PassInstance* pass : over_all_) {
+    for (const Pass* pass : over_all_) {
       absl::Status possible = CheckPossible(*pass, sequences_, pass->where());
       if (!possible.ok()) return possible;
     }
@@ -225,15 +225,15 @@ class Assigner {
     return FillOverAll();
   }
 
-  const std::span<const PassInstance> passes_;
-  const PassInstance& first_;
+  const std::span<const Pass> passes_;
+  const Pass& first_;
   const Topology& topology_;
   const std::span<const SequenceIndex> sequences_;
   const uint64_t seed_;
   const Allowance& allowance_;
   PlacementSink& sink_;
   // The passes that ignore mini-batches where others keep to them.
-  const std::vector<const PassInstance*> over_all_;
+  const std::vector<const Pass*> over_all_;
   const std::vector<size_t> twins_over_all_;
   const MiniBatchPlacer placer_;
   const SequenceLists& mini_batches_;
@@ -250,7 +250,7 @@ class Assigner {
 
 }  // namespace
 
-absl::Status AssignAll(std::span<const PassInstance> passes, const Topology& topology,
+absl::Status AssignAll(std::span<const Pass> passes, const Topology& topology,
                        const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink) {
   return Assigner(passes, topology, mini_batches, seed, allowance, sink).Run();

@@ -23,7 +23,7 @@
 #include "server/planner/allowance.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -53,7 +53,7 @@ class PlacementSink {
 //
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
 // Cancelled if a stop is requested. What the sink has then is of no use.
-absl::Status AssignAll(std::span<const PassInstance> passes, const Topology& topology,
+absl::Status AssignAll(std::span<const Pass> passes, const Topology& topology,
                        const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink);
 

@@ -18,13 +18,13 @@ namespace {
 constexpr Cost kRounding = 10'000'000'000;
 
 // Of so many micro-batches in all, what each rank has then.
-uint64_t PerRank(const PassInstance& pass, uint64_t microbatches) {
+uint64_t PerRank(const Pass& pass, uint64_t microbatches) {
   return pass.counts().RoundUp((microbatches + pass.ranks() - 1) / pass.ranks());
 }
 
 // Items whose lengths are the sums of their sequences in either layout: a padded micro-batch takes
 // as many tokens as its sequences have, or more.
-Items SummedItems(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) {
+Items SummedItems(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
   Items items = pass.ItemsOf(mini_batch);
   if (pass.options().layout == Layout::kPacked) return items;
   for (uint32_t item = 0; item < items.size(); ++item) {
@@ -36,7 +36,7 @@ Items SummedItems(const PassInstance& pass, std::span<const SequenceIndex> mini_
   return items;
 }
 
-BinLimits LimitsOf(const PassInstance& pass) {
+BinLimits LimitsOf(const Pass& pass) {
   if (pass.options().layout == Layout::kPacked) return pass.bin_limits();
   constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
   return {.capacity = static_cast<uint32_t>(std::min(pass.padded_limits().tokens, kMost)),
@@ -45,8 +45,7 @@ BinLimits LimitsOf(const PassInstance& pass) {
 
 // The micro-batches that `ranks` ranks need together, at least, for these items; `possible` as for
 // FewestPackedPerRank.
-uint64_t LeastPacked(const PassInstance& pass, const PackItems& items, uint32_t ranks,
-                     uint64_t possible) {
+uint64_t LeastPacked(const Pass& pass, const PackItems& items, uint32_t ranks, uint64_t possible) {
   // A rank needs `possible` as soon as all together need more than this.
   const uint64_t below = std::max<uint64_t>(1, pass.counts().LeastThatNeeds(possible)) - 1;
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
@@ -56,7 +55,7 @@ uint64_t LeastPacked(const PassInstance& pass, const PackItems& items, uint32_t 
 
 // What any placement takes whose ranks have so much work; each micro-batch has at least the
 // cheapest item, or nothing where it may be empty, and one the costliest.
-Cost StepBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch, Cost work) {
+Cost StepBound(const Pass& pass, std::span<const SequenceIndex> mini_batch, Cost work) {
   if (pass.pipeline() == nullptr) return work;
   const Items items = pass.ItemsOf(mini_batch);
   const auto [cheapest, costliest] = std::minmax_element(items.costs.begin(), items.costs.end());
@@ -68,7 +67,7 @@ Cost StepBound(const PassInstance& pass, std::span<const SequenceIndex> mini_bat
 
 // Where the ranks are given, each rank by itself needs what its own sequences need, and takes as
 // long as they do.
-MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+MiniBatchBounds BoundsOfShares(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                                const Placement& placement, const Allowance& allowance) {
   const SequenceLists shares = GivenShares(pass, mini_batch);
   uint64_t most_needed = 1;
@@ -102,7 +101,7 @@ MiniBatchBounds BoundsOfShares(const PassInstance& pass, std::span<const Sequenc
 }
 
 // Without the fixed costs.
-Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+Cost SequencesBound(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                     Cost lockstep_proven, const Allowance& allowance) {
   Cost bound = lockstep_proven;
   if (pass.synchronization() == Synchronization::kLockstep) {
@@ -120,8 +119,8 @@ Cost SequencesBound(const PassInstance& pass, std::span<const SequenceIndex> min
 
 }  // namespace
 
-uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
-                                   std::span<const SequenceIndex> mini_batch, uint64_t possible) {
+uint64_t FewestMicrobatchesPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                                   uint64_t possible) {
   if (pass.options().layout == Layout::kPacked) {
     const Items items = pass.ItemsOf(mini_batch);
     return FewestPackedPerRank(pass, items.ForPacking(), possible);
@@ -131,11 +130,11 @@ uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
   return PerRank(pass, DraftPadded(pass, items));
 }
 
-uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items, uint64_t possible) {
+uint64_t FewestPackedPerRank(const Pass& pass, const PackItems& items, uint64_t possible) {
   return PerRank(pass, LeastPacked(pass, items, pass.ranks(), possible));
 }
 
-MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance) {
   if (!pass.given_ranks().empty()) {
     return BoundsOfShares(pass, mini_batch, placement, allowance);

@@ -12,7 +12,7 @@
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
 #include "server/planner/packing/bins.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -23,11 +23,10 @@ namespace batchplan {
 // is known to suffice, above which no bound is looked for. O(n log n).
 //
 // Of a mini-batch, or of the items that a packed one consists of.
-uint64_t FewestMicrobatchesPerRank(const PassInstance& pass,
-                                   std::span<const SequenceIndex> mini_batch,
+uint64_t FewestMicrobatchesPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                                    uint64_t possible = std::numeric_limits<uint64_t>::max());
 
-uint64_t FewestPackedPerRank(const PassInstance& pass, const PackItems& items,
+uint64_t FewestPackedPerRank(const Pass& pass, const PackItems& items,
                              uint64_t possible = std::numeric_limits<uint64_t>::max());
 
 struct MiniBatchBounds {
@@ -43,7 +42,7 @@ struct MiniBatchBounds {
 // which is one of them, has proven is not worked out again, and no bound above its own number of
 // micro-batches is looked for.
 // O(n log n). In lockstep the bound is looser where the allowance does not afford a better one.
-MiniBatchBounds BoundsOf(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance = {});
 
 }  // namespace batchplan

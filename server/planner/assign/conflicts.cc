@@ -13,7 +13,7 @@ std::string Count(uint64_t count, bool groups) {
 }
 
 // What decides on the micro-batches of each rank.
-std::string Limits(const PassInstance& pass) {
+std::string Limits(const Pass& pass) {
   const PassOptions& options = pass.options();
   std::string text = absl::StrCat("max_tokens_per_microbatch ", options.max_tokens_per_microbatch);
   if (options.max_sequences_per_microbatch > 0) {
@@ -29,7 +29,7 @@ std::string Limits(const PassInstance& pass) {
 
 }  // namespace
 
-absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t per_rank,
+absl::Status TooFewItems(const Pass& pass, size_t items, uint64_t per_rank,
                          absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
@@ -37,14 +37,14 @@ absl::Status TooFewItems(const PassInstance& pass, size_t items, uint64_t per_ra
                    " on each rank of data_parallel ", pass.ranks(), " (", Limits(pass), ")"));
 }
 
-absl::Status TooFewGroups(const PassInstance& pass, size_t groups, absl::string_view where) {
+absl::Status TooFewGroups(const Pass& pass, size_t groups, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(groups, true),
                    " that mini_batches.groups keeps on one rank each, but data_parallel is ",
                    pass.ranks(), "; lower it, or set allow_empty_microbatches"));
 }
 
-absl::Status TooFewItemsOnRank(const PassInstance& pass, size_t rank, size_t items, uint64_t slots,
+absl::Status TooFewItemsOnRank(const Pass& pass, size_t rank, size_t items, uint64_t slots,
                                absl::string_view where) {
   return absl::InvalidArgumentError(absl::StrCat(
       where, ": rank ", rank, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
@@ -52,7 +52,7 @@ absl::Status TooFewItemsOnRank(const PassInstance& pass, size_t rank, size_t ite
       Limits(pass), ")"));
 }
 
-absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t needed, size_t poorest,
+absl::Status TooFewSlots(const Pass& pass, size_t fullest, uint64_t needed, size_t poorest,
                          size_t items, uint64_t slots, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": rank ", fullest, " needs ", needed, " micro-batches, but rank ",
@@ -61,27 +61,26 @@ absl::Status TooFewSlots(const PassInstance& pass, size_t fullest, uint64_t need
                    " can have (", Limits(pass), ")"));
 }
 
-absl::Status TooManyEmpty(const PassInstance& pass, uint64_t slots, absl::string_view where) {
+absl::Status TooManyEmpty(const Pass& pass, uint64_t slots, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " needs ", slots, " micro-batches on each rank of data_parallel ",
                    pass.ranks(), " (", Limits(pass), "), more than ", pass.most_with_empty(),
                    " in all, the limit where allow_empty_microbatches is set"));
 }
 
-absl::Status UnitsDontDivide(const PassInstance& pass, size_t units, absl::string_view where) {
+absl::Status UnitsDontDivide(const Pass& pass, size_t units, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(units, pass.groups_keep_rank()), ", which data_parallel ",
                    pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
 }
 
-absl::Status SequencesDontDivide(const PassInstance& pass, uint64_t sequences,
-                                 absl::string_view where) {
+absl::Status SequencesDontDivide(const Pass& pass, uint64_t sequences, absl::string_view where) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, " has ", Count(sequences, false), ", which data_parallel ", pass.ranks(),
                    " does not divide, but equal_sequence_counts is set"));
 }
 
-absl::Status GroupsDontDivide(const PassInstance& pass, size_t groups, uint64_t sequences,
+absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequences,
                               absl::string_view where) {
   return absl::InvalidArgumentError(absl::StrCat(
       where, " has ", Count(groups, true),
@@ -90,7 +89,7 @@ absl::Status GroupsDontDivide(const PassInstance& pass, size_t groups, uint64_t 
       ", as equal_sequence_counts asks"));
 }
 
-absl::Status NothingOnRank(const PassInstance& pass, size_t rank, absl::string_view where) {
+absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where) {
   return absl::InvalidArgumentError(absl::StrCat(
       where, ": manifest.ranks has no sequence on rank ", rank, " of data_parallel ", pass.ranks(),
       ", which needs a micro-batch of one or more; set allow_empty_microbatches"));

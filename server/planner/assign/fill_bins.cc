@@ -98,7 +98,7 @@ class PaddedRoom {
 
 }  // namespace
 
-Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
+Bins DraftPacked(const Pass& pass, const Items& items, uint64_t seed, PackingWork work,
                  const Allowance& allowance) {
   if (pass.options().packer == Packer::kBalanced) {
     const Effort effort = work == PackingWork::kGreedy ? Effort::kFast : pass.effort();
@@ -107,7 +107,7 @@ Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, Pa
   return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed, allowance);
 }
 
-std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
+std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group, PackingWork work,
                                  const Allowance& allowance) {
   if (draft.size() < count && pass.options().packer == Packer::kKarmarkarKarp) {
@@ -154,13 +154,12 @@ Bins SortedItems::BinsOf(const Bins& positions) const {
   return bins;
 }
 
-size_t DraftPadded(const PassInstance& pass, const SortedItems& items) {
+size_t DraftPadded(const Pass& pass, const SortedItems& items) {
   return SortedScan(items.view(), pass.padded_limits()).size() - 1;
 }
 
-std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
-                                 const SortedItems& sorted, size_t count,
-                                 const Allowance& allowance) {
+std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
+                                 size_t count, const Allowance& allowance) {
   const PaddedItems view = sorted.view();
   const Cuts cuts = SortedScan(view, pass.padded_limits());
   if (cuts.size() - 1 <= count) {

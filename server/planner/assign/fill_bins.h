@@ -12,7 +12,7 @@
 #include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/padded/splits.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -24,14 +24,14 @@ enum class PackingWork {
 };
 
 // The bins that the pass's packer makes of the items.
-Bins DraftPacked(const PassInstance& pass, const Items& items, uint64_t seed, PackingWork work,
+Bins DraftPacked(const Pass& pass, const Items& items, uint64_t seed, PackingWork work,
                  const Allowance& allowance);
 
 // Brings a draft to exactly `count` bins, at most the number of items. Of too many bins it packs
 // again and tighter; of too few it divides again into that many (PACKER_KARMARKAR_KARP) or splits
 // bins (SplitToCount, whose `group` this is). Nothing if no packing as tight as that is found
 // within the allowance, or if a stop is requested.
-std::optional<Bins> SettlePacked(const PassInstance& pass, const Items& items, const Bins& draft,
+std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group, PackingWork work,
                                  const Allowance& allowance);
 
@@ -56,14 +56,13 @@ class SortedItems {
 };
 
 // How many runs of the sorted order there are at least.
-size_t DraftPadded(const PassInstance& pass, const SortedItems& items);
+size_t DraftPadded(const Pass& pass, const SortedItems& items);
 
 // Exactly `count` bins, at most the number of items, as the pass's scan makes them. Below the
 // draft's number no runs will do, but where items are groups other bins may: they are searched for.
 // Nothing if none are found, and any bins at all once a stop is requested.
-std::optional<Bins> SettlePadded(const PassInstance& pass, const Items& items,
-                                 const SortedItems& sorted, size_t count,
-                                 const Allowance& allowance);
+std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
+                                 size_t count, const Allowance& allowance);
 
 // Raises the number of bins to `target`, at most items.size(), by splitting: the sequences of the
 // cheapest bins, as many as end in the last `group` or the new ones, are spread evenly over

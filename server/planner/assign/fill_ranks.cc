@@ -12,7 +12,7 @@
 #include "server/planner/cancellation.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/padded/splits.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 namespace {
@@ -33,8 +33,8 @@ constexpr uint64_t kTicksAFilledSequence = 50;
 
 class RankFiller {
  public:
-  RankFiller(const PassInstance& pass, const SequenceLists& shares, uint64_t seed,
-             absl::string_view where, PackingWork work, const Allowance& allowance)
+  RankFiller(const Pass& pass, const SequenceLists& shares, uint64_t seed, absl::string_view where,
+             PackingWork work, const Allowance& allowance)
       : pass_(pass),
         shares_(shares),
         seed_(seed),
@@ -195,7 +195,7 @@ class RankFiller {
     return PlacementOfRanks(pass_, items, bins, slots);
   }
 
-  const PassInstance& pass_;
+  const Pass& pass_;
   const SequenceLists& shares_;
   const uint64_t seed_;
   const absl::string_view where_;
@@ -207,8 +207,8 @@ class RankFiller {
 
 }  // namespace
 
-absl::StatusOr<Placement> FillRanks(const PassInstance& pass, const SequenceLists& shares,
-                                    uint64_t seed, absl::string_view where, PackingWork work,
+absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& shares, uint64_t seed,
+                                    absl::string_view where, PackingWork work,
                                     const Allowance& allowance) {
   return RankFiller(pass, shares, seed, where, work, allowance).Run();
 }
@@ -216,7 +216,7 @@ absl::StatusOr<Placement> FillRanks(const PassInstance& pass, const SequenceList
 // Of the bins that a packer leaves any two hold more than one has room for, or it would have made
 // one of them, but for those with as many sequences as they may have. Nobody has proven that of
 // PACKER_KARMARKAR_KARP, which begins with as few as the bounds allow.
-bool MayRunShort(const PassInstance& pass, const SequenceLists& shares) {
+bool MayRunShort(const Pass& pass, const SequenceLists& shares) {
   if (pass.options().layout == Layout::kPadded || pass.groups_keep_microbatch()) return true;
   const BinLimits& limits = pass.bin_limits();
   size_t poorest = std::numeric_limits<size_t>::max();

@@ -10,7 +10,7 @@
 #include "server/planner/allowance.h"
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/manifest.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -23,15 +23,15 @@ namespace batchplan {
 //
 // InvalidArgument, beginning with `where` and naming the rank and the limits in conflict, if there
 // is no such number of slots. Cancelled if a stop is requested.
-absl::StatusOr<Placement> FillRanks(const PassInstance& pass, const SequenceLists& shares,
-                                    uint64_t seed, absl::string_view where, PackingWork work,
+absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& shares, uint64_t seed,
+                                    absl::string_view where, PackingWork work,
                                     const Allowance& allowance);
 
 // Whether FillRanks may find a rank with fewer items than the slots that another rank needs, so
 // that it refuses the shares or leaves micro-batches empty. False only where each has twice as many
 // sequences as the tokens of any need micro-batches, or the limit on sequences does; true of what
 // can't be told so soon, padded passes and groups in one micro-batch. O(n).
-bool MayRunShort(const PassInstance& pass, const SequenceLists& shares);
+bool MayRunShort(const Pass& pass, const SequenceLists& shares);
 
 }  // namespace batchplan
 

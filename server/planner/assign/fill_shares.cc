@@ -42,7 +42,7 @@ struct TimedPlacement {
 
 class SharesFiller {
  public:
-  SharesFiller(const PassInstance& pass, const SequenceLists& shares, uint64_t seed,
+  SharesFiller(const Pass& pass, const SequenceLists& shares, uint64_t seed,
                absl::string_view where, const Allowance& allowance)
       : pass_(pass),
         shares_(shares),
@@ -242,7 +242,7 @@ class SharesFiller {
     if (!best || timed.step_time < best->step_time) best = std::move(timed);
   }
 
-  const PassInstance& pass_;
+  const Pass& pass_;
   const SequenceLists& shares_;
   const uint64_t seed_;
   const absl::string_view where_;
@@ -265,8 +265,8 @@ class SharesFiller {
 
 }  // namespace
 
-absl::StatusOr<Placement> FillShares(const PassInstance& pass, const SequenceLists& shares,
-                                     uint64_t seed, absl::string_view where, PackingWork work,
+absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares, uint64_t seed,
+                                     absl::string_view where, PackingWork work,
                                      const Allowance& allowance) {
   if (pass.given_ranks().empty()) return FillRanks(pass, shares, seed, where, work, allowance);
   return SharesFiller(pass, shares, seed, where, allowance).Run();

@@ -10,7 +10,7 @@
 #include "server/planner/allowance.h"
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/manifest.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -30,8 +30,8 @@ namespace batchplan {
 // alike. Less is tried with Effort::kFast and once the allowance is spent.
 //
 // `seed`, `where`, `work` and errors as for FillRanks.
-absl::StatusOr<Placement> FillShares(const PassInstance& pass, const SequenceLists& shares,
-                                     uint64_t seed, absl::string_view where, PackingWork work,
+absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares, uint64_t seed,
+                                     absl::string_view where, PackingWork work,
                                      const Allowance& allowance);
 
 }  // namespace batchplan

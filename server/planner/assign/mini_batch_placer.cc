@@ -46,7 +46,7 @@ bool FilledAlike(PassOptions a, PassOptions b) {
 
 }  // namespace
 
-MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const PassInstance& first,
+MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first,
                                  const Topology& topology, uint64_t seed, uint64_t sequences,
                                  const Allowance& allowance)
     : passes_(std::move(passes)),
@@ -68,8 +68,8 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const 
       first_.given_ranks().empty()) {
     methods_ = ReferenceMethods(lead_->options(), topology);
     for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
-    for (const PassInstance& reference : references_) {
-      std::vector<const PassInstance*> of_preset = passes_;
+    for (const Pass& reference : references_) {
+      std::vector<const Pass*> of_preset = passes_;
       of_preset.front() = &reference;
       presets_.push_back(std::make_unique<MiniBatchPlacer>(std::move(of_preset), reference,
                                                            topology, seed, sequences, allowance));
@@ -77,7 +77,7 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const PassInstance*> passes, const 
   }
 }
 
-std::string MiniBatchPlacer::Where(const PassInstance& pass, size_t k) const {
+std::string MiniBatchPlacer::Where(const Pass& pass, size_t k) const {
   if (pass.options().ignore_mini_batches) return pass.where();
   return absl::StrCat(pass.where(), ": mini-batch ", k);
 }
@@ -132,7 +132,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
   const Sharding sharding = first_.options().sharding;
   if (asked.ok() && first_.allow_empty()) return EvenIfFewerEmpty(k, mini_batch, *std::move(asked));
   if (!absl::IsInvalidArgument(asked.status())) return asked;
-  for (const PassInstance* pass : passes_) {
+  for (const Pass* pass : passes_) {
     absl::Status possible = CheckPossible(*pass, mini_batch, Where(*pass, k));
     if (!possible.ok()) return possible;
   }
@@ -229,9 +229,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
 bool MiniBatchPlacer::MayBeReplaced(size_t k, MiniBatchPlacement placement) const {
   if (EmptyMicrobatches(placement).second > 0) return true;
   const std::span others = std::span(passes_).subspan(placement.passes.size());
-  if (std::none_of(others.begin(), others.end(), [&](const PassInstance* pass) {
-        return MayRunShort(*pass, placement.shares);
-      })) {
+  if (std::none_of(others.begin(), others.end(),
+                   [&](const Pass* pass) { return MayRunShort(*pass, placement.shares); })) {
     return false;
   }
   const absl::StatusOr<MiniBatchPlacement> filled =
@@ -301,7 +300,7 @@ RankSearch MiniBatchPlacer::SearchTerms(std::span<const Units> mini_batches) con
   search.equal_counts = first_.options().equal_sequence_counts;
   if (first_.allow_empty()) return search;
   uint64_t least_items = 1;
-  for (const PassInstance* pass : passes_) {
+  for (const Pass* pass : passes_) {
     least_items = std::max(least_items, pass->counts().RoundUp(1));
   }
   // Items that a unit brings at most.
@@ -324,7 +323,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
       placed.passes.push_back(placed.passes[twins_[i]]);
       continue;
     }
-    const PassInstance& pass = *passes_[i];
+    const Pass& pass = *passes_[i];
     const Allowance::Part part(allowance_, passes_.size() - i);
     absl::StatusOr<Placement> filled =
         FillShares(pass, placed.shares, MiniBatchSeed(seed_, k), Where(pass, k), work, allowance_);
@@ -334,7 +333,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
   return placed;
 }
 
-std::vector<size_t> TwinsOf(std::span<const PassInstance* const> passes, size_t first) {
+std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first) {
   std::vector<size_t> twins;
   for (size_t i = 0; i < passes.size(); ++i) {
     size_t twin = std::min(i, first);
@@ -344,7 +343,7 @@ std::vector<size_t> TwinsOf(std::span<const PassInstance* const> passes, size_t 
   return twins;
 }
 
-absl::Status CheckPossible(const PassInstance& pass, std::span<const SequenceIndex> sequences,
+absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,
                            absl::string_view where) {
   if (pass.allow_empty()) return absl::OkStatus();
   const size_t items = pass.ItemsOf(sequences).size();

@@ -19,7 +19,7 @@
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -33,13 +33,12 @@ class MiniBatchPlacer {
  public:
   // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
   // none of them. `sequences` are those of the whole request.
-  MiniBatchPlacer(std::vector<const PassInstance*> passes, const PassInstance& first,
-                  const Topology& topology, uint64_t seed, uint64_t sequences,
-                  const Allowance& allowance);
+  MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, const Topology& topology,
+                  uint64_t seed, uint64_t sequences, const Allowance& allowance);
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
 
-  std::span<const PassInstance* const> passes() const { return passes_; }
+  std::span<const Pass* const> passes() const { return passes_; }
 
   // Mini-batch number k at the ranks that the manifest gives, or as the first pass's sharding has
   // it, or in another way where that leaves some pass without a legal number of micro-batches or a
@@ -65,7 +64,7 @@ class MiniBatchPlacer {
   PackingWork WorkOfTries() const;
 
  private:
-  std::string Where(const PassInstance& pass, size_t k) const;
+  std::string Where(const Pass& pass, size_t k) const;
   // At the ranks that the manifest gives.
   absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
@@ -88,29 +87,29 @@ class MiniBatchPlacer {
                                           PackingWork work = PackingWork::kAsAsked) const;
   bool KeepsEmptyEven() const;
 
-  const std::vector<const PassInstance*> passes_;
+  const std::vector<const Pass*> passes_;
   const std::vector<size_t> twins_;  // of the passes that are filled inside shares
-  const PassInstance& first_;
+  const Pass& first_;
   const uint64_t seed_;
   const uint64_t sequences_;
   const Allowance& allowance_;
   // The leading pass, sharded as the very first asks.
-  const PassInstance* lead_;
+  const Pass* lead_;
   PassOptions lead_options_;
-  std::optional<PassInstance> stand_in_;
+  std::optional<Pass> stand_in_;
   // Of the reference presets, where the best placement is looked for.
   std::vector<PassOptions> methods_;
-  std::vector<PassInstance> references_;
+  std::vector<Pass> references_;
   // What places as a request does that names the preset.
   std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
 };
 
 // For each of `passes` from `first` on the number of one before it, but not before `first`, that is
 // filled alike, so that it is worked out once; its own where there is none.
-std::vector<size_t> TwinsOf(std::span<const PassInstance* const> passes, size_t first);
+std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first);
 
 // InvalidArgument if a pass can't be planned over these sequences, whatever ranks they have.
-absl::Status CheckPossible(const PassInstance& pass, std::span<const SequenceIndex> sequences,
+absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,
                            absl::string_view where);
 
 }  // namespace batchplan

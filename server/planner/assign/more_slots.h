@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 

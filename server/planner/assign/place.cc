@@ -19,7 +19,7 @@
 namespace batchplan {
 namespace {
 
-std::vector<uint64_t> BinLoads(const PassInstance& pass, const Items& items, const Bins& bins) {
+std::vector<uint64_t> BinLoads(const Pass& pass, const Items& items, const Bins& bins) {
   const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
   std::vector<uint64_t> loads(bins.size(), 0);
   for (size_t bin = 0; bin < bins.size(); ++bin) {
@@ -37,7 +37,7 @@ constexpr uint64_t kTicksASequence = 200;
 
 // The shortest step in which the ranks of a packed pass come to these shares: none takes less than
 // its sequences and the fewest micro-batches.
-Cost LeastStepTime(const PassInstance& pass, const SequenceLists& shares) {
+Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
   Cost most = 0;
   uint64_t slots = 1;
   for (size_t rank = 0; rank < shares.size(); ++rank) {
@@ -69,7 +69,7 @@ constexpr Cost kFarAboveBound = 1000;
 // Whether the solver may find a shorter step with less effort, and trying takes little of the time
 // that the solution took. On pipelines and with groups that differ whole plans are compared
 // (plan_whole.h).
-bool LessMayBeShorter(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                       const Placement& solved, Cost time) {
   if (pass.pipeline() != nullptr) return false;
   const bool is_packed = pass.options().layout == Layout::kPacked;
@@ -98,7 +98,7 @@ bool SameMethod(const PassOptions& a, const PassOptions& b) {
 
 }  // namespace
 
-absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
+absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
                                                    std::span<const SequenceIndex> mini_batch,
                                                    uint64_t seed, absl::string_view where,
                                                    const Allowance& allowance, Cost limit) {
@@ -123,7 +123,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
   return placed;
 }
 
-absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
+absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass,
                                                std::span<const SequenceIndex> mini_batch,
                                                uint64_t seed, absl::string_view where,
                                                const Allowance& allowance) {
@@ -179,8 +179,7 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
   return methods;
 }
 
-absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
-                                                 std::span<const PassInstance> references,
+absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
                                                  std::span<const SequenceIndex> mini_batch,
                                                  uint64_t seed, size_t most,
                                                  absl::string_view where,
@@ -217,7 +216,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
   if (has_references && !candidates.empty() && !allowance.spent() &&
       LessMayBeShorter(pass, mini_batch, candidates.front().placement.lead(),
                        candidates.front().step_time)) {
-    const PassInstance with_less = pass.With(Effort::kFast);
+    const Pass with_less = pass.With(Effort::kFast);
     const Allowance::Part part(allowance, 4);
     std::optional<MiniBatchPlacement> solved = is_packed
                                                    ? SolvePacked(with_less, mini_batch, allowance)
@@ -236,7 +235,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
     }
   }
   if (has_references) {
-    for (const PassInstance& reference : references) {
+    for (const Pass& reference : references) {
       if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
       // Without any placement the request may be refused, so that they are made whatever is left.
       if (allowance.left() < ticks_to_place && !candidates.empty()) break;

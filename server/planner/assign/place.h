@@ -15,7 +15,7 @@
 #include "server/planner/cost.h"
 #include "server/planner/manifest.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -28,7 +28,7 @@ inline constexpr Cost kNoStepTimeLimit = std::numeric_limits<Cost>::max();
 // InvalidArgument, beginning with `where`, if that gives no legal number of micro-batches;
 // Cancelled if a stop is requested. OutOfRange if the shares of the ranks show, before they are
 // filled, that the step takes `limit` or more; for the packed layout.
-absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
+absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
                                                    std::span<const SequenceIndex> mini_batch,
                                                    uint64_t seed, absl::string_view where,
                                                    const Allowance& allowance,
@@ -39,7 +39,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const PassInstance& pass,
 //
 // InvalidArgument, beginning with `where`, if there are too few sequences for that many bins;
 // Cancelled if a stop is requested.
-absl::StatusOr<MiniBatchPlacement> PackAndDeal(const PassInstance& pass,
+absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass,
                                                std::span<const SequenceIndex> mini_batch,
                                                uint64_t seed, absl::string_view where,
                                                const Allowance& allowance);
@@ -68,8 +68,7 @@ struct BalancedPlacements {
 // to the caller.
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is requested.
-absl::StatusOr<BalancedPlacements> PlaceBalanced(const PassInstance& pass,
-                                                 std::span<const PassInstance> references,
+absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
                                                  std::span<const SequenceIndex> mini_batch,
                                                  uint64_t seed, size_t most,
                                                  absl::string_view where,

@@ -136,7 +136,7 @@ using RankOf = std::vector<uint32_t>;
 constexpr uint64_t kAnyNumber = std::numeric_limits<uint64_t>::max();
 
 // Rank r takes units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
-absl::StatusOr<RankOf> ShardByStride(const PassInstance& pass, const Units& units,
+absl::StatusOr<RankOf> ShardByStride(const Pass& pass, const Units& units,
                                      absl::string_view where) {
   if (units.size() % pass.ranks() != 0) {
     return UnitsDontDivide(pass, units.size(), where);
@@ -159,7 +159,7 @@ RankOf RanksOfRuns(const std::vector<size_t>& offsets) {
 }
 
 // Runs of the mini-batch's order.
-RankOf ShardContiguously(const PassInstance& pass, const Units& units) {
+RankOf ShardContiguously(const Pass& pass, const Units& units) {
   if (units.size() >= pass.ranks()) return RanksOfRuns(CutIntoRuns(units.loads, pass.ranks()));
   RankOf rank_of(units.size());
   std::iota(rank_of.begin(), rank_of.end(), 0u);
@@ -178,8 +178,8 @@ std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint64_t each) {
   return rank_of;
 }
 
-absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const Units& units,
-                                    absl::string_view where, const Allowance& allowance) {
+absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units, absl::string_view where,
+                                    const Allowance& allowance) {
   const uint32_t ranks = pass.ranks();
   if (units.total() % ranks != 0) {
     return SequencesDontDivide(pass, units.total(), where);
@@ -212,7 +212,7 @@ absl::StatusOr<RankOf> ShardEqually(const PassInstance& pass, const Units& units
 }
 
 // Units of every rank, so that it comes to its fewest micro-batches, where there are enough.
-uint32_t LeastUnits(const PassInstance& pass, const Units& units) {
+uint32_t LeastUnits(const Pass& pass, const Units& units) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(pass.counts().RoundUp(1), units.size() / pass.ranks()));
 }
@@ -228,7 +228,7 @@ bool HasEqualCounts(const Units& units, const RankOf& rank_of, uint32_t ranks) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass, const Units& units,
+absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
                                                  absl::string_view where,
                                                  const Allowance& allowance) {
   const PassOptions& options = first_pass.options();
@@ -256,7 +256,7 @@ absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass,
   }
 }
 
-std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const Units& units) {
+std::vector<uint32_t> ShardEvenly(const Pass& first_pass, const Units& units) {
   const uint32_t ranks = first_pass.ranks();
   RankOf rank_of(units.size());
   if (first_pass.options().sharding == Sharding::kContiguous) {

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/allowance.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -21,14 +21,14 @@ namespace batchplan {
 // InvalidArgument, beginning with `where` and naming both numbers, if the sharding or
 // equal_sequence_counts asks for a division that doesn't come out even; Cancelled if none is found
 // before a stop is requested.
-absl::StatusOr<std::vector<uint32_t>> ShardUnits(const PassInstance& first_pass, const Units& units,
+absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
                                                  absl::string_view where,
                                                  const Allowance& allowance);
 
 // The same number of units for each rank, or one more: contiguous where the pass's sharding is,
 // otherwise the heaviest first, each round's to the lightest rank. A sharding for when ShardUnits'
 // leaves a rank with too little.
-std::vector<uint32_t> ShardEvenly(const PassInstance& first_pass, const Units& units);
+std::vector<uint32_t> ShardEvenly(const Pass& first_pass, const Units& units);
 
 // Cuts loads into `runs` non-empty runs so that the largest sum of a run is the least possible, by
 // binary search on that sum. Returns runs + 1 offsets. Needs 1 <= runs <= loads.size() and a total

@@ -11,7 +11,7 @@
 
 namespace batchplan {
 
-ShareBalancer::ShareBalancer(const PassInstance& pass, std::span<const Items* const> ranks,
+ShareBalancer::ShareBalancer(const Pass& pass, std::span<const Items* const> ranks,
                              const Allowance& allowance)
     : pass_(pass), offsets_{0} {
   std::vector<uint32_t> rank_of;

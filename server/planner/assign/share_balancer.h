@@ -11,7 +11,7 @@
 
 #include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -19,11 +19,10 @@ namespace batchplan {
 class ShareBalancer {
  public:
   // Of the items of each rank. O(n log n).
-  ShareBalancer(const PassInstance& pass, std::span<const Items* const> ranks,
-                const Allowance& allowance);
+  ShareBalancer(const Pass& pass, std::span<const Items* const> ranks, const Allowance& allowance);
 
   // A step time, without the fixed cost of micro-batches, that no placement goes below, in the
-  // loads of the pass's objective (PassInstance::ObjectiveOf).
+  // loads of the pass's objective (Pass::ObjectiveOf).
   uint64_t bound() const { return bound_; }
   // Whether these loads are costs, so that the bound is one on the predicted step time.
   bool is_cost() const { return is_cost_; }
@@ -40,7 +39,7 @@ class ShareBalancer {
   std::optional<std::vector<Bins>> BalancePipelines(uint32_t slots,
                                                     const Allowance& allowance) const;
 
-  const PassInstance& pass_;
+  const Pass& pass_;
   std::vector<uint32_t> offsets_;  // of each rank's items among all; one more than ranks
   std::vector<uint32_t> lengths_;
   std::vector<uint32_t> counts_;  // empty: one sequence each

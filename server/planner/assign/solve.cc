@@ -26,7 +26,7 @@ namespace {
 // The part of the tokens below which room to spare is little.
 constexpr uint64_t kTightPart = 2000;
 
-bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
+bool MayTakeAnyRank(const Pass& pass, size_t sequences) {
   if (!pass.options().equal_sequence_counts) return pass.may_deal_bins();
   const bool shares_counts =
       pass.synchronization() == Synchronization::kLockstep || pass.pipeline() != nullptr;
@@ -37,7 +37,7 @@ bool MayTakeAnyRank(const PassInstance& pass, size_t sequences) {
 constexpr size_t kMostToPackFirst = 4096;
 
 // The slots that every plan has at least. Most often a greedy packing has no more.
-uint64_t FewestSlots(const PassInstance& pass, const PackItems& items) {
+uint64_t FewestSlots(const Pass& pass, const PackItems& items) {
   if (items.size() > kMostToPackFirst) return FewestPackedPerRank(pass, items);
   const uint64_t bins = PackFirstFitDecreasing(items, pass.bin_limits()).size();
   const uint64_t possible = pass.counts().RoundUp((bins + pass.ranks() - 1) / pass.ranks());
@@ -46,7 +46,7 @@ uint64_t FewestSlots(const PassInstance& pass, const PackItems& items) {
 
 class PackedSolver {
  public:
-  PackedSolver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+  PackedSolver(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                const Allowance& allowance)
       : pass_(pass),
         allowance_(allowance),
@@ -139,7 +139,7 @@ class PackedSolver {
     return balanced;
   }
 
-  const PassInstance& pass_;
+  const Pass& pass_;
   const Allowance& allowance_;
   const Items items_;
   const Objective objective_;
@@ -160,7 +160,7 @@ struct Division {
 
 class PaddedSolver {
  public:
-  PaddedSolver(const PassInstance& pass, std::span<const SequenceIndex> mini_batch,
+  PaddedSolver(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                const Allowance& allowance)
       : pass_(pass),
         allowance_(allowance),
@@ -255,7 +255,7 @@ class PaddedSolver {
     return division;
   }
 
-  const PassInstance& pass_;
+  const Pass& pass_;
   const Allowance& allowance_;
   const bool lockstep_;
   const Items items_;
@@ -266,14 +266,14 @@ class PaddedSolver {
 
 }  // namespace
 
-std::optional<MiniBatchPlacement> SolvePacked(const PassInstance& pass,
+std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass,
                                               std::span<const SequenceIndex> mini_batch,
                                               const Allowance& allowance) {
   if (!MayTakeAnyRank(pass, mini_batch.size())) return std::nullopt;
   return PackedSolver(pass, mini_batch, allowance).Run();
 }
 
-std::optional<MiniBatchPlacement> SolvePadded(const PassInstance& pass,
+std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass,
                                               std::span<const SequenceIndex> mini_batch,
                                               const Allowance& allowance) {
   const bool bound_to_ranks = pass.options().equal_sequence_counts ||

@@ -8,7 +8,7 @@
 
 #include "server/planner/allowance.h"
 #include "server/planner/manifest.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -17,7 +17,7 @@ namespace batchplan {
 // constraints allow and are found, or more where that shortens the step. There is no answer where
 // groups bind items to ranks or, without lockstep, equal counts do; where there are fewer items
 // than micro-batches that are needed; and once a stop is requested.
-std::optional<MiniBatchPlacement> SolvePacked(const PassInstance& pass,
+std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass,
                                               std::span<const SequenceIndex> mini_batch,
                                               const Allowance& allowance);
 
@@ -25,7 +25,7 @@ std::optional<MiniBatchPlacement> SolvePacked(const PassInstance& pass,
 // the constraints allow, or more where that shortens the step. There is no answer where groups or
 // equal counts bind sequences to ranks, where there are fewer sequences than micro-batches that are
 // needed, and where a stop is requested before the first division is found.
-std::optional<MiniBatchPlacement> SolvePadded(const PassInstance& pass,
+std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass,
                                               std::span<const SequenceIndex> mini_batch,
                                               const Allowance& allowance);
 

@@ -37,14 +37,14 @@ size_t Tries(Effort effort) {
 }
 
 // Of an allowance, for one number of micro-batches.
-uint64_t TicksToSolve(const PassInstance& pass, uint64_t slots) {
+uint64_t TicksToSolve(const Pass& pass, uint64_t slots) {
   const uint64_t works = 2 * slots * pass.pipeline()->virtual_stages();
   return kTicksAWork * works * (kSimulationsToSolve + kSimulationsARank * pass.ranks());
 }
 
 class NumberSearch {
  public:
-  NumberSearch(const PassInstance& pass, const PackItems& items, double per_microbatch,
+  NumberSearch(const Pass& pass, const PackItems& items, double per_microbatch,
                const Allowance& allowance)
       : pass_(pass), fixed_(per_microbatch), allowance_(allowance), ranks_(pass.ranks()) {
     uint64_t tokens = 0;
@@ -116,7 +116,7 @@ class NumberSearch {
     return count == 0 ? 0 : sum / static_cast<double>(count);
   }
 
-  const PassInstance& pass_;
+  const Pass& pass_;
   const double fixed_;
   const Allowance& allowance_;
   const uint32_t ranks_;
@@ -127,7 +127,7 @@ class NumberSearch {
 
 }  // namespace
 
-std::optional<Bins> SolveOnPipelines(const PassInstance& pass, const PackItems& items,
+std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
                                      double per_microbatch, std::span<const uint32_t> rank_of,
                                      uint64_t fewest, uint64_t most, const Allowance& allowance) {
   const bool has_cost =

@@ -9,7 +9,7 @@
 
 #include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -20,7 +20,7 @@ namespace batchplan {
 //
 // `rank_of` is the rank of each item, or empty. Nothing if no number is allowed, if none is found
 // that holds all items, or once a stop is requested. Bin s of rank r is number r * slots + s.
-std::optional<Bins> SolveOnPipelines(const PassInstance& pass, const PackItems& items,
+std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
                                      double per_microbatch, std::span<const uint32_t> rank_of,
                                      uint64_t fewest, uint64_t most, const Allowance& allowance);
 

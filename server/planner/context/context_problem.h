@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "server/planner/allowance.h"
 #include "server/planner/cost.h"
+#include "server/planner/manifest.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/pipeline/schedule.h"
 #include "server/planner/step_clock.h"
 
@@ -59,6 +62,11 @@ struct ContextGroup {
 
 // The groups of each slot, whose ranks descend and add up to the pool.
 using ContextSlots = std::vector<std::vector<ContextGroup>>;
+
+// What there is to solve of a pass for these items (Pass::ItemLists); Cancelled if a stop is
+// requested.
+absl::StatusOr<ContextProblem> ContextProblemOf(const Pass& pass, const SequenceLists& items,
+                                                const Allowance& allowance);
 
 }  // namespace batchplan
 

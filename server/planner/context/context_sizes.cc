@@ -186,17 +186,4 @@ uint32_t LengthMultipleOfOne(const Topology& topology, const PassOptions& pass) 
                                         topology.sequence_parallel ? topology.tensor_parallel : 1));
 }
 
-LengthLimit FindContextLimit(std::span<const std::vector<GroupLimits>> passes) {
-  LengthLimit limit;
-  for (size_t pass = 0; pass < passes.size(); ++pass) {
-    const uint32_t longest = passes[pass].back().capacity;
-    if (pass == 0 || longest < limit.length) {
-      limit.length = longest;
-      limit.pass = pass;
-      limit.ranks = passes[pass].back().ranks;
-    }
-  }
-  return limit;
-}
-
 }  // namespace batchplan

@@ -59,9 +59,6 @@ absl::StatusOr<std::vector<GroupLimits>> GroupLimitsOf(const Topology& topology,
 // which GroupLimitsOf gives limits, so that it divides every multiple there.
 uint32_t LengthMultipleOfOne(const Topology& topology, const PassOptions& pass);
 
-// The longest sequence that the largest groups of every pass hold, whose limits these are.
-LengthLimit FindContextLimit(std::span<const std::vector<GroupLimits>> passes);
-
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_CONTEXT_SIZES_H_

@@ -43,7 +43,7 @@ bool HoldsAll(const ContextSize& size) {
 }
 
 // Puts the micro-batches of each rank into the order in which a topology of that size runs them.
-void PutInOrder(const PassInstance& pass, const Allowance& allowance, Placement& placement) {
+void PutInOrder(const Pass& pass, const Allowance& allowance, Placement& placement) {
   if (pass.pipeline() == nullptr) {
     PutCostliestRowsFirst(pass, placement);
   } else {
@@ -65,8 +65,8 @@ ContextSlots SlotsOf(const Placement& placement, uint32_t size, const ItemNumber
 }
 
 // Whether groups of that size alone have room for every sequence of a pass.
-bool IsFixed(const ContextPass& pass, size_t size) {
-  const GroupLimits& limits = pass.limits()[size];
+bool IsFixed(const Pass& pass, size_t size) {
+  const GroupLimits& limits = pass.sizes()[size];
   const std::span<const uint32_t> aligned = pass.aligned(size);
   return pass.pool() % limits.ranks == 0 &&
          *std::max_element(aligned.begin(), aligned.end()) <= limits.capacity;
@@ -75,7 +75,7 @@ bool IsFixed(const ContextPass& pass, size_t size) {
 // Keeps what AssignAll makes, as groups of `ranks` ranks.
 class Keeper : public PlacementSink {
  public:
-  Keeper(std::span<const PassInstance> passes, uint32_t ranks, const Allowance& allowance)
+  Keeper(std::span<const Pass> passes, uint32_t ranks, const Allowance& allowance)
       : passes_(passes), ranks_(ranks), allowance_(allowance), placements_(passes.size()) {}
 
   void Add(size_t pass, size_t /*mini_batch*/, Placement placement) override {
@@ -94,7 +94,7 @@ class Keeper : public PlacementSink {
   FixedSizes::Placements& placements() { return placements_; }
 
  private:
-  const std::span<const PassInstance> passes_;
+  const std::span<const Pass> passes_;
   const uint32_t ranks_;
   const Allowance& allowance_;
   FixedSizes::Placements placements_;
@@ -103,14 +103,15 @@ class Keeper : public PlacementSink {
 }  // namespace
 
 FixedSizes::FixedSizes(const Manifest& manifest, const PlanOptions& options,
-                       std::span<const ContextPass> passes, size_t lead,
-                       const PlannedLengths& planned, const Groups& groups, size_t mini_batches)
+                       std::span<const Pass> passes, size_t lead, const PlannedLengths& planned,
+                       Alignments& alignments, const Groups& groups, size_t mini_batches)
     : manifest_(manifest),
       options_(options),
       passes_(passes),
       lead_(lead),
       pass_(passes[lead]),
       planned_(planned),
+      alignments_(alignments),
       groups_(groups),
       mini_batches_(mini_batches),
       items_(planned.lengths.size()) {}
@@ -141,19 +142,18 @@ PassOptions FixedSizes::PassOf(size_t pass, uint32_t capacity) const {
 
 std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effort,
                                                       const Allowance& allowance) const {
-  const GroupLimits& limits = pass_.limits()[size];
+  const GroupLimits& limits = pass_.sizes()[size];
   if (!IsFixed(pass_, size)) return nullptr;
   auto one = std::make_unique<OneSize>();
   one->options = OptionsOf(limits.ranks, effort);
   one->options.passes = {PassOf(lead_, limits.capacity)};
-  absl::StatusOr<PassInstance> instance =
-      PassInstance::Create(manifest_, one->options, 0, limits.multiple, pass_.aligned_lengths(size),
-                           planned_, groups_, mini_batches_);
+  absl::StatusOr<Pass> instance = Pass::Create(manifest_, one->options, 0, {limits}, planned_,
+                                               alignments_, groups_, mini_batches_);
   if (!instance.ok()) return nullptr;
-  one->instance = std::make_unique<PassInstance>(*std::move(instance));
+  one->instance = std::make_unique<Pass>(*std::move(instance));
   one->allowance = allowance;
   one->placer = std::make_unique<MiniBatchPlacer>(
-      std::vector<const PassInstance*>{one->instance.get()}, *one->instance, one->options.topology,
+      std::vector<const Pass*>{one->instance.get()}, *one->instance, one->options.topology,
       one->options.mini_batches.seed, planned_.lengths.size(), one->allowance);
   return one;
 }
@@ -217,20 +217,19 @@ std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
 std::optional<FixedSizes::Placements> FixedSizes::PlaceAll(uint32_t size, Effort effort,
                                                            const SequenceLists& mini_batches,
                                                            const Allowance& allowance) const {
-  const uint32_t ranks = pass_.limits()[size].ranks;
+  const uint32_t ranks = pass_.sizes()[size].ranks;
   PlanOptions options = OptionsOf(ranks, effort);
   for (size_t i = 0; i < passes_.size(); ++i) {
     const size_t own = passes_[i].SizeOf(ranks);
-    if (own == passes_[i].limits().size() || !IsFixed(passes_[i], own)) return std::nullopt;
-    options.passes.push_back(PassOf(i, passes_[i].limits()[own].capacity));
+    if (own == passes_[i].sizes().size() || !IsFixed(passes_[i], own)) return std::nullopt;
+    options.passes.push_back(PassOf(i, passes_[i].sizes()[own].capacity));
   }
-  std::vector<PassInstance> instances;
+  std::vector<Pass> instances;
   for (size_t i = 0; i < passes_.size(); ++i) {
     if (allowance.stop_requested()) return std::nullopt;
     const size_t own = passes_[i].SizeOf(ranks);
-    absl::StatusOr<PassInstance> instance =
-        PassInstance::Create(manifest_, options, i, passes_[i].limits()[own].multiple,
-                             passes_[i].aligned_lengths(own), planned_, groups_, mini_batches_);
+    absl::StatusOr<Pass> instance = Pass::Create(manifest_, options, i, {passes_[i].sizes()[own]},
+                                                 planned_, alignments_, groups_, mini_batches_);
     if (!instance.ok()) return std::nullopt;
     instances.push_back(*std::move(instance));
   }

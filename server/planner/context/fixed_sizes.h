@@ -14,14 +14,14 @@
 
 #include "server/planner/allowance.h"
 #include "server/planner/assign/mini_batch_placer.h"
-#include "server/planner/context/context_pass.h"
+#include "server/planner/context/context_placement.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/context/item_numbers.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -36,8 +36,8 @@ class FixedSizes {
   using Placements = std::vector<std::vector<ContextPlacement>>;
 
   // Of `passes`, those of `options`, of which passes[lead] leads.
-  FixedSizes(const Manifest& manifest, const PlanOptions& options,
-             std::span<const ContextPass> passes, size_t lead, const PlannedLengths& planned,
+  FixedSizes(const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
+             size_t lead, const PlannedLengths& planned, Alignments& alignments,
              const Groups& groups, size_t mini_batches);
 
   // Which sizes are tried, and how hard.
@@ -68,7 +68,7 @@ class FixedSizes {
   struct OneSize {
     PlanOptions options;
     Allowance allowance;
-    std::unique_ptr<PassInstance> instance;
+    std::unique_ptr<Pass> instance;
     std::unique_ptr<MiniBatchPlacer> placer;
   };
 
@@ -86,10 +86,11 @@ class FixedSizes {
 
   const Manifest& manifest_;
   const PlanOptions& options_;
-  const std::span<const ContextPass> passes_;
+  const std::span<const Pass> passes_;
   const size_t lead_;
-  const ContextPass& pass_;
+  const Pass& pass_;
   const PlannedLengths& planned_;
+  Alignments& alignments_;
   const Groups& groups_;
   const size_t mini_batches_;
   // By number in the problem's sizes and effort, where one was needed.

@@ -21,13 +21,13 @@ uint32_t PartOf(uint64_t capacity, uint32_t tokens, uint64_t of) {
 }  // namespace
 
 std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
-                                           std::span<const ContextPass* const> passes,
+                                           std::span<const Pass* const> passes,
                                            const Allowance& allowance) {
-  for (const ContextPass* const pass : passes) {
-    const absl::StatusOr<ContextProblem> other = pass->ProblemOf(items, allowance);
+  for (const Pass* const pass : passes) {
+    const absl::StatusOr<ContextProblem> other = ContextProblemOf(*pass, items, allowance);
     if (!other.ok()) return std::nullopt;
     std::erase_if(lead.sizes, [&](const ContextSize& size) {
-      return pass->SizeOf(size.ranks) == pass->limits().size();
+      return pass->SizeOf(size.ranks) == pass->sizes().size();
     });
     if (lead.sizes.empty()) return std::nullopt;
     for (ContextSize& size : lead.sizes) {

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_pass.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/mini_batches.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -18,7 +18,7 @@ namespace batchplan {
 // that it takes in any pass, of the least capacity. Costs are those of `lead`. None if no sizes are
 // left, and once a stop is requested.
 std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
-                                           std::span<const ContextPass* const> passes,
+                                           std::span<const Pass* const> passes,
                                            const Allowance& allowance);
 
 }  // namespace batchplan

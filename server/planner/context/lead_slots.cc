@@ -20,14 +20,14 @@ constexpr uint64_t kMostVisits = 6'000'000;
 // Items up to which every fixed size is tried at the effort of the request.
 constexpr size_t kItemsInFull = 1024;
 
-FixedSizes::Trial TrialOf(const ContextPass& pass, size_t items) {
+FixedSizes::Trial TrialOf(const Pass& pass, size_t items) {
   if (!TriesReferences(pass.effort(), items)) return FixedSizes::Trial::kFew;
   return items <= kItemsInFull ? FixedSizes::Trial::kAllInFull : FixedSizes::Trial::kAll;
 }
 
 }  // namespace
 
-std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProblem& problem,
+std::vector<ContextSlots> LeadSlots(const Pass& pass, const ContextProblem& problem,
                                     const SequenceLists& items, size_t k, FixedSizes& fixed,
                                     const Allowance& allowance) {
   std::vector<ContextSlots> found;

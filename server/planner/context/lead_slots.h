@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_pass.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/context/fixed_sizes.h"
 #include "server/planner/mini_batches.h"
+#include "server/planner/pass.h"
 
 namespace batchplan {
 
@@ -18,7 +18,7 @@ namespace batchplan {
 // fastest first: what the solver finds (solve/solve_context.h), those of `fixed`, and, where
 // TriesReferences, those of megatron_slots.h if these are found soon. Of mini-batch k. None if
 // nothing legal is found, or once a stop is requested.
-std::vector<ContextSlots> LeadSlots(const ContextPass& pass, const ContextProblem& problem,
+std::vector<ContextSlots> LeadSlots(const Pass& pass, const ContextProblem& problem,
                                     const SequenceLists& items, size_t k, FixedSizes& fixed,
                                     const Allowance& allowance);
 

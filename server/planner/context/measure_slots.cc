@@ -26,7 +26,7 @@ struct Microbatch {
   Cost cost = 0;
 };
 
-Microbatch MicrobatchOf(const ContextPass& pass, const PassPlan& plan, size_t m) {
+Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m) {
   const size_t size = pass.SizeOf(plan.context_sizes[m]);
   Microbatch microbatch{.ranks = plan.context_sizes[m]};
   microbatch.cost = pass.cost(size).OfMicrobatch();
@@ -87,7 +87,7 @@ struct Totals {
   uint64_t ideal_slots = 0;
 };
 
-void AddMiniBatch(const ContextPass& pass, const PoolLoads& loads,
+void AddMiniBatch(const Pass& pass, const PoolLoads& loads,
                   std::span<const SequenceIndex> sequences, const Allowance& allowance,
                   Totals& totals) {
   double tokens = 0;  // of a rank
@@ -107,7 +107,8 @@ void AddMiniBatch(const ContextPass& pass, const PoolLoads& loads,
   totals.step_time += pass.pipeline() == nullptr ? static_cast<double>(step.time) : step.makespan;
   totals.pipeline_work += step.work;
 
-  const absl::StatusOr<ContextProblem> problem = pass.ProblemOf(pass.ItemsOf(sequences), allowance);
+  const absl::StatusOr<ContextProblem> problem =
+      ContextProblemOf(pass, pass.ItemLists(sequences), allowance);
   if (!problem.ok()) return;
   totals.fewest_slots += FewestContextSlots(*problem);
   totals.bound += static_cast<double>(ContextBound(*problem));
@@ -120,7 +121,7 @@ void AddMiniBatch(const ContextPass& pass, const PoolLoads& loads,
 
 }  // namespace
 
-PlanMetrics MeasureSlots(const Manifest& manifest, const ContextPass& pass,
+PlanMetrics MeasureSlots(const Manifest& manifest, const Pass& pass,
                          const SequenceLists& mini_batches, const PassPlan& plan,
                          const Allowance& allowance) {
   const double pool = pass.pool();
@@ -188,7 +189,7 @@ PlanMetrics MeasureSlots(const Manifest& manifest, const ContextPass& pass,
     computation += static_cast<double>(least.OfComputation(pass.aligned(0)[sequence]));
   }
   metrics.ideal_step_time =
-      (least.ToUnits(computation) * pass.limits().front().ranks / pool +
+      (least.ToUnits(computation) * pass.sizes().front().ranks / pool +
        least.ToUnits(least.OfMicrobatch()) * static_cast<double>(totals.ideal_slots)) /
       topology.pipeline_parallel;
   metrics.predicted_step_time = pass.cost(0).ToUnits(totals.step_time);

@@ -4,9 +4,9 @@
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_MEASURE_SLOTS_H_
 
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_pass.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
+#include "server/planner/pass.h"
 #include "server/planner/plan.h"
 
 namespace batchplan {
@@ -17,7 +17,7 @@ namespace batchplan {
 // context_parallel, which over a slot is data_parallel * max_tokens_per_microbatch. Ideal are
 // sequences of the least alignment on ranks that all are busy for equally long, without exchange,
 // in as few slots as hold their tokens. Once a stop is requested, of no use. O(n sizes log n).
-PlanMetrics MeasureSlots(const Manifest& manifest, const ContextPass& pass,
+PlanMetrics MeasureSlots(const Manifest& manifest, const Pass& pass,
                          const SequenceLists& mini_batches, const PassPlan& plan,
                          const Allowance& allowance);
 

@@ -55,7 +55,10 @@ void OrderSlots(const ContextProblem& problem, MicrobatchOrder order, const Allo
                                                [](const auto& slot) { return !IsEmpty(slot); }) -
                          slots.begin();
   if (order == MicrobatchOrder::kAsAssigned) return;
-  const std::vector<Cost> costs = TimedContextSlots(problem, slots).Costliest();
+  const TimedSlots timed = TimedContextSlots(problem, slots);
+  std::vector<Cost> costs;
+  costs.reserve(timed.size());
+  for (size_t slot = 0; slot < timed.size(); ++slot) costs.push_back(timed.Costliest(slot));
   if (order == MicrobatchOrder::kPipeline) {
     PutInOrder(PipelineOrderOf(problem, costs, movable, allowance), slots);
     return;

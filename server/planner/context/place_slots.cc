@@ -25,29 +25,29 @@
 namespace batchplan {
 namespace {
 
-bool IgnoresMiniBatches(const ContextPass& pass) { return pass.options().ignore_mini_batches; }
+bool IgnoresMiniBatches(const Pass& pass) { return pass.options().ignore_mini_batches; }
 
 // The first pass that keeps to mini-batches, or the first of all.
-size_t NumberOfLead(std::span<const ContextPass> passes) {
+size_t NumberOfLead(std::span<const Pass> passes) {
   const auto lead = std::find_if_not(passes.begin(), passes.end(), IgnoresMiniBatches);
   return lead == passes.end() ? 0 : lead - passes.begin();
 }
 
 class SlotPlacer {
  public:
-  SlotPlacer(const Manifest& manifest, const PlanOptions& options,
-             std::span<const ContextPass> passes, const PlannedLengths& planned,
-             const Groups& groups, const SequenceLists& mini_batches, const Allowance& allowance)
+  SlotPlacer(const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
+             const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
+             const SequenceLists& mini_batches, const Allowance& allowance)
       : options_(options),
         passes_(passes),
         mini_batches_(mini_batches),
         allowance_(allowance),
         as_megatron_(options.passes.front().sharding == Sharding::kMegatronDynamicCp),
-        fixed_(manifest, options, passes, NumberOfLead(passes), planned, groups,
+        fixed_(manifest, options, passes, NumberOfLead(passes), planned, alignments, groups,
                mini_batches.size()),
         items_(planned.lengths.size()),
         placements_(passes.size()) {
-    for (const ContextPass& pass : passes) {
+    for (const Pass& pass : passes) {
       (IgnoresMiniBatches(pass) ? over_all_ : within_).push_back(&pass);
     }
     if (within_.empty()) std::swap(within_, over_all_);
@@ -88,19 +88,19 @@ class SlotPlacer {
     return CheckTotal();
   }
 
-  const ContextPass* lead() const { return within_.front(); }
-  size_t NumberOf(const ContextPass* pass) const { return pass - passes_.data(); }
+  const Pass* lead() const { return within_.front(); }
+  size_t NumberOf(const Pass* pass) const { return pass - passes_.data(); }
   std::span<const SequenceIndex> MiniBatch(size_t k) const {
     return whole_ ? mini_batches_.all() : mini_batches_[k];
   }
-  std::string Where(const ContextPass& pass, size_t k) const {
+  std::string Where(const Pass& pass, size_t k) const {
     return count_ == 1 ? pass.where() : absl::StrCat(pass.where(), " mini-batch ", k);
   }
 
   // Mini-batch k in the passes that keep to mini-batches.
   absl::Status Place(size_t k) {
-    const SequenceLists items = lead()->ItemsOf(MiniBatch(k));
-    const absl::StatusOr<ContextProblem> problem = lead()->ProblemOf(items, allowance_);
+    const SequenceLists items = lead()->ItemLists(MiniBatch(k));
+    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(*lead(), items, allowance_);
     if (!problem.ok()) return problem.status();
     const std::vector<ContextSlots> found = Solve(k, items, *problem);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
@@ -116,9 +116,9 @@ class SlotPlacer {
     if (!slower.ok() && !absl::IsInvalidArgument(slower)) return slower;
     std::vector<ContextPlacement> kept;
     kept.reserve(within_.size());
-    for (const ContextPass* const pass : within_) kept.push_back(placements_[NumberOf(pass)][k]);
+    for (const Pass* const pass : within_) kept.push_back(placements_[NumberOf(pass)][k]);
     const Cost time = lead_times_[k];
-    const std::vector<const ContextPass*> others(within_.begin() + 1, within_.end());
+    const std::vector<const Pass*> others(within_.begin() + 1, within_.end());
     absl::Status jointly = PlaceJointly(k, others, placed);
     const bool is_slower = jointly.ok() && lead_times_[k] > time;
     if (slower.ok() && (is_slower || absl::IsInvalidArgument(jointly))) {
@@ -162,10 +162,10 @@ class SlotPlacer {
   }
 
   // Within the limits of `others` too, or the reason why not.
-  absl::Status PlaceJointly(size_t k, std::span<const ContextPass* const> others,
+  absl::Status PlaceJointly(size_t k, std::span<const Pass* const> others,
                             const absl::Status& reason) {
-    const SequenceLists items = lead()->ItemsOf(MiniBatch(k));
-    const absl::StatusOr<ContextProblem> problem = lead()->ProblemOf(items, allowance_);
+    const SequenceLists items = lead()->ItemLists(MiniBatch(k));
+    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(*lead(), items, allowance_);
     if (!problem.ok()) return problem.status();
     std::optional<ContextProblem> joint = JointProblem(*problem, items, others, allowance_);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
@@ -189,7 +189,7 @@ class SlotPlacer {
   bool TakeFixed(Cost limit) {
     const bool in_full = TriesReferences(options_.effort, mini_batches_.all().size() / count_);
     bool found = false;
-    for (uint32_t size = 0; size < lead()->limits().size(); ++size) {
+    for (uint32_t size = 0; size < lead()->sizes().size(); ++size) {
       if (allowance_.stop_requested()) return false;
       std::optional<FixedSizes::Placements> placements = fixed_.PlaceAll(
           size, in_full ? options_.effort : Effort::kFast, mini_batches_, allowance_);
@@ -214,10 +214,10 @@ class SlotPlacer {
 
   // Brings slots of one size into the order that their pass asks for, where they are not in it;
   // what they take then. Cancelled if a stop is requested.
-  absl::StatusOr<Cost> Order(const ContextPass& pass, std::span<const SequenceIndex> sequences,
+  absl::StatusOr<Cost> Order(const Pass& pass, std::span<const SequenceIndex> sequences,
                              ContextPlacement& placement) {
-    const SequenceLists items = pass.ItemsOf(sequences);
-    const absl::StatusOr<ContextProblem> problem = pass.ProblemOf(items, allowance_);
+    const SequenceLists items = pass.ItemLists(sequences);
+    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(pass, items, allowance_);
     if (!problem.ok()) return problem.status();
     items_.Number(items);
     ContextSlots slots;
@@ -235,14 +235,14 @@ class SlotPlacer {
   }
 
   // The slots of `pass` for the sequences that `lead` has placed.
-  absl::StatusOr<ContextPlacement> Follow(const ContextPass& pass,
+  absl::StatusOr<ContextPlacement> Follow(const Pass& pass,
                                           std::span<const SequenceIndex> sequences,
                                           std::span<const ContextPlacement> lead_slots,
                                           absl::string_view where) {
     if (lead_slots.size() == 1 && IsFilledAlike(pass)) return lead_slots.front();
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-    const SequenceLists items = pass.ItemsOf(sequences);
-    const absl::StatusOr<ContextProblem> problem = pass.ProblemOf(items, allowance_);
+    const SequenceLists items = pass.ItemLists(sequences);
+    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(pass, items, allowance_);
     if (!problem.ok()) return problem.status();
     items_.Number(items);
     std::vector<std::vector<RanksGroup>> lead_groups;
@@ -269,7 +269,7 @@ class SlotPlacer {
   }
 
   // Whether the slots of the lead are just right for a pass.
-  bool IsFilledAlike(const ContextPass& pass) const {
+  bool IsFilledAlike(const Pass& pass) const {
     PassOptions own = pass.options();
     own.name = lead()->options().name;
     own.sharding = lead()->options().sharding;
@@ -279,7 +279,7 @@ class SlotPlacer {
 
   // The passes that ignore mini-batches, where others keep to them.
   absl::Status FollowOverAll() {
-    for (const ContextPass* const pass : over_all_) {
+    for (const Pass* const pass : over_all_) {
       absl::StatusOr<ContextPlacement> followed =
           Follow(*pass, mini_batches_.all(), placements_[NumberOf(lead())], pass->where());
       if (!followed.ok()) return followed.status();
@@ -290,7 +290,7 @@ class SlotPlacer {
 
   absl::Status PlaceAllAnew(const absl::Status& reason) {
     anew_ = true;
-    std::vector<const ContextPass*> others(within_.begin() + 1, within_.end());
+    std::vector<const Pass*> others(within_.begin() + 1, within_.end());
     others.insert(others.end(), over_all_.begin(), over_all_.end());
     for (size_t k = 0; k < count_; ++k) {
       const Allowance::Part part(allowance_, count_ - k);
@@ -318,7 +318,7 @@ class SlotPlacer {
     if (!options_.allow_empty_microbatches) return absl::OkStatus();
     uint64_t microbatches = 0;
     uint64_t slots = 0;
-    for (const ContextPass& pass : passes_) {
+    for (const Pass& pass : passes_) {
       const size_t mini_batches = pass.options().ignore_mini_batches ? 1 : mini_batches_.size();
       const uint64_t fewest = pass.counts().RoundUp(1) * mini_batches;
       slots += fewest;
@@ -363,12 +363,12 @@ class SlotPlacer {
   }
 
   const PlanOptions& options_;
-  const std::span<const ContextPass> passes_;
+  const std::span<const Pass> passes_;
   const SequenceLists& mini_batches_;
   const Allowance& allowance_;
   // The passes that keep to mini-batches, the leading one first; all if none does. And the others.
-  std::vector<const ContextPass*> within_;
-  std::vector<const ContextPass*> over_all_;
+  std::vector<const Pass*> within_;
+  std::vector<const Pass*> over_all_;
   // Whether there is one mini-batch, the whole manifest, as every pass ignores them.
   bool whole_ = false;
   size_t count_ = 1;
@@ -387,10 +387,11 @@ class SlotPlacer {
 }  // namespace
 
 absl::StatusOr<std::vector<PassPlacement>> PlaceSlots(
-    const Manifest& manifest, const PlanOptions& options, std::span<const ContextPass> passes,
-    const PlannedLengths& planned, const Groups& groups, const SequenceLists& mini_batches,
-    const Allowance& allowance) {
-  return SlotPlacer(manifest, options, passes, planned, groups, mini_batches, allowance).Run();
+    const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
+    const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
+    const SequenceLists& mini_batches, const Allowance& allowance) {
+  return SlotPlacer(manifest, options, passes, planned, alignments, groups, mini_batches, allowance)
+      .Run();
 }
 
 }  // namespace batchplan

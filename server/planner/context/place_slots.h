@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_pass.h"
+#include "server/planner/context/context_placement.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
@@ -34,9 +34,9 @@ using PassPlacement = std::vector<ContextPlacement>;
 // InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
 // stop is requested.
 absl::StatusOr<std::vector<PassPlacement>> PlaceSlots(
-    const Manifest& manifest, const PlanOptions& options, std::span<const ContextPass> passes,
-    const PlannedLengths& planned, const Groups& groups, const SequenceLists& mini_batches,
-    const Allowance& allowance);
+    const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
+    const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
+    const SequenceLists& mini_batches, const Allowance& allowance);
 
 }  // namespace batchplan
 

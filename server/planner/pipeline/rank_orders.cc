@@ -14,8 +14,7 @@ constexpr uint64_t kMostWorksOfAll = 20'000'000;
 
 }  // namespace
 
-RankOrders::RankOrders(const PassInstance& pass, const Placement& placement,
-                       const Allowance& allowance)
+RankOrders::RankOrders(const Pass& pass, const Placement& placement, const Allowance& allowance)
     : placement_(placement),
       allowance_(allowance),
       together_(pass.synchronization() == Synchronization::kLockstep || placement.same_widths),

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/pipeline/find_order.h"
 #include "server/planner/placement.h"
 
@@ -29,7 +29,7 @@ class RankOrders {
   // many as long as the allowance and its reserve afford them, so that a placement has the same
   // orders wherever it is compared; after that micro-batches stay as they stand, which is simulated
   // once. Once a stop is requested, any orders. Of a pass with a pipeline; views the placement.
-  RankOrders(const PassInstance& pass, const Placement& placement, const Allowance& allowance);
+  RankOrders(const Pass& pass, const Placement& placement, const Allowance& allowance);
 
   // Of the slowest rank, in lockstep of the slots' maxima.
   double makespan() const;

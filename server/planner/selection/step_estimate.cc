@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/context/context_time.h"
+#include "server/planner/context/useful_sizes.h"
 #include "server/planner/cost.h"
 #include "server/planner/placement.h"
 
@@ -20,28 +21,22 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
                                                  const Groups& groups, size_t mini_batches,
                                                  const Allowance& allowance) {
   StepEstimate estimate(options, allowance);
+  Alignments alignments(planned.lengths);
   for (size_t i = 0; i < options.passes.size(); ++i) {
     if (allowance.stop_requested()) return std::nullopt;
-    if (options.topology.dynamic_context) {
-      absl::StatusOr<ContextPass> pass = ContextPass::Create(
-          manifest, options, i, UsefulSizes(options, i, limits.groups[i], planned), planned, groups,
-          mini_batches, allowance);
-      if (!pass.ok()) return std::nullopt;
-      estimate.context_passes_.push_back(*std::move(pass));
-    } else {
-      const uint32_t multiple = limits.multiples[i];
-      absl::StatusOr<PassInstance> pass =
-          PassInstance::Create(manifest, options, i, multiple, AlignAll(planned.lengths, multiple),
-                               planned, groups, mini_batches);
-      if (!pass.ok()) return std::nullopt;
-      estimate.passes_.push_back(*std::move(pass));
-    }
+    std::vector<GroupLimits> sizes = options.topology.dynamic_context
+                                         ? UsefulSizes(options, i, limits.sizes[i], planned)
+                                         : limits.sizes[i];
+    absl::StatusOr<Pass> pass = Pass::Create(manifest, options, i, std::move(sizes), planned,
+                                             alignments, groups, mini_batches, allowance);
+    if (!pass.ok()) return std::nullopt;
+    estimate.passes_.push_back(*std::move(pass));
   }
   return estimate;
 }
 
-StepEstimate::Time StepEstimate::Of(const PassInstance& pass,
-                                    std::span<const SequenceIndex> mini_batch) const {
+StepEstimate::Time StepEstimate::OfRanks(const Pass& pass,
+                                         std::span<const SequenceIndex> mini_batch) const {
   Placement any;
   any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
   // Where micro-batches cost nothing by themselves, their number does not matter.
@@ -59,10 +54,10 @@ StepEstimate::Time StepEstimate::Of(const PassInstance& pass,
   return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};
 }
 
-StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
-                                    std::span<const SequenceIndex> mini_batch) const {
+StepEstimate::Time StepEstimate::OfGroups(const Pass& pass,
+                                          std::span<const SequenceIndex> mini_batch) const {
   const absl::StatusOr<ContextProblem> problem =
-      pass.ProblemOf(pass.ItemsOf(mini_batch), allowance_);
+      ContextProblemOf(pass, pass.ItemLists(mini_batch), allowance_);
   if (!problem.ok()) return {.bound = std::numeric_limits<double>::infinity(), .ideal = 1};
   Cost computation = 0;
   for (const SequenceIndex sequence : mini_batch) {
@@ -70,11 +65,16 @@ StepEstimate::Time StepEstimate::Of(const ContextPass& pass,
   }
   const double stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
   const double ideal =
-      (pass.computation().ToUnits(computation) * pass.limits().front().ranks / pass.pool() +
+      (pass.computation().ToUnits(computation) * pass.sizes().front().ranks / pass.pool() +
        pass.computation().ToUnits(pass.computation().OfMicrobatch()) *
            static_cast<double>(FewestContextSlots(*problem))) /
       stages;
   return {.bound = std::max(ideal, pass.cost(0).ToUnits(ContextBound(*problem))), .ideal = ideal};
+}
+
+StepEstimate::Time StepEstimate::Of(const Pass& pass,
+                                    std::span<const SequenceIndex> mini_batch) const {
+  return pass.sizes_differ() ? OfGroups(pass, mini_batch) : OfRanks(pass, mini_batch);
 }
 
 uint64_t StepEstimate::TicksOf(size_t sequences, size_t mini_batches) const {
@@ -87,9 +87,7 @@ double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {
   double bound = 0;
   for (size_t i = 0; i < options_->passes.size(); ++i) {
     if (options_->passes[i].ignore_mini_batches) continue;
-    bound +=
-        (context_passes_.empty() ? Of(passes_[i], mini_batch) : Of(context_passes_[i], mini_batch))
-            .bound;
+    bound += Of(passes_[i], mini_batch).bound;
   }
   return bound;
 }
@@ -102,8 +100,7 @@ double StepEstimate::operator()(std::span<const SequenceIndex> sequences) const 
     const size_t size = whole ? sequences.size() : mini_batch;
     for (size_t first = 0; first < sequences.size(); first += size) {
       const auto piece = sequences.subspan(first, std::min(size, sequences.size() - first));
-      const Time time =
-          context_passes_.empty() ? Of(passes_[i], piece) : Of(context_passes_[i], piece);
+      const Time time = Of(passes_[i], piece);
       all.bound += time.bound;
       all.ideal += time.ideal;
     }

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_pass.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/planner/pass_limits.h"
 
 namespace batchplan {
@@ -49,14 +48,13 @@ class StepEstimate {
 
   explicit StepEstimate(const PlanOptions& options, const Allowance& allowance)
       : options_(&options), allowance_(allowance) {}
-  Time Of(const PassInstance& pass, std::span<const SequenceIndex> mini_batch) const;
-  Time Of(const ContextPass& pass, std::span<const SequenceIndex> mini_batch) const;
+  Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
+  Time OfRanks(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
+  Time OfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
 
   const PlanOptions* options_;
   Allowance allowance_;
-  // One a pass; of one kind.
-  std::vector<PassInstance> passes_;
-  std::vector<ContextPass> context_passes_;
+  std::vector<Pass> passes_;
 };
 
 }  // namespace batchplan

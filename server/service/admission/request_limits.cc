@@ -11,7 +11,7 @@
 #include "server/base/ids.h"
 #include "server/fitting/step_report.h"
 #include "server/planner/options.h"
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 #include "server/service/admission/rpc_status.h"
 
 namespace batchplan {

@@ -15,7 +15,6 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/output/plan_files.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/pages/plan_page.h"
 #include "tests/client/cli/run_cli.h"
 #include "tests/support/page_data.h"
 

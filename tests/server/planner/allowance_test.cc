@@ -99,10 +99,12 @@ class SharedStepsTest : public ::testing::Test {
     const PlannedLengths planned{.lengths = lengths_, .excluded = {}};
     const SequenceLists mini_batches =
         *SplitIntoMiniBatches(manifest, lengths_, groups, options.mini_batches);
-    std::vector<PassInstance> instances;
+    std::vector<Pass> instances;
+    Alignments alignments(planned.lengths);
     for (size_t i = 0; i < options.passes.size(); ++i) {
-      instances.push_back(*PassInstance::Create(manifest, options, i, 1, AlignAll(lengths_, 1),
-                                                planned, groups, mini_batches.size()));
+      const uint32_t budget = options.passes[i].max_tokens_per_microbatch;
+      instances.push_back(*Pass::Create(manifest, options, i, {{.capacity = budget}}, planned,
+                                        alignments, groups, mini_batches.size()));
     }
     const Allowance allowance(ticks, {});
     NoSink sink;
@@ -162,10 +164,12 @@ TEST_F(SharedStepsTest, PassesOfEqualOptionsAreWorkedOutOnce) {
       options.passes.push_back(options.passes[0]);
       options.passes.back().name = "pass " + std::to_string(options.passes.size());
     }
-    std::vector<PassInstance> instances;
+    std::vector<Pass> instances;
+    Alignments alignments(planned.lengths);
     for (size_t i = 0; i < passes; ++i) {
-      instances.push_back(*PassInstance::Create(manifest, options, i, 1, AlignAll(lengths_, 1),
-                                                planned, groups, 1));
+      const uint32_t budget = options.passes[i].max_tokens_per_microbatch;
+      instances.push_back(*Pass::Create(manifest, options, i, {{.capacity = budget}}, planned,
+                                        alignments, groups, 1));
     }
     const Allowance allowance(kUnlimited, {});
     NoSink sink;

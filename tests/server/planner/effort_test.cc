@@ -196,11 +196,11 @@ TEST(EffortTest, NorAreTheyOnPipelinesOfOrdinaryBatches) {
 // Whether there is a size of group that holds the sequences in every pass.
 bool HaveACommonSize(const PlanOptions& options, const PassLimits& limits,
                      const std::vector<uint32_t>& lengths) {
-  return std::ranges::any_of(limits.groups.front(), [&](const GroupLimits& size) {
+  return std::ranges::any_of(limits.sizes.front(), [&](const GroupLimits& size) {
     if (PoolOf(options) % size.ranks != 0) return false;
-    for (size_t pass = 0; pass < limits.groups.size(); ++pass) {
-      const auto own = std::ranges::find(limits.groups[pass], size.ranks, &GroupLimits::ranks);
-      if (own == limits.groups[pass].end()) return false;
+    for (size_t pass = 0; pass < limits.sizes.size(); ++pass) {
+      const auto own = std::ranges::find(limits.sizes[pass], size.ranks, &GroupLimits::ranks);
+      if (own == limits.sizes[pass].end()) return false;
       uint64_t tokens = 0;
       for (const uint32_t length : lengths) {
         tokens += (length + own->multiple - 1) / own->multiple * own->multiple;

@@ -22,8 +22,9 @@ std::vector<uint32_t> Ordered(MicrobatchOrder order, bool one_empty = false) {
   options.passes[0].max_tokens_per_microbatch = 10;
   const Groups groups(manifest, GroupPolicy::kIgnore);
   const PlannedLengths planned{.lengths = lengths, .excluded = {}};
-  const PassInstance pass = *PassInstance::Create(manifest, options, 0, /*length_multiple=*/1,
-                                                  AlignAll(planned.lengths, 1), planned, groups, 1);
+  Alignments alignments(planned.lengths);
+  const Pass pass =
+      *Pass::Create(manifest, options, 0, {{.capacity = 10}}, planned, alignments, groups, 1);
 
   Placement placement;
   placement.slots = 5;

@@ -1,4 +1,4 @@
-#include "server/planner/pass_instance.h"
+#include "server/planner/pass.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,8 +25,9 @@ void WithPass(RowPadding rows, std::vector<uint32_t> buckets, Use use) {
   pass.buckets = std::move(buckets);
   const Groups groups(manifest, GroupPolicy::kIgnore);
   const PlannedLengths planned{.lengths = lengths, .excluded = {}};
-  use(PassInstance::Create(manifest, options, 0, /*length_multiple=*/4, AlignAll(lengths, 4),
-                           planned, groups, 1));
+  Alignments alignments(planned.lengths);
+  use(Pass::Create(manifest, options, 0, {{.multiple = 4, .capacity = 28}}, planned, alignments,
+                   groups, 1));
 }
 
 std::vector<uint32_t> Padded(RowPadding rows, std::vector<uint32_t> buckets = {}) {
@@ -52,23 +53,23 @@ uint32_t Capacity(RowPadding rows, std::vector<uint32_t> buckets = {}) {
   return capacity;
 }
 
-TEST(PassInstanceTest, RowsArePaddedAsAsked) {
+TEST(PassTest, RowsArePaddedAsAsked) {
   EXPECT_THAT(Padded(RowPadding::kNone), ElementsAre(4, 0, 12, 20));
   EXPECT_THAT(Padded(RowPadding::kLongest), ElementsAre(20, 0, 20, 20));
   EXPECT_THAT(Padded(RowPadding::kCapacity), ElementsAre(28, 0, 28, 28));
   EXPECT_THAT(Padded(RowPadding::kBuckets, {8, 12, 24}), ElementsAre(8, 0, 12, 24));
 }
 
-TEST(PassInstanceTest, RowsHoldNoMoreThanTheBudgetOrTheWidestBucket) {
+TEST(PassTest, RowsHoldNoMoreThanTheBudgetOrTheWidestBucket) {
   EXPECT_EQ(Capacity(RowPadding::kNone), 28);
   EXPECT_EQ(Capacity(RowPadding::kBuckets, {8, 24}), 24);
 }
 
-TEST(PassInstanceTest, ABucketThatBreaksAlignmentIsRefused) {
+TEST(PassTest, ABucketThatBreaksAlignmentIsRefused) {
   EXPECT_THAT(Refusal({20, 27}), HasSubstr("passes[0].packed.buckets[1] is 27"));
 }
 
-TEST(PassInstanceTest, BucketsThatDoNotHoldTheLongestSequenceAreRefused) {
+TEST(PassTest, BucketsThatDoNotHoldTheLongestSequenceAreRefused) {
   EXPECT_THAT(Refusal({8, 16}), HasSubstr("ends at 16, but the longest sequence takes 20"));
 }
 

@@ -1,0 +1,185 @@
+// What one pass asks of the solvers: the request, boiled down to lengths, costs and limits. Of
+// groups of ranks that share micro-batches, all of the topology's context_parallel, or with
+// topology.dynamic_context of several sizes.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/allowance.h"
+#include "server/planner/context/context_sizes.h"
+#include "server/planner/cost.h"
+#include "server/planner/count_rule.h"
+#include "server/planner/items.h"
+#include "server/planner/lengths.h"
+#include "server/planner/manifest.h"
+#include "server/planner/mini_batches.h"
+#include "server/planner/options.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/padded/splits.h"
+#include "server/planner/pipeline/schedule.h"
+#include "server/planner/step_clock.h"
+
+namespace batchplan {
+
+// Views what it is created from, which must outlive it.
+class Pass {
+ public:
+  // Of options.passes[index], whose groups have these sizes (PassLimits::sizes), in `mini_batches`
+  // mini-batches.
+  // InvalidArgument, naming field and limit, if a row bucket or a group of sequences that stays in
+  // one micro-batch can't be right, if the micro-batches would be too many, or if the cost
+  // overflows or has no scale; Cancelled if a stop is requested.
+  static absl::StatusOr<Pass> Create(const Manifest& manifest, const PlanOptions& options,
+                                     size_t index, std::vector<GroupLimits> sizes,
+                                     const PlannedLengths& planned, Alignments& alignments,
+                                     const Groups& groups, size_t mini_batches,
+                                     const Allowance& allowance = {});
+
+  // The same sequences and limits under other options of how to assign: `method` differs from
+  // options() in sharding, packer, scan, what ranks are balanced on and equal counts alone, and
+  // must outlive the result.
+  Pass With(const PassOptions& method) const;
+  // The same with another effort.
+  Pass With(Effort effort) const;
+
+  const PassOptions& options() const { return *options_; }
+  // How errors name the pass.
+  const std::string& where() const { return where_; }
+  const Topology& topology() const { return *topology_; }
+  // Whether groups of several sizes may run beside each other (topology.dynamic_context). If not,
+  // sizes() has one entry, and of what is asked by size here there is that of number 0.
+  bool sizes_differ() const { return topology_->dynamic_context.has_value(); }
+  // The sizes that groups may have, ascending, and what they hold.
+  std::span<const GroupLimits> sizes() const { return sizes_; }
+  // The number of a size in sizes(); sizes().size() if it is none of them.
+  size_t SizeOf(uint32_t ranks) const;
+  uint32_t length_multiple() const { return sizes_.front().multiple; }
+  // Ranks that each slot divides.
+  uint32_t pool() const { return static_cast<uint32_t>(PoolOf(*topology_)); }
+  // Where sizes don't differ, the groups of each slot: each has micro-batches of its own, so that
+  // solvers call it a rank.
+  uint32_t ranks() const { return topology_->data_parallel; }
+  // The groups of a slot, at least, of all sizes that the topology allows.
+  uint64_t fewest_groups() const;
+  // At least 1.
+  size_t mini_batches() const { return mini_batches_; }
+  bool allow_empty() const { return allow_empty_; }
+  // The most micro-batches of a mini-batch of which some are empty, on all ranks.
+  uint64_t most_with_empty() const {
+    return pipeline_ == nullptr
+               ? kMaxEmptyMicrobatches
+               : std::min(kMaxEmptyMicrobatches, kMaxPipelineWorks / pipeline_->virtual_stages());
+  }
+  Synchronization synchronization() const { return synchronization_; }
+  Effort effort() const { return effort_; }
+  // Whether ranks run the same positions of their sorted orders at the same widths.
+  bool same_widths() const { return same_widths_; }
+  // Of the micro-batches of a rank, or of slots.
+  const CountRule& counts() const { return counts_; }
+  // The order that is asked for; kPipeline with a pipeline alone.
+  MicrobatchOrder order() const {
+    return options_->order == MicrobatchOrder::kPipeline && pipeline_ == nullptr
+               ? MicrobatchOrder::kAsAssigned
+               : options_->order;
+  }
+  // What each rank runs its micro-batches on, in scaled units of cost; null without a pipeline.
+  const Pipeline* pipeline() const { return pipeline_.get(); }
+  StepClock clock() const { return StepClock(synchronization_, pipeline()); }
+  // Of one rank of a group of that size; all of one scale.
+  const CostFunction& cost(size_t size = 0) const { return costs_[size]; }
+  // Of the smallest size without the exchange, in a scale of its own.
+  const CostFunction& computation() const { return computation_ ? *computation_ : cost(); }
+  // Of a packed row.
+  const BinLimits& bin_limits() const { return bin_limits_; }
+  // Of a padded micro-batch.
+  const PaddedLimits& padded_limits() const { return padded_limits_; }
+  // By manifest position, as a group of that size aligns; 0 for a dropped sequence.
+  std::span<const uint32_t> aligned(size_t size = 0) const { return *aligned_[size]; }
+  // The aligned tokens that a sequence takes of the room of its micro-batch: all that there is
+  // where it runs alone.
+  uint32_t RoomOf(SequenceIndex sequence) const {
+    return std::min(aligned()[sequence.value()], longest_beside_);
+  }
+
+  // By manifest position, the ranks that the manifest gives; empty: the planner decides.
+  std::span<const uint32_t> given_ranks() const { return given_ranks_; }
+  const Groups& groups() const { return *groups_; }
+  // Whether groups go to one rank, and to one micro-batch, as a whole.
+  bool groups_keep_rank() const { return groups_keep_rank_; }
+  bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
+  // Whether packed bins may go to ranks whole, whatever is in them.
+  bool may_deal_bins() const;
+
+  // `sequences` as what goes to one micro-batch whole, in the order of their first members.
+  SequenceLists ItemLists(std::span<const SequenceIndex> sequences) const;
+  // `sequences` as items and as units, in the order of their first members.
+  Items ItemsOf(std::span<const SequenceIndex> sequences) const;
+  Units UnitsOf(std::span<const SequenceIndex> sequences) const;
+  // The lists of sequences that make units.
+  SequenceLists UnitLists(std::span<const SequenceIndex> sequences) const;
+  // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
+  // that is together in a micro-batch.
+  Items ItemsFrom(SequenceLists lists) const;
+  // Cost, or tokens where the pass is balanced on these and there is no pipeline. Where rows are as
+  // wide as the longest or the budget, what tokens cost by themselves is the same for every row,
+  // and only attention, exchange and the fixed costs of sequences are left to even out; rows padded
+  // to buckets are taken for unpadded ones.
+  Objective ObjectiveOf(const Items& items) const;
+
+  // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
+  // of at most bin_limits().capacity tokens are widened; wider ones, which hold a sequence alone,
+  // empty ones and padded micro-batches stay.
+  std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths) const;
+  // What a micro-batch costs whose row, or padded width, is `width` tokens; 0 for an empty one but
+  // for the fixed cost.
+  Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const;
+  // True tokens, of all sequences of each list.
+  std::vector<uint64_t> TrueTokensOf(const SequenceLists& lists) const;
+
+ private:
+  Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
+       std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
+       size_t mini_batches);
+
+  absl::Status SetCosts(const PlanOptions& options);
+  void SetRows(const PlanOptions& options);
+
+  const PassOptions* options_;
+  const Topology* topology_;
+  std::string where_;
+  std::vector<GroupLimits> sizes_;
+  size_t mini_batches_;
+  bool allow_empty_;
+  Synchronization synchronization_;
+  Effort effort_;
+  bool groups_keep_microbatch_;
+  bool groups_keep_rank_;
+  const Groups* groups_;
+  std::span<const uint32_t> given_ranks_;
+  CountRule counts_;
+  std::span<const uint32_t> planned_;
+  std::vector<AlignedLengths> aligned_;
+  std::vector<CostFunction> costs_;
+  std::optional<CostFunction> computation_;
+  std::shared_ptr<const Pipeline> pipeline_;
+  BinLimits bin_limits_;
+  PaddedLimits padded_limits_;
+  // Aligned sequences that are longer run alone.
+  uint32_t longest_beside_ = 0;
+  bool some_run_alone_ = false;
+  bool same_widths_ = false;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_H_

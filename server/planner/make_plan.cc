@@ -74,7 +74,7 @@ absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions
   absl::Status ranks =
       CheckGivenRanks(manifest, options, Groups(manifest, options.mini_batches.groups));
   if (!ranks.ok()) return ranks;
-  if (stop.stop_requested()) return absl::CancelledError("planning was stopped");
+  if (stop.stop_requested()) return absl::CancelledError("planning was cancelled");
 
   const uint64_t greedy = GreedyTicks(manifest.lengths.size(), options.passes.size());
   const Allowance allowance(AllowanceOf(options.effort, greedy), stop, kReserve);
@@ -85,7 +85,7 @@ absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) MeasureTaken(manifest, plan->deferred, pass);
   plan->fingerprint = Fingerprint(*plan, stop);
-  if (stop.stop_requested()) return absl::CancelledError("planning was stopped");
+  if (stop.stop_requested()) return absl::CancelledError("planning was cancelled");
   return plan;
 }
 

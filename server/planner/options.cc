@@ -335,4 +335,18 @@ absl::Status PlanOptions::Validate() const {
   return CheckDynamicContext(*this);
 }
 
+Synchronization DefaultSynchronization(const Topology& topology) {
+  return topology.pipeline_parallel > 1 ? Synchronization::kAccumulated
+                                        : Synchronization::kLockstep;
+}
+
+CostModel DefaultCosts(const Topology& topology) {
+  CostModel model;
+  if (topology.pipeline_parallel > 1 || topology.dynamic_context) model.per_microbatch = 1024;
+  if (topology.dynamic_context) {
+    model.exchange = {{.up_to_size = 8, .per_token = 0.02}, {.up_to_size = 0, .per_token = 0.065}};
+  }
+  return model;
+}
+
 }  // namespace batchplan

@@ -203,6 +203,15 @@ struct PlanOptions {
   absl::Status Validate() const;
 };
 
+// What a topology has where the request leaves it open: how its ranks wait for each other, and what
+// sequences cost. Ranks that are pipelines, and groups that differ in size, have costs without
+// which ever more micro-batches, or the whole pool as one group, would always be best: what
+// launching a micro-batch's kernels takes, in tokens; and of a token's cost what exchanging keys
+// and values takes with grouped-query attention, over NVLink in a node of eight and over InfiniBand
+// beyond.
+Synchronization DefaultSynchronization(const Topology& topology);
+CostModel DefaultCosts(const Topology& topology);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_OPTIONS_H_

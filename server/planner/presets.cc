@@ -1,16 +1,14 @@
 #include "server/planner/presets.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace batchplan {
 namespace {
-
-constexpr absl::string_view kPresetNames[] = {
-    "balanced",     "nemo_rl_packing",    "nemo_rl_dynamic",
-    "roll_packing", "roll_dynamic",       "mindspeed_rl",
-    "verl",         "megatron_dynamic_cp"};
 
 PassOptions Balanced(const Topology& topology) {
   PassOptions pass;
@@ -31,7 +29,7 @@ PassOptions NemoRlPacking(const Topology& topology) {
 
 // The dynamic batching of NeMo-RL and of ROLL: ranks take turns in the sorted order and have
 // the same widths.
-PassOptions SortedAndStrided() {
+PassOptions SortedAndStrided(const Topology&) {
   PassOptions pass;
   pass.layout = Layout::kPadded;
   pass.scan = Scan::kSorted;
@@ -40,7 +38,7 @@ PassOptions SortedAndStrided() {
 }
 
 // ROLL evens out the tokens of the ranks before dispatch, then the cost of a rank's micro-batches.
-PassOptions RollPacking() {
+PassOptions RollPacking(const Topology&) {
   PassOptions pass;
   pass.packer = Packer::kKarmarkarKarp;
   pass.sharding = Sharding::kKarmarkarKarp;
@@ -52,7 +50,7 @@ PassOptions RollPacking() {
 
 // MindSpeed-RL's DP batch balance and dynamic batch size, both on tokens; micro-batches are evened
 // out by cost here.
-PassOptions MindSpeedRl() {
+PassOptions MindSpeedRl(const Topology&) {
   PassOptions pass;
   pass.packer = Packer::kKarmarkarKarp;
   pass.sharding = Sharding::kLpt;
@@ -62,7 +60,7 @@ PassOptions MindSpeedRl() {
 }
 
 // verl evens out the workload at both levels.
-PassOptions Verl() {
+PassOptions Verl(const Topology&) {
   PassOptions pass;
   pass.packer = Packer::kKarmarkarKarp;
   pass.sharding = Sharding::kKarmarkarKarp;
@@ -73,24 +71,26 @@ PassOptions Verl() {
 }
 
 // Megatron-LM's scheduler of groups that differ in size, which verl calls too.
-PassOptions MegatronDynamicCp() {
+PassOptions MegatronDynamicCp(const Topology&) {
   PassOptions pass;
   pass.sharding = Sharding::kMegatronDynamicCp;
   return pass;
 }
 
+// By place in kPresetNames.
+constexpr PassOptions (*kPresetPasses[])(const Topology&) = {
+    Balanced,    NemoRlPacking, SortedAndStrided, RollPacking, SortedAndStrided,
+    MindSpeedRl, Verl,          MegatronDynamicCp};
+static_assert(std::size(kPresetPasses) == std::size(kPresetNames));
+
 }  // namespace
 
-std::span<const absl::string_view> PresetNames() { return kPresetNames; }
-
 absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology) {
-  if (preset.empty() || preset == "balanced") return Balanced(topology);
-  if (preset == "nemo_rl_packing") return NemoRlPacking(topology);
-  if (preset == "nemo_rl_dynamic" || preset == "roll_dynamic") return SortedAndStrided();
-  if (preset == "roll_packing") return RollPacking();
-  if (preset == "mindspeed_rl") return MindSpeedRl();
-  if (preset == "verl") return Verl();
-  if (preset == "megatron_dynamic_cp") return MegatronDynamicCp();
+  if (preset.empty()) return Balanced(topology);
+  const auto known = std::ranges::find(kPresetNames, preset);
+  if (known != kPresetNames.end()) {
+    return kPresetPasses[known - kPresetNames.begin()](topology);
+  }
   return absl::InvalidArgumentError(absl::StrCat("preset is \"", absl::Utf8SafeCEscape(preset),
                                                  "\", which is none of ",
                                                  absl::StrJoin(kPresetNames, ", ")));

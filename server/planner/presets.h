@@ -4,7 +4,7 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_PRESETS_H_
 #define BATCHPLAN_SERVER_PLANNER_PRESETS_H_
 
-#include <span>
+#include <array>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -13,7 +13,10 @@
 namespace batchplan {
 
 // Every preset of the contract.
-std::span<const absl::string_view> PresetNames();
+inline constexpr std::array<absl::string_view, 8> kPresetNames = {
+    "balanced",     "nemo_rl_packing",    "nemo_rl_dynamic",
+    "roll_packing", "roll_dynamic",       "mindspeed_rl",
+    "verl",         "megatron_dynamic_cp"};
 
 // What the preset sets for a pass on this topology; the caller's own settings then override it. An
 // empty name is "balanced".

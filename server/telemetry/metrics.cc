@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "server/planner/presets.h"
 #include "server/telemetry/metric_catalog.h"
 #include "server/telemetry/process_metrics.h"
 
@@ -15,10 +17,13 @@ using prometheus::Registry;
 
 // The values of the labels. A name from outside that isn't here counts as the last one.
 constexpr std::array kMethodNames = {"PlanBatch", "JoinBatch", "ReportStep", "other"};
-constexpr std::array kPresetNames = {"balanced",     "nemo_rl_packing",     "nemo_rl_dynamic",
-                                     "roll_packing", "roll_dynamic",        "mindspeed_rl",
-                                     "verl",         "megatron_dynamic_cp", "unset",
-                                     "other"};
+constexpr auto kPresetLabels = [] {
+  std::array<const char*, kPresetNames.size() + 2> labels = {};
+  std::ranges::transform(kPresetNames, labels.begin(), &absl::string_view::data);
+  labels[kPresetNames.size()] = "unset";
+  labels.back() = "other";
+  return labels;
+}();
 constexpr std::array kRefusalNames = {"queue_full", "pushed_out", "deadline", "too_long", "unread"};
 constexpr std::array kStoreOperationNames = {"put_part", "progress",    "leave",
                                              "parts",    "put_outcome", "mark_served",
@@ -120,7 +125,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       memory_steps_(AddGauge(metric::kMemorySteps, *registry_)),
       memory_parts_(AddGauge(metric::kMemoryParts, *registry_)),
       memory_bytes_(AddGauge(metric::kMemoryBytes, *registry_)) {
-  static_assert(kMethodNames.size() == kMethods && kPresetNames.size() == kPresets &&
+  static_assert(kMethodNames.size() == kMethods && kPresetLabels.size() == kPresets &&
                 kSizeNames.size() == kSizes && kRefusalNames.size() == kRefusals &&
                 kJoinOutcomeNames.size() == kJoinOutcomes &&
                 kStoreOperationNames.size() == kStoreOperations);
@@ -145,7 +150,7 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
   }
   auto* plans = CounterFamily(metric::kPlans, *registry_);
   for (size_t preset = 0; preset < kPresets; ++preset) {
-    plans_[preset] = &plans->Add({{"preset", kPresetNames[preset]}});
+    plans_[preset] = &plans->Add({{"preset", kPresetLabels[preset]}});
   }
   auto* refusals = CounterFamily(metric::kRefusals, *registry_);
   for (size_t reason = 0; reason < Metrics::kRefusals; ++reason) {
@@ -188,7 +193,7 @@ prometheus::Histogram& Metrics::PlanningSeconds(size_t preset, uint64_t sequence
   if (histogram == nullptr) {
     // The same one for whoever else adds it now.
     histogram =
-        &planning_seconds_->Add({{"preset", kPresetNames[preset]}, {"size", kSizeNames[size]}},
+        &planning_seconds_->Add({{"preset", kPresetLabels[preset]}, {"size", kSizeNames[size]}},
                                 BucketsOf(metric::kPlanningSeconds));
     place.store(histogram, std::memory_order_release);
   }
@@ -196,7 +201,7 @@ prometheus::Histogram& Metrics::PlanningSeconds(size_t preset, uint64_t sequence
 }
 
 void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
-  const size_t preset = PlaceOf(plan.preset.empty() ? "unset" : plan.preset, kPresetNames);
+  const size_t preset = PlaceOf(plan.preset.empty() ? "unset" : plan.preset, kPresetLabels);
   plans_[preset]->Increment();
   sequences_->Observe(static_cast<double>(plan.sequences));
   PlanningSeconds(preset, plan.sequences).Observe(plan.planning_seconds);

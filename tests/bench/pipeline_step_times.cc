@@ -236,7 +236,7 @@ bool PrintPipelineStepTimes(const std::vector<uint32_t>& stages,
                             const std::vector<uint32_t>& virtual_stages, uint64_t seeds,
                             const std::string& family_name) {
   std::vector<std::pair<std::string, Method>> presets;
-  for (const absl::string_view preset : PresetNames()) {
+  for (const absl::string_view preset : kPresetNames) {
     // One needs a pool of ranks.
     if (preset == "balanced" || preset == "megatron_dynamic_cp") continue;
     if (PresetPass(preset, {})->layout != Layout::kPacked) continue;

@@ -160,7 +160,7 @@ std::vector<Method> Methods() {
       PresetMethod("balanced", Effort::kDefault, std::string(kOurs)),
       PresetMethod("balanced", Effort::kThorough, "balanced, thorough"),
   };
-  for (const absl::string_view preset : PresetNames()) {
+  for (const absl::string_view preset : kPresetNames) {
     // One needs a pool of ranks.
     if (preset == "balanced" || preset == "megatron_dynamic_cp") continue;
     if (PresetPass(preset, {})->layout == Layout::kPacked) {

@@ -26,7 +26,7 @@ v1::PlanBatchRequest PlanRequest(uint64_t seed) {
   v1::PlanBatchRequest request = WireRequest(generated);
   // A preset's name among the bytes, and passes that leave the choice to it: all of "balanced",
   // which most requests take, and some of the others.
-  const auto presets = PresetNames();
+  const auto presets = kPresetNames;
   request.set_preset(std::string(presets[seed % presets.size()]));
   if (seed % 5 == 0 || request.preset() == "balanced") {
     for (v1::Pass& pass : *request.mutable_passes()) {

@@ -273,10 +273,10 @@ absl::Status ReadRequest(const std::string& path, v1::PlanBatchRequest* request)
 }  // namespace
 
 v1::CostModel DefaultCosts(const v1::Topology& topology) {
-  v1::PlanBatchRequest request;
-  request.mutable_topology()->set_pipeline_parallel(topology.pipeline_parallel() > 1 ? 2 : 1);
-  if (topology.has_dynamic_context()) request.mutable_topology()->mutable_dynamic_context();
-  const CostModel model = ParseRequest(request).value().options.cost_model;
+  Topology planned;
+  planned.pipeline_parallel = topology.pipeline_parallel() > 1 ? 2 : 1;
+  if (topology.has_dynamic_context()) planned.dynamic_context.emplace();
+  const CostModel model = batchplan::DefaultCosts(planned);
   v1::CostModel costs;
   costs.set_per_token(model.per_token);
   costs.set_per_token_squared(model.per_token_squared);

@@ -183,7 +183,7 @@ std::vector<Candidate> ListCandidates(const v1::Topology& topology) {
     }
     return candidates;
   }
-  for (const absl::string_view preset : PresetNames()) {
+  for (const absl::string_view preset : kPresetNames) {
     if (preset == "megatron_dynamic_cp") continue;
     candidates.push_back({CandidateKind::kPreset, std::string(preset)});
   }

@@ -1,5 +1,4 @@
 #include <initializer_list>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -12,17 +11,6 @@
 
 namespace batchplan {
 namespace {
-
-// What a micro-batch costs by default where ranks are pipelines: in tokens, what launching its
-// kernels takes. Without it the more micro-batches the better.
-constexpr double kMicrobatchOnPipeline = 1024;
-
-// And where groups differ in size, since without costs of their own the whole pool as one group
-// would always be best: besides the same, what exchanging keys and values takes of a token's cost
-// with grouped-query attention, over NVLink in a node of eight and over InfiniBand beyond.
-constexpr double kMicrobatchOfGroup = 1024;
-constexpr ContextExchange kExchangeOfGroup[] = {{.up_to_size = 8, .per_token = 0.02},
-                                                {.up_to_size = 0, .per_token = 0.065}};
 
 // Where in the request an error is.
 using Where = absl::string_view;
@@ -258,14 +246,8 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
   options.topology = ReadTopology(request.topology());
   options.allow_empty_microbatches = request.allow_empty_microbatches();
   if (request.has_selection()) options.selection = ReadSelection(request.selection());
-  if (options.topology.pipeline_parallel > 1) {
-    options.synchronization = Synchronization::kAccumulated;
-    options.cost_model.per_microbatch = kMicrobatchOnPipeline;
-  }
-  if (options.topology.dynamic_context) {
-    options.cost_model.per_microbatch = kMicrobatchOfGroup;
-    options.cost_model.exchange.assign(std::begin(kExchangeOfGroup), std::end(kExchangeOfGroup));
-  }
+  options.synchronization = DefaultSynchronization(options.topology);
+  options.cost_model = DefaultCosts(options.topology);
   absl::Status status = FirstError({
       CheckId("job_id", request.job_id()),
       CheckId("request_id", request.request_id()),
@@ -322,7 +304,8 @@ absl::StatusOr<Synchronization> ParseSynchronization(v1::Synchronization wire) {
 
 void SetDefaultExchange(double per_token, v1::CostModel* model) {
   model->clear_exchange();
-  for (const ContextExchange& exchange : kExchangeOfGroup) {
+  const Topology of_groups = {.dynamic_context = DynamicContext()};
+  for (const ContextExchange& exchange : DefaultCosts(of_groups).exchange) {
     v1::Exchange* entry = model->add_exchange();
     entry->set_up_to_size(exchange.up_to_size);
     entry->set_per_token(exchange.per_token * per_token);

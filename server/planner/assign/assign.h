@@ -8,8 +8,8 @@
 //   fill_shares.h, fill_ranks.h: each rank's share into micro-batches; where the manifest gives the
 //     ranks, as the best of several. share_balancer.h: those of all ranks made alike.
 //   shard.h, search_ranks.h: units to ranks. more_slots.h: slots beyond the fewest.
-//   bounds.h: what a step takes, and at least. fill_bins.h: items into so many bins.
-//   conflicts.h: the refusals of all of them.
+//   reference_methods.h: the ways of other planners. bounds.h: what a step takes at least.
+//   fill_bins.h: items into so many bins. conflicts.h: the refusals of all of them.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_

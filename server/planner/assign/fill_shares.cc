@@ -12,6 +12,7 @@
 #include "server/planner/assign/fill_ranks.h"
 #include "server/planner/assign/more_slots.h"
 #include "server/planner/assign/place.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/assign/share_balancer.h"
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/cancellation.h"

@@ -9,6 +9,7 @@
 #include "server/planner/assign/fill_ranks.h"
 #include "server/planner/assign/fill_shares.h"
 #include "server/planner/assign/place.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/order.h"

@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/assign/fill_ranks.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/assign/shard.h"
 #include "server/planner/assign/solve.h"
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/presets.h"
 #include "server/planner/step_time.h"
 
 namespace batchplan {
@@ -27,9 +26,6 @@ std::vector<uint64_t> BinLoads(const Pass& pass, const Items& items, const Bins&
   }
   return loads;
 }
-
-// Larger mini-batches are left to the solver alone.
-constexpr size_t kMostForReferences = 65536;
 
 // Of an allowance: of a placement, and for each sequence.
 constexpr uint64_t kTicksToPlace = 4000;
@@ -88,14 +84,6 @@ bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batc
   return time > bound + (is_few ? 0 : bound / kFarAboveBound);
 }
 
-bool SameMethod(const PassOptions& a, const PassOptions& b) {
-  const auto method = [](const PassOptions& pass) {
-    return std::tuple(pass.sharding, pass.packer, pass.scan, pass.balance_on,
-                      pass.equal_sequence_counts);
-  };
-  return method(a) == method(b);
-}
-
 }  // namespace
 
 absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
@@ -149,34 +137,6 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass,
   }
 
   return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
-}
-
-bool TriesReferences(Effort effort, size_t sequences) {
-  return effort == Effort::kThorough ||
-         (effort == Effort::kDefault && sequences <= kMostForReferences);
-}
-
-std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology) {
-  std::vector<PassOptions> methods;
-  for (const absl::string_view name : PresetNames()) {
-    const PassOptions preset = *PresetPass(name, topology);
-    const bool deals = preset.sharding == Sharding::kDealBins;
-    // Groups of several sizes have candidates of their own (context/).
-    if (preset.sharding == Sharding::kMegatronDynamicCp) continue;
-    if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
-        (deals && pass.equal_sequence_counts)) {
-      continue;
-    }
-    PassOptions method = pass;
-    method.sharding = preset.sharding;
-    method.packer = preset.packer;
-    method.scan = preset.scan;
-    method.balance_on = preset.balance_on;
-    method.equal_sequence_counts = pass.equal_sequence_counts || preset.equal_sequence_counts;
-    const auto same = [&](const PassOptions& other) { return SameMethod(method, other); };
-    if (std::none_of(methods.begin(), methods.end(), same)) methods.push_back(std::move(method));
-  }
-  return methods;
 }
 
 absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,

@@ -14,7 +14,6 @@
 #include "server/planner/allowance.h"
 #include "server/planner/cost.h"
 #include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
@@ -44,14 +43,6 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass,
                                                uint64_t seed, absl::string_view where,
                                                const Allowance& allowance);
 
-// Whether the ways of the reference presets are among those that a balanced plan of so many
-// sequences is chosen from: of large mini-batches only where the effort is thorough, since they
-// take longer than the solver there.
-bool TriesReferences(Effort effort, size_t sequences);
-
-// The ways in which the reference presets assign, under the limits of `pass`; each once.
-std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topology& topology);
-
 struct BalancedPlacements {
   // By step time, the shortest first.
   std::vector<MiniBatchPlacement> placements;
@@ -64,7 +55,7 @@ struct BalancedPlacements {
 // and those of `references`, so that the best is never worse than they are; the references are left
 // out at Effort::kFast, of large mini-batches at kDefault, and once the allowance is spent. The
 // solver starts from the fewest micro-batches that the constraints allow and takes more where that
-// shortens the step. Step times are StepTime's (bounds.h): putting the slots in that order is left
+// shortens the step. Step times are those of step_time.h: putting the slots in that order is left
 // to the caller.
 //
 // InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is requested.

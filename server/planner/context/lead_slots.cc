@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "server/planner/assign/place.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/megatron_slots.h"
 #include "server/planner/context/order_slots.h"

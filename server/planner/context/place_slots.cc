@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/assign/place.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/fixed_sizes.h"

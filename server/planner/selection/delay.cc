@@ -110,8 +110,8 @@ class Window {
 }  // namespace
 
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
-                        std::span<const uint32_t> lengths, uint32_t max_delay, const StepTime& time,
-                        const Allowance& allowance) {
+                        std::span<const uint32_t> lengths, uint32_t max_delay,
+                        const StepTimeOf& time, const Allowance& allowance) {
   SequenceLists delayed;
   for (size_t first = 0; first < mini_batches.size();) {
     const size_t count = std::min<size_t>(mini_batches.size() - first, size_t{max_delay} + 1);

@@ -14,7 +14,7 @@
 namespace batchplan {
 
 // What a mini-batch of these sequences could take.
-using StepTime = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
+using StepTimeOf = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 
 // `mini_batches` with sequences, or groups where there are any, exchanged for others of as many
 // sequences within windows of max_delay + 1 mini-batches, one window after the other, so that none
@@ -26,8 +26,8 @@ using StepTime = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 //
 // Source: WLB-LLM (OSDI '25), which puts off long documents until there are enough of them.
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
-                        std::span<const uint32_t> lengths, uint32_t max_delay, const StepTime& time,
-                        const Allowance& allowance);
+                        std::span<const uint32_t> lengths, uint32_t max_delay,
+                        const StepTimeOf& time, const Allowance& allowance);
 
 }  // namespace batchplan
 

@@ -432,3 +432,12 @@ def test_a_plan_goes_to_other_processes(copied):
 def test_the_package_is_as_new_as_its_planner():
     assert importlib.metadata.version("batchplan") == batchplan.__version__
     assert batchplan.plan([1], max_tokens=8).planner_version == batchplan.__version__
+
+
+def test_the_default_cost_is_the_one_that_plans_have():
+    lengths = [900, 40, 6000, 1300, 77, 2500, 4100, 350]
+    unset, given = (
+        batchplan.plan(lengths, dp=2, max_tokens=8192, **costs) for costs in ({}, {"cost": batchplan.DEFAULT_COST})
+    )
+    assert unset.metrics.predicted_step_time == given.metrics.predicted_step_time
+    assert unset.fingerprint == given.fingerprint

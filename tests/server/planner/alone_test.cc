@@ -174,7 +174,7 @@ TEST(AloneTest, WithoutAnOverlongSequenceThePolicyMakesNoDifference) {
 TEST(AloneTest, EachPresetHasItOrIsRefusedByName) {
   std::vector<uint32_t> lengths(64, 300);
   lengths[5] = 3000;
-  for (const absl::string_view preset : PresetNames()) {
+  for (const absl::string_view preset : kPresetNames) {
     for (const uint32_t pipeline : {1u, 2u}) {
       PlanOptions options = AloneOptions(1000, 4);
       options.topology.pipeline_parallel = pipeline;

@@ -64,7 +64,7 @@ TEST_P(PresetRequestsTest, GetAPlanThatKeepsEveryPromiseOrAClearRefusal) {
   EXPECT_LT(refused, requests / 2);
 }
 
-std::vector<std::string> AllPresets() { return {PresetNames().begin(), PresetNames().end()}; }
+std::vector<std::string> AllPresets() { return {kPresetNames.begin(), kPresetNames.end()}; }
 
 INSTANTIATE_TEST_SUITE_P(Presets, PresetRequestsTest, ::testing::ValuesIn(AllPresets()),
                          [](const ::testing::TestParamInfo<std::string>& info) {

@@ -28,7 +28,7 @@ TEST(PresetsTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
   const absl::Status status = PresetPass("nemo", {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("preset is \"nemo\", which is none of "));
-  for (absl::string_view name : PresetNames()) {
+  for (absl::string_view name : kPresetNames) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(name)));
   }
 }
@@ -39,7 +39,7 @@ TEST(PresetsTest, AnUnknownNameIsQuotedWithoutControlCharacters) {
 }
 
 TEST(PresetsTest, AKnownNameIsNeverUnknown) {
-  for (absl::string_view name : PresetNames()) EXPECT_TRUE(PresetPass(name, {}).ok()) << name;
+  for (absl::string_view name : kPresetNames) EXPECT_TRUE(PresetPass(name, {}).ok()) << name;
 }
 
 }  // namespace

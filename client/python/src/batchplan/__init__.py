@@ -27,13 +27,22 @@ from batchplan._errors import (
 )
 from batchplan._local import plan
 from batchplan._measured import Comparison, MicroBatchTiming
-from batchplan._options import CostModel, DynamicContext, Pass, Pipeline, PlanOptions, Selection
+from batchplan._options import (
+    DEFAULT_COST,
+    CostModel,
+    DynamicContext,
+    Pass,
+    Pipeline,
+    PlanOptions,
+    Selection,
+)
 from batchplan._plan import ExcludedSequence, MicroBatch, PassPlan, Plan, PlanMetrics
 from batchplan._pool import Pool
 
 __version__: str = _core.version()
 
 __all__ = [
+    "DEFAULT_COST",
     "AccessDenied",
     "AsyncClient",
     "Client",

@@ -162,6 +162,11 @@ class CostModel:
         )
 
 
+# What plans cost sequences by unless they are told, where ranks are no pipelines and have no groups that
+# differ in size: linear and attention work of a model of 7B parameters.
+DEFAULT_COST = CostModel(1.0, 1 / 24576)
+
+
 def _exchange(place: int, entry: Any) -> dict[str, Any]:
     where = f"cost_model.exchange[{place}]"
     try:

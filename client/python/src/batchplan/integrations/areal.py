@@ -28,8 +28,6 @@ from batchplan.integrations._replace import replace
 
 __all__ = ["allocate_balanced_mbs_synced", "dispatch_tensors", "install", "install_in_worker"]
 
-# That of a model of 7B parameters.
-_COST = batchplan.CostModel(1.0, 1 / 24576)
 # The budget of the engines whose batch a controller is dispatching; 0 without one.
 _budget = contextvars.ContextVar("batchplan_areal_budget", default=0)
 
@@ -75,7 +73,7 @@ def dispatch_tensors(
         numpy.concatenate([_rows_of(item) for item in item_list[begin : begin + group_size]])
         for begin in range(0, items, group_size)
     ]
-    model = cost or _COST
+    model = cost or batchplan.DEFAULT_COST
     if max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
         ranks = _ranks_of_plan(groups, dp_size, max_tokens_per_mb, model)
     else:
@@ -116,7 +114,7 @@ def allocate_balanced_mbs_synced(
     own, everyone = (lengths(), [lengths()]) if gather is None else gather(lengths)
     divisor = mb_spec.n_mbs_divisor or 1
     least = -(-(mb_spec.n_mbs or 1) // divisor) * divisor
-    model = cost or _COST
+    model = cost or batchplan.DEFAULT_COST
     budget = mb_spec.max_tokens_per_mb
     if budget is None or budget >= max(int(rank.sum()) for rank in everyone):
         fewest = min(range(len(everyone)), key=lambda rank: len(everyone[rank]))

@@ -183,7 +183,7 @@ def _in_runs(
         )
     if not args.balance_data:
         return [runs[rank::dp_size] for rank in range(dp_size)]
-    model = cost or batchplan.CostModel(1.0, 1 / 24576)
+    model = cost or batchplan.DEFAULT_COST
     costs = model.of_sequences(lengths)
     parts = balanced_partitions([costs[run].sum() for run in runs], dp_size, True, "karmarkar_karp")
     return [[runs[place] for place in part] for part in parts]

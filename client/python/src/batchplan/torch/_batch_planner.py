@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as make_plan
-from batchplan._options import CostModel, Pass, PlanOptions
+from batchplan._options import DEFAULT_COST, CostModel, Pass, PlanOptions
 from batchplan._plan import PassPlan, Plan
 
 Positions = NDArray[Any]
-# What a request without costs is planned with.
-_DEFAULT_COST = CostModel(1.0, 1 / 24576)
 _PLACE = re.compile(r"(\b(?:lengths|group_ids)\[|\bsequence )(\d+)")
 _INT32_MOST = 2**31 - 1
 # The quickest first.
@@ -276,7 +274,7 @@ class BatchPlanner:
         """With costs by which a micro-batch more costs more than it can save."""
         cost = options.get("cost")
         if not isinstance(cost, CostModel):
-            cost = _DEFAULT_COST
+            cost = DEFAULT_COST
         # No sequence costs more, whatever the coefficients are of. One above the budget is rounded up
         # by less than that.
         widest = budget = float(self._budget)

@@ -15,9 +15,6 @@ from batchplan.integrations.roll import _travel
 from batchplan.integrations.roll._batch import lengths_of
 from batchplan.integrations.roll._packing import Packing
 
-# That of a model of 7B parameters, as ROLL has it too.
-_COST = batchplan.CostModel(1.0, 1 / 24576)
-
 
 def batch_balance(
     batch: Any,
@@ -72,7 +69,7 @@ def batch_balance(
             "mini_batch_size": 0 if one_mini_batch else minibatch_size,
             "shuffle": not (keep_minibatch or one_mini_batch),
             "seed": _seed(seed, batch),
-            "cost": cost or _COST,
+            "cost": cost or batchplan.DEFAULT_COST,
             # The first decides who has a sequence, as many everywhere.
             "passes": [
                 one.to_pass(
@@ -92,7 +89,7 @@ def batch_balance(
         order = _travel.rows_of_ranks(plan.passes[0], dp_size)
     else:
         order = _order_of_ranks(
-            lengths, dp_size, minibatch_size if keep_minibatch else len(lengths), cost or _COST
+            lengths, dp_size, minibatch_size if keep_minibatch else len(lengths), cost or batchplan.DEFAULT_COST
         )
     import torch
 

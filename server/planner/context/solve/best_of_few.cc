@@ -10,7 +10,7 @@
 namespace batchplan {
 namespace {
 
-constexpr Cost kNever = std::numeric_limits<Cost>::max();
+constexpr Cost kNoTime = std::numeric_limits<Cost>::max();
 // What is looked at for all sets, ranks and sizes.
 constexpr uint64_t kMostTries = 4'000'000;
 constexpr size_t kMostItems = 12;
@@ -49,7 +49,7 @@ class FewItems {
 
   // The time of every set in a group of every size.
   void FindGroups() {
-    groups_.assign(all_.sizes(), std::vector<Cost>(sets_, kNever));
+    groups_.assign(all_.sizes(), std::vector<Cost>(sets_, kNoTime));
     for (uint32_t size = 0; size < all_.sizes(); ++size) {
       for (uint32_t set = 1; set < sets_; ++set) {
         FilledGroup group = {.size = size};
@@ -68,12 +68,12 @@ class FewItems {
 
   // The least time of every set on the last so many ranks of a slot.
   bool FindSlots(const Allowance& allowance) {
-    times_.assign((size_t{pool_} + 1) * sets_, kNever);
+    times_.assign((size_t{pool_} + 1) * sets_, kNoTime);
     TimeOn(0, 0) = 0;
     for (uint32_t ranks = 1; ranks <= pool_; ++ranks) {
       if (allowance.stop_requested()) return false;
       for (uint32_t set = 1; set < sets_; ++set) {
-        Cost best = kNever;
+        Cost best = kNoTime;
         ForParts(set, [&](uint32_t part) {
           for (uint32_t size = 0; size < all_.sizes() && all_.ranks(size) <= ranks; ++size) {
             const Cost rest = TimeOn(ranks - all_.ranks(size), set ^ part);
@@ -89,18 +89,18 @@ class FewItems {
 
   std::vector<FilledSlot> Collect() {
     // By the number of slots, the least time of every set.
-    std::vector<std::vector<Cost>> sums = {std::vector<Cost>(sets_, kNever)};
+    std::vector<std::vector<Cost>> sums = {std::vector<Cost>(sets_, kNoTime)};
     sums[0][0] = 0;
     const uint32_t everything = sets_ - 1;
     uint64_t best = 0;
-    Cost least = kNever;
+    Cost least = kNoTime;
     for (uint64_t count = 1; count <= all_.size(); ++count) {
-      std::vector<Cost>& sum = sums.emplace_back(sets_, kNever);
+      std::vector<Cost>& sum = sums.emplace_back(sets_, kNoTime);
       for (uint32_t set = 1; set < sets_; ++set) {
         ForParts(set, [&](uint32_t part) {
           const Cost rest = sums[count - 1][set ^ part];
           const Cost own = TimeOn(pool_, part);
-          if (own == kNever || rest == kNever) return;
+          if (own == kNoTime || rest == kNoTime) return;
           sum[set] = std::min(sum[set], own + rest + all_.problem().per_microbatch);
         });
       }
@@ -116,7 +116,7 @@ class FewItems {
       ForParts(set, [&](uint32_t part) {
         const Cost rest = sums[count - 1][set ^ part];
         const Cost own = TimeOn(pool_, part);
-        if (own == kNever || rest == kNever) return;
+        if (own == kNoTime || rest == kNoTime) return;
         if (own + rest + all_.problem().per_microbatch == sums[count][set]) found = part;
       });
       slots.push_back(SlotOf(found));

@@ -36,7 +36,8 @@ from batchplan._options import (
     PlanOptions,
     Selection,
 )
-from batchplan._plan import ExcludedSequence, MicroBatch, PassPlan, Plan, PlanMetrics
+from batchplan._micro_batch import MicroBatch
+from batchplan._plan import ExcludedSequence, PassPlan, Plan, PlanMetrics
 from batchplan._pool import Pool
 
 __version__: str = _core.version()

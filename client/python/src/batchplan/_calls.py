@@ -16,7 +16,8 @@ from batchplan._errors import InvalidRequest
 from batchplan._local import plan_request
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import CostModel, PlanOptions, enum, without_none
-from batchplan._plan import PassPlan, Plan, common_share
+from batchplan._micro_batch import common_share
+from batchplan._plan import PassPlan, Plan
 from batchplan._request import Request, to_json
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from batchplan._checks import seconds, whole
 from batchplan._errors import InvalidRequest
 from batchplan._local import plan as plan_here
 from batchplan._options import PlanOptions, Selection
-from batchplan._plan import MicroBatch, Plan
+from batchplan._micro_batch import MicroBatch
+from batchplan._plan import Plan
 from batchplan._request import Request, lengths_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,6 @@ from batchplan.integrations._loss_weights import check_weights, weigh_losses
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# That are tried before the training, of all epochs, for how many micro-batches they need: some 10 s.
-_MOST_TRIED = 5_000_000
 _TRAINERS_OWN = ("dp", "shuffle", "mini_batch_size", "allow_empty_microbatches")
 _HOOKS = ("_get_train_sampler", "get_train_dataloader")
 
@@ -200,10 +197,6 @@ def _planned_sampler(
             window=1,
             **options,
         )
-        epochs = math.ceil(args.num_train_epochs)
-        if args.max_steps > 0:
-            epochs = math.ceil(args.max_steps / batches.steps)
-        batches.check(max(1, min(epochs, _MOST_TRIED // count)))
     return PlannedSampler(batches)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Union
 import numpy
 import torch
 
-from batchplan._plan import MicroBatch
+from batchplan._micro_batch import MicroBatch
 
 # [rows, tokens, ...] padded, nested, or one tensor [tokens, ...] a row.
 Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]

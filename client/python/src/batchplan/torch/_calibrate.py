@@ -17,7 +17,7 @@ from batchplan._checks import number, whole
 from batchplan._errors import Error
 from batchplan._measured import MicroBatchTiming
 from batchplan._options import CostModel
-from batchplan._plan import MicroBatch
+from batchplan._micro_batch import MicroBatch
 from batchplan.torch._packed_batch import PackedBatch
 
 # Micro-batches are full to these parts of the budget, with sequences of so many lengths.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from typing import Any
 
 import numpy
 from numpy.typing import NDArray

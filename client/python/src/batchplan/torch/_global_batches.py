@@ -16,7 +16,7 @@ from batchplan._options import Pass, PlanOptions
 from batchplan._plan import Plan
 from batchplan._request import Request
 from batchplan.torch._batch_planner import BatchPlanner, MoreNeededError, Positions
-from batchplan.torch._epochs import Epoch, Epochs, UndividableError
+from batchplan.torch._epochs import Epochs, UndividableError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -277,15 +277,6 @@ class GlobalBatches:
         """Whether which sequences its global batches have rests on the version of the planner."""
         self._go_to(epoch)
         return self._epoch.is_arranged
-
-    def check(self, epochs: int) -> None:
-        """Checks this number of epochs, each of which can be planned, as all can.
-
-        Raises:
-            ValueError: it is below 1.
-        """
-        if whole("epochs", epochs) < 1:
-            raise ValueError(f"epochs is {epochs}; must be at least 1")
 
     def plan(self, epoch: int, step: int) -> tuple[Plan, Positions]:
         """A global batch's plan, and its sequences' positions in the dataset.

@@ -10,7 +10,7 @@ import torch
 
 from batchplan import _core
 from batchplan._checks import whole
-from batchplan._plan import MicroBatch
+from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
 from batchplan.torch._row import PackedRow, exported, microbatch_of
 

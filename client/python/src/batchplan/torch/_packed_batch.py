@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy
 import torch
 
-from batchplan._plan import MicroBatch
+from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
 from batchplan.torch._boundaries import needs_seq_idx
 from batchplan.torch._moves import ids, pack_all, spread, unpack

@@ -11,7 +11,7 @@ import torch
 
 from batchplan import _core
 from batchplan._checks import whole
-from batchplan._plan import MicroBatch
+from batchplan._micro_batch import MicroBatch
 
 _INT32_MOST = 2**31 - 1
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from batchplan._plan import MicroBatch
+from batchplan._micro_batch import MicroBatch
 from batchplan.torch._moves import plain, row_to, spread
 from batchplan.torch._row import PackedRow, exported
 

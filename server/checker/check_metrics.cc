@@ -4,15 +4,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/checker/pipeline_events.h"
+#include "server/checker/sequence_cost.h"
 #include "server/checker/stated_metrics.h"
+#include "server/checker/step_events.h"
 #include "server/checker/violation.h"
 
 namespace batchplan::checker {
@@ -23,8 +23,10 @@ struct Load {
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
-  // The budget, or the row of a sequence alone that is above it.
-  uint64_t capacity = 0;
+  // The budget of its ranks, or the row of a sequence alone that is above it.
+  double capacity = 0;
+  bool over_budget = false;
+  // Of each of its ranks.
   double cost = 0;
 };
 
@@ -34,189 +36,176 @@ struct Totals {
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
   double capacity = 0;
+  uint64_t slots = 0;
   // Micro-batches above the budget, and the true tokens of the others.
   uint64_t over_budget = 0;
   uint64_t tokens_within = 0;
-  uint64_t longest = 0;
-  double computation = 0;  // of the sequences, at their aligned lengths
   // Summed over mini-batches.
-  double step_time = 0;
-  // Of that, on pipelines, how long the busiest stage of the slowest rank works; two numbers where
-  // several ranks are as slow.
-  double least_stage_work = 0;
-  double most_stage_work = 0;
+  StepTime step;
   double most_loaded_tokens = 0;
   double most_loaded_cost = 0;
   double rank_cost = 0;  // of all ranks together
+  // How full the micro-batches are that are not empty.
+  std::vector<double> filled;
 };
 
-// What so many tokens cost each of the ranks that share them.
-double SharedCost(const PlanOptions& request, double linear, double squared) {
-  const CostModel& model = request.cost_model;
-  return (model.per_token * linear + model.per_token_squared * squared) /
-         request.topology.context_parallel;
+bool IsDynamic(const PassUnderCheck& pass) { return !pass.pass_demands.groups.empty(); }
+
+// What runs side by side: the ranks of the pool, or the groups that all have one size.
+size_t RanksOf(const PassUnderCheck& pass) {
+  return IsDynamic(pass) ? pass.demands.pool : pass.demands.data_parallel;
 }
 
-// What a sequence costs them without their exchange.
-double ComputationCost(const PlanOptions& request, double length) {
-  return SharedCost(request, length, length * length) + request.cost_model.per_sequence;
-}
-
-// What each of them spends on the keys and values that the others hold.
-double ExchangeCost(const PlanOptions& request, double length) {
-  const double ranks = request.topology.context_parallel;
-  double per_token = 0;
-  // The entries ascend: the last that holds is the tightest from the back on.
-  const std::vector<ContextExchange>& entries = request.cost_model.exchange;
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if (entry->up_to_size != 0 && entry->up_to_size < ranks) break;
-    per_token = entry->per_token;
+// The context-parallel ranks that share a micro-batch, and what they round lengths up to.
+GroupDemands GroupOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
+  if (!IsDynamic(pass)) {
+    return {.ranks = pass.request.topology.context_parallel,
+            .length_multiple = pass.pass_demands.length_multiple};
   }
-  const double exchange = per_token * (length - length / ranks);
-  if (!request.cost_model.exchange_overlaps) return exchange;
-  return std::max(0.0, exchange - SharedCost(request, 0, length * length));
-}
-
-double SequenceCost(const PlanOptions& request, double length) {
-  return ComputationCost(request, length) + ExchangeCost(request, length);
+  return *std::ranges::find(pass.pass_demands.groups, microbatch.ranks, &GroupDemands::ranks);
 }
 
 Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) {
+  const CostModel& model = pass.request.cost_model;
+  const GroupDemands group = GroupOf(pass, microbatch);
   const uint64_t width = pass.plan.row_widths[m];
   const bool padded = pass.options.layout == Layout::kPadded;
+  const double budget = static_cast<double>(pass.options.max_tokens_per_microbatch) * group.ranks /
+                        pass.request.topology.context_parallel;
   Load load;
-  load.capacity = std::max<uint64_t>(width, pass.options.max_tokens_per_microbatch);
-  load.cost = pass.request.cost_model.per_microbatch;
+  load.over_budget = static_cast<double>(width) > budget;
+  load.capacity = load.over_budget ? static_cast<double>(width) : budget;
+  load.cost = model.per_microbatch;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
-    const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
+    const uint64_t aligned = AlignedLength(length, group.length_multiple);
     load.true_tokens += length;
     load.aligned_tokens += aligned;
-    load.cost += SequenceCost(pass.request, static_cast<double>(padded ? width : aligned));
+    load.cost += SequenceCost(model, static_cast<double>(padded ? width : aligned), group.ranks);
   }
-  if (padded) {
-    load.scheduled_tokens = microbatch.size() * width;
-  } else {
-    load.scheduled_tokens = width;
-    load.cost += SharedCost(pass.request, static_cast<double>(width - load.aligned_tokens), 0);
+  load.scheduled_tokens = padded ? microbatch.size() * width : width;
+  if (!padded) {
+    load.cost +=
+        SharedCost(model, static_cast<double>(width - load.aligned_tokens), 0, group.ranks);
   }
   return load;
 }
 
-// Adds what the pipeline takes for micro-batches of these costs, those of each rank.
-void AddPipelines(const PassUnderCheck& pass, const std::vector<std::vector<double>>& ranks,
-                  Totals& totals) {
-  std::vector<double> times;
-  times.reserve(ranks.size());
-  for (const std::vector<double>& costs : ranks) {
-    times.push_back(PipelineTime(pass.request.topology, pass.request.pipeline,
-                                 pass.options.forward_only, costs));
-  }
-  const double slowest = *std::max_element(times.begin(), times.end());
-  double least = std::numeric_limits<double>::infinity();
-  double most = 0;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (times[rank] < slowest * (1 - kTolerance)) continue;
-    const double work = std::accumulate(ranks[rank].begin(), ranks[rank].end(), 0.0);
-    least = std::min(least, work);
-    most = std::max(most, work);
-  }
-  totals.step_time += slowest;
-  totals.least_stage_work += least * LargestStage(pass.request.topology, pass.request.pipeline);
-  totals.most_stage_work += most * LargestStage(pass.request.topology, pass.request.pipeline);
-}
-
-// Adds the mini-batch of `loads`, which stand rank by rank, `slots` for each.
-void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Load>& loads, size_t slots,
-                  Totals& totals) {
-  const Synchronization synchronization = pass.request.synchronization;
-  std::vector<double> slowest_of_slot(slots, 0);
-  double most_loaded_tokens = 0;
-  double most_loaded_cost = 0;
-  for (size_t begin = 0; begin < loads.size(); begin += slots) {
-    double rank_tokens = 0;
-    double rank_cost = 0;
-    for (size_t slot = 0; slot < slots; ++slot) {
-      const Load& load = loads[begin + slot];
-      rank_tokens += static_cast<double>(load.aligned_tokens);
-      rank_cost += load.cost;
-      slowest_of_slot[slot] = std::max(slowest_of_slot[slot], load.cost);
-    }
-    most_loaded_tokens = std::max(most_loaded_tokens, rank_tokens);
-    most_loaded_cost = std::max(most_loaded_cost, rank_cost);
-    totals.rank_cost += rank_cost;
-  }
-  totals.most_loaded_tokens += most_loaded_tokens;
-  totals.most_loaded_cost += most_loaded_cost;
-  if (pass.request.topology.pipeline_parallel > 1) {
-    if (synchronization == Synchronization::kLockstep) {
-      AddPipelines(pass, {slowest_of_slot}, totals);
-      return;
-    }
-    std::vector<std::vector<double>> ranks;
-    for (size_t m = 0; m < loads.size(); ++m) {
-      if (m % slots == 0) ranks.emplace_back();
-      ranks.back().push_back(loads[m].cost);
-    }
-    AddPipelines(pass, ranks, totals);
-    return;
-  }
-  if (synchronization == Synchronization::kAccumulated) {
-    totals.step_time += most_loaded_cost;
-  } else {
-    for (double slowest : slowest_of_slot) totals.step_time += slowest;
-  }
-}
-
-Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
-               const std::vector<Load>& loads) {
-  Totals totals;
-  for (const Load& load : loads) {
+// Adds the mini-batch of micro-batches [begin, end).
+void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+                  size_t begin, size_t end, Totals& totals) {
+  const size_t ranks = RanksOf(pass);
+  const size_t slots = pass.plan.microbatches_per_rank[microbatches[begin].mini_batch];
+  std::vector<double> tokens(ranks, 0);
+  std::vector<double> costs(ranks, 0);
+  std::vector<TimedMicrobatch> timed;
+  timed.reserve(end - begin);
+  for (size_t m = begin; m < end; ++m) {
+    const Microbatch& microbatch = microbatches[m];
+    const Load load = LoadOf(pass, m, microbatch);
     totals.true_tokens += load.true_tokens;
     totals.aligned_tokens += load.aligned_tokens;
     totals.scheduled_tokens += load.scheduled_tokens;
-    totals.capacity += static_cast<double>(load.capacity);
-    if (load.capacity > pass.options.max_tokens_per_microbatch) {
-      ++totals.over_budget;
-    } else {
-      totals.tokens_within += load.true_tokens;
+    totals.capacity += load.capacity;
+    totals.over_budget += load.over_budget ? 1 : 0;
+    totals.tokens_within += load.over_budget ? 0 : load.true_tokens;
+    if (!microbatch.empty()) {
+      totals.filled.push_back(static_cast<double>(load.true_tokens) / load.capacity);
     }
+    for (size_t rank = microbatch.rank; rank < microbatch.rank + microbatch.ranks; ++rank) {
+      tokens[rank] += static_cast<double>(load.aligned_tokens) / microbatch.ranks;
+      costs[rank] += load.cost;
+    }
+    timed.push_back({.rank = microbatch.rank,
+                     .ranks = microbatch.ranks,
+                     .slot = microbatch.slot,
+                     .cost = load.cost});
   }
-  for (uint32_t length : pass.demands.planned_lengths) {
-    if (length == 0) continue;  // dropped
-    totals.longest = std::max<uint64_t>(totals.longest, length);
-    const uint64_t aligned = AlignedLength(length, pass.pass_demands.length_multiple);
-    totals.computation += ComputationCost(pass.request, static_cast<double>(aligned));
-  }
-  size_t m = 0;
-  while (m < microbatches.size()) {
-    const size_t slots = pass.plan.microbatches_per_rank[microbatches[m].mini_batch];
-    const size_t end = m + slots * pass.demands.data_parallel;
-    AddMiniBatch(
-        pass,
-        {loads.begin() + static_cast<ptrdiff_t>(m), loads.begin() + static_cast<ptrdiff_t>(end)},
-        slots, totals);
-    m = end;
+  totals.slots += slots;
+  totals.most_loaded_tokens += *std::ranges::max_element(tokens);
+  totals.most_loaded_cost += *std::ranges::max_element(costs);
+  totals.rank_cost += std::accumulate(costs.begin(), costs.end(), 0.0);
+  const StepTime step = StepTimeOf(pass, timed, ranks, slots);
+  totals.step.time += step.time;
+  totals.step.least_stage_work += step.least_stage_work;
+  totals.step.most_stage_work += step.most_stage_work;
+}
+
+// The micro-batches of a mini-batch stand together.
+Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
+  Totals totals;
+  for (size_t begin = 0; begin < microbatches.size();) {
+    size_t end = begin;
+    while (end < microbatches.size() &&
+           microbatches[end].mini_batch == microbatches[begin].mini_batch) {
+      ++end;
+    }
+    AddMiniBatch(pass, microbatches, begin, end, totals);
+    begin = end;
   }
   return totals;
 }
 
-double Utilization(const Load& load) {
-  return static_cast<double>(load.true_tokens) / static_cast<double>(load.capacity);
+// What the sequences cost without exchange, evenly on all ranks.
+double IdealComputation(const PassUnderCheck& pass, const GroupDemands& least) {
+  double computation = 0;
+  for (const uint32_t length : pass.demands.planned_lengths) {
+    if (length == 0) continue;  // dropped
+    const uint64_t aligned = AlignedLength(length, least.length_multiple);
+    computation +=
+        ComputationCost(pass.request.cost_model, static_cast<double>(aligned), least.ranks);
+  }
+  return computation * least.ranks /
+         (static_cast<double>(pass.demands.data_parallel) * pass.request.topology.context_parallel);
 }
 
-std::vector<double> Utilizations(const std::vector<Load>& loads) {
-  std::vector<double> filled;
-  for (const Load& load : loads) {
-    if (load.true_tokens > 0) filled.push_back(Utilization(load));
+// The smallest group that sequences can be ideally in: the smallest that holds one, unless such
+// groups don't add up to the pool.
+const GroupDemands& LeastSize(const PassUnderCheck& pass) {
+  for (const GroupDemands& size : pass.pass_demands.groups) {
+    if (size.length_limit == 0) continue;
+    if (pass.demands.pool % size.ranks == 0) return size;
+    break;
   }
-  return filled;
+  return pass.pass_demands.groups.back();
+}
+
+// Of a pool: the slots that have room for the tokens of each mini-batch, aligned as `least` does.
+double IdealSlots(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+                  const GroupDemands& least) {
+  std::vector<double> tokens(pass.pass_demands.mini_batches, 0);
+  for (const Microbatch& microbatch : microbatches) {
+    for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
+      tokens[microbatch.mini_batch] +=
+          static_cast<double>(AlignedLength(pass.plan.sequence_lengths[p], least.length_multiple));
+    }
+  }
+  const double room =
+      static_cast<double>(pass.demands.data_parallel) * pass.options.max_tokens_per_microbatch;
+  double slots = 0;
+  for (const double all : tokens) slots += std::ceil(all / room);
+  return slots;
+}
+
+double IdealStepTime(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
+  const double per_microbatch = pass.request.cost_model.per_microbatch;
+  const double stages = pass.request.topology.pipeline_parallel;
+  if (IsDynamic(pass)) {
+    const GroupDemands& least = LeastSize(pass);
+    return (IdealComputation(pass, least) +
+            per_microbatch * IdealSlots(pass, microbatches, least)) /
+           stages;
+  }
+  const double fewest = static_cast<double>(pass.plan.metrics.lower_bound_microbatches) /
+                        static_cast<double>(pass.demands.data_parallel);
+  return (IdealComputation(pass, GroupOf(pass, {})) + per_microbatch * fewest) / stages;
 }
 
 absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
   const PlanMetrics& metrics = pass.plan.metrics;
-  const uint64_t naive_width =
-      pass.manifest.pad_to != 0 ? uint64_t{pass.manifest.pad_to} : totals.longest;
+  const uint64_t naive_width = pass.manifest.pad_to != 0
+                                   ? pass.manifest.pad_to
+                                   : *std::ranges::max_element(pass.demands.planned_lengths);
   for (const absl::Status& status : {
            CheckExact(pass, "microbatches", metrics.microbatches, pass.plan.row_widths.size()),
            CheckExact(pass, "true_tokens", metrics.true_tokens, totals.true_tokens),
@@ -243,29 +232,36 @@ absl::Status CheckFinite(const PassUnderCheck& pass) {
   return absl::OkStatus();
 }
 
-absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, double bin_balance) {
+// What the volume of the tokens needs over what the plan has: micro-batches, or of a pool slots.
+double PackingEfficiency(const PassUnderCheck& pass, const Totals& totals) {
+  const uint64_t budget = pass.options.max_tokens_per_microbatch;
+  const uint64_t room = IsDynamic(pass) ? pass.demands.data_parallel * budget : budget;
+  const uint64_t needed =
+      totals.over_budget + totals.tokens_within / room + (totals.tokens_within % room == 0 ? 0 : 1);
+  const uint64_t had = IsDynamic(pass) ? totals.slots : pass.plan.row_widths.size();
+  return static_cast<double>(needed) / static_cast<double>(had);
+}
+
+absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals) {
   const PlanMetrics& metrics = pass.plan.metrics;
   if (!(metrics.bin_utilization > 0 && metrics.bin_utilization <= 1)) {
     return Violation(Field(pass, "metrics.bin_utilization"), " is ", metrics.bin_utilization,
                      ", outside (0, 1]");
   }
-  const double microbatches = metrics.microbatches;
-  const uint64_t budget = pass.options.max_tokens_per_microbatch;
   const double utilization = static_cast<double>(totals.true_tokens) / totals.capacity;
-  const uint64_t volume_bound = totals.over_budget + totals.tokens_within / budget +
-                                (totals.tokens_within % budget == 0 ? 0 : 1);
   const double scheduled_share =
       static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
-  const double ranks = static_cast<double>(pass.demands.data_parallel);
+  const auto ranks = static_cast<double>(RanksOf(pass));
   const double mean_tokens = static_cast<double>(totals.aligned_tokens) / ranks;
   for (const absl::Status& status : {
            CheckNear(pass, "bin_utilization", metrics.bin_utilization, utilization, kTolerance),
            CheckNear(pass, "aligned_bin_utilization", metrics.aligned_bin_utilization,
                      static_cast<double>(totals.aligned_tokens) / totals.capacity, kTolerance),
            CheckNear(pass, "waste_ratio", metrics.waste_ratio, 1 - utilization, kTolerance),
-           CheckNear(pass, "bin_balance", metrics.bin_balance, bin_balance, kTolerance),
+           CheckNear(pass, "bin_balance", metrics.bin_balance, BinBalance(totals.filled),
+                     kTolerance),
            CheckNear(pass, "packing_efficiency", metrics.packing_efficiency,
-                     static_cast<double>(volume_bound) / microbatches, kTolerance),
+                     PackingEfficiency(pass, totals), kTolerance),
            CheckNear(pass, "padding_removed", metrics.padding_removed, 1 - scheduled_share,
                      kTolerance * (1 + scheduled_share)),
            CheckNear(pass, "rank_token_imbalance", metrics.rank_token_imbalance,
@@ -278,18 +274,16 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals, doubl
   return absl::OkStatus();
 }
 
-absl::Status CheckTimes(const PassUnderCheck& pass, const Totals& totals) {
+absl::Status CheckTimes(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+                        const StepTime& step) {
   const PlanMetrics& metrics = pass.plan.metrics;
-  const double ideal = (totals.computation +
-                        pass.request.cost_model.per_microbatch * metrics.lower_bound_microbatches) /
-                       static_cast<double>(pass.demands.data_parallel) /
-                       static_cast<double>(pass.request.topology.pipeline_parallel);
-  const bool is_pipeline = pass.request.topology.pipeline_parallel > 1 && totals.step_time > 0;
-  const double least_bubble = is_pipeline ? 1 - totals.most_stage_work / totals.step_time : 0;
-  const double most_bubble = is_pipeline ? 1 - totals.least_stage_work / totals.step_time : 0;
+  const double ideal = IdealStepTime(pass, microbatches);
+  const bool is_pipeline = pass.request.topology.pipeline_parallel > 1 && step.time > 0;
+  const double least_bubble = is_pipeline ? 1 - step.most_stage_work / step.time : 0;
+  const double most_bubble = is_pipeline ? 1 - step.least_stage_work / step.time : 0;
   for (const absl::Status& status : {
-           CheckNear(pass, "predicted_step_time", metrics.predicted_step_time, totals.step_time,
-                     kTolerance * totals.step_time),
+           CheckNear(pass, "predicted_step_time", metrics.predicted_step_time, step.time,
+                     kTolerance * step.time),
            CheckNear(pass, "ideal_step_time", metrics.ideal_step_time, ideal, kTolerance * ideal),
            CheckNear(pass, "step_efficiency", metrics.step_efficiency,
                      metrics.ideal_step_time / metrics.predicted_step_time, kTolerance),
@@ -348,19 +342,11 @@ absl::Status CheckCostModel(const CostModel& requested, const CostModel& used) {
 }
 
 absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
-  std::vector<Load> loads;
-  loads.reserve(microbatches.size());
-  for (size_t m = 0; m < microbatches.size(); ++m) {
-    loads.push_back(LoadOf(pass, m, microbatches[m]));
-  }
-  const Totals totals = Measure(pass, microbatches, loads);
+  const Totals totals = Measure(pass, microbatches);
   if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
-  if (absl::Status status = CheckRatios(pass, totals, BinBalance(Utilizations(loads)));
-      !status.ok()) {
-    return status;
-  }
-  return CheckTimes(pass, totals);
+  if (absl::Status status = CheckRatios(pass, totals); !status.ok()) return status;
+  return CheckTimes(pass, microbatches, totals.step);
 }
 
 }  // namespace batchplan::checker

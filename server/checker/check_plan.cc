@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/checker/check_group_metrics.h"
 #include "server/checker/check_metrics.h"
 #include "server/checker/check_rows.h"
 #include "server/checker/check_selection.h"
@@ -36,10 +35,7 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
   if (absl::Status status = CheckGroups(placed); !status.ok()) return status;
   if (absl::Status status = CheckGivenRanks(placed); !status.ok()) return status;
   if (absl::Status status = CheckEqualCounts(placed); !status.ok()) return status;
-
-  absl::Status measured = pass.pass_demands.groups.empty() ? CheckMetrics(pass, *microbatches)
-                                                           : CheckGroupMetrics(pass, *microbatches);
-  if (!measured.ok()) return measured;
+  if (absl::Status status = CheckMetrics(pass, *microbatches); !status.ok()) return status;
   return ReadPass{*std::move(microbatches), *std::move(placement)};
 }
 

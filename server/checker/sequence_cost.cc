@@ -1,0 +1,35 @@
+#include "server/checker/sequence_cost.h"
+
+#include <algorithm>
+
+namespace batchplan::checker {
+namespace {
+
+// What each of so many ranks spends on the keys and values that the others hold.
+double ExchangeCost(const CostModel& model, double length, double ranks) {
+  double per_token = 0;
+  // The entries ascend: the last that holds is the tightest from the back on.
+  for (auto entry = model.exchange.rbegin(); entry != model.exchange.rend(); ++entry) {
+    if (entry->up_to_size != 0 && entry->up_to_size < ranks) break;
+    per_token = entry->per_token;
+  }
+  const double exchange = per_token * (length - length / ranks);
+  if (!model.exchange_overlaps) return exchange;
+  return std::max(0.0, exchange - SharedCost(model, 0, length * length, ranks));
+}
+
+}  // namespace
+
+double SharedCost(const CostModel& model, double linear, double squared, double ranks) {
+  return (model.per_token * linear + model.per_token_squared * squared) / ranks;
+}
+
+double ComputationCost(const CostModel& model, double length, double ranks) {
+  return SharedCost(model, length, length * length, ranks) + model.per_sequence;
+}
+
+double SequenceCost(const CostModel& model, double length, double ranks) {
+  return ComputationCost(model, length, ranks) + ExchangeCost(model, length, ranks);
+}
+
+}  // namespace batchplan::checker

@@ -29,8 +29,8 @@ class Bystander {
   explicit Bystander(const std::string& target)
       : stub_(v1::BatchPlanner::NewStub(
             grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))) {
-    // A job is known once a call of it is done, which is a little after the answer: of several calls
-    // one surely is.
+    // A job is known once a call of it is done, which is a little after the answer: of several
+    // calls one surely is.
     for (int i = 0; i < 4; ++i) Call(/*must_be_made=*/true);
     thread_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) Call();

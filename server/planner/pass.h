@@ -97,7 +97,8 @@ class Pass {
   StepClock clock() const { return StepClock(synchronization_, pipeline()); }
   // Of one rank of a group of that size; all of one scale.
   const CostFunction& cost(size_t size = 0) const { return costs_[size]; }
-  // Of the smallest size without the exchange, in a scale of its own.
+  // For what sequences cost without exchange. Where sizes differ it is of the smallest size, in a
+  // scale of its own; else cost().
   const CostFunction& computation() const { return computation_ ? *computation_ : cost(); }
   // Of a packed row.
   const BinLimits& bin_limits() const { return bin_limits_; }

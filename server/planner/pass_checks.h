@@ -3,7 +3,10 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_CHECKS_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_CHECKS_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/planner/manifest.h"
 #include "server/planner/pass.h"
 
@@ -13,12 +16,12 @@ namespace batchplan {
 // none holds the longest sequence within the token budget.
 absl::Status CheckBucketsFit(const Pass& pass);
 
-// InvalidArgument, naming a group, if its sequences have to share a micro-batch and none holds
-// them.
+// InvalidArgument, naming a group of sequences, if they have to share a micro-batch and are too
+// many or too long for one.
 absl::Status CheckGroupsFit(const Manifest& manifest, const Pass& pass);
 
-// The micro-batches that may be left empty, of all ranks and mini-batches; 0 where none may.
-// InvalidArgument if the pass asks for more than there may be.
+// How many empty micro-batches the pass's minimum and multiple may need, over all ranks and
+// mini-batches; 0 where none may be empty. InvalidArgument, naming the limit, if that is too many.
 absl::StatusOr<uint64_t> EmptyMicrobatchesAskedFor(const Pass& pass);
 
 }  // namespace batchplan

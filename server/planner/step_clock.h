@@ -78,16 +78,16 @@ class StepClock {
   StepClock(Synchronization synchronization, const Pipeline* pipeline)
       : synchronization_(synchronization), pipeline_(pipeline) {}
 
-  // In lockstep ranks wait for each other at every slot: the sum of the slots' costliest
-  // micro-batches. Accumulated, a micro-batch begins when the last of its ranks is free, and the
-  // time is when the last one ends: of ranks that share nothing, the costliest rank's sum.
+  // Without a pipeline. In lockstep ranks wait for each other at every slot: the time is the sum of
+  // the slots' costliest micro-batches. Accumulated, a micro-batch begins when the last of its
+  // ranks is free, and the time is when the last one ends; of ranks that share no micro-batch that
+  // is the costliest rank's sum.
   //
-  // On pipelines the simulated makespan (pipeline/pipeline_time.h). In lockstep that of the slots'
-  // costliest. Accumulated, ranks wait for those alone with which they share groups, directly or
-  // through others: the pool falls into parts, as small as no group of any slot reaches from one to
-  // the next, and the slowest part counts, whose makespan is that of its costliest in each slot.
-  // Where parts, slots and virtual stages are more than kMaxPipelineWorks together, the whole pool
-  // is one part. Spends its simulations.
+  // On pipelines the makespan is simulated (pipeline/pipeline_time.h). In lockstep one pipeline
+  // runs the costliest micro-batch of each slot. Accumulated, the pool falls into parts that share
+  // no micro-batch in any slot: each part runs the costliest of its micro-batches in each slot, and
+  // the slowest part counts. If parts, slots and virtual stages are more than kMaxPipelineWorks
+  // together, the whole pool is one part. The simulations are spent.
   //
   // Any time once a stop is requested.
   StepDuration Of(const TimedSlots& slots, const Allowance& allowance = {}) const;
@@ -98,9 +98,9 @@ class StepClock {
   // all; true without a pipeline.
   bool Affords(uint64_t slots, uint64_t microbatches, const Allowance& allowance) const;
 
-  // No mini-batch takes less whose every rank has so much work, where no micro-batch costs less
-  // than the cheapest and one costs as much as the costliest; fixed costs are part of all three.
-  // Without a pipeline that is the work.
+  // A lower bound on the time of a mini-batch in which some rank has this much work, every
+  // micro-batch costs at least `cheapest` and one costs `costliest`. Fixed costs are part of all
+  // three. Without a pipeline the bound is the work.
   Cost Bound(Cost work, Cost cheapest, Cost costliest) const;
 
  private:

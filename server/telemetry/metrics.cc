@@ -19,7 +19,9 @@ using prometheus::Registry;
 constexpr std::array kMethodNames = {"PlanBatch", "JoinBatch", "ReportStep", "other"};
 constexpr auto kPresetLabels = [] {
   std::array<const char*, kPresetNames.size() + 2> labels = {};
-  std::ranges::transform(kPresetNames, labels.begin(), &absl::string_view::data);
+  // Of string literals, which end with a 0.
+  std::ranges::transform(kPresetNames, labels.begin(),
+                         [](absl::string_view name) { return name.data(); });
   labels[kPresetNames.size()] = "unset";
   labels.back() = "other";
   return labels;

@@ -86,8 +86,8 @@ struct StepTimes {
   double accumulated = 0;
 };
 
-// `microbatches` are those of `plan`, as ListPasses gives them. O(n), and on pipelines O(p v) a
-// micro-batch.
+// `microbatches` are those of `plan`, as ListPasses gives them. O(n log n), and on pipelines O(p v)
+// a micro-batch.
 StepTimes PredictStepTimes(const std::vector<Microbatch>& microbatches, const v1::PassPlan& plan,
                            const PlanOptions& options, const PassOptions& pass,
                            const v1::CostModel& cost_model);

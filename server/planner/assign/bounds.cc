@@ -53,8 +53,8 @@ uint64_t LeastPacked(const Pass& pass, const PackItems& items, uint32_t ranks, u
   return LowerBoundBins(items, pass.bin_limits(), enough);
 }
 
-// What any placement takes whose ranks have so much work; each micro-batch has at least the
-// cheapest item, or nothing where it may be empty, and one the costliest.
+// A lower bound on the step time of ranks with this much work. Each micro-batch has at least the
+// cheapest item, or nothing where it may be empty, and one has the costliest.
 Cost StepBound(const Pass& pass, std::span<const SequenceIndex> mini_batch, Cost work) {
   if (pass.pipeline() == nullptr) return work;
   const Items items = pass.ItemsOf(mini_batch);

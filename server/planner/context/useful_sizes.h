@@ -23,12 +23,11 @@ std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
                                      std::span<const GroupLimits> limits,
                                      const PlannedLengths& planned);
 
-// Drops sizes that are never worth their exchange: those where exchanging a token takes a rank over
-// kDearExchange times what any sequence's token costs at most, exchange included, on the sizes that
-// stay, and takes all ranks that run it together as much too. One of those that stay holds every
-// sequence. The costs of all sizes share one integer scale, in which a huge exchange would leave
-// the others no precision. The smallest size stays, and all do under SHARDING_MEGATRON_DYNAMIC_CP,
-// which chooses sizes whatever these exchange. O(n + sizes^2).
+// Drops sizes that are never worth their exchange. A size is dropped if exchanging a token there
+// costs a rank, and its ranks together, over kDearExchange times the most that a sequence's token
+// costs on the sizes that stay, one of which holds every sequence. Why: all sizes share one integer
+// scale, in which a huge exchange would leave the others no precision. The smallest size stays.
+// Under SHARDING_MEGATRON_DYNAMIC_CP, which ignores the exchange, all stay. O(n + sizes^2).
 inline constexpr double kDearExchange = 64;
 std::vector<GroupLimits> WithoutDearSizes(const PlanOptions& options, size_t index,
                                           std::span<const GroupLimits> limits,

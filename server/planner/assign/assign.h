@@ -4,7 +4,8 @@
 //   assign.h: every mini-batch, and the passes that go over all of them.
 //   mini_batch_placer.h: one mini-batch in all passes that keep to it; other ways where one fails.
 //   place.h: one mini-batch in one pass, by a named sharding or as the best of several.
-//   solve.h: the balanced solver, which finds micro-batches and ranks together.
+//   solve.h: the balanced solver, which finds micro-batches and ranks together. solve_lockstep.h,
+//     solve_pipeline.h: how many there are, and what they hold.
 //   fill_shares.h, fill_ranks.h: each rank's share into micro-batches; where the manifest gives the
 //     ranks, as the best of several. share_balancer.h: those of all ranks made alike.
 //   shard.h, search_ranks.h: units to ranks. more_slots.h: slots beyond the fewest.

@@ -17,9 +17,9 @@ namespace {
 // The part of a bound on pipelines by which sums of doubles in another order may be below it.
 constexpr Cost kRounding = 10'000'000'000;
 
-// Of so many micro-batches in all, what each rank has then.
-uint64_t PerRank(const Pass& pass, uint64_t microbatches) {
-  return pass.counts().RoundUp((microbatches + pass.ranks() - 1) / pass.ranks());
+// What each rank has of this many micro-batches in all.
+uint64_t PerRank(uint64_t microbatches, uint32_t ranks, const CountRule& counts) {
+  return counts.RoundUp((microbatches + ranks - 1) / ranks);
 }
 
 // Items whose lengths are the sums of their sequences in either layout: a padded micro-batch takes
@@ -45,12 +45,13 @@ BinLimits LimitsOf(const Pass& pass) {
 
 // The micro-batches that `ranks` ranks need together, at least, for these items; `possible` as for
 // FewestPackedPerRank.
-uint64_t LeastPacked(const Pass& pass, const PackItems& items, uint32_t ranks, uint64_t possible) {
+uint64_t LeastPacked(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                     const CountRule& counts, uint64_t possible) {
   // A rank needs `possible` as soon as all together need more than this.
-  const uint64_t below = std::max<uint64_t>(1, pass.counts().LeastThatNeeds(possible)) - 1;
+  const uint64_t below = std::max<uint64_t>(1, counts.LeastThatNeeds(possible)) - 1;
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   const uint64_t enough = below < kMost / ranks ? below * ranks + 1 : kMost;
-  return LowerBoundBins(items, pass.bin_limits(), enough);
+  return LowerBoundBins(items, limits, enough);
 }
 
 // A lower bound on the step time of ranks with this much work. Each micro-batch has at least the
@@ -80,7 +81,7 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, std::span<const SequenceIndex> 
     most_needed = std::max<uint64_t>(
         most_needed,
         pass.options().layout == Layout::kPacked
-            ? LeastPacked(pass, own.ForPacking(), 1, placement.slots)
+            ? LeastPacked(own.ForPacking(), pass.bin_limits(), 1, pass.counts(), placement.slots)
             : DraftPadded(pass, SortedItems(pass.ItemsFrom(SequenceLists::Singles(shares[rank])))));
     busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
     all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
@@ -123,15 +124,17 @@ uint64_t FewestMicrobatchesPerRank(const Pass& pass, std::span<const SequenceInd
                                    uint64_t possible) {
   if (pass.options().layout == Layout::kPacked) {
     const Items items = pass.ItemsOf(mini_batch);
-    return FewestPackedPerRank(pass, items.ForPacking(), possible);
+    return FewestPackedPerRank(items.ForPacking(), pass.bin_limits(), pass.ranks(), pass.counts(),
+                               possible);
   }
   // Of sequences alone: with groups that stay together there can only be more.
   const SortedItems items(pass.ItemsFrom(SequenceLists::Singles(mini_batch)));
-  return PerRank(pass, DraftPadded(pass, items));
+  return PerRank(DraftPadded(pass, items), pass.ranks(), pass.counts());
 }
 
-uint64_t FewestPackedPerRank(const Pass& pass, const PackItems& items, uint64_t possible) {
-  return PerRank(pass, LeastPacked(pass, items, pass.ranks(), possible));
+uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                             const CountRule& counts, uint64_t possible) {
+  return PerRank(LeastPacked(items, limits, ranks, counts, possible), ranks, counts);
 }
 
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
@@ -142,7 +145,7 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
   const Proven& proven = placement.proven;
   // A proof that packing gave rests on the best of the same bounds, or on a better one.
   const uint64_t fewest = proven.microbatches > 0
-                              ? PerRank(pass, proven.microbatches)
+                              ? PerRank(proven.microbatches, pass.ranks(), pass.counts())
                               : FewestMicrobatchesPerRank(pass, mini_batch, placement.slots);
   const Cost work = SequencesBound(pass, mini_batch, proven.lockstep_time, allowance) +
                     pass.cost().OfMicrobatch() * fewest;

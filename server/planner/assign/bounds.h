@@ -26,7 +26,8 @@ namespace batchplan {
 uint64_t FewestMicrobatchesPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                                    uint64_t possible = std::numeric_limits<uint64_t>::max());
 
-uint64_t FewestPackedPerRank(const Pass& pass, const PackItems& items,
+uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                             const CountRule& counts,
                              uint64_t possible = std::numeric_limits<uint64_t>::max());
 
 struct MiniBatchBounds {

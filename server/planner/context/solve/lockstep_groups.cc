@@ -15,6 +15,8 @@ namespace batchplan {
 namespace {
 
 constexpr uint64_t kTicksAPlacement = 60;
+// For a group that is looked at.
+constexpr uint64_t kTicksAGroup = 2;
 // How close bisection comes: the quotient of the times.
 constexpr Cost kCloseEnough = 2000;
 
@@ -131,6 +133,45 @@ bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots) {
     }
     if (!divided) return false;
     slots.push_back(std::move(other));
+  }
+  return true;
+}
+
+bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
+                      std::vector<FilledSlot>& slots) {
+  if (slots.size() < 2) return false;
+  std::vector<Cost> times;
+  uint64_t groups = 0;
+  for (const FilledSlot& slot : slots) {
+    times.push_back(SlowestTime(slot));
+    groups += slot.size();
+  }
+  const size_t shortest = std::min_element(times.begin(), times.end()) - times.begin();
+  std::vector<uint32_t> items;
+  for (const FilledGroup& group : slots[shortest]) {
+    items.insert(items.end(), group.items.begin(), group.items.end());
+  }
+  const uint64_t ticks = kTicksAGroup * items.size() * groups;
+  if (ticks > allowance.left()) return false;
+  allowance.Spend(ticks);
+  std::sort(items.begin(), items.end());
+  slots.erase(slots.begin() + static_cast<ptrdiff_t>(shortest));
+  times.erase(times.begin() + static_cast<ptrdiff_t>(shortest));
+  for (const uint32_t item : items) {
+    FilledGroup* best = nullptr;
+    int64_t least = 0;
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      for (FilledGroup& group : slots[slot]) {
+        if (!group.Holds(all, item)) continue;
+        const int64_t over = static_cast<int64_t>(group.time + all.cost(group.size, item)) -
+                             static_cast<int64_t>(times[slot]);
+        if (best != nullptr && over >= least) continue;
+        best = &group;
+        least = over;
+      }
+    }
+    if (best == nullptr) return false;
+    best->Add(all, item);
   }
   return true;
 }

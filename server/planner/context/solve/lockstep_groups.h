@@ -27,6 +27,13 @@ bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots);
 void RefillSlots(const ContextItems& all, uint64_t tries, const Allowance& allowance,
                  std::vector<FilledSlot>& slots);
 
+// Puts what the shortest slot holds into groups of the others: each item, the costliest first,
+// where it exceeds what its slot takes by the least. False, with slots of no use, if an item finds
+// no room or the allowance, which it spends, does not pay for the look. O(items of the slot *
+// groups).
+bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
+                      std::vector<FilledSlot>& slots);
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_SERVER_PLANNER_CONTEXT_SOLVE_LOCKSTEP_GROUPS_H_

@@ -17,6 +17,7 @@
 #include "server/planner/context/solve/fill_in_turn.h"
 #include "server/planner/context/solve/filled_groups.h"
 #include "server/planner/context/solve/lockstep_groups.h"
+#include "server/planner/context/solve/lockstep_ranks.h"
 #include "server/planner/context/solve/place_few.h"
 #include "server/planner/pipeline/find_order.h"
 #include "server/planner/pipeline/simulator.h"
@@ -107,6 +108,7 @@ class Solver {
     }
     if (found_.empty()) FindAny();
     if (allowance_.stop_requested() || found_.empty()) return std::nullopt;
+    Dissolve();
     Refill();
     return ToContextSlots(all_, Fewest());
   }
@@ -255,6 +257,13 @@ class Solver {
 
   void FindLockstep() {
     const Cost longest = std::numeric_limits<Cost>::max();
+    if (problem_.pipeline == nullptr && !accumulated()) {
+      for (const LargeGroups groups : {LargeGroups::kAlone, LargeGroups::kFilled}) {
+        std::vector<FilledSlot> on_ranks = LockstepOnRanks(all_, groups, allowance_);
+        Improve(on_ranks);
+        Keep(std::move(on_ranks));
+      }
+    }
     std::vector<FilledSlot> first = InTurn(problem_.per_microbatch, longest, extent_.tries);
     if (allowance_.stop_requested()) return;
     const uint64_t count = first.size();
@@ -332,6 +341,21 @@ class Solver {
     std::vector<FilledSlot> improved = FromContextSlots(all_, *megatron);
     Improve(improved);
     Keep(std::move(improved));
+  }
+
+  // Fewer slots, as long as that shortens the step: what the shortest holds goes to the others.
+  void Dissolve() {
+    if (accumulated() || many() || problem_.pipeline != nullptr || problem_.per_microbatch == 0) {
+      return;
+    }
+    while (!allowance_.spent() && !allowance_.stop_requested()) {
+      const Cost time = found_.front().time;
+      std::vector<FilledSlot> slots = found_.front().slots;
+      if (!DissolveShortest(all_, allowance_, slots)) return;
+      Improve(slots);
+      Keep(std::move(slots));
+      if (found_.front().time == time) return;
+    }
   }
 
   void Refill() {

@@ -49,19 +49,19 @@ INSTANTIATE_TEST_SUITE_P(
     Groups, ContextGroupsDeterminismTest,
     ::testing::Values(
         Golden{"InLockstep", [](GeneratedRequest&) {},
-               "b7c0e3b7405430acbe8cacb287a1f3b9b8bcb55f638d29da47b8c5e9074c9c66"},
+               "410562558d856af80bc541a24c1e825c622c7b287fbebf494897e4283892b0ed"},
         Golden{
             "Accumulated",
             [](GeneratedRequest& r) { r.options.synchronization = Synchronization::kAccumulated; },
             "0d3e2b28925bfac6f2bd90bcfebbcfea67403e8eb3ae9e8438076f2e505fbe06"},
         Golden{"Fast", [](GeneratedRequest& r) { r.options.effort = Effort::kFast; },
-               "71668ac6a8ffd5dfefd7c10882c90804abe1b173656d622905d274d3f00f0312"},
+               "1d0c8d48203f4596c692e2b31925cd5d1f5925467b25844bbb9b1beb4d79dbfb"},
         Golden{"Thorough",
                [](GeneratedRequest& r) {
                  r.lengths.resize(150);
                  r.options.effort = Effort::kThorough;
                },
-               "1fb1fb01d5c61affa1cb8b77677dc59da9ae4e7ccb77aa2372e368e2d9456c17"},
+               "6e2c0d43c886af12a88f62bf8a6a5c0ac34398d276b5b6fcf266ebdaa2d16349"},
         Golden{"ThoroughAccumulated",
                [](GeneratedRequest& r) {
                  r.lengths.resize(150);
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
                },
                "cd806cc56e8528bc3964070cf3cb86eceba9a2e4cdfd9df56151bcde4edbfc8d"},
         Golden{"OfSeveralPasses", [](GeneratedRequest& r) { AddPass(r, 2200); },
-               "b3d6fc18287108bddd2352f33c08c1827ffa80c7fa3eafad280489f23d42a39a"},
+               "081c776a2e02c9d4daaf7e354ca26466156442430634dd23730f7ba9cb328b03"},
         Golden{"OfSeveralPassesAccumulated",
                [](GeneratedRequest& r) {
                  r.options.synchronization = Synchronization::kAccumulated;
@@ -106,15 +106,15 @@ INSTANTIATE_TEST_SUITE_P(
                  AddPass(r, 2200);
                  r.options.passes[1].ignore_mini_batches = true;
                },
-               "7fc280674fe789679457b5efa7d6c2e57493fd0938e936d1a3a5144fa4859cd1"},
+               "4983f57a3a464b60d958f84671b7a28fa94ab18dde59c3c64cfaa248fa51d8f0"},
         Golden{"OfSeveralMiniBatches",
                [](GeneratedRequest& r) {
                  r.options.mini_batches = {.size = 128, .order = Order::kShuffled, .seed = 20};
                },
-               "be381d771e7d4948660df0313bd5f1756dd5e05177a044154c656c0e324e34b4"},
+               "75ac55c1252717271a3e9ea4d985f251d9e385f0c6924b54e5e27b45b3a10aeb"},
         Golden{"Delayed",
                [](GeneratedRequest& r) { r.options.mini_batches = {.size = 128, .max_delay = 2}; },
-               "bbca5452c8667b5bb0e3c53b371c6d8418519718036eda2781bb92f085ad1686"},
+               "ad031d8c168a107f380800434586cb23d8234a16012110a3b6aea74c6a79e4ea"},
         Golden{"OfSomeThatWait",
                [](GeneratedRequest& r) {
                  r.options.selection = {.sequences = 400, .max_overtaking = 50};
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
                "5abfc40787df26eb5437d4ab6cc24f3c83a84a4194513d39ff121e6afa8cb1b0"},
         Golden{"WithoutExchange",
                [](GeneratedRequest& r) { r.options.cost_model.exchange.clear(); },
-               "3caff7be1a430ab4895799e02131568670a33e6b6bca0f94d560709b56ef6306"},
+               "7b32bf42e574350638e3c15277c848981976fdcd0dff6048122e2016f0cbd439"},
         Golden{"WhoseExchangeOverlaps",
                [](GeneratedRequest& r) { r.options.cost_model.exchange_overlaps = true; },
                "cde34f74d2dd87d4668035aba3d4332958b89a1dee2a57c1af2f5e2de4ffc6a2"},
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
                [](GeneratedRequest& r) {
                  r.options.cost_model.exchange = {{.up_to_size = 0, .per_token = 0.26}};
                },
-               "388fcc5e9c37eeaabe14920a8aa75ff4d9afc053f8e2c7e1d0b497a671e0c714"},
+               "83e424ac40827b516b6525d924d70f7cdb2fa30706ad4d46d512d666ac2902a6"},
         Golden{"WithTheCostOfASequence",
                [](GeneratedRequest& r) { r.options.cost_model.per_sequence = 40; },
                "729566943a1cde7c100ea5dec1be457d373ae755e0d6a361c36e95ba85934663"},
@@ -162,13 +162,13 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.topology.dynamic_context = DynamicContext{.min_size = 2, .max_size = 4};
                  r.options.passes[0].max_tokens_per_microbatch = 2200;
                },
-               "13abc09efda01dc89453e3b6a44f0f5b1405ae533a1bf77cc4c2d8cd20702978"},
+               "4ad647d6dac4cf3f837ad5a850ac90b987bfd5c0d8c9c2fc4eb6f5873b545832"},
         Golden{"OfAPoolThatIsNoPowerOfTwo",
                [](GeneratedRequest& r) { r.options.topology.data_parallel = 12; },
                "11d77e99f7ad22710205c2f90ee2299e8eb934a00b83bfab0eaf577d820d8f2e"},
         Golden{"OfFewSequencesEach",
                [](GeneratedRequest& r) { r.options.passes[0].max_sequences_per_microbatch = 4; },
-               "5a622e0f7096ead939834be97e7bdd80cfef09e19b716d7352ce3dc9a77071b5"},
+               "b6321f9a07ba2f34657a595af9c724647808ab4b5f906dfe7c5c95f577365300"},
         Golden{"InManySlots",
                [](GeneratedRequest& r) {
                  r.options.passes[0].min_microbatches = 24;
@@ -186,13 +186,13 @@ INSTANTIATE_TEST_SUITE_P(
                [](GeneratedRequest& r) {
                  r.options.passes[0].order = MicrobatchOrder::kSmallAtBothEnds;
                },
-               "7f02c34214be1e6a30a143ab60554b4239c8802e0ba5678850f8a9ffbbd013a6"},
+               "347f152c01fc215b296b5cadde5dfcae8e71dcd2a06504b30f20ccba2aa81f33"},
         Golden{"WithALongSequenceCut",
                [](GeneratedRequest& r) {
                  r.options.overlong = OverlongPolicy::kTruncate;
                  r.options.passes[0].max_tokens_per_microbatch = 300;
                },
-               "e21c1fa1ec28b54858c847b6ee377e9e54f192bd01780b58463792c7520e3b4f"}),
+               "d251e765185f61c15793d66f9610355c4e433a21bd1af2434be5833a7006ce11"}),
     testing::NameOfGolden);
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "server/planner/allowance.h"
@@ -37,6 +38,7 @@ class ContextItems {
 
   uint32_t item(size_t position) const { return item_[position]; }
   Cost cost(uint32_t size, size_t position) const { return costs_[size][position]; }
+  std::span<const Cost> costs(uint32_t size) const { return costs_[size]; }
   uint32_t tokens(uint32_t size, size_t position) const { return tokens_[size][position]; }
   uint32_t sequences(size_t position) const { return count_.empty() ? 1 : count_[position]; }
   uint64_t work(size_t position) const { return work_[position]; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "absl/numeric/int128.h"
@@ -13,7 +14,7 @@ namespace {
 // Groups that are asked whether they can take something from one.
 constexpr int kMostReceivers = 48;
 // Items beside the one that would even out best, where that breaks a limit.
-constexpr ptrdiff_t kMostNeighbors = 3;
+constexpr size_t kMostNeighbors = 3;
 constexpr int kMostIdleRounds = 3;
 // A part of the time that counts as nothing.
 constexpr uint64_t kNegligible = 200000;
@@ -140,20 +141,24 @@ class PartSearch {
     return best;
   }
 
+  // An exchange closes the gap between the two parts by what its items cost in both sizes together.
+  // Costs descend with positions, so that the item wanted in return moves on with the one given.
   void TryPair(FilledGroup& from, FilledGroup& to, int64_t over, int64_t under, Exchange& best) {
+    const std::span<const Cost> from_costs = all_.costs(from.size);
+    const std::span<const Cost> to_costs = all_.costs(to.size);
     const auto value = [&](uint32_t item) {
-      return static_cast<int64_t>(all_.cost(from.size, item) + all_.cost(to.size, item));
+      return static_cast<int64_t>(from_costs[item] + to_costs[item]);
     };
     const int64_t gap = over - under;
+    size_t middle = 0;
     for (size_t out = 0; out < from.items.size(); ++out) {
       const int64_t wanted = value(from.items[out]) - gap;
       if (from.items.size() > 1) Consider(from, to, out, kNone, over, under, best);
-      const auto middle = std::partition_point(to.items.begin(), to.items.end(),
-                                               [&](uint32_t in) { return value(in) > wanted; }) -
-                          to.items.begin();
-      const size_t first = static_cast<size_t>(std::max<ptrdiff_t>(0, middle - kMostNeighbors));
-      const size_t end = std::min(to.items.size(), static_cast<size_t>(middle + kMostNeighbors));
-      for (size_t in = first; in < end; ++in) Consider(from, to, out, in, over, under, best);
+      while (middle < to.items.size() && value(to.items[middle]) > wanted) ++middle;
+      const size_t end = std::min(to.items.size(), middle + kMostNeighbors);
+      for (size_t in = middle - std::min(middle, kMostNeighbors); in < end; ++in) {
+        Consider(from, to, out, in, over, under, best);
+      }
       steps_.left -= std::min<uint64_t>(steps_.left, 2);
       if (steps_.left == 0) return;
     }
@@ -164,23 +169,31 @@ class PartSearch {
     const uint32_t o = from.items[out];
     auto leaves = static_cast<int64_t>(all_.cost(from.size, o));
     auto comes = static_cast<int64_t>(all_.cost(to.size, o));
+    if (in != kNone) {
+      leaves -= static_cast<int64_t>(all_.cost(from.size, to.items[in]));
+      comes -= static_cast<int64_t>(all_.cost(to.size, to.items[in]));
+    }
+    const int64_t worst = std::max(over - leaves, under + comes);
+    if (worst >= best.worst || !KeepsLimits(from, to, out, in)) return;
+    best = {.from = &from, .to = &to, .out = out, .in = in, .worst = worst};
+  }
+
+  bool KeepsLimits(const FilledGroup& from, const FilledGroup& to, size_t out, size_t in) const {
+    const uint32_t o = from.items[out];
     uint64_t to_tokens = to.tokens + all_.tokens(to.size, o);
     uint64_t to_sequences = to.sequences + all_.sequences(o);
     if (in != kNone) {
       const uint32_t i = to.items[in];
-      leaves -= static_cast<int64_t>(all_.cost(from.size, i));
-      comes -= static_cast<int64_t>(all_.cost(to.size, i));
       to_tokens -= all_.tokens(to.size, i);
       to_sequences -= all_.sequences(i);
       const uint64_t from_tokens =
           from.tokens + all_.tokens(from.size, i) - all_.tokens(from.size, o);
       const uint64_t from_sequences = from.sequences + all_.sequences(i) - all_.sequences(o);
-      if (from_tokens > all_.capacity(from.size) || from_sequences > all_.max_sequences()) return;
+      if (from_tokens > all_.capacity(from.size) || from_sequences > all_.max_sequences()) {
+        return false;
+      }
     }
-    const int64_t worst = std::max(over - leaves, under + comes);
-    if (worst >= best.worst) return;
-    if (to_tokens > all_.capacity(to.size) || to_sequences > all_.max_sequences()) return;
-    best = {.from = &from, .to = &to, .out = out, .in = in, .worst = worst};
+    return to_tokens <= all_.capacity(to.size) && to_sequences <= all_.max_sequences();
   }
 
   const ContextItems& all_;

@@ -12,10 +12,15 @@ constexpr int kMostLooks = 32;
 // Open groups of a size that are asked whether they can take an item.
 constexpr size_t kMostAsked = 64;
 
+// Room for the items of most groups.
+constexpr size_t kItemsOfMost = 16;
+
 class SlotFiller {
  public:
   SlotFiller(const ContextItems& all, Cost most, IndexSet& left)
-      : all_(all), most_(most), left_(left), free_(all.problem().pool) {}
+      : all_(all), most_(most), left_(left), free_(all.problem().pool) {
+    slot_.reserve(std::min<size_t>(free_ / all.ranks(0), all.size()));
+  }
 
   FilledSlot Run(SlotFill fill) {
     if (fill == SlotFill::kOpenFirst) {
@@ -81,7 +86,9 @@ class SlotFiller {
   }
   bool OpenOf(uint32_t size, uint32_t item) {
     free_ -= all_.ranks(size);
-    Take(slot_.emplace_back(FilledGroup{.size = size}), item);
+    FilledGroup& group = slot_.emplace_back(FilledGroup{.size = size});
+    group.items.reserve(kItemsOfMost);
+    Take(group, item);
     return true;
   }
 

@@ -34,6 +34,8 @@ constexpr size_t kMany = 65536;
 constexpr size_t kFew = 16;
 // Placements of items that such a search tries for each number of slots.
 constexpr uint64_t kNodes = 100'000;
+// Items up to which slots are also looked for in ways that seldom help.
+constexpr size_t kItemsForAllWays = 256;
 // Looks of MegatronSlots where nothing else finds any.
 constexpr uint64_t kLastVisits = 10'000'000;
 // Numbers of slots that are tried where slots are hard to fill.
@@ -239,6 +241,11 @@ class Solver {
     Improve(slots);
     Keep(std::move(slots));
   }
+  void KeepOnRanks(LargeGroups large) {
+    std::vector<FilledSlot> slots = LockstepOnRanks(all_, large, allowance_);
+    Improve(slots);
+    Keep(std::move(slots));
+  }
   void KeepEven(uint64_t slots) {
     if (slots > all_.size() && !problem_.allow_empty) return;
     std::vector<FilledSlot> even = LeastEvenSlots(all_, everything_, slots, allowance_);
@@ -258,11 +265,8 @@ class Solver {
   void FindLockstep() {
     const Cost longest = std::numeric_limits<Cost>::max();
     if (problem_.pipeline == nullptr && !accumulated()) {
-      for (const LargeGroups groups : {LargeGroups::kAlone, LargeGroups::kFilled}) {
-        std::vector<FilledSlot> on_ranks = LockstepOnRanks(all_, groups, allowance_);
-        Improve(on_ranks);
-        Keep(std::move(on_ranks));
-      }
+      KeepOnRanks(LargeGroups::kAlone);
+      if (problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
     }
     std::vector<FilledSlot> first = InTurn(problem_.per_microbatch, longest, extent_.tries);
     if (allowance_.stop_requested()) return;
@@ -271,10 +275,16 @@ class Solver {
     KeepRaised(std::move(first));
     const bool slow = all_.size() * kTicksASolvedItem * 16 > extent_.try_ticks;
     if ((problem_.effort == Effort::kFast || slow) && !found_.empty()) return;
+    // Of many items on single ranks, the last ways hardly ever find what the first ones do not.
+    const bool tries_all = problem_.pipeline != nullptr || all_.size() <= kItemsForAllWays ||
+                           problem_.effort == Effort::kThorough;
     // Fewer slots, where their number or what each costs matters.
-    if (!AnyCount() || problem_.per_microbatch > 0 || problem_.pipeline != nullptr) {
+    const bool has_fewest = !found_.empty() && found_.front().slots.size() <= fewest_;
+    if ((tries_all || !has_fewest) &&
+        (!AnyCount() || problem_.per_microbatch > 0 || problem_.pipeline != nullptr)) {
       for (const Cost part : {Cost{32}, Cost{8}, Cost{2}}) {
         if (mean == 0 || allowance_.spent() || allowance_.stop_requested()) break;
+        if (part == 2 && !tries_all) break;
         KeepRaised(InTurn(problem_.per_microbatch + mean / part, longest, extent_.tries / 2));
       }
     }
@@ -285,9 +295,13 @@ class Solver {
         KeepRaised(InTurn(problem_.per_microbatch, most, extent_.tries / 2));
       }
     }
-    std::vector<uint64_t> counts = {fewest_, problem_.slots.RoundUp(fewest_ + 1),
-                                    problem_.slots.RoundUp(count),
-                                    std::max(problem_.slots.RoundDown(count), fewest_)};
+    // Slots that all take as long.
+    std::vector<uint64_t> counts = {fewest_};
+    if (tries_all || found_.empty()) {
+      counts.push_back(problem_.slots.RoundUp(fewest_ + 1));
+      counts.push_back(problem_.slots.RoundUp(count));
+      counts.push_back(std::max(problem_.slots.RoundDown(count), fewest_));
+    }
     if (problem_.pipeline != nullptr) {
       for (uint64_t more = 1; more <= 4; ++more) {
         counts.push_back(problem_.slots.RoundUp(fewest_ + more * (fewest_ / 4 + 1)));

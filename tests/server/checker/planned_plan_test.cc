@@ -14,9 +14,9 @@ namespace batchplan::testing {
 namespace {
 
 TEST(PlannedPlanTest, EveryPlanOfARandomRequestIsAccepted) {
-  constexpr uint64_t kRequests = 4000;
+  const std::vector<uint64_t> seeds = Seeds(4000);
   uint64_t planned = 0;
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+  for (const uint64_t seed : seeds) {
     const GeneratedRequest request = GenerateRequest(seed);
     SCOPED_TRACE(request.Describe());
     const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
@@ -30,11 +30,11 @@ TEST(PlannedPlanTest, EveryPlanOfARandomRequestIsAccepted) {
     if (HasFailure()) break;
   }
   // The generator is of use only if most of what it makes can be planned.
-  EXPECT_GT(planned, kRequests / 2);
+  EXPECT_GT(planned, seeds.size() / 2);
 }
 
 TEST(PlannedPlanTest, EveryPlanWithOneNumberChangedIsRejected) {
-  for (uint64_t seed = 0; seed < 500; ++seed) {
+  for (const uint64_t seed : Seeds(500)) {
     const GeneratedRequest request = GenerateRequest(seed);
     absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
     if (!plan.ok()) continue;
@@ -55,9 +55,9 @@ TEST(PlannedPlanTest, EveryPlanWithOneNumberChangedIsRejected) {
 }
 
 TEST(PlannedPlanTest, EveryPlanOfGroupsThatDifferIsAcceptedAndWithOneNumberChangedRejected) {
-  constexpr uint64_t kRequests = 1000;
+  const std::vector<uint64_t> seeds = Seeds(1000);
   uint64_t planned = 0;
-  for (uint64_t seed = 0; seed < kRequests; ++seed) {
+  for (const uint64_t seed : seeds) {
     const GeneratedRequest request = GenerateDynamicRequest(seed);
     SCOPED_TRACE(request.Describe());
     absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
@@ -82,7 +82,7 @@ TEST(PlannedPlanTest, EveryPlanOfGroupsThatDifferIsAcceptedAndWithOneNumberChang
       value = before;
     }
   }
-  EXPECT_GT(planned, kRequests / 2);
+  EXPECT_GT(planned, seeds.size() / 2);
 }
 
 }  // namespace

@@ -3,24 +3,22 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_placement.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/options.h"
+#include "server/planner/pass.h"
+#include "server/planner/placement.h"
 
 namespace batchplan {
 
-// By mini-batch; a single one where the pass ignores them.
-using PassPlacement = std::vector<ContextPlacement>;
-
-// The slots of all passes, in their order, each sequence on the same ranks in all of them.
+// Gives every pass its slots, each sequence on the same ranks in all of them: one placement a
+// mini-batch for each pass, or a single one where the pass ignores mini-batches. Slots are in the
+// order in which they run.
 //
 // The first pass that keeps to mini-batches leads, or the first where none does. Its slots are what
 // the solver finds (solve_context.h), in the order that the pass asks for no slower than those of
@@ -32,11 +30,12 @@ using PassPlacement = std::vector<ContextPlacement>;
 // Where that fails too, the slots of megatron_slots.h lead.
 //
 // InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
-// stop is requested.
-absl::StatusOr<std::vector<PassPlacement>> PlaceSlots(
-    const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
-    const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
-    const SequenceLists& mini_batches, const Allowance& allowance);
+// stop is requested. The sink has nothing then.
+absl::Status PlaceSlots(const Manifest& manifest, const PlanOptions& options,
+                        std::span<const Pass> passes, const PlannedLengths& planned,
+                        Alignments& alignments, const Groups& groups,
+                        const SequenceLists& mini_batches, const Allowance& allowance,
+                        PlacementSink& sink);
 
 }  // namespace batchplan
 

@@ -89,7 +89,9 @@ double FilledOf(const Pass& pass, const Microbatch& microbatch) {
 }
 
 // What the metrics of imbalance call a rank.
-uint32_t RanksOf(const Pass& pass) { return pass.sizes_differ() ? pass.pool() : pass.ranks(); }
+uint32_t MeasuredRanks(const Pass& pass) {
+  return pass.sizes_differ() ? pass.pool() : pass.ranks();
+}
 
 // Over the mini-batches of a pass.
 struct Totals {
@@ -161,7 +163,7 @@ void AddMicrobatch(const Pass& pass, const Microbatch& microbatch, PlanMetrics& 
 // end, or any once a stop is requested.
 size_t AddMiniBatch(const Pass& pass, const PassPlan& plan, size_t begin, uint32_t slots,
                     const Allowance& allowance, PlanMetrics& metrics, Totals& totals) {
-  const uint32_t ranks = RanksOf(pass);
+  const uint32_t ranks = MeasuredRanks(pass);
   RankLoads loads(ranks);
   std::vector<Cost> costs;
   size_t m = begin;
@@ -269,10 +271,10 @@ PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& 
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   metrics.rank_token_imbalance =
-      totals.busiest_tokens * RanksOf(pass) / static_cast<double>(metrics.aligned_tokens);
+      totals.busiest_tokens * MeasuredRanks(pass) / static_cast<double>(metrics.aligned_tokens);
   const double ranks_cost = totals.ranks_cost.Of(pass);
   metrics.rank_cost_imbalance =
-      ranks_cost == 0 ? 1 : totals.busiest_cost.Of(pass) / ranks_cost * RanksOf(pass);
+      ranks_cost == 0 ? 1 : totals.busiest_cost.Of(pass) / ranks_cost * MeasuredRanks(pass);
 
   const bool is_pipeline = pass.pipeline() != nullptr;
   metrics.ideal_step_time = IdealStepTime(pass, totals.computation.Of(pass), totals.ideal_slots);

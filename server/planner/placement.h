@@ -15,10 +15,9 @@
 
 namespace batchplan {
 
-// What was proven of every placement of the same sequences, while this one was looked for; 0 where
-// nothing was.
+// What the search for a placement has proven of every placement of its sequences; 0 if nothing.
 struct Proven {
-  // Micro-batches that are needed, all ranks together.
+  // The fewest micro-batches, on all ranks together.
   uint64_t microbatches = 0;
   // LockstepBound of the sequences' costs.
   Cost lockstep_time = 0;
@@ -36,10 +35,11 @@ struct Placement {
   std::vector<uint32_t> context_sizes;
   uint32_t slots = 0;
   Proven proven;
-  // All ranks have the same widths, and keep them if the slots change places.
+  // Whether all ranks have the same widths and keep them when slots change places. Where sizes
+  // differ, false.
   bool same_widths = false;
 
-  // Where sizes don't differ.
+  // Only where sizes don't differ.
   size_t ranks() const { return slots == 0 ? 0 : microbatches.size() / slots; }
 };
 
@@ -58,7 +58,7 @@ class PlacementSink {
 struct MiniBatchPlacement {
   // The sequences of each rank, in the mini-batch's order.
   SequenceLists shares;
-  // Of as many passes as have been placed, the leading one first.
+  // The leading pass comes first. Passes that are not placed yet are missing at the end.
   std::vector<Placement> passes;
 
   Placement& lead() { return passes.front(); }

@@ -17,16 +17,16 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
                                                  const PassLimits& limits,
                                                  const PlannedLengths& planned,
                                                  const Groups& groups, size_t mini_batches,
-                                                 const Allowance& allowance) {
-  StepEstimate estimate(options, allowance);
+                                                 const std::stop_token& stop) {
+  StepEstimate estimate(options, stop);
   Alignments alignments(planned.lengths);
   for (size_t i = 0; i < options.passes.size(); ++i) {
-    if (allowance.stop_requested()) return std::nullopt;
+    if (stop.stop_requested()) return std::nullopt;
     std::vector<GroupLimits> sizes = options.topology.dynamic_context
                                          ? UsefulSizes(options, i, limits.sizes[i], planned)
                                          : limits.sizes[i];
     absl::StatusOr<Pass> pass = Pass::Create(manifest, options, i, std::move(sizes), planned,
-                                             alignments, groups, mini_batches, allowance);
+                                             alignments, groups, mini_batches, stop);
     if (!pass.ok()) return std::nullopt;
     estimate.passes_.push_back(*std::move(pass));
   }
@@ -39,7 +39,7 @@ StepEstimate::Time StepEstimate::Of(const Pass& pass,
   any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
   // Where micro-batches cost nothing by themselves, their number does not matter.
   if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
-  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, allowance_.stop());
+  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, unlimited_);
   Cost computation = 0;
   for (const SequenceIndex sequence : mini_batch) {
     computation += pass.computation().OfComputation(pass.aligned()[sequence.value()]);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "server/planner/allowance.h"
@@ -28,7 +29,7 @@ class StepEstimate {
   static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
                                             const PassLimits& limits, const PlannedLengths& planned,
                                             const Groups& groups, size_t mini_batches,
-                                            const Allowance& allowance);
+                                            const std::stop_token& stop);
 
   // lower_bound_step_time over ideal_step_time of a batch of these sequences, at least one,
   // ascending, over all passes; mini-batches are cut as they stand, whatever their order is. Plans
@@ -46,12 +47,14 @@ class StepEstimate {
     double ideal = 0;
   };
 
-  explicit StepEstimate(const PlanOptions& options, const Allowance& allowance)
-      : options_(&options), allowance_(allowance) {}
+  StepEstimate(const PlanOptions& options, const std::stop_token& stop)
+      : options_(&options), unlimited_(stop) {}
   Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
 
   const PlanOptions* options_;
-  Allowance allowance_;
+  // Estimates are compared, so that all are equally close, however much of the request's allowance
+  // is left.
+  Allowance unlimited_;
   std::vector<Pass> passes_;
 };
 

@@ -6,78 +6,197 @@
 #include <vector>
 
 #include "server/planner/step_clock.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
 
+// Micro-batches from one look for a stop to the next.
+constexpr size_t kMicrobatchesPerLook = 1024;
+
+// A sum of costs. Of ranks it is rounded once, of groups term by term: published metrics have these
+// bits.
+struct CostSum {
+  void Add(Cost cost) {
+    exact += cost;
+    rounded += static_cast<double>(cost);
+  }
+  double Of(const Pass& pass) const {
+    return pass.sizes_differ() ? rounded : static_cast<double>(exact);
+  }
+
+  Cost exact = 0;
+  double rounded = 0;
+};
+
 // What one micro-batch holds.
 struct Microbatch {
+  // That share it; 1 where sizes don't differ.
+  uint32_t ranks = 1;
   uint64_t true_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
-  uint64_t room = 0;     // the token budget, or all of a sequence alone that is above it
-  Cost sequences = 0;    // at their aligned lengths
-  Cost computation = 0;  // of that, without the exchange
-  Cost cost = 0;         // as scheduled
-};
-
-// Those of one mini-batch, from `first` on.
-std::vector<Microbatch> Microbatches(const Pass& pass, const PassPlan& plan, size_t first,
-                                     size_t count) {
-  const CostFunction& cost = pass.cost();
-  std::vector<Microbatch> microbatches(count);
-  for (size_t m = first; m < first + count; ++m) {
-    Microbatch& microbatch = microbatches[m - first];
-    for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
-      const uint32_t tokens = pass.aligned()[plan.sequence_index[i]];
-      microbatch.true_tokens += plan.sequence_lengths[i];
-      microbatch.aligned_tokens += tokens;
-      microbatch.sequences += cost.OfSequence(tokens);
-      microbatch.computation += cost.OfComputation(tokens);
-    }
-    const uint64_t width = plan.row_widths[m];
-    microbatch.room = std::max<uint64_t>(pass.options().max_tokens_per_microbatch, width);
-    if (pass.options().layout == Layout::kPadded) {
-      const uint64_t count = plan.microbatch_offsets[m + 1] - plan.microbatch_offsets[m];
-      microbatch.scheduled_tokens = count * width;
-      microbatch.cost = count * cost.OfSequence(width) + cost.OfMicrobatch();
-    } else {
-      microbatch.scheduled_tokens = width;
-      microbatch.cost = microbatch.sequences + cost.OfMicrobatch() +
-                        cost.OfTail(width - microbatch.aligned_tokens);
-    }
-  }
-  return microbatches;
-}
-
-// Of the ranks of one mini-batch, the most that one has.
-struct BusiestRank {
+  // Tokens of the row beyond the budget, of a sequence that is longer and so runs alone.
+  uint64_t above_budget = 0;
+  // On each of its ranks, as scheduled.
   Cost cost = 0;
-  uint64_t tokens = 0;
 };
 
-BusiestRank BusiestOf(std::span<const Microbatch> microbatches, uint32_t ranks) {
-  const size_t slots = microbatches.size() / ranks;
-  BusiestRank busiest;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    Cost cost = 0;
-    uint64_t tokens = 0;
-    for (const Microbatch& microbatch : microbatches.subspan(rank * slots, slots)) {
-      cost += microbatch.cost;
-      tokens += microbatch.aligned_tokens;
-    }
-    busiest.cost = std::max(busiest.cost, cost);
-    busiest.tokens = std::max(busiest.tokens, tokens);
+// Micro-batch m of the plan. Adds the cost of its sequences without exchange to `computation`.
+Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSum& computation) {
+  Microbatch microbatch;
+  if (pass.sizes_differ()) microbatch.ranks = plan.context_sizes[m];
+  const size_t size = pass.sizes_differ() ? pass.SizeOf(microbatch.ranks) : 0;
+  const CostFunction& cost = pass.cost(size);
+  const std::span<const uint32_t> aligned = pass.aligned(size);
+  const CostFunction& without_exchange = pass.computation();
+  const std::span<const uint32_t> least_aligned = pass.aligned();
+  Cost sequences = 0;
+  for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
+    const uint32_t sequence = plan.sequence_index[i];
+    const uint32_t tokens = aligned[sequence];
+    microbatch.true_tokens += plan.sequence_lengths[i];
+    microbatch.aligned_tokens += tokens;
+    sequences += cost.OfSequence(tokens);
+    computation.Add(without_exchange.OfComputation(least_aligned[sequence]));
   }
-  return busiest;
+  const uint64_t width = plan.row_widths[m];
+  const uint64_t budget = pass.options().max_tokens_per_microbatch;
+  if (!pass.sizes_differ() && width > budget) microbatch.above_budget = width - budget;
+  if (pass.options().layout == Layout::kPadded) {
+    const uint64_t count = plan.microbatch_offsets[m + 1] - plan.microbatch_offsets[m];
+    microbatch.scheduled_tokens = count * width;
+    microbatch.cost = count * cost.OfSequence(width) + cost.OfMicrobatch();
+  } else {
+    microbatch.scheduled_tokens = width;
+    microbatch.cost =
+        sequences + cost.OfMicrobatch() + cost.OfTail(width - microbatch.aligned_tokens);
+  }
+  return microbatch;
 }
 
-StepDuration DurationOf(const Pass& pass, std::span<const Microbatch> microbatches,
-                        const Allowance& allowance) {
+// How full a micro-batch is: on ranks in tokens of the budget, in groups as a part of the group's.
+double FilledOf(const Pass& pass, const Microbatch& microbatch) {
+  const auto tokens = static_cast<double>(microbatch.true_tokens);
+  const uint64_t budget = pass.options().max_tokens_per_microbatch;
+  if (pass.sizes_differ()) {
+    return tokens * pass.topology().context_parallel / microbatch.ranks /
+           static_cast<double>(budget);
+  }
+  if (microbatch.above_budget == 0) return tokens;
+  return tokens / static_cast<double>(budget + microbatch.above_budget) *
+         static_cast<double>(budget);
+}
+
+// What the metrics of imbalance call a rank.
+uint32_t MeasuredRanks(const Pass& pass) {
+  return pass.sizes_differ() ? pass.pool() : pass.ranks();
+}
+
+// Over the mini-batches of a pass.
+struct Totals {
+  CostSum computation;
+  CostSum time;
+  double makespan = 0;
+  double pipeline_work = 0;
+  CostSum bound;
+  double busiest_tokens = 0;
+  CostSum busiest_cost;
+  CostSum ranks_cost;
+  std::vector<double> filled;
+  // Of sequences that run alone because they are above the budget.
+  uint64_t alone = 0;
+  uint64_t alone_tokens = 0;
+  uint64_t above_budget = 0;
+  uint64_t slots = 0;
+  uint64_t fewest_slots = 0;
+  uint64_t ideal_slots = 0;
+};
+
+// What the ranks have in one mini-batch, each as its difference to the rank before it.
+struct RankLoads {
+  explicit RankLoads(uint32_t ranks) : tokens(ranks + size_t{1}, 0), costs(ranks + size_t{1}, 0) {}
+
+  void Add(size_t first, const Microbatch& microbatch) {
+    const size_t end = first + microbatch.ranks;
+    const double share = static_cast<double>(microbatch.aligned_tokens) / microbatch.ranks;
+    tokens[first] += share;
+    tokens[end] -= share;
+    costs[first] += microbatch.cost;
+    costs[end] -= microbatch.cost;
+  }
+
+  void AddTo(Totals& totals) const {
+    double rank_tokens = 0;
+    double most_tokens = 0;
+    Cost rank_cost = 0;
+    Cost most_cost = 0;
+    for (size_t rank = 0; rank + 1 < costs.size(); ++rank) {
+      rank_tokens += tokens[rank];
+      most_tokens = std::max(most_tokens, rank_tokens);
+      rank_cost += costs[rank];
+      most_cost = std::max(most_cost, rank_cost);
+      totals.ranks_cost.Add(rank_cost);
+    }
+    totals.busiest_tokens += most_tokens;
+    totals.busiest_cost.Add(most_cost);
+  }
+
+  std::vector<double> tokens;
+  std::vector<Cost> costs;  // modulo 2^64
+};
+
+void AddMicrobatch(const Pass& pass, const Microbatch& microbatch, PlanMetrics& metrics,
+                   Totals& totals) {
+  metrics.true_tokens += microbatch.true_tokens;
+  metrics.aligned_tokens += microbatch.aligned_tokens;
+  metrics.scheduled_tokens += microbatch.scheduled_tokens;
+  if (microbatch.above_budget > 0) {
+    ++totals.alone;
+    totals.alone_tokens += microbatch.true_tokens;
+    totals.above_budget += microbatch.above_budget;
+  }
+  if (microbatch.true_tokens > 0) totals.filled.push_back(FilledOf(pass, microbatch));
+}
+
+// Adds the mini-batch whose micro-batches begin at number `begin`. Returns the number at which they
+// end, or any once a stop is requested.
+size_t AddMiniBatch(const Pass& pass, const PassPlan& plan, size_t begin, uint32_t slots,
+                    const Allowance& allowance, PlanMetrics& metrics, Totals& totals) {
+  const uint32_t ranks = MeasuredRanks(pass);
+  RankLoads loads(ranks);
   std::vector<Cost> costs;
-  costs.reserve(microbatches.size());
-  for (const Microbatch& microbatch : microbatches) costs.push_back(microbatch.cost);
-  return pass.clock().Of(TimedRanks(costs, pass.ranks()), allowance);
+  size_t m = begin;
+  const uint64_t places = uint64_t{slots} * ranks;
+  for (uint64_t place = 0; place < places; ++m) {
+    if (m % kMicrobatchesPerLook == 0 && allowance.stop_requested()) return m;
+    const Microbatch microbatch = MicrobatchOf(pass, plan, m, totals.computation);
+    AddMicrobatch(pass, microbatch, metrics, totals);
+    // Groups stand slot after slot, ranks' own micro-batches rank after rank.
+    loads.Add(pass.sizes_differ() ? place % ranks : place / slots, microbatch);
+    costs.push_back(microbatch.cost);
+    place += microbatch.ranks;
+  }
+  loads.AddTo(totals);
+  std::span<const uint32_t> sizes = plan.context_sizes;
+  if (!sizes.empty()) sizes = sizes.subspan(begin, costs.size());
+  const StepDuration step = pass.clock().Of(TimedMicrobatches(pass, costs, sizes), allowance);
+  totals.time.Add(step.time);
+  totals.makespan += step.makespan;
+  totals.pipeline_work += step.work;
+  totals.slots += slots;
+  return m;
+}
+
+// The bound to publish beside the predicted time and the ideal one, which is a bound too.
+double LowerBound(const Pass& pass, double bound, const PlanMetrics& metrics) {
+  if (!pass.sizes_differ() && pass.pipeline() == nullptr) return bound;
+  // Sums of doubles in other orders, and of integers in other scales, differ by their rounding.
+  bound = std::max(bound, metrics.ideal_step_time);
+  constexpr double kRounding = 1e-6;
+  const double time = metrics.predicted_step_time;
+  const bool is_rounded = bound > time && bound <= time * (1 + kRounding);
+  return pass.sizes_differ() && is_rounded ? time : bound;
 }
 
 }  // namespace
@@ -114,90 +233,59 @@ void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, 
 
 PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {
-  const uint32_t ranks = pass.ranks();
-  const CostFunction& cost = pass.cost();
   PlanMetrics metrics;
-
-  Cost computation = 0;
-  Cost total_cost = 0;
+  Totals totals;
+  size_t begin = 0;
+  for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
+    if (allowance.stop_requested()) return metrics;
+    begin =
+        AddMiniBatch(pass, plan, begin, plan.microbatches_per_rank[k], allowance, metrics, totals);
+    totals.fewest_slots += bounds[k].slots;
+    totals.ideal_slots += bounds[k].ideal_slots;
+    totals.bound.Add(bounds[k].step_time);
+  }
   const uint64_t naive_width =
       manifest.pad_to != 0
           ? manifest.pad_to
           : *std::max_element(plan.sequence_lengths.begin(), plan.sequence_lengths.end());
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
-
-  BusiestRank busiest;
-  const uint64_t budget = pass.options().max_tokens_per_microbatch;
-  std::vector<double> filled;
-  uint64_t room_tokens = 0;
-  uint64_t alone = 0;
-  uint64_t alone_tokens = 0;
-  StepDuration step;
-  uint64_t bound = 0;
-  Cost least_time = 0;
-  size_t begin = 0;
-  for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
-    const size_t count = size_t{plan.microbatches_per_rank[k]} * ranks;
-    const std::vector<Microbatch> microbatches = Microbatches(pass, plan, begin, count);
-    for (const Microbatch& microbatch : microbatches) {
-      metrics.true_tokens += microbatch.true_tokens;
-      metrics.aligned_tokens += microbatch.aligned_tokens;
-      metrics.scheduled_tokens += microbatch.scheduled_tokens;
-      computation += microbatch.computation;
-      total_cost += microbatch.cost;
-      room_tokens += microbatch.room;
-      if (microbatch.room > budget) {
-        ++alone;
-        alone_tokens += microbatch.true_tokens;
-        filled.push_back(static_cast<double>(microbatch.true_tokens) /
-                         static_cast<double>(microbatch.room) * static_cast<double>(budget));
-      } else if (microbatch.true_tokens > 0) {
-        filled.push_back(static_cast<double>(microbatch.true_tokens));
-      }
-    }
-    const BusiestRank most = BusiestOf(microbatches, ranks);
-    busiest.cost += most.cost;
-    busiest.tokens += most.tokens;
-    least_time += bounds[k].step_time;
-    const StepDuration own = DurationOf(pass, microbatches, allowance);
-    step.time += own.time;
-    step.makespan += own.makespan;
-    step.work += own.work;
-    bound += bounds[k].microbatches;
-    begin += count;
-  }
-
   metrics.microbatches = static_cast<uint32_t>(plan.row_widths.size());
-  metrics.lower_bound_microbatches = static_cast<uint32_t>(bound);
-  metrics.certified_optimal = metrics.microbatches == bound;
+  metrics.lower_bound_microbatches =
+      static_cast<uint32_t>(totals.fewest_slots * pass.fewest_groups());
+  metrics.certified_optimal = metrics.microbatches == metrics.lower_bound_microbatches;
 
-  const auto room = static_cast<double>(room_tokens);
+  const uint64_t budget = pass.options().max_tokens_per_microbatch;
+  const uint64_t slot_room = budget * pass.topology().data_parallel;
+  const auto room = static_cast<double>(totals.slots * slot_room + totals.above_budget);
   metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / room;
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
-  metrics.bin_balance = BinBalance(filled);
+  metrics.bin_balance = BinBalance(totals.filled);
+  // In micro-batches, or, of a pool, in slots.
+  const uint64_t unit = pass.sizes_differ() ? slot_room : budget;
   const uint64_t fewest_by_volume =
-      alone + (metrics.true_tokens - alone_tokens + budget - 1) / budget;
-  metrics.packing_efficiency = static_cast<double>(fewest_by_volume) / metrics.microbatches;
+      totals.alone + (metrics.true_tokens - totals.alone_tokens + unit - 1) / unit;
+  metrics.packing_efficiency =
+      static_cast<double>(fewest_by_volume) /
+      static_cast<double>(pass.sizes_differ() ? totals.slots : metrics.microbatches);
   metrics.padding_removed =
       1 - static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
-
   metrics.rank_token_imbalance =
-      static_cast<double>(busiest.tokens) * ranks / static_cast<double>(metrics.aligned_tokens);
+      totals.busiest_tokens * MeasuredRanks(pass) / static_cast<double>(metrics.aligned_tokens);
+  const double ranks_cost = totals.ranks_cost.Of(pass);
   metrics.rank_cost_imbalance =
-      total_cost == 0 ? 1 : cost.ToUnits(busiest.cost) / cost.ToUnits(total_cost) * ranks;
-  const uint32_t stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
-  metrics.ideal_step_time =
-      (cost.ToUnits(computation) + cost.ToUnits(cost.OfMicrobatch()) * static_cast<double>(bound)) /
-      ranks / stages;
-  metrics.lower_bound_step_time = cost.ToUnits(least_time);
-  metrics.predicted_step_time = cost.ToUnits(step.time);
-  if (pass.pipeline() != nullptr) {
-    metrics.predicted_step_time = cost.ToUnits(step.makespan);
-    // Sums of doubles in other orders differ by what they are rounded.
-    metrics.lower_bound_step_time =
-        std::max(metrics.lower_bound_step_time, metrics.ideal_step_time);
-    metrics.pipeline_bubble = step.makespan == 0 ? 0 : std::max(0.0, 1 - step.work / step.makespan);
+      ranks_cost == 0 ? 1 : totals.busiest_cost.Of(pass) / ranks_cost * MeasuredRanks(pass);
+
+  const bool is_pipeline = pass.pipeline() != nullptr;
+  metrics.ideal_step_time = IdealStepTime(pass, totals.computation.Of(pass), totals.ideal_slots);
+  metrics.predicted_step_time =
+      pass.cost().ToUnits(is_pipeline ? totals.makespan : totals.time.Of(pass));
+  metrics.lower_bound_step_time =
+      LowerBound(pass, pass.cost().ToUnits(totals.bound.Of(pass)), metrics);
+  if (is_pipeline && totals.makespan > 0) {
+    const double bubble = 1 - totals.pipeline_work / totals.makespan;
+    // That of groups is published as it is rounded, a little below 0 at times.
+    metrics.pipeline_bubble = pass.sizes_differ() ? bubble : std::max(0.0, bubble);
   }
   metrics.step_efficiency =
       metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;

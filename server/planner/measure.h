@@ -14,8 +14,15 @@
 
 namespace batchplan {
 
-// The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch. O(n), and
-// on pipelines one simulation of each rank. Any metrics once a stop is requested.
+// The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch.
+//
+// Where sizes differ, the ranks of a metric are those of the pool. A rank has its group's tokens
+// over the ranks of the group, and the cost of its group. A group's row is filled in comparison to
+// its part of the budget, ranks * max_tokens_per_microbatch / context_parallel, which over a slot
+// adds up to data_parallel * max_tokens_per_microbatch.
+//
+// O(n), and on pipelines one simulation of each rank, or of each part of the pool. Any metrics once
+// a stop is requested.
 PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& plan,
                     std::span<const MiniBatchBounds> bounds, const Allowance& allowance);
 

@@ -1,4 +1,4 @@
-// Stage 4, order: in which order a rank runs its micro-batches.
+// Stage 4, order: in which order micro-batches run.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ORDER_H_
 #define BATCHPLAN_SERVER_PLANNER_ORDER_H_
@@ -12,30 +12,32 @@
 
 namespace batchplan {
 
-// What each micro-batch costs before rows are padded.
+// The cost of each micro-batch before rows are padded, on each of the ranks that share it.
 std::vector<Cost> MicrobatchCosts(const Pass& pass, const Placement& placement);
 
-// What it costs once they are, of those costs.
+// The costs of ranks' micro-batches once rows are padded; `costs` are those of MicrobatchCosts.
 std::vector<Cost> RowCosts(const Pass& pass, const Placement& placement, std::vector<Cost> costs);
 
-// The micro-batches of `costs` in the order that OrderMicrobatches gives them: number order[m]
-// comes to position m.
+// The order that OrderMicrobatches gives ranks' micro-batches of these costs: number order[m] comes
+// to position m. Not of kPipeline.
 std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement& placement,
                                           std::vector<Cost> costs);
 
-// Reorders the slots of every rank by the cost of its micro-batches; kAsAssigned changes nothing,
-// and empty micro-batches stay last. Where all ranks have the same widths they are reordered alike,
-// by the costliest micro-batch of each slot. kSmallAtBothEnds is ROLL's and verl's order: of the
-// descending order the even positions, reversed, then the odd ones. kPipeline looks for the order
-// in which the slowest rank's pipeline is done soonest (pipeline/rank_orders.h), as long as the
-// allowance affords that.
+// Reorders slots by cost: of ranks, each rank's by its micro-batches, or, where all ranks have the
+// same widths, all ranks' alike by the costliest micro-batch of each slot; of groups that differ in
+// size, whole slots by their costliest group. Empty micro-batches, or slots, come last.
+//
+// kAsAssigned sorts nothing. kSmallAtBothEnds is ROLL's and verl's order: of the descending order
+// the even positions, reversed, then the odd ones. kPipeline looks for the order in which the
+// pipelines are done soonest, as long as the allowance affords it: for ranks as
+// pipeline/rank_orders.h says, for groups one order of the slots (pipeline/find_order.h).
 void OrderMicrobatches(const Pass& pass, MicrobatchOrder order, Placement& placement,
                        const Allowance& allowance = {});
 
-// The order of a solver that may choose one: of every rank the costliest rows first, so that those
-// which run at the same time are as alike as can be. Nothing is changed where the pass asks for
-// another order, in which those of equal cost stay as they are, nor with a pipeline, whose
-// micro-batches stand as the solver found them.
+// The order of a solver for ranks that may choose one: every rank's costliest rows first, so that
+// the rows of a slot are as alike as can be. Changes nothing where the pass asks for an order, in
+// which micro-batches of equal cost keep their places, nor with a pipeline, whose order the solver
+// has found.
 void PutCostliestRowsFirst(const Pass& pass, Placement& placement);
 
 }  // namespace batchplan

@@ -142,6 +142,7 @@ size_t Pass::SizeOf(uint32_t ranks) const {
 }
 
 uint64_t Pass::fewest_groups() const {
+  if (!sizes_differ()) return ranks();
   // The binary digits of what the largest size leaves.
   const uint32_t largest = ContextSizes(*topology_).back();
   return pool() / largest + std::popcount(pool() % largest);
@@ -273,12 +274,12 @@ std::vector<uint32_t> Pass::RowWidths(std::vector<uint32_t> widths) const {
   return widths;
 }
 
-Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const {
-  const CostFunction& of_one = cost();
+Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size) const {
+  const CostFunction& of_one = cost(size);
   if (options_->layout == Layout::kPadded) {
     return of_one.OfSequence(width) * microbatch.size() + of_one.OfMicrobatch();
   }
-  const std::span<const uint32_t> lengths = aligned();
+  const std::span<const uint32_t> lengths = aligned(size);
   Cost sum = of_one.OfMicrobatch();
   uint32_t tokens = 0;
   for (const SequenceIndex sequence : microbatch) {

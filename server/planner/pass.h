@@ -45,11 +45,10 @@ class Pass {
                                      const Groups& groups, size_t mini_batches,
                                      const Allowance& allowance = {});
 
-  // The same sequences and limits under other options of how to assign: `method` differs from
-  // options() in sharding, packer, scan, what ranks are balanced on and equal counts alone, and
-  // must outlive the result.
+  // This pass under other options of how to assign. `method` may differ from options() in sharding,
+  // packer, scan, what ranks are balanced on and equal counts, and must outlive the result.
   Pass With(const PassOptions& method) const;
-  // The same with another effort.
+  // This pass with another effort.
   Pass With(Effort effort) const;
 
   const PassOptions& options() const { return *options_; }
@@ -69,7 +68,8 @@ class Pass {
   // Where sizes don't differ, the groups of each slot: each has micro-batches of its own, so that
   // solvers call it a rank.
   uint32_t ranks() const { return topology_->data_parallel; }
-  // The groups of a slot, at least, of all sizes that the topology allows.
+  // The micro-batches of a slot: where sizes differ, the fewest groups that the sizes which the
+  // topology allows can have.
   uint64_t fewest_groups() const;
   // At least 1.
   size_t mini_batches() const { return mini_batches_; }
@@ -106,8 +106,8 @@ class Pass {
   const PaddedLimits& padded_limits() const { return padded_limits_; }
   // By manifest position, as a group of that size aligns; 0 for a dropped sequence.
   std::span<const uint32_t> aligned(size_t size = 0) const { return *aligned_[size]; }
-  // The aligned tokens that a sequence takes of the room of its micro-batch: all that there is
-  // where it runs alone.
+  // The room of its micro-batch that a sequence fills, in aligned tokens: all there is where it
+  // runs alone.
   uint32_t RoomOf(SequenceIndex sequence) const {
     return std::min(aligned()[sequence.value()], longest_beside_);
   }
@@ -134,16 +134,16 @@ class Pass {
   // Cost, or tokens where the pass is balanced on these and there is no pipeline. Where rows are as
   // wide as the longest or the budget, what tokens cost by themselves is the same for every row,
   // and only attention, exchange and the fixed costs of sequences are left to even out; rows padded
-  // to buckets are taken for unpadded ones.
+  // to buckets count as unpadded ones.
   Objective ObjectiveOf(const Items& items) const;
 
   // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
   // of at most bin_limits().capacity tokens are widened; wider ones, which hold a sequence alone,
   // empty ones and padded micro-batches stay.
   std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths) const;
-  // What a micro-batch costs whose row, or padded width, is `width` tokens; 0 for an empty one but
-  // for the fixed cost.
-  Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width) const;
+  // The cost of a micro-batch on a group of that size, its row or padded width being `width`
+  // tokens. An empty one has the fixed cost alone.
+  Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size = 0) const;
   // True tokens, of all sequences of each list.
   std::vector<uint64_t> TrueTokensOf(const SequenceLists& lists) const;
 

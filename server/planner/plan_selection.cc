@@ -31,20 +31,20 @@ uint64_t SizeOf(const absl::StatusOr<Plan>& plan, uint64_t sequences) {
   return size;
 }
 
-// The choices that are planned beside first in, first out, whose plan has that size on all stages:
-// much of what planning takes no allowance counts.
+// The number of choices that are planned beside first in, first out, whose plan has that size on
+// all stages. The size limits it because no allowance counts much of the work of planning.
 size_t PlannedChoices(Effort effort, uint64_t size) {
   const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
   return std::clamp<size_t>(1500 / size, 1, most);
 }
 
-// Once they took as much as first in, first out, and at least this, no more are planned.
+// Choices are planned until their ticks come to those of first in, first out, and at least to this.
 uint64_t PlannedTicks(Effort effort) {
   return effort == Effort::kThorough ? 400'000'000 : 40'000'000;
 }
 
-// How often a step is estimated that takes so many ticks: a few times whatever it takes, as long as
-// these are not many.
+// How often a step is estimated, each time for this many ticks: at least a few times, unless these
+// have very many ticks.
 uint64_t Evaluations(Effort effort, uint64_t ticks_each) {
   constexpr uint64_t kMostTicks = 400'000'000;
   const uint64_t ticks = effort == Effort::kFast       ? 10'000'000
@@ -150,11 +150,9 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   const Groups groups(manifest, options.mini_batches.groups);
   const size_t sequences = pool.Sequences(pool.first_choice()).size();
   const size_t size = options.mini_batches.size;
-  // Estimates are compared, so that all are as close, whatever is left.
-  const Allowance no_limit(allowance.stop());
   const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, sequences / size);
-  const std::optional<StepEstimate> estimate =
-      StepEstimate::Create(manifest, options, limits, planned, groups, mini_batches, no_limit);
+  const std::optional<StepEstimate> estimate = StepEstimate::Create(
+      manifest, options, limits, planned, groups, mini_batches, allowance.stop());
   if (!estimate) return {};
   const uint64_t ticks = estimate->TicksOf(sequences, mini_batches);
   const uint64_t evaluations = Evaluations(options.effort, ticks);
@@ -173,7 +171,7 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   return better;
 }
 
-// A plan of what was taken, or why there is none of what first in, first out takes.
+// A plan of the chosen sequences. Of first in, first out it may be the reason why there is none.
 struct TakenPlan {
   absl::StatusOr<Plan> plan;
   std::vector<SequenceIndex> taken;

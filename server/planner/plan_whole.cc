@@ -13,7 +13,6 @@
 #include "server/planner/assign/assign.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/cancellation.h"
-#include "server/planner/context/measure_slots.h"
 #include "server/planner/context/place_slots.h"
 #include "server/planner/context/useful_sizes.h"
 #include "server/planner/lengths.h"
@@ -38,12 +37,14 @@ void Append(const Pass& pass, const PlannedLengths& planned, const Placement& pl
     }
     plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
   }
+  plan.context_sizes.insert(plan.context_sizes.end(), placement.context_sizes.begin(),
+                            placement.context_sizes.end());
   const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
   plan.row_widths.insert(plan.row_widths.end(), rows.begin(), rows.end());
   plan.microbatches_per_rank.push_back(placement.slots);
 }
 
-// What comes of the placements: stage 4, and the bounds, mini-batch by mini-batch.
+// Makes plans of placements, mini-batch by mini-batch: their order (stage 4), and bounds.
 class PassPlans : public PlacementSink {
  public:
   PassPlans(std::span<const Pass> passes, const PlannedLengths& planned,
@@ -58,7 +59,10 @@ class PassPlans : public PlacementSink {
         instance.options().ignore_mini_batches ? mini_batches_.all() : mini_batches_[mini_batch];
     bounds_[pass].push_back(BoundsOf(instance, sequences, placement, allowance_));
     if (allowance_.stop_requested()) return;
-    OrderMicrobatches(instance, instance.order(), placement, allowance_);
+    // Groups come in the order in which they run.
+    if (!instance.sizes_differ()) {
+      OrderMicrobatches(instance, instance.order(), placement, allowance_);
+    }
     Append(instance, planned_, placement, plans_[pass]);
   }
 
@@ -67,7 +71,10 @@ class PassPlans : public PlacementSink {
     bounds_.assign(passes_.size(), {});
     for (size_t i = 0; i < passes_.size(); ++i) {
       plans_[i].name = passes_[i].options().name;
-      plans_[i].length_multiple = passes_[i].length_multiple();
+      plans_[i].length_multiple =
+          passes_[i].sizes_differ()
+              ? LengthMultipleOfOne(passes_[i].topology(), passes_[i].options())
+              : passes_[i].length_multiple();
       plans_[i].sequence_index.reserve(mini_batches_.all().size());
       plans_[i].sequence_lengths.reserve(mini_batches_.all().size());
       plans_[i].microbatch_offsets = {0};
@@ -96,27 +103,28 @@ struct Batch {
   const SequenceLists& mini_batches;
 };
 
-absl::StatusOr<Pass> PassOf(const Batch& batch, size_t index, std::vector<GroupLimits> sizes,
-                            const Allowance& allowance) {
-  return Pass::Create(batch.manifest, batch.options, index, std::move(sizes), batch.planned,
-                      batch.alignments, batch.groups, batch.mini_batches.size(), allowance);
-}
-
-// Stages 3 to 5 where every micro-batch takes context_parallel ranks.
-absl::StatusOr<std::vector<PassPlan>> PlanRanks(const Batch& batch, const PassLimits& limits,
-                                                const Allowance& allowance) {
+// Stages 3 to 5 on groups of these sizes, by pass.
+absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
+                                                  std::span<const std::vector<GroupLimits>> sizes,
+                                                  const Allowance& allowance) {
   const PlanOptions& options = batch.options;
   std::vector<Pass> passes;
   for (size_t i = 0; i < options.passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    absl::StatusOr<Pass> pass = PassOf(batch, i, limits.sizes[i], allowance);
+    absl::StatusOr<Pass> pass =
+        Pass::Create(batch.manifest, options, i, sizes[i], batch.planned, batch.alignments,
+                     batch.groups, batch.mini_batches.size(), allowance);
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
   PassPlans plans(passes, batch.planned, batch.mini_batches, allowance);
-  absl::Status assigned = AssignAll(passes, options.topology, batch.mini_batches,
-                                    options.mini_batches.seed, allowance, plans);
-  if (!assigned.ok()) return assigned;
+  absl::Status placed =
+      options.topology.dynamic_context
+          ? PlaceSlots(batch.manifest, options, passes, batch.planned, batch.alignments,
+                       batch.groups, batch.mini_batches, allowance, plans)
+          : AssignAll(passes, options.topology, batch.mini_batches, options.mini_batches.seed,
+                      allowance, plans);
+  if (!placed.ok()) return placed;
   std::vector<PassPlan> measured;
   for (size_t i = 0; i < passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
@@ -126,59 +134,11 @@ absl::StatusOr<std::vector<PassPlan>> PlanRanks(const Batch& batch, const PassLi
   return measured;
 }
 
-PassPlan PassPlanOf(const Pass& pass, const PlannedLengths& planned,
-                    const PassPlacement& placements) {
-  PassPlan plan;
-  plan.name = pass.options().name;
-  plan.length_multiple = LengthMultipleOfOne(pass.topology(), pass.options());
-  plan.microbatch_offsets = {0};
-  for (const ContextPlacement& placement : placements) {
-    for (const std::vector<PlacedGroup>& slot : placement) {
-      for (const PlacedGroup& group : slot) {
-        uint32_t width = 0;
-        for (const SequenceIndex sequence : group.sequences) {
-          plan.sequence_index.push_back(sequence.value());
-          plan.sequence_lengths.push_back(planned.lengths[sequence.value()]);
-          width += pass.aligned(pass.SizeOf(group.ranks))[sequence.value()];
-        }
-        plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
-        plan.row_widths.push_back(width);
-        plan.context_sizes.push_back(group.ranks);
-      }
-    }
-    plan.microbatches_per_rank.push_back(static_cast<uint32_t>(placement.size()));
-  }
-  return plan;
-}
-
-// Stages 3 to 5 with dynamic_context, on groups of these sizes.
-absl::StatusOr<std::vector<PassPlan>> PlanSlotsWithin(
-    const Batch& batch, std::span<const std::vector<GroupLimits>> limits,
-    const Allowance& allowance) {
-  std::vector<Pass> passes;
-  for (size_t i = 0; i < batch.options.passes.size(); ++i) {
-    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    absl::StatusOr<Pass> pass = PassOf(batch, i, limits[i], allowance);
-    if (!pass.ok()) return pass.status();
-    passes.push_back(*std::move(pass));
-  }
-  absl::StatusOr<std::vector<PassPlacement>> placed =
-      PlaceSlots(batch.manifest, batch.options, passes, batch.planned, batch.alignments,
-                 batch.groups, batch.mini_batches, allowance);
-  if (!placed.ok()) return placed.status();
-  std::vector<PassPlan> plans;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    PassPlan& plan = plans.emplace_back(PassPlanOf(passes[i], batch.planned, (*placed)[i]));
-    plan.metrics = MeasureSlots(batch.manifest, passes[i], batch.mini_batches, plan, allowance);
-  }
-  return plans;
-}
-
-// The same, first without sizes that exchange for too long to be of use; with them, where they are
-// the only ones that leave no group empty, or hold all that belongs together.
-absl::StatusOr<std::vector<PassPlan>> PlanSlots(const Batch& batch, const PassLimits& limits,
-                                                const Allowance& allowance) {
+// Plans without the sizes that exchange for too long to be of use. If that is refused, as when a
+// group would stay empty or nothing holds sequences that belong together, plans with all sizes.
+absl::StatusOr<std::vector<PassPlan>> PlanMiniBatches(const Batch& batch, const PassLimits& limits,
+                                                      const Allowance& allowance) {
+  if (!batch.options.topology.dynamic_context) return PlanOnSizes(batch, limits.sizes, allowance);
   std::vector<std::vector<GroupLimits>> useful;
   useful.reserve(limits.sizes.size());
   bool all = true;
@@ -186,15 +146,9 @@ absl::StatusOr<std::vector<PassPlan>> PlanSlots(const Batch& batch, const PassLi
     useful.push_back(UsefulSizes(batch.options, i, limits.sizes[i], batch.planned));
     all = all && useful.back().size() == limits.sizes[i].size();
   }
-  absl::StatusOr<std::vector<PassPlan>> plans = PlanSlotsWithin(batch, useful, allowance);
+  absl::StatusOr<std::vector<PassPlan>> plans = PlanOnSizes(batch, useful, allowance);
   if (all || !absl::IsInvalidArgument(plans.status())) return plans;
-  return PlanSlotsWithin(batch, limits.sizes, allowance);
-}
-
-absl::StatusOr<std::vector<PassPlan>> PlanMiniBatches(const Batch& batch, const PassLimits& limits,
-                                                      const Allowance& allowance) {
-  return batch.options.topology.dynamic_context ? PlanSlots(batch, limits, allowance)
-                                                : PlanRanks(batch, limits, allowance);
+  return PlanOnSizes(batch, limits.sizes, allowance);
 }
 
 double PredictedStepTime(std::span<const PassPlan> passes) {
@@ -230,10 +184,11 @@ void MeasureDelay(const PlanOptions& options, const SequenceLists& places,
   }
 }
 
-// The same where sequences may move to other mini-batches, if that makes the step shorter.
+// Plans the mini-batches as they are, and with sequences moved to other ones as far as the options
+// allow. Returns the plan of the shorter step.
 absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const PassLimits& limits,
                                                   const Allowance& allowance) {
-  // The plan as it comes, and the other one, may take as much.
+  // Both plans may spend equally much.
   const uint64_t each = std::min(allowance.left() / 3 * 2, AllowanceOf(Effort::kThorough) / 2);
   const Allowance first(each, allowance.stop(), kReserve / 2);
   const Allowance as_much(each, allowance.stop(), kReserve / 2);
@@ -332,7 +287,7 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
 
   Alignments alignments(planned->lengths);
   const Batch batch = {manifest, options, *planned, alignments, groups, *mini_batches};
-  // Not where one plan takes long by its greedy work alone.
+  // Not where the greedy work of one plan is long by itself.
   const bool delays =
       options.mini_batches.max_delay > 0 && mini_batches->size() > 1 &&
       GreedyTicks(mini_batches->all().size(), options.passes.size()) <= kGreedyOnTop;

@@ -14,8 +14,8 @@ namespace {
 constexpr double kLongest = 0x1p63;
 
 // When the ranks of a pool are done with the slots that they have run. Kept by the groups of the
-// last slot, whose ranks all are free at once, so that a slot takes as many steps as it and the one
-// before it have groups, however many ranks there are.
+// last slot, whose ranks all are free at once. So the work for a slot is that of its groups and the
+// groups of the slot before it, however many ranks there are.
 template <typename Number>
 class FreeTimes {
  public:
@@ -123,6 +123,20 @@ TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks) {
   for (size_t slot = 0; slot < slots; ++slot) {
     for (size_t rank = 0; rank < ranks; ++rank) timed.Add(1, costs[rank * slots + slot]);
     timed.Close();
+  }
+  return timed;
+}
+
+TimedSlots TimedGroups(std::span<const Cost> costs, std::span<const uint32_t> sizes,
+                       uint32_t pool) {
+  TimedSlots timed;
+  uint32_t ranks = 0;  // of the slot that is not closed
+  for (size_t m = 0; m < costs.size(); ++m) {
+    timed.Add(sizes[m], costs[m]);
+    ranks += sizes[m];
+    if (ranks < pool) continue;
+    timed.Close();
+    ranks = 0;
   }
   return timed;
 }

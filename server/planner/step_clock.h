@@ -1,5 +1,6 @@
-// The model of time: what a mini-batch takes whose micro-batches cost so much, and at least. One
-// for ranks that each run micro-batches of their own and for groups of ranks that share them.
+// The model of time: how long a mini-batch runs, given the costs of its micro-batches, and how long
+// it runs at least. It serves ranks that each run micro-batches of their own, and groups of ranks
+// that share micro-batches.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_
 #define BATCHPLAN_SERVER_PLANNER_STEP_CLOCK_H_
@@ -17,12 +18,12 @@
 
 namespace batchplan {
 
-// The micro-batches of a mini-batch, slot by slot as they run, each slot's along the ranks of the
-// pool, of which all slots take as many.
+// The micro-batches of a mini-batch, slot by slot as they run. Those of a slot stand along the
+// ranks of the pool. Every slot has all ranks.
 template <typename Number>
 class TimedSlotsOf {
  public:
-  // A micro-batch: the ranks that share it, and what each of them takes.
+  // A micro-batch: the ranks that share it, and its cost on each of them.
   struct Group {
     uint32_t ranks = 1;
     Number cost = 0;
@@ -46,7 +47,7 @@ class TimedSlotsOf {
     for (size_t m = 0; size() > 0 && m < begins_[1]; ++m) pool += groups_[m].ranks;
     return pool;
   }
-  // What the costliest micro-batch of a slot takes.
+  // The cost of the slot's costliest micro-batch.
   Number Costliest(size_t slot) const {
     Number costliest = 0;
     for (const Group& group : (*this)[slot]) costliest = std::max(costliest, group.cost);
@@ -60,15 +61,19 @@ class TimedSlotsOf {
 
 using TimedSlots = TimedSlotsOf<Cost>;
 
-// Of ranks that each run micro-batches of their own, slot s of rank r as costs[r * slots + s].
+// The slots of ranks that each run micro-batches of their own: slot s of rank r costs
+// costs[r * slots + s].
 TimedSlots TimedRanks(std::span<const Cost> costs, size_t ranks);
 
-// What a mini-batch takes.
+// The slots of groups of these sizes, slot after slot, each slot's along the pool.
+TimedSlots TimedGroups(std::span<const Cost> costs, std::span<const uint32_t> sizes, uint32_t pool);
+
+// How long a mini-batch runs.
 struct StepDuration {
   Cost time = 0;
-  // The same before it is rounded. On pipelines alone.
+  // `time` before it is rounded. On pipelines alone.
   double makespan = 0;
-  // Of that, what the stage with most work is busy. On pipelines alone.
+  // How much of the makespan the stage with most work is busy. On pipelines alone.
   double work = 0;
 };
 
@@ -91,11 +96,11 @@ class StepClock {
   //
   // Any time once a stop is requested.
   StepDuration Of(const TimedSlots& slots, const Allowance& allowance = {}) const;
-  // The same of costs in units of a cost model.
+  // The time, of costs in units of a cost model.
   double Of(const TimedSlotsOf<double>& slots, const Allowance& allowance = {}) const;
 
-  // Whether the allowance affords what Of simulates, of so many slots with so many micro-batches in
-  // all; true without a pipeline.
+  // Whether the allowance affords what Of simulates of this many slots, with this many
+  // micro-batches in all. True without a pipeline.
   bool Affords(uint64_t slots, uint64_t microbatches, const Allowance& allowance) const;
 
   // A lower bound on the time of a mini-batch in which some rank has this much work, every

@@ -12,6 +12,7 @@ namespace {
 
 // The costs of rows, in the order in which they run.
 std::vector<Cost> CostsInOrder(const Pass& pass, const Placement& placement) {
+  if (pass.sizes_differ()) return MicrobatchCosts(pass, placement);
   const MicrobatchOrder asked = pass.order();
   const bool solvers = asked == MicrobatchOrder::kAsAssigned && pass.pipeline() == nullptr;
   std::vector<Cost> costs = MicrobatchCosts(pass, placement);
@@ -27,13 +28,22 @@ std::vector<Cost> CostsInOrder(const Pass& pass, const Placement& placement) {
 
 }  // namespace
 
+TimedSlots TimedMicrobatches(const Pass& pass, std::span<const Cost> costs,
+                             std::span<const uint32_t> context_sizes) {
+  return pass.sizes_differ() ? TimedGroups(costs, context_sizes, pass.pool())
+                             : TimedRanks(costs, pass.ranks());
+}
+
 Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& allowance) {
-  if (pass.order() == MicrobatchOrder::kPipeline) {
+  if (!pass.sizes_differ() && pass.order() == MicrobatchOrder::kPipeline) {
     return static_cast<Cost>(RankOrders(pass, placement, allowance).makespan());
   }
-  return pass.clock()
-      .Of(TimedRanks(CostsInOrder(pass, placement), placement.ranks()), allowance)
-      .time;
+  const std::vector<Cost> costs = CostsInOrder(pass, placement);
+  return pass.clock().Of(TimedMicrobatches(pass, costs, placement.context_sizes), allowance).time;
+}
+
+bool AffordsStepTime(const Pass& pass, const Placement& placement, const Allowance& allowance) {
+  return pass.clock().Affords(placement.slots, placement.microbatches.size(), allowance);
 }
 
 bool AffordsStepTime(const Pass& pass, uint64_t slots, const Allowance& allowance) {

@@ -1,24 +1,33 @@
-// What a mini-batch is predicted to take on the ranks of a placement.
+// How long a mini-batch is predicted to run, placed on ranks or on groups of ranks.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_STEP_TIME_H_
 #define BATCHPLAN_SERVER_PLANNER_STEP_TIME_H_
 
 #include <cstdint>
+#include <span>
 
 #include "server/planner/allowance.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
+#include "server/planner/step_clock.h"
 
 namespace batchplan {
 
-// What the pass's clock (step_clock.h) says of one mini-batch, rows padded and the slots of each
-// rank ordered as the pass asks. Where it leaves them as they are assigned and there is no
-// pipeline, ordered by PutCostliestRowsFirst (order.h); where it has their order looked for on a
-// pipeline, in the one that is found.
+// The slots of micro-batches in the order of the plan (placement.h). `context_sizes` is empty where
+// sizes don't differ.
+TimedSlots TimedMicrobatches(const Pass& pass, std::span<const Cost> costs,
+                             std::span<const uint32_t> context_sizes);
+
+// The time that the pass's clock (step_clock.h) gives one mini-batch, rows padded as the pass asks.
+// Groups that differ in size run in the order in which they stand. Ranks run their slots in the
+// order that the pass asks for: if it asks for none, then without a pipeline as
+// PutCostliestRowsFirst (order.h) has them; if it asks for the best on a pipeline, in the order
+// that is found. Any time once a stop is requested.
 Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);
 
-// Whether the allowance affords the simulations of StepTime, of so many slots; true without a
-// pipeline.
+// Whether the allowance affords the simulations of StepTime. True without a pipeline.
+bool AffordsStepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);
+// Of ranks with this many slots.
 bool AffordsStepTime(const Pass& pass, uint64_t slots, const Allowance& allowance);
 
 }  // namespace batchplan

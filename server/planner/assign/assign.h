@@ -9,8 +9,8 @@
 //   fill_shares.h, fill_ranks.h: each rank's share into micro-batches; where the manifest gives the
 //     ranks, as the best of several. share_balancer.h: those of all ranks made alike.
 //   shard.h, search_ranks.h: units to ranks. more_slots.h: slots beyond the fewest.
-//   reference_methods.h: the ways of other planners. bounds.h: what a step takes at least.
-//   fill_bins.h: items into so many bins. conflicts.h: the refusals of all of them.
+//   reference_methods.h: the ways of other planners. bounds.h: the shortest a step can be.
+//   fill_bins.h: items into a number of bins. conflicts.h: the refusals of all of them.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
@@ -28,17 +28,6 @@
 #include "server/planner/placement.h"
 
 namespace batchplan {
-
-// Takes what AssignAll makes, so that no more than one mini-batch's is held.
-class PlacementSink {
- public:
-  virtual ~PlacementSink() = default;
-  // Of the pass of this number; the mini-batches of a pass come in their order. A pass that ignores
-  // mini-batches has number 0 alone.
-  virtual void Add(size_t pass, size_t mini_batch, Placement placement) = 0;
-  // Forget all that came: others come in their place.
-  virtual void Clear() = 0;
-};
 
 // Gives every sequence a rank, the same in all passes, and every pass its micro-batches: one
 // Placement a mini-batch for each pass, or a single one where the pass ignores mini-batches.

@@ -6,8 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "server/planner/assign/fill_bins.h"
 #include "server/planner/balance/step_time_bound.h"
+#include "server/planner/context/context_problem.h"
+#include "server/planner/context/context_time.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/step_clock.h"
 
@@ -22,8 +25,8 @@ uint64_t PerRank(uint64_t microbatches, uint32_t ranks, const CountRule& counts)
   return counts.RoundUp((microbatches + ranks - 1) / ranks);
 }
 
-// Items whose lengths are the sums of their sequences in either layout: a padded micro-batch takes
-// as many tokens as its sequences have, or more.
+// Items whose lengths are the sums of their sequences in either layout: a padded micro-batch has at
+// least the tokens of its sequences.
 Items SummedItems(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
   Items items = pass.ItemsOf(mini_batch);
   if (pass.options().layout == Layout::kPacked) return items;
@@ -66,8 +69,8 @@ Cost StepBound(const Pass& pass, std::span<const SequenceIndex> mini_batch, Cost
   return bound - bound / kRounding;
 }
 
-// Where the ranks are given, each rank by itself needs what its own sequences need, and takes as
-// long as they do.
+// Where the ranks are given, each rank by itself needs the micro-batches of its own sequences, and
+// runs as long as they do.
 MiniBatchBounds BoundsOfShares(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                                const Placement& placement, const Allowance& allowance) {
   const SequenceLists shares = GivenShares(pass, mini_batch);
@@ -98,7 +101,21 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, std::span<const SequenceIndex> 
                                               rank_of, allowance);
   }
   const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
-  return {.microbatches = fewest * pass.ranks(), .step_time = StepBound(pass, mini_batch, work)};
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
+}
+
+MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                               const Allowance& allowance) {
+  const absl::StatusOr<ContextProblem> problem =
+      ContextProblemOf(pass, pass.ItemLists(mini_batch), allowance);
+  if (!problem.ok()) return {};
+  uint64_t tokens = 0;
+  for (const SequenceIndex sequence : mini_batch) tokens += pass.aligned()[sequence.value()];
+  const uint64_t slot =
+      uint64_t{pass.topology().data_parallel} * pass.options().max_tokens_per_microbatch;
+  return {.slots = FewestContextSlots(*problem),
+          .ideal_slots = (tokens + slot - 1) / slot,
+          .step_time = ContextBound(*problem)};
 }
 
 // Without the fixed costs.
@@ -113,7 +130,7 @@ Cost SequencesBound(const Pass& pass, std::span<const SequenceIndex> mini_batch,
     // At least AccumulatedBound of the same items.
     if (!pass.groups_keep_rank() || pass.groups_keep_microbatch()) return bound;
   }
-  // Every rank takes as long as its own micro-batches, in lockstep too.
+  // Every rank runs as long as its own micro-batches, in lockstep too.
   const Items units = pass.ItemsFrom(pass.UnitLists(mini_batch));
   return std::max(bound, AccumulatedBound(units.ForPacking(), pass.ranks()));
 }
@@ -139,6 +156,7 @@ uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, ui
 
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance) {
+  if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
   if (!pass.given_ranks().empty()) {
     return BoundsOfShares(pass, mini_batch, placement, allowance);
   }
@@ -149,7 +167,21 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
                               : FewestMicrobatchesPerRank(pass, mini_batch, placement.slots);
   const Cost work = SequencesBound(pass, mini_batch, proven.lockstep_time, allowance) +
                     pass.cost().OfMicrobatch() * fewest;
-  return {.microbatches = fewest * pass.ranks(), .step_time = StepBound(pass, mini_batch, work)};
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
+}
+
+double IdealStepTime(const Pass& pass, double computation, uint64_t slots) {
+  const double of_sequences = pass.computation().ToUnits(computation);
+  const double of_slot = pass.computation().ToUnits(pass.computation().OfMicrobatch());
+  const double stages = pass.topology().pipeline_parallel;
+  // The two are one but for rounding, which plans and metrics rest on.
+  if (pass.sizes_differ()) {
+    return (of_sequences * pass.sizes().front().ranks / pass.pool() +
+            of_slot * static_cast<double>(slots)) /
+           stages;
+  }
+  return (of_sequences + of_slot * static_cast<double>(slots * pass.ranks())) / pass.ranks() /
+         stages;
 }
 
 }  // namespace batchplan

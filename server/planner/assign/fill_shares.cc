@@ -81,7 +81,7 @@ class SharesFiller {
 
   // Where the time can't be afforded, the first placement stays the best.
   TimedPlacement Timed(Placement placement) const {
-    const Cost time = AffordsStepTime(pass_, placement.slots, allowance_)
+    const Cost time = AffordsStepTime(pass_, placement, allowance_)
                           ? StepTime(pass_, placement, allowance_)
                           : kNoStepTimeLimit;
     return {.placement = std::move(placement), .step_time = time};

@@ -106,7 +106,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
   bool missed = false;
   absl::StatusOr<MiniBatchPlacement> best =
       OrOtherwise(k, mini_batch, BestBalanced(k, mini_batch, missed));
-  if (best.ok() && !AffordsStepTime(*lead_, best->lead().slots, allowance_)) missed = false;
+  if (best.ok() && !AffordsStepTime(*lead_, best->lead(), allowance_)) missed = false;
   if (missed && (best.ok() || absl::IsInvalidArgument(best.status()))) {
     Cost least = best.ok() ? StepTime(*lead_, best->lead(), allowance_) : 0;
     for (const std::unique_ptr<MiniBatchPlacer>& preset : presets_) {
@@ -210,7 +210,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
       }
       Placement& evenly = (*even)->lead();
       const Placement& asked = placed->lead();
-      if (even_empty == empty && AffordsStepTime(*lead_, evenly.slots, allowance_) &&
+      if (even_empty == empty && AffordsStepTime(*lead_, evenly, allowance_) &&
           StepTime(*lead_, evenly, allowance_) < StepTime(*lead_, asked, allowance_)) {
         evenly.proven = asked.proven;
         placed = *std::move(even);

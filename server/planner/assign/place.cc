@@ -31,8 +31,8 @@ std::vector<uint64_t> BinLoads(const Pass& pass, const Items& items, const Bins&
 constexpr uint64_t kTicksToPlace = 4000;
 constexpr uint64_t kTicksASequence = 200;
 
-// The shortest step in which the ranks of a packed pass come to these shares: none takes less than
-// its sequences and the fewest micro-batches.
+// The shortest step in which the ranks of a packed pass can have these shares: every rank has its
+// sequences and the fixed costs of the fewest micro-batches.
 Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
   Cost most = 0;
   uint64_t slots = 1;
@@ -62,8 +62,8 @@ constexpr size_t kFew = 128;
 // Larger ones where the solution is above its bound by more than this part of it.
 constexpr Cost kFarAboveBound = 1000;
 
-// Whether the solver may find a shorter step with less effort, and trying takes little of the time
-// that the solution took. On pipelines and with groups that differ whole plans are compared
+// Whether the solver may find a shorter step with less effort, in little of the time that the
+// solution was found in. On pipelines and with groups that differ whole plans are compared
 // (plan_whole.h).
 bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                       const Placement& solved, Cost time) {
@@ -149,9 +149,8 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   const bool is_packed = pass.options().layout == Layout::kPacked;
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
   const auto add = [&](MiniBatchPlacement placement) {
-    // A single one is the best whatever it takes.
-    const bool compares =
-        has_references && AffordsStepTime(pass, placement.lead().slots, allowance);
+    // A single one is the best, however slow.
+    const bool compares = has_references && AffordsStepTime(pass, placement.lead(), allowance);
     if (!compares && !candidates.empty()) return;
     const Cost time = compares ? StepTime(pass, placement.lead(), allowance) : 0;
     const auto place = std::upper_bound(

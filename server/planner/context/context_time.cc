@@ -21,7 +21,7 @@ bool MayTake(const ContextProblem& problem, const ContextSize& size, uint32_t it
   return problem.max_sequences == 0 || SequencesOf(problem, item) <= problem.max_sequences;
 }
 
-// A time from which on an item may have a size that takes so much less of the ranks.
+// From this time on an item may have a size that saves this much rank-time.
 struct Fall {
   Cost time = 0;
   absl::uint128 saved = 0;
@@ -35,14 +35,6 @@ uint64_t PartOf(uint64_t whole, uint64_t ranks, uint64_t tokens, uint64_t capaci
   return absl::Uint128Low64(absl::uint128(whole) * ranks * tokens / capacity);
 }
 
-}  // namespace
-
-Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group) {
-  Cost cost = problem.per_microbatch;
-  for (const uint32_t item : group.items) cost += problem.sizes[group.size].costs[item];
-  return cost;
-}
-
 TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& slots) {
   TimedSlots timed;
   for (const std::vector<ContextGroup>& slot : slots) {
@@ -54,20 +46,21 @@ TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& 
   return timed;
 }
 
+}  // namespace
+
+Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group) {
+  Cost cost = problem.per_microbatch;
+  for (const uint32_t item : group.items) cost += problem.sizes[group.size].costs[item];
+  return cost;
+}
+
 Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
                  const Allowance& allowance) {
   return problem.clock().Of(TimedContextSlots(problem, slots), allowance).time;
 }
 
-bool AffordsContextTime(const ContextProblem& problem, const ContextSlots& slots,
-                        const Allowance& allowance) {
-  uint64_t microbatches = 0;
-  for (const std::vector<ContextGroup>& slot : slots) microbatches += slot.size();
-  return problem.clock().Affords(slots.size(), microbatches, allowance);
-}
-
 uint64_t FewestContextSlots(const ContextProblem& problem) {
-  // What an item takes of a slot's tokens, of 2^30 a rank.
+  // The part of a slot's room that an item fills, in units of which a rank has 2^30.
   constexpr uint64_t kWhole = uint64_t{1} << 30;
   absl::uint128 taken = 0;
   uint64_t sequences = 0;
@@ -91,8 +84,8 @@ uint64_t FewestContextSlots(const ContextProblem& problem) {
 }
 
 Cost ContextBound(const ContextProblem& problem) {
-  // What every item takes at least, however much time there is, and how long its fastest size
-  // takes.
+  // The least rank-time of every item, however much time there is, and the time of its fastest
+  // size.
   absl::uint128 work = 0;
   Cost longest = 0;
   std::vector<Cost> cheapest(problem.items(), 0);  // the time of the least rank-time
@@ -119,7 +112,8 @@ Cost ContextBound(const ContextProblem& problem) {
     return absl::Uint128Low64((rank_time + problem.pool - 1) / problem.pool);
   };
   Cost bound = std::max(longest, whole_pool(work));
-  // Items that can't be as cheap within that take more, and less again the more time there is.
+  // Items that can't be as cheap within the bound have more rank-time. It falls again as time
+  // grows.
   std::vector<Fall> falls;
   std::vector<std::pair<Cost, absl::uint128>> options;
   for (uint32_t item = 0; item < problem.items(); ++item) {
@@ -150,7 +144,7 @@ Cost ContextBound(const ContextProblem& problem) {
   }
   const uint64_t slots = FewestContextSlots(problem);
   const Cost total = bound + slots * problem.per_microbatch;
-  // A slot takes at least what its own fixed cost is, and the costliest what the costliest item is.
+  // A slot costs at least its fixed cost, and the costliest slot what the costliest item does.
   return problem.clock().Bound(total, problem.per_microbatch, longest + problem.per_microbatch);
 }
 

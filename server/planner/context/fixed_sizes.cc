@@ -10,7 +10,9 @@
 #include "server/planner/assign/assign.h"
 #include "server/planner/context/context_sizes.h"
 #include "server/planner/context/context_time.h"
+#include "server/planner/context/group_placement.h"
 #include "server/planner/order.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -20,9 +22,9 @@ constexpr size_t kItemsOfFewSizes = 8192;
 // The part of the least time by which sizes are about as fast.
 constexpr Cost kAboutAsFast = 128;
 
-// What no slots of that size alone take less than: what each rank has in the mean and the fixed
-// costs of so many slots, the fewest, and what the costliest item takes; on a pipeline what that is
-// at least there.
+// A time that no slots of that size alone are below: of the mean rank's work with the fixed costs
+// of the fewest slots, and of the costliest item; on a pipeline the least that such work runs
+// there.
 Cost LeastTime(const ContextProblem& problem, uint32_t size, uint64_t fewest_slots) {
   absl::uint128 sum = 0;
   Cost most = 0;
@@ -51,19 +53,6 @@ void PutInOrder(const Pass& pass, const Allowance& allowance, Placement& placeme
   }
 }
 
-// A placement of sequences on single groups of one size, in the problem's items.
-ContextSlots SlotsOf(const Placement& placement, uint32_t size, const ItemNumbers& items) {
-  ContextSlots slots(placement.slots);
-  for (uint32_t slot = 0; slot < placement.slots; ++slot) {
-    slots[slot].reserve(placement.ranks());
-    for (size_t rank = 0; rank < placement.ranks(); ++rank) {
-      const auto microbatch = placement.microbatches[rank * placement.slots + slot];
-      slots[slot].push_back({.size = size, .items = items.In(microbatch)});
-    }
-  }
-  return slots;
-}
-
 // Whether groups of that size alone have room for every sequence of a pass.
 bool IsFixed(const Pass& pass, size_t size) {
   const GroupLimits& limits = pass.sizes()[size];
@@ -72,7 +61,7 @@ bool IsFixed(const Pass& pass, size_t size) {
          *std::max_element(aligned.begin(), aligned.end()) <= limits.capacity;
 }
 
-// Keeps what AssignAll makes, as groups of `ranks` ranks.
+// Keeps what AssignAll makes, on groups of `ranks` ranks.
 class Keeper : public PlacementSink {
  public:
   Keeper(std::span<const Pass> passes, uint32_t ranks, const Allowance& allowance)
@@ -80,14 +69,7 @@ class Keeper : public PlacementSink {
 
   void Add(size_t pass, size_t /*mini_batch*/, Placement placement) override {
     PutInOrder(passes_[pass], allowance_, placement);
-    ContextPlacement& slots = placements_[pass].emplace_back(placement.slots);
-    for (uint32_t slot = 0; slot < placement.slots; ++slot) {
-      slots[slot].reserve(placement.ranks());
-      for (size_t rank = 0; rank < placement.ranks(); ++rank) {
-        const auto list = placement.microbatches[rank * placement.slots + slot];
-        slots[slot].push_back({.ranks = ranks_, .sequences = {list.begin(), list.end()}});
-      }
-    }
+    placements_[pass].push_back(OnGroups(placement, ranks_));
   }
   void Clear() override { placements_.assign(passes_.size(), {}); }
 
@@ -113,8 +95,7 @@ FixedSizes::FixedSizes(const Manifest& manifest, const PlanOptions& options,
       planned_(planned),
       alignments_(alignments),
       groups_(groups),
-      mini_batches_(mini_batches),
-      items_(planned.lengths.size()) {}
+      mini_batches_(mini_batches) {}
 
 const FixedSizes::OneSize* FixedSizes::Get(uint32_t size, Effort effort,
                                            const Allowance& allowance) {
@@ -158,23 +139,22 @@ std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effo
   return one;
 }
 
-std::optional<ContextSlots> FixedSizes::PlaceIn(uint32_t size, Effort effort,
-                                                std::span<const SequenceIndex> sequences, size_t k,
-                                                const Allowance& allowance) {
+std::optional<Placement> FixedSizes::PlaceIn(uint32_t size, Effort effort,
+                                             std::span<const SequenceIndex> sequences, size_t k,
+                                             const Allowance& allowance) {
   const OneSize* const one = Get(size, effort, allowance);
   if (one == nullptr) return std::nullopt;
   absl::StatusOr<MiniBatchPlacement> placed = one->placer->Place(k, sequences);
   if (!placed.ok()) return std::nullopt;
-  Placement& placement = placed->lead();
-  PutInOrder(*one->instance, allowance, placement);
-  return SlotsOf(placement, size, items_);
+  PutInOrder(*one->instance, allowance, placed->lead());
+  return OnGroups(placed->lead(), pass_.sizes()[size].ranks);
 }
 
-std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
-                                            const SequenceLists& items, size_t k, Cost limit,
-                                            Trial trial, const Allowance& allowance) {
+std::vector<Placement> FixedSizes::Place(const ContextProblem& problem, const SequenceLists& items,
+                                         size_t k, Cost limit, Trial trial,
+                                         const Allowance& allowance) {
   struct Candidate {
-    Cost least = 0;  // no slots of that size take less
+    Cost least = 0;  // no slots of that size are faster
     Cost time = std::numeric_limits<Cost>::max();
     uint32_t size = 0;
   };
@@ -187,16 +167,15 @@ std::vector<ContextSlots> FixedSizes::Place(const ContextProblem& problem,
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.least < b.least; });
-  items_.Number(items);
-  std::vector<ContextSlots> found;
+  std::vector<Placement> found;
   const auto place = [&](Candidate& candidate, Effort effort) {
     if (candidate.least >= limit || allowance.stop_requested()) return;
     const Allowance::Part part(allowance, 2);
-    std::optional<ContextSlots> slots = PlaceIn(candidate.size, effort, items.all(), k, allowance);
-    if (!slots) return;
-    candidate.time = ContextTime(problem, *slots, allowance);
+    std::optional<Placement> placed = PlaceIn(candidate.size, effort, items.all(), k, allowance);
+    if (!placed) return;
+    candidate.time = StepTime(pass_, *placed, allowance);
     limit = std::min(limit, candidate.time);
-    found.push_back(*std::move(slots));
+    found.push_back(*std::move(placed));
   };
   const size_t most = trial == Trial::kFew ? std::max<size_t>(kItemsOfFewSizes / items.size(), 1)
                                            : candidates.size();

@@ -1,4 +1,4 @@
-// Plans of groups that all have one size: what a topology without dynamic_context would get.
+// Placements on groups that all have one size, as a topology without dynamic_context gets them.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_FIXED_SIZES_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_FIXED_SIZES_H_
@@ -14,9 +14,7 @@
 
 #include "server/planner/allowance.h"
 #include "server/planner/assign/mini_batch_placer.h"
-#include "server/planner/context/context_placement.h"
 #include "server/planner/context/context_problem.h"
-#include "server/planner/context/item_numbers.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
@@ -26,23 +24,23 @@
 
 namespace batchplan {
 
-// The sizes of the leading pass that divide the pool and hold every sequence, each as a topology of
-// its own.
+// The sizes of the leading pass that divide the pool and hold every sequence. Each is planned as a
+// topology of its own. The placements are on groups.
 //
 // Views what it is made from. For one thread.
 class FixedSizes {
  public:
   // By the pass's number and mini-batch.
-  using Placements = std::vector<std::vector<ContextPlacement>>;
+  using Placements = std::vector<std::vector<Placement>>;
 
-  // Of `passes`, those of `options`, of which passes[lead] leads.
+  // `passes` are those of `options`, and passes[lead] leads.
   FixedSizes(const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
              size_t lead, const PlannedLengths& planned, Alignments& alignments,
              const Groups& groups, size_t mini_batches);
 
   // Which sizes are tried, and how hard.
   enum class Trial {
-    // A few, those that could take the least time, with the least effort.
+    // A few, those that could be the fastest, with the least effort.
     kFew,
     // All with the least effort, and those about as fast as the best of them with the effort of the
     // request.
@@ -51,14 +49,14 @@ class FixedSizes {
     kAllInFull,
   };
 
-  // Slots for the problem that the pass makes of `items`, mini-batch k: of sizes that could take
-  // less time than `limit`, and than those found before them. On pipelines each rank's groups are
-  // in the order that the pass asks for.
-  std::vector<ContextSlots> Place(const ContextProblem& problem, const SequenceLists& items,
-                                  size_t k, Cost limit, Trial trial, const Allowance& allowance);
+  // Placements of `items`, mini-batch k, of which the leading pass makes `problem`. A size is tried
+  // if it could be faster than `limit` and than all that was found before it. On pipelines the
+  // groups of each rank are in the order that the pass asks for.
+  std::vector<Placement> Place(const ContextProblem& problem, const SequenceLists& items, size_t k,
+                               Cost limit, Trial trial, const Allowance& allowance);
 
-  // All passes over all mini-batches on groups of that size of the leading pass, in an order as
-  // Place's; none if another pass has no such groups, or none are found.
+  // All passes over all mini-batches on groups of that size of the leading pass, ordered as by
+  // Place. None if another pass has no such groups, or nothing is found.
   std::optional<Placements> PlaceAll(uint32_t size, Effort effort,
                                      const SequenceLists& mini_batches,
                                      const Allowance& allowance) const;
@@ -72,17 +70,17 @@ class FixedSizes {
     std::unique_ptr<MiniBatchPlacer> placer;
   };
 
-  // What an effort makes of a size; null if it can't be had without groups of several sizes.
+  // Null if there is no plan on groups of that size alone.
   const OneSize* Get(uint32_t size, Effort effort, const Allowance& allowance);
   std::unique_ptr<OneSize> Make(uint32_t size, Effort effort, const Allowance& allowance) const;
-  // The request of a topology whose groups have so many ranks, without passes.
+  // The request of a topology whose groups have this many ranks, without passes.
   PlanOptions OptionsOf(uint32_t ranks, Effort effort) const;
   // options.passes[pass] there.
   PassOptions PassOf(size_t pass, uint32_t capacity) const;
-  // Slots of the size for mini-batch k, whose items are numbered; none if none are found.
-  std::optional<ContextSlots> PlaceIn(uint32_t size, Effort effort,
-                                      std::span<const SequenceIndex> sequences, size_t k,
-                                      const Allowance& allowance);
+  // Mini-batch k on groups of the size; none if nothing is found.
+  std::optional<Placement> PlaceIn(uint32_t size, Effort effort,
+                                   std::span<const SequenceIndex> sequences, size_t k,
+                                   const Allowance& allowance);
 
   const Manifest& manifest_;
   const PlanOptions& options_;
@@ -95,7 +93,6 @@ class FixedSizes {
   const size_t mini_batches_;
   // By number in the problem's sizes and effort, where one was needed.
   std::map<std::pair<uint32_t, Effort>, std::unique_ptr<OneSize>> sizes_;
-  ItemNumbers items_;
 };
 
 }  // namespace batchplan

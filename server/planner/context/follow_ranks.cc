@@ -181,20 +181,15 @@ struct Alike {
 
 // The slots of `lead` by the sizes of their groups, in the order of their first.
 std::optional<std::vector<Alike>> Classify(const ContextProblem& problem,
-                                           const std::vector<std::vector<RanksGroup>>& lead) {
-  std::map<uint32_t, uint32_t> size_of;
-  for (uint32_t size = 0; size < problem.sizes.size(); ++size) {
-    size_of[problem.sizes[size].ranks] = size;
-  }
+                                           const ContextSlots& lead) {
   std::map<std::vector<uint32_t>, size_t> number;
   std::vector<std::vector<Parts>> parts;
   std::vector<Alike> classes;
-  for (const std::vector<RanksGroup>& slot : lead) {
+  for (const std::vector<ContextGroup>& slot : lead) {
     std::vector<uint32_t> sizes;
-    for (const RanksGroup& group : slot) {
-      const auto found = size_of.find(group.ranks);
-      if (found == size_of.end()) return std::nullopt;
-      sizes.push_back(found->second);
+    for (const ContextGroup& group : slot) {
+      if (group.size >= problem.sizes.size()) return std::nullopt;
+      sizes.push_back(group.size);
     }
     const auto [at, is_new] = number.emplace(sizes, classes.size());
     if (is_new) {
@@ -220,8 +215,7 @@ std::optional<std::vector<Alike>> Classify(const ContextProblem& problem,
 
 }  // namespace
 
-std::optional<ContextSlots> FollowRanks(const ContextProblem& problem,
-                                        const std::vector<std::vector<RanksGroup>>& lead) {
+std::optional<ContextSlots> FollowRanks(const ContextProblem& problem, const ContextSlots& lead) {
   std::optional<std::vector<Alike>> classes = Classify(problem, lead);
   if (!classes) return std::nullopt;
   uint64_t slots = 0;

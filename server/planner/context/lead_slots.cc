@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "server/planner/assign/reference_methods.h"
-#include "server/planner/context/context_time.h"
 #include "server/planner/context/megatron_slots.h"
-#include "server/planner/context/order_slots.h"
 #include "server/planner/context/solve/solve_context.h"
+#include "server/planner/order.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -27,46 +27,48 @@ FixedSizes::Trial TrialOf(const Pass& pass, size_t items) {
 
 }  // namespace
 
-std::vector<ContextSlots> LeadSlots(const Pass& pass, const ContextProblem& problem,
-                                    const SequenceLists& items, size_t k, FixedSizes& fixed,
-                                    const Allowance& allowance) {
-  std::vector<ContextSlots> found;
+std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem,
+                                 const SequenceLists& items, const ItemNumbers& numbers, size_t k,
+                                 FixedSizes& fixed, const Allowance& allowance) {
+  std::vector<Placement> found;
   // More than one are of use where they can be compared.
-  const auto is_of_use = [&](const ContextSlots& slots) {
-    return found.empty() || AffordsContextTime(problem, slots, allowance);
-  };
-  const auto add = [&](ContextSlots slots) {
-    OrderSlots(problem, pass.order(), allowance, slots);
-    found.push_back(std::move(slots));
+  const auto is_of_use = [&](const Placement& placement) {
+    return found.empty() || AffordsStepTime(pass, placement, allowance);
   };
   Cost limit = std::numeric_limits<Cost>::max();
   if (TriesReferences(pass.effort(), items.size())) {
-    std::optional<ContextSlots> slots = MegatronSlots(problem, allowance, kMostVisits);
+    const std::optional<ContextSlots> slots = MegatronSlots(problem, allowance, kMostVisits);
     if (slots) {
-      add(*std::move(slots));
-      limit = ContextTime(problem, found.front(), allowance);
+      found.push_back(PlacementOf(pass, items, *slots));
+      OrderMicrobatches(pass, pass.order(), found.front(), allowance);
+      limit = StepTime(pass, found.front(), allowance);
     }
   }
   const FixedSizes::Trial trial = TrialOf(pass, items.size());
-  for (ContextSlots& slots : fixed.Place(problem, items, k, limit, trial, allowance)) {
-    if (!is_of_use(slots)) break;
+  for (Placement& placement : fixed.Place(problem, items, k, limit, trial, allowance)) {
+    if (!is_of_use(placement)) break;
     // On a pipeline each rank has an order of its own.
-    if (problem.pipeline == nullptr) OrderSlots(problem, pass.order(), allowance, slots);
-    found.push_back(std::move(slots));
+    if (pass.pipeline() == nullptr) OrderMicrobatches(pass, pass.order(), placement, allowance);
+    found.push_back(std::move(placement));
   }
-  std::optional<ContextSlots> solved = SolveContext(problem, found, allowance);
-  if (solved && is_of_use(*solved)) {
-    add(*std::move(solved));
-    std::rotate(found.begin(), found.end() - 1, found.end());
+  std::vector<ContextSlots> candidates;
+  candidates.reserve(found.size());
+  for (const Placement& placement : found) candidates.push_back(numbers.SlotsOf(pass, placement));
+  if (const std::optional<ContextSlots> solved = SolveContext(problem, candidates, allowance)) {
+    Placement placement = PlacementOf(pass, items, *solved);
+    if (is_of_use(placement)) {
+      OrderMicrobatches(pass, pass.order(), placement, allowance);
+      found.insert(found.begin(), std::move(placement));
+    }
   }
   if (allowance.stop_requested()) return {};
   std::vector<std::pair<Cost, size_t>> by_time;
   by_time.reserve(found.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    by_time.emplace_back(ContextTime(problem, found[i], allowance), i);
+    by_time.emplace_back(StepTime(pass, found[i], allowance), i);
   }
   std::sort(by_time.begin(), by_time.end());
-  std::vector<ContextSlots> sorted;
+  std::vector<Placement> sorted;
   sorted.reserve(found.size());
   for (const auto& [time, i] : by_time) sorted.push_back(std::move(found[i]));
   return sorted;

@@ -1,4 +1,4 @@
-// The slots of the pass that leads: of one mini-batch, before other passes follow.
+// The slots of the leading pass for one mini-batch, before other passes follow.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_LEAD_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_LEAD_SLOTS_H_
@@ -9,18 +9,21 @@
 #include "server/planner/allowance.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/context/fixed_sizes.h"
+#include "server/planner/context/group_placement.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/pass.h"
+#include "server/planner/placement.h"
 
 namespace batchplan {
 
-// Slots for the problem that `pass` makes of `items`, each in the order that the pass asks for, the
-// fastest first: what the solver finds (solve/solve_context.h), those of `fixed`, and, where
-// TriesReferences, those of megatron_slots.h if these are found soon. Of mini-batch k. None if
-// nothing legal is found, or once a stop is requested.
-std::vector<ContextSlots> LeadSlots(const Pass& pass, const ContextProblem& problem,
-                                    const SequenceLists& items, size_t k, FixedSizes& fixed,
-                                    const Allowance& allowance);
+// Placements of `items`, mini-batch k, of which `pass` makes `problem` and which `numbers` has
+// numbered. Each has its slots in the order that the pass asks for; the fastest comes first. They
+// are what the solver finds (solve/solve_context.h), those of `fixed`, and, where TriesReferences,
+// that of megatron_slots.h if it is found soon. None if nothing legal is found, or once a stop is
+// requested.
+std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem,
+                                 const SequenceLists& items, const ItemNumbers& numbers, size_t k,
+                                 FixedSizes& fixed, const Allowance& allowance);
 
 }  // namespace batchplan
 

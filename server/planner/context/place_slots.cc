@@ -3,24 +3,28 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/planner/assign/reference_methods.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/fixed_sizes.h"
 #include "server/planner/context/follow_ranks.h"
-#include "server/planner/context/item_numbers.h"
+#include "server/planner/context/group_placement.h"
 #include "server/planner/context/joint_problem.h"
 #include "server/planner/context/lead_slots.h"
 #include "server/planner/context/megatron_slots.h"
-#include "server/planner/context/order_slots.h"
 #include "server/planner/context/solve/solve_context.h"
+#include "server/planner/order.h"
+#include "server/planner/step_time.h"
 
 namespace batchplan {
 namespace {
@@ -56,7 +60,7 @@ class SlotPlacer {
     lead_times_.resize(count_);
   }
 
-  absl::StatusOr<std::vector<PassPlacement>> Run() {
+  absl::Status Run(PlacementSink& sink) {
     if (absl::Status status = CheckFewest(); !status.ok()) return status;
     absl::Status placed = PlaceAll();
     if (!placed.ok() && !absl::IsInvalidArgument(placed)) return placed;
@@ -72,12 +76,17 @@ class SlotPlacer {
     }
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     if (!placed.ok()) return placed;
-    return std::move(placements_);
+    for (size_t i = 0; i < passes_.size(); ++i) {
+      for (size_t k = 0; k < placements_[i].size(); ++k) {
+        sink.Add(i, k, std::move(placements_[i][k]));
+      }
+    }
+    return absl::OkStatus();
   }
 
  private:
   absl::Status PlaceAll() {
-    for (PassPlacement& placement : placements_) placement.resize(count_);
+    for (std::vector<Placement>& of_pass : placements_) of_pass.resize(count_);
     for (size_t k = 0; k < count_; ++k) {
       const Allowance::Part part(allowance_, count_ - k);
       if (absl::Status status = Place(k); !status.ok()) return status;
@@ -102,19 +111,19 @@ class SlotPlacer {
     const SequenceLists items = lead()->ItemLists(MiniBatch(k));
     const absl::StatusOr<ContextProblem> problem = ContextProblemOf(*lead(), items, allowance_);
     if (!problem.ok()) return problem.status();
-    const std::vector<ContextSlots> found = Solve(k, items, *problem);
+    std::vector<Placement> found = Solve(k, items, *problem);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     if (found.empty()) return NothingFound(*problem, Where(*lead(), k));
-    absl::Status placed = PlaceAs(k, items, *problem, found.front());
+    absl::Status placed = PlaceAs(k, std::move(found.front()));
     if (!absl::IsInvalidArgument(placed)) return placed;
     anew_ = true;
     // Slower slots that the others can follow, or slots within the limits of all.
     absl::Status slower = placed;
     for (size_t i = 1; i < found.size() && absl::IsInvalidArgument(slower); ++i) {
-      slower = PlaceAs(k, items, *problem, found[i]);
+      slower = PlaceAs(k, std::move(found[i]));
     }
     if (!slower.ok() && !absl::IsInvalidArgument(slower)) return slower;
-    std::vector<ContextPlacement> kept;
+    std::vector<Placement> kept;
     kept.reserve(within_.size());
     for (const Pass* const pass : within_) kept.push_back(placements_[NumberOf(pass)][k]);
     const Cost time = lead_times_[k];
@@ -131,29 +140,28 @@ class SlotPlacer {
     return jointly;
   }
 
-  // Slots of the lead, the fastest first, or as Megatron-LM's scheduler has them.
-  std::vector<ContextSlots> Solve(size_t k, const SequenceLists& items,
-                                  const ContextProblem& problem) {
+  // Placements of the lead, the fastest first, or the one that Megatron-LM's scheduler has.
+  std::vector<Placement> Solve(size_t k, const SequenceLists& items,
+                               const ContextProblem& problem) {
     if (as_megatron_) {
-      std::optional<ContextSlots> slots = MegatronSlots(problem, allowance_);
+      const std::optional<ContextSlots> slots = MegatronSlots(problem, allowance_);
       if (allowance_.stop_requested()) return {};
       if (slots) {
-        OrderSlots(problem, lead()->order(), allowance_, *slots);
-        std::vector<ContextSlots> alone;
-        alone.push_back(*std::move(slots));
+        std::vector<Placement> alone = {PlacementOf(*lead(), items, *slots)};
+        OrderMicrobatches(*lead(), lead()->order(), alone.front(), allowance_);
         return alone;
       }
     }
-    return LeadSlots(*lead(), problem, items, k, fixed_, allowance_);
+    items_.Number(items);
+    return LeadSlots(*lead(), problem, items, items_, k, fixed_, allowance_);
   }
 
-  // These slots of the lead, and those that follow.
-  absl::Status PlaceAs(size_t k, const SequenceLists& items, const ContextProblem& problem,
-                       const ContextSlots& slots) {
-    lead_times_[k] = ContextTime(problem, slots, allowance_);
-    placements_[NumberOf(lead())][k] = PlacementOf(*lead(), items, slots);
+  // Mini-batch k with this placement of the lead, which the other passes follow.
+  absl::Status PlaceAs(size_t k, Placement placement) {
+    lead_times_[k] = StepTime(*lead(), placement, allowance_);
+    placements_[NumberOf(lead())][k] = std::move(placement);
     for (size_t i = 1; i < within_.size(); ++i) {
-      absl::StatusOr<ContextPlacement> followed = Follow(
+      absl::StatusOr<Placement> followed = Follow(
           *within_[i], MiniBatch(k), {&placements_[NumberOf(lead())][k], 1}, Where(*within_[i], k));
       if (!followed.ok()) return followed.status();
       placements_[NumberOf(within_[i])][k] = *std::move(followed);
@@ -179,12 +187,13 @@ class SlotPlacer {
         group.size = static_cast<uint32_t>(lead()->SizeOf(joint->sizes[group.size].ranks));
       }
     }
-    OrderSlots(*problem, lead()->order(), allowance_, *slots);
-    absl::Status placed = PlaceAs(k, items, *problem, *slots);
+    Placement placement = PlacementOf(*lead(), items, *slots);
+    OrderMicrobatches(*lead(), lead()->order(), placement, allowance_);
+    absl::Status placed = PlaceAs(k, std::move(placement));
     return absl::IsInvalidArgument(placed) ? reason : placed;
   }
 
-  // All passes on groups of the one size with which the lead takes least, if that is below `limit`;
+  // All passes on groups of the one size with which the lead is fastest, if faster than `limit`;
   // whether there is one.
   bool TakeFixed(Cost limit) {
     const bool in_full = TriesReferences(options_.effort, mini_batches_.all().size() / count_);
@@ -196,12 +205,15 @@ class SlotPlacer {
       if (!placements) continue;
       Cost time = 0;
       for (size_t i = 0; i < passes_.size(); ++i) {
-        for (size_t k = 0; k < (*placements)[i].size(); ++k) {
-          const bool is_one = (*placements)[i].size() == 1;
-          const absl::StatusOr<Cost> own = Order(
-              passes_[i], is_one ? mini_batches_.all() : mini_batches_[k], (*placements)[i][k]);
-          if (!own.ok()) return false;
-          if (i == NumberOf(lead())) time += *own;
+        const Pass& pass = passes_[i];
+        for (Placement& placement : (*placements)[i]) {
+          if (allowance_.stop_requested()) return false;
+          // On a pipeline each rank has an order of its own.
+          if (pass.pipeline() == nullptr) {
+            OrderMicrobatches(pass, pass.order(), placement, allowance_);
+          }
+          const Cost own = StepTime(pass, placement, allowance_);
+          if (i == NumberOf(lead())) time += own;
         }
       }
       if (time >= limit) continue;
@@ -212,49 +224,22 @@ class SlotPlacer {
     return found;
   }
 
-  // Brings slots of one size into the order that their pass asks for, where they are not in it;
-  // what they take then. Cancelled if a stop is requested.
-  absl::StatusOr<Cost> Order(const Pass& pass, std::span<const SequenceIndex> sequences,
-                             ContextPlacement& placement) {
-    const SequenceLists items = pass.ItemLists(sequences);
-    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(pass, items, allowance_);
-    if (!problem.ok()) return problem.status();
-    items_.Number(items);
-    ContextSlots slots;
-    slots.reserve(placement.size());
-    for (const std::vector<PlacedGroup>& groups : placement) {
-      std::vector<ContextGroup>& slot = slots.emplace_back();
-      for (const PlacedGroup& group : groups) {
-        slot.push_back({.size = static_cast<uint32_t>(pass.SizeOf(group.ranks)),
-                        .items = items_.In(group.sequences)});
-      }
-    }
-    if (pass.pipeline() == nullptr) OrderSlots(*problem, pass.order(), allowance_, slots);
-    placement = PlacementOf(pass, items, slots);
-    return ContextTime(*problem, slots, allowance_);
-  }
-
-  // The slots of `pass` for the sequences that `lead` has placed.
-  absl::StatusOr<ContextPlacement> Follow(const Pass& pass,
-                                          std::span<const SequenceIndex> sequences,
-                                          std::span<const ContextPlacement> lead_slots,
-                                          absl::string_view where) {
-    if (lead_slots.size() == 1 && IsFilledAlike(pass)) return lead_slots.front();
+  // A placement of `pass` that has these sequences on the ranks which the lead's placements have.
+  absl::StatusOr<Placement> Follow(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                   std::span<const Placement> lead_placements,
+                                   absl::string_view where) {
+    if (lead_placements.size() == 1 && IsFilledAlike(pass)) return lead_placements.front();
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     const SequenceLists items = pass.ItemLists(sequences);
     const absl::StatusOr<ContextProblem> problem = ContextProblemOf(pass, items, allowance_);
     if (!problem.ok()) return problem.status();
     items_.Number(items);
-    std::vector<std::vector<RanksGroup>> lead_groups;
-    for (const ContextPlacement& placement : lead_slots) {
-      for (const std::vector<PlacedGroup>& slot : placement) {
-        std::vector<RanksGroup>& groups = lead_groups.emplace_back();
-        for (const PlacedGroup& placed : slot) {
-          groups.push_back({.ranks = placed.ranks, .items = items_.In(placed.sequences)});
-        }
-      }
+    ContextSlots lead_slots;
+    for (const Placement& placement : lead_placements) {
+      ContextSlots more = items_.SlotsOf(pass, placement);
+      std::ranges::move(more, std::back_inserter(lead_slots));
     }
-    std::optional<ContextSlots> slots = FollowRanks(*problem, lead_groups);
+    const std::optional<ContextSlots> slots = FollowRanks(*problem, lead_slots);
     if (!slots) {
       return absl::InvalidArgumentError(absl::StrCat(
           where, ": max_tokens_per_microbatch ", pass.options().max_tokens_per_microbatch,
@@ -264,8 +249,9 @@ class SlotPlacer {
           lead()->where(), " has it on; give the passes more alike limits",
           options_.allow_empty_microbatches ? "" : ", or set allow_empty_microbatches"));
     }
-    OrderSlots(*problem, pass.order(), allowance_, *slots);
-    return PlacementOf(pass, items, *slots);
+    Placement placement = PlacementOf(pass, items, *slots);
+    OrderMicrobatches(pass, pass.order(), placement, allowance_);
+    return placement;
   }
 
   // Whether the slots of the lead are just right for a pass.
@@ -280,7 +266,7 @@ class SlotPlacer {
   // The passes that ignore mini-batches, where others keep to them.
   absl::Status FollowOverAll() {
     for (const Pass* const pass : over_all_) {
-      absl::StatusOr<ContextPlacement> followed =
+      absl::StatusOr<Placement> followed =
           Follow(*pass, mini_batches_.all(), placements_[NumberOf(lead())], pass->where());
       if (!followed.ok()) return followed.status();
       placements_[NumberOf(pass)] = {*std::move(followed)};
@@ -299,21 +285,22 @@ class SlotPlacer {
     return FollowOverAll();
   }
 
-  // That the slots of all passes and mini-batches keep to the limit of what is simulated, and their
-  // empty groups to theirs.
+  // That the slots of all passes and mini-batches keep to the limit of what is simulated, and the
+  // empty groups to their own.
   absl::Status CheckTotal() const {
     uint64_t microbatches = 0;
     uint64_t slots = 0;
-    for (const PassPlacement& pass : placements_) {
-      for (const ContextPlacement& placement : pass) {
-        slots += placement.size();
-        for (const auto& slot : placement) microbatches += slot.size();
+    for (const std::vector<Placement>& of_pass : placements_) {
+      for (const Placement& placement : of_pass) {
+        slots += placement.slots;
+        microbatches += placement.microbatches.size();
       }
     }
     return CheckTotal(microbatches, slots);
   }
 
-  // The same of what the count rules of the passes ask for, whatever the sequences.
+  // That the slots and empty groups which the count rules of the passes ask for, whatever the
+  // sequences, keep to these limits.
   absl::Status CheckFewest() const {
     if (!options_.allow_empty_microbatches) return absl::OkStatus();
     uint64_t microbatches = 0;
@@ -376,7 +363,8 @@ class SlotPlacer {
   bool as_megatron_;
   FixedSizes fixed_;
   ItemNumbers items_;
-  std::vector<PassPlacement> placements_;
+  // By the pass's number and mini-batch.
+  std::vector<std::vector<Placement>> placements_;
   // Of the lead, by mini-batch.
   std::vector<Cost> lead_times_;
   // Whether some slots are not the fastest that were found for the lead, since others could not
@@ -386,12 +374,13 @@ class SlotPlacer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<PassPlacement>> PlaceSlots(
-    const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
-    const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
-    const SequenceLists& mini_batches, const Allowance& allowance) {
+absl::Status PlaceSlots(const Manifest& manifest, const PlanOptions& options,
+                        std::span<const Pass> passes, const PlannedLengths& planned,
+                        Alignments& alignments, const Groups& groups,
+                        const SequenceLists& mini_batches, const Allowance& allowance,
+                        PlacementSink& sink) {
   return SlotPlacer(manifest, options, passes, planned, alignments, groups, mini_batches, allowance)
-      .Run();
+      .Run(sink);
 }
 
 }  // namespace batchplan

@@ -3,40 +3,40 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "server/planner/allowance.h"
-#include "server/planner/context/context_placement.h"
 #include "server/planner/lengths.h"
 #include "server/planner/manifest.h"
 #include "server/planner/mini_batches.h"
 #include "server/planner/options.h"
+#include "server/planner/pass.h"
+#include "server/planner/placement.h"
 
 namespace batchplan {
 
-// By mini-batch; a single one where the pass ignores them.
-using PassPlacement = std::vector<ContextPlacement>;
-
-// The slots of all passes, in their order, each sequence on the same ranks in all of them.
+// Gives every pass its slots, each sequence on the same ranks in all of them: one placement a
+// mini-batch for each pass, or a single one where the pass ignores mini-batches. Slots are in the
+// order in which they run.
 //
-// The first pass that keeps to mini-batches leads, or the first where none does. Its slots are what
-// the solver finds (solve_context.h), in the order that the pass asks for no slower than those of
-// sizes that a fixed context-parallel size could have (fixed_sizes.h) and, where TriesReferences,
-// those of megatron_slots.h if these are found soon; or, where the request's first pass names
-// SHARDING_MEGATRON_DYNAMIC_CP, the latter. The other passes follow (follow_ranks.h). Where one
-// can't, slower slots of the lead are tried and slots within the limits of all passes, which then
-// all can have the same; and, where that is slower or fails, all passes on groups of one size.
-// Where that fails too, the slots of megatron_slots.h lead.
+// The first pass that keeps to mini-batches leads, or the first pass where none does. It has the
+// fastest slots found (lead_slots.h), in the order that it asks for. If the request's first pass
+// names SHARDING_MEGATRON_DYNAMIC_CP, the lead has the slots of megatron_slots.h instead. The other
+// passes follow (follow_ranks.h).
+//
+// If a pass can't follow, there are two other ways, of which the faster is kept: slower slots of
+// the lead that all can follow, and slots within the limits of all passes. All passes run on groups
+// of one size (fixed_sizes.h) if that is faster still, or if nothing else is legal. The last resort
+// is a lead with the slots of megatron_slots.h.
 //
 // InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
-// stop is requested.
-absl::StatusOr<std::vector<PassPlacement>> PlaceSlots(
-    const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
-    const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
-    const SequenceLists& mini_batches, const Allowance& allowance);
+// stop is requested. The sink has nothing then.
+absl::Status PlaceSlots(const Manifest& manifest, const PlanOptions& options,
+                        std::span<const Pass> passes, const PlannedLengths& planned,
+                        Alignments& alignments, const Groups& groups,
+                        const SequenceLists& mini_batches, const Allowance& allowance,
+                        PlacementSink& sink);
 
 }  // namespace batchplan
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/planner/assign/bounds.h"
-#include "server/planner/context/context_time.h"
 #include "server/planner/context/useful_sizes.h"
 #include "server/planner/cost.h"
 #include "server/planner/placement.h"
@@ -19,62 +17,35 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
                                                  const PassLimits& limits,
                                                  const PlannedLengths& planned,
                                                  const Groups& groups, size_t mini_batches,
-                                                 const Allowance& allowance) {
-  StepEstimate estimate(options, allowance);
+                                                 const std::stop_token& stop) {
+  StepEstimate estimate(options, stop);
   Alignments alignments(planned.lengths);
   for (size_t i = 0; i < options.passes.size(); ++i) {
-    if (allowance.stop_requested()) return std::nullopt;
+    if (stop.stop_requested()) return std::nullopt;
     std::vector<GroupLimits> sizes = options.topology.dynamic_context
                                          ? UsefulSizes(options, i, limits.sizes[i], planned)
                                          : limits.sizes[i];
     absl::StatusOr<Pass> pass = Pass::Create(manifest, options, i, std::move(sizes), planned,
-                                             alignments, groups, mini_batches, allowance);
+                                             alignments, groups, mini_batches, stop);
     if (!pass.ok()) return std::nullopt;
     estimate.passes_.push_back(*std::move(pass));
   }
   return estimate;
 }
 
-StepEstimate::Time StepEstimate::OfRanks(const Pass& pass,
-                                         std::span<const SequenceIndex> mini_batch) const {
+StepEstimate::Time StepEstimate::Of(const Pass& pass,
+                                    std::span<const SequenceIndex> mini_batch) const {
   Placement any;
   any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
   // Where micro-batches cost nothing by themselves, their number does not matter.
   if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
-  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any);
+  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, unlimited_);
   Cost computation = 0;
   for (const SequenceIndex sequence : mini_batch) {
-    computation += pass.cost().OfComputation(pass.aligned()[sequence.value()]);
+    computation += pass.computation().OfComputation(pass.aligned()[sequence.value()]);
   }
-  const uint32_t stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
-  const double ideal =
-      (pass.cost().ToUnits(computation) +
-       pass.cost().ToUnits(pass.cost().OfMicrobatch()) * static_cast<double>(bounds.microbatches)) /
-      pass.ranks() / stages;
+  const double ideal = IdealStepTime(pass, static_cast<double>(computation), bounds.slots);
   return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};
-}
-
-StepEstimate::Time StepEstimate::OfGroups(const Pass& pass,
-                                          std::span<const SequenceIndex> mini_batch) const {
-  const absl::StatusOr<ContextProblem> problem =
-      ContextProblemOf(pass, pass.ItemLists(mini_batch), allowance_);
-  if (!problem.ok()) return {.bound = std::numeric_limits<double>::infinity(), .ideal = 1};
-  Cost computation = 0;
-  for (const SequenceIndex sequence : mini_batch) {
-    computation += pass.computation().OfComputation(pass.aligned(0)[sequence.value()]);
-  }
-  const double stages = pass.pipeline() == nullptr ? 1 : pass.pipeline()->stages;
-  const double ideal =
-      (pass.computation().ToUnits(computation) * pass.sizes().front().ranks / pass.pool() +
-       pass.computation().ToUnits(pass.computation().OfMicrobatch()) *
-           static_cast<double>(FewestContextSlots(*problem))) /
-      stages;
-  return {.bound = std::max(ideal, pass.cost(0).ToUnits(ContextBound(*problem))), .ideal = ideal};
-}
-
-StepEstimate::Time StepEstimate::Of(const Pass& pass,
-                                    std::span<const SequenceIndex> mini_batch) const {
-  return pass.sizes_differ() ? OfGroups(pass, mini_batch) : OfRanks(pass, mini_batch);
 }
 
 uint64_t StepEstimate::TicksOf(size_t sequences, size_t mini_batches) const {

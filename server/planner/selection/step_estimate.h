@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "server/planner/allowance.h"
@@ -23,19 +24,19 @@ namespace batchplan {
 // Views what it is created from, which must outlive it.
 class StepEstimate {
  public:
-  // Of any sequences of the manifest whose planned length is not 0, in so many mini-batches. None
-  // if no pass could have that many, or once a stop is requested.
+  // For batches of any sequences whose planned length is not 0, in this many mini-batches. None if
+  // a pass can't have that many, or once a stop is requested.
   static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
                                             const PassLimits& limits, const PlannedLengths& planned,
                                             const Groups& groups, size_t mini_batches,
-                                            const Allowance& allowance);
+                                            const std::stop_token& stop);
 
   // lower_bound_step_time over ideal_step_time of a batch of these sequences, at least one,
   // ascending, over all passes; mini-batches are cut as they stand, whatever their order is. Plans
   // of `balanced` come near to it. O(n log n).
   double operator()(std::span<const SequenceIndex> sequences) const;
-  // Of an allowance: an estimate of so many sequences in so many mini-batches. Spends none by
-  // itself.
+  // The ticks of an estimate of this many sequences in this many mini-batches. An estimate does not
+  // spend them by itself.
   uint64_t TicksOf(size_t sequences, size_t mini_batches) const;
   // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
   double TimeOf(std::span<const SequenceIndex> mini_batch) const;
@@ -46,14 +47,14 @@ class StepEstimate {
     double ideal = 0;
   };
 
-  explicit StepEstimate(const PlanOptions& options, const Allowance& allowance)
-      : options_(&options), allowance_(allowance) {}
+  StepEstimate(const PlanOptions& options, const std::stop_token& stop)
+      : options_(&options), unlimited_(stop) {}
   Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
-  Time OfRanks(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
-  Time OfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
 
   const PlanOptions* options_;
-  Allowance allowance_;
+  // Estimates are compared, so that all are equally close, however much of the request's allowance
+  // is left.
+  Allowance unlimited_;
   std::vector<Pass> passes_;
 };
 

@@ -16,8 +16,7 @@ using testing::ContextOfLengths;
 using ::testing::ElementsAre;
 using testing::FaultOf;
 using testing::PoolOptions;
-using Lead = std::vector<std::vector<RanksGroup>>;
-using Items = std::vector<uint32_t>;
+using Numbers = std::vector<uint32_t>;
 
 // The ranks of each group, by slot.
 std::vector<std::vector<uint32_t>> RanksOf(const ContextProblem& problem,
@@ -32,8 +31,8 @@ std::vector<std::vector<uint32_t>> RanksOf(const ContextProblem& problem,
   return ranks;
 }
 
-std::vector<std::vector<Items>> ItemsOf(const ContextSlots& slots) {
-  std::vector<std::vector<Items>> items;
+std::vector<std::vector<Numbers>> ItemsOf(const ContextSlots& slots) {
+  std::vector<std::vector<Numbers>> items;
   for (const auto& slot : slots) {
     items.emplace_back();
     for (const ContextGroup& group : slot) items.back().push_back(group.items);
@@ -41,10 +40,14 @@ std::vector<std::vector<Items>> ItemsOf(const ContextSlots& slots) {
   return items;
 }
 
+// Numbers in the sizes of a pool of four ranks.
+enum Size : uint32_t { kOfOne = 0, kOfTwo = 1, kOfFour = 2 };
+
 // On four ranks, two slots of 2 + 1 + 1: 0 and 3 are on the first two, 1 and 4 on the third, 2 and
 // 5 on the last.
 const std::vector<uint32_t> kLengths = {100, 40, 20, 60, 30, 10};
-const Lead kTwoSlots = {{{2, {0}}, {1, {1}}, {1, {2}}}, {{2, {3}}, {1, {4}}, {1, {5}}}};
+const ContextSlots kTwoSlots = {{{kOfTwo, {0}}, {kOfOne, {1}}, {kOfOne, {2}}},
+                                {{kOfTwo, {3}}, {kOfOne, {4}}, {kOfOne, {5}}}};
 
 TEST(FollowRanksTest, SlotsAreJoinedWhereTheLimitsAreWider) {
   // A rank holds 100 tokens: 160 of the 200 on two, 70 and 30 on one.
@@ -53,7 +56,8 @@ TEST(FollowRanksTest, SlotsAreJoinedWhereTheLimitsAreWider) {
   ASSERT_TRUE(slots);
   EXPECT_EQ(FaultOf(problem, *slots), "");
   EXPECT_THAT(RanksOf(problem, *slots), ElementsAre(ElementsAre(2, 1, 1)));
-  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Items{0, 3}, Items{1, 4}, Items{2, 5})));
+  EXPECT_THAT(ItemsOf(*slots),
+              ElementsAre(ElementsAre(Numbers{0, 3}, Numbers{1, 4}, Numbers{2, 5})));
 }
 
 TEST(FollowRanksTest, WhereOnePlaceIsSplitAllAre) {
@@ -61,33 +65,33 @@ TEST(FollowRanksTest, WhereOnePlaceIsSplitAllAre) {
   const ContextProblem problem =
       ContextOfLengths({60, 56, 20, 10, 8, 4}, PoolOptions{.pool = 4, .budget = 50});
   const std::optional<ContextSlots> slots =
-      FollowRanks(problem, {{{2, {0, 1}}, {1, {2, 3}}, {1, {4, 5}}}});
+      FollowRanks(problem, {{{kOfTwo, {0, 1}}, {kOfOne, {2, 3}}, {kOfOne, {4, 5}}}});
   ASSERT_TRUE(slots);
   EXPECT_EQ(FaultOf(problem, *slots), "");
-  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Items{0}, Items{2}, Items{4}),
-                                           ElementsAre(Items{1}, Items{3}, Items{5})));
+  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Numbers{0}, Numbers{2}, Numbers{4}),
+                                           ElementsAre(Numbers{1}, Numbers{3}, Numbers{5})));
 }
 
 TEST(FollowRanksTest, APlaceIsEvenedOutByCost) {
   // 272 tokens on four ranks that hold 160 together: 80 + 56 and 72 + 64, the costlier first.
   const ContextProblem problem =
       ContextOfLengths({80, 72, 64, 56}, PoolOptions{.pool = 4, .budget = 40});
-  const std::optional<ContextSlots> slots = FollowRanks(problem, {{{4, {0, 1, 2, 3}}}});
+  const std::optional<ContextSlots> slots = FollowRanks(problem, {{{kOfFour, {0, 1, 2, 3}}}});
   ASSERT_TRUE(slots);
   EXPECT_EQ(FaultOf(problem, *slots), "");
-  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Items{0, 3}), ElementsAre(Items{1, 2})));
+  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Numbers{0, 3}), ElementsAre(Numbers{1, 2})));
 }
 
 TEST(FollowRanksTest, SlotsOfOtherSizesStayApart) {
   const ContextProblem problem =
       ContextOfLengths({100, 80, 60, 40}, PoolOptions{.pool = 4, .budget = 100});
   const std::optional<ContextSlots> slots =
-      FollowRanks(problem, {{{4, {0}}}, {{2, {1}}, {2, {2}}}, {{4, {3}}}});
+      FollowRanks(problem, {{{kOfFour, {0}}}, {{kOfTwo, {1}}, {kOfTwo, {2}}}, {{kOfFour, {3}}}});
   ASSERT_TRUE(slots);
   EXPECT_EQ(FaultOf(problem, *slots), "");
   EXPECT_THAT(RanksOf(problem, *slots), ElementsAre(ElementsAre(4), ElementsAre(2, 2)));
   EXPECT_THAT(ItemsOf(*slots),
-              ElementsAre(ElementsAre(Items{0, 3}), ElementsAre(Items{1}, Items{2})));
+              ElementsAre(ElementsAre(Numbers{0, 3}), ElementsAre(Numbers{1}, Numbers{2})));
 }
 
 TEST(FollowRanksTest, ThereAreAsManySlotsAsTheRuleAsksFor) {
@@ -95,8 +99,8 @@ TEST(FollowRanksTest, ThereAreAsManySlotsAsTheRuleAsksFor) {
   problem.slots.multiple = 2;
   const std::optional<ContextSlots> slots = FollowRanks(problem, kTwoSlots);
   ASSERT_TRUE(slots);
-  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Items{0}, Items{1}, Items{2}),
-                                           ElementsAre(Items{3}, Items{4}, Items{5})));
+  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Numbers{0}, Numbers{1}, Numbers{2}),
+                                           ElementsAre(Numbers{3}, Numbers{4}, Numbers{5})));
   // Three would leave groups empty, as every place has two items.
   problem.slots = {.minimum = 3, .multiple = 1};
   EXPECT_FALSE(FollowRanks(problem, kTwoSlots));
@@ -110,33 +114,34 @@ TEST(FollowRanksTest, ThereAreAsManySlotsAsTheRuleAsksFor) {
 TEST(FollowRanksTest, APlaceWithTooFewItemsGetsEmptyGroupsOrNoSlotsAreFound) {
   // The first place needs two groups, and the second has one item.
   ContextProblem problem = ContextOfLengths({60, 56, 20}, PoolOptions{.pool = 4, .budget = 50});
-  const Lead lead = {{{2, {0, 1}}, {2, {2}}}};
+  const ContextSlots lead = {{{kOfTwo, {0, 1}}, {kOfTwo, {2}}}};
   EXPECT_FALSE(FollowRanks(problem, lead));
   problem.allow_empty = true;
   const std::optional<ContextSlots> slots = FollowRanks(problem, lead);
   ASSERT_TRUE(slots);
   EXPECT_THAT(ItemsOf(*slots),
-              ElementsAre(ElementsAre(Items{0}, Items{2}), ElementsAre(Items{1}, Items{})));
+              ElementsAre(ElementsAre(Numbers{0}, Numbers{2}), ElementsAre(Numbers{1}, Numbers{})));
 }
 
 TEST(FollowRanksTest, NoSlotsAreFoundWhereTheRanksHoldNoItemOrTheirNumberIsNoSize) {
   // 120 tokens are too many for the two ranks that lead has them on.
   const ContextProblem problem = ContextOfLengths({120, 20}, PoolOptions{.pool = 4, .budget = 50});
-  EXPECT_FALSE(FollowRanks(problem, {{{2, {0}}, {2, {1}}}}));
-  EXPECT_TRUE(FollowRanks(problem, {{{4, {0, 1}}}}));
+  EXPECT_FALSE(FollowRanks(problem, {{{kOfTwo, {0}}, {kOfTwo, {1}}}}));
+  EXPECT_TRUE(FollowRanks(problem, {{{kOfFour, {0, 1}}}}));
   const ContextProblem from_two =
       ContextOfLengths({20, 20, 20}, PoolOptions{.pool = 4, .budget = 50, .min_size = 2});
-  EXPECT_FALSE(FollowRanks(from_two, {{{2, {0}}, {1, {1}}, {1, {2}}}}));
+  const auto no_size = static_cast<uint32_t>(from_two.sizes.size());
+  EXPECT_FALSE(FollowRanks(from_two, {{{0, {0}}, {no_size, {1}}, {no_size, {2}}}}));
 }
 
 TEST(FollowRanksTest, GroupsKeepToTheirNumberOfSequences) {
   ContextProblem problem =
       ContextOfLengths({40, 30, 20, 10}, PoolOptions{.pool = 1, .budget = 100});
   problem.max_sequences = 2;
-  const std::optional<ContextSlots> slots = FollowRanks(problem, {{{1, {0, 1, 2, 3}}}});
+  const std::optional<ContextSlots> slots = FollowRanks(problem, {{{kOfOne, {0, 1, 2, 3}}}});
   ASSERT_TRUE(slots);
   EXPECT_EQ(FaultOf(problem, *slots), "");
-  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Items{0, 3}), ElementsAre(Items{1, 2})));
+  EXPECT_THAT(ItemsOf(*slots), ElementsAre(ElementsAre(Numbers{0, 3}), ElementsAre(Numbers{1, 2})));
 }
 
 }  // namespace

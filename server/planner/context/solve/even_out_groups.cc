@@ -46,6 +46,14 @@ class PartSearch {
     }
   }
 
+  // What the parts take, once their groups have other items.
+  void Renew() {
+    for (Part& part : parts_) {
+      part.time = part.before;
+      for (const FilledGroup* group : part.groups) part.time += group->time;
+    }
+  }
+
   bool Ended() const { return steps_.left == 0 || allowance_.stop_requested(); }
 
   // Brings the parts closer to their targets; whether anything changed. Differences of `tolerance`
@@ -216,6 +224,35 @@ Cost TargetOf(const ContextItems& all, const FilledSlot& slot) {
   return std::max(absl::Uint128Low64(sum / all.problem().pool), longest);
 }
 
+// Of each size the slowest groups come into the slowest slots. Slots keep how many they have of
+// each size.
+void FormSlots(const ContextItems& all, std::vector<FilledSlot>& slots) {
+  std::vector<std::pair<Cost, size_t>> by_time;
+  for (size_t slot = 0; slot < slots.size(); ++slot) {
+    by_time.emplace_back(SlowestTime(slots[slot]), slot);
+  }
+  std::sort(by_time.begin(), by_time.end(), [](const auto& a, const auto& b) {
+    return std::pair(b.first, a.second) < std::pair(a.first, b.second);
+  });
+  std::vector<FilledGroup> groups;
+  for (uint32_t size = 0; size < all.sizes(); ++size) {
+    groups.clear();
+    for (FilledSlot& slot : slots) {
+      for (FilledGroup& group : slot) {
+        if (group.size == size) groups.push_back(std::move(group));
+      }
+    }
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const FilledGroup& a, const FilledGroup& b) { return a.time > b.time; });
+    size_t next = 0;
+    for (const auto& [time, slot] : by_time) {
+      for (FilledGroup& group : slots[slot]) {
+        if (group.size == size) group = std::move(groups[next++]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Cost LockstepTime(const ContextItems& all, const std::vector<FilledSlot>& slots) {
@@ -235,6 +272,8 @@ Cost EvenOutGroups(const ContextItems& all, uint64_t steps, const Allowance& all
   PartSearch search(all, steps, allowance, parts);
   Cost last = best;
   for (int idle = 0; idle < kMostIdleRounds && !search.Ended();) {
+    FormSlots(all, slots);
+    search.Renew();
     auto part = parts.begin();
     for (const FilledSlot& slot : slots) {
       const auto target = static_cast<int64_t>(TargetOf(all, slot));

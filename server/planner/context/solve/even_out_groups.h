@@ -15,11 +15,12 @@ namespace batchplan {
 // The sum over slots of the slowest group, with the fixed costs.
 Cost LockstepTime(const ContextItems& all, const std::vector<FilledSlot>& slots);
 
-// Lowers the lockstep time by moves and exchanges of items between groups, none of which becomes
-// empty or takes more than it holds. Every slot has a target, what its groups take in the mean over
-// its ranks or its longest item if that is more. The group furthest over its target gives to those
-// furthest under theirs what brings the two closest to them. Ends when nothing helps any more,
-// after `steps` groups and items looked at, or with the allowance. Returns the time.
+// Lowers the lockstep time by moves and exchanges of items between groups. No group becomes empty
+// or exceeds its limits. In rounds: slots are formed anew, of each size the slowest groups in the
+// slowest slots; every slot gets a target, the mean of its groups over its ranks or its longest
+// item if that is more; then the group furthest over its target gives to those furthest under
+// theirs what brings the two closest to them. Ends when nothing helps any more, after `steps`
+// groups and items looked at, or with the allowance. Returns the time.
 Cost EvenOutGroups(const ContextItems& all, uint64_t steps, const Allowance& allowance,
                    std::vector<FilledSlot>& slots);
 

@@ -53,7 +53,7 @@ class RanksSolver {
   }
 
   std::vector<FilledSlot> Run(LargeGroups large) {
-    if (problem_.pool % all_.ranks(kSmallest) != 0 || large_.empty() ||
+    if (problem_.pool % all_.ranks(kSmallest) != 0 ||
         large_.size() * kSmallForALarge > small_.size()) {
       return {};
     }

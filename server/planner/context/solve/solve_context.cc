@@ -77,8 +77,10 @@ Extent ExtentOf(Effort effort) {
 
 class Solver {
  public:
-  Solver(const ContextProblem& problem, const Allowance& allowance)
+  Solver(const ContextProblem& problem, std::span<const ContextSlots> candidates,
+         const Allowance& allowance)
       : problem_(problem),
+        candidates_(candidates),
         allowance_(allowance),
         all_(problem, allowance),
         extent_(ExtentOf(Affordable(problem.effort, allowance))),
@@ -87,7 +89,7 @@ class Solver {
     std::iota(everything_.begin(), everything_.end(), 0u);
   }
 
-  std::optional<ContextSlots> Run(std::span<const ContextSlots> candidates) {
+  std::optional<ContextSlots> Run() {
     if (!all_.all_fit()) return std::nullopt;
     if (std::optional<std::vector<FilledSlot>> best = BestOfFew(all_, allowance_)) {
       // Without empty groups nothing else keeps the limits either.
@@ -100,7 +102,7 @@ class Solver {
     }
     const Cost bound = accumulated() && many() ? ContextBound(problem_) : 0;
     if (found_.empty() || found_.front().time > bound + bound / 128) FindLockstep();
-    for (const ContextSlots& candidate : candidates) {
+    for (const ContextSlots& candidate : candidates_) {
       if (allowance_.stop_requested()) return std::nullopt;
       const std::optional<Cost> time = Keep(FromContextSlots(all_, candidate));
       if (time) most_ = std::min(most_, *time);
@@ -241,6 +243,10 @@ class Solver {
     Improve(slots);
     Keep(std::move(slots));
   }
+  // Whether the smallest size holds every item.
+  bool FitOneSize() const {
+    return std::ranges::all_of(everything_, [&](uint32_t item) { return all_.MayTake(0, item); });
+  }
   void KeepOnRanks(LargeGroups large) {
     std::vector<FilledSlot> slots = LockstepOnRanks(all_, large, allowance_);
     Improve(slots);
@@ -265,8 +271,10 @@ class Solver {
   void FindLockstep() {
     const Cost longest = std::numeric_limits<Cost>::max();
     if (problem_.pipeline == nullptr && !accumulated()) {
-      KeepOnRanks(LargeGroups::kAlone);
-      if (problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
+      const bool all_fit_one = FitOneSize();
+      // Candidates are of the sizes that hold all items, as ranks are filled.
+      if (!all_fit_one || candidates_.empty()) KeepOnRanks(LargeGroups::kAlone);
+      if (!all_fit_one && problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
     }
     std::vector<FilledSlot> first = InTurn(problem_.per_microbatch, longest, extent_.tries);
     if (allowance_.stop_requested()) return;
@@ -382,6 +390,7 @@ class Solver {
   }
 
   const ContextProblem& problem_;
+  const std::span<const ContextSlots> candidates_;
   const Allowance& allowance_;
   const ContextItems all_;
   const Extent extent_;
@@ -398,7 +407,7 @@ class Solver {
 std::optional<ContextSlots> SolveContext(const ContextProblem& problem,
                                          std::span<const ContextSlots> candidates,
                                          const Allowance& allowance) {
-  return Solver(problem, allowance).Run(candidates);
+  return Solver(problem, candidates, allowance).Run();
 }
 
 }  // namespace batchplan

@@ -80,13 +80,14 @@ TEST(LockstepRanksTest, OneLongItemCostsTheOthersNothing) {
   EXPECT_LE(LockstepTime(all, slots), bound + bound / 1000);
 }
 
-TEST(LockstepRanksTest, ThereIsNothingToDoWhereAllFitOrMostDoNot) {
+TEST(LockstepRanksTest, WhereAllFitThereAreGroupsOfOneSizeAndWhereMostDoNotThereIsNothing) {
   const PoolOptions options = {.pool = 4, .budget = 1024};
-  for (const std::vector<uint32_t>& lengths :
-       {std::vector<uint32_t>(100, 500), std::vector<uint32_t>(100, 1500)}) {
-    const ContextProblem problem = ContextOfLengths(lengths, options);
-    EXPECT_TRUE(LockstepOnRanks(ContextItems(problem), LargeGroups::kAlone, {}).empty());
-  }
+  const ContextProblem fit = ContextOfLengths(std::vector<uint32_t>(100, 500), options);
+  const std::vector<FilledSlot> slots = LockstepOnRanks(ContextItems(fit), LargeGroups::kAlone, {});
+  ASSERT_FALSE(slots.empty());
+  for (const FilledSlot& slot : slots) EXPECT_EQ(slot.size(), 4u);
+  const ContextProblem too_long = ContextOfLengths(std::vector<uint32_t>(100, 1500), options);
+  EXPECT_TRUE(LockstepOnRanks(ContextItems(too_long), LargeGroups::kAlone, {}).empty());
 }
 
 TEST(LockstepRanksTest, DissolvingASlotKeepsItsItemsAndTheRoomOfTheOthers) {

@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
     Groups, ContextGroupsDeterminismTest,
     ::testing::Values(
         Golden{"InLockstep", [](GeneratedRequest&) {},
-               "410562558d856af80bc541a24c1e825c622c7b287fbebf494897e4283892b0ed"},
+               "ad8db96b2863fa0618d4a0c73297c62e4b8026916e335b0614540928ca1b6c51"},
         Golden{
             "Accumulated",
             [](GeneratedRequest& r) { r.options.synchronization = Synchronization::kAccumulated; },
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
                  r.lengths.resize(150);
                  r.options.effort = Effort::kThorough;
                },
-               "6e2c0d43c886af12a88f62bf8a6a5c0ac34398d276b5b6fcf266ebdaa2d16349"},
+               "79caf7981611b3ee4b915f6a828b7cb229851d0c377027002fbebb26869775ea"},
         Golden{"ThoroughAccumulated",
                [](GeneratedRequest& r) {
                  r.lengths.resize(150);
@@ -70,20 +70,20 @@ INSTANTIATE_TEST_SUITE_P(
                },
                "0511676906c5ee31d57abb73f720b1eb00011b9d089adbb7a5871c4ee967cba7"},
         Golden{"OfFewSequences", [](GeneratedRequest& r) { r.lengths.resize(12); },
-               "8ee7d5e9f2e9ba5fc319b7f89d946bcf42135ea38aae21655b11241e7e7c8148"},
+               "4f63275f78efcaba827ce26251799f60c37ac094ad32576726479bb60f7eeb20"},
         Golden{"OnPipelinesInLockstep",
                [](GeneratedRequest& r) {
                  r.options.topology.pipeline_parallel = 2;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                },
-               "4e38da2ae7356de369fc849ca6d66c8cbc628be53e0115e7e68b666d1538add3"},
+               "bdc190660b20f52fae3db19ade0d70c0c92c2e3ce6ab51d2ef48461b9fe5335f"},
         Golden{"OnPipelinesAccumulated",
                [](GeneratedRequest& r) {
                  r.options.topology.pipeline_parallel = 4;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                  r.options.synchronization = Synchronization::kAccumulated;
                },
-               "30508634dde13eb4d63ddac3f42fdd8e3528eef7c705ad521f3fcfd3cbc0a505"},
+               "ac6dcbe247d4c68e10767ddf9799d508f3779be3db3c00ef3c31d557ba1f3ece"},
         Golden{"OnInterleavedPipelines",
                [](GeneratedRequest& r) {
                  r.options.topology.pipeline_parallel = 2;
@@ -91,9 +91,9 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.pipeline.transfer = 30;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                },
-               "cd806cc56e8528bc3964070cf3cb86eceba9a2e4cdfd9df56151bcde4edbfc8d"},
+               "26503ee43b17349a27e8423a83d572d6e63abaf87f2da7fdd1096abfd80d92d0"},
         Golden{"OfSeveralPasses", [](GeneratedRequest& r) { AddPass(r, 2200); },
-               "081c776a2e02c9d4daaf7e354ca26466156442430634dd23730f7ba9cb328b03"},
+               "25b54a77a5998733e7fe973962164f28ea97d28536de472189af9288b21a70bb"},
         Golden{"OfSeveralPassesAccumulated",
                [](GeneratedRequest& r) {
                  r.options.synchronization = Synchronization::kAccumulated;
@@ -106,25 +106,25 @@ INSTANTIATE_TEST_SUITE_P(
                  AddPass(r, 2200);
                  r.options.passes[1].ignore_mini_batches = true;
                },
-               "4983f57a3a464b60d958f84671b7a28fa94ab18dde59c3c64cfaa248fa51d8f0"},
+               "6d761b24eb9885795db0c0e58511000232bce36b146d9d018cb86ce9690c3894"},
         Golden{"OfSeveralMiniBatches",
                [](GeneratedRequest& r) {
                  r.options.mini_batches = {.size = 128, .order = Order::kShuffled, .seed = 20};
                },
-               "75ac55c1252717271a3e9ea4d985f251d9e385f0c6924b54e5e27b45b3a10aeb"},
+               "8313905fff1fc398d852e6b26dc496b7ea628eadee1474a8612005174480c6a2"},
         Golden{"Delayed",
                [](GeneratedRequest& r) { r.options.mini_batches = {.size = 128, .max_delay = 2}; },
-               "ad031d8c168a107f380800434586cb23d8234a16012110a3b6aea74c6a79e4ea"},
+               "532469732794490f4c253549e9203e447cd3f0d0091605a5a7f3458131af20ad"},
         Golden{"OfSomeThatWait",
                [](GeneratedRequest& r) {
                  r.options.selection = {.sequences = 400, .max_overtaking = 50};
                },
-               "f2f9227cc6ddaa93a5e9ab0245a371a681aec9cfdc7c5a09680c0900611c1868"},
+               "be7fcda6b7ae1d292aee472a7b9680ca1d09b5b4b1b5d14cf3421fa196a95394"},
         Golden{"OfSequencesTogether",
                [](GeneratedRequest& r) {
                  r.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
                },
-               "9213b4add1172c9d3f5b11f2eeba6e343db836f4e1260451a1d9e00181c06786"},
+               "1e0640a2b3aa02002cfc5eda8363f561be11b0f5c267e0e4a21237e1733cfcf9"},
         Golden{"OfSequencesTogetherAccumulated",
                [](GeneratedRequest& r) {
                  r.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
@@ -145,36 +145,36 @@ INSTANTIATE_TEST_SUITE_P(
                "5abfc40787df26eb5437d4ab6cc24f3c83a84a4194513d39ff121e6afa8cb1b0"},
         Golden{"WithoutExchange",
                [](GeneratedRequest& r) { r.options.cost_model.exchange.clear(); },
-               "7b32bf42e574350638e3c15277c848981976fdcd0dff6048122e2016f0cbd439"},
+               "241f351c29204fc5775f6e51ef832d751aa63c0f12912891d0cd3ea8f81654c7"},
         Golden{"WhoseExchangeOverlaps",
                [](GeneratedRequest& r) { r.options.cost_model.exchange_overlaps = true; },
-               "cde34f74d2dd87d4668035aba3d4332958b89a1dee2a57c1af2f5e2de4ffc6a2"},
+               "2166e703638bc918daeae5f189711ce78b91f67f8402df1b1dcaa9eda6360817"},
         Golden{"WhoseExchangeIsDear",
                [](GeneratedRequest& r) {
                  r.options.cost_model.exchange = {{.up_to_size = 0, .per_token = 0.26}};
                },
-               "83e424ac40827b516b6525d924d70f7cdb2fa30706ad4d46d512d666ac2902a6"},
+               "c52400640f7f30ab30f76d43b475b3f7c333e5ad32e63bcfc290734cf97a3659"},
         Golden{"WithTheCostOfASequence",
                [](GeneratedRequest& r) { r.options.cost_model.per_sequence = 40; },
-               "729566943a1cde7c100ea5dec1be457d373ae755e0d6a361c36e95ba85934663"},
+               "db82618c66d6c1e594500df6815173541f844cc12a8db77870e5f2a2e8f22a4d"},
         Golden{"OfTwoToFourRanks",
                [](GeneratedRequest& r) {
                  r.options.topology.dynamic_context = DynamicContext{.min_size = 2, .max_size = 4};
                  r.options.passes[0].max_tokens_per_microbatch = 2200;
                },
-               "4ad647d6dac4cf3f837ad5a850ac90b987bfd5c0d8c9c2fc4eb6f5873b545832"},
+               "8546d19872581ec5f577e799fd01ef4a183de46eee333ca0b8d969c735dec053"},
         Golden{"OfAPoolThatIsNoPowerOfTwo",
                [](GeneratedRequest& r) { r.options.topology.data_parallel = 12; },
-               "11d77e99f7ad22710205c2f90ee2299e8eb934a00b83bfab0eaf577d820d8f2e"},
+               "fd65775df94c0a7b3377c2d6097fafb2d92e2ba4e5f2c6a9c06b8d224fbbbb0d"},
         Golden{"OfFewSequencesEach",
                [](GeneratedRequest& r) { r.options.passes[0].max_sequences_per_microbatch = 4; },
-               "b6321f9a07ba2f34657a595af9c724647808ab4b5f906dfe7c5c95f577365300"},
+               "a5c31bad306358aace11eadf16bf988e364aa1f7afcbe5a347d7f4920acfcae1"},
         Golden{"InManySlots",
                [](GeneratedRequest& r) {
                  r.options.passes[0].min_microbatches = 24;
                  r.options.passes[0].microbatch_count_multiple = 3;
                },
-               "91cc5057057ceb2a4925ae4016510991029e595edfd82a67419fffe9ef5234be"},
+               "5e9e9988fa190a15fe9cf37b663061af16add7d145a8bbe0763f647f684ad5b5"},
         Golden{"SomeEmpty",
                [](GeneratedRequest& r) {
                  r.lengths.resize(20);
@@ -186,13 +186,13 @@ INSTANTIATE_TEST_SUITE_P(
                [](GeneratedRequest& r) {
                  r.options.passes[0].order = MicrobatchOrder::kSmallAtBothEnds;
                },
-               "347f152c01fc215b296b5cadde5dfcae8e71dcd2a06504b30f20ccba2aa81f33"},
+               "ad50a3a352aa3328dd5ad004a0a4e5c26f6aea7c1399e3d8538e17a4f74bdda9"},
         Golden{"WithALongSequenceCut",
                [](GeneratedRequest& r) {
                  r.options.overlong = OverlongPolicy::kTruncate;
                  r.options.passes[0].max_tokens_per_microbatch = 300;
                },
-               "d251e765185f61c15793d66f9610355c4e433a21bd1af2434be5833a7006ce11"}),
+               "101ea128d3a47c2b9a85634675fccba122e709c72024a3a7f52c77f7d4f2bafc"}),
     testing::NameOfGolden);
 
 }  // namespace

@@ -1,3 +1,12 @@
+// The number of slots comes from bounds and packers, their contents from BalanceLockstep.
+//
+// It starts at the fewest slots that the lower bounds on bins allow. If their bins have room to
+// spare, BalanceLockstep fills them directly. If it fails, or the room to spare is less than a two
+// thousandth of the tokens, the packers look for few bins (packing/fewest_bins.h): slots are raised
+// to what these need, and the packing is the start of the search. One more slot costs every rank
+// the fixed cost of a micro-batch, but may let the slots' maxima fall; it is tried where the step
+// is more than a thousandth above its bound.
+
 #include "server/planner/assign/solve_lockstep.h"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// How many micro-batches a pipeline should have.
+//
+// More of them fill the pipeline better, and each has its fixed cost. Numbers from the fewest to
+// several times that, an eighth apart, are compared by what a mean rank would take if its work
+// could be divided at will but for its large items: mirror descent finds those costs (profile.h).
+// The numbers that promise most are solved in earnest with little effort (balance.h), and the best
+// of them goes on with the effort of the request.
+
 #include "server/planner/assign/solve_pipeline.h"
 
 #include <algorithm>

@@ -1,3 +1,15 @@
+// Even sums for ranks that meet once a mini-batch, in bins within their limits.
+//
+// First way: divide the items into even sums (even_parts.h), then pack each rank's share into its
+// bins. That is optimal wherever it fits within the tolerance of the effort.
+//
+// Second way, where it does not: take bins that are packed already, and as many as wanted by
+// halving the largest; divide whole bins into even sums, equally many a rank; then exchange items
+// between the costliest rank and others (exchange_search.h) under the limits of the bins, and
+// divide the changed bins anew, for a few rounds. If the packing has fewer bins than wanted, the
+// new ones may instead be given one cheap item each. The better of the two ways is the result; bins
+// of a rank are made similar in tokens where the limits allow it.
+
 #include "server/planner/balance/accumulated.h"
 
 #include <algorithm>

@@ -1,3 +1,16 @@
+// Local search for a low sum of slot maxima.
+//
+// The bins sorted by cost are cut into slots, `ranks` bins each: for given bins no other division
+// has a lower sum. A slot's target is its mean, or its costliest item where that is more, since
+// nothing can bring the slot below that. In a round, the bin furthest over its target gives to
+// those furthest under theirs. Of all moves of one item and exchanges of one for one, the search
+// takes the one whose transfer of cost is closest to half of the gap between the two deviations,
+// and that keeps token and sequence limits of both bins. Where nothing helps any more, one item may
+// be exchanged for two. Members of a bin are sorted by cost, so that the partner of each item is
+// found by a sweep over both lists. A receiver that has refused several givers is left out until it
+// changes. After the round slots are cut anew. The search ends after three rounds that gain next to
+// nothing, and the best filling met is the result.
+
 #include <algorithm>
 #include <array>
 #include <numeric>

@@ -1,3 +1,13 @@
+// Multiway number partitioning, as far as the effort goes.
+//
+// Longest processing time first (with equal counts, layers dealt in turn) is a start that is often
+// within the tolerance. If not, up to two items of the largest part are exchanged for up to two of
+// another (exchange_search.h). If that is not enough: the differencing method of Karmarkar and Karp
+// as a second start, for up to a thousand items, and for a few dozen a depth-first search that is
+// exact if its steps suffice. The bound is the largest of: the mean; what the k * parts + 1
+// costliest items force, as some part has k + 1 of them; and what the costliest item and the fewest
+// others of a part cost.
+
 #include "server/planner/balance/even_parts.h"
 
 #include <algorithm>

@@ -1,3 +1,20 @@
+// The search in lockstep, from a start to the end.
+//
+// Start. Slots whose longest item costs more than the mean micro-batch are filled first, one by one
+// (head_slots.cc). What is left goes by longest processing time first into the cheapest bin that
+// holds it. Items that find no room are squeezed in by exchanges. There are two starts: the first
+// looks at costs alone; the second counts tokens too, and so leaves more room where there is
+// little. If neither fits, the caller's packing is the start, its empty bins filled from the
+// costliest.
+//
+// Improvement. EvenOut moves and exchanges items (even_out.cc). Where items may change their rank,
+// each start gets a third of the steps, and the better one the rest. With equal counts the search
+// first ignores the counts, then bins are dealt to ranks so that the counts agree, then a second
+// search keeps them. Everything ends as soon as the step time is within a ten-thousandth of the
+// bound, at Effort::kThorough at the bound itself.
+//
+// Given ranks: each rank is filled by itself, and no exchange crosses ranks.
+
 #include "server/planner/balance/lockstep.h"
 
 #include <algorithm>

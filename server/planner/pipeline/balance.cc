@@ -1,3 +1,13 @@
+// Local search on simulations: the slowest rank, a lane here, is made faster change by change.
+//
+// A simulation with traces tells how much of the makespan is owed to each slot's cost. Slots are
+// drawn with these weights, and one of three kinds of change is tried: two micro-batches change
+// places; an item moves to a micro-batch whose cost matters less, of the same lane or of another;
+// an item is exchanged for a cheaper one there. A change stays if the lane gets faster and the
+// other lane no slower than this one was. After thousands of tries in vain, small batches are
+// shaken: some random changes, from which the search goes on; the best state met is the result. In
+// lockstep there is one lane, of the slots' costliest micro-batches.
+
 #include "server/planner/pipeline/balance.h"
 
 #include <algorithm>

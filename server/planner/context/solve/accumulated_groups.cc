@@ -1,3 +1,12 @@
+// Ranks that wait for nobody, as large groups run first.
+//
+// A lane is the ranks of a smallest group. Items that need a larger size within the time get a
+// group each. These are poured into the slots in descending size: groups of one size stand side by
+// side at multiples of their width, and the slowest group of a slot goes to the lanes that are free
+// first. So a group's lanes always come from one group before, or from several that stood exactly
+// in its place, and hardly wait. Small items then go, the longest first, to the lane that is done
+// first, in its group with most room. At last lanes exchange small items (even_out_groups.h).
+
 #include "server/planner/context/solve/accumulated_groups.h"
 
 #include <algorithm>

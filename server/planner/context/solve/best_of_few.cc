@@ -1,3 +1,10 @@
+// Dynamic programming over sets of items, exact in lockstep.
+//
+// For every set and size: what one group takes. From these, for every set and number of ranks: the
+// least time of groups on exactly so many ranks, adding one group at a time, the one with the set's
+// lowest item. A slot is that on the whole pool; for every set and number of slots the least sum
+// follows in the same way. 3^n steps for n items and each rank and size, up to four million.
+
 #include "server/planner/context/solve/best_of_few.h"
 
 #include <algorithm>

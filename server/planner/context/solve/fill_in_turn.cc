@@ -1,3 +1,12 @@
+// One slot after the other, each as little wasted as can be found.
+//
+// The longest item that is left decides what the next slot may take: between what it costs in its
+// fastest size and what a group full of its like would cost. Sixteen times in between are tried at
+// kDefault, each with the two ways of FillSlot, and the quotients next to the best one once more.
+// The slot with least time a unit of work is kept; its fixed cost counts as time, so that slots get
+// longer where they are dear. Once fewer tries are left, only times close to the last slot's are
+// tried.
+
 #include "server/planner/context/solve/fill_in_turn.h"
 
 #include <algorithm>

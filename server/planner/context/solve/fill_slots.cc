@@ -1,3 +1,14 @@
+// Filling within a time. FillSlot fills one slot and leaves what does not fit; FillEvenly needs
+// room for everything.
+//
+// An item's size is the one that uses least of the ranks within the time. FillSlot opens groups for
+// the longest items until the ranks are used up, then completes each group with the longest items
+// that it can still take, the fullest group first; or it puts every item into the fullest group
+// that can take it. FillEvenly places large items first, each into the tightest recent group of its
+// size or a new one; small items follow by longest processing time first, and those that find no
+// time there go to large groups that have some left. Ranks that stay free are given to the slowest
+// groups, which are divided or get larger (UseFreeRanks).
+
 #include "server/planner/context/solve/fill_slots.h"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// Slots that all have one time, and changes of their number.
+//
+// LeastEvenSlots looks for the least time within which all items fit into a number of slots: it
+// starts at the time that the work needs at least, doubles the step until FillEvenly succeeds, and
+// bisects to a two thousandth. RaiseSlots divides the slots of most items until a count is allowed,
+// DissolveShortest has one fewer. RefillSlots takes two to four random slots apart and fills their
+// items in turn again, with a random length of slots: large neighbourhood search.
+
 #include "server/planner/context/solve/lockstep_groups.h"
 
 #include <algorithm>

@@ -1,3 +1,10 @@
+// Depth-first search for slots that keep all limits, without regard to time.
+//
+// Items in turn go to every group that still has a size to hold it with them, or open a group; a
+// branch ends where the groups of a slot need more ranks than the pool has, or where fewer items
+// are left than groups that must still be opened. The first complete division whose groups' sizes
+// add up to the pool in every slot is the answer.
+
 #include "server/planner/context/solve/place_few.h"
 
 #include <algorithm>

@@ -1,3 +1,25 @@
+// Groups that differ in size: many ways to fill slots, of which the best is kept.
+//
+// Lockstep. (1) If few items fit no smallest group, the solver of ranks fills smallest groups
+// (lockstep_ranks.h). (2) Slots are filled in turn, each with the time that wastes least
+// (fill_in_turn.h); that mixes sizes as the lengths ask for. With fixed costs it is repeated as if
+// a slot cost more, which makes fewer of them. (3) The fewest slots, all of one time, which
+// bisection lowers (lockstep_groups.h). (4) The caller's candidates, as they are and improved.
+// Everything is improved by exchanges between groups (even_out_groups.h). At last the shortest slot
+// of the best plan is dissolved into the others as long as that shortens the step, and at more than
+// Effort::kFast a few random slots are filled anew.
+//
+// Accumulated. Large groups stand first, small ones fill up the ranks (accumulated_groups.h); more
+// slots are tried as long as items don't fit. Slots in lockstep are tried where that is not near
+// the bound.
+//
+// Pipelines. Slots in lockstep of several numbers and lengths, as alike slots are better there;
+// what they take is simulated, in the best of a few orders.
+//
+// A dozen items are solved exactly (best_of_few.h). Where nothing is found, all divisions of a few
+// items are searched (place_few.h), and then Megatron-LM's way is tried. What is found is kept as a
+// front of time and number of slots, for plans that may be hardly slower with fewer slots.
+
 #include "server/planner/context/solve/solve_context.h"
 
 #include <algorithm>

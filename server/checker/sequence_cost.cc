@@ -5,7 +5,7 @@
 namespace batchplan::checker {
 namespace {
 
-// What each of so many ranks spends on the keys and values that the others hold.
+// What each of `ranks` ranks spends on the keys and values that the others hold.
 double ExchangeCost(const CostModel& model, double length, double ranks) {
   double per_token = 0;
   // The entries ascend: the last that holds is the tightest from the back on.

@@ -8,7 +8,7 @@
 
 namespace batchplan::checker {
 
-// What `linear` tokens, and attention over pairs of tokens `squared`, cost each of so many ranks.
+// What `linear` tokens, and attention over pairs of tokens `squared`, cost each of `ranks` ranks.
 double SharedCost(const CostModel& model, double linear, double squared, double ranks);
 
 // A sequence of an aligned length, without and with the exchange of keys and values.

@@ -26,7 +26,7 @@ struct StepTime {
   double most_stage_work = 0;
 };
 
-// Of one mini-batch of `slots` slots on so many ranks, each slot's micro-batches in any order,
+// Of one mini-batch of `slots` slots on `ranks` ranks, each slot's micro-batches in any order,
 // those of a rank in that of its slots.
 StepTime StepTimeOf(const PassUnderCheck& pass, std::span<const TimedMicrobatch> microbatches,
                     size_t ranks, size_t slots);

@@ -20,7 +20,7 @@ double ToDouble(absl::uint128 value) {
          static_cast<double>(absl::Uint128Low64(value));
 }
 
-// The entry of model.exchange that says what groups of so many ranks exchange; its size if none
+// The entry of model.exchange that says what groups of `ranks` ranks exchange; its size if none
 // does.
 size_t ExchangeEntry(const CostModel& model, uint32_t ranks) {
   const auto reaches = [ranks](const ContextExchange& exchange) {

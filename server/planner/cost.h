@@ -22,7 +22,7 @@ using Cost = uint64_t;
 // to exchange keys and values: CostModel.exchange of that size, times (ranks - 1) / ranks.
 double ExchangePerToken(const CostModel& model, uint32_t ranks);
 
-// The sequences of a pass as they stand on groups of so many context-parallel ranks; a sequence's
+// The sequences of a pass as they stand on groups of `ranks` context-parallel ranks; a sequence's
 // aligned length may differ from size to size.
 struct SharedSequences {
   uint32_t ranks = 1;
@@ -50,7 +50,7 @@ class CostFunction {
                                              uint64_t microbatches, uint64_t tail_tokens,
                                              double waiting = 0);
 
-  // The same for groups of several sizes, one function for each and all of one scale: where each
+  // Cost functions for groups of several sizes, one for each and all of one scale: where each
   // sequence is on a group of any of these sizes, `pool` times the sum of all costs stays below
   // 2^62, and so does what all ranks of a pool of that size spend and wait together. `sizes` is not
   // empty, and their lengths are parallel. InvalidArgument too if the exchange is more than
@@ -67,7 +67,7 @@ class CostFunction {
     return per_sequence_ + Of(per_token_, length) +
            (overlaps_ ? std::max(attention, exchange) : attention + exchange);
   }
-  // The same without the exchange.
+  // What a sequence costs without the exchange.
   Cost OfComputation(uint64_t length) const {
     return per_sequence_ + Of(per_token_, length) + OfAttention(length);
   }

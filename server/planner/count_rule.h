@@ -33,7 +33,7 @@ struct CountRule {
 CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
                       const PassOptions& pass);
 
-// What the micro-batches of a rank wait at most, so many sequences in so many mini-batches, one
+// What the micro-batches of a rank wait at most, of these sequences in these mini-batches, one
 // after the other at all stages of a pipeline and back; 0 without one. In units of the cost model.
 double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t sequences,
                    uint64_t mini_batches);
@@ -43,7 +43,7 @@ double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t
 absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
                                 absl::string_view where);
 
-// InvalidArgument if so many micro-batches, of all passes together, are more than kMaxPipelineWorks
+// InvalidArgument if these micro-batches, of all passes together, are more than kMaxPipelineWorks
 // allow to simulate on the pipeline.
 absl::Status CheckTotalPipelineWorks(const Topology& topology, uint64_t microbatches,
                                      size_t passes);

@@ -33,8 +33,9 @@ namespace batchplan {
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
                               const std::stop_token& stop = {});
 
-// The same, and in `ticks` what it took, also where the request is refused: about nanoseconds of
-// processor time, but counted (allowance.h), so that they are the same on every machine.
+// MakePlan that also counts its work: `ticks` is set even where the request is refused, in about
+// nanoseconds of processor time, but counted (allowance.h), so that they are the same on every
+// machine.
 absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions& options,
                                      const std::stop_token& stop, uint64_t& ticks);
 

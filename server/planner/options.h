@@ -85,7 +85,7 @@ struct Selection {
   friend bool operator==(const Selection&, const Selection&) = default;
 };
 
-// What context-parallel ranks of groups of up to so many spend on a token.
+// What ranks spend on a token, in groups of up to `up_to_size` ranks.
 struct ContextExchange {
   // 0: all larger ones.
   uint32_t up_to_size = 0;

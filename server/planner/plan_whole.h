@@ -15,8 +15,8 @@
 
 namespace batchplan {
 
-// The greedy work that every plan of so many sequences takes: in the first pass, and in those that
-// follow it.
+// The greedy work of any plan, in ticks: for each sequence in the first pass, and for each in the
+// passes that follow it.
 constexpr uint64_t GreedyTicks(uint64_t sequences, uint64_t passes) {
   constexpr uint64_t kTicksASequence = 250;
   constexpr uint64_t kTicksToFollow = 800;
@@ -26,7 +26,7 @@ constexpr uint64_t GreedyTicks(uint64_t sequences, uint64_t passes) {
 // Of that, what comes on top of an allowance.
 inline constexpr uint64_t kGreedyOnTop = 400'000'000;
 
-// What searches may spend where the greedy work takes so much: less, the more of it is not on top.
+// What searches may spend, in ticks: less, the more greedy work is not on top.
 constexpr uint64_t AllowanceOf(Effort effort, uint64_t greedy) {
   const uint64_t all = AllowanceOf(effort);
   return all - std::min(all, greedy - std::min(greedy, kGreedyOnTop));

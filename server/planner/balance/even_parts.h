@@ -36,7 +36,7 @@ std::vector<uint32_t> EvenParts(std::span<const uint64_t> loads, uint32_t parts,
 // How far above its bound a sum may be for an effort: 1/2^11 of it, 1/2^16, nothing.
 uint64_t EvenTolerance(uint64_t bound, Effort effort);
 
-// Steps of RefineParts that an effort is worth for so many loads.
+// Steps of RefineParts for this many loads.
 uint64_t RefineSteps(uint64_t loads, Effort effort);
 
 // A lower bound on the largest sum of `parts` parts with `least_each` loads or more each; with

@@ -104,7 +104,7 @@ class ExchangeSearch {
 
   // Lighter parts that are asked before the best answer is taken.
   static constexpr size_t kPartners = 8;
-  // The same where moves of two exchanges are looked for, which take longer.
+  // Fewer are asked for moves of two exchanges, which are slower to find.
   static constexpr size_t kPairPartners = 4;
   // Items of a part that take part in moves of two exchanges.
   static constexpr size_t kSample = 24;

@@ -24,7 +24,7 @@ std::vector<uint32_t> LongestFirst(std::span<const uint64_t> loads, uint32_t par
                                    uint64_t most_each = std::numeric_limits<uint64_t>::max(),
                                    uint64_t least_each = 0, const Allowance& allowance = {});
 
-// The same with equally many loads in every part, dealt layer by layer: of the loads in
+// The part of each load, equally many loads in every part, dealt layer by layer: of the loads in
 // `descending_order`, each next `parts` are a layer, whose heaviest goes to the part with the least
 // (sum, number) so far, and so on. So the layers' differences cancel out: no two sums differ by
 // more than the largest load. Needs parts to divide the number of loads and a total below 2^64.
@@ -32,12 +32,12 @@ std::vector<uint32_t> LongestFirst(std::span<const uint64_t> loads, uint32_t par
 std::vector<uint32_t> DealLayers(std::span<const uint64_t> loads,
                                  std::span<const uint32_t> descending_order, uint32_t parts);
 
-// The same under the limits of bins: each of `positions`, ascending, into the least loaded of the
-// bins [begin, end) that holds it. A bin is loaded with its cost plus `per_token` for each token. A
-// bin with tokens but not sequences enough for an item gets nothing more. Returns the positions
-// that no bin held. No bin stays empty that starts so, if there are as many positions as bins and
-// none is left over. Once a stop is requested it ends soon, with a filling that is of no use.
-// O(n log n).
+// Longest first under the limits of bins: each of `positions`, ascending, into the least loaded of
+// the bins [begin, end) that holds it. A bin is loaded with its cost plus `per_token` for each
+// token. A bin with tokens but not sequences enough for an item gets nothing more. Returns the
+// positions that no bin held. No bin stays empty that starts so, if there are as many positions as
+// bins and none is left over. Once a stop is requested it ends soon, with a filling that is of no
+// use. O(n log n).
 std::vector<uint32_t> FillLongestFirst(std::span<const uint32_t> positions, uint32_t begin,
                                        uint32_t end, uint64_t per_token, Filling& filling,
                                        const Allowance& allowance = {});

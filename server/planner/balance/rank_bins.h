@@ -22,11 +22,12 @@ namespace batchplan {
 // O(n log n).
 Bins HalveLargest(std::span<const uint64_t> sizes, const Bins& bins, size_t target);
 
-// The same where the sizes are the lengths.
+// Sizes are the lengths.
 Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
 
-// The same by giving each new bin one item, the cheapest by load of those that don't leave a bin
-// empty: company for an item that is too costly to have any other. O(n log n).
+// Raises the number of bins to `target` by giving each new bin one item, the cheapest by load of
+// those that don't leave a bin empty: company for an item that is too costly to have any other. O(n
+// log n).
 Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
 
 // The items of `share` in exactly `slots` bins of similar numbers of tokens; nothing if such bins
@@ -35,7 +36,8 @@ Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
 std::optional<Bins> EvenBins(const PackItems& items, std::span<const uint32_t> share,
                              const BinLimits& limits, size_t slots, const Allowance& allowance);
 
-// The same as tight as need be: EvenBins, or else what PackInto finds with the effort, halved.
+// The items of `share` in exactly `slots` bins: EvenBins, or where these break a limit what
+// PackInto finds with the effort, its largest bins halved.
 std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> share,
                               const BinLimits& limits, size_t slots, Effort effort,
                               const Allowance& allowance);

@@ -71,7 +71,7 @@ constexpr size_t kCloseLooks = 1024;
 constexpr uint64_t kTicksToLook = 3000;
 constexpr uint64_t kTicksAClass = 250;
 constexpr uint64_t kTicksACloseLook = 400;
-// If fewer than one in so many of the values are wanted, a heap finds them sooner than a sort.
+// If fewer than one value in kFewOf is wanted, a heap finds them sooner than a sort.
 constexpr size_t kFewOf = 8;
 
 // Items that are the longest of their micro-batch.

@@ -16,7 +16,7 @@
 namespace batchplan {
 
 // What may lie beside the longest item of a micro-batch: bounds on the cost of items that share a
-// room of so many tokens, where an item counts as no more than a price for each of its tokens:
+// room of some tokens, where an item counts as no more than a price for each of its tokens:
 // min(cost, price * length). Values are capped by a ceiling, above which they make no difference to
 // the caller.
 class Companions {

@@ -26,9 +26,9 @@ namespace batchplan {
 uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                        const Allowance& allowance = {});
 
-// The same where item i is on rank rank_of[i] of `ranks`: over all packings of each rank's items.
-// At least the costliest rank's sum. The proof is in the source. O(n log n). The allowance is as
-// for LockstepBound.
+// LockstepBound where item i is on rank rank_of[i] of `ranks`: over all packings of each rank's
+// items. At least the costliest rank's sum. The proof is in the source. O(n log n). The allowance
+// is as for LockstepBound.
 uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                               std::span<const uint32_t> rank_of, const Allowance& allowance = {});
 

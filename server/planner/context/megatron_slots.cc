@@ -81,7 +81,7 @@ class Scheduler {
   }
 
  private:
-  // Spends so many visits of items and groups; false once there are no more or a stop is requested.
+  // Spends visits of items and groups; false once there are no more or a stop is requested.
   bool Visit(uint64_t visits) {
     if (ended_) return false;
     allowance_.Spend(kTicksAVisit * visits);

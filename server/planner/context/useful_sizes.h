@@ -17,7 +17,7 @@ namespace batchplan {
 // The sizes that are worth looking at: those of WithoutDearSizes, and of very many sequences
 // without the largest, so that memory for each size and sequence stays bounded: sizes times
 // sequences are at most kMostItemSizes, or no size is larger than the least that holds every
-// sequence. Among so many sequences there are always some that fill what small groups leave.
+// sequence. Among more sequences there are always some that fill what small groups leave.
 inline constexpr uint64_t kMostItemSizes = uint64_t{1} << 21;
 std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
                                      std::span<const GroupLimits> limits,

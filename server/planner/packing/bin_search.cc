@@ -249,7 +249,7 @@ class BinCompletion {
         lengths_.begin();
     while (kind < lengths_.size() && left_[kind] == 0) ++kind;
     if (kind == lengths_.size()) return kind;
-    // No more than so many items still fit, and none of them is longer than this one.
+    // No more than this many items still fit, and none of them is longer than this one.
     const uint64_t reach = uint64_t{room_ / lengths_.back()} * lengths_[kind];
     return reach + waste_ < room_ ? lengths_.size() : kind;
   }

@@ -30,7 +30,7 @@ class BinRuns {
     uint32_t size;
   };
 
-  // For so many items, in at most `most_bins` bins.
+  // For `items` items, in at most `most_bins` bins.
   BinRuns(const BinLimits& limits, size_t items, size_t most_bins)
       : max_sequences_(limits.max_sequences),
         runs_(std::make_unique_for_overwrite<Run[]>(most_bins + 1)),

@@ -160,7 +160,7 @@ constexpr uint64_t kTicksACompletionStep = 12;
 constexpr uint64_t kTicksAColumnStep = 1;
 constexpr uint64_t kTicksToPrepare = 100;
 
-// Minimum bin slack may always take so many for each item.
+// Steps that minimum bin slack may always use for each item.
 constexpr uint64_t kLeastSlackStepsPerItem = 16;
 // For one bin, in one more search by minimum bin slack that is as brief as can be.
 constexpr uint64_t kFewSlackSteps = 16;

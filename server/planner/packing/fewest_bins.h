@@ -45,7 +45,7 @@ struct FewestBins {
 FewestBins PackFewest(const PackItems& items, const BinLimits& limits, uint64_t enough,
                       Effort effort, const Allowance& allowance = {});
 
-// The same searches in at most some 10 to 20 ms, for callers that pack again and again.
+// PackFewest with fewer steps, some 10 to 20 ms at most, for callers that pack again and again.
 FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint64_t enough,
                           const Allowance& allowance = {});
 

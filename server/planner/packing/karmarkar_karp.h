@@ -22,12 +22,12 @@ namespace batchplan {
 std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads, uint32_t parts,
                                     const Allowance& allowance = {});
 
-// The same of loads whose DescendingOrder is known.
+// KarmarkarKarp of loads whose DescendingOrder is known.
 std::vector<uint32_t> KarmarkarKarp(std::span<const uint64_t> loads,
                                     std::span<const uint32_t> descending, uint32_t parts,
                                     const Allowance& allowance = {});
 
-// The same with equally many loads in every part. Needs parts to divide loads.size().
+// KarmarkarKarp with equally many loads in every part. Needs parts to divide loads.size().
 std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32_t parts,
                                          const Allowance& allowance = {});
 

@@ -11,7 +11,7 @@
 namespace batchplan {
 namespace {
 
-// A counting sort's table may have so many places for every item, but no more in all than a core's
+// The places that a counting sort's table may have for every item, but no more in all than a core's
 // cache holds.
 constexpr size_t kPlacesPerItem = 4;
 constexpr size_t kMostPlaces = size_t{1} << 17;
@@ -90,7 +90,7 @@ DecreasingItems SortDecreasing(std::span<const uint32_t> lengths) {
 
 namespace {
 
-// Beyond so many counters for each item it is quicker to sort.
+// With more counters for each item it is quicker to sort.
 constexpr size_t kCountersPerItem = 4;
 
 std::vector<LengthCount> ByCounting(std::span<const uint32_t> lengths, uint32_t longest) {

@@ -14,7 +14,7 @@ namespace batchplan {
 // where load and number fit into 64 bits together, so O(n) for each eleven bits of the loads.
 std::vector<uint32_t> DescendingOrder(std::span<const uint64_t> loads);
 
-// The same, but of equal loads the higher number first.
+// Descending by load, of equal loads the higher number first.
 std::vector<uint32_t> DescendingLaterFirst(std::span<const uint64_t> loads);
 
 // Sorts `keys` ascending. Their low `sorted_bits` bits, such as numbers of items, ascend already.

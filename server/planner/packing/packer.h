@@ -57,7 +57,8 @@ Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const 
 // are of several sequences, PackFirstFit itself.
 Bins PackFirstFitDecreasing(const PackItems& items, const BinLimits& limits);
 
-// The same of items of one sequence each that are sorted already and need at most `most_bins`.
+// First fit decreasing of items that are sorted already, one sequence each, and need at most
+// `most_bins` bins.
 Bins PackFirstFitDecreasing(const DecreasingItems& items, const BinLimits& limits,
                             size_t most_bins);
 

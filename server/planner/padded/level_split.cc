@@ -40,7 +40,7 @@ class LevelSplitter {
     return high;
   }
 
-  // Exactly `runs` runs, none costlier than `level`, which so many runs are enough for.
+  // Exactly `runs` runs, none costlier than `level`. REQUIRES: that many runs are enough for it.
   Cuts Split(size_t runs, uint64_t level) const {
     // The costliest first, of equal ones the foremost.
     struct Run {

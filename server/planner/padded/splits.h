@@ -50,7 +50,7 @@ using Cuts = std::vector<uint32_t>;
 // split of the sorted order has fewer runs; with one sequence an item, no split at all. O(n).
 Cuts SortedScan(const PaddedItems& items, const PaddedLimits& limits);
 
-// The same for ranks that share their runs and widths: run m of every rank is the same positions,
+// Splits for ranks that share their runs and widths: run m of every rank is the same positions,
 // its width the longest on any rank. All ranks have the same number of items, and each position
 // fits alone. O(n).
 Cuts SharedSortedScan(std::span<const PaddedItems> ranks, const PaddedLimits& limits);

@@ -27,13 +27,13 @@ namespace {
 // Tries in a row that change nothing, after which a search ends.
 constexpr uint64_t kMostInVain = 4000;
 constexpr uint64_t kMostInVainAnItem = 40;
-// Where there are no more items, the search then goes on from close by, after so many changes.
+// Of no more items the search then goes on from close by, after a few random changes.
 constexpr size_t kMostToShake = 64;
 constexpr int kChangesAShake = 4;
 // What a change must save at least, as part of the makespan.
 constexpr double kWorthAChange = 1e-9;
 
-// Simulations of a search whose every one runs so many forwards and backwards. In lockstep one is
+// Simulations of a search, each of which runs `works` forwards and backwards. In lockstep one is
 // of all ranks, and what stands in their slots takes longer to follow.
 uint64_t Simulations(Effort effort, bool lockstep, uint64_t works) {
   switch (effort) {

@@ -17,9 +17,9 @@ namespace batchplan {
 bool FillByTargets(const PipelineTask& task, const Targets& targets,
                    std::span<const uint32_t> descending, Lanes& lanes);
 
-// The same where bins are few and tight: packs them as full as can be, and gives the costliest to
-// the bins with the highest targets of the ranks that have least. False if it needs more bins, and
-// where ranks are given or have equal counts.
+// Fills lanes whose bins are few and tight: packs bins as full as can be, and gives the costliest
+// to the bins with the highest targets of the ranks that have least. False if it needs more bins,
+// and where ranks are given or have equal counts.
 bool FillByPacking(const PipelineTask& task, const Targets& targets, Lanes& lanes);
 
 }  // namespace batchplan

@@ -35,7 +35,7 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
                          std::span<const double> keys, size_t movable);
 
 // Swaps micro-batches of an order as long as that makes the makespan shorter: until it is below
-// `enough`, or in so many simulations; returns how many are left.
+// `enough`, or in `simulations` simulations; returns how many are left.
 uint64_t ImproveOrder(PipelineSimulator& simulator, std::span<const double> costs, size_t movable,
                       double enough, uint64_t simulations, std::minstd_rand& random,
                       PipelineOrder& order);

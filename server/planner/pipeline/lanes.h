@@ -40,7 +40,7 @@ class Lanes {
 
   // Simulates what a lane takes with its bins as they are.
   double Simulate(uint32_t lane);
-  // The same, and how much it grows with the cost of each slot.
+  // The makespan; sets in `weights` how much it grows with the cost of each slot.
   double Trace(uint32_t lane, std::span<double> weights);
   // The rank whose bin is the costliest of a lane's slot.
   uint32_t CostliestRank(uint32_t lane, uint32_t slot) const;

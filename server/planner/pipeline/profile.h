@@ -35,10 +35,10 @@ struct Profile {
   double slope = 0;
 };
 
-// Looks for the costs with the least makespan in so many simulations, from `start` on where it has
-// as many costs. By mirror descent (A. Nemirovsky, D. Yudin: Problem
-// Complexity and Method Efficiency in Optimization, 1983): costs are multiplied by less the more
-// the makespan grows with them, and scaled to their total. `simulator` traces; total > 0.
+// Looks for the costs with the least makespan in `simulations` simulations, from `start` on where
+// it has as many costs. By mirror descent (A. Nemirovsky, D. Yudin: Problem Complexity and Method
+// Efficiency in Optimization, 1983): costs are multiplied by less the more the makespan grows with
+// them, and scaled to their total. `simulator` traces; total > 0.
 Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int simulations,
                     std::span<const double> start = {});
 

@@ -58,7 +58,7 @@ struct Pipeline {
     for (uint32_t q = stage; q < virtual_stages(); q += stages) share += shares[q];
     return share;
   }
-  // The same of the stage with most work.
+  // The share of the stage with most work.
   double BusiestShare() const {
     double most = 0;
     for (uint32_t stage = 0; stage < stages; ++stage) most = std::max(most, StageShare(stage));

@@ -11,7 +11,8 @@ namespace batchplan {
 
 namespace {
 
-// Works that are worked out once; of more, so many at a time, in every simulation.
+// Up to this many works are prepared once. More of them are prepared in every simulation, this many
+// at a time.
 constexpr uint64_t kMostWorksKept = 1 << 16;
 
 }  // namespace

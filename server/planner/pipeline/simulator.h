@@ -35,9 +35,9 @@ class PipelineSimulator {
  public:
   enum class Mode { kTime, kTrace };
 
-  // For so many micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and for
-  // each virtual stage what is on its way to the next; to trace, O(m p v). Nothing is spent of the
-  // allowance, which ticks() is to be: but once it is asked to stop, makespans are any numbers.
+  // For `microbatches` micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and
+  // for each virtual stage what is on its way to the next; to trace, O(m p v). Nothing is spent of
+  // the allowance, which ticks() is to be: but once it is asked to stop, makespans are any numbers.
   PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime,
                     Allowance allowance = {});
   PipelineSimulator(const PipelineSimulator&) = delete;
@@ -59,8 +59,8 @@ class PipelineSimulator {
   // nothing. Not from two threads at once.
   double Makespan(std::span<const double> costs);
 
-  // The same, and in `weights`, one a micro-batch, how much the makespan grows with its cost. Of
-  // one that traces.
+  // The makespan; sets in `weights`, one a micro-batch, how much it grows with that cost. REQUIRES:
+  // a simulator that traces.
   double Makespan(std::span<const double> costs, std::span<double> weights);
 
  private:
@@ -105,8 +105,8 @@ class PipelineSimulator {
 // micro-batch, and what comes after; and the way of the costliest through all stages and back.
 double PipelineBound(const Pipeline& pipeline, std::span<const double> costs);
 
-// The same of any micro-batches that cost at least `work` together and `cheapest` each, and one of
-// them `costliest`, or that and more.
+// A lower bound on the makespan of any micro-batches that cost at least `work` together and at
+// least `cheapest` each, and of which one costs at least `costliest`.
 double PipelineBound(const Pipeline& pipeline, double work, double cheapest, double costliest);
 
 }  // namespace batchplan

@@ -1,9 +1,9 @@
 // Dynamic programming over sets of items, exact in lockstep.
 //
 // For every set and size: what one group takes. From these, for every set and number of ranks: the
-// least time of groups on exactly so many ranks, adding one group at a time, the one with the set's
-// lowest item. A slot is that on the whole pool; for every set and number of slots the least sum
-// follows in the same way. 3^n steps for n items and each rank and size, up to four million.
+// least time of groups on exactly that many ranks, adding one group at a time, the one with the
+// set's lowest item. A slot is that on the whole pool; for every set and number of slots the least
+// sum follows in the same way. 3^n steps for n items and each rank and size, up to four million.
 
 #include "server/planner/context/solve/best_of_few.h"
 
@@ -73,7 +73,7 @@ class FewItems {
 
   Cost& TimeOn(uint32_t ranks, uint32_t set) { return times_[size_t{ranks} * sets_ + set]; }
 
-  // The least time of every set on the last so many ranks of a slot.
+  // The least time of every set on the last ranks of a slot, by their number.
   bool FindSlots(const Allowance& allowance) {
     times_.assign((size_t{pool_} + 1) * sets_, kNoTime);
     TimeOn(0, 0) = 0;

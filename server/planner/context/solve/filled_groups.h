@@ -41,7 +41,7 @@ struct FilledGroup {
     tokens -= all.tokens(size, item);
     sequences -= all.sequences(item);
   }
-  // The same where items ascend, and stay so.
+  // Add and Remove where items ascend, and stay so.
   void Insert(const ContextItems& all, uint32_t item) {
     Add(all, item);
     std::rotate(std::upper_bound(items.begin(), items.end() - 1, item), items.end() - 1,

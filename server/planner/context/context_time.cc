@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,57 @@ uint64_t PartOf(uint64_t whole, uint64_t ranks, uint64_t tokens, uint64_t capaci
   return absl::Uint128Low64(absl::uint128(whole) * ranks * tokens / capacity);
 }
 
+// What the tokens of all groups on one rank fill: of a slot that is this for each rank of the pool.
+constexpr uint64_t kRoomOfARank = uint64_t{1} << 30;
+
+// The least of a slot's room that an item fills; all of it where it may have no size.
+uint64_t RoomOf(const ContextProblem& problem, uint32_t item) {
+  uint64_t least = kRoomOfARank * problem.pool;
+  for (const ContextSize& size : problem.sizes) {
+    if (!MayTake(problem, size, item)) continue;
+    least = std::min(least, PartOf(kRoomOfARank, size.ranks, size.tokens[item], size.capacity));
+  }
+  return least;
+}
+
+// What an item needs of a slot, at least.
+struct SlotNeed {
+  absl::uint128 rank_time = 0;
+  uint64_t room = 0;
+};
+
+// The most rank-time of items whose room together is at most `room`, and of a part of one more: the
+// densest items, found by dividing at a median until the room is met. O(n).
+absl::uint128 DensestWithin(std::span<SlotNeed> needs, absl::uint128 room) {
+  const auto denser = [](const SlotNeed& a, const SlotNeed& b) {
+    return a.rank_time * b.room > b.rank_time * a.room;
+  };
+  absl::uint128 rank_time = 0;
+  while (!needs.empty()) {
+    const size_t half = needs.size() / 2;
+    std::nth_element(needs.begin(), needs.begin() + static_cast<ptrdiff_t>(half), needs.end(),
+                     denser);
+    absl::uint128 filled = 0;
+    absl::uint128 gathered = 0;
+    for (const SlotNeed& need : needs.first(half)) {
+      filled += need.room;
+      gathered += need.rank_time;
+    }
+    if (filled > room) {
+      needs = needs.first(half);
+      continue;
+    }
+    room -= filled;
+    rank_time += gathered;
+    const SlotNeed& middle = needs[half];
+    if (middle.room > room) return rank_time + middle.rank_time * room / middle.room + 1;
+    room -= middle.room;
+    rank_time += middle.rank_time;
+    needs = needs.subspan(half + 1);
+  }
+  return rank_time;
+}
+
 TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& slots) {
   TimedSlots timed;
   for (const std::vector<ContextGroup>& slot : slots) {
@@ -60,20 +112,13 @@ Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
 }
 
 uint64_t FewestContextSlots(const ContextProblem& problem) {
-  // The part of a slot's room that an item fills, in units of which a rank has 2^30.
-  constexpr uint64_t kWhole = uint64_t{1} << 30;
   absl::uint128 taken = 0;
   uint64_t sequences = 0;
   for (uint32_t item = 0; item < problem.items(); ++item) {
-    uint64_t least = kWhole * problem.pool;
-    for (const ContextSize& size : problem.sizes) {
-      if (!MayTake(problem, size, item)) continue;
-      least = std::min(least, PartOf(kWhole, size.ranks, size.tokens[item], size.capacity));
-    }
-    taken += least;
+    taken += RoomOf(problem, item);
     sequences += SequencesOf(problem, item);
   }
-  const absl::uint128 slot = absl::uint128(kWhole) * problem.pool;
+  const absl::uint128 slot = absl::uint128(kRoomOfARank) * problem.pool;
   uint64_t fewest = absl::Uint128Low64((taken + slot - 1) / slot);
   if (problem.max_sequences > 0) {
     const uint64_t groups = problem.pool / problem.sizes.front().ranks;
@@ -88,6 +133,10 @@ Cost ContextBound(const ContextProblem& problem) {
   // size.
   absl::uint128 work = 0;
   Cost longest = 0;
+  // In lockstep, for what the longest slot can hold at most.
+  const bool lockstep = problem.synchronization == Synchronization::kLockstep;
+  std::vector<SlotNeed> needs;
+  absl::uint128 in_longest = 0;
   std::vector<Cost> cheapest(problem.items(), 0);  // the time of the least rank-time
   for (uint32_t item = 0; item < problem.items(); ++item) {
     absl::uint128 least = 0;
@@ -107,17 +156,27 @@ Cost ContextBound(const ContextProblem& problem) {
     if (fastest == kNever) continue;
     longest = std::max(longest, fastest);
     work += least;
+    if (!lockstep) continue;
+    const uint64_t room = RoomOf(problem, item);
+    if (room == 0) {
+      in_longest += least;
+    } else {
+      needs.push_back({.rank_time = least, .room = room});
+    }
   }
-  const auto whole_pool = [&](absl::uint128 rank_time) {
-    return absl::Uint128Low64((rank_time + problem.pool - 1) / problem.pool);
-  };
-  Cost bound = std::max(longest, whole_pool(work));
-  // Items that can't be as cheap within the bound have more rank-time. It falls again as time
+  if (lockstep) {
+    in_longest += DensestWithin(needs, absl::uint128(kRoomOfARank) * problem.pool);
+  }
+  // The others have the rest, at least.
+  const absl::uint128 rest = lockstep ? work - std::min(work, in_longest) : 0;
+  // What the pool has in the longest slot, or accumulated in the whole step, at least.
+  absl::uint128 bound = std::max(absl::uint128(longest) * problem.pool, work - rest);
+  // Items that can't be as cheap within that time have more rank-time. It falls again as time
   // grows.
   std::vector<Fall> falls;
   std::vector<std::pair<Cost, absl::uint128>> options;
   for (uint32_t item = 0; item < problem.items(); ++item) {
-    if (cheapest[item] <= bound) continue;
+    if (absl::uint128(cheapest[item]) * problem.pool <= bound) continue;
     options.clear();
     for (const ContextSize& size : problem.sizes) {
       if (!MayTake(problem, size, item)) continue;
@@ -134,16 +193,20 @@ Cost ContextBound(const ContextProblem& problem) {
   }
   std::sort(falls.begin(), falls.end(),
             [](const Fall& a, const Fall& b) { return a.time < b.time; });
-  // Between two times at which the work falls it is constant, so that the least T is the work over
-  // the pool, or the later of the two.
+  // Between two times at which the work falls it is constant, so that the least time is that of the
+  // work, or the later of the two.
   for (size_t next = 0;;) {
-    while (next < falls.size() && falls[next].time <= bound) work -= falls[next++].saved;
-    const Cost enough = whole_pool(work);
-    if (enough <= bound) break;
-    bound = next == falls.size() ? enough : std::min(enough, falls[next].time);
+    while (next < falls.size() && absl::uint128(falls[next].time) * problem.pool <= bound) {
+      work -= falls[next++].saved;
+    }
+    if (work - rest <= bound) break;
+    bound = next == falls.size()
+                ? work - rest
+                : std::min(work - rest, absl::uint128(falls[next].time) * problem.pool);
   }
   const uint64_t slots = FewestContextSlots(problem);
-  const Cost total = bound + slots * problem.per_microbatch;
+  const Cost total = absl::Uint128Low64((bound + rest + problem.pool - 1) / problem.pool) +
+                     slots * problem.per_microbatch;
   // A slot costs at least its fixed cost, and the costliest slot what the costliest item does.
   return problem.clock().Bound(total, problem.per_microbatch, longest + problem.per_microbatch);
 }

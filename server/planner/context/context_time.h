@@ -22,15 +22,24 @@ Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
 // Slots that every plan has at least: by the tokens and sequences that the groups of a slot hold.
 uint64_t FewestContextSlots(const ContextProblem& problem);
 
-// A step time that no slots are below. An item that runs on a group of c ranks for a time t has c t
-// of the pool's rank-time. Let T be the time of the whole step without the fixed costs of its
-// slots. As t is at most T, an item has at least w(T), the least c t among its sizes with t <= T.
-// So pool * T >= sum of w(T), and as w falls with T, the least such T is found from below. In
-// lockstep T is the sum over slots of the time of the costliest group, of which none is longer than
-// T, and a slot holds pool times its costliest group at most; accumulated, a rank is busy for T at
-// most and no group longer. These are malleable tasks (J. Turek, J. Wolf, P. Yu: Approximate
-// Algorithms for Scheduling Parallelizable Tasks, SPAA 1992; W. Ludwig, P. Tiwari, SODA 1994). To
-// this the fixed costs of the fewest slots are added.
+// A step time that no slots are below.
+//
+// An item that runs on a group of c ranks for a time t has c t of the pool's rank-time: at least w,
+// the least of its sizes, and at least w(x), the least of its sizes with t <= x, if no group runs
+// longer than x. These are malleable tasks (J. Turek, J. Wolf, P. Yu: Approximate Algorithms for
+// Scheduling Parallelizable Tasks, SPAA 1992; W. Ludwig, P. Tiwari, SODA 1994).
+//
+// Accumulated, let x be the step time without the fixed costs of its slots. No group runs longer,
+// and no rank: pool * x >= sum of w(x).
+//
+// In lockstep, let x be the time of the longest slot, and T the sum of all slots' times. Every slot
+// has pool times its own time, so that pool * T >= sum of w(x). The longest slot has room for some
+// items only. Let R be the most that such items add up to in w, a fraction of an item counted too.
+// The other slots hold what is left: pool * (T - x) >= sum of w - R. So long items either make one
+// slot long, beside which the others need their time, or are on larger groups and exchange more.
+//
+// The first bound falls as x grows and the second rises. T is at least where they meet. The fixed
+// costs of the fewest slots are added. O(n sizes log n).
 Cost ContextBound(const ContextProblem& problem);
 
 }  // namespace batchplan

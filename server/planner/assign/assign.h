@@ -2,6 +2,7 @@
 //
 // From the outside in, each file calling only those below it:
 //   assign.h: every mini-batch, and the passes that go over all of them.
+//   batch_passes.h: which pass leads, which ones keep to mini-batches, and the limits of all.
 //   mini_batch_placer.h: one mini-batch in all passes that keep to it; other ways where one fails.
 //   place.h: one mini-batch in one pass, by a named sharding or as the best of several.
 //   solve.h: the balanced solver, which finds micro-batches and ranks together. solve_lockstep.h,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/fill_ranks.h"
@@ -37,12 +38,6 @@ std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
     }
   }
   return {most, all};
-}
-
-bool FilledAlike(PassOptions a, PassOptions b) {
-  a.name.clear();
-  b.name.clear();
-  return a == b;
 }
 
 }  // namespace
@@ -332,16 +327,6 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
     placed.passes.push_back(*std::move(filled));
   }
   return placed;
-}
-
-std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first) {
-  std::vector<size_t> twins;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    size_t twin = std::min(i, first);
-    while (twin < i && !FilledAlike(passes[i]->options(), passes[twin]->options())) ++twin;
-    twins.push_back(twin);
-  }
-  return twins;
 }
 
 absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,

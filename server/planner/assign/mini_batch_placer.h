@@ -38,8 +38,6 @@ class MiniBatchPlacer {
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
 
-  std::span<const Pass* const> passes() const { return passes_; }
-
   // Mini-batch number k at the ranks that the manifest gives, or as the first pass's sharding has
   // it, or in another way where that leaves some pass without a legal number of micro-batches or a
   // rank with needless empty ones.
@@ -103,10 +101,6 @@ class MiniBatchPlacer {
   // What places as a request does that names the preset.
   std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
 };
-
-// For each of `passes` from `first` on the number of one before it, but not before `first`, that is
-// filled alike, so that it is worked out once; its own where there is none.
-std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first);
 
 // InvalidArgument if a pass can't be planned over these sequences, whatever ranks they have.
 absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,

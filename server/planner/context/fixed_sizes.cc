@@ -85,13 +85,13 @@ class Keeper : public PlacementSink {
 }  // namespace
 
 FixedSizes::FixedSizes(const Manifest& manifest, const PlanOptions& options,
-                       std::span<const Pass> passes, size_t lead, const PlannedLengths& planned,
+                       const BatchPasses& passes, const PlannedLengths& planned,
                        Alignments& alignments, const Groups& groups, size_t mini_batches)
     : manifest_(manifest),
       options_(options),
-      passes_(passes),
-      lead_(lead),
-      pass_(passes[lead]),
+      passes_(passes.all()),
+      lead_(passes.NumberOf(passes.lead())),
+      pass_(passes.lead()),
       planned_(planned),
       alignments_(alignments),
       groups_(groups),

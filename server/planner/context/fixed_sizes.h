@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/assign/mini_batch_placer.h"
 #include "server/planner/context/context_problem.h"
 #include "server/planner/lengths.h"
@@ -33,10 +34,10 @@ class FixedSizes {
   // By the pass's number and mini-batch.
   using Placements = std::vector<std::vector<Placement>>;
 
-  // `passes` are those of `options`, and passes[lead] leads.
-  FixedSizes(const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
-             size_t lead, const PlannedLengths& planned, Alignments& alignments,
-             const Groups& groups, size_t mini_batches);
+  // `passes` are those of `options`.
+  FixedSizes(const Manifest& manifest, const PlanOptions& options, const BatchPasses& passes,
+             const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
+             size_t mini_batches);
 
   // Which sizes are tried, and how hard.
   enum class Trial {

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "server/planner/assign/batch_passes.h"
 #include "server/planner/assign/fill_shares.h"
 #include "server/planner/assign/mini_batch_placer.h"
 #include "server/planner/assign/search_ranks.h"
@@ -14,15 +13,15 @@ namespace {
 
 class Assigner {
  public:
-  Assigner(const BatchPasses& passes, const Topology& topology, uint64_t seed,
-           const Allowance& allowance, PlacementSink& sink)
+  Assigner(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
+           PlacementSink& sink)
       : passes_(passes),
         first_(passes.all().front()),
         seed_(seed),
         allowance_(allowance),
         sink_(sink),
         twins_over_all_(TwinsOf(passes.over_all(), 0)),
-        placer_({passes.within().begin(), passes.within().end()}, first_, topology, seed,
+        placer_({passes.within().begin(), passes.within().end()}, first_, seed,
                 passes.sequences().size(), allowance) {}
 
   absl::Status Run() {
@@ -179,10 +178,9 @@ class Assigner {
 
 }  // namespace
 
-absl::Status AssignAll(std::span<const Pass> passes, const Topology& topology,
-                       const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink) {
-  return Assigner(BatchPasses(passes, mini_batches), topology, seed, allowance, sink).Run();
+  return Assigner(passes, seed, allowance, sink).Run();
 }
 
 }  // namespace batchplan

@@ -16,16 +16,11 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "server/planner/allowance.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
-#include "server/planner/pass.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -39,13 +34,12 @@ namespace batchplan {
 // sequences on each rank, and at last, for a few sequences, every division there is. A sharding
 // that names the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
 //
-// Mini-batches and passes divide the allowance, what one leaves among those that follow. Passes of
-// equal options after the first are worked out once.
+// Mini-batches and passes divide the allowance; what one of them leaves is for those that follow.
+// Passes after the first that are filled alike are worked out once.
 //
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
 // Cancelled if a stop is requested. What the sink has then is of no use.
-absl::Status AssignAll(std::span<const Pass> passes, const Topology& topology,
-                       const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink);
 
 }  // namespace batchplan

@@ -1,5 +1,5 @@
-// The passes of a request over its mini-batches: which pass leads, which ones keep to mini-batches,
-// and what all of them together may come to.
+// The passes of a request over its mini-batches: which pass leads, which passes keep to
+// mini-batches, and how many micro-batches all of them may have.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_BATCH_PASSES_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_BATCH_PASSES_H_
@@ -51,6 +51,8 @@ class BatchPasses {
     return is_whole_ ? sequences() : lists_[k];
   }
   std::span<const SequenceIndex> sequences() const { return lists_.all(); }
+  // Other passes over these mini-batches.
+  BatchPasses With(std::span<const Pass> passes) const { return BatchPasses(passes, lists_); }
 
   // InvalidArgument, naming the limit, if the empty micro-batches of all passes and mini-batches
   // are too many, or if their pipelines are too much to simulate.
@@ -67,9 +69,9 @@ class BatchPasses {
   bool is_whole_;
 };
 
-// By number in `passes`: the first pass from number `first` on whose placements are right for this
-// pass too, so that they are found once; its own number if there is none before it, or if it stands
-// before `first`.
+// By number in `passes`, the number of the earliest pass that is filled alike, so that its
+// placement is right for both and is found once. Passes before number `first` are nobody's twins. A
+// pass without a twin before it has its own number.
 std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first);
 
 }  // namespace batchplan

@@ -42,9 +42,8 @@ std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
 
 }  // namespace
 
-MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first,
-                                 const Topology& topology, uint64_t seed, uint64_t sequences,
-                                 const Allowance& allowance)
+MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
+                                 uint64_t sequences, const Allowance& allowance)
     : passes_(std::move(passes)),
       twins_(TwinsOf(passes_, first.given_ranks().empty() ? 1 : 0)),
       first_(first),
@@ -53,22 +52,23 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& fi
       allowance_(allowance),
       lead_(passes_.front()) {
   if (lead_ != &first_) {
-    lead_options_ = lead_->options();
-    lead_options_.sharding = first_.options().sharding;
-    lead_options_.balance_on = first_.options().balance_on;
-    lead_options_.equal_sequence_counts = first_.options().equal_sequence_counts;
-    stand_in_.emplace(lead_->With(lead_options_));
+    PassOptions options = lead_->options();
+    options.sharding = first_.options().sharding;
+    options.balance_on = first_.options().balance_on;
+    options.equal_sequence_counts = first_.options().equal_sequence_counts;
+    stand_in_.emplace(lead_->With(options));
     lead_ = &*stand_in_;
   }
   if (first_.options().sharding == Sharding::kBalanced && lead_->effort() != Effort::kFast &&
       first_.given_ranks().empty()) {
-    methods_ = ReferenceMethods(lead_->options(), topology);
-    for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
+    for (const PassOptions& method : ReferenceMethods(lead_->options(), lead_->topology())) {
+      references_.push_back(lead_->With(method));
+    }
     for (const Pass& reference : references_) {
       std::vector<const Pass*> of_preset = passes_;
       of_preset.front() = &reference;
-      presets_.push_back(std::make_unique<MiniBatchPlacer>(std::move(of_preset), reference,
-                                                           topology, seed, sequences, allowance));
+      presets_.push_back(std::make_unique<MiniBatchPlacer>(std::move(of_preset), reference, seed,
+                                                           sequences, allowance));
     }
   }
 }

@@ -24,17 +24,17 @@
 
 namespace batchplan {
 
-// The passes' placements of one mini-batch after the other. The very first pass of the request says
-// how sequences come to ranks; the first pass here leads: its micro-batches are found together with
-// the ranks, and the others are filled inside the shares that come of it.
+// Places one mini-batch at a time, in all passes. The first pass of the request says how sequences
+// come to ranks. The first pass here leads: its micro-batches are found together with the ranks.
+// The other passes are filled inside the shares that ranks have then.
 //
 // Views what it is made from. For one thread.
 class MiniBatchPlacer {
  public:
   // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
   // none of them. `sequences` are those of the whole request.
-  MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, const Topology& topology,
-                  uint64_t seed, uint64_t sequences, const Allowance& allowance);
+  MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
+                  uint64_t sequences, const Allowance& allowance);
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
 
@@ -47,17 +47,17 @@ class MiniBatchPlacer {
   absl::StatusOr<MiniBatchPlacement> Place(size_t k,
                                            std::span<const SequenceIndex> mini_batch) const;
 
-  // The same number of units on each rank, or one more.
+  // Mini-batch number k with equally many units on each rank, or one more. Errors as by Place.
   absl::StatusOr<MiniBatchPlacement> PlaceEvenly(size_t k,
                                                  std::span<const SequenceIndex> mini_batch) const;
 
-  // Unit u on rank rank_of[u].
+  // Mini-batch number k with unit u on rank rank_of[u]. Errors as by Place.
   absl::StatusOr<MiniBatchPlacement> PlaceAt(size_t k, const Units& units,
                                              std::span<const uint32_t> rank_of,
                                              PackingWork work = PackingWork::kAsAsked) const;
 
-  // What a search for the ranks of these mini-batches' units has to keep to, but for whom it asks,
-  // and the work that each try is worth, so that a search that makes thousands of them ends.
+  // The terms of a search for the ranks of these mini-batches' units, without `accept`. And the
+  // work that is spent on each try, which is little enough for thousands of tries.
   RankSearch SearchTerms(std::span<const Units> mini_batches) const;
   PackingWork WorkOfTries() const;
 
@@ -93,10 +93,8 @@ class MiniBatchPlacer {
   const Allowance& allowance_;
   // The leading pass, sharded as the very first asks.
   const Pass* lead_;
-  PassOptions lead_options_;
   std::optional<Pass> stand_in_;
   // Of the reference presets, where the best placement is looked for.
-  std::vector<PassOptions> methods_;
   std::vector<Pass> references_;
   // What places as a request does that names the preset.
   std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;

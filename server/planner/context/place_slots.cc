@@ -13,8 +13,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/planner/assign/batch_passes.h"
-#include "server/planner/assign/reference_methods.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/fixed_sizes.h"
@@ -32,18 +30,14 @@ namespace {
 
 class SlotPlacer {
  public:
-  SlotPlacer(const Manifest& manifest, const PlanOptions& options, const BatchPasses& passes,
-             const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
-             const SequenceLists& mini_batches, const Allowance& allowance)
-      : options_(options),
-        passes_(passes),
+  SlotPlacer(const BatchPasses& passes, uint64_t seed, const Allowance& allowance)
+      : passes_(passes),
         lead_(passes.lead()),
-        mini_batches_(mini_batches),
         allowance_(allowance),
         twins_(TwinsOf(passes.within(), 0)),
-        as_megatron_(options.passes.front().sharding == Sharding::kMegatronDynamicCp),
-        fixed_(manifest, options, passes, planned, alignments, groups, mini_batches.size()),
-        items_(planned.lengths.size()),
+        as_megatron_(passes.all().front().options().sharding == Sharding::kMegatronDynamicCp),
+        fixed_(passes, seed, allowance),
+        items_(lead_.aligned().size()),
         placements_(passes.all().size()),
         lead_times_(passes.mini_batches()) {}
 
@@ -185,36 +179,12 @@ class SlotPlacer {
     return absl::IsInvalidArgument(placed) ? reason : placed;
   }
 
-  // All passes on groups of the one size with which the lead is fastest, if faster than `limit`;
-  // whether there is one.
+  // Takes what is placed on one size for all groups, if the lead is faster there than `limit`;
+  // whether it is.
   bool TakeFixed(Cost limit) {
-    const bool in_full =
-        TriesReferences(options_.effort, passes_.sequences().size() / passes_.mini_batches());
-    bool found = false;
-    for (uint32_t size = 0; size < lead_.sizes().size(); ++size) {
-      if (allowance_.stop_requested()) return false;
-      std::optional<FixedSizes::Placements> placements = fixed_.PlaceAll(
-          size, in_full ? options_.effort : Effort::kFast, mini_batches_, allowance_);
-      if (!placements) continue;
-      Cost time = 0;
-      for (size_t i = 0; i < placements_.size(); ++i) {
-        const Pass& pass = passes_.all()[i];
-        for (Placement& placement : (*placements)[i]) {
-          if (allowance_.stop_requested()) return false;
-          // On a pipeline each rank has an order of its own.
-          if (pass.pipeline() == nullptr) {
-            OrderMicrobatches(pass, pass.order(), placement, allowance_);
-          }
-          const Cost own = StepTime(pass, placement, allowance_);
-          if (&pass == &lead_) time += own;
-        }
-      }
-      if (time >= limit) continue;
-      limit = time;
-      placements_ = *std::move(placements);
-      found = true;
-    }
-    return found;
+    std::optional<FixedSizes::Placements> fixed = fixed_.PlaceAll(limit);
+    if (fixed) placements_ = *std::move(fixed);
+    return fixed.has_value();
   }
 
   // A placement of `pass` that has these sequences on the ranks which the lead's placements have.
@@ -239,7 +209,7 @@ class SlotPlacer {
           ", min_microbatches ", pass.counts().minimum, " and a multiple of ",
           pass.counts().multiple, " leave no slots in which every sequence is on the ranks that ",
           lead_.where(), " has it on; give the passes more alike limits",
-          options_.allow_empty_microbatches ? "" : ", or set allow_empty_microbatches"));
+          pass.allow_empty() ? "" : ", or set allow_empty_microbatches"));
     }
     Placement placement = PlacementOf(pass, items, *slots);
     OrderMicrobatches(pass, pass.order(), placement, allowance_);
@@ -286,10 +256,8 @@ class SlotPlacer {
         "; set allow_empty_microbatches, raise max_size, or lower what a slot needs"));
   }
 
-  const PlanOptions& options_;
   const BatchPasses& passes_;
   const Pass& lead_;
-  const SequenceLists& mini_batches_;
   const Allowance& allowance_;
   const std::vector<size_t> twins_;
   // Whether the lead has the slots of megatron_slots.h and no others.
@@ -307,14 +275,9 @@ class SlotPlacer {
 
 }  // namespace
 
-absl::Status PlaceSlots(const Manifest& manifest, const PlanOptions& options,
-                        std::span<const Pass> passes, const PlannedLengths& planned,
-                        Alignments& alignments, const Groups& groups,
-                        const SequenceLists& mini_batches, const Allowance& allowance,
+absl::Status PlaceSlots(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                         PlacementSink& sink) {
-  return SlotPlacer(manifest, options, BatchPasses(passes, mini_batches), planned, alignments,
-                    groups, mini_batches, allowance)
-      .Run(sink);
+  return SlotPlacer(passes, seed, allowance).Run(sink);
 }
 
 }  // namespace batchplan

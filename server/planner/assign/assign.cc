@@ -89,8 +89,11 @@ class Assigner {
         placements.push_back(placements[twins_over_all_[i]]);
       } else {
         const Allowance::Part part(allowance_, passes.size() - i);
-        absl::StatusOr<Placement> filled =
-            FillShares(pass, shares, MiniBatchSeed(seed_, 0), pass.where(), work, allowance_);
+        absl::StatusOr<Placement> filled = FillShares(pass, shares,
+                                                      {.seed = MiniBatchSeed(seed_, 0),
+                                                       .where = pass.where(),
+                                                       .allowance = allowance_,
+                                                       .work = work});
         if (!filled.ok()) return filled.status();
         placements.push_back(*std::move(filled));
       }

@@ -12,6 +12,7 @@
 //   shard.h, search_ranks.h: units to ranks. more_slots.h: slots beyond the fewest.
 //   reference_methods.h: the ways of other planners. bounds.h: the shortest a step can be.
 //   fill_bins.h: items into a number of bins. conflicts.h: the refusals of all of them.
+//   search_context.h: what all searches are called with.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_

@@ -78,6 +78,11 @@ std::string MiniBatchPlacer::Where(const Pass& pass, size_t k) const {
   return absl::StrCat(pass.where(), ": mini-batch ", k);
 }
 
+SearchContext MiniBatchPlacer::ContextOf(size_t k, absl::string_view where,
+                                         PackingWork work) const {
+  return {.seed = MiniBatchSeed(seed_, k), .where = where, .allowance = allowance_, .work = work};
+}
+
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
@@ -85,8 +90,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   if (sharding == Sharding::kBalanced) return PlaceBest(k, mini_batch);
   absl::StatusOr<MiniBatchPlacement> asked = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return PlaceBySharding(*lead_, mini_batch, MiniBatchSeed(seed_, k), Where(*lead_, k),
-                           allowance_);
+    return PlaceBySharding(*lead_, mini_batch, ContextOf(k, Where(*lead_, k)));
   }();
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
@@ -136,7 +140,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
   if (lead_->may_deal_bins() && sharding != Sharding::kDealBins &&
       sharding != Sharding::kContiguous) {
     absl::StatusOr<MiniBatchPlacement> placed =
-        PackAndDeal(*lead_, mini_batch, MiniBatchSeed(seed_, k), Where(*lead_, k), allowance_);
+        PackAndDeal(*lead_, mini_batch, ContextOf(k, Where(*lead_, k)));
     if (placed.ok()) placed = Fill(k, *std::move(placed));
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
@@ -171,8 +175,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   const bool only_best = passes_.size() == 1 && !KeepsEmptyEven();
   absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return PlaceBalanced(*lead_, references_, mini_batch, MiniBatchSeed(seed_, k),
-                         only_best ? 1 : references_.size() + 2, Where(*lead_, k), allowance_);
+    return PlaceBalanced(*lead_, references_, mini_batch, only_best ? 1 : references_.size() + 2,
+                         ContextOf(k, Where(*lead_, k)));
   }();
   if (!candidates.ok()) {
     missed = true;
@@ -322,7 +326,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
     const Pass& pass = *passes_[i];
     const Allowance::Part part(allowance_, passes_.size() - i);
     absl::StatusOr<Placement> filled =
-        FillShares(pass, placed.shares, MiniBatchSeed(seed_, k), Where(pass, k), work, allowance_);
+        FillShares(pass, placed.shares, ContextOf(k, Where(pass, k), work));
     if (!filled.ok()) return filled.status();
     placed.passes.push_back(*std::move(filled));
   }

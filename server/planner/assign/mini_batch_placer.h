@@ -15,10 +15,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/allowance.h"
-#include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/search_context.h"
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
@@ -63,6 +62,9 @@ class MiniBatchPlacer {
 
  private:
   std::string Where(const Pass& pass, size_t k) const;
+  // In mini-batch k. Views `where`.
+  SearchContext ContextOf(size_t k, absl::string_view where,
+                          PackingWork work = PackingWork::kAsAsked) const;
   // At the ranks that the manifest gives.
   absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;

@@ -45,7 +45,7 @@ class Assigner {
   }
 
  private:
-  // Hands a mini-batch's placements on and keeps what the passes over all of them need.
+  // Hands a mini-batch's placements to the sink and keeps what the passes over all of them need.
   absl::Status Add(size_t k, MiniBatchPlacement placed) {
     for (const Placement& placement : placed.passes) total_.Add(placement);
     if (absl::Status status = passes_.CheckTotal(total_); !status.ok()) return status;
@@ -103,8 +103,9 @@ class Assigner {
     return placements;
   }
 
-  // Other shares for all mini-batches, because a pass over all of them can't use those they have,
-  // for the reason given.
+  // Other shares for all mini-batches, since a pass over all of them refused those for `reason`.
+  // InvalidArgument, `reason` or why a pass is impossible, if none are found; Cancelled if a stop
+  // is requested.
   absl::StatusOr<std::vector<Placement>> PlaceAllAnew(const absl::Status& reason) {
     // Here the request names the rank of each sequence.
     if (!first_.given_ranks().empty() || first_.options().sharding == Sharding::kStrideSorted) {

@@ -82,37 +82,19 @@ class Keeper : public PlacementSink {
 
 }  // namespace
 
-struct FixedSizes::OneSize {
-  OneSize(Pass on_ranks, uint64_t seed, const Allowance& allowance)
-      : pass(std::move(on_ranks)), placer({&pass}, pass, seed, pass.aligned().size(), allowance) {}
-
-  const Pass pass;
-  const MiniBatchPlacer placer;
-};
-
 FixedSizes::FixedSizes(const BatchPasses& passes, uint64_t seed, const Allowance& allowance)
     : passes_(passes), lead_(passes.lead()), seed_(seed), allowance_(allowance) {}
 
-FixedSizes::~FixedSizes() = default;
-
-const FixedSizes::OneSize* FixedSizes::Get(uint32_t size, Effort effort) {
-  const auto [at, is_new] = sizes_.try_emplace({size, effort});
-  if (is_new) {
-    const std::optional<Pass> on_ranks = lead_.OnOneSize(size);
-    if (on_ranks) {
-      at->second = std::make_unique<OneSize>(on_ranks->With(effort), seed_, allowance_);
-    }
-  }
-  return at->second.get();
-}
-
 std::optional<Placement> FixedSizes::PlaceIn(uint32_t size, Effort effort,
                                              std::span<const SequenceIndex> sequences, size_t k) {
-  const OneSize* const one = Get(size, effort);
-  if (one == nullptr) return std::nullopt;
-  absl::StatusOr<MiniBatchPlacement> placed = one->placer.Place(k, sequences);
+  const auto [lead, is_new] = leads_.try_emplace(size);
+  if (is_new) lead->second = lead_.OnOneSize(size);
+  if (!lead->second) return std::nullopt;
+  const Pass on_ranks = lead->second->With(effort);
+  const MiniBatchPlacer placer({&on_ranks}, on_ranks, seed_, on_ranks.aligned().size(), allowance_);
+  absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, sequences);
   if (!placed.ok()) return std::nullopt;
-  return FromRanks(lead_, one->pass, std::move(placed->lead()), allowance_);
+  return FromRanks(lead_, on_ranks, std::move(placed->lead()), allowance_);
 }
 
 std::vector<Placement> FixedSizes::Place(const ContextProblem& problem, const SequenceLists& items,

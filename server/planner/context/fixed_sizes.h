@@ -6,10 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "server/planner/allowance.h"
@@ -34,7 +32,6 @@ class FixedSizes {
   using Placements = std::vector<std::vector<Placement>>;
 
   FixedSizes(const BatchPasses& passes, uint64_t seed, const Allowance& allowance);
-  ~FixedSizes();
 
   // Which sizes are tried, and how hard.
   enum class Trial {
@@ -58,11 +55,6 @@ class FixedSizes {
   std::optional<Placements> PlaceAll(Cost limit) const;
 
  private:
-  // The lead on groups of one size, planned with one effort, and what places it.
-  struct OneSize;
-
-  // Null if the lead can't be on groups of that size alone.
-  const OneSize* Get(uint32_t size, Effort effort);
   // Mini-batch k on groups of the size; none if nothing is found.
   std::optional<Placement> PlaceIn(uint32_t size, Effort effort,
                                    std::span<const SequenceIndex> sequences, size_t k);
@@ -74,8 +66,8 @@ class FixedSizes {
   const Pass& lead_;
   const uint64_t seed_;
   const Allowance& allowance_;
-  // By number in the lead's sizes and effort, as far as one was asked for.
-  std::map<std::pair<uint32_t, Effort>, std::unique_ptr<OneSize>> sizes_;
+  // By number in the lead's sizes, as far as one was tried: the lead on that size alone.
+  std::map<uint32_t, std::optional<Pass>> leads_;
 };
 
 }  // namespace batchplan

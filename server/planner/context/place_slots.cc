@@ -155,7 +155,8 @@ class SlotPlacer {
     return absl::OkStatus();
   }
 
-  // Within the limits of `others` too, or the reason why not.
+  // Mini-batch k within the limits of the lead and of `others`, which the other passes follow.
+  // `reason` if no such slots are found.
   absl::Status PlaceJointly(size_t k, std::span<const Pass* const> others,
                             const absl::Status& reason) {
     const SequenceLists items = lead_.ItemLists(passes_.MiniBatch(k));
@@ -179,15 +180,17 @@ class SlotPlacer {
     return absl::IsInvalidArgument(placed) ? reason : placed;
   }
 
-  // Takes what is placed on one size for all groups, if the lead is faster there than `limit`;
-  // whether it is.
+  // Places all passes on groups of one size if that makes the lead faster than `limit`; returns
+  // whether it does.
   bool TakeFixed(Cost limit) {
     std::optional<FixedSizes::Placements> fixed = fixed_.PlaceAll(limit);
     if (fixed) placements_ = *std::move(fixed);
     return fixed.has_value();
   }
 
-  // A placement of `pass` that has these sequences on the ranks which the lead's placements have.
+  // A placement of `pass` with each of these sequences on the ranks that the lead's placements have
+  // it on. InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is
+  // requested.
   absl::StatusOr<Placement> Follow(const Pass& pass, std::span<const SequenceIndex> sequences,
                                    std::span<const Placement> lead_placements,
                                    absl::string_view where) {
@@ -216,7 +219,7 @@ class SlotPlacer {
     return placement;
   }
 
-  // The passes that ignore mini-batches, where others keep to them.
+  // The passes that ignore mini-batches while others keep to them. Errors as by Follow.
   absl::Status FollowOverAll() {
     for (const Pass* const pass : passes_.over_all()) {
       absl::StatusOr<Placement> followed =

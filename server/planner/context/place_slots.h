@@ -27,7 +27,7 @@ namespace batchplan {
 // is a lead with the slots of megatron_slots.h.
 //
 // InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
-// stop is requested. The sink has nothing then.
+// stop is requested. The sink is empty then.
 absl::Status PlaceSlots(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                         PlacementSink& sink);
 

@@ -16,11 +16,10 @@ namespace {
 constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
 static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 
-// Of groups that all have one size.
+// Of groups that all have `sharing` ranks.
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
-                                              std::span<const uint32_t> aligned,
+                                              uint32_t sharing, std::span<const uint32_t> aligned,
                                               size_t mini_batches) {
-  const uint32_t sharing = options.topology.context_parallel;
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
@@ -58,22 +57,26 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
     pass.aligned_.push_back(alignments.To(size.multiple));
   }
   if (absl::Status status = pass.SetCosts(options); !status.ok()) return status;
-  pass.SetRows(options);
-  if (absl::Status status = CheckBucketsFit(pass); !status.ok()) return status;
-  if (absl::Status status = CheckGroupsFit(manifest, pass); !status.ok()) return status;
-  const absl::StatusOr<uint64_t> empty = EmptyMicrobatchesAskedFor(pass);
-  if (!empty.ok()) return empty.status();
-  absl::Status works =
-      CheckPipelineWorks(options.topology, planned.lengths.size(), *empty, pass.where_);
-  if (!works.ok()) return works;
+  pass.SetRows(options.passes[0].sharding);
+  if (absl::Status status = pass.Check(); !status.ok()) return status;
   return pass;
+}
+
+absl::Status Pass::Check() const {
+  if (absl::Status status = CheckBucketsFit(*this); !status.ok()) return status;
+  if (absl::Status status = CheckGroupsFit(*manifest_, *this); !status.ok()) return status;
+  const absl::StatusOr<uint64_t> empty = EmptyMicrobatchesAskedFor(*this);
+  if (!empty.ok()) return empty.status();
+  return CheckPipelineWorks(*topology_, planned_.size(), *empty, where_);
 }
 
 Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
            std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
            size_t mini_batches)
-    : options_(&options.passes[index]),
-      topology_(&options.topology),
+    : manifest_(&manifest),
+      request_(&options),
+      options_(std::make_shared<const PassOptions>(options.passes[index])),
+      topology_(std::make_shared<const Topology>(options.topology)),
       where_(absl::StrCat("passes[", index, "]")),
       sizes_(std::move(sizes)),
       mini_batches_(options_->ignore_mini_batches ? 1 : mini_batches),
@@ -85,14 +88,13 @@ Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
       groups_keep_rank_(!groups.empty() && (groups_keep_microbatch_ ||
                                             options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
-      given_ranks_(manifest.ranks),
       counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
       planned_(planned.lengths) {}
 
 absl::Status Pass::SetCosts(const PlanOptions& options) {
   if (!sizes_differ()) {
     const absl::StatusOr<CostFunction> cost =
-        MakeCostFunction(options, *options_, aligned(), mini_batches_);
+        MakeCostFunction(options, *options_, topology_->context_parallel, aligned(), mini_batches_);
     if (!cost.ok()) return cost.status();
     costs_ = {*cost};
   } else {
@@ -122,7 +124,7 @@ absl::Status Pass::SetCosts(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
-void Pass::SetRows(const PlanOptions& options) {
+void Pass::SetRows(Sharding first) {
   bin_limits_.capacity = RowCapacity(*options_, length_multiple());
   padded_limits_.tokens = options_->max_tokens_per_microbatch;
   if (options_->max_sequences_per_microbatch > 0) {
@@ -134,7 +136,7 @@ void Pass::SetRows(const PlanOptions& options) {
   longest_beside_ = options_->layout == Layout::kPacked ? bin_limits_.capacity : limit;
   some_run_alone_ = !sizes_differ() &&
                     std::ranges::any_of(aligned(), [&](uint32_t length) { return length > limit; });
-  same_widths_ = !some_run_alone_ && SharesWidths(*options_, options.passes[0].sharding);
+  same_widths_ = !some_run_alone_ && SharesWidths(*options_, first);
 }
 
 size_t Pass::SizeOf(uint32_t ranks) const {
@@ -156,8 +158,31 @@ Pass Pass::With(Effort effort) const {
 
 Pass Pass::With(const PassOptions& method) const {
   Pass other = *this;
-  other.options_ = &method;
+  other.options_ = std::make_shared<const PassOptions>(method);
   other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
+  return other;
+}
+
+std::optional<Pass> Pass::OnOneSize(size_t size) const {
+  const GroupLimits& limits = sizes_[size];
+  const bool is_possible =
+      pool() % limits.ranks == 0 && std::ranges::max(aligned(size)) <= limits.capacity;
+  if (!is_possible) return std::nullopt;
+  Topology topology = *topology_;
+  topology.data_parallel = pool() / limits.ranks;
+  topology.context_parallel = limits.ranks;
+  topology.dynamic_context.reset();
+  PassOptions options = *options_;
+  options.sharding = Sharding::kBalanced;
+  options.max_tokens_per_microbatch = limits.capacity;
+  Pass other = With(options);
+  other.topology_ = std::make_shared<const Topology>(topology);
+  other.sizes_ = {limits};
+  other.aligned_ = {aligned_[size]};
+  other.computation_.reset();
+  if (!other.SetCosts(*request_).ok()) return std::nullopt;
+  other.SetRows(Sharding::kBalanced);
+  if (!other.Check().ok()) return std::nullopt;
   return other;
 }
 

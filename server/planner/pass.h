@@ -1,6 +1,6 @@
-// What one pass asks of the solvers: the request, boiled down to lengths, costs and limits. Of
-// groups of ranks that share micro-batches, all of the topology's context_parallel, or with
-// topology.dynamic_context of several sizes.
+// What one pass asks of the solvers: the request, boiled down to lengths, costs and limits. Ranks
+// that share a micro-batch are a group. All groups have topology.context_parallel ranks, or, with
+// topology.dynamic_context, groups have several sizes.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PASS_H_
 #define BATCHPLAN_SERVER_PLANNER_PASS_H_
@@ -46,10 +46,15 @@ class Pass {
                                      const Allowance& allowance = {});
 
   // This pass under other options of how to assign. `method` may differ from options() in sharding,
-  // packer, scan, what ranks are balanced on and equal counts, and must outlive the result.
+  // packer, scan, what ranks are balanced on and equal counts.
   Pass With(const PassOptions& method) const;
   // This pass with another effort.
   Pass With(Effort effort) const;
+  // Only if sizes differ: this pass with SHARDING_BALANCED and with size number `size` for all
+  // groups, as if that were the topology's context_parallel. Its costs have a scale of their own.
+  // None if that size does not divide the pool or does not hold every sequence, or if Create
+  // refuses such a pass.
+  std::optional<Pass> OnOneSize(size_t size) const;
 
   const PassOptions& options() const { return *options_; }
   // How errors name the pass.
@@ -113,7 +118,7 @@ class Pass {
   }
 
   // By manifest position, the ranks that the manifest gives; empty: the planner decides.
-  std::span<const uint32_t> given_ranks() const { return given_ranks_; }
+  std::span<const uint32_t> given_ranks() const { return manifest_->ranks; }
   const Groups& groups() const { return *groups_; }
   // Whether groups go to one rank, and to one micro-batch, as a whole.
   bool groups_keep_rank() const { return groups_keep_rank_; }
@@ -153,10 +158,15 @@ class Pass {
        size_t mini_batches);
 
   absl::Status SetCosts(const PlanOptions& options);
-  void SetRows(const PlanOptions& options);
+  // For ranks that the sharding `first`, of the request's first pass, gives their sequences.
+  void SetRows(Sharding first);
+  // InvalidArgument as by Create, once all else is set.
+  absl::Status Check() const;
 
-  const PassOptions* options_;
-  const Topology* topology_;
+  const Manifest* manifest_;
+  const PlanOptions* request_;
+  std::shared_ptr<const PassOptions> options_;
+  std::shared_ptr<const Topology> topology_;
   std::string where_;
   std::vector<GroupLimits> sizes_;
   size_t mini_batches_;
@@ -166,7 +176,6 @@ class Pass {
   bool groups_keep_microbatch_;
   bool groups_keep_rank_;
   const Groups* groups_;
-  std::span<const uint32_t> given_ranks_;
   CountRule counts_;
   std::span<const uint32_t> planned_;
   std::vector<AlignedLengths> aligned_;

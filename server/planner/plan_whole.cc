@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/planner/allowance.h"
 #include "server/planner/assign/assign.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/context/place_slots.h"
@@ -118,12 +119,9 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
     passes.push_back(*std::move(pass));
   }
   PassPlans plans(passes, batch.planned, batch.mini_batches, allowance);
-  absl::Status placed =
-      options.topology.dynamic_context
-          ? PlaceSlots(batch.manifest, options, passes, batch.planned, batch.alignments,
-                       batch.groups, batch.mini_batches, allowance, plans)
-          : AssignAll(passes, options.topology, batch.mini_batches, options.mini_batches.seed,
-                      allowance, plans);
+  const auto place_all = options.topology.dynamic_context ? PlaceSlots : AssignAll;
+  absl::Status placed = place_all(BatchPasses(passes, batch.mini_batches),
+                                  options.mini_batches.seed, allowance, plans);
   if (!placed.ok()) return placed;
   std::vector<PassPlan> measured;
   for (size_t i = 0; i < passes.size(); ++i) {

@@ -1,9 +1,7 @@
 #include "server/planner/assign/assign.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "server/planner/assign/fill_shares.h"
 #include "server/planner/assign/mini_batch_placer.h"
 #include "server/planner/assign/search_ranks.h"
@@ -13,85 +11,49 @@
 namespace batchplan {
 namespace {
 
-bool IgnoresMiniBatches(const Pass& pass) { return pass.options().ignore_mini_batches; }
-
-// The passes that keep to mini-batches: all of them if none does, over the whole manifest as one.
-std::vector<const Pass*> PassesWithin(std::span<const Pass> passes) {
-  const bool all = std::all_of(passes.begin(), passes.end(), IgnoresMiniBatches);
-  std::vector<const Pass*> within;
-  for (const Pass& pass : passes) {
-    if (all || !IgnoresMiniBatches(pass)) within.push_back(&pass);
-  }
-  return within;
-}
-
-// The others.
-std::vector<const Pass*> PassesOverAll(std::span<const Pass> passes) {
-  std::vector<const Pass*> over_all;
-  for (const Pass& pass : passes) {
-    if (IgnoresMiniBatches(pass)) over_all.push_back(&pass);
-  }
-  if (over_all.size() == passes.size()) over_all.clear();
-  return over_all;
-}
-
 class Assigner {
  public:
-  Assigner(std::span<const Pass> passes, const Topology& topology,
-           const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+  Assigner(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
            PlacementSink& sink)
       : passes_(passes),
-        first_(passes.front()),
-        topology_(topology),
-        sequences_(mini_batches.all()),
+        first_(passes.all().front()),
         seed_(seed),
         allowance_(allowance),
         sink_(sink),
-        over_all_(PassesOverAll(passes)),
-        twins_over_all_(TwinsOf(over_all_, 0)),
-        placer_(PassesWithin(passes), first_, topology, seed, sequences_.size(), allowance),
-        mini_batches_(mini_batches),
-        whole_(IgnoresMiniBatches(*placer_.passes().front())),
-        count_(whole_ ? 1 : mini_batches.size()) {}
+        twins_over_all_(TwinsOf(passes.over_all(), 0)),
+        placer_({passes.within().begin(), passes.within().end()}, first_, seed,
+                passes.sequences().size(), allowance) {}
 
   absl::Status Run() {
-    if (first_.allow_empty()) {
-      if (absl::Status status = CheckTotal(FewestMicrobatches()); !status.ok()) return status;
-    }
-    const size_t within = placer_.passes().size();
-    for (size_t k = 0; k < count_; ++k) {
+    if (absl::Status status = passes_.CheckFewest(); !status.ok()) return status;
+    const size_t within = passes_.within().size();
+    for (size_t k = 0; k < passes_.mini_batches(); ++k) {
       // Each pass over each mini-batch may spend as much as the others.
-      const Allowance::Part part(allowance_, (count_ - k) * within + over_all_.size(), within);
-      absl::StatusOr<MiniBatchPlacement> mini_batch = placer_.Place(k, MiniBatch(k));
+      const Allowance::Part part(
+          allowance_, (passes_.mini_batches() - k) * within + passes_.over_all().size(), within);
+      absl::StatusOr<MiniBatchPlacement> mini_batch = placer_.Place(k, passes_.MiniBatch(k));
       if (!mini_batch.ok()) return mini_batch.status();
       if (absl::Status status = Add(k, *std::move(mini_batch)); !status.ok()) return status;
     }
     absl::StatusOr<std::vector<Placement>> over_all = FillOverAll();
     if (absl::IsInvalidArgument(over_all.status())) over_all = PlaceAllAnew(over_all.status());
     if (!over_all.ok()) return over_all.status();
-    for (size_t i = 0; i < over_all_.size(); ++i) {
-      sink_.Add(over_all_[i] - passes_.data(), 0, std::move((*over_all)[i]));
+    for (size_t i = 0; i < over_all->size(); ++i) {
+      sink_.Add(passes_.NumberOf(*passes_.over_all()[i]), 0, std::move((*over_all)[i]));
     }
     return absl::OkStatus();
   }
 
  private:
-  // Number k of the count_ within which ranks are decided.
-  std::span<const SequenceIndex> MiniBatch(size_t k) const {
-    return whole_ ? sequences_ : mini_batches_[k];
-  }
-
-  // Hands a mini-batch's placements on and keeps what the passes over all of them need.
+  // Hands a mini-batch's placements to the sink and keeps what the passes over all of them need.
   absl::Status Add(size_t k, MiniBatchPlacement placed) {
-    for (const Placement& placement : placed.passes) {
-      microbatches_ += placement.microbatches.size();
-    }
-    if (absl::Status status = CheckTotal(microbatches_); !status.ok()) return status;
+    for (const Placement& placement : placed.passes) total_.Add(placement);
+    if (absl::Status status = passes_.CheckTotal(total_); !status.ok()) return status;
     for (size_t i = 0; i < placed.passes.size(); ++i) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-      sink_.Add(placer_.passes()[i] - passes_.data(), k, std::move(placed.passes[i]));
+      sink_.Add(passes_.NumberOf(*passes_.within()[i]), k, std::move(placed.passes[i]));
     }
-    if (over_all_.empty()) return absl::OkStatus();
+    if (passes_.over_all().empty()) return absl::OkStatus();
     for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
       shares_.Push(placed.shares[rank]);
       shares_.Close();
@@ -103,41 +65,16 @@ class Assigner {
   void Clear() {
     sink_.Clear();
     shares_ = SequenceLists();
-    microbatches_ = 0;
-  }
-
-  // What the count rules of the passes ask for, whatever the sequences.
-  uint64_t FewestMicrobatches() const {
-    uint64_t fewest = 0;
-    for (const Pass& pass : passes_) {
-      fewest += pass.counts().RoundUp(1) * pass.ranks() * pass.mini_batches();
-    }
-    return fewest;
-  }
-
-  // That the micro-batches of all passes and mini-batches keep to the limits of what is simulated,
-  // and of empty ones.
-  absl::Status CheckTotal(uint64_t microbatches) const {
-    if (first_.pipeline() != nullptr) {
-      absl::Status status = CheckTotalPipelineWorks(topology_, microbatches, passes_.size());
-      if (!status.ok()) return status;
-    }
-    if (microbatches <= passes_.size() * sequences_.size() + kMaxEmptyMicrobatches) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the plan needs more than ", kMaxEmptyMicrobatches,
-        " micro-batches beyond one a sequence, the limit where allow_empty_microbatches is set "
-        "(data_parallel ",
-        first_.ranks(), ", ", count_, " mini-batches, ", passes_.size(), " passes)"));
+    total_ = {};
   }
 
   // The passes that ignore mini-batches, over the shares of all of them.
   absl::StatusOr<std::vector<Placement>> FillOverAll(
       PackingWork work = PackingWork::kAsAsked) const {
     std::vector<Placement> placements;
-    if (over_all_.empty()) return placements;
-    uint64_t microbatches = microbatches_;
+    const std::span<const Pass* const> passes = passes_.over_all();
+    if (passes.empty()) return placements;
+    PlacedTotal total = total_;
     SequenceLists shares;
     shares.Reserve(first_.ranks(), shares_.all().size());
     for (uint32_t rank = 0; rank < first_.ranks(); ++rank) {
@@ -146,32 +83,36 @@ class Assigner {
       }
       shares.Close();
     }
-    for (size_t i = 0; i < over_all_.size(); ++i) {
-      const Pass& pass = *over_all_[i];
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const Pass& pass = *passes[i];
       if (twins_over_all_[i] < i) {
         placements.push_back(placements[twins_over_all_[i]]);
       } else {
-        const Allowance::Part part(allowance_, over_all_.size() - i);
-        absl::StatusOr<Placement> filled =
-            FillShares(pass, shares, MiniBatchSeed(seed_, 0), pass.where(), work, allowance_);
+        const Allowance::Part part(allowance_, passes.size() - i);
+        absl::StatusOr<Placement> filled = FillShares(pass, shares,
+                                                      {.seed = MiniBatchSeed(seed_, 0),
+                                                       .where = pass.where(),
+                                                       .allowance = allowance_,
+                                                       .work = work});
         if (!filled.ok()) return filled.status();
         placements.push_back(*std::move(filled));
       }
-      microbatches += placements.back().microbatches.size();
-      if (absl::Status status = CheckTotal(microbatches); !status.ok()) return status;
+      total.Add(placements.back());
+      if (absl::Status status = passes_.CheckTotal(total); !status.ok()) return status;
     }
     return placements;
   }
 
-  // Other shares for all mini-batches, because a pass over all of them can't use those they have,
-  // for the reason given.
+  // Other shares for all mini-batches, since a pass over all of them refused those for `reason`.
+  // InvalidArgument, `reason` or why a pass is impossible, if none are found; Cancelled if a stop
+  // is requested.
   absl::StatusOr<std::vector<Placement>> PlaceAllAnew(const absl::Status& reason) {
     // Here the request names the rank of each sequence.
     if (!first_.given_ranks().empty() || first_.options().sharding == Sharding::kStrideSorted) {
       return reason;
     }
-    for (const Pass* pass : over_all_) {
-      absl::Status possible = CheckPossible(*pass, sequences_, pass->where());
+    for (const Pass* pass : passes_.over_all()) {
+      absl::Status possible = CheckPossible(*pass, passes_.sequences(), pass->where());
       if (!possible.ok()) return possible;
     }
     if (!first_.options().equal_sequence_counts) {
@@ -181,8 +122,8 @@ class Assigner {
 
     std::vector<Units> units;
     uint64_t all_units = 0;
-    for (size_t k = 0; k < count_; ++k) {
-      all_units += units.emplace_back(first_.UnitsOf(MiniBatch(k))).size();
+    for (size_t k = 0; k < passes_.mini_batches(); ++k) {
+      all_units += units.emplace_back(first_.UnitsOf(passes_.MiniBatch(k))).size();
       if (all_units > kMaxSearchedUnits) return reason;
     }
     std::vector<MiniBatchPlacement> tried(units.size());
@@ -217,43 +158,33 @@ class Assigner {
 
   absl::StatusOr<std::vector<Placement>> PlaceAllEvenly() {
     Clear();
-    for (size_t k = 0; k < count_; ++k) {
-      absl::StatusOr<MiniBatchPlacement> mini_batch = placer_.PlaceEvenly(k, MiniBatch(k));
+    for (size_t k = 0; k < passes_.mini_batches(); ++k) {
+      absl::StatusOr<MiniBatchPlacement> mini_batch = placer_.PlaceEvenly(k, passes_.MiniBatch(k));
       if (!mini_batch.ok()) return mini_batch.status();
       if (absl::Status status = Add(k, *std::move(mini_batch)); !status.ok()) return status;
     }
     return FillOverAll();
   }
 
-  const std::span<const Pass> passes_;
+  const BatchPasses& passes_;
   const Pass& first_;
-  const Topology& topology_;
-  const std::span<const SequenceIndex> sequences_;
   const uint64_t seed_;
   const Allowance& allowance_;
   PlacementSink& sink_;
-  // The passes that ignore mini-batches where others keep to them.
-  const std::vector<const Pass*> over_all_;
   const std::vector<size_t> twins_over_all_;
   const MiniBatchPlacer placer_;
-  const SequenceLists& mini_batches_;
-  // Whether ranks are decided for the whole manifest at once, since every pass ignores
-  // mini-batches.
-  const bool whole_;
-  const size_t count_;
-  // Made so far, within mini-batches.
-  uint64_t microbatches_ = 0;
-  // Where passes go over all mini-batches, the share of rank r of mini-batch k as list k * ranks +
-  // r.
+  // Of what was handed on, which is all within mini-batches.
+  PlacedTotal total_;
+  // If there are passes over all mini-batches: as list k * ranks + r the share of rank r of
+  // mini-batch k.
   SequenceLists shares_;
 };
 
 }  // namespace
 
-absl::Status AssignAll(std::span<const Pass> passes, const Topology& topology,
-                       const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink) {
-  return Assigner(passes, topology, mini_batches, seed, allowance, sink).Run();
+  return Assigner(passes, seed, allowance, sink).Run();
 }
 
 }  // namespace batchplan

@@ -2,6 +2,7 @@
 //
 // From the outside in, each file calling only those below it:
 //   assign.h: every mini-batch, and the passes that go over all of them.
+//   batch_passes.h: which pass leads, which ones keep to mini-batches, and the limits of all.
 //   mini_batch_placer.h: one mini-batch in all passes that keep to it; other ways where one fails.
 //   place.h: one mini-batch in one pass, by a named sharding or as the best of several.
 //   solve.h: the balanced solver, which finds micro-batches and ranks together. solve_lockstep.h,
@@ -11,20 +12,16 @@
 //   shard.h, search_ranks.h: units to ranks. more_slots.h: slots beyond the fewest.
 //   reference_methods.h: the ways of other planners. bounds.h: the shortest a step can be.
 //   fill_bins.h: items into a number of bins. conflicts.h: the refusals of all of them.
+//   search_context.h: what all searches are called with.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_ASSIGN_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "server/planner/allowance.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
-#include "server/planner/pass.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -38,13 +35,12 @@ namespace batchplan {
 // sequences on each rank, and at last, for a few sequences, every division there is. A sharding
 // that names the rank of each sequence (STRIDE_SORTED), or their order (CONTIGUOUS), is kept.
 //
-// Mini-batches and passes divide the allowance, what one leaves among those that follow. Passes of
-// equal options after the first are worked out once.
+// Mini-batches and passes divide the allowance; what one of them leaves is for those that follow.
+// Passes after the first that are filled alike are worked out once.
 //
 // InvalidArgument, naming pass, mini-batch and the limits in conflict, if nothing legal is found;
 // Cancelled if a stop is requested. What the sink has then is of no use.
-absl::Status AssignAll(std::span<const Pass> passes, const Topology& topology,
-                       const SequenceLists& mini_batches, uint64_t seed, const Allowance& allowance,
+absl::Status AssignAll(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                        PlacementSink& sink);
 
 }  // namespace batchplan

@@ -17,7 +17,7 @@
 namespace batchplan {
 namespace {
 
-// Bins that do not take an item before a search for room is given up.
+// Bins without room for an item before a search for room is given up.
 constexpr size_t kMaxMisses = 64;
 
 Cost CostOf(std::span<const uint32_t> bin, const Items& items) {
@@ -98,27 +98,26 @@ class PaddedRoom {
 
 }  // namespace
 
-Bins DraftPacked(const Pass& pass, const Items& items, uint64_t seed, PackingWork work,
-                 const Allowance& allowance) {
+Bins DraftPacked(const Pass& pass, const Items& items, const SearchContext& context) {
   if (pass.options().packer == Packer::kBalanced) {
-    const Effort effort = work == PackingWork::kGreedy ? Effort::kFast : pass.effort();
-    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, effort, allowance).bins;
+    const Effort effort = context.work == PackingWork::kGreedy ? Effort::kFast : pass.effort();
+    return PackFewest(items.ForPacking(), pass.bin_limits(), 0, effort, context.allowance).bins;
   }
-  return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), seed, allowance);
+  return Pack(pass.options().packer, items.ForPacking(), pass.bin_limits(), context.seed,
+              context.allowance);
 }
 
 std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
-                                 size_t count, size_t group, PackingWork work,
-                                 const Allowance& allowance) {
+                                 size_t count, size_t group, const SearchContext& context) {
   if (draft.size() < count && pass.options().packer == Packer::kKarmarkarKarp) {
-    Bins even = PackKarmarkarKarp(items.ForPacking(), pass.bin_limits(), count, allowance);
+    Bins even = PackKarmarkarKarp(items.ForPacking(), pass.bin_limits(), count, context.allowance);
     if (even.size() == count) return even;
   }
   if (draft.size() <= count) return SplitToCount(draft, count, group, items, pass.bin_limits());
   // With the searches whatever the pass's effort: without a packing the request fails.
-  const Effort effort = work == PackingWork::kGreedy ? Effort::kFast : Effort::kDefault;
+  const Effort effort = context.work == PackingWork::kGreedy ? Effort::kFast : Effort::kDefault;
   const std::optional<Bins> tighter =
-      PackInto(items.ForPacking(), pass.bin_limits(), count, effort, allowance);
+      PackInto(items.ForPacking(), pass.bin_limits(), count, effort, context.allowance);
   if (!tighter) return std::nullopt;
   return SplitToCount(*tighter, count, group, items, pass.bin_limits());
 }

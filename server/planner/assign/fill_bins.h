@@ -10,30 +10,22 @@
 #include <vector>
 
 #include "server/planner/allowance.h"
+#include "server/planner/assign/search_context.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/padded/splits.h"
 #include "server/planner/pass.h"
 
 namespace batchplan {
 
-enum class PackingWork {
-  // The pass's packer and effort, and every search before a request is refused.
-  kAsAsked,
-  // Greedy packers alone, where thousands of divisions are tried.
-  kGreedy,
-};
-
 // The bins that the pass's packer makes of the items.
-Bins DraftPacked(const Pass& pass, const Items& items, uint64_t seed, PackingWork work,
-                 const Allowance& allowance);
+Bins DraftPacked(const Pass& pass, const Items& items, const SearchContext& context);
 
 // Brings a draft to exactly `count` bins, at most the number of items. Of too many bins it packs
 // again and tighter; of too few it divides again into that many (PACKER_KARMARKAR_KARP) or splits
 // bins (SplitToCount, whose `group` this is). Nothing if no packing as tight as that is found
 // within the allowance, or if a stop is requested.
 std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
-                                 size_t count, size_t group, PackingWork work,
-                                 const Allowance& allowance);
+                                 size_t count, size_t group, const SearchContext& context);
 
 // Items in the order that the padded layout's algorithms walk: by ascending width, ties by
 // position. Those that run alone are the last, each a run of its own. Owns its arrays.

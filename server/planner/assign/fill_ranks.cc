@@ -33,14 +33,11 @@ constexpr uint64_t kTicksAFilledSequence = 50;
 
 class RankFiller {
  public:
-  RankFiller(const Pass& pass, const SequenceLists& shares, uint64_t seed, absl::string_view where,
-             PackingWork work, const Allowance& allowance)
+  RankFiller(const Pass& pass, const SequenceLists& shares, const SearchContext& context)
       : pass_(pass),
         shares_(shares),
-        seed_(seed),
-        where_(where),
-        work_(work),
-        allowance_(allowance),
+        context_(context),
+        allowance_(context.allowance),
         padded_(pass.options().layout == Layout::kPadded) {}
 
   absl::StatusOr<Placement> Run() {
@@ -55,7 +52,7 @@ class RankFiller {
     if (!pass_.allow_empty() || !absl::IsInvalidArgument(filled.status())) return filled;
     const uint64_t wanted = WantedSlots();
     if (wanted > pass_.most_with_empty() / ranks_.size()) {
-      return TooManyEmpty(pass_, wanted, where_);
+      return TooManyEmpty(pass_, wanted, context_.where);
     }
     return Fill(wanted, poorest);
   }
@@ -72,8 +69,9 @@ class RankFiller {
         own.sorted.emplace(own.items);
         own.drafted = DraftPadded(pass_, *own.sorted);
       } else {
-        own.draft = DraftPacked(pass_, own.items, RankSeed(seed_, static_cast<uint32_t>(rank)),
-                                work_, allowance_);
+        SearchContext of_rank = context_;
+        of_rank.seed = RankSeed(context_.seed, static_cast<uint32_t>(rank));
+        own.draft = DraftPacked(pass_, own.items, of_rank);
         own.drafted = own.draft.size();
       }
     }
@@ -97,15 +95,16 @@ class RankFiller {
     const size_t available = ranks_[poorest].items.size();
     if (wanted <= available) return Fill(wanted, poorest);
     const uint64_t fewer = pass_.counts().RoundDown(available);
-    if (fewer == 0) return TooFewItemsOnRank(pass_, poorest, available, wanted, where_);
+    if (fewer == 0) return TooFewItemsOnRank(pass_, poorest, available, wanted, context_.where);
     return Fill(fewer, poorest);
   }
 
   // `slots` micro-batches on every rank, or fewer where it has fewer items.
   absl::StatusOr<Placement> Fill(uint64_t slots, size_t poorest) {
     const bool has_poorer = slots > ranks_[poorest].items.size() && pass_.given_ranks().empty();
-    if (!padded_ && work_ != PackingWork::kGreedy && pass_.options().packer == Packer::kBalanced &&
-        !has_poorer && FillBalanced(static_cast<uint32_t>(slots))) {
+    if (!padded_ && context_.work != PackingWork::kGreedy &&
+        pass_.options().packer == Packer::kBalanced && !has_poorer &&
+        FillBalanced(static_cast<uint32_t>(slots))) {
       if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
       return Collect(std::max<uint64_t>(slots, ranks_.front().bins.size()));
     }
@@ -116,11 +115,11 @@ class RankFiller {
       const size_t count = std::min<size_t>(slots, own.items.size());
       std::optional<Bins> settled =
           padded_ ? SettlePadded(pass_, own.items, *own.sorted, count, allowance_)
-                  : SettlePacked(pass_, own.items, own.draft, count, 1, work_, allowance_);
+                  : SettlePacked(pass_, own.items, own.draft, count, 1, context_);
       if (!settled) {
         if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
         return TooFewSlots(pass_, rank, own.drafted, poorest, ranks_[poorest].items.size(), slots,
-                           where_);
+                           context_.where);
       }
       own.bins = *std::move(settled);
     }
@@ -141,8 +140,8 @@ class RankFiller {
     return true;
   }
 
-  // The same runs at the same widths on all ranks; nothing if the ranks have different numbers of
-  // items, too few, or a group for which another rank's width is too much.
+  // Equal runs of equal widths on all ranks; nothing if the ranks have different numbers of items,
+  // too few, or a group for which another rank's width is too much.
   std::optional<Placement> FillAtSameWidths() {
     std::vector<PaddedItems> ranks;
     for (const Rank& rank : ranks_) {
@@ -197,9 +196,7 @@ class RankFiller {
 
   const Pass& pass_;
   const SequenceLists& shares_;
-  const uint64_t seed_;
-  const absl::string_view where_;
-  const PackingWork work_;
+  const SearchContext& context_;
   const Allowance& allowance_;
   const bool padded_;
   std::vector<Rank> ranks_;
@@ -207,10 +204,9 @@ class RankFiller {
 
 }  // namespace
 
-absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& shares, uint64_t seed,
-                                    absl::string_view where, PackingWork work,
-                                    const Allowance& allowance) {
-  return RankFiller(pass, shares, seed, where, work, allowance).Run();
+absl::StatusOr<Placement> FillRanks(const Pass& pass, const SequenceLists& shares,
+                                    const SearchContext& context) {
+  return RankFiller(pass, shares, context).Run();
 }
 
 // Of the bins that a packer leaves any two hold more than one has room for, or it would have made

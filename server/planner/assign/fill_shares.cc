@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/assign/fill_bins.h"
 #include "server/planner/assign/fill_ranks.h"
 #include "server/planner/assign/more_slots.h"
 #include "server/planner/assign/place.h"
@@ -43,20 +44,18 @@ struct TimedPlacement {
 
 class SharesFiller {
  public:
-  SharesFiller(const Pass& pass, const SequenceLists& shares, uint64_t seed,
-               absl::string_view where, const Allowance& allowance)
+  SharesFiller(const Pass& pass, const SequenceLists& shares, const SearchContext& context)
       : pass_(pass),
         shares_(shares),
-        seed_(seed),
-        where_(where),
-        allowance_(allowance),
+        context_(context),
+        allowance_(context.allowance),
         padded_(pass.options().layout == Layout::kPadded),
         lockstep_(pass.synchronization() == Synchronization::kLockstep) {}
 
   absl::StatusOr<Placement> Run() {
     absl::StatusOr<Placement> filled = [&] {
       const Allowance::Part part(allowance_, 2);
-      return FillRanks(pass_, shares_, seed_, where_, PackingWork::kAsAsked, allowance_);
+      return FillRanks(pass_, shares_, context_);
     }();
     if (!filled.ok()) return filled;
     most_empty_ = EmptyMicrobatches(*filled);
@@ -139,8 +138,7 @@ class SharesFiller {
       if (Ended()) return;
       PassOptions options = pass_.options();
       options.packer = packer;
-      absl::StatusOr<Placement> filled =
-          FillRanks(pass_.With(options), shares_, seed_, where_, PackingWork::kAsAsked, allowance_);
+      absl::StatusOr<Placement> filled = FillRanks(pass_.With(options), shares_, context_);
       if (filled.ok()) Take(*std::move(filled));
     }
   }
@@ -245,8 +243,7 @@ class SharesFiller {
 
   const Pass& pass_;
   const SequenceLists& shares_;
-  const uint64_t seed_;
-  const absl::string_view where_;
+  const SearchContext& context_;
   const Allowance& allowance_;
   const bool padded_;
   const bool lockstep_;
@@ -266,11 +263,10 @@ class SharesFiller {
 
 }  // namespace
 
-absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares, uint64_t seed,
-                                     absl::string_view where, PackingWork work,
-                                     const Allowance& allowance) {
-  if (pass.given_ranks().empty()) return FillRanks(pass, shares, seed, where, work, allowance);
-  return SharesFiller(pass, shares, seed, where, allowance).Run();
+absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
+                                     const SearchContext& context) {
+  if (pass.given_ranks().empty()) return FillRanks(pass, shares, context);
+  return SharesFiller(pass, shares, context).Run();
 }
 
 }  // namespace batchplan

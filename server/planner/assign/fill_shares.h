@@ -3,12 +3,8 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_SHARES_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_FILL_SHARES_H_
 
-#include <cstdint>
-
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "server/planner/allowance.h"
-#include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/search_context.h"
 #include "server/planner/manifest.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
@@ -29,10 +25,9 @@ namespace batchplan {
 // The micro-batches of each rank are then sorted by descending cost, so that those of a slot are
 // alike. Less is tried with Effort::kFast and once the allowance is spent.
 //
-// `seed`, `where`, `work` and errors as for FillRanks.
-absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares, uint64_t seed,
-                                     absl::string_view where, PackingWork work,
-                                     const Allowance& allowance);
+// Errors as by FillRanks.
+absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
+                                     const SearchContext& context);
 
 }  // namespace batchplan
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/fill_ranks.h"
@@ -39,17 +40,10 @@ std::pair<size_t, size_t> EmptyMicrobatches(const MiniBatchPlacement& placed) {
   return {most, all};
 }
 
-bool FilledAlike(PassOptions a, PassOptions b) {
-  a.name.clear();
-  b.name.clear();
-  return a == b;
-}
-
 }  // namespace
 
-MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first,
-                                 const Topology& topology, uint64_t seed, uint64_t sequences,
-                                 const Allowance& allowance)
+MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
+                                 uint64_t sequences, const Allowance& allowance)
     : passes_(std::move(passes)),
       twins_(TwinsOf(passes_, first.given_ranks().empty() ? 1 : 0)),
       first_(first),
@@ -58,22 +52,23 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& fi
       allowance_(allowance),
       lead_(passes_.front()) {
   if (lead_ != &first_) {
-    lead_options_ = lead_->options();
-    lead_options_.sharding = first_.options().sharding;
-    lead_options_.balance_on = first_.options().balance_on;
-    lead_options_.equal_sequence_counts = first_.options().equal_sequence_counts;
-    stand_in_.emplace(lead_->With(lead_options_));
+    PassOptions options = lead_->options();
+    options.sharding = first_.options().sharding;
+    options.balance_on = first_.options().balance_on;
+    options.equal_sequence_counts = first_.options().equal_sequence_counts;
+    stand_in_.emplace(lead_->With(options));
     lead_ = &*stand_in_;
   }
   if (first_.options().sharding == Sharding::kBalanced && lead_->effort() != Effort::kFast &&
       first_.given_ranks().empty()) {
-    methods_ = ReferenceMethods(lead_->options(), topology);
-    for (const PassOptions& method : methods_) references_.push_back(lead_->With(method));
+    for (const PassOptions& method : ReferenceMethods(lead_->options(), lead_->topology())) {
+      references_.push_back(lead_->With(method));
+    }
     for (const Pass& reference : references_) {
       std::vector<const Pass*> of_preset = passes_;
       of_preset.front() = &reference;
-      presets_.push_back(std::make_unique<MiniBatchPlacer>(std::move(of_preset), reference,
-                                                           topology, seed, sequences, allowance));
+      presets_.push_back(std::make_unique<MiniBatchPlacer>(std::move(of_preset), reference, seed,
+                                                           sequences, allowance));
     }
   }
 }
@@ -83,6 +78,11 @@ std::string MiniBatchPlacer::Where(const Pass& pass, size_t k) const {
   return absl::StrCat(pass.where(), ": mini-batch ", k);
 }
 
+SearchContext MiniBatchPlacer::ContextOf(size_t k, absl::string_view where,
+                                         PackingWork work) const {
+  return {.seed = MiniBatchSeed(seed_, k), .where = where, .allowance = allowance_, .work = work};
+}
+
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
@@ -90,8 +90,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   if (sharding == Sharding::kBalanced) return PlaceBest(k, mini_batch);
   absl::StatusOr<MiniBatchPlacement> asked = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return PlaceBySharding(*lead_, mini_batch, MiniBatchSeed(seed_, k), Where(*lead_, k),
-                           allowance_);
+    return PlaceBySharding(*lead_, mini_batch, ContextOf(k, Where(*lead_, k)));
   }();
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
@@ -141,7 +140,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
   if (lead_->may_deal_bins() && sharding != Sharding::kDealBins &&
       sharding != Sharding::kContiguous) {
     absl::StatusOr<MiniBatchPlacement> placed =
-        PackAndDeal(*lead_, mini_batch, MiniBatchSeed(seed_, k), Where(*lead_, k), allowance_);
+        PackAndDeal(*lead_, mini_batch, ContextOf(k, Where(*lead_, k)));
     if (placed.ok()) placed = Fill(k, *std::move(placed));
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
@@ -176,8 +175,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   const bool only_best = passes_.size() == 1 && !KeepsEmptyEven();
   absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return PlaceBalanced(*lead_, references_, mini_batch, MiniBatchSeed(seed_, k),
-                         only_best ? 1 : references_.size() + 2, Where(*lead_, k), allowance_);
+    return PlaceBalanced(*lead_, references_, mini_batch, only_best ? 1 : references_.size() + 2,
+                         ContextOf(k, Where(*lead_, k)));
   }();
   if (!candidates.ok()) {
     missed = true;
@@ -327,21 +326,11 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
     const Pass& pass = *passes_[i];
     const Allowance::Part part(allowance_, passes_.size() - i);
     absl::StatusOr<Placement> filled =
-        FillShares(pass, placed.shares, MiniBatchSeed(seed_, k), Where(pass, k), work, allowance_);
+        FillShares(pass, placed.shares, ContextOf(k, Where(pass, k), work));
     if (!filled.ok()) return filled.status();
     placed.passes.push_back(*std::move(filled));
   }
   return placed;
-}
-
-std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first) {
-  std::vector<size_t> twins;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    size_t twin = std::min(i, first);
-    while (twin < i && !FilledAlike(passes[i]->options(), passes[twin]->options())) ++twin;
-    twins.push_back(twin);
-  }
-  return twins;
 }
 
 absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,

@@ -15,30 +15,27 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/planner/allowance.h"
-#include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/search_context.h"
 #include "server/planner/assign/search_ranks.h"
 #include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
 
-// The passes' placements of one mini-batch after the other. The very first pass of the request says
-// how sequences come to ranks; the first pass here leads: its micro-batches are found together with
-// the ranks, and the others are filled inside the shares that come of it.
+// Places one mini-batch at a time, in all passes. The first pass of the request says how sequences
+// come to ranks. The first pass here leads: its micro-batches are found together with the ranks.
+// The other passes are filled inside the shares that ranks have then.
 //
 // Views what it is made from. For one thread.
 class MiniBatchPlacer {
  public:
   // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
   // none of them. `sequences` are those of the whole request.
-  MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, const Topology& topology,
-                  uint64_t seed, uint64_t sequences, const Allowance& allowance);
+  MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
+                  uint64_t sequences, const Allowance& allowance);
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
-
-  std::span<const Pass* const> passes() const { return passes_; }
 
   // Mini-batch number k at the ranks that the manifest gives, or as the first pass's sharding has
   // it, or in another way where that leaves some pass without a legal number of micro-batches or a
@@ -49,22 +46,25 @@ class MiniBatchPlacer {
   absl::StatusOr<MiniBatchPlacement> Place(size_t k,
                                            std::span<const SequenceIndex> mini_batch) const;
 
-  // The same number of units on each rank, or one more.
+  // Mini-batch number k with equally many units on each rank, or one more. Errors as by Place.
   absl::StatusOr<MiniBatchPlacement> PlaceEvenly(size_t k,
                                                  std::span<const SequenceIndex> mini_batch) const;
 
-  // Unit u on rank rank_of[u].
+  // Mini-batch number k with unit u on rank rank_of[u]. Errors as by Place.
   absl::StatusOr<MiniBatchPlacement> PlaceAt(size_t k, const Units& units,
                                              std::span<const uint32_t> rank_of,
                                              PackingWork work = PackingWork::kAsAsked) const;
 
-  // What a search for the ranks of these mini-batches' units has to keep to, but for whom it asks,
-  // and the work that each try is worth, so that a search that makes thousands of them ends.
+  // The terms of a search for the ranks of these mini-batches' units, without `accept`. And the
+  // work that is spent on each try, which is little enough for thousands of tries.
   RankSearch SearchTerms(std::span<const Units> mini_batches) const;
   PackingWork WorkOfTries() const;
 
  private:
   std::string Where(const Pass& pass, size_t k) const;
+  // In mini-batch k. Views `where`.
+  SearchContext ContextOf(size_t k, absl::string_view where,
+                          PackingWork work = PackingWork::kAsAsked) const;
   // At the ranks that the manifest gives.
   absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
@@ -95,18 +95,12 @@ class MiniBatchPlacer {
   const Allowance& allowance_;
   // The leading pass, sharded as the very first asks.
   const Pass* lead_;
-  PassOptions lead_options_;
   std::optional<Pass> stand_in_;
   // Of the reference presets, where the best placement is looked for.
-  std::vector<PassOptions> methods_;
   std::vector<Pass> references_;
   // What places as a request does that names the preset.
   std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
 };
-
-// For each of `passes` from `first` on the number of one before it, but not before `first`, that is
-// filled alike, so that it is worked out once; its own where there is none.
-std::vector<size_t> TwinsOf(std::span<const Pass* const> passes, size_t first);
 
 // InvalidArgument if a pass can't be planned over these sequences, whatever ranks they have.
 absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,

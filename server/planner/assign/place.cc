@@ -88,23 +88,21 @@ bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batc
 
 absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
                                                    std::span<const SequenceIndex> mini_batch,
-                                                   uint64_t seed, absl::string_view where,
-                                                   const Allowance& allowance, Cost limit) {
-  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+                                                   const SearchContext& context, Cost limit) {
+  if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
   if (pass.options().sharding == Sharding::kDealBins && pass.may_deal_bins()) {
-    return PackAndDeal(pass, mini_batch, seed, where, allowance);
+    return PackAndDeal(pass, mini_batch, context);
   }
   const Units units = pass.UnitsOf(mini_batch);
-  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, where, allowance);
+  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, context);
   if (!rank_of.ok()) return rank_of.status();
-  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
   SequenceLists shares = SharesOf(units.sequences, *rank_of, pass.ranks());
   if (limit < kNoStepTimeLimit && !MayRunShort(pass, shares) &&
       LeastStepTime(pass, shares) >= limit) {
     return absl::OutOfRangeError("the step is longer than is of use");
   }
-  absl::StatusOr<Placement> filled =
-      FillRanks(pass, shares, seed, where, PackingWork::kAsAsked, allowance);
+  absl::StatusOr<Placement> filled = FillRanks(pass, shares, context);
   if (!filled.ok()) return filled.status();
   MiniBatchPlacement placed{.shares = std::move(shares), .passes = {}};
   placed.passes.push_back(*std::move(filled));
@@ -113,27 +111,26 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
 
 absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass,
                                                std::span<const SequenceIndex> mini_batch,
-                                               uint64_t seed, absl::string_view where,
-                                               const Allowance& allowance) {
+                                               const SearchContext& context) {
+  const Allowance& allowance = context.allowance;
   const uint32_t ranks = pass.ranks();
   const Items items = pass.ItemsOf(mini_batch);
   const Bins draft = [&] {
     const Allowance::Part part(allowance, 2);
-    return DraftPacked(pass, items, seed, PackingWork::kAsAsked, allowance);
+    return DraftPacked(pass, items, context);
   }();
   const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
   const uint64_t available = items.size() / ranks;
   uint64_t slots = wanted <= available ? wanted : pass.counts().RoundDown(available);
   std::optional<Bins> bins;
-  if (slots > 0)
-    bins = SettlePacked(pass, items, draft, slots * ranks, ranks, PackingWork::kAsAsked, allowance);
+  if (slots > 0) bins = SettlePacked(pass, items, draft, slots * ranks, ranks, context);
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   if (!bins) {
-    if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, where);
-    if (wanted > pass.most_with_empty() / ranks) return TooManyEmpty(pass, wanted, where);
+    if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, context.where);
+    if (wanted > pass.most_with_empty() / ranks) return TooManyEmpty(pass, wanted, context.where);
     slots = wanted;
     const size_t filled = std::min<size_t>(slots * ranks, items.size());
-    bins = SettlePacked(pass, items, draft, filled, ranks, PackingWork::kAsAsked, allowance);
+    bins = SettlePacked(pass, items, draft, filled, ranks, context);
   }
 
   return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
@@ -141,9 +138,8 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass,
 
 absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
                                                  std::span<const SequenceIndex> mini_batch,
-                                                 uint64_t seed, size_t most,
-                                                 absl::string_view where,
-                                                 const Allowance& allowance) {
+                                                 size_t most, const SearchContext& context) {
+  const Allowance& allowance = context.allowance;
   const bool has_references = TriesReferences(pass.effort(), mini_batch.size());
   const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
   const bool is_packed = pass.options().layout == Layout::kPacked;
@@ -185,8 +181,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
   absl::Status refused;
   if (candidates.empty()) {
-    absl::StatusOr<MiniBatchPlacement> sharded =
-        PlaceBySharding(pass, mini_batch, seed, where, allowance);
+    absl::StatusOr<MiniBatchPlacement> sharded = PlaceBySharding(pass, mini_batch, context);
     if (sharded.ok()) {
       add(*std::move(sharded));
     } else {
@@ -202,7 +197,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
       // Where one is wanted, there is no use for those that are no shorter than the best.
       const bool must_win = most == 1 && !candidates.empty() && is_packed;
       absl::StatusOr<MiniBatchPlacement> placed =
-          PlaceBySharding(reference, mini_batch, seed, where, allowance,
+          PlaceBySharding(reference, mini_batch, context,
                           must_win ? candidates.front().step_time : kNoStepTimeLimit);
       result.missed = result.missed || absl::IsInvalidArgument(placed.status());
       if (placed.ok()) add(*std::move(placed));

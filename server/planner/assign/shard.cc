@@ -24,7 +24,7 @@ namespace batchplan {
 namespace {
 
 // The offsets of greedy runs of at most `limit`, each also leaving one load for every run after it;
-// the last run takes the rest.
+// the last run has the rest.
 std::vector<size_t> GreedyRuns(std::span<const uint64_t> loads, size_t runs, uint64_t limit) {
   std::vector<size_t> offsets = {0};
   size_t at = 0;
@@ -76,9 +76,9 @@ std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> 
 }
 
 // The part, 0 .. parts - 1, of each unit, so that all parts have the same total of `counts` and
-// sums of `loads` that are close: the heaviest unit first to the lightest part that has room for
-// it; if that gets stuck or takes too many looks, how many units of each count a part takes is
-// first decided by packing the counts. Needs parts to divide the total count. Nothing if no such
+// sums of `loads` that are close. Needs parts to divide the total count. The heaviest unit comes
+// first, to the lightest part that has room for it. If that gets stuck or needs too many looks,
+// packing the counts decides first how many units of each count a part has. Nothing if no such
 // division is found before the allowance ends: whether there is one is a bin packing question,
 // answered exactly for some dozen units. O(n log n) where all counts are equal.
 std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
@@ -94,7 +94,7 @@ std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t>
       PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
                Effort::kDefault, allowance);
   if (!pattern) return std::nullopt;
-  // Which parts still take a unit of some count, and how many such units.
+  // By count of a unit and by part: how many such units the part still needs.
   std::map<uint32_t, std::vector<uint32_t>> wanted;
   for (uint32_t part = 0; part < parts; ++part) {
     for (uint32_t unit : (*pattern)[part]) {
@@ -135,7 +135,7 @@ using RankOf = std::vector<uint32_t>;
 
 constexpr uint64_t kAnyNumber = std::numeric_limits<uint64_t>::max();
 
-// Rank r takes units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
+// Rank r has units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
 absl::StatusOr<RankOf> ShardByStride(const Pass& pass, const Units& units,
                                      absl::string_view where) {
   if (units.size() % pass.ranks() != 0) {
@@ -178,11 +178,12 @@ std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint64_t each) {
   return rank_of;
 }
 
-absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units, absl::string_view where,
-                                    const Allowance& allowance) {
+absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units,
+                                    const SearchContext& context) {
+  const Allowance& allowance = context.allowance;
   const uint32_t ranks = pass.ranks();
   if (units.total() % ranks != 0) {
-    return SequencesDontDivide(pass, units.total(), where);
+    return SequencesDontDivide(pass, units.total(), context.where);
   }
   const uint64_t each = units.total() / ranks;
   std::optional<RankOf> rank_of;
@@ -207,7 +208,7 @@ absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units, absl::
     rank_of = LongestFirst(units.loads, ranks, each, 0, allowance);
   }
   if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-  if (!rank_of) return GroupsDontDivide(pass, units.size(), units.total(), where);
+  if (!rank_of) return GroupsDontDivide(pass, units.size(), units.total(), context.where);
   return *std::move(rank_of);
 }
 
@@ -229,30 +230,29 @@ bool HasEqualCounts(const Units& units, const RankOf& rank_of, uint32_t ranks) {
 }  // namespace
 
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
-                                                 absl::string_view where,
-                                                 const Allowance& allowance) {
+                                                 const SearchContext& context) {
   const PassOptions& options = first_pass.options();
   if (options.sharding == Sharding::kStrideSorted) {
-    absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, where);
+    absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, context.where);
     if (rank_of.ok() && options.equal_sequence_counts &&
         !HasEqualCounts(units, *rank_of, first_pass.ranks())) {
-      return GroupsDontDivide(first_pass, units.size(), units.total(), where);
+      return GroupsDontDivide(first_pass, units.size(), units.total(), context.where);
     }
     return rank_of;
   }
-  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, where, allowance);
+  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, context);
   switch (options.sharding) {
     case Sharding::kContiguous:
       return ShardContiguously(first_pass, units);
     case Sharding::kKarmarkarKarp:
-      return KarmarkarKarp(units.loads, first_pass.ranks(), allowance);
+      return KarmarkarKarp(units.loads, first_pass.ranks(), context.allowance);
     case Sharding::kBalanced:
       return EvenParts(units.loads, first_pass.ranks(),
                        {.least_each = LeastUnits(first_pass, units),
                         .effort = first_pass.effort(),
-                        .allowance = allowance});
+                        .allowance = context.allowance});
     default:
-      return LongestFirst(units.loads, first_pass.ranks(), kAnyNumber, 0, allowance);
+      return LongestFirst(units.loads, first_pass.ranks(), kAnyNumber, 0, context.allowance);
   }
 }
 

@@ -1,4 +1,4 @@
-// Sharding: which rank takes each unit of a mini-batch.
+// Sharding: the rank of each unit of a mini-batch.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_
 #define BATCHPLAN_SERVER_PLANNER_ASSIGN_SHARD_H_
@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "server/planner/allowance.h"
+#include "server/planner/assign/search_context.h"
 #include "server/planner/pass.h"
 
 namespace batchplan {
@@ -18,16 +17,15 @@ namespace batchplan {
 // The rank of each unit by the first pass's sharding. Where groups stay on a rank
 // SHARDING_DEAL_BINS means SHARDING_LPT of whole groups: bins would tear them.
 //
-// InvalidArgument, beginning with `where` and naming both numbers, if the sharding or
+// InvalidArgument, beginning with context.where and naming both numbers, if the sharding or
 // equal_sequence_counts asks for a division that doesn't come out even; Cancelled if none is found
 // before a stop is requested.
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
-                                                 absl::string_view where,
-                                                 const Allowance& allowance);
+                                                 const SearchContext& context);
 
-// The same number of units for each rank, or one more: contiguous where the pass's sharding is,
-// otherwise the heaviest first, each round's to the lightest rank. A sharding for when ShardUnits'
-// leaves a rank with too little.
+// Ranks with equally many units, or one more, for when ShardUnits leaves a rank with too little.
+// Runs of the mini-batch's order if the pass's sharding is contiguous; otherwise the heaviest units
+// first, each round's to the lightest rank.
 std::vector<uint32_t> ShardEvenly(const Pass& first_pass, const Units& units);
 
 // Cuts loads into `runs` non-empty runs so that the largest sum of a run is the least possible, by

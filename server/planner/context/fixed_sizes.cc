@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "absl/numeric/int128.h"
 #include "absl/status/statusor.h"
 #include "server/planner/assign/assign.h"
-#include "server/planner/context/context_sizes.h"
+#include "server/planner/assign/mini_batch_placer.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/group_placement.h"
 #include "server/planner/order.h"
@@ -44,32 +44,30 @@ bool HoldsAll(const ContextSize& size) {
                      [&](uint32_t tokens) { return tokens <= size.capacity; });
 }
 
-// Puts the micro-batches of each rank into the order in which a topology of that size runs them.
-void PutInOrder(const Pass& pass, const Allowance& allowance, Placement& placement) {
-  if (pass.pipeline() == nullptr) {
-    PutCostliestRowsFirst(pass, placement);
-  } else {
-    OrderMicrobatches(pass, pass.order(), placement, allowance);
+// `placement`, which `on_ranks` (Pass::OnOneSize) has on ranks, on groups of `pass`.
+Placement FromRanks(const Pass& pass, const Pass& on_ranks, Placement placement,
+                    const Allowance& allowance) {
+  const uint32_t size = on_ranks.topology().context_parallel;
+  if (pass.pipeline() != nullptr) {
+    // Each rank has an order of its own.
+    OrderMicrobatches(on_ranks, on_ranks.order(), placement, allowance);
+    return OnGroups(placement, size);
   }
+  PutCostliestRowsFirst(on_ranks, placement);
+  Placement on_groups = OnGroups(placement, size);
+  OrderMicrobatches(pass, pass.order(), on_groups, allowance);
+  return on_groups;
 }
 
-// Whether groups of that size alone have room for every sequence of a pass.
-bool IsFixed(const Pass& pass, size_t size) {
-  const GroupLimits& limits = pass.sizes()[size];
-  const std::span<const uint32_t> aligned = pass.aligned(size);
-  return pass.pool() % limits.ranks == 0 &&
-         *std::max_element(aligned.begin(), aligned.end()) <= limits.capacity;
-}
-
-// Keeps what AssignAll makes, on groups of `ranks` ranks.
+// Keeps what AssignAll makes of `on_ranks`, on groups of `passes`.
 class Keeper : public PlacementSink {
  public:
-  Keeper(std::span<const Pass> passes, uint32_t ranks, const Allowance& allowance)
-      : passes_(passes), ranks_(ranks), allowance_(allowance), placements_(passes.size()) {}
+  Keeper(std::span<const Pass> passes, std::span<const Pass> on_ranks, const Allowance& allowance)
+      : passes_(passes), on_ranks_(on_ranks), allowance_(allowance), placements_(passes.size()) {}
 
   void Add(size_t pass, size_t /*mini_batch*/, Placement placement) override {
-    PutInOrder(passes_[pass], allowance_, placement);
-    placements_[pass].push_back(OnGroups(placement, ranks_));
+    placements_[pass].push_back(
+        FromRanks(passes_[pass], on_ranks_[pass], std::move(placement), allowance_));
   }
   void Clear() override { placements_.assign(passes_.size(), {}); }
 
@@ -77,82 +75,30 @@ class Keeper : public PlacementSink {
 
  private:
   const std::span<const Pass> passes_;
-  const uint32_t ranks_;
+  const std::span<const Pass> on_ranks_;
   const Allowance& allowance_;
   FixedSizes::Placements placements_;
 };
 
 }  // namespace
 
-FixedSizes::FixedSizes(const Manifest& manifest, const PlanOptions& options,
-                       std::span<const Pass> passes, size_t lead, const PlannedLengths& planned,
-                       Alignments& alignments, const Groups& groups, size_t mini_batches)
-    : manifest_(manifest),
-      options_(options),
-      passes_(passes),
-      lead_(lead),
-      pass_(passes[lead]),
-      planned_(planned),
-      alignments_(alignments),
-      groups_(groups),
-      mini_batches_(mini_batches) {}
-
-const FixedSizes::OneSize* FixedSizes::Get(uint32_t size, Effort effort,
-                                           const Allowance& allowance) {
-  const auto [at, is_new] = sizes_.try_emplace({size, effort});
-  if (is_new) at->second = Make(size, effort, allowance);
-  return at->second.get();
-}
-
-PlanOptions FixedSizes::OptionsOf(uint32_t ranks, Effort effort) const {
-  PlanOptions options = options_;
-  options.topology.dynamic_context.reset();
-  options.topology.data_parallel = pass_.pool() / ranks;
-  options.topology.context_parallel = ranks;
-  options.effort = effort;
-  options.passes.clear();
-  return options;
-}
-
-PassOptions FixedSizes::PassOf(size_t pass, uint32_t capacity) const {
-  PassOptions options = options_.passes[pass];
-  options.sharding = Sharding::kBalanced;
-  options.max_tokens_per_microbatch = capacity;
-  return options;
-}
-
-std::unique_ptr<FixedSizes::OneSize> FixedSizes::Make(uint32_t size, Effort effort,
-                                                      const Allowance& allowance) const {
-  const GroupLimits& limits = pass_.sizes()[size];
-  if (!IsFixed(pass_, size)) return nullptr;
-  auto one = std::make_unique<OneSize>();
-  one->options = OptionsOf(limits.ranks, effort);
-  one->options.passes = {PassOf(lead_, limits.capacity)};
-  absl::StatusOr<Pass> instance = Pass::Create(manifest_, one->options, 0, {limits}, planned_,
-                                               alignments_, groups_, mini_batches_);
-  if (!instance.ok()) return nullptr;
-  one->instance = std::make_unique<Pass>(*std::move(instance));
-  one->allowance = allowance;
-  one->placer = std::make_unique<MiniBatchPlacer>(
-      std::vector<const Pass*>{one->instance.get()}, *one->instance, one->options.topology,
-      one->options.mini_batches.seed, planned_.lengths.size(), one->allowance);
-  return one;
-}
+FixedSizes::FixedSizes(const BatchPasses& passes, uint64_t seed, const Allowance& allowance)
+    : passes_(passes), lead_(passes.lead()), seed_(seed), allowance_(allowance) {}
 
 std::optional<Placement> FixedSizes::PlaceIn(uint32_t size, Effort effort,
-                                             std::span<const SequenceIndex> sequences, size_t k,
-                                             const Allowance& allowance) {
-  const OneSize* const one = Get(size, effort, allowance);
-  if (one == nullptr) return std::nullopt;
-  absl::StatusOr<MiniBatchPlacement> placed = one->placer->Place(k, sequences);
+                                             std::span<const SequenceIndex> sequences, size_t k) {
+  const auto [lead, is_new] = leads_.try_emplace(size);
+  if (is_new) lead->second = lead_.OnOneSize(size);
+  if (!lead->second) return std::nullopt;
+  const Pass on_ranks = lead->second->With(effort);
+  const MiniBatchPlacer placer({&on_ranks}, on_ranks, seed_, on_ranks.aligned().size(), allowance_);
+  absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, sequences);
   if (!placed.ok()) return std::nullopt;
-  PutInOrder(*one->instance, allowance, placed->lead());
-  return OnGroups(placed->lead(), pass_.sizes()[size].ranks);
+  return FromRanks(lead_, on_ranks, std::move(placed->lead()), allowance_);
 }
 
 std::vector<Placement> FixedSizes::Place(const ContextProblem& problem, const SequenceLists& items,
-                                         size_t k, Cost limit, Trial trial,
-                                         const Allowance& allowance) {
+                                         size_t k, Cost limit, Trial trial) {
   struct Candidate {
     Cost least = 0;  // no slots of that size are faster
     Cost time = std::numeric_limits<Cost>::max();
@@ -161,7 +107,7 @@ std::vector<Placement> FixedSizes::Place(const ContextProblem& problem, const Se
   std::vector<Candidate> candidates;
   const uint64_t fewest_slots = FewestContextSlots(problem);
   for (uint32_t size = 0; size < problem.sizes.size(); ++size) {
-    if (allowance.stop_requested()) return {};
+    if (allowance_.stop_requested()) return {};
     if (!HoldsAll(problem.sizes[size])) continue;
     candidates.push_back({.least = LeastTime(problem, size, fewest_slots), .size = size});
   }
@@ -169,11 +115,11 @@ std::vector<Placement> FixedSizes::Place(const ContextProblem& problem, const Se
                    [](const Candidate& a, const Candidate& b) { return a.least < b.least; });
   std::vector<Placement> found;
   const auto place = [&](Candidate& candidate, Effort effort) {
-    if (candidate.least >= limit || allowance.stop_requested()) return;
-    const Allowance::Part part(allowance, 2);
-    std::optional<Placement> placed = PlaceIn(candidate.size, effort, items.all(), k, allowance);
+    if (candidate.least >= limit || allowance_.stop_requested()) return;
+    const Allowance::Part part(allowance_, 2);
+    std::optional<Placement> placed = PlaceIn(candidate.size, effort, items.all(), k);
     if (!placed) return;
-    candidate.time = StepTime(pass_, *placed, allowance);
+    candidate.time = StepTime(lead_, *placed, allowance_);
     limit = std::min(limit, candidate.time);
     found.push_back(*std::move(placed));
   };
@@ -182,41 +128,49 @@ std::vector<Placement> FixedSizes::Place(const ContextProblem& problem, const Se
   for (Candidate& candidate : candidates) {
     if (found.size() < most) place(candidate, Effort::kFast);
   }
-  if (trial == Trial::kFew || options_.effort == Effort::kFast) return found;
+  if (trial == Trial::kFew || lead_.effort() == Effort::kFast) return found;
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
   const Cost best = candidates.empty() ? 0 : candidates.front().time;
   for (Candidate& candidate : candidates) {
     if (trial == Trial::kAll && candidate.time - best > best / kAboutAsFast) break;
-    if (!allowance.spent()) place(candidate, options_.effort);
+    if (!allowance_.spent()) place(candidate, lead_.effort());
   }
   return found;
 }
 
-std::optional<FixedSizes::Placements> FixedSizes::PlaceAll(uint32_t size, Effort effort,
-                                                           const SequenceLists& mini_batches,
-                                                           const Allowance& allowance) const {
-  const uint32_t ranks = pass_.sizes()[size].ranks;
-  PlanOptions options = OptionsOf(ranks, effort);
-  for (size_t i = 0; i < passes_.size(); ++i) {
-    const size_t own = passes_[i].SizeOf(ranks);
-    if (own == passes_[i].sizes().size() || !IsFixed(passes_[i], own)) return std::nullopt;
-    options.passes.push_back(PassOf(i, passes_[i].sizes()[own].capacity));
+std::optional<FixedSizes::Placements> FixedSizes::PlaceAllIn(uint32_t size, Effort effort) const {
+  std::vector<Pass> on_ranks;
+  for (const Pass& pass : passes_.all()) {
+    if (allowance_.stop_requested()) return std::nullopt;
+    const size_t own = pass.SizeOf(lead_.sizes()[size].ranks);
+    if (own == pass.sizes().size()) return std::nullopt;
+    const std::optional<Pass> one = pass.OnOneSize(own);
+    if (!one) return std::nullopt;
+    on_ranks.push_back(one->With(effort));
   }
-  std::vector<Pass> instances;
-  for (size_t i = 0; i < passes_.size(); ++i) {
-    if (allowance.stop_requested()) return std::nullopt;
-    const size_t own = passes_[i].SizeOf(ranks);
-    absl::StatusOr<Pass> instance = Pass::Create(manifest_, options, i, {passes_[i].sizes()[own]},
-                                                 planned_, alignments_, groups_, mini_batches_);
-    if (!instance.ok()) return std::nullopt;
-    instances.push_back(*std::move(instance));
-  }
-  Keeper keeper(instances, ranks, allowance);
-  const absl::Status assigned = AssignAll(instances, options.topology, mini_batches,
-                                          options.mini_batches.seed, allowance, keeper);
-  if (!assigned.ok()) return std::nullopt;
+  Keeper keeper(passes_.all(), on_ranks, allowance_);
+  if (!AssignAll(passes_.With(on_ranks), seed_, allowance_, keeper).ok()) return std::nullopt;
   return std::move(keeper.placements());
+}
+
+std::optional<FixedSizes::Placements> FixedSizes::PlaceAll(Cost limit) const {
+  const bool in_full =
+      TriesReferences(lead_.effort(), passes_.sequences().size() / passes_.mini_batches());
+  std::optional<Placements> best;
+  for (uint32_t size = 0; size < lead_.sizes().size(); ++size) {
+    std::optional<Placements> placed = PlaceAllIn(size, in_full ? lead_.effort() : Effort::kFast);
+    if (allowance_.stop_requested()) return std::nullopt;
+    if (!placed) continue;
+    Cost time = 0;
+    for (const Placement& placement : (*placed)[passes_.NumberOf(lead_)]) {
+      time += StepTime(lead_, placement, allowance_);
+    }
+    if (time >= limit) continue;
+    limit = time;
+    best = std::move(placed);
+  }
+  return best;
 }
 
 }  // namespace batchplan

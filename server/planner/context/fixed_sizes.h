@@ -6,26 +6,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "server/planner/allowance.h"
-#include "server/planner/assign/mini_batch_placer.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/context/context_problem.h"
-#include "server/planner/lengths.h"
+#include "server/planner/cost.h"
 #include "server/planner/manifest.h"
-#include "server/planner/mini_batches.h"
-#include "server/planner/options.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
 
-// The sizes of the leading pass that divide the pool and hold every sequence. Each is planned as a
-// topology of its own. The placements are on groups.
+// Tries the sizes of the leading pass that divide the pool and hold every sequence. If all groups
+// have one of these sizes, a group is what assign/ calls a rank. So the passes are placed there, as
+// Pass::OnOneSize makes them, and the placements are then put on groups. Their slots are in the
+// order that the pass asks for. On pipelines each rank has an order of its own.
 //
 // Views what it is made from. For one thread.
 class FixedSizes {
@@ -33,10 +31,7 @@ class FixedSizes {
   // By the pass's number and mini-batch.
   using Placements = std::vector<std::vector<Placement>>;
 
-  // `passes` are those of `options`, and passes[lead] leads.
-  FixedSizes(const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
-             size_t lead, const PlannedLengths& planned, Alignments& alignments,
-             const Groups& groups, size_t mini_batches);
+  FixedSizes(const BatchPasses& passes, uint64_t seed, const Allowance& allowance);
 
   // Which sizes are tried, and how hard.
   enum class Trial {
@@ -49,50 +44,30 @@ class FixedSizes {
     kAllInFull,
   };
 
-  // Placements of `items`, mini-batch k, of which the leading pass makes `problem`. A size is tried
-  // if it could be faster than `limit` and than all that was found before it. On pipelines the
-  // groups of each rank are in the order that the pass asks for.
+  // Placements of `items`, mini-batch k, of which the leading pass makes `problem`, in the order in
+  // which they were found. A size is tried if it could be faster than `limit` and than every
+  // placement found before. None if no size has a placement, or once a stop is requested.
   std::vector<Placement> Place(const ContextProblem& problem, const SequenceLists& items, size_t k,
-                               Cost limit, Trial trial, const Allowance& allowance);
+                               Cost limit, Trial trial);
 
-  // All passes over all mini-batches on groups of that size of the leading pass, ordered as by
-  // Place. None if another pass has no such groups, or nothing is found.
-  std::optional<Placements> PlaceAll(uint32_t size, Effort effort,
-                                     const SequenceLists& mini_batches,
-                                     const Allowance& allowance) const;
+  // All passes over all mini-batches, on groups of the size with which the lead is fastest. None if
+  // no size makes the lead faster than `limit`, or once a stop is requested.
+  std::optional<Placements> PlaceAll(Cost limit) const;
 
  private:
-  // What an effort makes of a size.
-  struct OneSize {
-    PlanOptions options;
-    Allowance allowance;
-    std::unique_ptr<Pass> instance;
-    std::unique_ptr<MiniBatchPlacer> placer;
-  };
-
-  // Null if there is no plan on groups of that size alone.
-  const OneSize* Get(uint32_t size, Effort effort, const Allowance& allowance);
-  std::unique_ptr<OneSize> Make(uint32_t size, Effort effort, const Allowance& allowance) const;
-  // The request of a topology whose groups have this many ranks, without passes.
-  PlanOptions OptionsOf(uint32_t ranks, Effort effort) const;
-  // options.passes[pass] there.
-  PassOptions PassOf(size_t pass, uint32_t capacity) const;
   // Mini-batch k on groups of the size; none if nothing is found.
   std::optional<Placement> PlaceIn(uint32_t size, Effort effort,
-                                   std::span<const SequenceIndex> sequences, size_t k,
-                                   const Allowance& allowance);
+                                   std::span<const SequenceIndex> sequences, size_t k);
+  // All passes over all mini-batches on groups of the size; none if a pass has no such groups, or
+  // if nothing is found.
+  std::optional<Placements> PlaceAllIn(uint32_t size, Effort effort) const;
 
-  const Manifest& manifest_;
-  const PlanOptions& options_;
-  const std::span<const Pass> passes_;
-  const size_t lead_;
-  const Pass& pass_;
-  const PlannedLengths& planned_;
-  Alignments& alignments_;
-  const Groups& groups_;
-  const size_t mini_batches_;
-  // By number in the problem's sizes and effort, where one was needed.
-  std::map<std::pair<uint32_t, Effort>, std::unique_ptr<OneSize>> sizes_;
+  const BatchPasses& passes_;
+  const Pass& lead_;
+  const uint64_t seed_;
+  const Allowance& allowance_;
+  // By number in the lead's sizes, as far as one was tried: the lead on that size alone.
+  std::map<uint32_t, std::optional<Pass>> leads_;
 };
 
 }  // namespace batchplan

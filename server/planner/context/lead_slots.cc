@@ -45,10 +45,8 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
     }
   }
   const FixedSizes::Trial trial = TrialOf(pass, items.size());
-  for (Placement& placement : fixed.Place(problem, items, k, limit, trial, allowance)) {
+  for (Placement& placement : fixed.Place(problem, items, k, limit, trial)) {
     if (!is_of_use(placement)) break;
-    // On a pipeline each rank has an order of its own.
-    if (pass.pipeline() == nullptr) OrderMicrobatches(pass, pass.order(), placement, allowance);
     found.push_back(std::move(placement));
   }
   std::vector<ContextSlots> candidates;

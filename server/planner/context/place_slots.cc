@@ -13,7 +13,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/planner/assign/reference_methods.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/context/context_time.h"
 #include "server/planner/context/fixed_sizes.h"
@@ -29,39 +28,21 @@
 namespace batchplan {
 namespace {
 
-bool IgnoresMiniBatches(const Pass& pass) { return pass.options().ignore_mini_batches; }
-
-// The first pass that keeps to mini-batches, or the first of all.
-size_t NumberOfLead(std::span<const Pass> passes) {
-  const auto lead = std::find_if_not(passes.begin(), passes.end(), IgnoresMiniBatches);
-  return lead == passes.end() ? 0 : lead - passes.begin();
-}
-
 class SlotPlacer {
  public:
-  SlotPlacer(const Manifest& manifest, const PlanOptions& options, std::span<const Pass> passes,
-             const PlannedLengths& planned, Alignments& alignments, const Groups& groups,
-             const SequenceLists& mini_batches, const Allowance& allowance)
-      : options_(options),
-        passes_(passes),
-        mini_batches_(mini_batches),
+  SlotPlacer(const BatchPasses& passes, uint64_t seed, const Allowance& allowance)
+      : passes_(passes),
+        lead_(passes.lead()),
         allowance_(allowance),
-        as_megatron_(options.passes.front().sharding == Sharding::kMegatronDynamicCp),
-        fixed_(manifest, options, passes, NumberOfLead(passes), planned, alignments, groups,
-               mini_batches.size()),
-        items_(planned.lengths.size()),
-        placements_(passes.size()) {
-    for (const Pass& pass : passes) {
-      (IgnoresMiniBatches(pass) ? over_all_ : within_).push_back(&pass);
-    }
-    if (within_.empty()) std::swap(within_, over_all_);
-    whole_ = IgnoresMiniBatches(*within_.front());
-    count_ = whole_ ? 1 : mini_batches.size();
-    lead_times_.resize(count_);
-  }
+        twins_(TwinsOf(passes.within(), 0)),
+        as_megatron_(passes.all().front().options().sharding == Sharding::kMegatronDynamicCp),
+        fixed_(passes, seed, allowance),
+        items_(lead_.aligned().size()),
+        placements_(passes.all().size()),
+        lead_times_(passes.mini_batches()) {}
 
   absl::Status Run(PlacementSink& sink) {
-    if (absl::Status status = CheckFewest(); !status.ok()) return status;
+    if (absl::Status status = passes_.CheckFewest(); !status.ok()) return status;
     absl::Status placed = PlaceAll();
     if (!placed.ok() && !absl::IsInvalidArgument(placed)) return placed;
     if (!placed.ok()) {
@@ -76,7 +57,7 @@ class SlotPlacer {
     }
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     if (!placed.ok()) return placed;
-    for (size_t i = 0; i < passes_.size(); ++i) {
+    for (size_t i = 0; i < placements_.size(); ++i) {
       for (size_t k = 0; k < placements_[i].size(); ++k) {
         sink.Add(i, k, std::move(placements_[i][k]));
       }
@@ -86,34 +67,37 @@ class SlotPlacer {
 
  private:
   absl::Status PlaceAll() {
-    for (std::vector<Placement>& of_pass : placements_) of_pass.resize(count_);
-    for (size_t k = 0; k < count_; ++k) {
-      const Allowance::Part part(allowance_, count_ - k);
+    for (std::vector<Placement>& of_pass : placements_) of_pass.resize(passes_.mini_batches());
+    for (size_t k = 0; k < passes_.mini_batches(); ++k) {
+      const Allowance::Part part(allowance_, passes_.mini_batches() - k);
       if (absl::Status status = Place(k); !status.ok()) return status;
     }
     absl::Status over_all = FollowOverAll();
     if (absl::IsInvalidArgument(over_all)) over_all = PlaceAllAnew(over_all);
     if (!over_all.ok()) return over_all;
-    return CheckTotal();
+    PlacedTotal total;
+    for (const std::vector<Placement>& of_pass : placements_) {
+      for (const Placement& placement : of_pass) total.Add(placement);
+    }
+    return passes_.CheckTotal(total);
   }
 
-  const Pass* lead() const { return within_.front(); }
-  size_t NumberOf(const Pass* pass) const { return pass - passes_.data(); }
-  std::span<const SequenceIndex> MiniBatch(size_t k) const {
-    return whole_ ? mini_batches_.all() : mini_batches_[k];
+  std::vector<Placement>& PlacementsOf(const Pass& pass) {
+    return placements_[passes_.NumberOf(pass)];
   }
   std::string Where(const Pass& pass, size_t k) const {
-    return count_ == 1 ? pass.where() : absl::StrCat(pass.where(), " mini-batch ", k);
+    return passes_.mini_batches() == 1 ? pass.where()
+                                       : absl::StrCat(pass.where(), " mini-batch ", k);
   }
 
   // Mini-batch k in the passes that keep to mini-batches.
   absl::Status Place(size_t k) {
-    const SequenceLists items = lead()->ItemLists(MiniBatch(k));
-    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(*lead(), items, allowance_);
+    const SequenceLists items = lead_.ItemLists(passes_.MiniBatch(k));
+    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(lead_, items, allowance_);
     if (!problem.ok()) return problem.status();
     std::vector<Placement> found = Solve(k, items, *problem);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-    if (found.empty()) return NothingFound(*problem, Where(*lead(), k));
+    if (found.empty()) return NothingFound(*problem, Where(lead_, k));
     absl::Status placed = PlaceAs(k, std::move(found.front()));
     if (!absl::IsInvalidArgument(placed)) return placed;
     anew_ = true;
@@ -124,16 +108,14 @@ class SlotPlacer {
     }
     if (!slower.ok() && !absl::IsInvalidArgument(slower)) return slower;
     std::vector<Placement> kept;
-    kept.reserve(within_.size());
-    for (const Pass* const pass : within_) kept.push_back(placements_[NumberOf(pass)][k]);
+    const std::span<const Pass* const> within = passes_.within();
+    kept.reserve(within.size());
+    for (const Pass* const pass : within) kept.push_back(PlacementsOf(*pass)[k]);
     const Cost time = lead_times_[k];
-    const std::vector<const Pass*> others(within_.begin() + 1, within_.end());
-    absl::Status jointly = PlaceJointly(k, others, placed);
+    absl::Status jointly = PlaceJointly(k, within.subspan(1), placed);
     const bool is_slower = jointly.ok() && lead_times_[k] > time;
     if (slower.ok() && (is_slower || absl::IsInvalidArgument(jointly))) {
-      for (size_t i = 0; i < within_.size(); ++i) {
-        placements_[NumberOf(within_[i])][k] = std::move(kept[i]);
-      }
+      for (size_t i = 0; i < within.size(); ++i) PlacementsOf(*within[i])[k] = std::move(kept[i]);
       lead_times_[k] = time;
       return absl::OkStatus();
     }
@@ -147,33 +129,38 @@ class SlotPlacer {
       const std::optional<ContextSlots> slots = MegatronSlots(problem, allowance_);
       if (allowance_.stop_requested()) return {};
       if (slots) {
-        std::vector<Placement> alone = {PlacementOf(*lead(), items, *slots)};
-        OrderMicrobatches(*lead(), lead()->order(), alone.front(), allowance_);
+        std::vector<Placement> alone = {PlacementOf(lead_, items, *slots)};
+        OrderMicrobatches(lead_, lead_.order(), alone.front(), allowance_);
         return alone;
       }
     }
     items_.Number(items);
-    return LeadSlots(*lead(), problem, items, items_, k, fixed_, allowance_);
+    return LeadSlots(lead_, problem, items, items_, k, fixed_, allowance_);
   }
 
   // Mini-batch k with this placement of the lead, which the other passes follow.
   absl::Status PlaceAs(size_t k, Placement placement) {
-    lead_times_[k] = StepTime(*lead(), placement, allowance_);
-    placements_[NumberOf(lead())][k] = std::move(placement);
-    for (size_t i = 1; i < within_.size(); ++i) {
-      absl::StatusOr<Placement> followed = Follow(
-          *within_[i], MiniBatch(k), {&placements_[NumberOf(lead())][k], 1}, Where(*within_[i], k));
+    lead_times_[k] = StepTime(lead_, placement, allowance_);
+    std::vector<Placement>& of_lead = PlacementsOf(lead_);
+    of_lead[k] = std::move(placement);
+    const std::span<const Pass* const> within = passes_.within();
+    for (size_t i = 1; i < within.size(); ++i) {
+      const Pass& pass = *within[i];
+      absl::StatusOr<Placement> followed =
+          twins_[i] < i ? PlacementsOf(*within[twins_[i]])[k]
+                        : Follow(pass, passes_.MiniBatch(k), {&of_lead[k], 1}, Where(pass, k));
       if (!followed.ok()) return followed.status();
-      placements_[NumberOf(within_[i])][k] = *std::move(followed);
+      PlacementsOf(pass)[k] = *std::move(followed);
     }
     return absl::OkStatus();
   }
 
-  // Within the limits of `others` too, or the reason why not.
+  // Mini-batch k within the limits of the lead and of `others`, which the other passes follow.
+  // `reason` if no such slots are found.
   absl::Status PlaceJointly(size_t k, std::span<const Pass* const> others,
                             const absl::Status& reason) {
-    const SequenceLists items = lead()->ItemLists(MiniBatch(k));
-    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(*lead(), items, allowance_);
+    const SequenceLists items = lead_.ItemLists(passes_.MiniBatch(k));
+    const absl::StatusOr<ContextProblem> problem = ContextProblemOf(lead_, items, allowance_);
     if (!problem.ok()) return problem.status();
     std::optional<ContextProblem> joint = JointProblem(*problem, items, others, allowance_);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
@@ -184,51 +171,29 @@ class SlotPlacer {
     // The joint problem may have fewer sizes.
     for (std::vector<ContextGroup>& slot : *slots) {
       for (ContextGroup& group : slot) {
-        group.size = static_cast<uint32_t>(lead()->SizeOf(joint->sizes[group.size].ranks));
+        group.size = static_cast<uint32_t>(lead_.SizeOf(joint->sizes[group.size].ranks));
       }
     }
-    Placement placement = PlacementOf(*lead(), items, *slots);
-    OrderMicrobatches(*lead(), lead()->order(), placement, allowance_);
+    Placement placement = PlacementOf(lead_, items, *slots);
+    OrderMicrobatches(lead_, lead_.order(), placement, allowance_);
     absl::Status placed = PlaceAs(k, std::move(placement));
     return absl::IsInvalidArgument(placed) ? reason : placed;
   }
 
-  // All passes on groups of the one size with which the lead is fastest, if faster than `limit`;
-  // whether there is one.
+  // Places all passes on groups of one size if that makes the lead faster than `limit`; returns
+  // whether it does.
   bool TakeFixed(Cost limit) {
-    const bool in_full = TriesReferences(options_.effort, mini_batches_.all().size() / count_);
-    bool found = false;
-    for (uint32_t size = 0; size < lead()->sizes().size(); ++size) {
-      if (allowance_.stop_requested()) return false;
-      std::optional<FixedSizes::Placements> placements = fixed_.PlaceAll(
-          size, in_full ? options_.effort : Effort::kFast, mini_batches_, allowance_);
-      if (!placements) continue;
-      Cost time = 0;
-      for (size_t i = 0; i < passes_.size(); ++i) {
-        const Pass& pass = passes_[i];
-        for (Placement& placement : (*placements)[i]) {
-          if (allowance_.stop_requested()) return false;
-          // On a pipeline each rank has an order of its own.
-          if (pass.pipeline() == nullptr) {
-            OrderMicrobatches(pass, pass.order(), placement, allowance_);
-          }
-          const Cost own = StepTime(pass, placement, allowance_);
-          if (i == NumberOf(lead())) time += own;
-        }
-      }
-      if (time >= limit) continue;
-      limit = time;
-      placements_ = *std::move(placements);
-      found = true;
-    }
-    return found;
+    std::optional<FixedSizes::Placements> fixed = fixed_.PlaceAll(limit);
+    if (fixed) placements_ = *std::move(fixed);
+    return fixed.has_value();
   }
 
-  // A placement of `pass` that has these sequences on the ranks which the lead's placements have.
+  // A placement of `pass` with each of these sequences on the ranks that the lead's placements have
+  // it on. InvalidArgument, beginning with `where`, if there is none; Cancelled if a stop is
+  // requested.
   absl::StatusOr<Placement> Follow(const Pass& pass, std::span<const SequenceIndex> sequences,
                                    std::span<const Placement> lead_placements,
                                    absl::string_view where) {
-    if (lead_placements.size() == 1 && IsFilledAlike(pass)) return lead_placements.front();
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     const SequenceLists items = pass.ItemLists(sequences);
     const absl::StatusOr<ContextProblem> problem = ContextProblemOf(pass, items, allowance_);
@@ -246,89 +211,34 @@ class SlotPlacer {
           ", max_sequences_per_microbatch ", pass.options().max_sequences_per_microbatch,
           ", min_microbatches ", pass.counts().minimum, " and a multiple of ",
           pass.counts().multiple, " leave no slots in which every sequence is on the ranks that ",
-          lead()->where(), " has it on; give the passes more alike limits",
-          options_.allow_empty_microbatches ? "" : ", or set allow_empty_microbatches"));
+          lead_.where(), " has it on; give the passes more alike limits",
+          pass.allow_empty() ? "" : ", or set allow_empty_microbatches"));
     }
     Placement placement = PlacementOf(pass, items, *slots);
     OrderMicrobatches(pass, pass.order(), placement, allowance_);
     return placement;
   }
 
-  // Whether the slots of the lead are just right for a pass.
-  bool IsFilledAlike(const Pass& pass) const {
-    PassOptions own = pass.options();
-    own.name = lead()->options().name;
-    own.sharding = lead()->options().sharding;
-    own.equal_sequence_counts = lead()->options().equal_sequence_counts;
-    return own == lead()->options();
-  }
-
-  // The passes that ignore mini-batches, where others keep to them.
+  // The passes that ignore mini-batches while others keep to them. Errors as by Follow.
   absl::Status FollowOverAll() {
-    for (const Pass* const pass : over_all_) {
+    for (const Pass* const pass : passes_.over_all()) {
       absl::StatusOr<Placement> followed =
-          Follow(*pass, mini_batches_.all(), placements_[NumberOf(lead())], pass->where());
+          Follow(*pass, passes_.sequences(), PlacementsOf(lead_), pass->where());
       if (!followed.ok()) return followed.status();
-      placements_[NumberOf(pass)] = {*std::move(followed)};
+      PlacementsOf(*pass) = {*std::move(followed)};
     }
     return absl::OkStatus();
   }
 
   absl::Status PlaceAllAnew(const absl::Status& reason) {
     anew_ = true;
-    std::vector<const Pass*> others(within_.begin() + 1, within_.end());
-    others.insert(others.end(), over_all_.begin(), over_all_.end());
-    for (size_t k = 0; k < count_; ++k) {
-      const Allowance::Part part(allowance_, count_ - k);
+    std::vector<const Pass*> others(passes_.within().begin() + 1, passes_.within().end());
+    others.insert(others.end(), passes_.over_all().begin(), passes_.over_all().end());
+    for (size_t k = 0; k < passes_.mini_batches(); ++k) {
+      const Allowance::Part part(allowance_, passes_.mini_batches() - k);
       if (absl::Status status = PlaceJointly(k, others, reason); !status.ok()) return status;
     }
     return FollowOverAll();
-  }
-
-  // That the slots of all passes and mini-batches keep to the limit of what is simulated, and the
-  // empty groups to their own.
-  absl::Status CheckTotal() const {
-    uint64_t microbatches = 0;
-    uint64_t slots = 0;
-    for (const std::vector<Placement>& of_pass : placements_) {
-      for (const Placement& placement : of_pass) {
-        slots += placement.slots;
-        microbatches += placement.microbatches.size();
-      }
-    }
-    return CheckTotal(microbatches, slots);
-  }
-
-  // That the slots and empty groups which the count rules of the passes ask for, whatever the
-  // sequences, keep to these limits.
-  absl::Status CheckFewest() const {
-    if (!options_.allow_empty_microbatches) return absl::OkStatus();
-    uint64_t microbatches = 0;
-    uint64_t slots = 0;
-    for (const Pass& pass : passes_) {
-      const size_t mini_batches = pass.options().ignore_mini_batches ? 1 : mini_batches_.size();
-      const uint64_t fewest = pass.counts().RoundUp(1) * mini_batches;
-      slots += fewest;
-      microbatches += fewest * pass.fewest_groups();
-    }
-    return CheckTotal(microbatches, slots);
-  }
-
-  absl::Status CheckTotal(uint64_t microbatches, uint64_t slots) const {
-    if (lead()->pipeline() != nullptr) {
-      const bool lockstep = options_.synchronization == Synchronization::kLockstep;
-      absl::Status status = CheckTotalPipelineWorks(
-          options_.topology, lockstep ? slots : microbatches, passes_.size());
-      if (!status.ok()) return status;
-    }
-    if (microbatches <= passes_.size() * mini_batches_.all().size() + kMaxEmptyMicrobatches) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the plan needs more than ", kMaxEmptyMicrobatches,
-        " micro-batches beyond one a sequence, the limit where allow_empty_microbatches is set (",
-        lead()->pool(), " ranks of topology.dynamic_context, ", count_, " mini-batches, ",
-        passes_.size(), " passes)"));
   }
 
   static absl::Status NothingFound(const ContextProblem& problem, absl::string_view where) {
@@ -349,16 +259,10 @@ class SlotPlacer {
         "; set allow_empty_microbatches, raise max_size, or lower what a slot needs"));
   }
 
-  const PlanOptions& options_;
-  const std::span<const Pass> passes_;
-  const SequenceLists& mini_batches_;
+  const BatchPasses& passes_;
+  const Pass& lead_;
   const Allowance& allowance_;
-  // The passes that keep to mini-batches, the leading one first; all if none does. And the others.
-  std::vector<const Pass*> within_;
-  std::vector<const Pass*> over_all_;
-  // Whether there is one mini-batch, the whole manifest, as every pass ignores them.
-  bool whole_ = false;
-  size_t count_ = 1;
+  const std::vector<size_t> twins_;
   // Whether the lead has the slots of megatron_slots.h and no others.
   bool as_megatron_;
   FixedSizes fixed_;
@@ -374,13 +278,9 @@ class SlotPlacer {
 
 }  // namespace
 
-absl::Status PlaceSlots(const Manifest& manifest, const PlanOptions& options,
-                        std::span<const Pass> passes, const PlannedLengths& planned,
-                        Alignments& alignments, const Groups& groups,
-                        const SequenceLists& mini_batches, const Allowance& allowance,
+absl::Status PlaceSlots(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                         PlacementSink& sink) {
-  return SlotPlacer(manifest, options, passes, planned, alignments, groups, mini_batches, allowance)
-      .Run(sink);
+  return SlotPlacer(passes, seed, allowance).Run(sink);
 }
 
 }  // namespace batchplan

@@ -3,15 +3,11 @@
 #ifndef BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
 #define BATCHPLAN_SERVER_PLANNER_CONTEXT_PLACE_SLOTS_H_
 
-#include <span>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "server/planner/allowance.h"
-#include "server/planner/lengths.h"
-#include "server/planner/manifest.h"
-#include "server/planner/mini_batches.h"
-#include "server/planner/options.h"
-#include "server/planner/pass.h"
+#include "server/planner/assign/batch_passes.h"
 #include "server/planner/placement.h"
 
 namespace batchplan {
@@ -31,11 +27,8 @@ namespace batchplan {
 // is a lead with the slots of megatron_slots.h.
 //
 // InvalidArgument, naming pass, mini-batch and limits, if nothing legal is found; Cancelled if a
-// stop is requested. The sink has nothing then.
-absl::Status PlaceSlots(const Manifest& manifest, const PlanOptions& options,
-                        std::span<const Pass> passes, const PlannedLengths& planned,
-                        Alignments& alignments, const Groups& groups,
-                        const SequenceLists& mini_batches, const Allowance& allowance,
+// stop is requested. The sink is empty then.
+absl::Status PlaceSlots(const BatchPasses& passes, uint64_t seed, const Allowance& allowance,
                         PlacementSink& sink);
 
 }  // namespace batchplan

@@ -108,7 +108,7 @@ class SharedStepsTest : public ::testing::Test {
     }
     const Allowance allowance(ticks, {});
     NoSink sink;
-    EXPECT_TRUE(AssignAll(instances, options.topology, mini_batches, 0, allowance, sink).ok());
+    EXPECT_TRUE(AssignAll(BatchPasses(instances, mini_batches), 0, allowance, sink).ok());
     return allowance.used();
   }
 
@@ -173,7 +173,7 @@ TEST_F(SharedStepsTest, PassesOfEqualOptionsAreWorkedOutOnce) {
     }
     const Allowance allowance(kUnlimited, {});
     NoSink sink;
-    ASSERT_TRUE(AssignAll(instances, options.topology, mini_batches, 0, allowance, sink).ok());
+    ASSERT_TRUE(AssignAll(BatchPasses(instances, mini_batches), 0, allowance, sink).ok());
     used.push_back(allowance.used());
   }
   EXPECT_THAT(used, ::testing::Each(used[0]));

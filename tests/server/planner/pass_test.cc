@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,58 @@ TEST(PassTest, ABucketThatBreaksAlignmentIsRefused) {
 
 TEST(PassTest, BucketsThatDoNotHoldTheLongestSequenceAreRefused) {
   EXPECT_THAT(Refusal({8, 16}), HasSubstr("ends at 16, but the longest sequence takes 20"));
+}
+
+TEST(PassTest, OnOneSizeIsThePassOfATopologyOfThatSize) {
+  const std::vector<uint32_t> lengths = {4, 12, 40};
+  const Manifest manifest{.lengths = lengths};
+  const Groups groups(manifest, GroupPolicy::kIgnore);
+  const PlannedLengths planned{.lengths = lengths, .excluded = {}};
+  Alignments alignments(planned.lengths);
+  const std::vector<GroupLimits> sizes = {{.ranks = 1, .multiple = 4, .capacity = 28},
+                                          {.ranks = 2, .multiple = 8, .capacity = 56},
+                                          {.ranks = 6, .multiple = 24, .capacity = 168}};
+  const auto create = [&](const PlanOptions& options, const std::vector<GroupLimits>& its_sizes) {
+    return *Pass::Create(manifest, options, 0, its_sizes, planned, alignments, groups, 1);
+  };
+  PlanOptions options;
+  options.cost_model.per_microbatch = 100;
+  options.topology.data_parallel = 6;
+  options.topology.dynamic_context.emplace();
+  options.passes.emplace_back().max_tokens_per_microbatch = 30;
+  const Pass pass = create(options, sizes);
+  PlanOptions fixed = options;
+  fixed.topology = {.data_parallel = 3, .context_parallel = 2};
+  fixed.passes[0].max_tokens_per_microbatch = 56;
+  const Pass expected = create(fixed, {sizes[1]});
+
+  EXPECT_FALSE(pass.OnOneSize(0)) << "one rank does not hold 40 tokens";
+  const std::optional<Pass> two = pass.OnOneSize(1);
+  ASSERT_TRUE(two);
+  EXPECT_FALSE(two->sizes_differ());
+  EXPECT_EQ(two->ranks(), 3);
+  EXPECT_THAT(two->aligned(), ElementsAre(8, 16, 40));
+  EXPECT_EQ(two->bin_limits().capacity, expected.bin_limits().capacity);
+  EXPECT_EQ(two->cost().OfSequence(40), expected.cost().OfSequence(40));
+  EXPECT_EQ(two->cost().OfMicrobatch(), expected.cost().OfMicrobatch());
+}
+
+TEST(PassTest, OnOneSizeNeedsASizeThatDividesThePool) {
+  const std::vector<uint32_t> lengths = {4};
+  const Manifest manifest{.lengths = lengths};
+  const Groups groups(manifest, GroupPolicy::kIgnore);
+  const PlannedLengths planned{.lengths = lengths, .excluded = {}};
+  Alignments alignments(planned.lengths);
+  PlanOptions options;
+  options.topology.data_parallel = 6;
+  options.topology.dynamic_context.emplace();
+  options.passes.emplace_back().max_tokens_per_microbatch = 30;
+  const Pass pass = *Pass::Create(
+      manifest, options, 0,
+      {{.ranks = 1, .multiple = 1, .capacity = 30}, {.ranks = 4, .multiple = 8, .capacity = 120}},
+      planned, alignments, groups, 1);
+  EXPECT_TRUE(pass.OnOneSize(0));
+  EXPECT_FALSE(pass.OnOneSize(1));
 }
 
 TEST(CountRuleTest, RoundsUpToMinimumAndMultiple) {

@@ -24,7 +24,7 @@ constexpr int kMostLooks = 32;
 constexpr size_t kMostAsked = 64;
 
 // Room for the items of most groups.
-constexpr size_t kItemsOfMost = 16;
+constexpr size_t kItemsOfMost = 8;
 
 class SlotFiller {
  public:

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "server/planner/padded/movable_cuts.h"
 #include "server/planner/padded/splits.h"
 
 namespace batchplan {
@@ -12,85 +13,59 @@ namespace {
 // What looking at the cost of one run costs.
 constexpr uint64_t kTicksAStep = 2;
 
-class CutMover {
+// Every `ranks` runs in the order of descending cost are a slot, which takes what its first one
+// does.
+uint64_t SumOfSlots(std::span<const uint64_t> descending, uint32_t ranks) {
+  uint64_t sum = 0;
+  for (size_t run = 0; run < descending.size(); run += ranks) sum += descending[run];
+  return sum;
+}
+
+class SlotImprover {
  public:
-  CutMover(const PaddedItems& items, std::span<const uint64_t> costs, const PaddedLimits& limits,
-           uint32_t ranks, Cuts cuts, uint64_t& steps, const Allowance& allowance)
-      : items_(items),
-        costs_(costs),
-        limits_(limits),
+  SlotImprover(MovableCuts cuts, uint32_t ranks, uint64_t& steps, const Allowance& allowance)
+      : cuts_(std::move(cuts)),
         ranks_(ranks),
-        cuts_(std::move(cuts)),
         steps_(steps),
         allowance_(allowance),
-        counts_(items.size() + 1, 0),
-        descending_(RunCosts(items, costs, cuts_)) {
-    for (uint32_t i = 0; i < items.size(); ++i) counts_[i + 1] = counts_[i] + items.count(i);
-    std::sort(descending_.begin(), descending_.end(), std::greater<>());
-    for (size_t run = 0; run < descending_.size(); run += ranks) sum_ += descending_[run];
-  }
+        descending_(cuts_.DescendingRunCosts()),
+        sum_(SumOfSlots(descending_, ranks)) {}
 
   Cuts Run() {
     for (bool improved = true; improved && steps_ > 0;) {
       improved = false;
       // The widest runs matter most.
-      for (size_t cut = cuts_.size() - 2; cut > 0 && steps_ > 0; --cut) {
+      for (size_t cut = cuts_.cuts().size() - 2; cut > 0 && steps_ > 0; --cut) {
         if (allowance_.stop_requested()) steps_ = 0;
-        improved = ImproveCut(cut) || improved;
+        improved |= cuts_.Move(cut, [this](const CostsAtCut& before, const CostsAtCut& after) {
+          return Accept(before, after);
+        });
       }
     }
-    return std::move(cuts_);
+    return cuts_.Take();
   }
 
  private:
   using TwoCosts = std::array<uint64_t, 2>;
 
-  bool ImproveCut(size_t cut) {
-    bool improved = false;
-    const uint32_t low = cuts_[cut - 1];
-    const uint32_t high = cuts_[cut + 1];
-    for (uint32_t stride = (high - low) / 2; stride > 0; stride /= 2) {
-      const uint32_t at = cuts_[cut];
-      if ((at - low > stride && Try(cut, at - stride)) ||
-          (high - at > stride && Try(cut, at + stride))) {
-        improved = true;
-      }
-    }
-    return improved;
+  static TwoCosts Descending(const CostsAtCut& costs) {
+    return {std::max(costs.left, costs.right), std::min(costs.left, costs.right)};
   }
 
-  bool Try(size_t cut, uint32_t at) {
-    const uint32_t begin = cuts_[cut - 1];
-    const uint32_t end = cuts_[cut + 1];
-    if (!Fits(begin, at) || !Fits(at, end)) return false;
-    const TwoCosts before = CostsAround(begin, cuts_[cut], end);
-    const TwoCosts after = CostsAround(begin, at, end);
+  bool Accept(const CostsAtCut& old_costs, const CostsAtCut& new_costs) {
+    const TwoCosts before = Descending(old_costs);
+    const TwoCosts after = Descending(new_costs);
     if (after[0] >= before[0] && after[1] >= before[1]) return false;
-    const uint64_t sum = SumWith(before, after);
+    Replace(before, after);
+    const uint64_t sum = SumOfSlots(changed_, ranks_);
     if (sum >= sum_) return false;
     sum_ = sum;
-    cuts_[cut] = at;
     descending_.swap(changed_);
     return true;
   }
 
-  bool Fits(uint32_t begin, uint32_t end) const {
-    return limits_.Allow(counts_[end] - counts_[begin], items_.widths[end - 1]);
-  }
-
-  uint64_t CostOf(uint32_t begin, uint32_t end) const {
-    return (counts_[end] - counts_[begin]) * costs_[end - 1];
-  }
-
-  // The costs of the two runs, the larger first.
-  TwoCosts CostsAround(uint32_t begin, uint32_t cut, uint32_t end) const {
-    const uint64_t a = CostOf(begin, cut);
-    const uint64_t b = CostOf(cut, end);
-    return {std::max(a, b), std::min(a, b)};
-  }
-
-  // The sum after two runs' costs are replaced. Leaves all costs, descending, in `changed_`.
-  uint64_t SumWith(const TwoCosts& before, const TwoCosts& after) {
+  // Leaves all costs, two of them replaced, in `changed_`.
+  void Replace(const TwoCosts& before, const TwoCosts& after) {
     steps_ -= std::min<uint64_t>(steps_, descending_.size());
     changed_.clear();
     size_t removed = 0;
@@ -104,22 +79,15 @@ class CutMover {
       changed_.push_back(cost);
     }
     while (added < 2) changed_.push_back(after[added++]);
-    uint64_t sum = 0;
-    for (size_t run = 0; run < changed_.size(); run += ranks_) sum += changed_[run];
-    return sum;
   }
 
-  const PaddedItems& items_;
-  const std::span<const uint64_t> costs_;
-  const PaddedLimits& limits_;
+  MovableCuts cuts_;
   const uint32_t ranks_;
-  Cuts cuts_;
   uint64_t& steps_;
   const Allowance& allowance_;
-  std::vector<uint64_t> counts_;      // sequences before each position
   std::vector<uint64_t> descending_;  // costs of the runs
-  std::vector<uint64_t> changed_;     // the same after the cut that is tried
-  uint64_t sum_ = 0;
+  std::vector<uint64_t> changed_;     // those once the cut that is tried has moved
+  uint64_t sum_;
 };
 
 }  // namespace
@@ -127,9 +95,7 @@ class CutMover {
 uint64_t LockstepCost(std::span<const uint64_t> run_costs, uint32_t ranks) {
   std::vector<uint64_t> descending(run_costs.begin(), run_costs.end());
   std::sort(descending.begin(), descending.end(), std::greater<>());
-  uint64_t sum = 0;
-  for (size_t run = 0; run < descending.size(); run += ranks) sum += descending[run];
-  return sum;
+  return SumOfSlots(descending, ranks);
 }
 
 Cuts ImproveSlots(const PaddedItems& items, std::span<const uint64_t> costs,
@@ -137,7 +103,9 @@ Cuts ImproveSlots(const PaddedItems& items, std::span<const uint64_t> costs,
                   const Allowance& allowance) {
   if (cuts.size() <= 2) return cuts;
   SearchSteps search(allowance, steps, kTicksAStep);
-  return CutMover(items, costs, limits, ranks, std::move(cuts), search.left, allowance).Run();
+  return SlotImprover(MovableCuts(items, costs, limits, std::move(cuts)), ranks, search.left,
+                      allowance)
+      .Run();
 }
 
 }  // namespace batchplan

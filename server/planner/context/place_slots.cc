@@ -184,8 +184,9 @@ class SlotPlacer {
   // whether it does.
   bool TakeFixed(Cost limit) {
     std::optional<FixedSizes::Placements> fixed = fixed_.PlaceAll(limit);
-    if (fixed) placements_ = *std::move(fixed);
-    return fixed.has_value();
+    if (!fixed) return false;
+    placements_ = *std::move(fixed);
+    return true;
   }
 
   // A placement of `pass` with each of these sequences on the ranks that the lead's placements have

@@ -1,14 +1,11 @@
 #include "server/planner/plan_whole.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "server/planner/allowance.h"
 #include "server/planner/assign/assign.h"
 #include "server/planner/assign/batch_passes.h"

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 

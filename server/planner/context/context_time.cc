@@ -56,7 +56,8 @@ struct SlotNeed {
 };
 
 // The most rank-time of items whose room together is at most `room`, and of a part of one more: the
-// densest items, found by dividing at a median until the room is met. O(n).
+// densest items, found by dividing at a median until the room is met. O(n). REQUIRES: all rank-time
+// together below 2^62, as a pass scales its costs, `room` below 2^62, and no item without room.
 absl::uint128 DensestWithin(std::span<SlotNeed> needs, absl::uint128 room) {
   const auto denser = [](const SlotNeed& a, const SlotNeed& b) {
     return a.rank_time * b.room > b.rank_time * a.room;
@@ -170,13 +171,13 @@ Cost ContextBound(const ContextProblem& problem) {
   // The others have the rest, at least.
   const absl::uint128 rest = lockstep ? work - std::min(work, in_longest) : 0;
   // What the pool has in the longest slot, or accumulated in the whole step, at least.
-  absl::uint128 bound = std::max(absl::uint128(longest) * problem.pool, work - rest);
+  absl::uint128 pool_time = std::max(absl::uint128(longest) * problem.pool, work - rest);
   // Items that can't be as cheap within that time have more rank-time. It falls again as time
   // grows.
   std::vector<Fall> falls;
   std::vector<std::pair<Cost, absl::uint128>> options;
   for (uint32_t item = 0; item < problem.items(); ++item) {
-    if (absl::uint128(cheapest[item]) * problem.pool <= bound) continue;
+    if (absl::uint128(cheapest[item]) * problem.pool <= pool_time) continue;
     options.clear();
     for (const ContextSize& size : problem.sizes) {
       if (!MayTake(problem, size, item)) continue;
@@ -196,16 +197,16 @@ Cost ContextBound(const ContextProblem& problem) {
   // Between two times at which the work falls it is constant, so that the least time is that of the
   // work, or the later of the two.
   for (size_t next = 0;;) {
-    while (next < falls.size() && absl::uint128(falls[next].time) * problem.pool <= bound) {
+    while (next < falls.size() && absl::uint128(falls[next].time) * problem.pool <= pool_time) {
       work -= falls[next++].saved;
     }
-    if (work - rest <= bound) break;
-    bound = next == falls.size()
-                ? work - rest
-                : std::min(work - rest, absl::uint128(falls[next].time) * problem.pool);
+    if (work - rest <= pool_time) break;
+    pool_time = next == falls.size()
+                    ? work - rest
+                    : std::min(work - rest, absl::uint128(falls[next].time) * problem.pool);
   }
   const uint64_t slots = FewestContextSlots(problem);
-  const Cost total = absl::Uint128Low64((bound + rest + problem.pool - 1) / problem.pool) +
+  const Cost total = absl::Uint128Low64((pool_time + rest + problem.pool - 1) / problem.pool) +
                      slots * problem.per_microbatch;
   // A slot costs at least its fixed cost, and the costliest slot what the costliest item does.
   return problem.clock().Bound(total, problem.per_microbatch, longest + problem.per_microbatch);

@@ -39,7 +39,9 @@ uint64_t FewestContextSlots(const ContextProblem& problem);
 // slot long, beside which the others need their time, or are on larger groups and exchange more.
 //
 // The first bound falls as x grows and the second rises. T is at least where they meet. The fixed
-// costs of the fewest slots are added. O(n sizes log n).
+// costs of the fewest slots are added. On pipelines this is the work that StepClock::Bound is asked
+// about. Items that fit no size are left out, and limits on sequences are not looked at.
+// O(n sizes log n).
 Cost ContextBound(const ContextProblem& problem);
 
 }  // namespace batchplan

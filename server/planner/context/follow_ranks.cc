@@ -5,9 +5,7 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <queue>
-#include <span>
 #include <utility>
 
 #include "server/planner/packing/packer.h"

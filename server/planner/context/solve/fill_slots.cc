@@ -23,14 +23,15 @@ constexpr int kMostLooks = 32;
 // Open groups of a size that are asked whether they can take an item.
 constexpr size_t kMostAsked = 64;
 
-// Room for the items of most groups.
+// Room for the groups of most slots, and for the items of most groups.
+constexpr size_t kGroupsOfMost = 64;
 constexpr size_t kItemsOfMost = 8;
 
 class SlotFiller {
  public:
   SlotFiller(const ContextItems& all, Cost most, IndexSet& left)
       : all_(all), most_(most), left_(left), free_(all.problem().pool) {
-    slot_.reserve(std::min<size_t>(free_ / all.ranks(0), all.size()));
+    slot_.reserve(std::min<size_t>(free_ / all.ranks(0), kGroupsOfMost));
   }
 
   FilledSlot Run(SlotFill fill) {

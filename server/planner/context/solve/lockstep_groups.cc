@@ -166,6 +166,7 @@ bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
   slots.erase(slots.begin() + static_cast<ptrdiff_t>(shortest));
   times.erase(times.begin() + static_cast<ptrdiff_t>(shortest));
   for (const uint32_t item : items) {
+    if (allowance.stop_requested()) return false;
     FilledGroup* best = nullptr;
     int64_t least = 0;
     for (size_t slot = 0; slot < slots.size(); ++slot) {

@@ -28,9 +28,9 @@ void RefillSlots(const ContextItems& all, uint64_t tries, const Allowance& allow
                  std::vector<FilledSlot>& slots);
 
 // Puts what the shortest slot holds into groups of the others: each item, the costliest first,
-// where it exceeds what its slot takes by the least. False, with slots of no use, if an item finds
-// no room or the allowance, which it spends, does not pay for the look. O(items of the slot *
-// groups).
+// where it exceeds by the least what its slot took before, so that items spread over the slots.
+// False, with slots of no use, if an item finds no room, if the allowance, which it spends, does
+// not pay for the look, or once a stop is requested. O(items of the slot * groups).
 bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
                       std::vector<FilledSlot>& slots);
 

@@ -10,6 +10,7 @@
 #include "absl/numeric/int128.h"
 #include "server/planner/assign/solve_lockstep.h"
 #include "server/planner/context/context_time.h"
+#include "server/planner/packing/index_set.h"
 
 namespace batchplan {
 namespace {
@@ -19,6 +20,8 @@ constexpr uint32_t kSmallest = 0;
 // For one item that does not fit a rank, this many must: where more are long, slots that mix sizes
 // are better.
 constexpr size_t kSmallForALarge = 32;
+// Items that a large group is asked for in vain.
+constexpr int kMostMisses = 32;
 
 bool IsSlower(const FilledGroup& a, const FilledGroup& b) { return a.time > b.time; }
 
@@ -57,6 +60,10 @@ class RanksSolver {
         large_.size() * kSmallForALarge > small_.size()) {
       return {};
     }
+    // What stands for large groups must not be more than the items.
+    uint64_t widths = 0;
+    for (const FilledGroup& group : large_) widths += WidthOf(group);
+    if (widths > small_.size()) return {};
     if (large == LargeGroups::kFilled) FillLarge();
     std::stable_sort(large_.begin(), large_.end(), IsSlower);
     const std::optional<RankItems> items = ItemsOfRanks();
@@ -102,20 +109,29 @@ class RanksSolver {
     return limits;
   }
 
+  // To each large group the costliest items that it can still have. O(n log n).
   void FillLarge() {
     const Cost mean = MeanOfSlots();
-    std::vector<uint32_t> left;
+    IndexSet left(all_.size());
+    for (const uint32_t position : small_) left.Insert(position);
     for (FilledGroup& group : large_) {
-      left.clear();
-      for (const uint32_t position : small_) {
-        if (group.Holds(all_, position) && group.time + all_.cost(group.size, position) <= mean) {
-          group.Add(all_, position);
-        } else {
-          left.push_back(position);
+      if (allowance_.stop_requested()) return;
+      int misses = 0;
+      for (size_t from = 0; group.time < mean && misses < kMostMisses; ++from) {
+        const size_t first = all_.FirstWithin(group.size, mean - group.time,
+                                              all_.capacity(group.size) - group.tokens, from);
+        from = first >= all_.size() ? IndexSet::kNone : left.AtLeast(first);
+        if (from == IndexSet::kNone) break;
+        const auto position = static_cast<uint32_t>(from);
+        if (!group.Holds(all_, position) || group.time + all_.cost(group.size, position) > mean) {
+          ++misses;
+          continue;
         }
+        group.Add(all_, position);
+        left.Erase(from);
       }
-      std::swap(small_, left);
     }
+    std::erase_if(small_, [&](uint32_t position) { return !left.Contains(position); });
   }
 
   // What each of the fewest slots takes if all ranks are busy.

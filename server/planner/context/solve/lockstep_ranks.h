@@ -27,9 +27,10 @@ enum class LargeGroups {
 // costs and leaves no room, so that nothing shares its micro-batch. Of the micro-batches that come
 // back, slots are formed anew by cost, each large group whole in one slot.
 //
-// None if all items fit the smallest size, or more than a few do not; if that size does not divide
-// the pool; if the solver finds no slots; or if the large groups can't be divided among them. Once
-// a stop is requested, of no use. As long as SolveLockstep.
+// None if more than one item in 33 does not fit the smallest size, or their groups have more ranks
+// than there are other items; if that size does not divide the pool; if the solver finds no slots;
+// or if the large groups can't be divided among them. Once a stop is requested, of no use. Takes
+// about as long as SolveLockstep.
 std::vector<FilledSlot> LockstepOnRanks(const ContextItems& all, LargeGroups large,
                                         const Allowance& allowance);
 

@@ -1,7 +1,7 @@
 // Groups that differ in size: many ways to fill slots, of which the best is kept.
 //
-// Lockstep. (1) If few items fit no smallest group, the solver of ranks fills smallest groups
-// (lockstep_ranks.h). (2) Slots are filled in turn, each with the time that wastes least
+// Lockstep. (1) If all but a few items fit a smallest group, the solver of ranks fills smallest
+// groups (lockstep_ranks.h). (2) Slots are filled in turn, each with the time that wastes least
 // (fill_in_turn.h); that mixes sizes as the lengths ask for. With fixed costs it is repeated as if
 // a slot cost more, which makes fewer of them. (3) The fewest slots, all of one time, which
 // bisection lowers (lockstep_groups.h). (4) The caller's candidates, as they are and improved.
@@ -266,7 +266,7 @@ class Solver {
     Keep(std::move(slots));
   }
   // Whether the smallest size holds every item.
-  bool FitOneSize() const {
+  bool AllFitSmallest() const {
     return std::ranges::all_of(everything_, [&](uint32_t item) { return all_.MayTake(0, item); });
   }
   void KeepOnRanks(LargeGroups large) {
@@ -293,10 +293,10 @@ class Solver {
   void FindLockstep() {
     const Cost longest = std::numeric_limits<Cost>::max();
     if (problem_.pipeline == nullptr && !accumulated()) {
-      const bool all_fit_one = FitOneSize();
+      const bool all_fit_smallest = AllFitSmallest();
       // Candidates are of the sizes that hold all items, as ranks are filled.
-      if (!all_fit_one || candidates_.empty()) KeepOnRanks(LargeGroups::kAlone);
-      if (!all_fit_one && problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
+      if (!all_fit_smallest || candidates_.empty()) KeepOnRanks(LargeGroups::kAlone);
+      if (!all_fit_smallest && problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
     }
     std::vector<FilledSlot> first = InTurn(problem_.per_microbatch, longest, extent_.tries);
     if (allowance_.stop_requested()) return;
@@ -305,7 +305,7 @@ class Solver {
     KeepRaised(std::move(first));
     const bool slow = all_.size() * kTicksASolvedItem * 16 > extent_.try_ticks;
     if ((problem_.effort == Effort::kFast || slow) && !found_.empty()) return;
-    // Of many items on single ranks, the last ways hardly ever find what the first ones do not.
+    // Of many items without a pipeline, the last ways hardly ever find what the first ones do not.
     const bool tries_all = problem_.pipeline != nullptr || all_.size() <= kItemsForAllWays ||
                            problem_.effort == Effort::kThorough;
     // Fewer slots, where their number or what each costs matters.
@@ -393,6 +393,9 @@ class Solver {
       return;
     }
     while (!allowance_.spent() && !allowance_.stop_requested()) {
+      const uint64_t fewer = found_.front().slots.size() - 1;
+      if (fewer < fewest_ || problem_.slots.RoundUp(fewer) != fewer) return;
+      allowance_.Spend(kTicksASolvedItem * all_.size());
       const Cost time = found_.front().time;
       std::vector<FilledSlot> slots = found_.front().slots;
       if (!DissolveShortest(all_, allowance_, slots)) return;

@@ -33,7 +33,8 @@ std::vector<uint32_t> MostlyShort(RandomStream& random, size_t count, size_t lon
 }
 
 TEST(LockstepRanksTest, SlotsKeepTheRulesAndLargeGroupsHoldWhatFitsNoRank) {
-  uint64_t found = 0;
+  uint64_t alone = 0;
+  uint64_t filled = 0;
   for (const uint64_t seed : testing::Seeds(300)) {
     RandomStream random(seed);
     PoolOptions options = {.pool = static_cast<uint32_t>(random.OneOf<uint32_t>({4, 6, 8, 12, 16})),
@@ -48,12 +49,13 @@ TEST(LockstepRanksTest, SlotsKeepTheRulesAndLargeGroupsHoldWhatFitsNoRank) {
     for (const LargeGroups large : {LargeGroups::kAlone, LargeGroups::kFilled}) {
       const std::vector<FilledSlot> slots = LockstepOnRanks(all, large, {});
       if (slots.empty()) continue;
-      ++found;
+      bool has_company = false;
       ASSERT_EQ(FaultOf(problem, ToContextSlots(all, slots)), "")
           << "seed " << seed << ": " << Describe(problem);
       for (const FilledSlot& slot : slots) {
         for (const FilledGroup& group : slot) {
           if (group.size == 0) continue;
+          has_company |= group.items.size() > 1;
           EXPECT_TRUE(std::ranges::any_of(
               group.items, [&](uint32_t item) { return !all.MayTake(group.size - 1, item); }))
               << "seed " << seed;
@@ -62,9 +64,12 @@ TEST(LockstepRanksTest, SlotsKeepTheRulesAndLargeGroupsHoldWhatFitsNoRank) {
           }
         }
       }
+      alone += large == LargeGroups::kAlone;
+      filled += has_company;
     }
   }
-  EXPECT_GT(found, 0u);
+  EXPECT_GT(alone, 0u);
+  EXPECT_GT(filled, 0u);
 }
 
 TEST(LockstepRanksTest, OneLongItemCostsTheOthersNothing) {
@@ -91,18 +96,24 @@ TEST(LockstepRanksTest, WhereAllFitThereAreGroupsOfOneSizeAndWhereMostDoNotThere
 }
 
 TEST(LockstepRanksTest, DissolvingASlotKeepsItsItemsAndTheRoomOfTheOthers) {
+  uint64_t dissolved = 0;
   for (const uint64_t seed : testing::Seeds(200)) {
     RandomStream random(seed);
-    const ContextProblem problem = ContextOfLengths(MostlyShort(random, random.Between(40, 200), 1),
-                                                    PoolOptions{.pool = 4, .budget = 1024});
+    ContextProblem problem = ContextOfLengths(MostlyShort(random, random.Between(40, 200), 1),
+                                              PoolOptions{.pool = 4, .budget = 1024});
+    // More slots than the tokens need, so that the others have room.
+    problem.slots.minimum = problem.items() / 6;
     const ContextItems all(problem);
     std::vector<FilledSlot> slots = LockstepOnRanks(all, LargeGroups::kAlone, {});
     if (slots.size() < 2) continue;
+    problem.slots.minimum = 1;
     const size_t before = slots.size();
     if (!DissolveShortest(all, {}, slots)) continue;
+    ++dissolved;
     EXPECT_EQ(slots.size(), before - 1);
     EXPECT_EQ(FaultOf(problem, ToContextSlots(all, slots)), "") << "seed " << seed;
   }
+  EXPECT_GT(dissolved, 0u);
 }
 
 }  // namespace

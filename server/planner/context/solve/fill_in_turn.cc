@@ -23,7 +23,7 @@ constexpr uint64_t kTicksAnItem = 150;
 constexpr uint64_t kTicksAGroup = 100;
 // With fewer tries only times close to the last slot's are tried.
 constexpr uint32_t kFewTries = 8;
-// But for one slot in this many.
+// One slot in this many tries all times.
 constexpr uint64_t kSlotsToLook = 16;
 // These are so much shorter and longer, of 1024.
 constexpr Cost kClose = 40;

@@ -294,7 +294,7 @@ class Solver {
     const Cost longest = std::numeric_limits<Cost>::max();
     if (problem_.pipeline == nullptr && !accumulated()) {
       const bool all_fit_smallest = AllFitSmallest();
-      // Candidates are of the sizes that hold all items, as ranks are filled.
+      // Where all items fit, candidates are what the solver of ranks makes of that size.
       if (!all_fit_smallest || candidates_.empty()) KeepOnRanks(LargeGroups::kAlone);
       if (!all_fit_smallest && problem_.effort != Effort::kFast) KeepOnRanks(LargeGroups::kFilled);
     }
@@ -305,7 +305,7 @@ class Solver {
     KeepRaised(std::move(first));
     const bool slow = all_.size() * kTicksASolvedItem * 16 > extent_.try_ticks;
     if ((problem_.effort == Effort::kFast || slow) && !found_.empty()) return;
-    // Of many items without a pipeline, the last ways hardly ever find what the first ones do not.
+    // Without a pipeline, the last ways hardly ever find better slots for many items.
     const bool tries_all = problem_.pipeline != nullptr || all_.size() <= kItemsForAllWays ||
                            problem_.effort == Effort::kThorough;
     // Fewer slots, where their number or what each costs matters.

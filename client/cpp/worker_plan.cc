@@ -229,6 +229,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
             ? microbatch.sequence_width
             : static_cast<uint32_t>(AlignUp(microbatch.max_seqlen, microbatch.length_multiple));
     most_sequences_ = std::max(most_sequences_, next.num_sequences);
+    widest_row_ = std::max(widest_row_, microbatch.row_width);
     uploaded_.insert(uploaded_.end(), microbatch.sequence_index.begin(),
                      microbatch.sequence_index.end());
     lengths.insert(lengths.end(), microbatch.sequence_lengths.begin(),
@@ -261,8 +262,8 @@ absl::Status WorkerPlan::MapMemory() {
   map_.layouts = map_.counting + (size_t{most_sequences_} + 1) * kEntry;
   const size_t end = map_.layouts + 3 * (total + microbatches_.size()) * kEntry;
   map_.workspace = (end + kAlignment - 1) / kAlignment * kAlignment;
-  const batchplan_status status =
-      batchplan_reduce_workspace_size(options_.backend, most_sequences_, &map_.workspace_size);
+  const batchplan_status status = batchplan_reduce_workspace_size(
+      options_.backend, most_sequences_, widest_row_, &map_.workspace_size);
   map_.size = map_.workspace + map_.workspace_size;
   return KernelStatus(status, "workspace of the plan");
 }

@@ -11,3 +11,6 @@ batchplan_status batchplan_backend_status(batchplan_backend backend) {
 int batchplan_backend_available(batchplan_backend backend) {
   return batchplan_backend_status(backend) == BATCHPLAN_OK ? 1 : 0;
 }
+const char* batchplan_backend_error(batchplan_backend backend) {
+  return backend == BATCHPLAN_BACKEND_CUDA ? kernels::cuda::LastError() : "";
+}

@@ -28,7 +28,7 @@ batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word);
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
-                        batchplan_status* error_word, SequenceTotals* totals);
+                        batchplan_status* error_word, const Workspace& workspace);
 
 }  // namespace host
 
@@ -37,6 +37,9 @@ namespace cuda {
 
 batchplan_status BackendStatus();
 
+// As batchplan_backend_error.
+const char* LastError();
+
 batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word,
@@ -44,7 +47,7 @@ batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word, void* stream);
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, void* stream);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
-                        batchplan_status* error_word, SequenceTotals* totals, void* stream);
+                        batchplan_status* error_word, const Workspace& workspace, void* stream);
 
 batchplan_status Copy(void* destination, const void* source, size_t bytes, void* stream);
 

@@ -63,85 +63,107 @@ struct TokenRange {
   uint32_t end;
 };
 
-BATCHPLAN_HOST_DEVICE constexpr TokenRange WithPartner(uint32_t length, int32_t shift) {
-  const int64_t begin = shift < 0 ? -int64_t{shift} : 0;
-  const int64_t end = shift > 0 ? int64_t{length} - shift : length;
+BATCHPLAN_HOST_DEVICE constexpr TokenRange WithPartner(uint32_t length, int64_t shift) {
+  if (shift == 0) return {0, length};
+  const int64_t begin = shift < 0 ? -shift : 0;
+  const int64_t end = shift > 0 ? length - shift : length;
   if (begin >= end) return {0, 0};
   return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
 }
 
-// The row of the unpacked side that sequence `sequence` has; num_rows or more if its index is
-// wrong.
-BATCHPLAN_HOST_DEVICE inline uint64_t RowOfSequence(const batchplan_sequences& sequences,
-                                                    uint32_t sequence) {
-  return sequences.sequence_index != nullptr ? sequences.sequence_index[sequence] : sequence;
+// What the arrays say of a sequence, read once for all fields.
+struct SequencePlace {
+  // Tokens without padding; 0 for the tail.
+  uint32_t length;
+  Shard shard;
+  // Its row on the unpacked side; num_rows or more: it has none.
+  uint64_t row;
+  // Of ragged fields, where the row begins and how many of the sequence's tokens it has: 0 if its
+  // offsets are wrong.
+  int64_t begin;
+  uint32_t tokens;
+};
+
+// `sequence` may be the tail, num_sequences.
+BATCHPLAN_HOST_DEVICE inline SequencePlace PlaceOf(const Row& row,
+                                                   const batchplan_sequences& sequences,
+                                                   uint32_t sequence) {
+  SequencePlace place{};
+  place.shard = ShardOf(row, sequence);
+  place.row = sequences.num_rows;
+  if (sequence >= row.num_sequences) return place;
+  place.length = LengthOf(row, sequence);
+  place.row = sequences.sequence_index != nullptr ? sequences.sequence_index[sequence] : sequence;
+  if (sequences.offsets == nullptr || place.row >= sequences.num_rows) return place;
+  place.begin = sequences.offsets[place.row];
+  const int64_t end = sequences.offsets[place.row + 1];
+  const bool inside =
+      place.begin >= 0 && end >= place.begin && static_cast<uint64_t>(end) <= sequences.num_tokens;
+  if (inside) place.tokens = static_cast<uint32_t>(Least(end - place.begin, int64_t{place.length}));
+  return place;
 }
 
-// Which token of a field of `width` is token `token` of row `sequence_row`; kPadding if that is
-// outside of the field.
-BATCHPLAN_HOST_DEVICE inline int64_t TokenOfRow(const batchplan_sequences& sequences,
-                                                uint64_t width, uint64_t sequence_row,
-                                                uint32_t token) {
-  if (sequence_row >= sequences.num_rows) return kPadding;
-  if (sequences.offsets == nullptr) {
-    return token < width ? static_cast<int64_t>(sequence_row * width + token) : kPadding;
-  }
-  const int64_t begin = sequences.offsets[sequence_row];
-  const int64_t end = sequences.offsets[sequence_row + 1];
-  const bool inside = begin >= 0 && end >= begin && token < end - begin &&
-                      static_cast<uint64_t>(end) <= sequences.num_tokens;
-  return inside ? begin + token : kPadding;
+// A sequence's row in one field: its first token, and how many of the sequence's tokens it has.
+struct FieldRow {
+  int64_t begin;
+  uint32_t tokens;
+};
+
+// Of a padded field of `width`, or of any ragged one.
+BATCHPLAN_HOST_DEVICE inline FieldRow FieldRowOf(const batchplan_sequences& sequences,
+                                                 const SequencePlace& place, uint64_t width) {
+  if (place.row >= sequences.num_rows) return {0, 0};
+  if (sequences.offsets != nullptr) return {place.begin, place.tokens};
+  return {static_cast<int64_t>(place.row * width),
+          static_cast<uint32_t>(Least(static_cast<int64_t>(width), int64_t{place.length}))};
 }
 
 // Where a destination's token comes from: token `source` of the other side, kPadding if from
-// nowhere. The `run` - 1 tokens after it come from the tokens after that one, or from nowhere as
-// well.
+// nowhere. The `run` - 1 tokens after it come from the tokens after that one, and the `before`
+// tokens before it from the tokens before, or all of them from nowhere as well.
 struct SourceRun {
   int64_t source;
   uint32_t run;
+  uint32_t before;
 };
 
 // Packing: which token of the source, for per-sequence content which row, the cells of `tokens`
 // get.
-BATCHPLAN_HOST_DEVICE inline SourceRun PackSource(const Row& row,
-                                                  const batchplan_sequences& sequences,
+BATCHPLAN_HOST_DEVICE inline SourceRun PackSource(const batchplan_sequences& sequences,
+                                                  const SequencePlace& place,
                                                   batchplan_content content, uint64_t width,
-                                                  int32_t shift, uint32_t sequence,
-                                                  const TokenRun& tokens) {
-  const uint32_t length = LengthOf(row, sequence);
-  const auto [token, run] = tokens;
-  if (token >= length) return {kPadding, run};
-  const uint64_t sequence_row = RowOfSequence(sequences, sequence);
-  if (content == BATCHPLAN_CONTENT_PER_SEQUENCE) {
-    const bool exists = sequence_row < sequences.num_rows;
-    return {exists ? static_cast<int64_t>(sequence_row) : kPadding, Least(run, length - token)};
-  }
-  const TokenRange range = WithPartner(length, shift);
-  if (token < range.begin) return {kPadding, Least(run, range.begin - token)};
-  if (token >= range.end) return {kPadding, run};
-  const auto partner = static_cast<uint32_t>(int64_t{token} + shift);
-  return {TokenOfRow(sequences, width, sequence_row, partner), Least(run, range.end - token)};
+                                                  int32_t shift, const TokenRun& tokens) {
+  const auto [token, run, before] = tokens;
+  const bool per_sequence = content == BATCHPLAN_CONTENT_PER_SEQUENCE;
+  const bool has_row = place.row < sequences.num_rows;
+  const FieldRow field_row = FieldRowOf(sequences, place, width);
+  const TokenRange range = per_sequence ? TokenRange{0, has_row ? place.length : 0}
+                                        : WithPartner(field_row.tokens, shift);
+  if (token < range.begin) return {kPadding, Least(run, range.begin - token), Least(before, token)};
+  if (token >= range.end) return {kPadding, run, Least(before, token - range.end)};
+  const int64_t source =
+      per_sequence ? static_cast<int64_t>(place.row) : field_row.begin + (int64_t{token} + shift);
+  return {source, Least(run, range.end - token), Least(before, token - range.begin)};
 }
 
 // Unpacking: which cell of the packed side the tokens from `token` to the end of the sequence's row
 // at `row_end` come from.
-BATCHPLAN_HOST_DEVICE inline SourceRun UnpackSource(const Row& row, int32_t shift,
-                                                    uint32_t sequence, uint32_t token,
+BATCHPLAN_HOST_DEVICE inline SourceRun UnpackSource(const Row& row, const SequencePlace& place,
+                                                    int32_t shift, uint32_t token,
                                                     uint32_t row_end) {
-  const uint32_t length = LengthOf(row, sequence);
-  if (token >= length) return {kPadding, row_end - token};
   // Token t came from the place of token t - shift.
-  const TokenRange range = WithPartner(length, shift);
-  const int64_t place = int64_t{token} - shift;
-  if (place < range.begin) {
-    return {kPadding, static_cast<uint32_t>(Least(range.begin - place, int64_t{length} - token))};
+  const TokenRange range = WithPartner(place.length, -int64_t{shift});
+  if (token < range.begin) return {kPadding, range.begin - token, token};
+  if (token >= range.end) return {kPadding, row_end - token, token - range.end};
+  const auto cell_of = static_cast<uint32_t>(int64_t{token} - shift);
+  const CellRun from = CellOfToken(row, place.shard, cell_of);
+  const uint32_t run = Least(from.run, range.end - token);
+  const uint32_t before = Least(from.before, token - range.begin);
+  if (from.rank == kNone) return {kPadding, run, before};
+  if (row.rank == BATCHPLAN_ALL_RANKS) {
+    return {int64_t{from.rank} * row.cells + from.cell, run, before};
   }
-  if (place >= range.end) return {kPadding, length - token};
-  const CellRun from = CellOfToken(row, ShardOf(row, sequence), static_cast<uint32_t>(place));
-  const uint32_t run = Least(from.run, range.end - static_cast<uint32_t>(place));
-  if (from.rank == kNone) return {kPadding, run};
-  if (row.rank == BATCHPLAN_ALL_RANKS) return {int64_t{from.rank} * row.cells + from.cell, run};
-  return {from.rank == row.rank ? int64_t{from.cell} : kPadding, run};
+  return {from.rank == row.rank ? int64_t{from.cell} : kPadding, run, before};
 }
 
 // What is wrong with sequence `sequence`: its offsets, or the row that its tokens are in.
@@ -150,15 +172,13 @@ BATCHPLAN_HOST_DEVICE inline batchplan_status CheckMove(const Row& row,
                                                         bool has_source, uint64_t narrowest,
                                                         uint32_t sequence) {
   const batchplan_status status = CheckSequence(row, sequence);
-  const uint32_t length = LengthOf(row, sequence);
-  if (status != BATCHPLAN_OK || !has_source || length == 0) return status;
-  const uint64_t sequence_row = RowOfSequence(sequences, sequence);
-  if (sequence_row >= sequences.num_rows) return BATCHPLAN_ERROR_SEQUENCE_INDEX;
+  const SequencePlace place = PlaceOf(row, sequences, sequence);
+  if (status != BATCHPLAN_OK || !has_source || place.length == 0) return status;
+  if (place.row >= sequences.num_rows) return BATCHPLAN_ERROR_SEQUENCE_INDEX;
   if (sequences.offsets == nullptr) {
-    return length > narrowest ? BATCHPLAN_ERROR_SEQUENCE_TOO_LONG : BATCHPLAN_OK;
+    return place.length > narrowest ? BATCHPLAN_ERROR_SEQUENCE_TOO_LONG : BATCHPLAN_OK;
   }
-  const bool fits = TokenOfRow(sequences, 0, sequence_row, length - 1) != kPadding;
-  return fits ? BATCHPLAN_OK : BATCHPLAN_ERROR_OFFSETS;
+  return place.tokens == place.length ? BATCHPLAN_OK : BATCHPLAN_ERROR_OFFSETS;
 }
 
 }  // namespace batchplan::kernels

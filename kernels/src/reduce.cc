@@ -38,10 +38,10 @@ batchplan_status CheckReduction(const batchplan_reduction& reduction, bool has_t
 namespace kernels = batchplan::kernels;
 
 batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint32_t num_sequences,
-                                                 size_t* size) {
+                                                 uint32_t row_width, size_t* size) {
   if (!kernels::IsBackend(backend)) return BATCHPLAN_ERROR_UNKNOWN_BACKEND;
   if (size == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
-  *size = num_sequences * sizeof(kernels::SequenceTotals);
+  *size = kernels::WorkspaceSize(num_sequences, row_width);
   return BATCHPLAN_OK;
 }
 
@@ -64,17 +64,16 @@ batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row
       status != BATCHPLAN_OK) {
     return status;
   }
-  auto* const totals = static_cast<kernels::SequenceTotals*>(workspace);
+  const auto* const aligned = static_cast<const kernels::SequenceTotals*>(workspace);
   if (const batchplan_status status =
-          kernels::CheckAlignment(row->cu_seqlens, row->cu_seqlens_padded, error_word, totals);
+          kernels::CheckAlignment(row->cu_seqlens, row->cu_seqlens_padded, error_word, aligned);
       status != BATCHPLAN_OK) {
     return status;
   }
-  const bool asks_for_totals = kernels::AsksForTotals(*reduction);
-  size_t needed = 0;
-  batchplan_reduce_workspace_size(backend, row->num_sequences, &needed);
-  if (asks_for_totals && workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
-  auto* const wanted = asks_for_totals ? totals : nullptr;
-  return on_device ? kernels::cuda::Reduce(checked_row, *reduction, error_word, wanted, stream)
-                   : kernels::host::Reduce(checked_row, *reduction, error_word, wanted);
+  const size_t needed = kernels::WorkspaceSize(row->num_sequences, row->options.row_width);
+  const bool needs_workspace = workspace != nullptr || kernels::AsksForTotals(*reduction);
+  if (needs_workspace && workspace_size < needed) return BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL;
+  const kernels::Workspace parts = kernels::WorkspaceAt(workspace, row->num_sequences);
+  return on_device ? kernels::cuda::Reduce(checked_row, *reduction, error_word, parts, stream)
+                   : kernels::host::Reduce(checked_row, *reduction, error_word, parts);
 }

@@ -1,9 +1,11 @@
 // How a packed field is summed up per sequence, one text for the host executor and the CUDA
 // kernels: the order of the additions, and what each one adds.
 //
-// Lane l of kLanes adds up the tokens l, l + kLanes, ... of a sequence in this order; then the
-// lanes are added pairwise, lane l and lane l + half for halves of kLanes / 2 .. 1. Doubles
-// throughout, no fused multiply-add, so that every executor gets the same bits.
+// A sequence is cut into chunks of kChunk tokens. Lane l of kLanes adds up the tokens l, l +
+// kLanes,
+// ... of a chunk in this order; then the lanes are added pairwise, lane l and lane l + half for
+// halves of kLanes / 2 .. 1; and then the chunks in theirs. Doubles throughout, no fused
+// multiply-add, so that every executor gets the same bits.
 
 #ifndef BATCHPLAN_KERNELS_SRC_REDUCE_ARITHMETIC_H_
 #define BATCHPLAN_KERNELS_SRC_REDUCE_ARITHMETIC_H_
@@ -17,7 +19,12 @@
 
 namespace batchplan::kernels {
 
-inline constexpr uint32_t kLanes = 128;
+inline constexpr uint32_t kLanes = 256;
+inline constexpr uint32_t kChunk = 8 * kLanes;
+
+BATCHPLAN_HOST_DEVICE constexpr uint32_t ChunksOf(uint32_t terms) {
+  return static_cast<uint32_t>((uint64_t{terms} + kChunk - 1) / kChunk);
+}
 
 // Bytes of an element; 0 if there is no such type.
 constexpr uint32_t SizeOf(batchplan_data_type type) {
@@ -58,23 +65,42 @@ BATCHPLAN_HOST_DEVICE inline float FloatOfHalf(uint16_t half) {
   return FloatOfBits(sign | float_exponent << 23 | fraction << 13);
 }
 
-BATCHPLAN_HOST_DEVICE inline double ElementAt(const void* elements, batchplan_data_type type,
-                                              int64_t index) {
+// The bits of an element of SizeOf(type) bytes.
+BATCHPLAN_HOST_DEVICE inline uint64_t BitsAt(const void* elements, batchplan_data_type type,
+                                             int64_t index) {
   switch (type) {
-    case BATCHPLAN_FLOAT32:
-      return static_cast<const float*>(elements)[index];
-    case BATCHPLAN_FLOAT64:
-      return static_cast<const double*>(elements)[index];
-    case BATCHPLAN_FLOAT16:
-      return FloatOfHalf(static_cast<const uint16_t*>(elements)[index]);
-    case BATCHPLAN_BFLOAT16:
-      return FloatOfBits(uint32_t{static_cast<const uint16_t*>(elements)[index]} << 16);
     case BATCHPLAN_UINT8:
       return static_cast<const uint8_t*>(elements)[index];
+    case BATCHPLAN_FLOAT16:
+    case BATCHPLAN_BFLOAT16:
+      return static_cast<const uint16_t*>(elements)[index];
+    case BATCHPLAN_FLOAT32:
     case BATCHPLAN_INT32:
-      return static_cast<const int32_t*>(elements)[index];
+      return static_cast<const uint32_t*>(elements)[index];
     default:
-      return static_cast<double>(static_cast<const int64_t*>(elements)[index]);
+      return static_cast<const uint64_t*>(elements)[index];
+  }
+}
+
+BATCHPLAN_HOST_DEVICE inline double ElementOf(uint64_t bits, batchplan_data_type type) {
+  switch (type) {
+    case BATCHPLAN_FLOAT32:
+      return FloatOfBits(static_cast<uint32_t>(bits));
+    case BATCHPLAN_FLOAT64: {
+      double value = 0;
+      memcpy(&value, &bits, sizeof value);
+      return value;
+    }
+    case BATCHPLAN_FLOAT16:
+      return FloatOfHalf(static_cast<uint16_t>(bits));
+    case BATCHPLAN_BFLOAT16:
+      return FloatOfBits(static_cast<uint32_t>(bits << 16));
+    case BATCHPLAN_INT32:
+      return static_cast<int32_t>(bits);
+    case BATCHPLAN_INT64:
+      return static_cast<double>(static_cast<int64_t>(bits));
+    default:
+      return static_cast<double>(bits);
   }
 }
 
@@ -96,8 +122,7 @@ BATCHPLAN_HOST_DEVICE inline SequenceSums operator+(const SequenceSums& a, const
   return {a.values + b.values, a.weights + b.weights};
 }
 
-// What is added up of a row: the sums and the means of its sequences, in the workspace one a
-// sequence.
+// What is added up of a row: the sums and the means of its sequences.
 struct SequenceTotals {
   double sum;
   double mean;
@@ -113,35 +138,54 @@ BATCHPLAN_HOST_DEVICE inline SequenceTotals operator+(const SequenceTotals& a,
 struct VisitedTokens {
   Shard shard;
   uint32_t length;
-  int64_t count;
+  // Cells of the row, or of all ranks' rows, before the first.
+  uint32_t begin;
+  uint32_t count;
 };
 
 BATCHPLAN_HOST_DEVICE inline VisitedTokens TokensToVisit(const Row& row, uint32_t sequence) {
   const Shard shard = ShardOf(row, sequence);
   const uint32_t length = LengthOf(row, sequence);
-  const bool all = row.rank == BATCHPLAN_ALL_RANKS;
-  return {shard, length, Least(all ? int64_t{length} : shard.cells, int64_t{PackedCells(row)})};
+  if (row.rank != BATCHPLAN_ALL_RANKS) return {shard, length, shard.begin, shard.cells};
+  return {shard, length, shard.begin * row.context_parallel,
+          Least(length, shard.cells * row.context_parallel)};
 }
 
-// What number `visit` of the visited tokens adds.
-BATCHPLAN_HOST_DEVICE inline SequenceSums TermOf(const Row& row,
-                                                 const batchplan_reduction& reduction,
-                                                 const VisitedTokens& tokens, int64_t visit) {
-  int64_t cell = 0;
+// The cell of the row, or of all ranks' rows, that number `visit` of the visited tokens is in; -1
+// if it adds nothing.
+BATCHPLAN_HOST_DEVICE inline int64_t CellToVisit(const Row& row, const VisitedTokens& tokens,
+                                                 uint32_t visit) {
+  if (visit >= tokens.count) return -1;
   if (row.rank == BATCHPLAN_ALL_RANKS) {
-    const CellRun from = CellOfToken(row, tokens.shard, static_cast<uint32_t>(visit));
-    if (from.rank == kNone) return {};
-    cell = int64_t{from.rank} * row.cells + from.cell;
-  } else {
-    cell = tokens.shard.begin + visit;
-    const uint32_t token = TokenOfCell(row, row.rank, tokens.shard, visit).token;
-    if (token >= tokens.length || cell < 0 || cell >= row.cells) return {};
+    const CellRun from = CellOfToken(row, tokens.shard, visit);
+    return from.rank == kNone ? -1 : int64_t{from.rank} * row.cells + from.cell;
   }
+  const uint32_t token = TokenOfCell(row, row.rank, tokens.shard, visit).token;
+  return token < tokens.length ? int64_t{tokens.shard.begin + visit} : -1;
+}
+
+// What a token adds: read first, so that a device reads many at once.
+struct Term {
+  uint64_t value;
+  uint64_t weight;
+  bool exists;
+};
+
+BATCHPLAN_HOST_DEVICE inline Term TermAt(const batchplan_reduction& reduction, int64_t cell) {
+  if (cell < 0) return {};
+  const bool weighs = reduction.weights != nullptr;
+  return {BitsAt(reduction.values, reduction.value_type, cell),
+          weighs ? BitsAt(reduction.weights, reduction.weight_type, cell) : 0, true};
+}
+
+BATCHPLAN_HOST_DEVICE inline SequenceSums SumsOf(const batchplan_reduction& reduction,
+                                                 const Term& term) {
+  if (!term.exists) return {};
   const double weight =
-      reduction.weights == nullptr ? 1 : ElementAt(reduction.weights, reduction.weight_type, cell);
+      reduction.weights == nullptr ? 1 : ElementOf(term.weight, reduction.weight_type);
   // Masked: its value, NaN even, is nobody's business.
   if (weight == 0) return {};
-  return {Product(ElementAt(reduction.values, reduction.value_type, cell), weight), weight};
+  return {Product(ElementOf(term.value, reduction.value_type), weight), weight};
 }
 
 BATCHPLAN_HOST_DEVICE inline double Quotient(double numerator, double denominator) {
@@ -173,6 +217,30 @@ BATCHPLAN_HOST_DEVICE inline void WriteTotals(const batchplan_reduction& reducti
   if (reduction.mean_total != nullptr) {
     *reduction.mean_total = static_cast<float>(Quotient(total.mean, denominator));
   }
+}
+
+// The workspace: what each sequence adds to the totals, and the sums of the chunks of those that
+// have several. Those of sequence s, in the row from cell b on, begin at place b / kChunk + s,
+// which leaves each as many places as it can need.
+struct Workspace {
+  SequenceTotals* totals;
+  SequenceSums* chunks;
+};
+
+BATCHPLAN_HOST_DEVICE inline uint32_t ChunkPlace(const VisitedTokens& tokens, uint32_t sequence) {
+  return tokens.begin / kChunk + sequence;
+}
+
+constexpr size_t WorkspaceSize(uint32_t num_sequences, uint32_t row_width) {
+  return num_sequences * sizeof(SequenceTotals) +
+         (size_t{num_sequences} + row_width / kChunk + 1) * sizeof(SequenceSums);
+}
+
+// None at null.
+inline Workspace WorkspaceAt(void* memory, uint32_t num_sequences) {
+  auto* const totals = static_cast<SequenceTotals*>(memory);
+  if (totals == nullptr) return {};
+  return {totals, reinterpret_cast<SequenceSums*>(totals + num_sequences)};
 }
 
 constexpr bool AsksForTotals(const batchplan_reduction& reduction) {

@@ -25,6 +25,7 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 
 BATCHPLAN_HOST_DEVICE constexpr int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 BATCHPLAN_HOST_DEVICE constexpr uint32_t Least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+BATCHPLAN_HOST_DEVICE constexpr int32_t Least(int32_t a, int32_t b) { return a < b ? a : b; }
 
 // batchplan_row after its check, with what is divided once and used often.
 struct Row {
@@ -80,7 +81,7 @@ BATCHPLAN_HOST_DEVICE constexpr uint32_t PackedCells(const Row& row) {
 
 // The largest i of 0 .. `count` with offsets[i] <= `value`, 0 if there is none; offsets ascend.
 BATCHPLAN_HOST_DEVICE inline uint32_t LastNotAbove(const int32_t* offsets, uint32_t count,
-                                                   int64_t value) {
+                                                   int32_t value) {
   uint32_t low = 0;
   for (uint32_t high = count; low < high;) {
     const uint32_t middle = low + (high - low + 1) / 2;
@@ -101,9 +102,10 @@ BATCHPLAN_HOST_DEVICE inline uint32_t LengthOf(const Row& row, uint32_t sequence
 }
 
 // The cells that a sequence, or the tail, has in the row of each rank: the same in all of them.
+// None if its offsets are not ascending ones within the row.
 struct Shard {
-  int64_t begin;
-  int64_t cells;
+  uint32_t begin;
+  uint32_t cells;
 };
 
 BATCHPLAN_HOST_DEVICE inline Shard ShardOf(const Row& row, uint32_t sequence) {
@@ -111,68 +113,63 @@ BATCHPLAN_HOST_DEVICE inline Shard ShardOf(const Row& row, uint32_t sequence) {
   const int32_t begin = row.num_sequences > 0 ? row.cu_seqlens_padded[sequence] : 0;
   const int32_t end =
       is_tail ? static_cast<int32_t>(row.width) : row.cu_seqlens_padded[sequence + 1];
-  // Each divides, so that the difference may be taken afterwards; 32 bits, because a device divides
-  // them several times faster than 64.
-  const auto ranks = static_cast<int32_t>(row.context_parallel);
-  const int64_t first_cell = begin / ranks;
-  return {first_cell, end / ranks - first_cell};
+  if (begin < 0 || end < begin || static_cast<uint32_t>(end) > row.width) return {0, 0};
+  const auto padded_begin = static_cast<uint32_t>(begin);
+  const auto padded_end = static_cast<uint32_t>(end);
+  if (row.context_parallel == 1) return {padded_begin, padded_end - padded_begin};
+  // Each divides, so that the difference may be taken afterwards.
+  const uint32_t first_cell = padded_begin / row.context_parallel;
+  return {first_cell, padded_end / row.context_parallel - first_cell};
 }
 
-// The sequence, or the tail, that cell `cell` of a rank belongs to.
-BATCHPLAN_HOST_DEVICE inline uint32_t SequenceOfCell(const Row& row, uint32_t cell) {
+// Where in cu_seqlens_padded the sequence, or the tail, stands that cell `cell` of a rank is of.
+BATCHPLAN_HOST_DEVICE inline int32_t PaddedPlaceOf(const Row& row, uint32_t cell) {
   // Offsets divide by the ranks, so that the cells need not.
-  return LastNotAbove(row.cu_seqlens_padded, row.num_sequences,
-                      int64_t{cell} * row.context_parallel);
+  return static_cast<int32_t>(cell * row.context_parallel);
 }
 
 // What a cell holds: token `token` of the padded sequence. The `run` - 1 cells after it hold the
-// tokens after that one. kNone, with a run of 1, if the offsets leave the cell without a token.
+// tokens after that one, and the `before` cells before it the tokens before. kNone, with a run of
+// 1, if the offsets leave the cell without a token.
 struct TokenRun {
   uint32_t token;
   uint32_t run;
+  uint32_t before;
 };
 
 // What cell `shard.begin + index` of `rank` holds.
 BATCHPLAN_HOST_DEVICE inline TokenRun TokenOfCell(const Row& row, uint32_t rank, const Shard& shard,
-                                                  int64_t index) {
-  if (index < 0 || index >= shard.cells) return {kNone, 1};
-  int64_t token = rank * shard.cells + index;
-  int64_t run = shard.cells - index;
-  if (row.zigzag) {
-    const int64_t chunk = shard.cells / 2;
-    if (index < chunk) {
-      token = rank * chunk + index;
-      run = chunk - index;
-    } else {
-      token = (2 * int64_t{row.context_parallel} - 1 - rank) * chunk + (index - chunk);
-    }
-  }
-  if (token > kMaxOffset) return {kNone, 1};
-  return {static_cast<uint32_t>(token), static_cast<uint32_t>(run)};
+                                                  uint32_t index) {
+  if (index >= shard.cells) return {kNone, 1, 0};
+  if (!row.zigzag) return {rank * shard.cells + index, shard.cells - index, index};
+  const uint32_t chunk = shard.cells / 2;
+  if (index < chunk) return {rank * chunk + index, chunk - index, index};
+  const uint32_t in_chunk = index - chunk;
+  return {(2 * row.context_parallel - 1 - rank) * chunk + in_chunk, shard.cells - index, in_chunk};
 }
 
 // Where a token is: in cell `cell` of rank `rank`. The `run` - 1 tokens after it are in the cells
-// after that one. The rank is kNone, with a run of 1, if the offsets leave the token without a
-// cell.
+// after that one, and the `before` tokens before it in the cells before. The rank is kNone, with a
+// run of 1, if the offsets leave the token without a cell.
 struct CellRun {
   uint32_t rank;
   uint32_t cell;
   uint32_t run;
+  uint32_t before;
 };
 
 BATCHPLAN_HOST_DEVICE inline CellRun CellOfToken(const Row& row, const Shard& shard,
                                                  uint32_t token) {
-  const int64_t chunk = row.zigzag ? shard.cells / 2 : shard.cells;
-  if (chunk <= 0 || chunk > kMaxOffset) return {kNone, 0, 1};
-  const int64_t ordinal = token / static_cast<uint32_t>(chunk);
-  const int64_t in_chunk = token - ordinal * chunk;
-  const int64_t ranks = row.context_parallel;
+  const uint32_t chunk = row.zigzag ? shard.cells / 2 : shard.cells;
+  if (chunk == 0) return {kNone, 0, 1, 0};
+  const uint32_t ordinal = row.context_parallel == 1 && token < chunk ? 0 : token / chunk;
+  const uint32_t in_chunk = token - ordinal * chunk;
+  const uint32_t ranks = row.context_parallel;
   const bool mirrored = row.zigzag && ordinal >= ranks;
-  const int64_t rank = mirrored ? 2 * ranks - 1 - ordinal : ordinal;
-  const int64_t cell = shard.begin + (mirrored ? chunk : 0) + in_chunk;
-  if (rank < 0 || rank >= ranks || cell < 0 || cell >= row.cells) return {kNone, 0, 1};
-  return {static_cast<uint32_t>(rank), static_cast<uint32_t>(cell),
-          static_cast<uint32_t>(chunk - in_chunk)};
+  const uint32_t rank = mirrored ? 2 * ranks - 1 - ordinal : ordinal;
+  // Below 0 wraps to above.
+  if (rank >= ranks) return {kNone, 0, 1, 0};
+  return {rank, shard.begin + (mirrored ? chunk : 0) + in_chunk, chunk - in_chunk, in_chunk};
 }
 
 // BATCHPLAN_ERROR_LAYOUT if the offsets of sequence `sequence` break a rule of batchplan_row.

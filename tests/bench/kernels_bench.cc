@@ -247,7 +247,8 @@ void Reduce(benchmark::State& state) {
   reduction.sums = sums.data();
   reduction.sum_total = &total;
   size_t workspace_size = 0;
-  batchplan_reduce_workspace_size(BATCHPLAN_BACKEND_HOST, batch.Count(), &workspace_size);
+  batchplan_reduce_workspace_size(BATCHPLAN_BACKEND_HOST, batch.Count(), batch.RowWidth(),
+                                  &workspace_size);
   // Doubles, for their alignment.
   std::vector<double> workspace((workspace_size + sizeof(double) - 1) / sizeof(double));
   const batchplan_row row = batch.Row();

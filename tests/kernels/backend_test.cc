@@ -29,6 +29,10 @@ TEST(BackendTest, CudaIsAvailableOrSaysWhyNot) {
   EXPECT_EQ(batchplan_backend_available(BATCHPLAN_BACKEND_CUDA), status == BATCHPLAN_OK ? 1 : 0);
 }
 
+TEST(BackendTest, NothingIsSaidOfTheHostsErrors) {
+  EXPECT_STREQ(batchplan_backend_error(BATCHPLAN_BACKEND_HOST), "");
+}
+
 TEST(BackendTest, AbsentBackendRefusesWorkWithTheSameStatus) {
   const batchplan_status absent = batchplan_backend_status(BATCHPLAN_BACKEND_CUDA);
   if (absent == BATCHPLAN_OK) GTEST_SKIP() << "every backend is available here";
@@ -38,6 +42,9 @@ TEST(BackendTest, AbsentBackendRefusesWorkWithTheSameStatus) {
                                      &error_word, nullptr),
             absent);
   EXPECT_EQ(error_word, BATCHPLAN_OK);
+  // Of what was never there, there is no more to say.
+  EXPECT_EQ(std::string(batchplan_backend_error(BATCHPLAN_BACKEND_CUDA)).empty(),
+            absent == BATCHPLAN_ERROR_BACKEND_NOT_BUILT);
 }
 
 TEST(BackendTest, NumberThatNamesNoBackendIsRefusedEverywhere) {
@@ -46,7 +53,8 @@ TEST(BackendTest, NumberThatNamesNoBackendIsRefusedEverywhere) {
   size_t size = 0;
   EXPECT_EQ(batchplan_backend_status(kUnknown), BATCHPLAN_ERROR_UNKNOWN_BACKEND);
   EXPECT_EQ(batchplan_backend_available(kUnknown), 0);
-  EXPECT_EQ(batchplan_reduce_workspace_size(kUnknown, 1, &size), BATCHPLAN_ERROR_UNKNOWN_BACKEND);
+  EXPECT_EQ(batchplan_reduce_workspace_size(kUnknown, 1, 1, &size),
+            BATCHPLAN_ERROR_UNKNOWN_BACKEND);
   EXPECT_EQ(batchplan_compute_layout(kUnknown, nullptr, 0, &kOptions, &layout, nullptr, nullptr),
             BATCHPLAN_ERROR_UNKNOWN_BACKEND);
 }
@@ -54,9 +62,9 @@ TEST(BackendTest, NumberThatNamesNoBackendIsRefusedEverywhere) {
 TEST(BackendTest, WorkspaceQueryAnswersForAbsentBackendsToo) {
   for (const batchplan_backend backend : {BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA}) {
     size_t size = 0;
-    EXPECT_EQ(batchplan_reduce_workspace_size(backend, 1000, &size), BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_reduce_workspace_size(backend, 1000, 5000, &size), BATCHPLAN_OK);
     EXPECT_GT(size, 0);
-    EXPECT_EQ(batchplan_reduce_workspace_size(backend, 1000, nullptr),
+    EXPECT_EQ(batchplan_reduce_workspace_size(backend, 1000, 5000, nullptr),
               BATCHPLAN_ERROR_NULL_POINTER);
   }
 }

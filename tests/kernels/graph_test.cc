@@ -62,7 +62,8 @@ TEST_F(GraphTest, OneGraphServesMicrobatchesOfOtherLengths) {
   Buffer<float> restored(kCuda, 12);
   Buffer<float> total(kCuda, 1);
   size_t workspace_size = 0;
-  ASSERT_EQ(batchplan_reduce_workspace_size(kCuda, kMostSequences, &workspace_size), BATCHPLAN_OK);
+  ASSERT_EQ(batchplan_reduce_workspace_size(kCuda, kMostSequences, 10, &workspace_size),
+            BATCHPLAN_OK);
   Memory workspace(kCuda, workspace_size);
 
   const batchplan_row row = {

@@ -47,7 +47,8 @@ batchplan_status PackedRow::Unpack(const batchplan_sequences& sequences,
 
 batchplan_status PackedRow::Reduce(const batchplan_reduction& reduction) {
   size_t workspace_size = 0;
-  EXPECT_EQ(batchplan_reduce_workspace_size(backend_, row_.num_sequences, &workspace_size),
+  EXPECT_EQ(batchplan_reduce_workspace_size(backend_, row_.num_sequences, row_.options.row_width,
+                                            &workspace_size),
             BATCHPLAN_OK);
   Memory workspace(backend_, workspace_size);
   return Outcome(batchplan_reduce(backend_, &row_, &reduction, error_word_.data(), workspace.data(),

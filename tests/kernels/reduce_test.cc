@@ -202,24 +202,50 @@ TEST_P(ReduceTest, PackedLossIsThePaddedLossBitForBit) {
 }
 
 // Values that cancel, so that every other order gives another sum.
+double Cancelling(size_t i) { return std::array{1e16, 1.0, -1e16}[i % 3]; }
+
+// Of the first `tokens` of them, in the order that reduce.h documents.
+float SumInOrder(uint32_t tokens) {
+  constexpr size_t kChunk = 2048;
+  constexpr size_t kRunningSums = 256;
+  double sum = 0;
+  for (size_t begin = 0; begin < tokens; begin += kChunk) {
+    std::vector<double> sums(kRunningSums);
+    for (size_t i = begin; i < std::min<size_t>(tokens, begin + kChunk); ++i) {
+      sums[(i - begin) % kRunningSums] += Cancelling(i);
+    }
+    for (size_t half = kRunningSums / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+    }
+    sum += sums[0];
+  }
+  return static_cast<float>(sum);
+}
+
 TEST_P(ReduceTest, TokensAreAddedInTheDocumentedOrder) {
-  constexpr uint32_t kTokens = 300;
-  constexpr size_t kRunningSums = 128;
-  std::vector<double> values(kTokens);
-  std::vector<double> sums(kRunningSums);
-  for (uint32_t i = 0; i < kTokens; ++i) {
-    values[i] = std::array{1e16, 1.0, -1e16}[i % 3];
-    sums[i % kRunningSums] += values[i];
+  const std::vector<uint32_t> lengths = {300, 0, 5000, 3, 2048, 2049, 6143, 1};
+  std::vector<double> values;
+  std::vector<float> expected;
+  for (const uint32_t length : lengths) {
+    for (uint32_t i = 0; i < length; ++i) values.push_back(Cancelling(i));
+    expected.push_back(SumInOrder(length));
   }
-  for (size_t half = kRunningSums / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  PackedRow row(GetParam(), {kTokens},
-                {.length_multiple = 1, .context_parallel = 1, .row_width = kTokens});
+  const auto width = static_cast<uint32_t>(values.size());
+  PackedRow row(GetParam(), lengths,
+                {.length_multiple = 1, .context_parallel = 1, .row_width = width});
   Buffer<double> buffer(GetParam(), values);
-  EXPECT_THAT(
-      Reduce(GetParam(), row, {.values = buffer.data(), .value_type = BATCHPLAN_FLOAT64}).sums,
-      ElementsAre(static_cast<float>(sums[0])));
+  const batchplan_reduction reduction = {.values = buffer.data(), .value_type = BATCHPLAN_FLOAT64};
+  EXPECT_EQ(Reduce(GetParam(), row, reduction).sums, expected);
+
+  // So they are without a workspace.
+  Buffer<float> sums(GetParam(), lengths.size());
+  Buffer<batchplan_status> error_word(GetParam(), std::vector<batchplan_status>{BATCHPLAN_OK});
+  batchplan_reduction alone = reduction;
+  alone.sums = sums.data();
+  EXPECT_EQ(
+      batchplan_reduce(GetParam(), &row.row(), &alone, error_word.data(), nullptr, 0, nullptr),
+      BATCHPLAN_OK);
+  EXPECT_EQ(sums.Values(), expected);
 }
 
 TEST_P(ReduceTest, MaskedTokensAddNothingWhateverTheirValue) {
@@ -318,7 +344,7 @@ TEST_P(ReduceTest, WrongArgumentsAreRefused) {
       BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL);
   Memory workspace(GetParam(), 64);
   size_t workspace_size = 0;
-  ASSERT_EQ(batchplan_reduce_workspace_size(GetParam(), 1, &workspace_size), BATCHPLAN_OK);
+  ASSERT_EQ(batchplan_reduce_workspace_size(GetParam(), 1, 2, &workspace_size), BATCHPLAN_OK);
   EXPECT_EQ(batchplan_reduce(GetParam(), &row.row(), &wants_total, &error_word, workspace.data(),
                              workspace_size - 1, nullptr),
             BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL);

@@ -4,6 +4,8 @@ namespace batchplan::kernels::cuda {
 
 batchplan_status BackendStatus() { return BATCHPLAN_ERROR_BACKEND_NOT_BUILT; }
 
+const char* LastError() { return ""; }
+
 batchplan_status ComputeLayout(const uint32_t* /*lengths*/, uint32_t /*num_sequences*/,
                                const batchplan_layout_options& /*options*/,
                                const batchplan_packed_layout& /*layout*/,
@@ -22,7 +24,7 @@ batchplan_status Unpack(const Movement& /*movement*/, batchplan_status* /*error_
 }
 
 batchplan_status Reduce(const Row& /*row*/, const batchplan_reduction& /*reduction*/,
-                        batchplan_status* /*error_word*/, SequenceTotals* /*totals*/,
+                        batchplan_status* /*error_word*/, const Workspace& /*workspace*/,
                         void* /*stream*/) {
   return BackendStatus();
 }

@@ -9,14 +9,28 @@
 
 namespace batchplan::kernels::cuda {
 
+// What the CUDA runtime last refused on this thread.
+inline thread_local cudaError_t last_error = cudaSuccess;
+
 inline batchplan_status StatusOf(cudaError_t error) {
+  if (error == cudaSuccess) return BATCHPLAN_OK;
+  last_error = error;
   switch (error) {
-    case cudaSuccess:
-      return BATCHPLAN_OK;
+    // There is none, or no driver for it.
     case cudaErrorNoDevice:
+    case cudaErrorDevicesUnavailable:
     case cudaErrorInsufficientDriver:
     case cudaErrorStubLibrary:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+    case cudaErrorCompatNotSupportedOnDevice:
+    // Nothing in this build is machine code for it, or can be made into that.
     case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorInvalidPtx:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
       return BATCHPLAN_ERROR_NO_DEVICE;
     default:
       return BATCHPLAN_ERROR_CUDA;

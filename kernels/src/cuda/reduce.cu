@@ -1,7 +1,11 @@
+// Sums per sequence: a thread block for each chunk of a sequence, then one that adds up the chunks
+// of those that have several, then one for the totals.
+
 #include <cuda_runtime.h>
 
 #include "src/backends.h"
 #include "src/cuda/launch.h"
+#include "src/cuda/warp.h"
 #include "src/error_word.h"
 #include "src/reduce_arithmetic.h"
 #include "src/row_arithmetic.h"
@@ -9,63 +13,171 @@
 namespace batchplan::kernels::cuda {
 namespace {
 
+// Of a chunk, each lane's.
+constexpr uint32_t kTermsOfLane = kChunk / kLanes;
 // Enough blocks to fill any device; each takes a sequence after the other.
 constexpr uint32_t kMostBlocks = 4096;
+constexpr uint32_t kCombineThreads = 128;
 
-// On one multiprocessor: half of its threads, so that registers are left to work with.
-constexpr uint32_t kResidentBlocks = 8;
+// On one multiprocessor: as many as leave each thread the registers that it needs.
+constexpr uint32_t kResidentBlocks = 3;
 
-// One thread a lane: adds up `count` terms in the order that reduce_arithmetic.h states. The result
-// is valid in thread 0; every thread must call.
-template <typename Sums, typename Term>
-__device__ Sums AddUp(Sums (&lanes)[kLanes], int64_t count, const Term& term) {
-  Sums lane{};
-  for (int64_t i = threadIdx.x; i < count; i += kLanes) lane = lane + term(i);
-  __syncthreads();  // the last call's reader is done with `lanes`
+template <typename Sums>
+__device__ Sums FromLane(const Sums& sums, uint32_t distance);
+
+template <>
+__device__ SequenceSums FromLane(const SequenceSums& sums, uint32_t distance) {
+  return {__shfl_down_sync(kWholeWarp, sums.values, distance),
+          __shfl_down_sync(kWholeWarp, sums.weights, distance)};
+}
+
+template <>
+__device__ SequenceTotals FromLane(const SequenceTotals& totals, uint32_t distance) {
+  return {__shfl_down_sync(kWholeWarp, totals.sum, distance),
+          __shfl_down_sync(kWholeWarp, totals.mean, distance)};
+}
+
+// Adds the lanes pairwise, in the order that reduce_arithmetic.h states. The result is valid in
+// thread 0; every thread must call, once between two barriers of its own.
+template <typename Sums>
+__device__ Sums AddLanes(Sums (&lanes)[kLanes], const Sums& lane) {
   lanes[threadIdx.x] = lane;
-  for (uint32_t half = kLanes / 2; half > 0; half /= 2) {
+  for (uint32_t half = kLanes / 2; half >= kWarp; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) lanes[threadIdx.x] = lanes[threadIdx.x] + lanes[threadIdx.x + half];
   }
-  return threadIdx.x == 0 ? lanes[0] : Sums{};
+  if (threadIdx.x >= kWarp) return {};
+  Sums sums = lanes[threadIdx.x];
+  for (uint32_t half = kWarp / 2; half > 0; half /= 2) sums = sums + FromLane(sums, half);
+  return sums;
 }
 
-__global__ void __launch_bounds__(kLanes, kResidentBlocks)
-    ReduceKernel(Row row, batchplan_reduction reduction, batchplan_status* error_word,
-                 SequenceTotals* totals) {
-  __shared__ SequenceSums lanes[kLanes];
-  for (uint32_t sequence = blockIdx.x; sequence < row.num_sequences; sequence += gridDim.x) {
-    if (threadIdx.x == 0) {
-      const batchplan_status status = CheckSequence(row, sequence);
-      if (status != BATCHPLAN_OK) ReportError(error_word, status);
-    }
-    const VisitedTokens tokens = TokensToVisit(row, sequence);
-    const SequenceSums sums = AddUp(
-        lanes, tokens.count, [&](int64_t visit) { return TermOf(row, reduction, tokens, visit); });
-    if (threadIdx.x == 0) WriteSequence(reduction, totals, sequence, sums);
+// Of the chunk whose first token is number `first` of those to visit. As AddLanes.
+__device__ SequenceSums SumsOfChunk(SequenceSums (&lanes)[kLanes], const Row& row,
+                                    const batchplan_reduction& reduction,
+                                    const VisitedTokens& tokens, uint32_t first) {
+  Term terms[kTermsOfLane];
+#pragma unroll
+  for (uint32_t k = 0; k < kTermsOfLane; ++k) {
+    terms[k] = TermAt(reduction, CellToVisit(row, tokens, first + k * kLanes + threadIdx.x));
+  }
+  SequenceSums lane{};
+#pragma unroll
+  for (uint32_t k = 0; k < kTermsOfLane; ++k) lane = lane + SumsOf(reduction, terms[k]);
+  return AddLanes(lanes, lane);
+}
+
+// All of them, by all threads of the grid.
+__device__ void CheckSequences(const Row& row, batchplan_status* error_word) {
+  for (uint64_t sequence = uint64_t{blockIdx.x} * kLanes + threadIdx.x;
+       sequence < row.num_sequences; sequence += uint64_t{gridDim.x} * kLanes) {
+    const batchplan_status status = CheckSequence(row, static_cast<uint32_t>(sequence));
+    if (status != BATCHPLAN_OK) ReportError(error_word, status);
   }
 }
 
+// Without a workspace: a block for each sequence, chunk by chunk.
+__global__ void __launch_bounds__(kLanes, kResidentBlocks)
+    ReduceSequences(Row row, batchplan_reduction reduction, batchplan_status* error_word) {
+  __shared__ SequenceSums lanes[kLanes];
+  CheckSequences(row, error_word);
+  for (uint32_t sequence = blockIdx.x; sequence < row.num_sequences; sequence += gridDim.x) {
+    const VisitedTokens tokens = TokensToVisit(row, sequence);
+    SequenceSums sums{};
+    for (uint32_t chunk = 0; chunk < ChunksOf(tokens.count); ++chunk) {
+      sums = sums + SumsOfChunk(lanes, row, reduction, tokens, chunk * kChunk);
+      __syncthreads();  // before the next chunk uses `lanes` again
+    }
+    if (threadIdx.x == 0) WriteSequence(reduction, nullptr, sequence, sums);
+  }
+}
+
+// A block for each place that a chunk may have.
+__global__ void __launch_bounds__(kLanes, kResidentBlocks)
+    ReduceChunks(Row row, batchplan_reduction reduction, batchplan_status* error_word,
+                 Workspace workspace) {
+  __shared__ SequenceSums lanes[kLanes];
+  CheckSequences(row, error_word);
+  const auto place_of = [&](uint32_t sequence) {
+    return static_cast<int32_t>(ChunkPlace(TokensToVisit(row, sequence), sequence));
+  };
+  const auto place = static_cast<int32_t>(blockIdx.x);
+  const uint32_t sequence = LastNotAboveByWarp(row.num_sequences - 1, place, place_of);
+  const uint32_t chunk = blockIdx.x - static_cast<uint32_t>(place_of(sequence));
+  const VisitedTokens tokens = TokensToVisit(row, sequence);
+  const uint32_t chunks = ChunksOf(tokens.count);
+  // A sequence of no tokens has sums too.
+  if (chunk > 0 && chunk >= chunks) return;
+  const SequenceSums sums = SumsOfChunk(lanes, row, reduction, tokens, chunk * kChunk);
+  if (threadIdx.x != 0) return;
+  if (chunks > 1) {
+    workspace.chunks[blockIdx.x] = sums;
+  } else {
+    WriteSequence(reduction, workspace.totals, sequence, sums);
+  }
+}
+
+// A thread for each sequence.
+__global__ void __launch_bounds__(kCombineThreads)
+    CombineChunks(Row row, batchplan_reduction reduction, Workspace workspace) {
+  const uint64_t sequence = uint64_t{blockIdx.x} * kCombineThreads + threadIdx.x;
+  if (sequence >= row.num_sequences) return;
+  const VisitedTokens tokens = TokensToVisit(row, static_cast<uint32_t>(sequence));
+  const uint32_t chunks = ChunksOf(tokens.count);
+  if (chunks <= 1) return;
+  const SequenceSums* const first =
+      workspace.chunks + ChunkPlace(tokens, static_cast<uint32_t>(sequence));
+  SequenceSums sums{};
+#pragma unroll 4
+  for (uint32_t chunk = 0; chunk < chunks; ++chunk) sums = sums + first[chunk];
+  WriteSequence(reduction, workspace.totals, static_cast<uint32_t>(sequence), sums);
+}
+
 __global__ void __launch_bounds__(kLanes)
-    TotalKernel(uint32_t num_sequences, batchplan_reduction reduction,
-                const SequenceTotals* totals) {
+    AddTotals(uint32_t num_sequences, batchplan_reduction reduction, const SequenceTotals* totals) {
   __shared__ SequenceTotals lanes[kLanes];
-  const SequenceTotals total = AddUp(lanes, num_sequences, [&](int64_t i) { return totals[i]; });
+  SequenceTotals total{};
+  for (uint32_t chunk = 0; chunk < ChunksOf(num_sequences); ++chunk) {
+    SequenceTotals terms[kTermsOfLane];
+#pragma unroll
+    for (uint32_t k = 0; k < kTermsOfLane; ++k) {
+      const uint32_t i = chunk * kChunk + k * kLanes + threadIdx.x;
+      terms[k] = i < num_sequences ? totals[i] : SequenceTotals{};
+    }
+    SequenceTotals lane{};
+#pragma unroll
+    for (uint32_t k = 0; k < kTermsOfLane; ++k) lane = lane + terms[k];
+    total = total + AddLanes(lanes, lane);
+    __syncthreads();  // before the next chunk uses `lanes` again
+  }
   if (threadIdx.x == 0) WriteTotals(reduction, total);
 }
+
+// The most places that the chunks of a row, or of all ranks' rows, can have.
+uint32_t ChunkPlaces(const Row& row) { return PackedCells(row) / kChunk + row.num_sequences; }
 
 }  // namespace
 
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
-                        batchplan_status* error_word, SequenceTotals* totals, void* stream) {
+                        batchplan_status* error_word, const Workspace& workspace, void* stream) {
+  if (row.num_sequences > 0 && workspace.totals == nullptr) {
+    return Launch(ReduceSequences, Least(row.num_sequences, kMostBlocks), kLanes, stream, row,
+                  reduction, error_word);
+  }
   if (row.num_sequences > 0) {
-    const uint32_t blocks = Least(row.num_sequences, kMostBlocks);
+    if (ChunkPlaces(row) > INT32_MAX) return BATCHPLAN_ERROR_OVERFLOW;
+    const batchplan_status status = Launch(ReduceChunks, ChunkPlaces(row), kLanes, stream, row,
+                                           reduction, error_word, workspace);
+    if (status != BATCHPLAN_OK) return status;
+  }
+  if (row.num_sequences > 0 && PackedCells(row) > kChunk) {
+    const uint32_t blocks = (row.num_sequences + kCombineThreads - 1) / kCombineThreads;
     const batchplan_status status =
-        Launch(ReduceKernel, blocks, kLanes, stream, row, reduction, error_word, totals);
+        Launch(CombineChunks, blocks, kCombineThreads, stream, row, reduction, workspace);
     if (status != BATCHPLAN_OK) return status;
   }
   if (!AsksForTotals(reduction)) return BATCHPLAN_OK;
-  return Launch(TotalKernel, 1, kLanes, stream, row.num_sequences, reduction, totals);
+  return Launch(AddTotals, 1, kLanes, stream, row.num_sequences, reduction, workspace.totals);
 }
 
 }  // namespace batchplan::kernels::cuda

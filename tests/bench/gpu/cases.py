@@ -297,7 +297,10 @@ def one_field_unpacked(library: kernels.Library, name: str, tokens: int) -> Case
     if hasattr(torch.nested, "nested_tensor_from_jagged"):
         # Its kernel wants a last dimension.
         nested = torch.nested.nested_tensor_from_jagged(
-            source.view(-1, 1), batch.cu_seqlens.to(torch.int64)
+            source.view(-1, 1),
+            batch.cu_seqlens.to(torch.int64),
+            min_seqlen=min(batch.host_lengths),
+            max_seqlen=batch.longest,
         )
     else:
         ends = batch.cu_seqlens.tolist()
@@ -328,7 +331,7 @@ def summed(library: kernels.Library, name: str, tokens: int) -> Case:
     sequence = batch.cell_tokens()[0].to(device)
     sums = poisoned((batch.count,), torch.float32, device)
     total = poisoned((1,), torch.float32, device)
-    workspace = library.reduce_workspace(batch.count)
+    workspace = library.reduce_workspace(batch.count, batch.row_width)
     reduction = kernels.Reduction(
         values=values.data_ptr(), value_type=kernels.FLOAT32,
         weights=mask.data_ptr(), weight_type=kernels.UINT8,

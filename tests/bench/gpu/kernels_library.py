@@ -155,7 +155,7 @@ class Library:
         self._declare("pack", [pointer, pointer, pointer, u32, pointer, pointer])
         self._declare("unpack", [pointer, pointer, pointer, u32, pointer, pointer])
         self._declare("reduce", [pointer, pointer, pointer, pointer, size, pointer])
-        self._declare("reduce_workspace_size", [u32, pointer])
+        self._declare("reduce_workspace_size", [u32, u32, pointer])
         self.device = device
         self._backend = CUDA if device.type == "cuda" else HOST
         self._check(self._c.batchplan_backend_status(self._backend))
@@ -203,11 +203,11 @@ class Library:
             )
         )
 
-    def reduce_workspace(self, num_sequences: int) -> torch.Tensor:
+    def reduce_workspace(self, num_sequences: int, row_width: int) -> torch.Tensor:
         size = ctypes.c_size_t()
         self._check(
             self._c.batchplan_reduce_workspace_size(
-                self._backend, num_sequences, ctypes.byref(size)
+                self._backend, num_sequences, row_width, ctypes.byref(size)
             )
         )
         return torch.empty(size.value, dtype=torch.uint8, device=self.device)

@@ -1,11 +1,11 @@
 # Prints the registers and shared memory of every CUDA kernel, and fails if one spills registers or
 # keeps anything else in local memory.
 #
-#   cmake -D NVCC=nvcc -D KERNELS=kernels -D OUTPUT=build/registers.fatbin [-D CXXFILT=c++filt]
-#         -P registers.cmake
+#   cmake -D NVCC=nvcc -D KERNELS=kernels -D OUTPUT=build/registers.fatbin -D ARCHITECTURES=80,90
+#         [-D CXXFILT=c++filt] -P registers.cmake
 cmake_minimum_required(VERSION 3.25)
 
-set(architectures 80 90)
+string(REPLACE "," ";" architectures "${ARCHITECTURES}")
 file(GLOB sources ${KERNELS}/src/cuda/*.cu)
 set(targets)
 foreach(architecture ${architectures})
@@ -15,7 +15,7 @@ endforeach()
 set(num_kernels 0)
 foreach(source ${sources})
   execute_process(
-    COMMAND ${NVCC} -std=c++17 -I${KERNELS} -I${KERNELS}/include ${targets} -fatbin -Xptxas=-v
+    COMMAND ${NVCC} -std=c++17 -DBATCHPLAN_LEAST_PTX=0 -I${KERNELS} -I${KERNELS}/include ${targets} -fatbin -Xptxas=-v
       ${source} -o ${OUTPUT}
     OUTPUT_VARIABLE report ERROR_VARIABLE report RESULT_VARIABLE result)
   if(NOT result EQUAL 0)

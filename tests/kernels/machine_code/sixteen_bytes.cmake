@@ -1,34 +1,43 @@
-# Fails unless the aligned path of pack and unpack loads and stores 16 bytes at a time and nothing
-# narrower. Reads machine code if the toolkit has cuobjdump, else PTX, whose vector accesses
-# become machine instructions one to one.
+# Fails unless pack and unpack load and store wide fields 16 bytes at a time and nothing narrower, on
+# each of ARCHITECTURES. Reads machine code if the toolkit has cuobjdump, else PTX, whose vector
+# accesses become machine instructions one to one.
 #
-#   cmake -D NVCC=nvcc -D KERNELS=kernels -D OUTPUT=build/aligned_probe [-D CUOBJDUMP=cuobjdump]
-#         -P sixteen_bytes.cmake
+#   cmake -D NVCC=nvcc -D KERNELS=kernels -D OUTPUT=build/vectors_probe -D ARCHITECTURES=80,90
+#         [-D CUOBJDUMP=cuobjdump] -P sixteen_bytes.cmake
 cmake_minimum_required(VERSION 3.25)
 
 set(compile ${NVCC} -std=c++17 -I${KERNELS} -I${KERNELS}/include
-  ${CMAKE_CURRENT_LIST_DIR}/aligned_probe.cu -o ${OUTPUT})
+  ${CMAKE_CURRENT_LIST_DIR}/vectors_probe.cu -o ${OUTPUT})
 if(CUOBJDUMP)
-  execute_process(COMMAND ${compile} -cubin -arch=sm_90 COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND ${CUOBJDUMP} -sass ${OUTPUT}
-    OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
   set(kernel_begins "Function : ")
-  set(load "LDG[A-Z0-9.]*")
-  set(store "STG[A-Z0-9.]*")
+  # Generic ones too, by which a compiler gets at what it can't place.
+  set(load "LDG?[.][A-Z0-9.]*")
+  set(store "STG?[.][A-Z0-9.]*")
   set(wide "[.]128")
 else()
-  execute_process(COMMAND ${compile} -ptx -arch=compute_90 COMMAND_ERROR_IS_FATAL ANY)
-  file(READ ${OUTPUT} code)
   set(kernel_begins ".entry ")
-  set(load "ld[.]global[A-Za-z0-9_:.]*")
-  set(store "st[.]global[A-Za-z0-9_:.]*")
+  set(load "ld([.]global)?[.][A-Za-z0-9_:.]*")
+  set(store "st([.]global)?[.][A-Za-z0-9_:.]*")
   set(wide "[.](v4[.][a-z]32|v2[.][a-z]64|b128)")
 endif()
 
-# One list item a kernel; what means something in CMake's lists means nothing here.
-string(REGEX REPLACE "[][;]" " " code "${code}")
-string(REPLACE "${kernel_begins}" ";" kernels "${code}")
-list(POP_FRONT kernels)
+# Sets `kernels` to what the probe is for `architecture`, one list item a kernel.
+function(compile_for architecture)
+  if(CUOBJDUMP)
+    execute_process(COMMAND ${compile} -cubin -arch=sm_${architecture} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${CUOBJDUMP} -sass ${OUTPUT}
+      OUTPUT_VARIABLE code COMMAND_ERROR_IS_FATAL ANY)
+  else()
+    execute_process(COMMAND ${compile} -ptx -arch=compute_${architecture} COMMAND_ERROR_IS_FATAL ANY)
+    file(READ ${OUTPUT} code)
+    string(REGEX REPLACE "ld[.]param[^\n]*" "" code "${code}")
+  endif()
+  # What means something in CMake's lists means nothing here.
+  string(REGEX REPLACE "[][;]" " " code "${code}")
+  string(REPLACE "${kernel_begins}" ";" found "${code}")
+  list(POP_FRONT found)
+  set(kernels "${found}" PARENT_SCOPE)
+endfunction()
 
 # Sets `accesses` to the loads or stores of the kernels called `name`, and `narrow` to those among
 # them that are not of 16 bytes.
@@ -45,14 +54,18 @@ function(find_accesses name pattern)
   set(narrow ${found} PARENT_SCOPE)
 endfunction()
 
-foreach(kind load store)
-  find_accesses(AlignedProbe "${${kind}}")
-  message(STATUS "each ${kind} of the aligned path: ${accesses}")
-  if(NOT accesses OR narrow)
-    message(SEND_ERROR "The aligned path has no ${kind}, or narrower ones than 16 bytes: ${narrow}")
-  endif()
-  find_accesses(NarrowProbe "${${kind}}")
-  if(NOT narrow)
-    message(SEND_ERROR "8-byte words were taken for 16-byte ones: this test sees nothing")
-  endif()
+string(REPLACE "," ";" ARCHITECTURES "${ARCHITECTURES}")
+foreach(architecture IN LISTS ARCHITECTURES)
+  compile_for(${architecture})
+  foreach(kind load store)
+    find_accesses(VectorsProbe "${${kind}}")
+    message(STATUS "sm_${architecture}, each ${kind}: ${accesses}")
+    if(NOT accesses OR narrow)
+      message(SEND_ERROR "On sm_${architecture} wide fields have no ${kind}, or narrower ones than 16 bytes: ${narrow}")
+    endif()
+    find_accesses(NarrowProbe "${${kind}}")
+    if(NOT narrow)
+      message(SEND_ERROR "8-byte words were taken for 16-byte ones: this test sees nothing")
+    endif()
+  endforeach()
 endforeach()

@@ -101,7 +101,8 @@ absl::StatusOr<std::vector<float>> PaddedReduction(const Batch& batch,
   reduction.denominators = batch.denominators.data();
   reduction.means = means.data();
   size_t workspace_size = 0;
-  status = batchplan_reduce_workspace_size(BATCHPLAN_BACKEND_HOST, sequences, &workspace_size);
+  status = batchplan_reduce_workspace_size(BATCHPLAN_BACKEND_HOST, sequences, options.row_width,
+                                           &workspace_size);
   std::vector<WorkspaceBlock> workspace(workspace_size / sizeof(WorkspaceBlock) + 1);
   if (status == BATCHPLAN_OK) {
     status = batchplan_reduce(BATCHPLAN_BACKEND_HOST, &row, &reduction, nullptr, workspace.data(),

@@ -225,6 +225,7 @@ class WorkerPlan {
   // This stage's.
   double model_share_ = 1;
   uint32_t most_sequences_ = 0;
+  uint32_t widest_row_ = 0;
   std::vector<WorkerMicrobatch> microbatches_;
   // What is copied to the backend, in this order: the error word, sequence_index and
   // sequence_lengths of all micro-batches, the counting offsets. The spans of microbatches_ view

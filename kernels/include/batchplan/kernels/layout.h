@@ -86,8 +86,8 @@ typedef struct batchplan_packed_layout {
 //
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what batchplan_layout_options names,
 // BATCHPLAN_ERROR_OVERFLOW if row_width is above 2^31 - 1 or num_sequences not below it,
-// BATCHPLAN_ERROR_MISALIGNED, and BATCHPLAN_ERROR_CUDA for a failed launch (cudaGetLastError knows
-// more).
+// BATCHPLAN_ERROR_MISALIGNED, and BATCHPLAN_ERROR_CUDA for a failed launch
+// (batchplan_backend_error knows more).
 //
 // Errors in the lengths: BATCHPLAN_ERROR_OVERFLOW if the padded total does not fit into an int32_t,
 // else BATCHPLAN_ERROR_SEQUENCE_TOO_LONG, else BATCHPLAN_ERROR_ROW_TOO_NARROW if the padded total

@@ -22,9 +22,11 @@
 // Every element of a packed destination is written: the tokens, the padding of each sequence, and
 // the tail. What stood between a sequence's end and `width` in the source is not read.
 //
-// Cost: every byte is read once and written once. Fields whose tokens are a multiple of 16 bytes,
-// at pointers aligned to 16, move in 16-byte words; so do wide tokens of any size, with two reads
-// for each word out of the cache; narrow ones move in words as wide as their alignment allows.
+// Cost: every byte is read once and written once. Tokens of 128 bytes or more move in 16-byte words
+// at any address, in runs of tokens that lie end to end on both sides; where source and destination
+// are not aligned alike, each word takes two reads, one of them out of the cache. Narrower ones move
+// in words as wide as their alignment allows, and what has to be looked up for a token is looked up
+// once for all fields whose rows are equally wide.
 
 #ifndef BATCHPLAN_KERNELS_PACK_H_
 #define BATCHPLAN_KERNELS_PACK_H_
@@ -60,7 +62,8 @@ typedef struct batchplan_row {
 // The unpacked side: where a sequence's tokens lie, the same for all fields.
 typedef struct batchplan_sequences {
   // [num_sequences] The row of each sequence; the micro-batch's part of the plan's
-  // `sequence_index`. NULL: sequence s is row s. When unpacking, no two may be equal. A sequence
+  // `sequence_index`. NULL: sequence s is row s. When unpacking, no two may be equal: nothing checks
+  // that, and of two the row holds the tokens of either. A sequence
   // with tokens but without a row below num_rows is BATCHPLAN_ERROR_SEQUENCE_INDEX in the error
   // word; one of no tokens has no row then, which is how a captured graph leaves sequences out.
   const uint32_t* sequence_index;
@@ -130,7 +133,8 @@ typedef struct batchplan_field {
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what the structs and
 // batchplan_layout_options name, BATCHPLAN_ERROR_OVERFLOW for more than a grid of thread blocks can
 // write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the destinations hold nothing
-// to rely on.
+// to rely on, but nothing that was there before: if the word held it already, padding, position 0 and
+// sequence -1; in the call that found it, these or tokens.
 batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* row,
                                 const batchplan_sequences* sequences, const batchplan_field* fields,
                                 uint32_t num_fields, batchplan_status* error_word, void* stream);
@@ -142,7 +146,8 @@ batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* 
 // A padded row is written over its whole width, a ragged one up to the sequence's length; rows of
 // no sequence of the micro-batch are left alone. With one rank's row under context parallelism the
 // tokens of the other ranks get pad_value (summed over the ranks, gradients are then whole); with
-// BATCHPLAN_ALL_RANKS the sequence comes back in its order.
+// BATCHPLAN_ALL_RANKS the sequence comes back in its order. While the error word holds an error
+// nothing is written.
 //
 // Arguments and errors are those of batchplan_pack.
 batchplan_status batchplan_unpack(batchplan_backend backend, const batchplan_row* row,

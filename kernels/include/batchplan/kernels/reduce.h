@@ -2,7 +2,8 @@
 // sequences.
 //
 // The sum of a sequence is taken in double precision and in an order that the token's place in its
-// sequence alone decides (128 running sums, then a tree). So the same values give the same bits
+// sequence alone decides (chunks of 2048, of each 256 running sums, then a tree). So the same values
+// give the same bits
 // wherever the sequence stands: packed behind others, in a padded [n, width] batch, alone, on the
 // host, on the GPU, or gathered from context parallel ranks (a NaN is a NaN, of whatever bits).
 // Padding is not read and tokens of weight 0 add nothing: a NaN there does no harm.
@@ -59,21 +60,24 @@ typedef struct batchplan_reduction {
 } batchplan_reduction;
 
 // Writes to `*size` how many bytes of workspace batchplan_reduce needs for up to `num_sequences`
-// sequences.
+// sequences in a row of up to `row_width`.
 //
 // BATCHPLAN_ERROR_UNKNOWN_BACKEND, or BATCHPLAN_ERROR_NULL_POINTER if `size` is NULL.
 batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint32_t num_sequences,
-                                                 size_t* size);
+                                                 uint32_t row_width, size_t* size);
 
-// Reduces one packed field. Two launches, one if no total is asked for.
+// Reduces one packed field: a launch over the chunks of the sequences, one more if one may have
+// several, one more for totals.
 //
 // Arguments as for batchplan_pack, and
 //
 // workspace   The backend's memory, workspace_size bytes, aligned to 256; free again when the work
-//             of the call is done. May be NULL if the size is 0.
+//             of the call is done. May be NULL, with a size of 0, if no total is asked for: a
+//             sequence's chunks are then one thread block's, one after the other.
 //
 // Errors: BATCHPLAN_ERROR_NULL_POINTER, BATCHPLAN_ERROR_DATA_TYPE, BATCHPLAN_ERROR_MISALIGNED,
-// BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, what batchplan_row names, and BATCHPLAN_ERROR_CUDA. After an
+// BATCHPLAN_ERROR_WORKSPACE_TOO_SMALL, BATCHPLAN_ERROR_OVERFLOW for more chunks than a grid has
+// thread blocks, what batchplan_row names, and BATCHPLAN_ERROR_CUDA. After an
 // error in the error word the outputs hold nothing to rely on.
 batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row* row,
                                   const batchplan_reduction* reduction,

@@ -1,0 +1,81 @@
+// A call to pack or unpack as its kernel gets it.
+//
+// Fields are narrow or wide by the bytes of a token. Narrow ones whose destinations have their
+// tokens in the same places form a group, which has thread blocks of its own: a thread looks up the
+// sequence of its token once for all of them. Within a group, the fields that also take the same
+// tokens from their sources go one way: those are found once for all of these.
+
+#ifndef BATCHPLAN_KERNELS_SRC_CUDA_MOVE_TASKS_H_
+#define BATCHPLAN_KERNELS_SRC_CUDA_MOVE_TASKS_H_
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "src/move_arithmetic.h"
+#include "src/row_arithmetic.h"
+
+namespace batchplan::kernels::cuda {
+
+inline constexpr uint32_t kThreads = 256;
+
+// From so many bytes a token on, a field is wide: short sequences have some work for a warp then.
+inline constexpr uint32_t kLeastWideBytes = 128;
+
+struct FieldTask {
+  const char* source;
+  char* destination;
+  // The pad value, as often as it goes into 16 bytes.
+  uint4 pad;
+};
+
+// 8 bytes of a pad value: the first half for even words, the second for odd ones.
+__device__ inline uint64_t PadWord(const uint4& pad, uint32_t word) {
+  return word % 2 == 0 ? uint64_t{pad.y} << 32 | pad.x : uint64_t{pad.w} << 32 | pad.z;
+}
+
+// Words are as wide as the addresses and the tokens of a narrow field allow, at most 8 bytes.
+enum WordKind : uint8_t { kWordsOf8, kWordsOf4, kWordsOf2, kWordsOf1, kWordKinds };
+
+// Some of the launch's fields, one behind the other; of narrow ones, those of wider words first.
+struct FieldWay {
+  // What batchplan_field says of each.
+  uint64_t width;
+  int32_t token_shift;
+  batchplan_content content;
+  uint8_t first_field;
+  // Of narrow fields: behind the last one of each kind.
+  uint8_t ends[kWordKinds];
+};
+
+struct FieldGroup {
+  uint32_t first_block;
+  uint8_t first_way;
+  uint8_t num_ways;
+  bool is_wide;
+  // Of a narrow group, how many words each thread moves, one after the other.
+  uint8_t rounds;
+  // Of a wide field, the bytes of a token; of narrow ones, the words of each.
+  uint32_t token_size;
+  // Unpacking to padded rows: theirs.
+  uint64_t row_width;
+  // Of the destination of a field, of what token_size counts.
+  int64_t items;
+};
+
+// All of a launch, in its parameters: nothing to upload, nothing to keep alive.
+struct Tasks {
+  Row row;
+  batchplan_sequences sequences;
+  uint64_t narrowest;
+  batchplan_status* error_word;
+  uint32_t num_groups;
+  bool has_source;
+  FieldGroup groups[BATCHPLAN_MAX_FIELDS];
+  FieldWay ways[BATCHPLAN_MAX_FIELDS];
+  FieldTask fields[BATCHPLAN_MAX_FIELDS];
+};
+static_assert(sizeof(Tasks) <= 4096, "the parameters of a kernel");
+
+}  // namespace batchplan::kernels::cuda
+
+#endif  // BATCHPLAN_KERNELS_SRC_CUDA_MOVE_TASKS_H_

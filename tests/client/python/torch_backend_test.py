@@ -218,7 +218,8 @@ print(type(batch.row.moves).__name__)
 """
 
 
-def test_warns_once_where_the_kernels_can_not_run():
+def test_warns_once_where_the_kernels_can_not_run(monkeypatch):
+    use_backend(monkeypatch, "kernels")
     said = subprocess.run([sys.executable, "-c", ONE_WARNING], check=True, capture_output=True, text=True).stdout
     assert said.splitlines() == [
         "batchplan.torch moves tensors on cpu by torch's operations, which is slower: no driver was found",

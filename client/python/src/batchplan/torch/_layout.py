@@ -19,7 +19,7 @@ class Layout:
     cu_seqlens_padded: torch.Tensor
     sequence_index: torch.Tensor
     # Shape [1]: the first error that was found on the device, or 0. While it holds one, packing and unpacking
-    # write pad values alone, and ids as in the tail. None on the host, which raises errors.
+    # write pad values alone, and position ids of 0 and sequence ids of -1. None on the host, which raises errors.
     error_word: torch.Tensor | None
     # Tokens, of all ranks.
     width: int

@@ -32,9 +32,10 @@ class PackedRow:
     rank that it is of.
 
     A nested tensor whose offsets were made on the device is judged there, when it is packed. If a planned sequence
-    has fewer tokens in it, the row is spoilt, and no other row: it packs and unpacks pad values alone, its position
-    ids are 0 and its sequence ids -1. Each use of it raises the error from when the host knows, without waiting for
-    the device; sums and PackedLoss wait until the host knows.
+    has fewer tokens in it, the row is spoilt, and no other row. Pad values take the place of tokens that are not
+    there; what the row packs and unpacks later is pad values alone, with position ids of 0 and sequence ids of -1.
+    Each use of the row raises the error from when the host knows, without waiting for the device; sums and PackedLoss
+    wait until the host knows.
 
     Attributes:
         microbatch: what is laid out.

@@ -71,9 +71,9 @@ def readings(monkeypatch):
         monkeypatch.setattr(module, "is_on_host", lambda device: False)
     monkeypatch.setattr(_verdict, "reading_of", lambda tensors: FakeReading(tensors, made))
     monkeypatch.setattr(_verdict, "_asked", {})
-    _verdict.verdict_of_single_packs.cache_clear()
+    _verdict.verdict_of_lost_rows.cache_clear()
     yield made
-    _verdict.verdict_of_single_packs.cache_clear()
+    _verdict.verdict_of_lost_rows.cache_clear()
 
 
 @pytest.mark.parametrize("backend", ["kernels", "torch"])
@@ -177,15 +177,21 @@ def test_the_first_of_several_fields_is_named(readings):
         sums(row, torch.ones(10))
 
 
-def test_of_a_row_that_nobody_has_the_next_use_on_the_device_raises_it_once(readings):
-    microbatch = microbatch_of()
-    assert pack(microbatch, nested([3, 4, 2]), pad_value=-7).unique().tolist() == [-7]
-    row = PackedRow(microbatch)
+@pytest.mark.parametrize("lose", [
+    lambda: pack(microbatch_of(), nested([3, 4, 2])),
+    lambda: PackedBatch(microbatch_of(), {"sequences": nested([3, 4, 2])}),
+])
+def test_of_a_row_that_is_gone_the_next_use_on_the_device_raises_it_once(readings, lose):
+    lose()
+    row = PackedRow(microbatch_of())
     pack(row, torch.ones(3, 5))
     readings[0].arrived = True
     with pytest.raises(ValueError, match=r"sequences\[1\] has 4 tokens; 5 are planned"):
         pack(row, torch.ones(3, 5))
     assert pack(row, torch.ones(3, 5)).tolist() == [1] * 10
+    lose()
+    with pytest.raises(ValueError, match=r"sequences\[1\] has 4 tokens; 5 are planned"):
+        sums(row, torch.ones(10))
 
 
 def test_check_waits_and_raises_each_error_once(readings):

@@ -13,7 +13,6 @@ from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences, offsets_error
 from batchplan.torch._layout import Move, Rows
 from batchplan.torch._row import PackedRow, microbatch_of
-from batchplan.torch._verdict import verdict_of_single_packs
 
 # Of one launch.
 _MOST_FIELDS = 32
@@ -44,14 +43,12 @@ def pack(
 
     Raises:
         ValueError: a planned sequence is not there, or has fewer tokens than planned. Of a nested tensor whose
-            offsets were made on the device, a later use of the row raises it, see PackedRow; of a micro-batch's own
-            row, which has none, that of any row on the device does, once.
+            offsets were made on the device, later uses of the row raise it, see PackedRow; where the row is a
+            micro-batch's own, which is gone then, those of other rows.
     """
     field = BatchField.of("sequences", sequences, microbatch_of(row), gathered)
     if not isinstance(row, PackedRow):
         row = PackedRow(row, device=field.values.device)
-        # Nobody has the row, to raise at its next use what is found wrong on the device.
-        row.verdict = verdict_of_single_packs(row.device)
     filling = Filling.of("sequences", pad_value, shift, field.values.dtype)
     return pack_all(row, [field], [filling])[0]
 

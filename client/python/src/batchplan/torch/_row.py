@@ -14,7 +14,7 @@ from batchplan.torch._backend import chosen
 from batchplan.torch._kernels import Kernels
 from batchplan.torch._layout import Layout
 from batchplan.torch._torch_operations import TorchOperations
-from batchplan.torch._verdict import Verdict, is_on_host, verdict_of_single_packs
+from batchplan.torch._verdict import Verdict, is_on_host, verdict_of_lost_rows
 
 _INT32_MOST = 2**31 - 1
 
@@ -35,7 +35,7 @@ class PackedRow:
     has fewer tokens in it, the row is spoilt, and no other row. Pad values take the place of tokens that are not
     there; what the row packs and unpacks later is pad values alone, with position ids of 0 and sequence ids of -1.
     Each use of the row raises the error from when the host knows, without waiting for the device; sums and PackedLoss
-    wait until the host knows.
+    wait until the host knows. If the row is gone before, the next use of any row on the device raises it, once.
 
     Attributes:
         microbatch: what is laid out.
@@ -142,7 +142,7 @@ class PackedRow:
             ValueError: with what was found wrong on the device.
         """
         self.verdict.look(wait=wait)
-        verdict_of_single_packs(self.device).look(wait=wait)
+        verdict_of_lost_rows(self.device).look(wait=wait)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Laid out anew in another process."""

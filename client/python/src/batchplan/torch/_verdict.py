@@ -25,12 +25,12 @@ class Reading(Protocol):
 
 class Verdict:
     """The first error that is found on the device in what a row packs. Every use of the row raises it, from when the
-    host has heard of it."""
+    host has heard of it. What a row has not heard when it is gone, uses of other rows on the device raise."""
 
     def __init__(self, *, keeps: bool = True) -> None:
         """
         Args:
-            keeps: raises it at every use, as what has it stays wrong; else once.
+            keeps: raises an error at every use, as what has it stays wrong; else once.
         """
         self._keeps = keeps
         self._lock = threading.Lock()
@@ -47,11 +47,10 @@ class Verdict:
             tensors: what `judge` needs, the row's error word first.
         """
         self._device = device = tensors[0].device
-        with self._lock:
-            if is_capturing(device):
-                self._captured.append((tensors, judge))
-            else:
-                self._pending.append((reading_of(tensors), judge))
+        if is_capturing(device):
+            self._captured.append((tensors, judge))
+        else:
+            self._pending.append((reading_of(tensors), judge))
         with _asked_lock:
             _asked.setdefault(device, weakref.WeakSet()).add(self)
 
@@ -94,6 +93,14 @@ class Verdict:
             if error is not None:
                 tensors[0].zero_()
                 raise ValueError(error)
+
+
+    def __del__(self) -> None:
+        # Without a lock, as it may be called amid anything.
+        if self._pending and self._error is None and self._keeps:
+            lost = verdict_of_lost_rows(self._device)
+            lost._device = self._device
+            lost._pending.extend(self._pending)
 
 
 class _CudaReading:
@@ -139,8 +146,8 @@ _asked_lock = threading.Lock()
 
 
 @functools.cache
-def verdict_of_single_packs(device: torch.device) -> Verdict:
-    """Of rows that pack() makes for one call. They have no later use: any row's on the device raises it."""
+def verdict_of_lost_rows(device: torch.device) -> Verdict:
+    """Of rows that are gone, such as those that pack() makes for one call."""
     return Verdict(keeps=False)
 
 
@@ -161,6 +168,7 @@ def check(device: torch.device | str) -> None:
             with _asked_lock:
                 _asked[device].discard(verdict)
         verdict.check()
+    verdict_of_lost_rows(device).check()
 
 
 def is_on_host(device: torch.device) -> bool:

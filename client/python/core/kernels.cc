@@ -213,6 +213,7 @@ void BindKernels(nb::module_& module) {
   add_move(row, "unpack", &Row::Move<&batchplan_unpack>);
   row.def("sum", &Row::Sum, nb::arg("values"), nb::arg("weights").none(), nb::arg("sums"),
           nb::arg("weight_sums"), nb::arg("stream"));
+  module.def("backend_status", &batchplan_backend_status);
   module.def("status_string",
              [](int status) { return std::string(batchplan_status_string(status)); });
 }

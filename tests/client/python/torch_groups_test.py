@@ -7,15 +7,9 @@ torch = pytest.importorskip("torch")
 
 import batchplan
 from batchplan.torch import PackedBatch, PackedLoss, PackedRow, pack, sums, unpack
+from devices import device  # noqa: F401
 from handmade import dynamic_plan
 from toy_transformer import ToyTransformer
-
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 def planned(lengths, dp, cp, per_rank):

@@ -1,6 +1,7 @@
 """pack, unpack, sums and PackedBatch against loops, on the host and, where there is one, on a GPU."""
 
 import copy
+import dataclasses
 import itertools
 import pickle
 
@@ -11,14 +12,9 @@ torch = pytest.importorskip("torch")
 
 import batchplan
 from batchplan.torch import PackedBatch, PackedRow, check, pack, sums, unpack
+from devices import device  # noqa: F401
 
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 def lengths_of(count, longest=40, seed=0):
@@ -96,6 +92,27 @@ def test_takes_ragged_sequences(device):
         ragged.append(torch.nested.nested_tensor(rows, layout=torch.jagged))
     for microbatch, sequences in itertools.product(microbatches(lengths), ragged):
         assert torch.equal(pack(microbatch, sequences), pack(microbatch, values))
+
+
+@pytest.mark.skipif(not hasattr(torch, "jagged"), reason="needs jagged tensors")
+def test_takes_ragged_sequences_with_gaps_between(device):
+    lengths = [3, 5, 2]
+    (microbatch,) = batchplan.plan(lengths, max_tokens=16).rank(0)
+    values = torch.arange(30.0, device=device, requires_grad=True)
+    begins = torch.tensor([0, 10, 20, 30], device=device)
+
+    def nested(there):
+        return torch.nested.nested_tensor_from_jagged(values, begins, lengths=torch.tensor(there, device=device))
+
+    packed = pack(microbatch, nested([3, 6, 2]))
+    assert torch.equal(packed, pack(microbatch, values.view(3, 10)))
+    packed.sum().backward()
+    assert values.grad.nonzero().flatten().tolist() == [0, 1, 2, 10, 11, 12, 13, 14, 20, 21]
+    with pytest.raises(ValueError, match=r"sequences\[1\] has 4 tokens; 5 are planned"):
+        pack(microbatch, nested([3, 4, 2]))
+    turned = torch.nested.nested_tensor([torch.ones(length, 4) for length in lengths], layout=torch.jagged)
+    with pytest.raises(ValueError, match="sequences is nested in dimension 2; must be in 1"):
+        pack(microbatch, turned.transpose(1, 2))
 
 
 def test_takes_what_was_gathered(device):
@@ -387,6 +404,19 @@ def test_refuses_arguments_of_another_type():
     ]:
         with pytest.raises(ValueError, match=message):
             refused()
+
+
+@pytest.mark.parametrize("cp, changed, message", [
+    (1, {"indices": [0, 2, 0]}, "the micro-batch has sequence 0 2 times; it must be there once"),
+    (1, {"width": 15}, "the micro-batch's row has 15 tokens; its sequences take 16"),
+    (2, {"width": 18}, "the micro-batch's row is 18 tokens wide; cp=2 needs a multiple of 4"),
+])
+def test_refuses_a_microbatch_whose_parts_do_not_fit(device, cp, changed, message):
+    (microbatch,) = batchplan.plan([3, 5, 2], max_tokens=16, cp=2).rank(0)
+    if "indices" in changed:
+        changed = {"indices": numpy.array(changed["indices"], numpy.uint32)}
+    with pytest.raises(ValueError, match=message):
+        PackedRow(dataclasses.replace(microbatch, **changed), device=device, cp=cp)
 
 
 @pytest.mark.parametrize("dtype, pad_value, fits", [

@@ -7,14 +7,8 @@ torch = pytest.importorskip("torch")
 
 import batchplan
 from batchplan.torch import PackedBatch, PackedLoss, unpack
+from devices import device  # noqa: F401
 from toy_transformer import ToyTransformer
-
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 class Batch:

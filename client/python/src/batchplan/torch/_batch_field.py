@@ -11,6 +11,7 @@ import numpy
 import torch
 
 from batchplan._micro_batch import MicroBatch
+from batchplan.torch._verdict import is_on_host
 
 # [rows, tokens, ...] padded, nested, or one tensor [tokens, ...] a row.
 Sequences = Union[torch.Tensor, Sequence[torch.Tensor]]
@@ -60,6 +61,8 @@ class BatchField:
     values: torch.Tensor
     offsets: torch.Tensor | None
     gathered: bool
+    # Offsets that the host has not seen.
+    is_judged_later: bool = False
 
     @classmethod
     def of(cls, name: str, sequences: Sequences, microbatch: MicroBatch, gathered: bool) -> BatchField:
@@ -70,10 +73,9 @@ class BatchField:
                 host can see.
         """
         if isinstance(sequences, torch.Tensor) and sequences.is_nested:
-            if sequences.layout != torch.strided:
-                offsets = sequences.offsets()
-                _check_rows(name, len(offsets) - 1, microbatch, gathered)
-                return cls(name, sequences.values(), offsets, gathered)
+            # Jagged ones with gaps between the rows are like strided ones: offsets alone do not tell their lengths.
+            if sequences.layout != torch.strided and sequences.lengths() is None:
+                return cls._of_jagged(name, sequences, microbatch, gathered)
             sequences = sequences.unbind()
         if isinstance(sequences, torch.Tensor):
             if sequences.ndim < 2:
@@ -105,6 +107,21 @@ class BatchField:
         offsets = torch.from_numpy(numpy.concatenate([[0], lengths.cumsum()]))
         return cls(name, torch.cat(rows), offsets.to(rows[0].device), gathered=True)
 
+    @classmethod
+    def _of_jagged(
+        cls, name: str, sequences: Any, microbatch: MicroBatch, gathered: bool
+    ) -> BatchField:
+        ragged = getattr(sequences, "_ragged_idx", 1)
+        if ragged != 1:
+            raise ValueError(f"{name} is nested in dimension {ragged}; must be in 1, its tokens")
+        offsets = sequences.offsets().to(torch.int64)
+        _check_rows(name, len(offsets) - 1, microbatch, gathered)
+        values, later = sequences.values(), not is_on_host(offsets.device)
+        error = None if later else offsets_error(name, offsets, len(values), microbatch, gathered)
+        if error is not None:
+            raise ValueError(error)
+        return cls(name, values, offsets, gathered, later)
+
     @property
     def num_rows(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
@@ -127,16 +144,42 @@ def _check_rows(name: str, num_rows: int, microbatch: MicroBatch, gathered: bool
         )
 
 
+def offsets_error(
+    name: str, offsets: torch.Tensor, tokens: int, microbatch: MicroBatch, gathered: bool
+) -> str | None:
+    """What is wrong with offsets of ragged rows with so many tokens together."""
+    begins, ends = (
+        part if gathered else part[microbatch.indices]
+        for part in (offsets.numpy()[:-1], offsets.numpy()[1:])
+    )
+    error = _lengths_error(name, ends - begins, microbatch, gathered)
+    outside = (begins < 0) | (ends > tokens)
+    if error is None and outside.any():
+        place = int(outside.argmax())
+        row = place if gathered else int(microbatch.indices[place])
+        error = f"{name}[{row}] is tokens {int(begins[place])} to {int(ends[place])}; there are {tokens}"
+    return error
+
+
+def _lengths_error(
+    name: str, there: numpy.ndarray[Any, Any], microbatch: MicroBatch, gathered: bool
+) -> str | None:
+    """`there`: tokens of the micro-batch's sequences."""
+    short = microbatch.lengths > there
+    if not short.any():
+        return None
+    place = int(short.argmax())
+    row = place if gathered else int(microbatch.indices[place])
+    planned = int(microbatch.lengths[place])
+    return f"{name}[{row}] has {int(there[place])} tokens; {planned} are planned"
+
+
 def _check_lengths(
     name: str, there: numpy.ndarray[Any, Any], microbatch: MicroBatch, gathered: bool
 ) -> None:
-    """`there`: tokens of the micro-batch's sequences."""
-    short = microbatch.lengths > there
-    if short.any():
-        place = int(short.argmax())
-        row = place if gathered else int(microbatch.indices[place])
-        planned = int(microbatch.lengths[place])
-        raise ValueError(f"{name}[{row}] has {int(there[place])} tokens; {planned} are planned")
+    error = _lengths_error(name, there, microbatch, gathered)
+    if error is not None:
+        raise ValueError(error)
 
 
 def _kind_of(one: torch.Tensor) -> tuple[torch.dtype, torch.device, torch.Size]:

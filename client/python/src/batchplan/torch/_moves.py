@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +10,10 @@ import torch
 from batchplan import _core
 from batchplan._checks import whole
 from batchplan._micro_batch import MicroBatch
-from batchplan.torch._batch_field import BatchField, Filling, Sequences
-from batchplan.torch._row import PackedRow, exported, microbatch_of
+from batchplan.torch._batch_field import BatchField, Filling, Sequences, offsets_error
+from batchplan.torch._layout import Move, Rows
+from batchplan.torch._row import PackedRow, microbatch_of
 
-_TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS = range(4)
 # Of one launch.
 _MOST_FIELDS = 32
 
@@ -43,7 +42,9 @@ def pack(
         [row.width, ...], of the same dtype.
 
     Raises:
-        ValueError: a planned sequence is not there, or has fewer tokens than planned.
+        ValueError: a planned sequence is not there, or has fewer tokens than planned. Of a nested tensor whose
+            offsets were made on the device, later uses of the row raise it, see PackedRow; where the row is a
+            micro-batch's own, which is gone then, those of other rows.
     """
     field = BatchField.of("sequences", sequences, microbatch_of(row), gathered)
     if not isinstance(row, PackedRow):
@@ -76,6 +77,10 @@ def unpack(
     Returns:
         [rows, width, ...], of the same dtype. Of one rank's row under context parallelism the other
         ranks' tokens are pad_value: with 0, the sum over the ranks is whole.
+
+    Raises:
+        ValueError: an argument does not fit the row; or what was packed with it had fewer tokens than planned, see
+            PackedRow.
     """
     row = row_to(row, packed, "packed")
     width = row.max_seqlen if width is None else whole("width", width)
@@ -106,14 +111,16 @@ def pack_all(
         left = [place for place in range(len(fields)) if place not in packed]
         first = fields[left[0]]
         alike = [place for place in left if fields[place].lies_like(first)][:_MOST_FIELDS]
+        tokens = 0 if first.offsets is None else len(first.values)
+        rows = Rows(not first.gathered, first.num_rows, first.offsets, tokens)
         outputs = _Pack.apply(
             row,
             [fillings[place] for place in alike],
-            first.offsets,
-            first.num_rows,
-            not first.gathered,
+            rows,
             *(fields[place].values for place in alike),
         )
+        if first.is_judged_later:
+            _judge_later(row, first, [fields[place].name for place in alike])
         packed.update(zip(alike, outputs))
     return [packed[place] for place in range(len(fields))]
 
@@ -121,11 +128,7 @@ def pack_all(
 def ids(row: PackedRow, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Position ids, and sequence ids, -1 in the tail. Both [row.width]."""
     made = [torch.empty(row.width, dtype=dtype, device=row.device) for _ in range(2)]
-    fields = [
-        _core.Field(content, None, exported(one), 1, 0, 0, b"")
-        for content, one in zip((_POSITION_IDS, _SEQUENCE_IDS), made)
-    ]
-    row.run(row.core.pack, fields, False, None, len(row), 0)
+    row.moves.ids(made[0], made[1])
     return made[0], made[1]
 
 
@@ -133,17 +136,25 @@ def spread(row: PackedRow, values: torch.Tensor, pad_value: complex, indexed: bo
     """One value a sequence, [rows], as one a token, [row.width]. Not differentiable."""
     values = plain(values)
     packed = values.new_empty(row.width)
-    field = _core.Field(
-        _PER_SEQUENCE,
-        exported(values),
-        exported(packed),
-        1,
-        0,
-        0,
-        _bytes(pad_value, values.dtype),
-    )
-    row.run(row.core.pack, [field], indexed, None, len(values), 0)
+    row.moves.spread(values, packed, pad_value, indexed)
     return packed
+
+
+def _judge_later(row: PackedRow, field: BatchField, names: Sequence[str]) -> None:
+    """Has the row raise what is wrong with a field's offsets as soon as the host knows."""
+    # Not the field, which would be kept as long.
+    name, tokens, gathered, microbatch = field.name, len(field.values), field.gathered, row.microbatch
+
+    def judge(copies: Sequence[torch.Tensor]) -> str | None:
+        word, offsets = copies
+        if not int(word):
+            return None
+        return offsets_error(name, offsets, tokens, microbatch, gathered) or (
+            f"{', '.join(names)}: {_core.status_string(int(word))}"
+        )
+
+    assert row.error_word is not None and field.offsets is not None
+    row.verdict.ask([row.error_word, field.offsets], judge)
 
 
 class _Pack(torch.autograd.Function):
@@ -152,45 +163,38 @@ class _Pack(torch.autograd.Function):
         ctx: Any,
         row: PackedRow,
         fillings: Sequence[Filling],
-        offsets: torch.Tensor | None,
-        num_rows: int,
-        indexed: bool,
+        rows: Rows,
         *values: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        ctx.row, ctx.fillings, ctx.offsets = row, fillings, offsets
-        ctx.num_rows, ctx.indexed = num_rows, indexed
+        ctx.row, ctx.fillings, ctx.rows = row, fillings, rows
         ctx.shapes = [one.shape for one in values]
-        lead = 2 if offsets is None else 1
+        lead = 2 if rows.offsets is None else 1
         packed = tuple(one.new_empty(row.width, *one.shape[lead:]) for one in values)
-        fields = [
-            _field(one, to, one.shape, lead, filling)
+        moves = [
+            Move(plain(one), to, filling)
             for one, to, filling in zip(values, packed, fillings)
             if to.numel()
         ]
-        places = None if offsets is None else exported(offsets)
-        row.run(row.core.pack, fields, indexed, places, num_rows, 0 if places is None else len(values[0]))
-        wanted = ctx.needs_input_grad[5:]
+        row.moves.pack(moves, rows)
+        wanted = ctx.needs_input_grad[3:]
         ctx.mark_non_differentiable(*(one for one, want in zip(packed, wanted) if not want))
         return packed
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        wanted = ctx.needs_input_grad[5:]
-        lead = 2 if ctx.offsets is None else 1
+        wanted = ctx.needs_input_grad[3:]
         outputs: list[torch.Tensor | None] = [
             gradient.new_zeros(shape) if want else None
             for gradient, shape, want in zip(gradients, ctx.shapes, wanted)
         ]
-        fields = [
-            _field(gradient, to, shape, lead, Filling(0, filling.shift))
-            for gradient, to, shape, filling in zip(gradients, outputs, ctx.shapes, ctx.fillings)
+        moves = [
+            Move(plain(gradient), to, Filling(0, filling.shift))
+            for gradient, to, filling in zip(gradients, outputs, ctx.fillings)
             if to is not None and to.numel()
         ]
-        places = None if ctx.offsets is None else exported(ctx.offsets)
-        tokens = 0 if places is None else ctx.shapes[0][0]
-        ctx.row.run(ctx.row.core.unpack, fields, ctx.indexed, places, ctx.num_rows, tokens)
-        return (None, None, None, None, None, *outputs)
+        ctx.row.moves.unpack(moves, ctx.rows)
+        return (None, None, None, *outputs)
 
 
 class _Unpack(torch.autograd.Function):
@@ -203,13 +207,12 @@ class _Unpack(torch.autograd.Function):
         num_rows: int | None,
         packed: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.row, ctx.filling, ctx.indexed = row, filling, num_rows is not None
-        rows = len(row) if num_rows is None else num_rows
-        shape = (rows, width, *packed.shape[1:])
+        rows = Rows(num_rows is not None, len(row) if num_rows is None else num_rows)
+        ctx.row, ctx.filling, ctx.rows = row, filling, rows
+        shape = (rows.num_rows, width, *packed.shape[1:])
         unpacked = packed.new_full(shape, filling.pad_value)
         if unpacked.numel():
-            field = _field(packed, unpacked, unpacked.shape, 2, filling)
-            row.run(row.core.unpack, [field], ctx.indexed, None, rows, 0)
+            row.moves.unpack([Move(plain(packed), unpacked, filling)], rows)
         return unpacked
 
     @staticmethod
@@ -217,39 +220,14 @@ class _Unpack(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         packed = gradient.new_empty(ctx.row.width, *gradient.shape[2:])
         if packed.numel():
-            filling = Filling(0, ctx.filling.shift)
-            field = _field(gradient, packed, gradient.shape, 2, filling)
-            ctx.row.run(ctx.row.core.pack, [field], ctx.indexed, None, len(gradient), 0)
+            move = Move(plain(gradient), packed, Filling(0, ctx.filling.shift))
+            ctx.row.moves.pack([move], ctx.rows)
         return None, None, None, None, packed
-
-
-def _field(
-    source: torch.Tensor,
-    destination: torch.Tensor,
-    unpacked_shape: torch.Size,
-    lead: int,
-    filling: Filling,
-) -> _core.Field:
-    return _core.Field(
-        _TOKENS,
-        exported(plain(source)),
-        exported(destination),
-        math.prod(unpacked_shape[lead:]),
-        unpacked_shape[1] if lead == 2 else 0,
-        filling.shift,
-        _bytes(filling.pad_value, destination.dtype),
-    )
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Contiguous, and its values as its bits have them."""
     return tensor.resolve_conj().resolve_neg().contiguous()
-
-
-def _bytes(value: complex, dtype: torch.dtype) -> bytes:
-    """One element, as it lies in memory."""
-    one = torch.full((1,), value, dtype=dtype)
-    return bytes(one.view(torch.uint8).tolist())
 
 
 def row_to(row: PackedRow | MicroBatch, tensor: torch.Tensor, name: str) -> PackedRow:

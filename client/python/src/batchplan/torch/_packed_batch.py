@@ -59,8 +59,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
                 the micro-batch has its own, and no other cp is taken.
 
         Raises:
-            ValueError: a planned sequence is not there, or has fewer tokens than planned; or an argument
-                is of no field, or of a row that has its own.
+            ValueError: a planned sequence is not there, or has fewer tokens than planned, which may be told
+                later, see PackedRow; or an argument is of no field, or of a row that has its own.
         """
         if not isinstance(fields, Mapping):
             raise ValueError(f"fields is a {type(fields).__name__}; must be tensors by name")

@@ -54,7 +54,8 @@ class PackedLoss:
 
         Raises:
             ValueError: under context parallelism, of one rank's shards: gather the ranks' outputs, and
-                give a batch that was packed with cp_rank=None.
+                give a batch that was packed with cp_rank=None. Or what was packed had fewer tokens than planned,
+                see PackedRow, for which the host waits until the device has packed it, and for nothing later.
         """
         row = packed.row
         if row.cp > 1 and row.cp_rank is not None:
@@ -66,6 +67,7 @@ class PackedLoss:
             output = output[0]
         if output.ndim < 1 or len(output) != row.width:
             raise ValueError(f"output has shape {tuple(output.shape)}; must be ({row.width}, ...)")
+        row.raise_found(wait=True)
         # Of no tokens: what is added to it stays in the graph, also if nothing is.
         total = output[:0].sum(dtype=torch.promote_types(output.dtype, torch.float32))
         metrics: dict[str, Any] = {}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy
 import torch
 
-from batchplan import _core
 from batchplan._checks import whole
 from batchplan._micro_batch import MicroBatch
+from batchplan.torch._backend import chosen
+from batchplan.torch._kernels import Kernels
+from batchplan.torch._layout import Layout
+from batchplan.torch._torch_operations import TorchOperations
+from batchplan.torch._verdict import Verdict, is_on_host, verdict_of_lost_rows
 
 _INT32_MOST = 2**31 - 1
 
@@ -27,6 +30,12 @@ class PackedRow:
 
     A micro-batch of a plan whose groups differ in size knows its group: on its own it is laid out for the
     rank that it is of.
+
+    A nested tensor whose offsets were made on the device is judged there, when it is packed. If a planned sequence
+    has fewer tokens in it, the row is spoilt, and no other row. Pad values take the place of tokens that are not
+    there; what the row packs and unpacks later is pad values alone, with position ids of 0 and sequence ids of -1.
+    Each use of the row raises the error from when the host knows, without waiting for the device; sums and PackedLoss
+    wait until the host knows. If the row is gone before, the next use of any row on the device raises it, once.
 
     Attributes:
         microbatch: what is laid out.
@@ -58,8 +67,8 @@ class PackedRow:
 
         Raises:
             ValueError: the plan's length multiple is not one of what cp needs, which it is if the plan
-                was made with cp; cp is not the size of the micro-batch's group; or the row has 2^31 tokens
-                or more.
+                was made with cp; cp is not the size of the micro-batch's group; the row has 2^31 tokens
+                or more; or its parts, changed since it was planned, do not fit each other.
         """
         microbatch = microbatch_of(microbatch)
         count = len(microbatch)
@@ -86,29 +95,54 @@ class PackedRow:
         tokens = microbatch.width * (count if microbatch.padded else 1)
         if tokens > _INT32_MOST:
             raise ValueError(f"the row has {tokens} tokens; must be at most {_INT32_MOST}")
+        _check_parts(microbatch, tokens, cp, needed)
         self.microbatch = microbatch
         self.cp, self.cp_rank, self.zigzag = cp, place, zigzag
         self.width = tokens if place is None else tokens // cp
         self.max_seqlen = microbatch.max_seqlen
         self.max_seqlen_padded = int(numpy.diff(microbatch.cu_seqlens_padded).max(initial=0))
-        arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices]
+        no_error = numpy.zeros(1, numpy.int32)
+        arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices, no_error]
         joined = torch.from_numpy(numpy.concatenate(arrays, dtype=numpy.int32, casting="same_kind"))
-        # One copy for the three.
-        parts = joined.to(device).split([count + 1, count + 1, count])
-        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index = parts
-        self._error_word = error_word(self.device)
-        self.core = _core.Row(
-            exported(self.cu_seqlens),
-            exported(self.cu_seqlens_padded),
-            exported(self.sequence_index),
-            None if self._error_word is None else exported(self._error_word),
-            length_multiple=microbatch.length_multiple,
-            row_width=tokens,
-            sequence_width=microbatch.width if microbatch.padded else 0,
-            context_parallel=cp,
-            context_parallel_rank=place,
+        # One copy for the three, and for the error word.
+        parts = joined.to(device).split([count + 1, count + 1, count, 1])
+        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index, word = parts
+        layout = Layout(
+            microbatch,
+            self.cu_seqlens,
+            self.cu_seqlens_padded,
+            self.sequence_index,
+            None if is_on_host(self.device) else word,
+            width=tokens,
+            cp=cp,
+            cp_rank=place,
             zigzag=zigzag,
         )
+        self.error_word = layout.error_word
+        self.verdict = Verdict()
+        kind = Kernels if chosen(self.device).has_kernels else TorchOperations
+        self._moves: Kernels | TorchOperations = kind(layout)
+
+    @property
+    def moves(self) -> Kernels | TorchOperations:
+        """What moves its tensors.
+
+        Raises:
+            ValueError: with what was found wrong on the device in what was packed, as far as the host knows.
+        """
+        self.raise_found()
+        return self._moves
+
+    def raise_found(self, *, wait: bool = False) -> None:
+        """
+        Args:
+            wait: until the host knows, though not for what was enqueued later.
+
+        Raises:
+            ValueError: with what was found wrong on the device.
+        """
+        self.verdict.look(wait=wait)
+        verdict_of_lost_rows(self.device).look(wait=wait)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Laid out anew in another process."""
@@ -116,14 +150,6 @@ class PackedRow:
             PackedRow, device=str(self.device), cp=self.cp, cp_rank=self.cp_rank, zigzag=self.zigzag
         )
         return make, (self.microbatch,)
-
-    def run(self, work: Callable[..., None], *arguments: object) -> None:
-        """A call of the core's, whose last argument is the current stream of the row's device."""
-        if self.device.type != "cuda":
-            work(*arguments, 0)
-            return
-        with torch.cuda.device(self.device):
-            work(*arguments, torch.cuda.current_stream().cuda_stream)
 
     @property
     def device(self) -> torch.device:
@@ -151,37 +177,18 @@ def microbatch_of(row: PackedRow | MicroBatch) -> MicroBatch:
     return planned
 
 
-@functools.cache
-def error_word(device: torch.device) -> torch.Tensor | None:
-    """Where the kernels leave what they find wrong on a device; the host raises it at once."""
-    return None if device.type == "cpu" else torch.zeros(1, dtype=torch.int32, device=device)
-
-
-def check(device: torch.device | str) -> None:
-    """Waits for a CUDA device, and raises what the kernels found wrong there since the last check.
-    What the host sees is raised by the call itself, so this is only for offsets of ragged tensors that
-    were made on the device. Until it is checked, nothing more is packed or unpacked.
-
-    Raises:
-        ValueError: with what was found.
-    """
-    word = error_word(torch.empty(0, device=device).device)
-    found = 0 if word is None else int(word.item())
-    if word is not None and found:
-        word.zero_()
-        raise ValueError(_core.status_string(found))
-
-
-def exported(tensor: torch.Tensor) -> object:
-    """As DLPack, for work on the current stream: nothing waits. It lies contiguously, and its bits are
-    its values."""
-    tensor = tensor.detach()
-    if tensor.dtype in _AS_BYTES:
-        tensor = tensor.view(torch.uint8)
-    return tensor.__dlpack__(stream=-1)
-
-
-# Of one byte, and unknown to DLPack or to this torch's.
-_AS_BYTES = {
-    getattr(torch, name) for name in ("bool", "float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)
-}
+def _check_parts(microbatch: MicroBatch, tokens: int, cp: int, needed: int) -> None:
+    """What a plan keeps, but not all that can be made of its parts."""
+    if microbatch.width % needed:
+        raise ValueError(
+            f"the micro-batch's row is {microbatch.width} tokens wide; cp={cp} needs a multiple of {needed}"
+        )
+    taken = int(microbatch.cu_seqlens_padded[-1])
+    if taken > tokens:
+        raise ValueError(f"the micro-batch's row has {tokens} tokens; its sequences take {taken}")
+    found, counts = numpy.unique(microbatch.indices, return_counts=True)
+    if len(found) < len(microbatch):
+        place = counts.argmax()
+        raise ValueError(
+            f"the micro-batch has sequence {found[place]} {counts[place]} times; it must be there once"
+        )

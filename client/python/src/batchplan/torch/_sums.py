@@ -8,7 +8,7 @@ import torch
 
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._moves import plain, row_to, spread
-from batchplan.torch._row import PackedRow, exported
+from batchplan.torch._row import PackedRow
 
 _SUMMED = (
     torch.float32,
@@ -28,7 +28,8 @@ def sums(
     """Sums of each sequence's values times weights, and of its weights. The first is differentiable.
 
     The same values give the same bits wherever a sequence stands: alone, packed behind others, padded.
-    Padding is not read, and tokens of weight 0 add nothing, be they NaN.
+    Padding is not read, and tokens of weight 0 add nothing, be they NaN. They are added in double precision, on
+    Apple's GPUs in single precision.
 
     Args:
         values: [row.width], one a token: floating, bool, uint8, int32 or int64.
@@ -36,6 +37,10 @@ def sums(
 
     Returns:
         two of float32, [n]. Of one rank's row under context parallelism, its part of each.
+
+    Raises:
+        ValueError: values or weights are not as above; or what was packed with the row had fewer tokens than
+            planned, see PackedRow, for which the host waits until the device has packed it.
     """
     for name, tensor in (("values", values), ("weights", weights)):
         if tensor is not None:
@@ -45,6 +50,8 @@ def sums(
             if tensor.dtype not in _SUMMED:
                 known = ", ".join(str(one).removeprefix("torch.") for one in _SUMMED)
                 raise ValueError(f"{name} has dtype {tensor.dtype}; must be one of {known}")
+    assert isinstance(row, PackedRow)
+    row.raise_found(wait=True)
     return _Sums.apply(row, values, weights)
 
 
@@ -56,13 +63,8 @@ class _Sums(torch.autograd.Function):
         ctx.row, ctx.dtype = row, values.dtype
         ctx.save_for_backward(values if ctx.needs_input_grad[2] else None, weights)
         made = [torch.empty(len(row), dtype=torch.float32, device=row.device) for _ in range(2)]
-        row.run(
-            row.core.sum,
-            exported(plain(values)),
-            None if weights is None else exported(plain(weights)),
-            exported(made[0]),
-            exported(made[1]),
-        )
+        plain_weights = None if weights is None else plain(weights)
+        row.moves.sum(plain(values), plain_weights, made[0], made[1])
         ctx.mark_non_differentiable(made[1])
         return made[0], made[1]
 

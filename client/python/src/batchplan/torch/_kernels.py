@@ -1,0 +1,121 @@
+"""Moves and sums by the kernels that come with the package."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from batchplan import _core
+from batchplan.torch._layout import Layout, Move, Rows
+
+_TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS = range(4)
+
+
+class Kernels:
+    """Of a row on the host or on a CUDA device, on whose current stream they are enqueued."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        microbatch, word = layout.microbatch, layout.error_word
+        self._row = _core.Row(
+            exported(layout.cu_seqlens),
+            exported(layout.cu_seqlens_padded),
+            exported(layout.sequence_index),
+            None if word is None else exported(word),
+            length_multiple=microbatch.length_multiple,
+            row_width=layout.width,
+            sequence_width=microbatch.width if microbatch.padded else 0,
+            context_parallel=layout.cp,
+            context_parallel_rank=layout.cp_rank,
+            zigzag=layout.zigzag,
+        )
+
+    def pack(self, moves: Sequence[Move], rows: Rows) -> None:
+        """Of at most 32 tensors."""
+        fields = [_field(move, move.destination, move.source, rows) for move in moves]
+        self._move(self._row.pack, fields, rows)
+
+    def unpack(self, moves: Sequence[Move], rows: Rows) -> None:
+        """The rows of the row's sequences; the others are left alone."""
+        fields = [_field(move, move.source, move.destination, rows) for move in moves]
+        self._move(self._row.unpack, fields, rows)
+
+    def spread(
+        self, values: torch.Tensor, packed: torch.Tensor, pad_value: complex, indexed: bool
+    ) -> None:
+        """One value a sequence to each of its tokens."""
+        pad = _bytes(pad_value, values.dtype)
+        field = _core.Field(_PER_SEQUENCE, exported(values), exported(packed), 1, 0, 0, pad)
+        self._move(self._row.pack, [field], Rows(indexed, len(values)))
+
+    def ids(self, positions: torch.Tensor, sequences: torch.Tensor) -> None:
+        fields = [
+            _core.Field(content, None, exported(one), 1, 0, 0, b"")
+            for content, one in ((_POSITION_IDS, positions), (_SEQUENCE_IDS, sequences))
+        ]
+        self._move(self._row.pack, fields, Rows(False, len(self._layout)))
+
+    def sum(
+        self,
+        values: torch.Tensor,
+        weights: torch.Tensor | None,
+        sums: torch.Tensor,
+        weight_sums: torch.Tensor,
+    ) -> None:
+        self._run(
+            self._row.sum,
+            exported(values),
+            None if weights is None else exported(weights),
+            exported(sums),
+            exported(weight_sums),
+        )
+
+    def _move(
+        self, work: Callable[..., None], fields: Sequence[_core.Field], rows: Rows
+    ) -> None:
+        offsets = None if rows.offsets is None else exported(rows.offsets)
+        self._run(work, fields, rows.indexed, offsets, rows.num_rows, rows.num_tokens)
+
+    def _run(self, work: Callable[..., None], *arguments: object) -> None:
+        """A call whose last argument is the stream."""
+        device = self._layout.device
+        if device.type != "cuda":
+            work(*arguments, 0)
+            return
+        with torch.cuda.device(device):
+            work(*arguments, torch.cuda.current_stream().cuda_stream)
+
+
+def _field(move: Move, packed: torch.Tensor, unpacked: torch.Tensor, rows: Rows) -> _core.Field:
+    return _core.Field(
+        _TOKENS,
+        exported(move.source),
+        exported(move.destination),
+        math.prod(packed.shape[1:]),
+        unpacked.shape[1] if rows.offsets is None else 0,
+        move.filling.shift,
+        _bytes(move.filling.pad_value, move.destination.dtype),
+    )
+
+
+def _bytes(value: complex, dtype: torch.dtype) -> bytes:
+    """One element, as it lies in memory."""
+    one = torch.full((1,), value, dtype=dtype)
+    return bytes(one.view(torch.uint8).tolist())
+
+
+def exported(tensor: torch.Tensor) -> object:
+    """As DLPack, for work on the current stream: nothing waits. It lies contiguously, and its bits are
+    its values."""
+    tensor = tensor.detach()
+    if tensor.dtype in _AS_BYTES:
+        tensor = tensor.view(torch.uint8)
+    return tensor.__dlpack__(stream=-1)
+
+
+# Of one byte, and unknown to DLPack or to this torch's.
+_AS_BYTES = {
+    getattr(torch, name) for name in ("bool", "float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)
+}

@@ -115,7 +115,10 @@ class Decoder {
     decoded_.label = Operand(0);
   }
 
-  void Exit() { instruction().opcode = Opcode::kExit; }
+  void Exit() {
+    if (parts_.size() > 1 || !operands_.empty()) Unknown();
+    instruction().opcode = Opcode::kExit;
+  }
 
   void Fence() {
     instruction().opcode = Opcode::kFence;

@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
-#include "ptx/memory.h"
+#include "ptx/load_store.h"
 #include "ptx/thread_block.h"
 #include "ptx/values.h"
 
@@ -50,41 +48,14 @@ LaunchOptions OptionsOfEnvironment() {
   return options;
 }
 
-// What an atomic instruction leaves.
-template <typename T>
-T AtomicResult(Mode mode, T old, T value, T swap) {
-  switch (mode) {
-    case Mode::kAdd:
-      if constexpr (std::is_floating_point_v<T>)
-        return old + value;
-      else
-        return static_cast<T>(Put(old) + Put(value));
-    case Mode::kMin:
-      return std::min(old, value);
-    case Mode::kMax:
-      return std::max(old, value);
-    case Mode::kCompareAndSwap:
-      return old == value ? swap : old;
-    case Mode::kExchange:
-      return value;
-    default:
-      if constexpr (std::is_integral_v<T>) {
-        if (mode == Mode::kAnd) return old & value;
-        if (mode == Mode::kOr) return old | value;
-        if (mode == Mode::kXor) return old ^ value;
-      }
-      return value;
-  }
-}
-
 class Executor {
  public:
   Executor(const Kernel& kernel, Grid grid, const std::vector<std::byte>& parameters)
       : kernel_(kernel),
         grid_(grid),
-        parameters_(parameters),
         options_(CurrentLaunchOptions()),
-        findings_(kernel) {
+        findings_(kernel),
+        load_store_(kernel, parameters, options_, findings_) {
     // Each launch has an order of its own.
     random_.seed(CurrentLaunchOptions().seed++);
     if (options_.on_counts) counter_.emplace(kernel);
@@ -271,16 +242,19 @@ class Executor {
           at = instruction.target;
           continue;
         case Opcode::kLoad:
-          if (!Load(block, index, at)) return;
+          fault_ = load_store_.Load(block, index, at);
+          if (fault_ != Fault::kNone) return;
           break;
         case Opcode::kStore:
-          if (!Store(block, index, at)) return;
+          fault_ = load_store_.Store(block, index, at);
+          if (fault_ != Fault::kNone) return;
           break;
         case Opcode::kAtomic:
-          if (!Atomic(block, index, at)) return;
+          fault_ = load_store_.Atomic(block, index, at);
+          if (fault_ != Fault::kNone) return;
           break;
         case Opcode::kFence:
-          if (instruction.releases && options_.checks) global_races_.Fence(block.index);
+          if (instruction.releases) load_store_.Fence(block);
           break;
         case Opcode::kNothing:
           break;
@@ -314,171 +288,6 @@ class Executor {
                   at);
   }
 
-  // False after a fault.
-  bool Load(ThreadBlock& block, uint32_t thread, uint32_t at) {
-    const Instruction& instruction = kernel_.code[at];
-    const std::byte* const from = Locate(block, thread, at, /*writes=*/false);
-    if (from == nullptr) return false;
-    uint64_t* const slots = block.threads[thread].slots;
-    for (uint32_t i = 0; i < instruction.elements; ++i) {
-      uint64_t value = 0;
-      std::memcpy(&value, from + size_t{i} * instruction.size, instruction.size);
-      if (instruction.type == Type::kSigned) {
-        const uint32_t above = 64 - 8 * uint32_t{instruction.size};
-        value = static_cast<uint64_t>(static_cast<int64_t>(value << above) >> above);
-      }
-      slots[instruction.destinations[i]] = value;
-    }
-    return true;
-  }
-
-  bool Store(ThreadBlock& block, uint32_t thread, uint32_t at) {
-    const Instruction& instruction = kernel_.code[at];
-    std::byte* const to = Locate(block, thread, at, /*writes=*/true);
-    if (to == nullptr) return false;
-    const uint64_t* const slots = block.threads[thread].slots;
-    for (uint32_t i = 0; i < instruction.elements; ++i) {
-      std::memcpy(to + size_t{i} * instruction.size, &slots[instruction.sources[1 + i]],
-                  instruction.size);
-    }
-    return true;
-  }
-
-  bool Atomic(ThreadBlock& block, uint32_t thread, uint32_t at) {
-    const Instruction& instruction = kernel_.code[at];
-    std::byte* const where = Locate(block, thread, at, /*writes=*/true);
-    if (where == nullptr) return false;
-    const bool is_wide = instruction.size == 8;
-    if (instruction.type == Type::kFloat) {
-      is_wide ? AtomicOf<double>(block, thread, at, where)
-              : AtomicOf<float>(block, thread, at, where);
-    } else if (instruction.type == Type::kSigned) {
-      is_wide ? AtomicOf<int64_t>(block, thread, at, where)
-              : AtomicOf<int32_t>(block, thread, at, where);
-    } else {
-      is_wide ? AtomicOf<uint64_t>(block, thread, at, where)
-              : AtomicOf<uint32_t>(block, thread, at, where);
-    }
-    return true;
-  }
-  template <typename T>
-  void AtomicOf(ThreadBlock& block, uint32_t thread, uint32_t at, std::byte* where) {
-    const Instruction& instruction = kernel_.code[at];
-    uint64_t* const slots = block.threads[thread].slots;
-    T old{};
-    std::memcpy(&old, where, sizeof old);
-    const int swap = instruction.sources[2];
-    const T left = AtomicResult<T>(instruction.mode, old, Get<T>(slots[instruction.sources[1]]),
-                                   swap == kNoSlot ? T{} : Get<T>(slots[swap]));
-    std::memcpy(where, &left, sizeof left);
-    slots[instruction.destinations[0]] = Put(old);
-  }
-
-  // Where the host finds what the instruction accesses; nullptr after a fault.
-  std::byte* Locate(ThreadBlock& block, uint32_t thread, uint32_t at, bool writes) {
-    const Instruction& instruction = kernel_.code[at];
-    Thread& running = block.threads[thread];
-    uint64_t address =
-        running.slots[instruction.sources[0]] + static_cast<uint64_t>(instruction.offset);
-    Space space = instruction.space;
-    if (space == Space::kShared) address = static_cast<uint32_t>(address);
-    if (space == Space::kGeneric) {
-      const uint64_t window = address & kWindowMask;
-      space = window == kSharedWindow  ? Space::kShared
-              : window == kLocalWindow ? Space::kLocal
-              : window == kParamWindow ? Space::kParam
-                                       : Space::kGlobal;
-      if (space != Space::kGlobal) address -= window;
-    }
-    const size_t bytes = instruction.bytes();
-    if (address % bytes != 0) {
-      findings_.Add(FindingKind::kMisaligned,
-                    "misaligned by " + std::to_string(address % bytes) + " bytes", block.index,
-                    thread, at, Where(space, address));
-      fault_ = Fault::kMisalignedAddress;
-      return nullptr;
-    }
-    std::byte* const found = Find(block, thread, at, space, address, writes);
-    if (found == nullptr) {
-      findings_.Add(FindingKind::kOutOfBounds,
-                    std::string(writes ? "writes" : "reads") + " out of bounds", block.index,
-                    thread, at, Where(space, address));
-      fault_ = Fault::kIllegalAddress;
-      return nullptr;
-    }
-    if (counter_.has_value() && (space == Space::kGlobal || space == Space::kShared)) {
-      running.counter.Touch(at, address);
-    }
-    return found;
-  }
-
-  // With the checks of races; nullptr: not within what the space has.
-  std::byte* Find(ThreadBlock& block, uint32_t thread, uint32_t at, Space space, uint64_t address,
-                  bool writes) {
-    const Instruction& instruction = kernel_.code[at];
-    const size_t bytes = instruction.bytes();
-    const auto is_within = [&](uint64_t offset, size_t size) {
-      return offset < size && size - offset >= bytes;
-    };
-    if (space == Space::kParam) {
-      if (writes || !is_within(address, parameters_.size())) return nullptr;
-      return const_cast<std::byte*>(parameters_.data()) + address;
-    }
-    if (space == Space::kLocal) {
-      const uint64_t offset = address - kFirstOffset;
-      if (!is_within(offset, kernel_.local_bytes)) return nullptr;
-      return &block.local[thread * kernel_.local_bytes + offset];
-    }
-    const Access access = {.block = block.index,
-                           .thread = thread,
-                           .epoch = block.epoch,
-                           .warp_epoch = block.warp_epochs[thread / kWarpLanes],
-                           .writes = writes,
-                           .atomic = instruction.opcode == Opcode::kAtomic,
-                           .strong = instruction.strong,
-                           .read_only = instruction.read_only};
-    if (space == Space::kShared) {
-      const uint64_t offset = address - kFirstOffset;
-      if (!is_within(offset, block.shared.size())) return nullptr;
-      if (options_.checks) {
-        Report(block.shared_races.Note(access, offset, bytes), access, at, space, address);
-      }
-      return &block.shared[offset];
-    }
-    char* const found = DeviceMemory::Get().KernelView(address, bytes);
-    if (found == nullptr) return nullptr;
-    if (options_.checks) {
-      if (instruction.strong) {
-        if (instruction.releases) global_races_.Fence(block.index);
-        global_races_.StrongAccess(block.index, address, !writes || access.atomic, writes);
-        if (instruction.acquires) global_races_.Fence(block.index);
-      }
-      Report(global_races_.Note(access, address, bytes), access, at, space, address);
-    }
-    return reinterpret_cast<std::byte*>(found);
-  }
-
-  void Report(const std::optional<Conflict>& conflict, const Access& access, uint32_t at,
-              Space space, uint64_t address) {
-    if (!conflict.has_value()) return;
-    findings_.Add(conflict->kind, conflict->what, access.block, access.thread, at,
-                  Where(space, address));
-  }
-
-  std::string Where(Space space, uint64_t address) const {
-    const auto offset = [&](const char* name, size_t bytes) {
-      return "offset " + std::to_string(static_cast<int64_t>(address - kFirstOffset)) + " of the " +
-             std::to_string(bytes) + " bytes of " + name + " memory";
-    };
-    if (space == Space::kShared) return offset("shared", kernel_.shared_bytes);
-    if (space == Space::kLocal) return offset("local", kernel_.local_bytes);
-    if (space == Space::kParam) {
-      return "byte " + std::to_string(address) + " of the " + std::to_string(parameters_.size()) +
-             " bytes of parameters";
-    }
-    return DeviceMemory::Get().Describe(address);
-  }
-
   void Count(const ThreadBlock& block) {
     if (!counter_.has_value()) return;
     std::vector<const ThreadCounter*> lanes;
@@ -493,11 +302,10 @@ class Executor {
 
   const Kernel& kernel_;
   Grid grid_;
-  const std::vector<std::byte>& parameters_;
   const LaunchOptions options_;
   std::mt19937_64 random_;
   LaunchFindings findings_;
-  GlobalRaces global_races_;
+  LoadStore load_store_;
   std::optional<LaunchCounter> counter_;
   Fault fault_ = Fault::kNone;
 };

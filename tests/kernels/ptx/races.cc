@@ -102,7 +102,7 @@ std::optional<Conflict> GlobalRaces::NoteByte(Byte& byte, const Access& access) 
                                               " writes it in the same launch"};
   } else if (access.writes && !access.strong && byte.plainly_written) {
     conflict = {FindingKind::kWrittenTwice, "written again after " + text(byte.writer)};
-  } else if (access.writes && !access.strong && others_read) {
+  } else if (access.writes && others_read) {
     conflict = {FindingKind::kGlobalRace,
                 "written though " + text(byte.reader) + " reads it in the same launch"};
   }

@@ -7,6 +7,10 @@
 #ifdef BATCHPLAN_KERNELS_WITH_CUDA
 #include <cuda_runtime_api.h>
 #endif
+#ifdef BATCHPLAN_KERNELS_INTERPRETED
+#include "ptx/executor.h"
+#include "ptx/memory.h"
+#endif
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -83,6 +87,9 @@ Memory::Memory(batchplan_backend backend, size_t bytes, size_t misalignment)
   const std::vector<std::byte> guards(offset_ + bytes + kGuardBytes, kGuard);
   Copy(backend_, block_, guards.data(), guards.size());
   Poison(GuardBehind());
+#ifdef BATCHPLAN_KERNELS_INTERPRETED
+  if (IsOnDevice(backend_)) ptx::DeviceMemory::Get().Restrict(data(), size_);
+#endif
 }
 
 Memory::Memory(Memory&& other) noexcept
@@ -115,6 +122,14 @@ void Memory::Read(void* target) {
   EXPECT_TRUE(std::all_of(end, all.end(), is_guard)) << "written behind the array";
   if (size_ > 0) std::memcpy(target, &*begin, size_);
 }
+
+#ifdef BATCHPLAN_KERNELS_INTERPRETED
+RacesAllowed::RacesAllowed() { ptx::CurrentLaunchOptions().checks = false; }
+RacesAllowed::~RacesAllowed() { ptx::CurrentLaunchOptions().checks = true; }
+#else
+RacesAllowed::RacesAllowed() = default;
+RacesAllowed::~RacesAllowed() = default;
+#endif
 
 std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info) {
   return info.param == BATCHPLAN_BACKEND_CUDA ? "cuda" : "host";

@@ -89,6 +89,16 @@ class EveryBackendTest : public testing::TestWithParam<batchplan_backend> {
   }
 };
 
+// While it lives, two threads may write the same place: what the arrays of a test ask for may be
+// just that. Where kernels are interpreted, races are findings else.
+class RacesAllowed {
+ public:
+  RacesAllowed();
+  ~RacesAllowed();
+  RacesAllowed(const RacesAllowed&) = delete;
+  RacesAllowed& operator=(const RacesAllowed&) = delete;
+};
+
 #ifdef BATCHPLAN_KERNELS_EMULATED
 inline constexpr bool kEmulated = true;
 #else

@@ -1,0 +1,25 @@
+// One instruction of PTX, from text.
+
+#ifndef BATCHPLAN_TESTS_KERNELS_PTX_DECODER_H_
+#define BATCHPLAN_TESTS_KERNELS_PTX_DECODER_H_
+
+#include <string>
+
+#include "ptx/module.h"
+#include "ptx/names.h"
+#include "ptx/statements.h"
+
+namespace batchplan::ptx {
+
+struct Decoded {
+  Instruction instruction;
+  // Of a branch, whose target is not known before its kernel ends.
+  std::string label;
+};
+
+// Throws ParseError with the statement for what is not interpreted: nothing is skipped silently.
+Decoded Decode(const Statement& statement, Names& names);
+
+}  // namespace batchplan::ptx
+
+#endif  // BATCHPLAN_TESTS_KERNELS_PTX_DECODER_H_

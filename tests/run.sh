@@ -24,9 +24,12 @@
 #   --trainers instead, the same package with the trainers it is for, installed from PyPI into
 #              build/trainers: its integrations in training runs of two processes. Exits with 77
 #              where they can't be installed; with PyTorch's libraries they take 6 GB.
-#   --gpu      instead, kernels/ alone on a GPU: its tests, then those on the device under the tools
-#              of compute-sanitizer. Needs no gRPC, and installs nothing if CMake and a compiler are
-#              there; BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of GoogleTest.
+#   --gpu      instead, kernels/ alone on a GPU, in less than ten minutes: benchmarks if there is PyTorch,
+#              its tests, then those on the device under the tools of compute-sanitizer. Needs no
+#              gRPC, and installs nothing if CMake and a compiler are there. Everything is also in
+#              build/gpu/report, as it comes. BATCHPLAN_GOOGLETEST_SOURCE may name a source tree of
+#              GoogleTest, and BATCHPLAN_PYTHON_SITE a folder with the Python package, as
+#              `pip install --target` leaves it: its tests of tensors run too, and train_speedup.py.
 #
 # The closing lines are ctest's, with the seconds of each suite. Minutes a lane: tests/README.md.
 set -euo pipefail
@@ -76,37 +79,68 @@ cuda_program() {
   return 1
 }
 
+# Runs a command of --gpu, for so many seconds at most, its output also in the report.
+gpu_step() {
+  local name=$1 limit=$2 begin=$SECONDS
+  shift 2
+  echo "== $name"
+  if timeout "$limit" "$@" 2>&1 | tee "$gpu_report/$name.txt"; then
+    echo "== $name: $((SECONDS - begin)) s"
+  else
+    echo "== $name: FAILED after $((SECONDS - begin)) s"
+    gpu_failed+=("$name")
+  fi
+}
+
 test_on_gpu() {
-  local build=build/gpu on_device='*/cuda:GraphTest.*' nvcc sanitizer tool program failed=()
+  local build=build/gpu on_device='*/cuda:GraphTest.*' nvcc sanitizer tool program name
+  gpu_report=$build/report
+  gpu_failed=()
   nvcc=${CUDACXX:-$(cuda_program nvcc)} ||
     fail "--gpu needs nvcc of the CUDA toolkit; it is neither in PATH nor in /usr/local/cuda/bin"
-  mkdir -p "$build"
+  mkdir -p "$gpu_report"
   echo 'int main() { int count = 0; return cudaGetDeviceCount(&count) != cudaSuccess || count == 0; }' \
     >"$build/has_device.cu"
   "$nvcc" -o "$build/has_device" "$build/has_device.cu"
   "$build/has_device" || fail "--gpu needs a CUDA device, and a driver as new as the toolkit; none was found"
 
   if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then deploy/install_packages.sh test; fi
-  CUDACXX=$nvcc cmake -S kernels -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBATCHPLAN_CUDA=ON \
-    -DBATCHPLAN_KERNELS_TESTS=ON \
+  # A compiler that is newer than the project may warn of more.
+  CUDACXX=$nvcc cmake -S kernels -B "$build" -DCMAKE_BUILD_TYPE=Release -DBATCHPLAN_CUDA=ON \
+    -DCMAKE_CUDA_ARCHITECTURES=native -DBUILD_SHARED_LIBS=ON \
+    -DBATCHPLAN_KERNELS_TESTS=ON -DBATCHPLAN_KERNELS_WERROR=OFF \
     ${BATCHPLAN_GOOGLETEST_SOURCE:+"-DBATCHPLAN_GOOGLETEST_SOURCE=$BATCHPLAN_GOOGLETEST_SOURCE"}
-  cmake --build "$build" --parallel "$jobs"
-  # The device stands in for its emulation on the host. One test at a time has it to itself.
-  ctest --test-dir "$build" --output-on-failure --no-tests=error --exclude-regex '^kernels[.]emulated[.]'
+  cmake --build "$build" --parallel "$jobs" --target kernels_device_tests
+
+  if python3 -c 'import torch' 2>/dev/null; then
+    gpu_step pack_bench 120 python3 tests/bench/gpu/pack_bench.py --library "$build/libbatchplan_kernels.so"
+  fi
+  # One at a time has the device to itself.
+  for program in "$build"/tests/kernels_*_test; do
+    name=$(basename "$program")
+    case "$name" in kernels_ptx_*) continue ;; esac
+    gpu_step "$name" 120 "$program" --gtest_brief=1
+  done
+  if [ -n "${BATCHPLAN_PYTHON_SITE:-}" ]; then
+    export PYTHONPATH=$BATCHPLAN_PYTHON_SITE${PYTHONPATH:+:$PYTHONPATH}
+    gpu_step python 120 python3 -m pytest --quiet --noconftest -p no:cacheprovider \
+      tests/client/python/torch_{backend,groups,moves,training,verdict}_test.py
+    gpu_step train_speedup 150 python3 client/python/examples/train_speedup.py --sequences 256 --batches 1 --runs 2
+  fi
 
   sanitizer=$(cuda_program compute-sanitizer) ||
-    fail "the tests pass, but --gpu needs compute-sanitizer of the CUDA toolkit too; it is neither in PATH nor in /usr/local/cuda/bin"
-  for program in "$build"/tests/kernels_*_test; do
-    case "$program" in *emulated*) continue ;; esac
-    if ! "$program" --gtest_list_tests --gtest_filter="$on_device" | grep '^  ' >/dev/null; then continue; fi
-    for tool in memcheck racecheck initcheck; do
-      echo "== compute-sanitizer, $tool: $program"
-      "$sanitizer" --tool "$tool" --error-exitcode 1 "$program" --gtest_brief=1 --gtest_filter="$on_device" ||
-        failed+=("$tool of $program")
+    fail "--gpu needs compute-sanitizer of the CUDA toolkit too; it is neither in PATH nor in /usr/local/cuda/bin"
+  for program in "$build"/tests/kernels_{copy,graph,layout,move,reduce}_test; do
+    name=$(basename "$program")
+    for tool in memcheck initcheck racecheck; do
+      # Shared memory is what racecheck looks at.
+      if [ "$tool" = racecheck ] && [[ $name = *_@(copy|move)_test ]]; then continue; fi
+      gpu_step "$name.$tool" 120 env BATCHPLAN_TEST_SCALE=0.2 "$sanitizer" --tool "$tool" --error-exitcode 1 \
+        "$program" --gtest_brief=1 --gtest_filter="$on_device"
     done
   done
-  [ ${#failed[@]} -eq 0 ] || fail "failed: ${failed[*]}"
-  echo "The kernels pass on the device, and under memcheck, racecheck and initcheck."
+  [ ${#gpu_failed[@]} -eq 0 ] || fail "failed: ${gpu_failed[*]}; see $gpu_report"
+  echo "The kernels pass on the device, and under memcheck, initcheck and racecheck."
 }
 
 no_python_packages=

@@ -90,6 +90,31 @@ def unpack_by_loop(batch: MicroBatch, sources: list[torch.Tensor]) -> list[torch
     return unpacked
 
 
+def unpadded_by_mask(
+    mask: torch.Tensor, sources: list[torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """By an attention mask, rows in the order of the batch, the longest length fetched: as verl packs,
+    with FlashAttention's unpad_input. Also the index that it went by."""
+    lengths = mask.sum(dim=1, dtype=torch.int32)
+    index = torch.nonzero(mask.flatten()).flatten()
+    longest = int(lengths.max().item())
+    functional.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
+    assert longest <= mask.shape[1]
+    return index, [source.view(-1)[index] for source in sources]
+
+
+def padded_by_index(
+    index: torch.Tensor, shape: tuple[int, int], packed: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The inverse of unpadded_by_mask, with pad_input."""
+    padded = []
+    for tensor in packed:
+        rows = torch.zeros(shape[0] * shape[1], dtype=tensor.dtype, device=tensor.device)
+        rows[index] = tensor
+        padded.append(rows.view(shape))
+    return padded
+
+
 def rows_packed(
     library: kernels.Library, name: str, tokens: int, hidden: int, context_parallel: int = 1
 ) -> Case:
@@ -124,7 +149,9 @@ def rows_packed(
 
     ways = [Way("ours", pack, check), Way("index_select", by_index, check)]
     if context_parallel == 1:
-        ways.append(Way("loop", by_loop, lambda: expect_equal(by_loop(), ours, f"{name}, loop")))
+        ways.append(
+            Way("loop with .item()", by_loop, lambda: expect_equal(by_loop(), ours, f"{name}, loop"))
+        )
     true_cells = batch.cells if is_padding is None else int((~is_padding).sum())
     return Case(name, (true_cells + batch.cells) * hidden * 2, ways)
 
@@ -239,8 +266,19 @@ def fields_packed(
     ways = [
         Way("ours", six.pack, six.check),
         Way("index_select, field by field", by_index, check_others),
-        Way("loop", by_loop, check_others),
+        Way("loop with .item()", by_loop, check_others),
     ]
+    if context_parallel == 1:
+        mask = batch.mask()
+
+        def by_mask() -> tuple[torch.Tensor, list[torch.Tensor]]:
+            return unpadded_by_mask(mask, six.sources)
+
+        def check_mask() -> None:
+            for source, packed in zip(six.sources, by_mask()[1]):
+                expect_equal(packed, source[mask], f"{name}, by mask")
+
+        ways.append(Way("unpad_input by a mask", by_mask, check_mask))
     return Case(name, 2 * batch.cells * FIELD_BYTES, ways)
 
 
@@ -284,7 +322,18 @@ def fields_unpacked(
 
     ways = [Way("ours", unpack, check), Way("index_select, field by field", by_index, check)]
     if context_parallel == 1:
-        ways.append(Way("loop", by_loop, check_loop))
+        ways.append(Way("loop and pad_sequence", by_loop, check_loop))
+        mask = batch.mask()
+        by_row, flat = unpadded_by_mask(mask, ours)
+
+        def by_pad_input() -> list[torch.Tensor]:
+            return padded_by_index(by_row, shape, flat)
+
+        def check_pad_input() -> None:
+            for packed, padded in zip(flat, by_pad_input()):
+                expect_equal(padded[mask], packed, f"{name}, pad_input")
+
+        ways.append(Way("pad_input by an index", by_pad_input, check_pad_input))
     return Case(name, (batch.tokens + batch.count * batch.longest) * FIELD_BYTES, ways)
 
 

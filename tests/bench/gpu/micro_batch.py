@@ -56,6 +56,11 @@ class MicroBatch:
         self._library = library
         self.compute_layout()
 
+    def mask(self) -> torch.Tensor:
+        """Which tokens of padded rows there are. [count, longest]"""
+        lengths = torch.tensor(self.host_offsets, device=self.lengths.device).diff()
+        return torch.arange(self.longest, device=lengths.device) < lengths.unsqueeze(1)
+
     def compute_layout(self) -> None:
         self._library.compute_layout(self.lengths, self.options, self._layout)
 

@@ -12,10 +12,12 @@ comes one Markdown table:
     host µs      of the call on the host, through ctypes for ours; meter.py says how both are taken
     GB/s         true tokens read and all of the output written, over the time
     of copy      the time of tensor.copy_ (cudaMemcpyAsync) for as many bytes, over this time
+    of ours      this time over ours
     launches     kernels, copies and fills that the device ran; waits: how often the host waited
 
-PyTorch's ways: an index (made beforehand, for free here), nested tensors, and the loop over
-sequences with .item() that RL frameworks run for each field. The exit status is 1 if a result was
+The other ways: PyTorch's index_select by an index (made beforehand, for free here), nested tensors, the
+loop over sequences with .item() of NeMo-RL and ROLL, and unpad_input and pad_input by a mask, as verl
+packs. The exit status is 1 if a result was
 wrong.
 """
 
@@ -82,7 +84,12 @@ def copy_of(num_bytes: int, device: torch.device) -> Callable[[], object]:
 
 
 def table_row(
-    case: str, way: str, num_bytes: int, measured: Measurement, copy: Measurement
+    case: str,
+    way: str,
+    num_bytes: int,
+    measured: Measurement,
+    copy: Measurement,
+    ours: Measurement | None = None,
 ) -> list[str]:
     def count(value: int | None) -> str:
         return "-" if value is None else str(value)
@@ -93,6 +100,7 @@ def table_row(
         f"{measured.seconds * 1e6:.1f}",
         f"{num_bytes / measured.seconds / 1e9:.1f}",
         f"{copy.seconds / measured.seconds:.1%}",
+        "" if ours is None else f"{measured.seconds / ours.seconds:.1f}",
         count(measured.launches),
         count(measured.waits),
         f"{measured.host_seconds * 1e6:.1f}",
@@ -109,14 +117,17 @@ def measure_case(case: Case, meter: Meter, device: torch.device) -> tuple[list[l
     copy = meter.measure(copy_of(case.num_bytes, device))
     rows = [table_row(case.name, "copy of as many bytes", case.num_bytes, copy, copy)]
     all_right = True
+    ours: Measurement | None = None
     for way in case.ways:
         try:
             way.check()
-            rows.append(table_row("", way.name, case.num_bytes, meter.measure(way.call), copy))
+            measured = meter.measure(way.call)
+            ours = ours or measured
+            rows.append(table_row("", way.name, case.num_bytes, measured, copy, ours))
             print(f"{case.name}: {way.name}: right", file=sys.stderr)
         except (AssertionError, RuntimeError) as error:
             print(f"{case.name}: {way.name}: WRONG: {error}", file=sys.stderr)
-            rows.append(["", way.name, "wrong", *["-"] * 5])
+            rows.append(["", way.name, "wrong", *["-"] * 6])
             all_right = False
     return rows, all_right
 
@@ -137,7 +148,7 @@ def main() -> int:
         all_right = all_right and right
     name = torch.cuda.get_device_name(device) if on_gpu else "the host backend, no GPU"
     print(f"{name}, PyTorch {torch.__version__}, {tokens} tokens\n")
-    heads = ["what", "how", "µs", "GB/s", "of copy", "launches", "waits", "host µs"]
+    heads = ["what", "how", "µs", "GB/s", "of copy", "of ours", "launches", "waits", "host µs"]
     print(markdown(heads, rows))
     return 0 if all_right else 1
 

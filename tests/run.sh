@@ -88,16 +88,15 @@ test_on_gpu() {
 
   if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then deploy/install_packages.sh test; fi
   CUDACXX=$nvcc cmake -S kernels -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBATCHPLAN_CUDA=ON \
-    -DBATCHPLAN_KERNELS_TESTS=ON \
+    -DBATCHPLAN_KERNELS_TESTS=ON -DBATCHPLAN_KERNELS_INTERPRETED=OFF \
     ${BATCHPLAN_GOOGLETEST_SOURCE:+"-DBATCHPLAN_GOOGLETEST_SOURCE=$BATCHPLAN_GOOGLETEST_SOURCE"}
   cmake --build "$build" --parallel "$jobs"
-  # The device stands in for its emulation on the host. One test at a time has it to itself.
-  ctest --test-dir "$build" --output-on-failure --no-tests=error --exclude-regex '^kernels[.]emulated[.]'
+  # One test at a time has the device to itself.
+  ctest --test-dir "$build" --output-on-failure --no-tests=error
 
   sanitizer=$(cuda_program compute-sanitizer) ||
     fail "the tests pass, but --gpu needs compute-sanitizer of the CUDA toolkit too; it is neither in PATH nor in /usr/local/cuda/bin"
   for program in "$build"/tests/kernels_*_test; do
-    case "$program" in *emulated*) continue ;; esac
     if ! "$program" --gtest_list_tests --gtest_filter="$on_device" | grep '^  ' >/dev/null; then continue; fi
     for tool in memcheck racecheck initcheck; do
       echo "== compute-sanitizer, $tool: $program"

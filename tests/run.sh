@@ -93,7 +93,7 @@ gpu_step() {
 }
 
 test_on_gpu() {
-  local build=build/gpu on_device='*/cuda:GraphTest.*' nvcc sanitizer tool program name
+  local build=build/gpu on_device='*/cuda:CopyTest.Cuda*:GraphTest.*:MoveAgreementTest.*' nvcc sanitizer tool program name
   gpu_report=$build/report
   gpu_failed=()
   nvcc=${CUDACXX:-$(cuda_program nvcc)} ||
@@ -108,9 +108,9 @@ test_on_gpu() {
   # A compiler that is newer than the project may warn of more.
   CUDACXX=$nvcc cmake -S kernels -B "$build" -DCMAKE_BUILD_TYPE=Release -DBATCHPLAN_CUDA=ON \
     -DCMAKE_CUDA_ARCHITECTURES=native -DBUILD_SHARED_LIBS=ON \
-    -DBATCHPLAN_KERNELS_TESTS=ON -DBATCHPLAN_KERNELS_WERROR=OFF \
+    -DBATCHPLAN_KERNELS_TESTS=ON -DBATCHPLAN_KERNELS_INTERPRETED=OFF -DBATCHPLAN_KERNELS_WERROR=OFF \
     ${BATCHPLAN_GOOGLETEST_SOURCE:+"-DBATCHPLAN_GOOGLETEST_SOURCE=$BATCHPLAN_GOOGLETEST_SOURCE"}
-  cmake --build "$build" --parallel "$jobs" --target kernels_device_tests
+  cmake --build "$build" --parallel "$jobs"
 
   if python3 -c 'import torch' 2>/dev/null; then
     gpu_step pack_bench 120 python3 tests/bench/gpu/pack_bench.py --library "$build/libbatchplan_kernels.so"
@@ -118,7 +118,6 @@ test_on_gpu() {
   # One at a time has the device to itself.
   for program in "$build"/tests/kernels_*_test; do
     name=$(basename "$program")
-    case "$name" in kernels_ptx_*) continue ;; esac
     gpu_step "$name" 120 "$program" --gtest_brief=1
   done
   if [ -n "${BATCHPLAN_PYTHON_SITE:-}" ]; then
@@ -130,11 +129,11 @@ test_on_gpu() {
 
   sanitizer=$(cuda_program compute-sanitizer) ||
     fail "--gpu needs compute-sanitizer of the CUDA toolkit too; it is neither in PATH nor in /usr/local/cuda/bin"
-  for program in "$build"/tests/kernels_{copy,graph,layout,move,reduce}_test; do
+  for program in "$build"/tests/kernels_{graph,layout,microbatches,move,reduce}_test; do
     name=$(basename "$program")
     for tool in memcheck initcheck racecheck; do
       # Shared memory is what racecheck looks at.
-      if [ "$tool" = racecheck ] && [[ $name = *_@(copy|move)_test ]]; then continue; fi
+      if [ "$tool" = racecheck ] && [[ $name = *_@(microbatches|move)_test ]]; then continue; fi
       gpu_step "$name.$tool" 120 env BATCHPLAN_TEST_SCALE=0.2 "$sanitizer" --tool "$tool" --error-exitcode 1 \
         "$program" --gtest_brief=1 --gtest_filter="$on_device"
     done

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "layout_runner.h"
+#include "random_cases.h"
 
 namespace batchplan::kernels {
 namespace {
@@ -106,8 +107,8 @@ std::vector<uint32_t> RandomLengths(std::mt19937& random, size_t count, uint32_t
 }
 
 TEST_P(LayoutTest, RandomMicroBatchesAreLaidOutAsALoopWould) {
-  std::mt19937 random(20240607);
-  for (int round = 0; round < Rounds(300); ++round) {
+  std::mt19937 random(Seed(20240607));
+  for (uint64_t round = 0; round < Cases(300); ++round) {
     const auto context_parallel = static_cast<uint32_t>(1 + random() % 8);
     const auto factor = static_cast<uint32_t>(1 + random() % 5);
     const uint32_t multiple = (context_parallel > 1 ? 2 * context_parallel : 1) * factor;
@@ -136,7 +137,7 @@ TEST_P(LayoutTest, RandomMicroBatchesAreLaidOutAsALoopWould) {
 // Around the sizes of a warp, a block and a tile, and far above the 12k sequences at which others
 // run out of shared memory.
 TEST_P(LayoutTest, EveryNumberOfSequencesIsLaidOutAsALoopWould) {
-  std::mt19937 random(7);
+  std::mt19937 random(Seed(7));
   for (const size_t count : {0U, 1U, 31U, 32U, 33U, 511U, 512U, 513U, 2047U, 2048U, 2049U, 4095U,
                              4096U, 4097U, 12289U, 100000U, 150001U}) {
     SCOPED_TRACE(testing::Message() << count << " sequences");

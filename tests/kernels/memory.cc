@@ -1,5 +1,7 @@
 #include "memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -11,7 +13,15 @@
 #include "ptx/executor.h"
 #include "ptx/memory.h"
 #endif
+// Of GCC, and of clang.
 #ifdef __SANITIZE_ADDRESS__
+#define BATCHPLAN_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BATCHPLAN_ADDRESS_SANITIZER
+#endif
+#endif
+#ifdef BATCHPLAN_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -67,12 +77,12 @@ void Copy(batchplan_backend backend, void* target, const void* source, size_t by
 
 // With the address sanitizer the guard behind an array may not even be read.
 void Poison([[maybe_unused]] const std::byte* guard) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef BATCHPLAN_ADDRESS_SANITIZER
   ASAN_POISON_MEMORY_REGION(guard, kGuardBytes);
 #endif
 }
 void Unpoison([[maybe_unused]] const std::byte* guard) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef BATCHPLAN_ADDRESS_SANITIZER
   ASAN_UNPOISON_MEMORY_REGION(guard, kGuardBytes);
 #endif
 }
@@ -121,6 +131,31 @@ void Memory::Read(void* target) {
   EXPECT_TRUE(std::all_of(all.begin(), begin, is_guard)) << "written before the array";
   EXPECT_TRUE(std::all_of(end, all.end(), is_guard)) << "written behind the array";
   if (size_ > 0) std::memcpy(target, &*begin, size_);
+}
+
+FarMemory::FarMemory(batchplan_backend backend, size_t bytes) : backend_(backend), bytes_(bytes) {
+  void* memory = nullptr;
+#ifdef BATCHPLAN_KERNELS_WITH_CUDA
+  if (IsOnDevice(backend)) {
+    Check(cudaMallocManaged(&memory, bytes));
+    data_ = static_cast<char*>(memory);
+    return;
+  }
+#endif
+  memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
+  EXPECT_NE(memory, MAP_FAILED);
+  data_ = static_cast<char*>(memory);
+}
+
+FarMemory::~FarMemory() {
+#ifdef BATCHPLAN_KERNELS_WITH_CUDA
+  if (IsOnDevice(backend_)) {
+    Free(backend_, data_);
+    return;
+  }
+#endif
+  munmap(data_, bytes_);
 }
 
 #ifdef BATCHPLAN_KERNELS_INTERPRETED

@@ -75,6 +75,23 @@ class Buffer {
   Memory memory_;
 };
 
+// Zeros that take memory once they are touched, for tensors of more elements than 32 bits count.
+// The host reaches them too, while the backend is idle.
+class FarMemory {
+ public:
+  FarMemory(batchplan_backend backend, size_t bytes);
+  ~FarMemory();
+  FarMemory(const FarMemory&) = delete;
+  FarMemory& operator=(const FarMemory&) = delete;
+
+  char* data() { return data_; }
+
+ private:
+  batchplan_backend backend_;
+  size_t bytes_;
+  char* data_ = nullptr;
+};
+
 // The two backends' names, for test names.
 std::string BackendName(const testing::TestParamInfo<batchplan_backend>& info);
 
@@ -98,15 +115,6 @@ class RacesAllowed {
   RacesAllowed(const RacesAllowed&) = delete;
   RacesAllowed& operator=(const RacesAllowed&) = delete;
 };
-
-#ifdef BATCHPLAN_KERNELS_EMULATED
-inline constexpr bool kEmulated = true;
-#else
-inline constexpr bool kEmulated = false;
-#endif
-
-// How many of `rounds` random cases are tried: all, but few where CUDA is emulated, which is slow.
-constexpr int Rounds(int rounds) { return kEmulated ? (rounds + 9) / 10 : rounds; }
 
 #define BATCHPLAN_EVERY_BACKEND(suite)                                                      \
   INSTANTIATE_TEST_SUITE_P(EveryBackend, suite,                                             \

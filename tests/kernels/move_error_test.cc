@@ -10,6 +10,7 @@
 #include <random>
 
 #include "packed_row.h"
+#include "random_cases.h"
 
 namespace batchplan::kernels {
 namespace {
@@ -204,7 +205,7 @@ TEST_P(MoveErrorTest, OffsetsBeyondTheRowAreFound) {
 // "Silently cut tails".
 TEST_P(MoveErrorTest, SequenceLongerThanTheNarrowestFieldIsFound) {
   PackedRow row(GetParam(), {3, 5}, kOneRank);
-  batchplan_field narrow = FieldOf(source_->data(), destination_->data() + 8, 4, 'p');
+  batchplan_field narrow = FieldOf(source_->data(), destination_->data() + 32, 4, 'p');
   ExpectBoth(row, {.num_rows = 2}, {Field(), narrow}, BATCHPLAN_ERROR_SEQUENCE_TOO_LONG);
   narrow.width = 5;
   EXPECT_EQ(row.Pack({.num_rows = 2}, {Field(), narrow}), BATCHPLAN_OK);
@@ -340,7 +341,7 @@ TEST_P(MoveErrorTest, FirstErrorStaysInTheErrorWord) {
 // Whatever the arrays hold, the guards of every tensor stay whole.
 TEST_P(MoveErrorTest, RandomArraysWriteNothingOutOfBounds) {
   const RacesAllowed two_sequences_may_have_one_row;
-  std::mt19937 random(5);
+  std::mt19937 random(Seed(5));
   const auto any = [&]() -> int32_t {
     switch (random() % 4) {
       case 0:
@@ -351,7 +352,7 @@ TEST_P(MoveErrorTest, RandomArraysWriteNothingOutOfBounds) {
         return static_cast<int32_t>(random() % 20);
     }
   };
-  for (int round = 0; round < Rounds(1000); ++round) {
+  for (uint64_t round = 0; round < Cases(1000); ++round) {
     batchplan_layout_options options = kTwoRanks;
     options.sharding = static_cast<batchplan_sharding>(random() % 2);
     PackedRow row(GetParam(), {1, 1, 1}, options, random() % 3 == 0 ? BATCHPLAN_ALL_RANKS : 1);

@@ -5,104 +5,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <ostream>
-#include <random>
 #include <span>
 #include <utility>
 
+#include "move_case.h"
 #include "naive_row.h"
 #include "packed_row.h"
+#include "random_cases.h"
 
 namespace batchplan::kernels {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-// One random question: the row, and one field of it.
-struct Case {
-  std::vector<uint32_t> lengths;
-  batchplan_layout_options options;
-  uint32_t rank;
-  bool ragged;
-  // Row of each sequence on the unpacked side, distinct; and how many rows there are.
-  std::vector<uint32_t> index;
-  uint32_t num_rows;
-  uint32_t width;
-  uint32_t element_size;
-  uint32_t elements_per_token;
-  int32_t shift;
-  // Of both tensors, in bytes; a multiple of the element size.
-  size_t source_misalignment;
-  size_t destination_misalignment;
-
-  size_t token_bytes() const { return size_t{element_size} * elements_per_token; }
-};
-
-class Generator {
- public:
-  explicit Generator(uint32_t seed) : random_(seed) {}
-
-  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
-
-  Case Next() {
-    Case c{};
-    const uint32_t ranks = Below(3) == 0 ? 1 : 1 + Below(5);
-    const bool zigzag = Below(3) > 0;
-    const uint32_t divisor = ranks == 1 ? 1 : ranks * (zigzag ? 2 : 1);
-    c.options = {.length_multiple = divisor * (1 + Below(4)),
-                 .context_parallel = ranks,
-                 .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS};
-    c.rank = Below(3) == 0 ? BATCHPLAN_ALL_RANKS : Below(ranks);
-    const uint32_t longest = 1 + Below(Below(4) == 0 ? 200 : 20);
-    c.lengths.resize(Below(12));
-    for (uint32_t& length : c.lengths) length = Below(4) == 0 ? 0 : Below(longest + 1);
-    if (Below(5) == 0) {
-      c.options.sequence_width = (longest + divisor - 1) / divisor * divisor;
-    }
-    for (const uint32_t length : c.lengths) {
-      c.options.row_width += NaivePaddedLength(length, c.options);
-    }
-    c.options.row_width += Below(3) * divisor;
-
-    c.num_rows = static_cast<uint32_t>(c.lengths.size()) + Below(4);
-    c.index.resize(c.num_rows);
-    for (uint32_t i = 0; i < c.num_rows; ++i) c.index[i] = i;
-    for (uint32_t i = c.num_rows; i > 1; --i) std::swap(c.index[i - 1], c.index[Below(i)]);
-    c.index.resize(c.lengths.size());
-    c.ragged = Below(2) == 0;
-    c.width = longest + Below(5);
-    c.element_size = 1U << Below(5);
-    c.elements_per_token = Below(2) == 0 ? 1 : 1 + Below(Below(2) == 0 ? 8 : 400);
-    c.shift = Below(3) == 0 ? static_cast<int32_t>(Below(9)) - 4 : 0;
-    c.source_misalignment = size_t{Below(16 / c.element_size)} * c.element_size;
-    c.destination_misalignment = size_t{Below(16 / c.element_size)} * c.element_size;
-    return c;
-  }
-
-  Bytes RandomBytes(size_t count) {
-    Bytes bytes(count);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random_());
-    return bytes;
-  }
-
- private:
-  std::mt19937 random_;
-};
-
-// Where the rows of the unpacked side begin, in tokens; one entry more than rows. Ragged rows have
-// up to two tokens more than their sequence, others any number.
-std::vector<int64_t> RowOffsets(const Case& c, Generator& generator) {
-  std::vector<int64_t> room(c.num_rows);
-  for (int64_t& tokens : room) tokens = c.ragged ? generator.Below(5) : c.width;
-  if (c.ragged) {
-    for (size_t i = 0; i < c.lengths.size(); ++i) {
-      room[c.index[i]] = c.lengths[i] + generator.Below(3);
-    }
-  }
-  std::vector<int64_t> offsets = {c.ragged ? generator.Below(3) : 0};
-  for (const int64_t tokens : room) offsets.push_back(offsets.back() + tokens);
-  return offsets;
-}
 
 std::span<const std::byte> TokenAt(const Bytes& tensor, size_t token, size_t token_bytes) {
   return std::span(tensor).subspan(token * token_bytes, token_bytes);
@@ -216,22 +128,12 @@ class Question {
   Bytes pad_token_;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << "lengths " << testing::PrintToString(c.lengths) << ", multiple "
-       << c.options.length_multiple << ", CP " << c.options.context_parallel << ", rank " << c.rank
-       << ", row " << c.options.row_width << ", sequence width " << c.options.sequence_width
-       << ", sharding " << c.options.sharding << ", " << (c.ragged ? "ragged" : "padded")
-       << ", width " << c.width << ", " << c.elements_per_token << " elements of " << c.element_size
-       << " bytes, shift " << c.shift << ", misaligned by " << c.source_misalignment << " and "
-       << c.destination_misalignment;
-}
-
 using MovePropertyTest = EveryBackendTest;
 BATCHPLAN_EVERY_BACKEND(MovePropertyTest);
 
 TEST_P(MovePropertyTest, RandomFieldsArePackedAndUnpackedAsByHand) {
-  Generator generator(20250131);
-  for (int round = 0; round < Rounds(1500); ++round) {
+  Generator generator(Seed(20250131));
+  for (uint64_t round = 0; round < Cases(1500); ++round) {
     const Case c = generator.Next();
     SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
     Question question(GetParam(), c, generator);
@@ -243,8 +145,8 @@ TEST_P(MovePropertyTest, RandomFieldsArePackedAndUnpackedAsByHand) {
 }
 
 TEST_P(MovePropertyTest, UnpackingWhatWasPackedGivesTheSequencesBack) {
-  Generator generator(4711);
-  for (int round = 0; round < Rounds(500); ++round) {
+  Generator generator(Seed(4711));
+  for (uint64_t round = 0; round < Cases(500); ++round) {
     Case c = generator.Next();
     c.rank = BATCHPLAN_ALL_RANKS;
     c.shift = 0;
@@ -257,8 +159,8 @@ TEST_P(MovePropertyTest, UnpackingWhatWasPackedGivesTheSequencesBack) {
 }
 
 TEST_P(MovePropertyTest, RanksTogetherHoldEveryPlaceOfEverySequenceOnce) {
-  Generator generator(99);
-  for (int round = 0; round < Rounds(200); ++round) {
+  Generator generator(Seed(99));
+  for (uint64_t round = 0; round < Cases(200); ++round) {
     const Case c = generator.Next();
     SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
     std::vector<std::pair<int32_t, int64_t>> places;
@@ -285,8 +187,8 @@ TEST_P(MovePropertyTest, RanksTogetherHoldEveryPlaceOfEverySequenceOnce) {
 }
 
 TEST_P(MovePropertyTest, FieldsOfOneLaunchAreWhatTheyAreAlone) {
-  Generator generator(321);
-  for (int round = 0; round < Rounds(200); ++round) {
+  Generator generator(Seed(321));
+  for (uint64_t round = 0; round < Cases(200); ++round) {
     const Case c = generator.Next();
     SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
     PackedRow row(GetParam(), c.lengths, c.options, c.rank);
@@ -326,8 +228,8 @@ TEST_P(MovePropertyTest, FieldsOfOneLaunchAreWhatTheyAreAlone) {
 }
 
 TEST_P(MovePropertyTest, EveryTokenGetsTheEntryOfItsSequence) {
-  Generator generator(8);
-  for (int round = 0; round < Rounds(200); ++round) {
+  Generator generator(Seed(8));
+  for (uint64_t round = 0; round < Cases(200); ++round) {
     const Case c = generator.Next();
     SCOPED_TRACE(testing::Message() << "round " << round << ": " << testing::PrintToString(c));
     PackedRow row(GetParam(), c.lengths, c.options, c.rank);
@@ -354,7 +256,7 @@ TEST_P(MovePropertyTest, EveryTokenGetsTheEntryOfItsSequence) {
 
 // More words than a thread block moves, at every alignment of both sides.
 TEST_P(MovePropertyTest, WideTokensAtEveryAlignmentAreMovedWhole) {
-  Generator generator(16);
+  Generator generator(Seed(16));
   for (const uint32_t size : {1U, 2U, 4U, 8U}) {
     for (uint32_t offset = 0; offset < 16; offset += size) {
       Case c = generator.Next();

@@ -3,10 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <array>
+#include <cstring>
 #include <numeric>
+#include <optional>
+#include <string_view>
 
 #include "packed_row.h"
 
@@ -160,55 +161,49 @@ TEST_P(UnpackTest, PositionsAreNotUnpacked) {
             BATCHPLAN_ERROR_CONTENT);
 }
 
-// 6 GB of address space, of which a few pages are touched. A device has no such thing, but its
-// kernels do where they are emulated.
-class FarTokensTest : public testing::TestWithParam<batchplan_backend> {
+// 6 GB of address space, of which a few pages are touched.
+class FarTokensTest : public EveryBackendTest {
  protected:
   static constexpr uint64_t kWidth = INT32_MAX;
   static constexpr batchplan_layout_options kOptions = {
       .length_multiple = 1, .context_parallel = 1, .row_width = 3};
 
   void SetUp() override {
-    void* const space = mmap(nullptr, 3 * kWidth, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    ASSERT_NE(space, MAP_FAILED);
-    far_ = static_cast<char*>(space);
-  }
-  void TearDown() override {
-    if (far_ != nullptr) munmap(far_, 3 * kWidth);
+    EveryBackendTest::SetUp();
+    if (IsSkipped()) return;
+    far_.emplace(GetParam(), 3 * kWidth);
+    index_.emplace(GetParam(), std::vector<uint32_t>{2});
+    sequences_ = {.sequence_index = index_->data(), .num_rows = 3};
   }
 
-  static constexpr std::array<uint32_t, 1> kIndex = {2};
-  static constexpr batchplan_sequences kSequences = {.sequence_index = kIndex.data(),
-                                                     .num_rows = 3};
-  char* far_ = nullptr;
+  char* far() { return far_->data(); }
+
+  batchplan_sequences sequences_ = {};
+
+ private:
+  std::optional<FarMemory> far_;
+  std::optional<Buffer<uint32_t>> index_;
 };
-INSTANTIATE_TEST_SUITE_P(
-    HostMemory, FarTokensTest,
-    testing::ValuesIn(kEmulated ? std::vector<batchplan_backend>{BATCHPLAN_BACKEND_HOST,
-                                                                 BATCHPLAN_BACKEND_CUDA}
-                                : std::vector<batchplan_backend>{BATCHPLAN_BACKEND_HOST}),
-    BackendName);
+BATCHPLAN_EVERY_BACKEND(FarTokensTest);
 
 TEST_P(FarTokensTest, SourceBeyondTwoToTheThirtyOneElementsIsRead) {
-  std::memcpy(far_ + 2 * kWidth, "xyz", 3);
+  std::memcpy(far() + 2 * kWidth, "xyz", 3);
   PackedRow row(GetParam(), {3}, kOptions);
-  std::array<char, 3> packed = {};
-  EXPECT_EQ(row.Pack(kSequences, {FieldOf(far_, packed.data(), kWidth)}), BATCHPLAN_OK);
-  EXPECT_THAT(packed, ElementsAre('x', 'y', 'z'));
+  Buffer<char> packed(GetParam(), 3);
+  EXPECT_EQ(row.Pack(sequences_, {FieldOf(far(), packed.data(), kWidth)}), BATCHPLAN_OK);
+  EXPECT_THAT(packed.Values(), ElementsAre('x', 'y', 'z'));
 }
 
 // By ragged offsets: a padded row would be written over its whole width.
 TEST_P(FarTokensTest, DestinationBeyondTwoToTheThirtyOneElementsIsWritten) {
   PackedRow row(GetParam(), {3}, kOptions);
-  const std::array<char, 3> packed = {'x', 'y', 'z'};
+  Buffer<char> packed(GetParam(), {'x', 'y', 'z'});
   constexpr auto kFar = static_cast<int64_t>(2 * kWidth);
-  const std::array<int64_t, 4> offsets = {0, 1, kFar, kFar + 3};
-  batchplan_sequences sequences = kSequences;
-  sequences.offsets = offsets.data();
-  sequences.num_tokens = 3 * kWidth;
-  EXPECT_EQ(row.Unpack(sequences, {FieldOf(packed.data(), far_, 0)}), BATCHPLAN_OK);
-  EXPECT_EQ(std::string_view(far_ + kFar, 3), "xyz");
+  Buffer<int64_t> offsets(GetParam(), {0, 1, kFar, kFar + 3});
+  sequences_.offsets = offsets.data();
+  sequences_.num_tokens = 3 * kWidth;
+  EXPECT_EQ(row.Unpack(sequences_, {FieldOf(packed.data(), far(), 0)}), BATCHPLAN_OK);
+  EXPECT_EQ(std::string_view(far() + kFar, 3), "xyz");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "naive_row.h"
 #include "packed_row.h"
+#include "random_cases.h"
 
 namespace batchplan::kernels {
 namespace {
@@ -112,7 +113,7 @@ TEST_P(ReduceTest, EveryDataTypeIsReadAsItsValue) {
 
 TEST_P(ReduceTest, HalvesOfEveryBitPatternHaveTheirValue) {
   PackedRow row(GetParam(), {1}, {.length_multiple = 1, .context_parallel = 1, .row_width = 1});
-  for (uint32_t bits = 0; bits < 0x10000; bits += kEmulated ? 3989 : 13) {
+  for (uint32_t bits = 0; bits < 0x10000; bits += 13) {
     const int exponent = static_cast<int>(bits >> 10 & 0x1f);
     const auto fraction = static_cast<double>(bits & 0x3ff);
     double expected =
@@ -178,8 +179,8 @@ batchplan_layout_options PackedOptions(const Losses& losses, uint32_t ranks) {
 }
 
 TEST_P(ReduceTest, PackedLossIsThePaddedLossBitForBit) {
-  std::mt19937 random(1);
-  for (int round = 0; round < Rounds(60); ++round) {
+  std::mt19937 random(Seed(1));
+  for (uint64_t round = 0; round < Cases(60); ++round) {
     const Losses losses = RandomLosses(random);
     const auto n = static_cast<uint32_t>(losses.lengths.size());
     // The padded batch, reduced where it stands.
@@ -259,8 +260,8 @@ TEST_P(ReduceTest, MaskedTokensAddNothingWhateverTheirValue) {
 }
 
 TEST_P(ReduceTest, SumsAreExactToTheLastDigitOfAFloat) {
-  std::mt19937 random(2);
-  for (int round = 0; round < Rounds(60); ++round) {
+  std::mt19937 random(Seed(2));
+  for (uint64_t round = 0; round < Cases(60); ++round) {
     const Losses losses = RandomLosses(random);
     const Reduced reduced = ReducePacked(GetParam(), losses, PackedOptions(losses, 1), 0);
     for (size_t i = 0; i < losses.lengths.size(); ++i) {
@@ -275,8 +276,8 @@ TEST_P(ReduceTest, SumsAreExactToTheLastDigitOfAFloat) {
 }
 
 TEST_P(ReduceTest, PartsOfContextParallelRanksAddUpToTheSequence) {
-  std::mt19937 random(3);
-  for (int round = 0; round < Rounds(60); ++round) {
+  std::mt19937 random(Seed(3));
+  for (uint64_t round = 0; round < Cases(60); ++round) {
     const Losses losses = RandomLosses(random);
     const uint32_t ranks = 2 + static_cast<uint32_t>(random() % 3);
     const batchplan_layout_options options = PackedOptions(losses, ranks);
@@ -294,22 +295,32 @@ TEST_P(ReduceTest, PartsOfContextParallelRanksAddUpToTheSequence) {
 }
 
 TEST_P(ReduceTest, MoreSequencesThanThreadBlocksAreReduced) {
-  const auto sequences = static_cast<uint32_t>(kEmulated ? 5000 : 120000);
-  PackedRow row(GetParam(), std::vector<uint32_t>(sequences, 2),
-                {.length_multiple = 1, .context_parallel = 1, .row_width = 2 * sequences});
+  constexpr uint32_t kSequences = 2500;
+  PackedRow row(GetParam(), std::vector<uint32_t>(kSequences, 2),
+                {.length_multiple = 1, .context_parallel = 1, .row_width = 2 * kSequences});
   // Other values in every sequence, so that one read too late is seen.
-  std::vector<uint8_t> values(2 * size_t{sequences});
+  std::vector<uint8_t> values(2 * size_t{kSequences});
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<uint8_t>(i * i % 251);
   Buffer<uint8_t> buffer(GetParam(), values);
   const Reduced reduced =
       Reduce(GetParam(), row, {.values = buffer.data(), .value_type = BATCHPLAN_UINT8});
   double total = 0;
-  for (uint32_t i = 0; i < sequences; ++i) {
+  for (uint32_t i = 0; i < kSequences; ++i) {
     const int sum = values[2 * i] + values[2 * i + 1];
     ASSERT_EQ(reduced.sums[i], static_cast<float>(sum)) << "sequence " << i;
     total += sum;
   }
   EXPECT_EQ(reduced.sum_total, static_cast<float>(total));
+
+  // Without a workspace, a thread block takes a sequence after the other.
+  Buffer<float> sums(GetParam(), kSequences);
+  Buffer<batchplan_status> error_word(GetParam(), std::vector<batchplan_status>{BATCHPLAN_OK});
+  const batchplan_reduction alone = {
+      .values = buffer.data(), .value_type = BATCHPLAN_UINT8, .sums = sums.data()};
+  EXPECT_EQ(
+      batchplan_reduce(GetParam(), &row.row(), &alone, error_word.data(), nullptr, 0, nullptr),
+      BATCHPLAN_OK);
+  EXPECT_EQ(sums.Values(), reduced.sums);
 }
 
 TEST_P(ReduceTest, NoSequencesHaveATotalOfNothing) {

@@ -16,7 +16,7 @@ namespace {
 // Of a chunk, each lane's.
 constexpr uint32_t kTermsOfLane = kChunk / kLanes;
 // Enough blocks to fill any device; each takes a sequence after the other.
-constexpr uint32_t kMostBlocks = 4096;
+constexpr uint32_t kMostBlocks = 1024;
 constexpr uint32_t kCombineThreads = 128;
 
 // On one multiprocessor: as many as leave each thread the registers that it needs.

@@ -36,7 +36,6 @@ WorkerAllocator AllocatorOf([[maybe_unused]] batchplan_backend backend) {
 #ifdef BATCHPLAN_TESTS_WITH_CUDA
   if (backend == BATCHPLAN_BACKEND_CUDA) return {AllocateManaged, FreeManaged};
 #endif
-  // Where CUDA is emulated, its memory is the host's.
   return {AllocateOnHost, FreeOnHost};
 }
 

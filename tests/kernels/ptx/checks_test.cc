@@ -160,10 +160,12 @@ TEST(ChecksTest, AtomicsDoNotRaceWithEachOtherButWithPlainAccesses) {
 }
 
 TEST(ChecksTest, AWordThatAThreadWritesTwiceIsFound) {
-  TestKernel kernel = OwnWords("st.global.u32 [%rd1], 1; st.global.u32 [%rd1], 2;");
   const DeviceArray<uint32_t> out(1, 0);
-  kernel.Run({1, 1}, {out.address()});
-  EXPECT_THAT(kernel.kinds(), ElementsAre(FindingKind::kWrittenTwice));
+  for (const char* first : {"st.global.u32", "st.volatile.global.u32"}) {
+    TestKernel kernel = OwnWords(std::string(first) + " [%rd1], 1; st.global.u32 [%rd1], 2;");
+    kernel.Run({1, 1}, {out.address()});
+    EXPECT_THAT(kernel.kinds(), ElementsAre(FindingKind::kWrittenTwice)) << first;
+  }
   TestKernel once = OwnWords("st.global.u32 [%rd1], 1;");
   once.Run({1, 1}, {out.address()});
   EXPECT_THAT(once.findings(), IsEmpty()) << "another launch may write it again";

@@ -87,8 +87,9 @@ std::optional<Conflict> GlobalRaces::NoteByte(Byte& byte, const Access& access) 
   };
   const Party now = {access.block, time_, static_cast<uint16_t>(access.thread),
                      static_cast<uint16_t>(access.epoch)};
-  const bool written = byte.strongly_written || byte.plainly_written;
-  const bool both_strong = access.strong && !byte.plainly_written;
+  const bool stored = byte.plainly_stored || byte.strongly_stored;
+  const bool written = stored || byte.changed_atomically;
+  const bool both_strong = access.strong && !byte.plainly_stored;
   // Reads by others that nothing orders before this access.
   const bool others_read = byte.read && (byte.several_readers || !byte.reader.Is(access)) &&
                            !IsOrdered(byte.reader, access);
@@ -100,7 +101,7 @@ std::optional<Conflict> GlobalRaces::NoteByte(Byte& byte, const Access& access) 
     conflict = {FindingKind::kGlobalRace, std::string(access.writes ? "written" : "read") +
                                               " though " + text(byte.writer) +
                                               " writes it in the same launch"};
-  } else if (access.writes && !access.strong && byte.plainly_written) {
+  } else if (access.writes && !access.atomic && stored && !both_strong) {
     conflict = {FindingKind::kWrittenTwice, "written again after " + text(byte.writer)};
   } else if (access.writes && others_read) {
     conflict = {FindingKind::kGlobalRace,
@@ -108,8 +109,13 @@ std::optional<Conflict> GlobalRaces::NoteByte(Byte& byte, const Access& access) 
   }
   if (access.writes) {
     byte.writer = now;
-    if (access.strong) byte.strongly_written = true;
-    if (!access.strong) byte.plainly_written = true;
+    if (access.atomic) {
+      byte.changed_atomically = true;
+    } else if (access.strong) {
+      byte.strongly_stored = true;
+    } else {
+      byte.plainly_stored = true;
+    }
   } else if (!access.strong) {
     byte.several_readers = others_read;
     byte.reader = now;

@@ -91,8 +91,9 @@ class GlobalRaces {
   struct Byte {
     Party writer;
     Party reader;
-    bool strongly_written : 1 = false;
-    bool plainly_written : 1 = false;
+    bool plainly_stored : 1 = false;
+    bool strongly_stored : 1 = false;
+    bool changed_atomically : 1 = false;
     bool read : 1 = false;
     bool several_readers : 1 = false;
     bool read_only : 1 = false;

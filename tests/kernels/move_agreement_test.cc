@@ -1,0 +1,176 @@
+// The CUDA backend beside the host's: random rows of several fields, of more words than a thread
+// block moves, have the same bytes on both, and wrong ones the same error.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "memory.h"
+#include "move_case.h"
+#include "naive_row.h"
+#include "packed_row.h"
+#include "random_cases.h"
+
+namespace batchplan::kernels {
+namespace {
+
+constexpr uint32_t kMostFields = 6;
+
+struct MovedField : FieldCase {
+  batchplan_content content = BATCHPLAN_CONTENT_TOKENS;
+  Bytes source;
+  // What the destination holds before.
+  Bytes destination;
+  Bytes pad;
+};
+
+// All that both backends are given.
+struct Question {
+  Case row;
+  bool unpacks = false;
+  std::vector<int64_t> offsets;
+  std::vector<MovedField> fields;
+};
+
+struct Answer {
+  batchplan_status status = BATCHPLAN_OK;
+  std::vector<Bytes> destinations;
+};
+
+MovedField RandomField(Generator& generator, const Question& question) {
+  const Case& row = question.row;
+  MovedField field;
+  static_cast<FieldCase&>(field) = generator.NextField();
+  const size_t cells = NaiveRow(row.lengths, row.options, row.rank).size();
+  const size_t tokens =
+      row.ragged ? static_cast<size_t>(question.offsets.back()) : size_t{row.num_rows} * row.width;
+  // Wide tokens are as many bytes as narrow ones are tokens.
+  if (tokens > 2000) field.elements_per_token = 1 + field.elements_per_token / 40;
+  size_t entries = tokens;
+  if (!question.unpacks) {
+    switch (generator.Below(5)) {
+      case 0:
+        field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
+        entries = row.num_rows;
+        break;
+      case 1:
+        field.content = generator.Below(2) == 0 ? BATCHPLAN_CONTENT_POSITION_IDS
+                                                : BATCHPLAN_CONTENT_SEQUENCE_IDS;
+        field.element_size = generator.Below(2) == 0 ? 4 : 8;
+        field.elements_per_token = 1;
+        field.destination_misalignment = 8 * size_t{generator.Below(2)};
+        entries = 0;
+    }
+  }
+  field.source = generator.RandomBytes((question.unpacks ? cells : entries) * field.token_bytes());
+  field.destination =
+      generator.RandomBytes((question.unpacks ? entries : cells) * field.token_bytes());
+  field.pad = generator.RandomBytes(field.element_size);
+  return field;
+}
+
+Question RandomQuestion(Generator& generator) {
+  Question question;
+  const uint32_t size = generator.Below(8);
+  question.row = size == 0  ? generator.Next(3000)
+                 : size < 4 ? generator.Next(200)
+                            : generator.Next();
+  question.unpacks = generator.Below(2) == 0;
+  question.offsets = RowOffsets(question.row, generator);
+  for (uint32_t i = 1 + generator.Below(kMostFields); i > 0; --i) {
+    question.fields.push_back(RandomField(generator, question));
+  }
+  return question;
+}
+
+// One fault, so that both report the same.
+void PlantFault(Generator& generator, Question& question) {
+  Case& row = question.row;
+  const auto longest = std::ranges::max_element(row.lengths);
+  if (longest == row.lengths.end() || *longest == 0) return;
+  const auto sequence = static_cast<size_t>(longest - row.lengths.begin());
+  if (generator.Below(2) == 0) {
+    row.index[sequence] = row.num_rows + generator.Below(3);
+  } else if (row.ragged) {
+    question.offsets.back() = std::max<int64_t>(question.offsets.back() - 1, 0);
+  } else {
+    row.width = *longest - 1;
+  }
+}
+
+Answer Ask(batchplan_backend backend, const Question& question) {
+  const Case& c = question.row;
+  PackedRow row(backend, c.lengths, c.options, c.rank);
+  Buffer<uint32_t> index(backend, c.index);
+  Buffer<int64_t> offsets(backend, question.offsets);
+  const batchplan_sequences sequences = {
+      .sequence_index = index.data(),
+      .offsets = c.ragged ? offsets.data() : nullptr,
+      .num_rows = c.num_rows,
+      .num_tokens = static_cast<uint64_t>(question.offsets.back())};
+  std::vector<Buffer<std::byte>> sources;
+  std::vector<Buffer<std::byte>> destinations;
+  std::vector<batchplan_field> fields;
+  for (const MovedField& field : question.fields) {
+    sources.emplace_back(backend, field.source, field.source_misalignment);
+    destinations.emplace_back(backend, field.destination, field.destination_misalignment);
+    fields.push_back({.content = field.content,
+                      .element_size = field.element_size,
+                      .elements_per_token = field.elements_per_token,
+                      .source = sources.back().data(),
+                      .destination = destinations.back().data(),
+                      .width = c.width,
+                      .token_shift = field.shift});
+    std::ranges::copy(field.pad, reinterpret_cast<std::byte*>(fields.back().pad_value));
+  }
+  Answer answer;
+  answer.status = question.unpacks ? row.Unpack(sequences, fields) : row.Pack(sequences, fields);
+  for (Buffer<std::byte>& destination : destinations) {
+    answer.destinations.push_back(destination.Values());
+  }
+  return answer;
+}
+
+class MoveAgreementTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const batchplan_status status = batchplan_backend_status(BATCHPLAN_BACKEND_CUDA);
+    if (status != BATCHPLAN_OK) GTEST_SKIP() << batchplan_status_string(status);
+  }
+};
+
+TEST_F(MoveAgreementTest, RandomFieldsHaveTheSameBytesOnBothBackends) {
+  Generator generator(Seed(440));
+  for (uint64_t round = 0; round < Cases(440); ++round) {
+    const Question question = RandomQuestion(generator);
+    SCOPED_TRACE(testing::Message() << "round " << round << ", seed " << Seed(440) << ": "
+                                    << testing::PrintToString(question.row));
+    const Answer host = Ask(BATCHPLAN_BACKEND_HOST, question);
+    const Answer cuda = Ask(BATCHPLAN_BACKEND_CUDA, question);
+    ASSERT_EQ(host.status, BATCHPLAN_OK);
+    ASSERT_EQ(cuda.status, BATCHPLAN_OK);
+    for (size_t i = 0; i < host.destinations.size(); ++i) {
+      ASSERT_TRUE(host.destinations[i] == cuda.destinations[i])
+          << (question.unpacks ? "unpacked" : "packed") << " field " << i << " of "
+          << host.destinations.size() << ", of " << question.fields[i].elements_per_token
+          << " elements of " << question.fields[i].element_size << " bytes";
+    }
+  }
+}
+
+TEST_F(MoveAgreementTest, RandomFaultsAreTheSameErrorOnBothBackends) {
+  Generator generator(Seed(441));
+  for (uint64_t round = 0; round < Cases(100); ++round) {
+    Question question = RandomQuestion(generator);
+    PlantFault(generator, question);
+    SCOPED_TRACE(testing::Message() << "round " << round << ", seed " << Seed(441) << ": "
+                                    << testing::PrintToString(question.row));
+    const Answer host = Ask(BATCHPLAN_BACKEND_HOST, question);
+    const Answer cuda = Ask(BATCHPLAN_BACKEND_CUDA, question);
+    ASSERT_EQ(cuda.status, host.status);
+  }
+}
+
+}  // namespace
+}  // namespace batchplan::kernels

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 
 import torch
 from torch import nn
@@ -15,6 +16,10 @@ try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:
     varlen_attn = None
+else:
+    # Its first version has a name for it, later ones a window: all that came before, nothing after.
+    has_name = "is_causal" in inspect.signature(varlen_attn).parameters
+    varlen_attn = functools.partial(varlen_attn, **({"is_causal": True} if has_name else {"window_size": (-1, 0)}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +103,7 @@ def attention(query, key, value, cu_seqlens, max_seqlen):
     """Causal, within each sequence: [tokens, heads, head_width]."""
     if query.device.type == "cuda":
         if varlen_attn is not None:
-            return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, is_causal=True)
+            return varlen_attn(query, key, value, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen)
         return jagged_attention(query, key, value, cu_seqlens, max_seqlen)
     bounds = cu_seqlens.tolist()
     parts = [

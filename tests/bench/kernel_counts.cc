@@ -115,9 +115,8 @@ int PrintLines(std::string_view name) {
     std::printf("%s\n", shape.name.c_str());
     CountLaunches(
         shape, [](const ptx::Kernel& kernel, const ptx::LaunchCounter& counter, double scale) {
-          std::printf(
-              "\n%s: warp issues, load and store sectors, turns of shared memory, of the grid\n",
-              kernel.pretty_name.c_str());
+          std::printf("\n%s: warp issues, load and store sectors, shared wavefronts, of the grid\n",
+                      kernel.pretty_name.c_str());
           for (size_t i = 0; i < kernel.code.size(); ++i) {
             const ptx::InstructionCounts& counts = counter.instructions()[i];
             if (counts.warp_issues == 0) continue;

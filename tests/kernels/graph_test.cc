@@ -1,5 +1,6 @@
 // A captured CUDA graph of layout, pack, reduction and unpack, replayed with other lengths, other
-// rows and fewer sequences.
+// rows and fewer sequences. No kernel is launched before the capture: the first launches, at which
+// a runtime may have to load them, are those that are captured.
 
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>

@@ -87,7 +87,8 @@ class FarMemory {
   char* data() { return data_; }
 
  private:
-  batchplan_backend backend_;
+  // Unused without CUDA.
+  [[maybe_unused]] batchplan_backend backend_;
   size_t bytes_;
   char* data_ = nullptr;
 };

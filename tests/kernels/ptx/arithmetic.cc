@@ -122,6 +122,7 @@ class Table {
     const std::string type = std::string(".") + NameOf<T>();
     Put("bfe" + type, Bfe<T>, 3);
     Put("bfind" + type, Bfind<T>, 1);
+    Put("bfind.shiftamt" + type, BfindShift<T>, 1);
     if constexpr (std::is_unsigned_v<T>) {
       Put("bfi.b" + bits, Bfi<T>, 4);
       Put("clz.b" + bits, Clz<T>, 1);
@@ -151,6 +152,7 @@ class Table {
     }
     Put("div.rn" + type, Binary<Div, T>, 2);
     Put("fma.rn" + type, Fma<T>, 3);
+    Put("sqrt.rn" + type, Sqrt<T>, 1);
     Put("min" + type, Binary<Min, T>, 2);
     Put("max" + type, Binary<Max, T>, 2);
     Put("neg" + type, Neg<T>, 1);

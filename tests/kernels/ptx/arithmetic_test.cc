@@ -101,6 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"clz.b64 RESULT, 0", "%r", 64}, Case{"popc.b32 RESULT, 0xff00", "%r", 8},
         Case{"brev.b32 RESULT, 1", "%r", 0x80000000}, Case{"bfind.u32 RESULT, 0x100", "%r", 8},
         Case{"bfind.s32 RESULT, -1", "%r", Bits32(-1)},
+        Case{"bfind.shiftamt.u32 RESULT, 0x100", "%r", 23},
         Case{"mov.b64 RESULT, {7, 9}", "%rd", 0x900000007},
         Case{"mov.b32 RESULT, {7, 9}", "%r", 0x90007},
         Case{"mov.b64 {%r3, RESULT}, 0x900000007", "%r", 9},
@@ -134,6 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
              BitsOf(std::numeric_limits<double>::infinity())},
         // Rounded once: of (1 + 2^-12)^2 - (1 + 2^-11), what two roundings lose.
         Case{"fma.rn.f32 RESULT, 0f3F800800, 0f3F800800, 0fBF801000", "%f", BitsOf(0x1p-24F)},
+        Case{"sqrt.rn.f32 RESULT, 0f40800000", "%f", BitsOf(2.0F)},
         Case{"max.f32 RESULT, 0f7FC00000, 0f3F800000", "%f", BitsOf(1.0F)},
         Case{"neg.f64 RESULT, 0d0000000000000000", "%fd", BitsOf(-0.0)}));
 

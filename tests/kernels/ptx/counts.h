@@ -22,7 +22,7 @@ struct Counts {
   double warp_instructions = 0;
   double load_sectors = 0;
   double store_sectors = 0;
-  // What threads of a warp ask of shared memory, in turns of its 32 banks.
+  // Turns in which the 32 banks of shared memory serve the accesses of a warp.
   double shared_wavefronts = 0;
 
   Counts& operator+=(const Counts& other);

@@ -62,14 +62,15 @@ class Decoder {
 
   void DecodeOperation() {
     static const auto* const decoders = new std::map<std::string, void (Decoder::*)()>{
-        {"atom", &Decoder::Atomic},     {"bar", &Decoder::Barrier},
-        {"barrier", &Decoder::Barrier}, {"bra", &Decoder::Branch},
-        {"exit", &Decoder::Exit},       {"fence", &Decoder::Fence},
-        {"ld", &Decoder::Load},         {"membar", &Decoder::Fence},
-        {"mov", &Decoder::Move},        {"prefetch", &Decoder::Prefetch},
-        {"red", &Decoder::Atomic},      {"redux", &Decoder::WarpReduce},
-        {"ret", &Decoder::Exit},        {"shfl", &Decoder::Shuffle},
-        {"st", &Decoder::Store},        {"vote", &Decoder::Vote},
+        {"atom", &Decoder::Atomic},       {"bar", &Decoder::Barrier},
+        {"barrier", &Decoder::Barrier},   {"bra", &Decoder::Branch},
+        {"exit", &Decoder::Exit},         {"fence", &Decoder::Fence},
+        {"ld", &Decoder::Load},           {"membar", &Decoder::Fence},
+        {"match", &Decoder::Match},       {"mov", &Decoder::Move},
+        {"nanosleep", &Decoder::Nothing}, {"prefetch", &Decoder::Nothing},
+        {"red", &Decoder::Atomic},        {"redux", &Decoder::WarpReduce},
+        {"ret", &Decoder::Exit},          {"shfl", &Decoder::Shuffle},
+        {"st", &Decoder::Store},          {"vote", &Decoder::Vote},
     };
     const auto found = decoders->find(parts_[0]);
     if (found != decoders->end()) {
@@ -126,7 +127,7 @@ class Decoder {
     instruction().releases = Has("gl") || Has("gpu") || Has("sys");
   }
 
-  void Prefetch() { instruction().opcode = Opcode::kNothing; }
+  void Nothing() { instruction().opcode = Opcode::kNothing; }
 
   void Load() {
     instruction().opcode = Opcode::kLoad;
@@ -179,14 +180,15 @@ class Decoder {
   }
 
   void Atomic() {
-    static const auto* const modes =
-        new std::map<std::string, Mode>{{"add", Mode::kAdd},       {"min", Mode::kMin},
-                                        {"max", Mode::kMax},       {"and", Mode::kAnd},
-                                        {"or", Mode::kOr},         {"xor", Mode::kXor},
-                                        {"exch", Mode::kExchange}, {"cas", Mode::kCompareAndSwap}};
+    static const auto* const modes = new std::map<std::string, Mode>{
+        {"add", Mode::kAdd},           {"min", Mode::kMin},       {"max", Mode::kMax},
+        {"and", Mode::kAnd},           {"or", Mode::kOr},         {"xor", Mode::kXor},
+        {"exch", Mode::kExchange},     {"inc", Mode::kIncrement}, {"dec", Mode::kDecrement},
+        {"cas", Mode::kCompareAndSwap}};
     instruction().opcode = Opcode::kAtomic;
-    Expect({"global", "shared", "shared::cta", "relaxed", "acquire", "release", "acq_rel", "cta",
-            "gpu", "sys", "add", "min", "max", "and", "or", "xor", "exch", "cas"});
+    Expect({"global", "shared", "shared::cta", "relaxed", "acquire", "release", "acq_rel",
+            "cta",    "gpu",    "sys",         "add",     "min",     "max",     "and",
+            "or",     "xor",    "exch",        "inc",     "dec",     "cas"});
     SpaceAndOrder();
     instruction().strong = true;
     for (const std::string& part : parts_) {
@@ -270,6 +272,14 @@ class Decoder {
     instruction().opcode = Opcode::kWarpReduce;
     instruction().mode = modes->at(parts_[2]);
     instruction().type = type.type;
+    instruction().destinations[0] = Slot(operands_[0]);
+    instruction().sources[1] = Slot(operands_[1]);
+    Mask(operands_[2]);
+  }
+
+  void Match() {
+    if (name_ != "match.any.sync.b32" || operands_.size() != 3) Unknown();
+    instruction().opcode = Opcode::kMatch;
     instruction().destinations[0] = Slot(operands_[0]);
     instruction().sources[1] = Slot(operands_[1]);
     Mask(operands_[2]);

@@ -36,7 +36,7 @@ TEST(ParserTest, WhatIsNotInterpretedIsNamedWithItsLine) {
   // Known ones with modifiers that are not.
   for (const char* statement :
        {"add.sat.s32 %r0, %r1, %r2", "ld.global.frob.u32 %r0, [%rd0]", "bar.sync 1",
-        "bar.sync 0, 64", "atom.global.inc.u32 %r0, [%rd0], 1", "shfl.up.b32 %r0, %r1, 1, 0",
+        "bar.sync 0, 64", "atom.global.frob.u32 %r0, [%rd0], 1", "shfl.up.b32 %r0, %r1, 1, 0",
         "cvt.rn.f16.f32 %rs0, %f0", "add.s32 %r0, %r1", "activemask.b32 %r0",
         "ld.global.v4.u32 {%r0, %r1}, [%rd0]", "setp.lt.and.s32 %p0, %r0, %r1, %p1"}) {
     EXPECT_EQ(ErrorOf(std::string(statement) + ";"),
@@ -111,6 +111,8 @@ TEST(WarpTest, VotesAndReductionsAreThoseOfTheMask) {
   EXPECT_THAT(ResultsOf("redux.sync.add.u32 %r0, %r1, 15;", 4), Each(6));
   EXPECT_THAT(ResultsOf("sub.s32 %r2, 1, %r1; redux.sync.min.s32 %r0, %r2, 15;", 4),
               Each(static_cast<uint32_t>(-2)));
+  EXPECT_THAT(ResultsOf("and.b32 %r2, %r1, 1; match.any.sync.b32 %r0, %r2, 15;", 4),
+              ElementsAre(0b0101, 0b1010, 0b0101, 0b1010));
   EXPECT_THAT(ResultsOf(odd + "bar.red.popc.u32 %r0, 0, %p0;", 6), Each(3));
 }
 
@@ -127,6 +129,8 @@ TEST(AtomicTest, LeavesTheOldValueInItsRegister) {
   EXPECT_EQ(run("atom.acq_rel.gpu.global.cas.b32 %r0, [%rd2], 7, 1;"), std::pair(7U, 1U));
   EXPECT_EQ(run("atom.global.exch.b32 %r0, [%rd2], 12;"), std::pair(1U, 12U));
   EXPECT_EQ(run("atom.global.min.s32 %r0, [%rd2], -3;"), std::pair(12U, static_cast<uint32_t>(-3)));
+  EXPECT_EQ(run("atom.global.inc.u32 %r0, [%rd2], 12;"), std::pair(static_cast<uint32_t>(-3), 0U));
+  EXPECT_EQ(run("atom.global.dec.u32 %r0, [%rd2], 13;"), std::pair(0U, 13U));
   EXPECT_EQ(run("mov.u32 %r0, 0; red.global.and.b32 [%rd2], 0xf;"), std::pair(0U, 13U));
 }
 

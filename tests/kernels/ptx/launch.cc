@@ -50,7 +50,7 @@ struct CallConfiguration {
 };
 thread_local CallConfiguration pushed;
 
-// The PTX stands as text in what --compress-mode=none leaves uncompressed, behind a header whose
+// The PTX stands as text in what --no-compress leaves uncompressed, behind a header whose
 // second half says how much follows.
 void ParseBinary(FatBinary& binary) {
   if (std::exchange(binary.is_parsed, true)) return;
@@ -60,7 +60,7 @@ void ParseBinary(FatBinary& binary) {
   std::string_view text(binary.data, kHeaderBytes + bytes);
   const size_t begin = text.find(".version ");
   if (begin == std::string_view::npos) {
-    std::fprintf(stderr, "no PTX is to be read in the program: is it of --compress-mode=none?\n");
+    std::fprintf(stderr, "no PTX is to be read in the program: is it of --no-compress?\n");
     return;
   }
   text.remove_prefix(begin);

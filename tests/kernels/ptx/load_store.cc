@@ -32,6 +32,9 @@ T AtomicResult(Mode mode, T old, T value, T swap) {
         if (mode == Mode::kAnd) return old & value;
         if (mode == Mode::kOr) return old | value;
         if (mode == Mode::kXor) return old ^ value;
+        // Within 0 to `value`, around.
+        if (mode == Mode::kIncrement) return old >= value ? 0 : old + 1;
+        if (mode == Mode::kDecrement) return old == 0 || old > value ? value : old - 1;
       }
       return value;
   }

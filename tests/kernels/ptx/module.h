@@ -30,7 +30,8 @@ enum class Opcode : uint8_t {
   kShuffle,
   kVote,
   kWarpReduce,
-  // What has no effect here: prefetch.
+  kMatch,
+  // What has no effect here: prefetch, nanosleep.
   kNothing,
 };
 
@@ -54,6 +55,8 @@ enum class Mode : uint8_t {
   kAnd,
   kOr,
   kXor,
+  kIncrement,
+  kDecrement,
   kExchange,
   kCompareAndSwap,
 };

@@ -253,6 +253,17 @@ void Bfind(Slots slots, const Instruction& i) {
   const auto bits = static_cast<std::make_unsigned_t<T>>(value);
   Result(slots, i, static_cast<uint32_t>(std::bit_width(bits)) - 1);
 }
+// The same as a shift that brings the bit to the front.
+template <typename T>
+void BfindShift(Slots slots, const Instruction& i) {
+  Bfind<T>(slots, i);
+  uint64_t& result = slots[i.destinations[0]];
+  if (result != UINT32_MAX) result = 8 * sizeof(T) - 1 - result;
+}
+template <typename T>
+void Sqrt(Slots slots, const Instruction& i) {
+  Result(slots, i, std::sqrt(Source<T>(slots, i, 0)));
+}
 template <typename T>
 void Brev(Slots slots, const Instruction& i) {
   T value = Source<T>(slots, i, 0);

@@ -1,4 +1,4 @@
-// The instructions of whole warps: __syncwarp, shuffles, votes and reductions.
+// The instructions of whole warps: __syncwarp, shuffles, votes, matches and reductions.
 
 #include <array>
 #include <bit>
@@ -43,6 +43,9 @@ class WarpInstruction {
         break;
       case Opcode::kWarpReduce:
         Reduce(values);
+        break;
+      case Opcode::kMatch:
+        Match(values);
         break;
       default:
         ++block_.warp_epochs[first_ / kWarpLanes];
@@ -146,6 +149,19 @@ class WarpInstruction {
                             : instruction_.mode == Mode::kAny  ? ballot != 0
                                                                : all || ballot == 0;
     ForEachLane([&](uint32_t lane) { Result(lane, result); });
+  }
+
+  // Which lanes have the lane's own value.
+  void Match(const std::array<uint64_t, kWarpLanes>& values) {
+    ForEachLane([&](uint32_t lane) {
+      uint32_t same = 0;
+      ForEachLane([&](uint32_t other) {
+        const bool is_same =
+            static_cast<uint32_t>(values[lane]) == static_cast<uint32_t>(values[other]);
+        if (is_same) same |= 1U << other;
+      });
+      Result(lane, same);
+    });
   }
 
   void Reduce(const std::array<uint64_t, kWarpLanes>& values) {

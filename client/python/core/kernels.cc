@@ -36,11 +36,14 @@ using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig>;
 
 void Check(batchplan_status status) {
   if (status == BATCHPLAN_OK) return;
-  const std::string message = batchplan_status_string(status);
-  const bool device = status == BATCHPLAN_ERROR_CUDA || status == BATCHPLAN_ERROR_NO_DEVICE ||
-                      status == BATCHPLAN_ERROR_BACKEND_NOT_BUILT;
-  throw StatusError(device ? absl::FailedPreconditionError(message)
-                           : absl::InvalidArgumentError(message));
+  std::string message = batchplan_status_string(status);
+  const bool refused = status == BATCHPLAN_ERROR_CUDA || status == BATCHPLAN_ERROR_NO_DEVICE;
+  if (!refused && status != BATCHPLAN_ERROR_BACKEND_NOT_BUILT) Refuse(message);
+  if (const char* const reason = batchplan_backend_error(BATCHPLAN_BACKEND_CUDA);
+      refused && *reason != '\0') {
+    absl::StrAppend(&message, ": ", reason);
+  }
+  throw StatusError(absl::FailedPreconditionError(message));
 }
 
 batchplan_backend BackendOf(int device_type) {
@@ -150,8 +153,18 @@ class Row {
                 error_word(), reinterpret_cast<void*>(stream)));
   }
 
+  // Of what `Sum` takes, 0 where it needs none.
+  size_t workspace_size() const {
+    if (backend_ == BATCHPLAN_BACKEND_HOST) return 0;
+    size_t size = 0;
+    Check(batchplan_reduce_workspace_size(backend_, row_.num_sequences, row_.options.row_width,
+                                          &size));
+    return size;
+  }
+
   void Sum(const Source& values, const std::optional<Source>& weights, const Vector<float>& sums,
-           const Vector<float>& weight_sums, uintptr_t stream) const {
+           const Vector<float>& weight_sums, const std::optional<Vector<uint8_t>>& workspace,
+           uintptr_t stream) const {
     batchplan_reduction reduction = {};
     reduction.values = values.data();
     reduction.value_type = DataTypeOf(values.dtype());
@@ -162,9 +175,9 @@ class Row {
     reduction.sums = sums.data();
     reduction.weight_sums = weight_sums.data();
     const Unlocked unlocked;
-    // Workspace is for totals, which are not asked for.
-    Check(batchplan_reduce(backend_, &row_, &reduction, error_word(), nullptr, 0,
-                           reinterpret_cast<void*>(stream)));
+    Check(batchplan_reduce(backend_, &row_, &reduction, error_word(),
+                           workspace ? workspace->data() : nullptr,
+                           workspace ? workspace->size() : 0, reinterpret_cast<void*>(stream)));
   }
 
  private:
@@ -212,7 +225,8 @@ void BindKernels(nb::module_& module) {
   add_move(row, "pack", &Row::Move<&batchplan_pack>);
   add_move(row, "unpack", &Row::Move<&batchplan_unpack>);
   row.def("sum", &Row::Sum, nb::arg("values"), nb::arg("weights").none(), nb::arg("sums"),
-          nb::arg("weight_sums"), nb::arg("stream"));
+          nb::arg("weight_sums"), nb::arg("workspace").none(), nb::arg("stream"));
+  row.def("workspace_size", &Row::workspace_size);
   module.def("backend_status", &batchplan_backend_status);
   module.def("status_string",
              [](int status) { return std::string(batchplan_status_string(status)); });

@@ -83,6 +83,20 @@ class Planned:
     planner: str
     step: Step
     runs: list[Times] = dataclasses.field(default_factory=list)
+    # A micro-batch was too large for the device, which planners without a budget come to.
+    out_of_memory: bool = False
+
+    def run(self, machine: Machine, tokens: torch.Tensor) -> None:
+        if self.out_of_memory:
+            return
+        try:
+            self.runs.append(machine.measure(self.step, tokens))
+        except torch.cuda.OutOfMemoryError:
+            self.out_of_memory = True
+        if self.out_of_memory:
+            # Here the exception, which holds what was computed, is gone.
+            machine.model.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
 
     @property
     def microbatches(self) -> int:
@@ -196,7 +210,15 @@ def print_table(batches: Sequence[Sequence[Planned]], budget: int, cost: batchpl
           f"{'over balanced':>14} {'per batch':>16} {'predicted, ms':>14} {'off by':>7}")
     by_planner = list(zip(*batches))
     reference = next(each for each in by_planner if each[0].planner == BALANCED)
+    if any(one.out_of_memory for one in reference):
+        raise SystemExit(f"{BALANCED}: out of memory; give a smaller --budget")
     for each in by_planner:
+        if any(one.out_of_memory for one in each):
+            print(
+                f"{each[0].planner:24} {sum(one.microbatches for one in each):13,} "
+                f"{sum(one.over(budget) for one in each):12,} out of memory"
+            )
+            continue
         took = [one.milliseconds for one in each]
         told = [one.predicted(cost) for one in each]
         against = [mine / other.milliseconds - 1 for mine, other in zip(took, reference)]
@@ -214,7 +236,8 @@ def print_order(batches: Sequence[Sequence[Planned]], cost: batchplan.CostModel)
     """How often the costs tell the faster of two plans of a batch, where they are well apart."""
     right = apart = 0
     for batch in batches:
-        for one, other in itertools.combinations(batch, 2):
+        measured = [one for one in batch if not one.out_of_memory]
+        for one, other in itertools.combinations(measured, 2):
             told = one.predicted(cost) / other.predicted(cost)
             if max(told, 1 / told) > 1.05:
                 apart += 1
@@ -313,7 +336,7 @@ def main() -> None:
         batch = plans_of(lengths, machine, cost)
         for _ in range(runs):
             for planned in batch:
-                planned.runs.append(machine.measure(planned.step, tokens))
+                planned.run(machine, tokens)
         measured.append(batch)
     print_table(measured, setting.budget, cost)
     print_order(measured, cost)

@@ -254,15 +254,19 @@ def test_what_offsets_do_not_explain_is_told_as_the_kernels_do(readings):
 def test_on_a_gpu(monkeypatch, backend):
     use_backend(monkeypatch, backend)
     microbatch = microbatch_of()
-    batch = PackedBatch(microbatch, {"ids": nested([3, 4, 2], "cuda")}, pad_values={"ids": -7})
-    other = PackedBatch(microbatch, {"ids": nested(LENGTHS, "cuda")})
-    assert other["ids"].tolist() == [1] * 10
-    with pytest.raises(ValueError, match=SHORT):
-        PackedLoss(lambda output, fields: output.sum())(batch, batch["ids"])
+    row = PackedRow(microbatch, device="cuda")
+    packed = pack(row, nested([3, 4, 2], "cuda"), pad_value=-7)
     # The launch that finds it may have packed what is there.
-    assert set(batch["ids"].tolist()) <= {1, -7}
-    with pytest.raises(ValueError, match=SHORT):
-        pack(batch.row, torch.ones(3, 5, device="cuda"))
-    with pytest.raises(ValueError, match=SHORT):
+    assert set(packed.tolist()) <= {1, -7}
+    for _ in range(2):
+        with pytest.raises(ValueError, match=SHORT.replace("ids", "sequences")):
+            sums(row, torch.ones(10, device="cuda"))
+    with pytest.raises(ValueError, match=SHORT.replace("ids", "sequences")):
         check("cuda")
     check("cuda")
+
+    # A device that has nothing else to do is done before the batch is.
+    with pytest.raises(ValueError, match=SHORT):
+        batch = PackedBatch(microbatch, {"ids": nested([3, 4, 2], "cuda")})
+        PackedLoss(lambda output, fields: output.sum())(batch, batch["ids"])
+    assert PackedBatch(microbatch, {"ids": nested(LENGTHS, "cuda")})["ids"].tolist() == [1] * 10

@@ -64,12 +64,15 @@ class Kernels:
         sums: torch.Tensor,
         weight_sums: torch.Tensor,
     ) -> None:
+        size = self._row.workspace_size()
+        workspace = torch.empty(size, dtype=torch.uint8, device=values.device) if size else None
         self._run(
             self._row.sum,
             exported(values),
             None if weights is None else exported(weights),
             exported(sums),
             exported(weight_sums),
+            None if workspace is None else exported(workspace),
         )
 
     def _move(

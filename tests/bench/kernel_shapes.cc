@@ -101,7 +101,8 @@ class MicroBatch {
   }
   void Reduce(const batchplan_reduction& reduction) const {
     size_t size = 0;
-    Check(batchplan_reduce_workspace_size(kCuda, row_.num_sequences, row_.options.row_width, &size));
+    Check(
+        batchplan_reduce_workspace_size(kCuda, row_.num_sequences, row_.options.row_width, &size));
     Check(batchplan_reduce(kCuda, &row_, &reduction, error_word_, Allocate(size), size, nullptr));
     Finish();
   }

@@ -6,8 +6,8 @@
 namespace batchplan::kernels::cuda {
 namespace {
 
-// Those that this file is compiled for, and so all of the kernels: 100 times the major number of the
-// compute capability and 10 times the minor one.
+// Those that this file is compiled for, and so all of the kernels: 100 times the major number of
+// the compute capability and 10 times the minor one.
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 
 // Whether the machine code or the PTX of this build runs on the current device. Asks without making
@@ -25,8 +25,8 @@ cudaError_t FindCode(bool& found) {
     if (error != cudaSuccess) return error;
   }
   const int capability = 100 * major + 10 * minor;
-  found = BATCHPLAN_LEAST_PTX > 0 && capability >= 10 * BATCHPLAN_LEAST_PTX &&
-          driver >= CUDART_VERSION;
+  found =
+      BATCHPLAN_LEAST_PTX > 0 && capability >= 10 * BATCHPLAN_LEAST_PTX && driver >= CUDART_VERSION;
   for (const int architecture : kArchitectures) {
     found = found || (architecture / 100 == major && architecture <= capability);
   }

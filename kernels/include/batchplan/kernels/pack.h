@@ -24,9 +24,9 @@
 //
 // Cost: every byte is read once and written once. Tokens of 128 bytes or more move in 16-byte words
 // at any address, in runs of tokens that lie end to end on both sides; where source and destination
-// are not aligned alike, each word takes two reads, one of them out of the cache. Narrower ones move
-// in words as wide as their alignment allows, and what has to be looked up for a token is looked up
-// once for all fields whose rows are equally wide.
+// are not aligned alike, each word takes two reads, one of them out of the cache. Narrower ones
+// move in words as wide as their alignment allows, and what has to be looked up for a token is
+// looked up once for all fields whose rows are equally wide.
 
 #ifndef BATCHPLAN_KERNELS_PACK_H_
 #define BATCHPLAN_KERNELS_PACK_H_
@@ -62,10 +62,10 @@ typedef struct batchplan_row {
 // The unpacked side: where a sequence's tokens lie, the same for all fields.
 typedef struct batchplan_sequences {
   // [num_sequences] The row of each sequence; the micro-batch's part of the plan's
-  // `sequence_index`. NULL: sequence s is row s. When unpacking, no two may be equal: nothing checks
-  // that, and of two the row holds the tokens of either. A sequence
-  // with tokens but without a row below num_rows is BATCHPLAN_ERROR_SEQUENCE_INDEX in the error
-  // word; one of no tokens has no row then, which is how a captured graph leaves sequences out.
+  // `sequence_index`. NULL: sequence s is row s. When unpacking, no two may be equal: nothing
+  // checks that, and of two the row holds the tokens of either. A sequence with tokens but without
+  // a row below num_rows is BATCHPLAN_ERROR_SEQUENCE_INDEX in the error word; one of no tokens has
+  // no row then, which is how a captured graph leaves sequences out.
   const uint32_t* sequence_index;
   // NULL: padded fields, [num_rows, width, ...]. Else ragged fields, [num_tokens, ...], row i from
   // token offsets[i] to offsets[i + 1], ascending; [num_rows + 1]. A row may be longer than its
@@ -133,8 +133,8 @@ typedef struct batchplan_field {
 // Errors that are returned: BATCHPLAN_ERROR_NULL_POINTER, what the structs and
 // batchplan_layout_options name, BATCHPLAN_ERROR_OVERFLOW for more than a grid of thread blocks can
 // write, and BATCHPLAN_ERROR_CUDA. After an error in the error word the destinations hold nothing
-// to rely on, but nothing that was there before: if the word held it already, padding, position 0 and
-// sequence -1; in the call that found it, these or tokens.
+// to rely on, but nothing that was there before: if the word held it already, padding, position 0
+// and sequence -1; in the call that found it, these or tokens.
 batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* row,
                                 const batchplan_sequences* sequences, const batchplan_field* fields,
                                 uint32_t num_fields, batchplan_status* error_word, void* stream);

@@ -2,11 +2,11 @@
 // sequences.
 //
 // The sum of a sequence is taken in double precision and in an order that the token's place in its
-// sequence alone decides (chunks of 2048, of each 256 running sums, then a tree). So the same values
-// give the same bits
-// wherever the sequence stands: packed behind others, in a padded [n, width] batch, alone, on the
-// host, on the GPU, or gathered from context parallel ranks (a NaN is a NaN, of whatever bits).
-// Padding is not read and tokens of weight 0 add nothing: a NaN there does no harm.
+// sequence alone decides (chunks of 2048, of each 256 running sums, then a tree). So the same
+// values give the same bits wherever the sequence stands: packed behind others, in a padded [n,
+// width] batch, alone, on the host, on the GPU, or gathered from context parallel ranks (a NaN is a
+// NaN, of whatever bits). Padding is not read and tokens of weight 0 add nothing: a NaN there does
+// no harm.
 //
 // Under context parallelism a rank's own row gives its part of each sum: give `denominators` and
 // `total_denominator` of the whole sequences, and add the ranks' results.

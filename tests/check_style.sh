@@ -33,7 +33,8 @@ changed_units() {
   { git diff --name-only "$since" --; git ls-files --others --exclude-standard; } |
     grep -E '[.](h|cc|cu|proto)$|^[.]clang-tidy$' >"$1/changed" || true
   if grep -qE '[.]proto$|^[.]clang-tidy$' "$1/changed"; then units "$1"; return; fi
-  # What an object was made of, by ninja's own account: its first line is the object, the others are indented.
+  # What an object was made of, by ninja's own account: its first line is the object, the others are indented. Lists that
+  # the compiler reads for a sanitizer may come before the source.
   units "$1" >"$1/units"
   ninja -C "$1" -t deps | awk -v root="$PWD/" -v build="$(realpath "$1")/" '
     FILENAME == ARGV[1] { changed[root $0] = 1; next }
@@ -43,8 +44,8 @@ changed_units() {
       path = substr($0, 5)
       if (path !~ /^[/]/) path = build path
       while (sub(/[^/]+[/][.][.][/]/, "", path)) {}
-      if (source == "") source = path
-      if ((path in changed) && (source in unit) && !(source in shown)) { shown[source] = 1; print source }
+      if (source == "" && (path in unit)) source = path
+      if (source != "" && (path in changed) && !(source in shown)) { shown[source] = 1; print source }
     }' "$1/changed" "$1/units" -
 }
 

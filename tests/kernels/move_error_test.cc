@@ -109,6 +109,18 @@ TEST_P(MoveErrorTest, WidthAboveThirtyOneBitsIsRefused) {
   }
 }
 
+TEST_P(MoveErrorTest, MoreThanAGridCanWriteIsRefused) {
+  if (GetParam() == BATCHPLAN_BACKEND_HOST) GTEST_SKIP() << "the host has no grid";
+  PackedRow row(GetParam(), {3, 5}, kOneRank);
+  // Nothing is read before this is found.
+  row.row().num_sequences = 1U << 20;
+  batchplan_field field = Field();
+  field.width = INT32_MAX;
+  EXPECT_EQ(row.Unpack({.num_rows = 1U << 20}, {field}), BATCHPLAN_ERROR_OVERFLOW);
+  field.elements_per_token = BATCHPLAN_MAX_TOKEN_BYTES;
+  EXPECT_EQ(row.Unpack({.num_rows = 1U << 20}, {field}), BATCHPLAN_ERROR_OVERFLOW);
+}
+
 TEST_P(MoveErrorTest, PointersThatAreNotAlignedToTheirElementsAreRefused) {
   batchplan_field field = Field();
   field.element_size = 4;

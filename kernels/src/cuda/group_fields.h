@@ -44,14 +44,14 @@ class FieldGrouping {
     int64_t blocks = 0;
     for (uint32_t first = 0; first < num_fields_; ++first) {
       if (fields_[first].is_taken) continue;
-      // Before anything is multiplied.
-      if (fields_[first].extent.tokens > kMostBlocks * kThreads / fields_[first].token_bytes) {
+      // Nothing of so many bytes exists, and no multiplication overflows.
+      if (fields_[first].extent.tokens > INT64_MAX / fields_[first].token_bytes) {
         return kMostBlocks + 1;
       }
       const FieldGroup& group = AddGroup(first, blocks);
       const int64_t items_of_block =
           group.is_wide ? kBlockTiles * kTileBytes : int64_t{kThreads} * group.rounds;
-      blocks += (group.items + items_of_block - 1) / items_of_block;
+      blocks += (group.items - 1) / items_of_block + 1;
       if (blocks > kMostBlocks) return blocks;
     }
     return blocks;

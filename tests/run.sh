@@ -59,7 +59,7 @@ while [ $# -gt 0 ]; do
     --python) python=1; shift ;;
     --trainers) trainers=1; shift ;;
     --gpu) gpu=1; shift ;;
-    -h | --help) sed -n '2,30s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,34s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "$0: unknown argument '$1'; see --help" >&2; exit 2 ;;
   esac
 done

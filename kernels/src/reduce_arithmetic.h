@@ -1,10 +1,9 @@
 // How a packed field is summed up per sequence, one text for the host executor and the CUDA
 // kernels: the order of the additions, and what each one adds.
 //
-// A sequence is cut into chunks of kChunk tokens. Lane l of kLanes adds up the tokens l, l +
-// kLanes,
-// ... of a chunk in this order; then the lanes are added pairwise, lane l and lane l + half for
-// halves of kLanes / 2 .. 1; and then the chunks in theirs. Doubles throughout, no fused
+// A sequence is cut into chunks of kChunk tokens. Of a chunk, lane l of kLanes adds up the tokens
+// l, l + kLanes and so on; then the lanes are added pairwise, lane l and lane l + half for halves
+// of kLanes / 2 .. 1; and then the chunks in their order. Doubles throughout, no fused
 // multiply-add, so that every executor gets the same bits.
 
 #ifndef BATCHPLAN_KERNELS_SRC_REDUCE_ARITHMETIC_H_

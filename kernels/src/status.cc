@@ -24,7 +24,8 @@ const char* batchplan_status_string(batchplan_status status) {
     case BATCHPLAN_ERROR_ROW_TOO_NARROW:
       return "the padded sequences have more tokens than row_width";
     case BATCHPLAN_ERROR_OVERFLOW:
-      return "the row or the number of sequences does not fit into 32-bit signed offsets";
+      return "the row or the number of sequences does not fit into 32-bit signed offsets, or the "
+             "destination into a grid of thread blocks";
     case BATCHPLAN_ERROR_CUDA:
       return "the CUDA runtime refused the kernel launch";
     case BATCHPLAN_ERROR_SEQUENCE_WIDTH:
@@ -36,9 +37,9 @@ const char* batchplan_status_string(batchplan_status status) {
     case BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK:
       return "context_parallel_rank is not below context_parallel";
     case BATCHPLAN_ERROR_LAYOUT:
-      return "cu_seqlens and cu_seqlens_padded are not a layout of the row: they do not begin at "
-             "0, "
-             "descend, leave too little room, do not divide among the ranks, or pass row_width";
+      return "cu_seqlens and cu_seqlens_padded are not a layout of the row: they do not begin "
+             "at 0, descend, leave too little room, do not divide among the ranks, or pass "
+             "row_width";
     case BATCHPLAN_ERROR_SEQUENCE_INDEX:
       return "an entry of sequence_index is not below num_rows";
     case BATCHPLAN_ERROR_OFFSETS:

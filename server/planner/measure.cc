@@ -283,9 +283,8 @@ PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& 
   metrics.lower_bound_step_time =
       LowerBound(pass, pass.cost().ToUnits(totals.bound.Of(pass)), metrics);
   if (is_pipeline && totals.makespan > 0) {
-    const double bubble = 1 - totals.pipeline_work / totals.makespan;
-    // That of groups is published as it is rounded, a little below 0 at times.
-    metrics.pipeline_bubble = pass.sizes_differ() ? bubble : std::max(0.0, bubble);
+    // Rounded, it may be a little below 0.
+    metrics.pipeline_bubble = std::max(0.0, 1 - totals.pipeline_work / totals.makespan);
   }
   metrics.step_efficiency =
       metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;

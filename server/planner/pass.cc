@@ -143,6 +143,10 @@ size_t Pass::SizeOf(uint32_t ranks) const {
   return std::ranges::find(sizes_, ranks, &GroupLimits::ranks) - sizes_.begin();
 }
 
+std::string Pass::WhereOf(size_t k) const {
+  return options_->ignore_mini_batches ? where_ : absl::StrCat(where_, ": mini-batch ", k);
+}
+
 uint64_t Pass::fewest_groups() const {
   if (!sizes_differ()) return ranks();
   // The binary digits of what the largest size leaves.

@@ -59,6 +59,8 @@ class Pass {
   const PassOptions& options() const { return *options_; }
   // How errors name the pass.
   const std::string& where() const { return where_; }
+  // The same of what is in mini-batch `k`.
+  std::string WhereOf(size_t k) const;
   const Topology& topology() const { return *topology_; }
   // Whether groups of several sizes may run beside each other (topology.dynamic_context). If not,
   // sizes() has one entry, and of what is asked by size here there is that of number 0.

@@ -6,6 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "memory.h"
 #include "packed_row.h"
 
@@ -107,6 +111,55 @@ TEST_F(GraphTest, OneGraphServesMicrobatchesOfOtherLengths) {
   EXPECT_THAT(packed.Values(), ElementsAre(5, 6, 1, 2, 3, 4, 0, 0, 0, 0));
   EXPECT_THAT(sums.Values(), ElementsAre(11, 10, 0));
   EXPECT_THAT(restored.Values(), ElementsAre(1, 2, 3, 4, 5, 6, 0, 0, 9, 10, 11, 0));
+  EXPECT_THAT(error_word.Values(), ElementsAre(BATCHPLAN_OK));
+}
+
+// Of several chunks each, whose sums are added up in a launch of their own.
+TEST_F(GraphTest, OneGraphServesLongSequencesAndWideTokens) {
+  constexpr uint32_t kWidth = 6000;
+  constexpr uint32_t kTokenBytes = 250;
+  Buffer<uint32_t> lengths(kCuda, 2);
+  Buffer<int32_t> cu_seqlens(kCuda, 3);
+  Buffer<batchplan_status> error_word(kCuda, std::vector<batchplan_status>{BATCHPLAN_OK});
+  std::vector<char> rows(2 * kWidth * kTokenBytes, 'a');
+  std::fill(rows.begin() + kWidth * kTokenBytes, rows.end(), 'b');
+  Buffer<char> source(kCuda, rows);
+  Buffer<char> packed(kCuda, kWidth * kTokenBytes);
+  Buffer<float> ones(kCuda, std::vector<float>(kWidth, 1));
+  Buffer<float> sums(kCuda, 2);
+  size_t workspace_size = 0;
+  ASSERT_EQ(batchplan_reduce_workspace_size(kCuda, 2, kWidth, &workspace_size), BATCHPLAN_OK);
+  Memory workspace(kCuda, workspace_size);
+
+  const batchplan_row row = {
+      .cu_seqlens = cu_seqlens.data(),
+      .cu_seqlens_padded = cu_seqlens.data(),
+      .num_sequences = 2,
+      .options = {.length_multiple = 1, .context_parallel = 1, .row_width = kWidth}};
+  const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens.data()};
+  const batchplan_sequences sequences = {.num_rows = 2};
+  const batchplan_field field = FieldOf(source.data(), packed.data(), kWidth, '.', kTokenBytes);
+  const batchplan_reduction reduction = {.values = ones.data(), .sums = sums.data()};
+  Capture([&] {
+    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), 2, &row.options, &layout,
+                                       error_word.data(), stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_pack(kCuda, &row, &sequences, &field, 1, error_word.data(), stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_reduce(kCuda, &row, &reduction, error_word.data(), workspace.data(),
+                               workspace_size, stream_),
+              BATCHPLAN_OK);
+  });
+
+  for (const auto& [first, second] : {std::pair{5000U, 900U}, {1U, 5999U}, {2048U, 2049U}}) {
+    lengths.Write({first, second});
+    Replay();
+    std::string expected(first * kTokenBytes, 'a');
+    expected.append(second * kTokenBytes, 'b').resize(kWidth * kTokenBytes, '.');
+    const std::vector<char> values = packed.Values();
+    EXPECT_TRUE(std::string(values.begin(), values.end()) == expected) << first;
+    EXPECT_THAT(sums.Values(), ElementsAre(first, second));
+  }
   EXPECT_THAT(error_word.Values(), ElementsAre(BATCHPLAN_OK));
 }
 

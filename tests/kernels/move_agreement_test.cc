@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "memory.h"
 #include "move_case.h"
@@ -19,6 +20,8 @@ constexpr uint32_t kMostFields = 6;
 
 struct MovedField : FieldCase {
   batchplan_content content = BATCHPLAN_CONTENT_TOKENS;
+  // Of padded rows.
+  uint32_t width = 0;
   Bytes source;
   // What the destination holds before.
   Bytes destination;
@@ -43,8 +46,9 @@ MovedField RandomField(Generator& generator, const Question& question) {
   MovedField field;
   static_cast<FieldCase&>(field) = generator.NextField();
   const size_t cells = NaiveRow(row.lengths, row.options, row.rank).size();
-  const size_t tokens =
-      row.ragged ? static_cast<size_t>(question.offsets.back()) : size_t{row.num_rows} * row.width;
+  field.width = row.width + generator.Below(3);
+  const size_t tokens = row.ragged ? static_cast<size_t>(question.offsets.back())
+                                   : size_t{row.num_rows} * field.width;
   // Wide tokens are as many bytes as narrow ones are tokens.
   if (tokens > 2000) field.elements_per_token = 1 + field.elements_per_token / 40;
   size_t entries = tokens;
@@ -95,7 +99,7 @@ void PlantFault(Generator& generator, Question& question) {
   } else if (row.ragged) {
     question.offsets.back() = std::max<int64_t>(question.offsets.back() - 1, 0);
   } else {
-    row.width = *longest - 1;
+    for (MovedField& field : question.fields) field.width = *longest - 1;
   }
 }
 
@@ -120,7 +124,7 @@ Answer Ask(batchplan_backend backend, const Question& question) {
                       .elements_per_token = field.elements_per_token,
                       .source = sources.back().data(),
                       .destination = destinations.back().data(),
-                      .width = c.width,
+                      .width = field.width,
                       .token_shift = field.shift});
     std::ranges::copy(field.pad, reinterpret_cast<std::byte*>(fields.back().pad_value));
   }
@@ -130,6 +134,50 @@ Answer Ask(batchplan_backend backend, const Question& question) {
     answer.destinations.push_back(destination.Values());
   }
   return answer;
+}
+
+// A row of one to two times `cells` cells of a rank, with fields of 8 bytes and of one, each as
+// often in a token; and ids.
+Question LongQuestion(Generator& generator, uint32_t cells, uint32_t context_parallel,
+                      uint32_t elements) {
+  Question question;
+  Case& row = question.row;
+  row.options = {.length_multiple = 2 * context_parallel, .context_parallel = context_parallel};
+  row.rank = generator.Below(context_parallel);
+  while (row.options.row_width < cells * context_parallel) {
+    row.lengths.push_back(generator.Below(generator.Below(3) == 0 ? 90 : 9000));
+    row.options.row_width += NaivePaddedLength(row.lengths.back(), row.options);
+    row.width = std::max(row.width, row.lengths.back());
+  }
+  // The tail is longer than what a thread block writes.
+  row.options.row_width += 2000 * context_parallel;
+  row.num_rows = static_cast<uint32_t>(row.lengths.size());
+  for (uint32_t i = row.num_rows; i > 0; --i) row.index.push_back(i - 1);
+  row.ragged = question.unpacks && generator.Below(2) == 0;
+  question.offsets = RowOffsets(row, generator);
+  const size_t tokens =
+      row.ragged ? static_cast<size_t>(question.offsets.back()) : size_t{row.num_rows} * row.width;
+  const size_t packed = row.options.row_width / context_parallel;
+  for (const uint32_t size : {8U, 1U}) {
+    MovedField field;
+    field.element_size = size;
+    field.elements_per_token = elements;
+    field.shift = size == 1 ? 1 : 0;
+    field.source_misalignment = field.destination_misalignment = 0;
+    field.width = row.width;
+    field.source = generator.RandomBytes(tokens * field.token_bytes());
+    field.destination.resize(packed * field.token_bytes());
+    field.pad = generator.RandomBytes(size);
+    question.fields.push_back(field);
+  }
+  return question;
+}
+
+// The same question the other way round.
+Question Reversed(Question question) {
+  question.unpacks = true;
+  for (MovedField& field : question.fields) std::swap(field.source, field.destination);
+  return question;
 }
 
 class MoveAgreementTest : public testing::Test {
@@ -157,6 +205,23 @@ TEST_F(MoveAgreementTest, RandomFieldsHaveTheSameBytesOnBothBackends) {
           << " elements of " << question.fields[i].element_size << " bytes";
     }
   }
+}
+
+// So many words that each thread moves several, one after the other.
+TEST_F(MoveAgreementTest, LongRowsHaveTheSameBytesOnBothBackends) {
+  Generator generator(Seed(442));
+  const auto expect_agreement = [](const Question& question) {
+    SCOPED_TRACE(testing::PrintToString(question.row));
+    const Answer host = Ask(BATCHPLAN_BACKEND_HOST, question);
+    const Answer cuda = Ask(BATCHPLAN_BACKEND_CUDA, question);
+    ASSERT_EQ(cuda.status, BATCHPLAN_OK);
+    ASSERT_TRUE(host.destinations == cuda.destinations);
+  };
+  expect_agreement(LongQuestion(generator, 540000, 1, 1));
+  expect_agreement(LongQuestion(generator, 540000, 2, 1));
+  expect_agreement(LongQuestion(generator, 180000, 1, 3));
+  expect_agreement(Reversed(LongQuestion(generator, 270000, 1, 1)));
+  expect_agreement(Reversed(LongQuestion(generator, 270000, 2, 1)));
 }
 
 TEST_F(MoveAgreementTest, RandomFaultsAreTheSameErrorOnBothBackends) {

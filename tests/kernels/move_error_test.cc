@@ -350,6 +350,62 @@ TEST_P(MoveErrorTest, FirstErrorStaysInTheErrorWord) {
   EXPECT_THAT(error_word.Values(), Each(BATCHPLAN_ERROR_ROW_TOO_NARROW));
 }
 
+// Whatever the arrays hold, nothing that was there before is left in a packed row: it has tokens or
+// padding, and only padding if the error word held an error already.
+TEST_P(MoveErrorTest, RandomArraysLeaveNothingInWideDestinations) {
+  const RacesAllowed races;
+  std::mt19937 random(Seed(6));
+  for (uint64_t round = 0; round < Cases(400); ++round) {
+    const auto ranks = static_cast<uint32_t>(1 + random() % 3);
+    const batchplan_layout_options options = {
+        .length_multiple = 2 * ranks,
+        .context_parallel = ranks,
+        .row_width = 2 * ranks * static_cast<uint32_t>(8 + random() % 40),
+        .sharding = static_cast<batchplan_sharding>(random() % 2)};
+    const auto any = [&]() -> int32_t {
+      const uint32_t kind = random() % 6;
+      if (kind == 0) return static_cast<int32_t>(random());
+      if (kind == 1) return static_cast<int32_t>(random() % 3) - 1;
+      return static_cast<int32_t>(random() % (options.row_width + 4));
+    };
+    PackedRow row(GetParam(), {1, 1, 1, 1}, options,
+                  random() % 3 == 0 ? BATCHPLAN_ALL_RANKS : random() % ranks);
+    row.SetOffsets({0, any(), any(), any(), any()},
+                   {random() % 2 == 0 ? 0 : any(), any(), any(), any(), any()});
+    Buffer<uint32_t> index(GetParam(),
+                           {static_cast<uint32_t>(any()), static_cast<uint32_t>(any()), 1, 2});
+    Buffer<int64_t> offsets(GetParam(), {any(), any(), any(), any(), any()});
+    const batchplan_sequences sequences = {
+        .sequence_index = random() % 2 == 0 ? index.data() : nullptr,
+        .offsets = random() % 2 == 0 ? offsets.data() : nullptr,
+        .num_rows = 4,
+        .num_tokens = 64};
+    const uint32_t elements = 128 + random() % 300;
+    Buffer<char> source(GetParam(), std::vector<char>(64 * elements, 's'), random() % 16);
+    Buffer<char> packed(GetParam(), row.cells() * elements, random() % 16);
+    Buffer<int64_t> positions(GetParam(), row.cells());
+    batchplan_field field = FieldOf(source.data(), packed.data(), 16, 'p', elements);
+    if (random() % 4 == 0) field.content = BATCHPLAN_CONTENT_PER_SEQUENCE;
+    if (random() % 2 == 0) field.token_shift = any();
+    const bool holds_error = random() % 2 == 0;
+    Buffer<batchplan_status> error_word(
+        GetParam(),
+        std::vector<batchplan_status>{holds_error ? BATCHPLAN_ERROR_LAYOUT : BATCHPLAN_OK});
+    const batchplan_field fields[] = {field,
+                                      IdsOf(BATCHPLAN_CONTENT_POSITION_IDS, positions.data())};
+    static_cast<void>(
+        batchplan_pack(GetParam(), &row.row(), &sequences, fields, 2, error_word.data(), nullptr));
+    SCOPED_TRACE(round);
+    if (holds_error) {
+      ASSERT_THAT(packed.Values(), Each('p'));
+    } else {
+      ASSERT_THAT(packed.Values(), Each(testing::AnyOf('p', 's')));
+    }
+    ASSERT_THAT(positions.Values(),
+                Each(testing::AllOf(testing::Ge(0), testing::Lt(options.row_width))));
+  }
+}
+
 // Whatever the arrays hold, the guards of every tensor stay whole.
 TEST_P(MoveErrorTest, RandomArraysWriteNothingOutOfBounds) {
   const RacesAllowed two_sequences_may_have_one_row;

@@ -228,6 +228,7 @@ void BindKernels(nb::module_& module) {
           nb::arg("weight_sums"), nb::arg("workspace").none(), nb::arg("stream"));
   row.def("workspace_size", &Row::workspace_size);
   module.def("backend_status", &batchplan_backend_status);
+  module.def("backend_error", &batchplan_backend_error);
   module.def("status_string",
              [](int status) { return std::string(batchplan_status_string(status)); });
 }

@@ -42,7 +42,11 @@ batchplan_status BackendStatus() {
   if (error == cudaSuccess && devices > 0) error = FindCode(found);
   // A question must not leave an error behind for the next one who asks for the last.
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
-  return found ? BATCHPLAN_OK : BATCHPLAN_ERROR_NO_DEVICE;
+  if (found) return BATCHPLAN_OK;
+  if (error == cudaSuccess)
+    error = devices > 0 ? cudaErrorNoKernelImageForDevice : cudaErrorNoDevice;
+  last_error = error;
+  return BATCHPLAN_ERROR_NO_DEVICE;
 }
 
 const char* LastError() { return last_error == cudaSuccess ? "" : cudaGetErrorString(last_error); }

@@ -79,7 +79,10 @@ struct PackTokens {
   // Of BATCHPLAN_CONTENT_POSITION_IDS or BATCHPLAN_CONTENT_SEQUENCE_IDS.
   static __device__ int64_t IdOf(const Tasks& tasks, batchplan_content content,
                                  const Located& located, bool holds_error) {
-    if (content == BATCHPLAN_CONTENT_POSITION_IDS) return holds_error ? 0 : located.token.token;
+    if (content == BATCHPLAN_CONTENT_POSITION_IDS) {
+      // What indexes by it stays in bounds also if offsets leave the cell without a token.
+      return holds_error || located.token.token == kNone ? 0 : located.token.token;
+    }
     const bool is_tail = located.sequence >= tasks.row.num_sequences;
     return holds_error || is_tail ? -1 : int64_t{located.sequence};
   }
@@ -103,7 +106,7 @@ struct UnpackTokens {
     const Row& row = tasks.row;
     Located located{};
     if (tasks.sequences.offsets == nullptr) {
-      const int64_t sequence = Quotient(index, group.row_width);
+      const int64_t sequence = WholeQuotient(index, group.row_width);
       located.place = PlaceOf(row, tasks.sequences, static_cast<uint32_t>(sequence));
       located.token =
           static_cast<uint32_t>(index - sequence * static_cast<int64_t>(group.row_width));
@@ -128,8 +131,9 @@ struct UnpackTokens {
                                      const Located& located) {
     const auto& [place, token, row_end] = located;
     if (place.row >= tasks.sequences.num_rows || token >= row_end) {
-      const bool in_row = token < row_end;
-      return {kPadding, kNowhere, in_row ? row_end - token : 1, in_row ? token : 0};
+      // To the end of the sequence; behind the last one, to the end of all.
+      const uint32_t end = row_end > token ? row_end : place.length;
+      return {kPadding, kNowhere, end > token ? end - token : kNone, 0};
     }
     const SourceRun from = UnpackSource(tasks.row, place, way.token_shift, token, row_end);
     const int64_t begin = FieldRowOf(tasks.sequences, place, way.width).begin;

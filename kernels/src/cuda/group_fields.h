@@ -19,8 +19,8 @@ inline constexpr int64_t kMostBlocks = INT32_MAX;
 inline constexpr int64_t kManyItems = int64_t{1} << 19;
 inline constexpr uint8_t kRoundsOfMany = 4;
 
-// How many tokens the destination of a field has, and how wide its rows are by which unpacking
-// finds them; 0 where it does not.
+// How many tokens the destination of a field has; to unpack to padded rows, how wide they are, else
+// 0.
 struct Extent {
   int64_t tokens;
   uint64_t row_width;
@@ -51,7 +51,9 @@ class FieldGrouping {
       const FieldGroup& group = AddGroup(first, blocks);
       const int64_t items_of_block =
           group.is_wide ? kBlockTiles * kTileBytes : int64_t{kThreads} * group.rounds;
-      blocks += (group.items - 1) / items_of_block + 1;
+      // The first tile may have fewer bytes, see wide_fields.h.
+      const int64_t skew = group.is_wide ? kVectorBytes - 1 : 0;
+      blocks += (group.items - 1 + skew) / items_of_block + 1;
       if (blocks > kMostBlocks) return blocks;
     }
     return blocks;
@@ -76,7 +78,7 @@ class FieldGrouping {
     }
     bool IsFoundLike(const Field& other) const {
       return !IsWide() && !other.IsWide() && WordsPerToken() == other.WordsPerToken() &&
-             extent.tokens == other.extent.tokens && extent.row_width == other.extent.row_width;
+             extent.tokens == other.extent.tokens;
     }
     bool GoesLike(const Field& other) const {
       return way.content == other.way.content && way.width == other.way.width &&

@@ -94,7 +94,7 @@ __device__ void MoveNarrowFields(const Tasks& tasks, const FieldGroup& group, bo
     // Every thread of a warp locates a token, the group's last one if it has none of its own.
     const int64_t located_item = Least(item, group.items - 1);
     const int64_t token =
-        words_per_token == 1 ? located_item : Quotient(located_item, words_per_token);
+        words_per_token == 1 ? located_item : WholeQuotient(located_item, words_per_token);
     is_located = is_located && words_per_token == 1 && Direction::Advance(located, kWarp);
     if (__ballot_sync(kWholeWarp, is_located) != kWholeWarp) {
       located = Direction::Locate(tasks, group, token);

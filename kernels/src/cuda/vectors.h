@@ -57,8 +57,8 @@ __device__ void StoreVectors(uint4* to, uint32_t count, const Load& load) {
   for (; i < count; i += kWarp) __stcg(to + i, load(i));
 }
 
-// Fills `count` words. Any alignment of `from`, of which every aligned word that a word of the
-// destination lies across is read.
+// Fills `count` words from `from`, which may have any alignment: the aligned words that its first
+// and its last byte lie in are read whole.
 __device__ inline void CopyVectors(uint4* to, const char* from, uint32_t count) {
   const uint32_t shift = SkewOf(from);
   const auto* const low = reinterpret_cast<const uint4*>(from - shift);

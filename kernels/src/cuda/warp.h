@@ -49,7 +49,7 @@ __device__ inline uint32_t LastNotAboveOfEach(const int32_t* offsets, uint32_t c
 }
 
 // a / b; 64 bits take a device several times as long as 32.
-__device__ inline int64_t Quotient(int64_t a, uint64_t b) {
+__device__ inline int64_t WholeQuotient(int64_t a, uint64_t b) {
   if (static_cast<uint64_t>(a) <= UINT32_MAX && b <= UINT32_MAX) {
     return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
   }

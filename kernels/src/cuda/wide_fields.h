@@ -22,8 +22,8 @@ inline constexpr int64_t kTileBytes = 8192;
 inline constexpr int64_t kBlockTiles = kThreads / kWarp;
 
 // What a tile has of a run: `bytes` bytes from `from`, or of padding if that is null, to `to`. The
-// run has `before` bytes more before them and `after` behind them, or more than that if it is
-// kWithin.
+// run has `before` bytes before them and `after` bytes behind them; kFar stands for any number
+// above.
 struct TilePart {
   const char* from;
   char* to;
@@ -32,8 +32,8 @@ struct TilePart {
   int32_t after;
 };
 
-// Farther than any word of the tile reaches.
-inline constexpr int64_t kWithin = 2 * kVectorBytes;
+// No word of the tile reaches as far into the rest of its run.
+inline constexpr int64_t kFar = 2 * kVectorBytes;
 
 // Moves bytes begin .. end - 1 one by one; the address of each decides which byte of the pad value
 // it is.
@@ -78,17 +78,22 @@ __device__ void MoveWideField(const Tasks& tasks, const FieldGroup& group, bool 
   const FieldWay& way = tasks.ways[group.first_way];
   const FieldTask& field = tasks.fields[way.first_field];
   const int64_t tile = int64_t{blockIdx.x - group.first_block} * kBlockTiles + threadIdx.x / kWarp;
-  const int64_t tile_end = Least((tile + 1) * kTileBytes, group.items);
+  // To pack, tiles begin at whole words of the destination, which no two runs then share: each word
+  // is written even if the layout is wrong and neighbours see it in different ways.
+  const int64_t skew = Direction::kPadsOnError ? SkewOf(field.destination) : 0;
+  const int64_t tile_begin = tile == 0 ? 0 : tile * kTileBytes - skew;
+  const int64_t tile_end = Least((tile + 1) * kTileBytes - skew, group.items);
   const int64_t token_bytes = group.token_size;
-  int64_t at = tile * kTileBytes;
+  int64_t at = tile_begin;
   if (at >= tile_end) return;
-  for (int64_t token = Quotient(at, group.token_size); at < tile_end;) {
+  for (int64_t token = WholeQuotient(at, group.token_size); at < tile_end;) {
     TokenMove move = Direction::MoveOf(tasks, way, Direction::Locate(tasks, group, token));
     // One token of the source for many of the destination.
     if (way.content == BATCHPLAN_CONTENT_PER_SEQUENCE && move.source != kPadding) {
       move.run = 1;
       move.before = 0;
     }
+    if (at != tile_begin) move.before = 0;
     const int64_t run_end = (token + move.run) * token_bytes;
     if (move.destination != kNowhere) {
       // Bytes of the run before this tile's part: of tokens before, and of this one.
@@ -98,8 +103,8 @@ __device__ void MoveWideField(const Tasks& tasks, const FieldGroup& group, bool 
       MovePart({is_padding ? nullptr : field.source + move.source * token_bytes + in_token,
                 field.destination + move.destination * token_bytes + in_token,
                 static_cast<int32_t>(part_end - at),
-                static_cast<int32_t>(Least(move.before * token_bytes + in_token, kWithin)),
-                static_cast<int32_t>(Least(run_end - part_end, kWithin))},
+                static_cast<int32_t>(Least(move.before * token_bytes + in_token, kFar)),
+                static_cast<int32_t>(Least(run_end - part_end, kFar))},
                field);
     }
     at = run_end;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "server/planner/assign/batch_passes.h"
 #include "server/planner/assign/bounds.h"
 #include "server/planner/assign/conflicts.h"
@@ -73,11 +72,6 @@ MiniBatchPlacer::MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& fi
   }
 }
 
-std::string MiniBatchPlacer::Where(const Pass& pass, size_t k) const {
-  if (pass.options().ignore_mini_batches) return pass.where();
-  return absl::StrCat(pass.where(), ": mini-batch ", k);
-}
-
 SearchContext MiniBatchPlacer::ContextOf(size_t k, absl::string_view where,
                                          PackingWork work) const {
   return {.seed = MiniBatchSeed(seed_, k), .where = where, .allowance = allowance_, .work = work};
@@ -90,7 +84,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   if (sharding == Sharding::kBalanced) return PlaceBest(k, mini_batch);
   absl::StatusOr<MiniBatchPlacement> asked = [&] {
     const Allowance::Part part(allowance_, passes_.size());
-    return PlaceBySharding(*lead_, mini_batch, ContextOf(k, Where(*lead_, k)));
+    return PlaceBySharding(*lead_, mini_batch, ContextOf(k, lead_->WhereOf(k)));
   }();
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
@@ -133,14 +127,14 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::OrOtherwise(
   if (asked.ok() && first_.allow_empty()) return EvenIfFewerEmpty(k, mini_batch, *std::move(asked));
   if (!absl::IsInvalidArgument(asked.status())) return asked;
   for (const Pass* pass : passes_) {
-    absl::Status possible = CheckPossible(*pass, mini_batch, Where(*pass, k));
+    absl::Status possible = CheckPossible(*pass, mini_batch, pass->WhereOf(k));
     if (!possible.ok()) return possible;
   }
 
   if (lead_->may_deal_bins() && sharding != Sharding::kDealBins &&
       sharding != Sharding::kContiguous) {
     absl::StatusOr<MiniBatchPlacement> placed =
-        PackAndDeal(*lead_, mini_batch, ContextOf(k, Where(*lead_, k)));
+        PackAndDeal(*lead_, mini_batch, ContextOf(k, lead_->WhereOf(k)));
     if (placed.ok()) placed = Fill(k, *std::move(placed));
     if (!absl::IsInvalidArgument(placed.status())) return placed;
   }
@@ -158,9 +152,9 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAsGiven(
   for (size_t rank = 0; rank < placed.shares.size(); ++rank) {
     const size_t count = placed.shares[rank].size();
     if (first_.options().equal_sequence_counts && count != of_first) {
-      return UnequalCounts(of_first, rank, count, Where(*lead_, k));
+      return UnequalCounts(of_first, rank, count, lead_->WhereOf(k));
     }
-    if (count == 0 && !first_.allow_empty()) return NothingOnRank(first_, rank, Where(*lead_, k));
+    if (count == 0 && !first_.allow_empty()) return NothingOnRank(first_, rank, lead_->WhereOf(k));
   }
   return Fill(k, std::move(placed));
 }
@@ -176,7 +170,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
   absl::StatusOr<BalancedPlacements> candidates = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return PlaceBalanced(*lead_, references_, mini_batch, only_best ? 1 : references_.size() + 2,
-                         ContextOf(k, Where(*lead_, k)));
+                         ContextOf(k, lead_->WhereOf(k)));
   }();
   if (!candidates.ok()) {
     missed = true;
@@ -326,7 +320,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Fill(size_t k, MiniBatchPlac
     const Pass& pass = *passes_[i];
     const Allowance::Part part(allowance_, passes_.size() - i);
     absl::StatusOr<Placement> filled =
-        FillShares(pass, placed.shares, ContextOf(k, Where(pass, k), work));
+        FillShares(pass, placed.shares, ContextOf(k, pass.WhereOf(k), work));
     if (!filled.ok()) return filled.status();
     placed.passes.push_back(*std::move(filled));
   }

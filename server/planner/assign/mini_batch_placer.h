@@ -61,7 +61,6 @@ class MiniBatchPlacer {
   PackingWork WorkOfTries() const;
 
  private:
-  std::string Where(const Pass& pass, size_t k) const;
   // In mini-batch k. Views `where`.
   SearchContext ContextOf(size_t k, absl::string_view where,
                           PackingWork work = PackingWork::kAsAsked) const;

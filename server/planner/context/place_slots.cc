@@ -1,7 +1,6 @@
 #include "server/planner/context/place_slots.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <iterator>
 #include <limits>
@@ -85,11 +84,6 @@ class SlotPlacer {
   std::vector<Placement>& PlacementsOf(const Pass& pass) {
     return placements_[passes_.NumberOf(pass)];
   }
-  std::string Where(const Pass& pass, size_t k) const {
-    return passes_.mini_batches() == 1 ? pass.where()
-                                       : absl::StrCat(pass.where(), " mini-batch ", k);
-  }
-
   // Mini-batch k in the passes that keep to mini-batches.
   absl::Status Place(size_t k) {
     const SequenceLists items = lead_.ItemLists(passes_.MiniBatch(k));
@@ -97,7 +91,7 @@ class SlotPlacer {
     if (!problem.ok()) return problem.status();
     std::vector<Placement> found = Solve(k, items, *problem);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-    if (found.empty()) return NothingFound(*problem, Where(lead_, k));
+    if (found.empty()) return NothingFound(*problem, k);
     absl::Status placed = PlaceAs(k, std::move(found.front()));
     if (!absl::IsInvalidArgument(placed)) return placed;
     anew_ = true;
@@ -148,7 +142,7 @@ class SlotPlacer {
       const Pass& pass = *within[i];
       absl::StatusOr<Placement> followed =
           twins_[i] < i ? PlacementsOf(*within[twins_[i]])[k]
-                        : Follow(pass, passes_.MiniBatch(k), {&of_lead[k], 1}, Where(pass, k));
+                        : Follow(pass, passes_.MiniBatch(k), {&of_lead[k], 1}, pass.WhereOf(k));
       if (!followed.ok()) return followed.status();
       PlacementsOf(pass)[k] = *std::move(followed);
     }
@@ -242,22 +236,23 @@ class SlotPlacer {
     return FollowOverAll();
   }
 
-  static absl::Status NothingFound(const ContextProblem& problem, absl::string_view where) {
+  absl::Status NothingFound(const ContextProblem& problem, size_t k) const {
     const uint64_t slots = FewestContextSlots(problem);
     const uint32_t largest = problem.sizes.back().ranks;
-    const uint64_t groups = problem.pool / largest + std::popcount(problem.pool % largest);
+    const uint64_t groups = lead_.fewest_groups();
     const bool too_few = !problem.allow_empty && problem.items() < slots * groups;
     const absl::string_view items = problem.counts.empty() ? " sequence" : " group";
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": its ", problem.items(), items, problem.items() == 1 ? " fills" : "s fill",
-        " no slots", too_few ? "" : " that were found", ": at least ", slots,
-        " of them, as min_microbatches ", problem.slots.minimum, ", a multiple of ",
-        problem.slots.multiple, " and max_tokens_per_microbatch ask, and in each ",
-        too_few ? absl::StrCat("at least ", groups, " groups") : "groups", " of ",
-        problem.sizes.front().ranks, " to ", largest, " ranks on all ", problem.pool,
-        " ranks of topology.dynamic_context, none of them empty",
-        too_few ? absl::StrCat(", take ", slots * groups, items, "s") : "",
-        "; set allow_empty_microbatches, raise max_size, or lower what a slot needs"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(lead_.WhereOf(k), ": its ", problem.items(), items,
+                     problem.items() == 1 ? " fills" : "s fill", " no slots",
+                     too_few ? "" : " that were found", ": at least ", slots,
+                     " of them, as min_microbatches ", problem.slots.minimum, ", a multiple of ",
+                     problem.slots.multiple, " and max_tokens_per_microbatch ask, and in each ",
+                     too_few ? absl::StrCat("at least ", groups, " groups") : "groups", " of ",
+                     problem.sizes.front().ranks, " to ", largest, " ranks on all ", problem.pool,
+                     " ranks of topology.dynamic_context, none of them empty",
+                     too_few ? absl::StrCat(", take ", slots * groups, items, "s") : "",
+                     "; set allow_empty_microbatches, raise max_size, or lower what a slot needs"));
   }
 
   const BatchPasses& passes_;

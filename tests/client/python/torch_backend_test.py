@@ -196,8 +196,10 @@ def test_of_cuda_the_kernels_are_asked(monkeypatch, status):
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
     for found, name in ((status, "torch's operations"), (0, "kernels on CUDA")):
         monkeypatch.setattr(_core, "backend_status", lambda kind, found=found: found if kind == 1 else 99)
+        monkeypatch.setattr(_core, "backend_error", lambda kind: "an old driver")
         _backend._on_cuda.cache_clear()
-        assert backend("cuda:0") == _backend.Backend(name, _core.status_string(found) if found else "")
+        reason = f"{_core.status_string(found)}: an old driver" if found else ""
+        assert backend("cuda:0") == _backend.Backend(name, reason)
     _backend._on_cuda.cache_clear()
 
 

@@ -228,8 +228,53 @@ def test_what_a_graph_captures_only_a_check_reads(readings, monkeypatch):
             check("cpu")
         assert int(row.error_word) == 0
         check("cpu")
-        # As a replay would find it.
-        row.error_word.fill_(18)
+        # As a replay would find it, and what the graph copies.
+        (captured,) = row.verdict._captured
+        for word in (row.error_word, captured[1][0]):
+            word.fill_(18)
+
+
+def test_a_check_goes_on_behind_an_error_that_stays(readings, monkeypatch):
+    rows = [PackedRow(microbatch_of()) for _ in range(3)]
+    PackedBatch(rows[0], {"ids": nested([3, 4, 2])})
+    monkeypatch.setattr(_verdict, "is_capturing", lambda device: True)
+    PackedBatch(rows[0], {"ids": nested(LENGTHS)})
+    monkeypatch.setattr(_verdict, "is_capturing", lambda device: False)
+    for row in rows[1:]:
+        PackedBatch(row, {"ids": nested([3, 4, 2])})
+    told = 0
+    for _ in range(6):
+        try:
+            check("cpu")
+        except ValueError:
+            told += 1
+    # One a row; and what the graph's launch found of the row that was spoilt by then.
+    assert told == 4
+    for row in rows:
+        with pytest.raises(ValueError, match=SHORT):
+            sums(row, torch.ones(10))
+
+
+@pytest.fixture
+def late(readings, monkeypatch):
+    """A device whose events are not known."""
+    monkeypatch.setattr(_verdict, "reading_of", _verdict._LateReading)
+
+
+def test_late_readings_blame_no_field_for_another(late):
+    row = PackedRow(microbatch_of())
+    PackedBatch(row, {"good": nested(LENGTHS), "bad": nested([3, 5, 1])})
+    with pytest.raises(ValueError, match=r"bad\[2\] has 1 tokens; 2 are planned"):
+        sums(row, torch.ones(10))
+
+
+def test_late_readings_do_not_gather_for_ever(late):
+    row = PackedRow(microbatch_of())
+    for _ in range(200):
+        pack(row, nested(LENGTHS))
+        pack(microbatch_of(), nested(LENGTHS))
+    assert len(row.verdict._pending) <= 66
+    assert len(_verdict.verdict_of_lost_rows(torch.device("cpu"))._pending) <= 66
 
 
 def test_no_question_is_put_to_an_event_during_a_capture(readings, monkeypatch):

@@ -117,6 +117,29 @@ TEST(RefusalsTest, PadToBelowTheLongest) {
               AllOf(HasSubstr("manifest.pad_to is 8"), HasSubstr("sequence 1 has 9")));
 }
 
+// Each of them alone would be planned.
+TEST(RefusalsTest, PassesThatAskForTooManyEmptyMicrobatchesTogether) {
+  PlanOptions options = PackedOptions(10, Packer::kConcatenative, 4);
+  options.allow_empty_microbatches = true;
+  options.passes[0].min_microbatches = 40000;
+  options.passes.push_back(options.passes[0]);
+  options.passes[1].name = "logprob";
+  EXPECT_THAT(Refusal({4, 5}, options),
+              AllOf(HasSubstr("more than 262144 micro-batches beyond one a sequence"),
+                    HasSubstr("data_parallel 4, 1 mini-batches, 2 passes")));
+
+  // A slot of these may be one group.
+  options.topology.dynamic_context.emplace();
+  for (PassOptions& pass : options.passes) {
+    pass.sharding = Sharding::kBalanced;
+    pass.packer = Packer::kBalanced;
+    pass.min_microbatches = 200000;
+  }
+  EXPECT_THAT(Refusal({4, 5}, options),
+              AllOf(HasSubstr("more than 262144 micro-batches beyond one a sequence"),
+                    HasSubstr("4 ranks of topology.dynamic_context, 1 mini-batches, 2 passes")));
+}
+
 TEST(RefusalsTest, SumsBeyond32BitsAreNoReason) {
   const auto plan = testing::MakeCheckedPlan(std::vector<uint32_t>(64, kMost),
                                              PackedOptions(kMost, Packer::kBestFitDecreasing, 8));

@@ -25,8 +25,9 @@
 // Cost: every byte is read once and written once. Tokens of 128 bytes or more move in 16-byte words
 // at any address, in runs of tokens that lie end to end on both sides; where source and destination
 // are not aligned alike, each word takes two reads, one of them out of the cache. Narrower ones
-// move in words as wide as their alignment allows, and what has to be looked up for a token is
-// looked up once for all fields whose rows are equally wide.
+// move in words as wide as their alignment allows, at most 8 bytes; what a token's place needs is
+// looked up once for all fields of equally many words a token (to unpack to padded rows, equally
+// wide ones).
 
 #ifndef BATCHPLAN_KERNELS_PACK_H_
 #define BATCHPLAN_KERNELS_PACK_H_
@@ -63,9 +64,9 @@ typedef struct batchplan_row {
 typedef struct batchplan_sequences {
   // [num_sequences] The row of each sequence; the micro-batch's part of the plan's
   // `sequence_index`. NULL: sequence s is row s. When unpacking, no two may be equal: nothing
-  // checks that, and of two the row holds the tokens of either. A sequence with tokens but without
-  // a row below num_rows is BATCHPLAN_ERROR_SEQUENCE_INDEX in the error word; one of no tokens has
-  // no row then, which is how a captured graph leaves sequences out.
+  // checks that, and such a row then holds bytes of either. A sequence with tokens but without a
+  // row below num_rows is BATCHPLAN_ERROR_SEQUENCE_INDEX in the error word; one of no tokens has no
+  // row then, which is how a captured graph leaves sequences out.
   const uint32_t* sequence_index;
   // NULL: padded fields, [num_rows, width, ...]. Else ragged fields, [num_tokens, ...], row i from
   // token offsets[i] to offsets[i + 1], ascending; [num_rows + 1]. A row may be longer than its

@@ -71,7 +71,7 @@ batchplan_status batchplan_reduce_workspace_size(batchplan_backend backend, uint
 //
 // Arguments as for batchplan_pack, and
 //
-// workspace   The backend's memory, workspace_size bytes, aligned to 256; free again when the work
+// workspace   The backend's memory, workspace_size bytes, aligned to 8; free again when the work
 //             of the call is done. May be NULL, with a size of 0, if no total is asked for: a
 //             sequence's chunks are then one thread block's, one after the other.
 //

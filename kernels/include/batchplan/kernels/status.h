@@ -65,11 +65,9 @@ const char* batchplan_status_string(batchplan_status status);
 // if its arguments are right.
 batchplan_status batchplan_backend_status(batchplan_backend backend);
 
-// What the backend's runtime last gave as the reason of a BATCHPLAN_ERROR_CUDA or
-// BATCHPLAN_ERROR_NO_DEVICE that a call on this thread returned, an English phrase in static
-// memory;
-// "" if there was none. Never NULL. A launch also returns what an earlier kernel, anybody's, did
-// wrong.
+// Why a call on this thread last returned BATCHPLAN_ERROR_CUDA or BATCHPLAN_ERROR_NO_DEVICE, in the
+// words of the backend's runtime, in static memory; never NULL, and "" if none did. A launch also
+// returns what an earlier kernel, anybody's, did wrong.
 const char* batchplan_backend_error(batchplan_backend backend);
 
 // 1 if batchplan_backend_status says BATCHPLAN_OK, else 0.

@@ -325,11 +325,12 @@ TEST(DynamicPlanTest, EmptySlotsTakeAsFewGroupsAsAddUpToThePool) {
 TEST(DynamicPlanTest, TooFewSequencesAreToldHowManyASlotTakes) {
   PlanOptions options = DynamicOptions(8, 1, 1000);
   options.topology.dynamic_context->max_size = 2;
-  EXPECT_THAT(std::string(MakeCheckedPlan(std::vector<uint32_t>{900}, options).status().message()),
-              HasSubstr("passes[0]: its 1 sequence fills no slots: at least 1 of them, as "
-                        "min_microbatches 1, a multiple of 1 and max_tokens_per_microbatch ask, "
-                        "and in each at least 4 groups of 1 to 2 ranks on all 8 ranks of "
-                        "topology.dynamic_context, none of them empty, take 4 sequences; set"));
+  EXPECT_THAT(
+      std::string(MakeCheckedPlan(std::vector<uint32_t>{900}, options).status().message()),
+      HasSubstr("passes[0]: mini-batch 0: its 1 sequence fills no slots: at least 1 of them, as "
+                "min_microbatches 1, a multiple of 1 and max_tokens_per_microbatch ask, "
+                "and in each at least 4 groups of 1 to 2 ranks on all 8 ranks of "
+                "topology.dynamic_context, none of them empty, take 4 sequences; set"));
 }
 
 TEST(DynamicPlanTest, LaterPassesKeepTheRanksUnderLimitsOfTheirOwn) {

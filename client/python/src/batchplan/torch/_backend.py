@@ -78,8 +78,10 @@ def backend(device: torch.device | str | None = None) -> Backend:
 def _on_cuda(index: int) -> Backend:
     with torch.cuda.device(index):
         status = _core.backend_status(_CUDA)
+        reason = _core.backend_error(_CUDA)
     if status:
-        return Backend("torch's operations", _core.status_string(status))
+        told = [_core.status_string(status)] + ([reason] if reason else [])
+        return Backend("torch's operations", ": ".join(told))
     return Backend("kernels on CUDA")
 
 

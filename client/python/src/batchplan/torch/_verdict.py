@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,6 +13,9 @@ import torch
 
 # What copies on the host of the tensors that were asked for say is wrong.
 Judge = Callable[[Sequence[torch.Tensor]], Optional[str]]
+
+# Of a verdict. For more, the host waits: on devices whose events are not known here, they never arrive by themselves.
+_MOST_PENDING = 64
 
 
 class Reading(Protocol):
@@ -35,9 +39,11 @@ class Verdict:
         self._keeps = keeps
         self._lock = threading.Lock()
         self._pending: list[tuple[Reading, Judge]] = []
-        # Of launches that are part of a CUDA graph, and find errors when it is replayed.
-        self._captured: list[tuple[Sequence[torch.Tensor], Judge]] = []
+        # Of launches that are part of a CUDA graph, and find errors when it is replayed: the error word, what the graph
+        # copies there and then, and its judge.
+        self._captured: list[tuple[torch.Tensor, Sequence[torch.Tensor], Judge]] = []
         self._error: str | None = None
+        self._has_been_checked = False
         self._device = torch.device("cpu")
 
     def ask(self, tensors: Sequence[torch.Tensor], judge: Judge) -> None:
@@ -48,7 +54,7 @@ class Verdict:
         """
         self._device = device = tensors[0].device
         if is_capturing(device):
-            self._captured.append((tensors, judge))
+            self._captured.append((tensors[0], _copies_of(tensors), judge))
         else:
             self._pending.append((reading_of(tensors), judge))
         with _asked_lock:
@@ -67,7 +73,8 @@ class Verdict:
         with self._lock:
             while self._pending and self._error is None:
                 reading, judge = self._pending[0]
-                if not wait and not reading.is_there():
+                must_wait = wait or len(self._pending) > _MOST_PENDING
+                if not must_wait and not reading.is_there():
                     break
                 del self._pending[0]
                 self._error = judge(reading.get())
@@ -82,22 +89,28 @@ class Verdict:
         return bool(self._captured)
 
     def check(self) -> None:
-        """Looks at captured launches too, which waits for the device, and clears what these found.
+        """Looks at captured launches too, which waits for the device, and clears what these found. An error that stays
+        is raised by the first check alone.
 
         Raises:
             ValueError: with what was found.
         """
-        self.look(wait=True)
-        for tensors, judge in self._captured:
-            error = judge([one.cpu() for one in tensors])
+        if not self._has_been_checked:
+            try:
+                self.look(wait=True)
+            except ValueError:
+                self._has_been_checked = self._keeps
+                raise
+        for word, copies, judge in self._captured:
+            error = judge([one.cpu() for one in copies])
             if error is not None:
-                tensors[0].zero_()
+                for one in (word, copies[0]):
+                    one.zero_()
                 raise ValueError(error)
 
-
-    def __del__(self) -> None:
-        # Without a lock, as it may be called amid anything.
-        if self._pending and self._error is None and self._keeps:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Without a lock, as it may be called amid anything, and at the end of Python, when nobody asks any more.
+        if self._pending and self._error is None and self._keeps and not is_finalizing():
             lost = verdict_of_lost_rows(self._device)
             lost._device = self._device
             lost._pending.extend(self._pending)
@@ -124,16 +137,21 @@ class _CudaReading:
 
 
 class _LateReading:
-    """Of devices whose events are not known here: copied when it is waited for."""
+    """Of devices whose events are not known here: copied there, and to the host when it is waited for."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._tensors = tensors
+        self._tensors = _copies_of(tensors)
 
     def is_there(self) -> bool:
         return False
 
     def get(self) -> Sequence[torch.Tensor]:
         return [one.cpu() for one in self._tensors]
+
+
+def _copies_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """On the device, as what is enqueued by now leaves them: a later launch may set the word too."""
+    return [one.detach().clone() for one in tensors]
 
 
 def reading_of(tensors: Sequence[torch.Tensor]) -> Reading:

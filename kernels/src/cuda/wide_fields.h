@@ -1,8 +1,9 @@
 // Fields of wide tokens: a warp for each tile of the destination, run by run.
 //
 // A run is a number of tokens that lie end to end on both sides: a sequence, a chunk of it, or its
-// padding. Its tokens move as one piece of bytes. Where a tile ends within a run, a 16-byte word is
-// whose tile has the first of its bytes: so that but for the two ends of a run all words are whole.
+// padding. Its tokens move as one piece of bytes, in 16-byte words that are aligned in the
+// destination. A word across the border of two tiles within a run belongs to the tile with its
+// first byte, so that all words but those at a run's two ends are whole.
 
 #ifndef BATCHPLAN_KERNELS_SRC_CUDA_WIDE_FIELDS_H_
 #define BATCHPLAN_KERNELS_SRC_CUDA_WIDE_FIELDS_H_

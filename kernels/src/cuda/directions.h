@@ -2,8 +2,8 @@
 //
 // A direction has these steps. Locate reads what the arrays say of a token's sequence, for all
 // fields of a group; every thread of a warp must call it, and tokens best ascend from thread to
-// thread. Advance goes on to a token behind, if it is of the same run. MoveOf says where the token
-// comes from and goes to in the fields of one way.
+// thread. Advance goes on to a later token if it belongs to the same run. MoveOf says where the
+// token comes from and goes to in the fields of one way.
 
 #ifndef BATCHPLAN_KERNELS_SRC_CUDA_DIRECTIONS_H_
 #define BATCHPLAN_KERNELS_SRC_CUDA_DIRECTIONS_H_

@@ -15,7 +15,7 @@ namespace batchplan::kernels::cuda {
 
 // Of a grid.
 inline constexpr int64_t kMostBlocks = INT32_MAX;
-// Of a narrow group: so many fill a device with one round.
+// A narrow group of so many items fills a device in several rounds too.
 inline constexpr int64_t kManyItems = int64_t{1} << 19;
 inline constexpr uint8_t kRoundsOfMany = 4;
 
@@ -94,7 +94,7 @@ class FieldGrouping {
     for (uint32_t i = 0; i < sizeof pad; ++i) pad[i] = from.pad_value[i % from.element_size];
     memcpy(&field.task.pad, pad, sizeof pad);
     field.way.content = from.content;
-    // What other content leaves aside does not part a way.
+    // Other content has no use for these: they must not separate its ways.
     if (from.content == BATCHPLAN_CONTENT_TOKENS) {
       field.way.token_shift = from.token_shift;
       field.way.width = ragged ? 0 : from.width;

@@ -58,7 +58,7 @@ struct FieldGroup {
   uint32_t token_size;
   // Unpacking to padded rows: theirs.
   uint64_t row_width;
-  // Of the destination of a field, of what token_size counts.
+  // What the destination of a field has of what token_size counts: bytes or words.
   int64_t items;
 };
 

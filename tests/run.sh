@@ -124,7 +124,7 @@ test_on_gpu() {
     export PYTHONPATH=$BATCHPLAN_PYTHON_SITE${PYTHONPATH:+:$PYTHONPATH}
     gpu_step python 120 python3 -m pytest --quiet --noconftest -p no:cacheprovider \
       tests/client/python/torch_{backend,groups,moves,refusals,training,verdict}_test.py
-    gpu_step train_speedup 150 python3 client/python/examples/train_speedup.py --sequences 256 --batches 1 --runs 2
+    gpu_step train_speedup 150 python3 client/python/examples/train_speedup.py --sequences 128 --batches 1 --runs 2
   fi
 
   sanitizer=$(cuda_program compute-sanitizer) ||

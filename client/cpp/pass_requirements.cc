@@ -11,10 +11,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/batchplan/v1/convert.h"
-#include "server/planner/context/context_sizes.h"
-#include "server/planner/lengths.h"
-#include "server/planner/options.h"
-#include "server/planner/pipeline/schedule.h"
+#include "server/planner/request/context_sizes.h"
+#include "server/planner/request/lengths.h"
+#include "server/planner/request/options.h"
+#include "server/planner/time/schedule.h"
 
 namespace batchplan {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "batchplan/kernels/status.h"
 #include "batchplan/worker_options.h"
-#include "server/planner/lengths.h"
+#include "server/planner/request/lengths.h"
 
 namespace batchplan {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "server/checker/pass_under_check.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::checker {
 

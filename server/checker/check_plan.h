@@ -35,9 +35,9 @@
 #define BATCHPLAN_SERVER_CHECKER_CHECK_PLAN_H_
 
 #include "absl/status/status.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan {
 

@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/checker/request_demands.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::checker {
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::checker {
 

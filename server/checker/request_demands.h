@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::checker {
 

@@ -4,7 +4,7 @@
 #ifndef BATCHPLAN_SERVER_CHECKER_SEQUENCE_COST_H_
 #define BATCHPLAN_SERVER_CHECKER_SEQUENCE_COST_H_
 
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::checker {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/planner/pipeline/schedule.h"
+#include "server/planner/time/schedule.h"
 
 namespace batchplan {
 namespace {

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "batchplan/v1/batch_planner.pb.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan {
 

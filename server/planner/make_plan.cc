@@ -5,14 +5,14 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/allowance.h"
-#include "server/planner/given_ranks.h"
 #include "server/planner/measure.h"
-#include "server/planner/mini_batches.h"
-#include "server/planner/pass_limits.h"
 #include "server/planner/plan.h"
 #include "server/planner/plan_selection.h"
 #include "server/planner/plan_whole.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/pass_limits.h"
+#include "server/planner/request/sequence_groups.h"
+#include "server/planner/split/given_ranks.h"
 
 namespace batchplan {
 namespace {

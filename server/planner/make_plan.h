@@ -2,7 +2,7 @@
 //
 //   absl::StatusOr<Plan> plan = MakePlan({.lengths = lengths}, options);
 //
-// Its stages: align (lengths.h), split (mini_batches.h), assign (assign/assign.h), order (order.h)
+// Its stages: align (lengths.h), split (mini_batches.h), assign (place/assign.h), order (order.h)
 // and measure (measure.h); of what waits, a part is chosen first (plan_selection.h).
 //
 // A pure function: the same arguments give the same plan on every machine, compiler and thread. It
@@ -20,9 +20,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "server/planner/step_clock.h"
-#include "server/planner/step_time.h"
+#include "server/planner/pass/step_time.h"
+#include "server/planner/time/step_clock.h"
 
 namespace batchplan {
 namespace {

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <span>
 
-#include "server/planner/allowance.h"
-#include "server/planner/assign/bounds.h"
-#include "server/planner/manifest.h"
-#include "server/planner/pass.h"
+#include "server/planner/pass/pass.h"
 #include "server/planner/plan.h"
+#include "server/planner/ranks/bounds.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/manifest.h"
 
 namespace batchplan {
 

@@ -9,18 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "server/planner/options.h"
+#include "server/planner/request/lengths.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan {
-
-// As on the wire.
-enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2, kExpired = 3, kAlone = 4 };
-
-struct ExcludedSequence {
-  uint32_t index = 0;
-  uint32_t length = 0;  // the true length
-  ExclusionReason reason = ExclusionReason::kTruncated;
-};
 
 struct PlanMetrics {
   uint32_t microbatches = 0;

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/allowance.h"
-#include "server/planner/cancellation.h"
-#include "server/planner/mini_batches.h"
 #include "server/planner/plan_whole.h"
-#include "server/planner/selection/choice.h"
-#include "server/planner/selection/step_estimate.h"
-#include "server/planner/selection/waiting_pool.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/cancellation.h"
+#include "server/planner/request/sequence_groups.h"
+#include "server/planner/split/choice.h"
+#include "server/planner/split/step_estimate.h"
+#include "server/planner/split/waiting_pool.h"
 
 namespace batchplan {
 namespace {

@@ -4,11 +4,11 @@
 #define BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
 
 #include "absl/status/statusor.h"
-#include "server/planner/allowance.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
-#include "server/planner/pass_limits.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+#include "server/planner/request/pass_limits.h"
 
 namespace batchplan {
 

@@ -6,21 +6,21 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/allowance.h"
-#include "server/planner/assign/assign.h"
-#include "server/planner/assign/batch_passes.h"
-#include "server/planner/assign/bounds.h"
-#include "server/planner/cancellation.h"
-#include "server/planner/context/place_slots.h"
-#include "server/planner/context/useful_sizes.h"
-#include "server/planner/lengths.h"
 #include "server/planner/measure.h"
-#include "server/planner/mini_batches.h"
-#include "server/planner/order.h"
-#include "server/planner/pass.h"
+#include "server/planner/pass/order.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/place/assign.h"
+#include "server/planner/place/batch_passes.h"
+#include "server/planner/place/place_slots.h"
 #include "server/planner/plan.h"
-#include "server/planner/selection/delay.h"
-#include "server/planner/selection/step_estimate.h"
+#include "server/planner/ranks/bounds.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/cancellation.h"
+#include "server/planner/request/lengths.h"
+#include "server/planner/request/useful_sizes.h"
+#include "server/planner/split/delay.h"
+#include "server/planner/split/mini_batches.h"
+#include "server/planner/split/step_estimate.h"
 
 namespace batchplan {
 namespace {
@@ -223,7 +223,7 @@ constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
 constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
 // Whether less effort may come to a shorter step. Searches go further with more effort, but not the
-// same way. Without pipelines and groups that differ, PlaceBalanced (assign/place.h) has what the
+// same way. Without pipelines and groups that differ, PlaceBalanced (place/place.h) has what the
 // least effort finds among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;

@@ -7,11 +7,11 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "server/planner/allowance.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
-#include "server/planner/pass_limits.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+#include "server/planner/request/pass_limits.h"
 
 namespace batchplan {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "server/telemetry/metric_catalog.h"
 #include "server/telemetry/process_metrics.h"
 

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/planner/context/context_sizes.h"
 #include "server/planner/make_plan.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/context_sizes.h"
+#include "server/planner/request/presets.h"
 #include "tests/bench/geometric_mean.h"
 #include "tests/bench/length_family.h"
 #include "tests/support/generators.h"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
+#include "server/planner/request/allowance.h"
 #include "tests/support/classic_instances.h"
 #include "tests/support/generators.h"
 

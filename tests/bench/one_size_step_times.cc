@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "server/planner/balance/step_time_bound.h"
-#include "server/planner/context/context_problem.h"
-#include "server/planner/context/context_time.h"
-#include "server/planner/context/solve/solve_context.h"
+#include "server/planner/groups/solve_context.h"
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
-#include "server/planner/presets.h"
+#include "server/planner/pass/context_problem.h"
+#include "server/planner/pass/context_time.h"
+#include "server/planner/request/presets.h"
 
 namespace batchplan::bench {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "absl/strings/string_view.h"
 #include "server/planner/make_plan.h"
-#include "server/planner/pipeline/pipeline_time.h"
-#include "server/planner/pipeline/simulator.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
+#include "server/planner/time/pipeline_time.h"
+#include "server/planner/time/simulator.h"
 #include "tests/bench/geometric_mean.h"
 #include "tests/bench/length_family.h"
 #include "tests/support/generators.h"

@@ -11,7 +11,7 @@
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/padded/splits.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "server/planner/make_plan.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/bench/geometric_mean.h"
 #include "tests/bench/length_family.h"
 #include "tests/support/generators.h"

@@ -27,7 +27,7 @@
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/bench/dynamic_step_times.h"
 #include "tests/bench/length_family.h"
 #include "tests/bench/one_size_step_times.h"

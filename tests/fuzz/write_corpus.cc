@@ -10,7 +10,7 @@
 #include <iostream>
 #include <string>
 
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/wire_request.h"
 

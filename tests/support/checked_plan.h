@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
 #include "server/planner/plan.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::testing {
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {

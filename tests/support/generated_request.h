@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::testing {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 #include "tests/support/generators.h"
 
 namespace batchplan::testing {

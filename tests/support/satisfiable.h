@@ -6,8 +6,8 @@
 
 #include <cstddef>
 
-#include "server/planner/manifest.h"
-#include "server/planner/options.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::testing {
 

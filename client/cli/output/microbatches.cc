@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "server/planner/cost.h"
-#include "server/planner/pipeline/schedule.h"
-#include "server/planner/step_clock.h"
+#include "server/planner/request/cost.h"
+#include "server/planner/time/schedule.h"
+#include "server/planner/time/step_clock.h"
 
 namespace batchplan::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "batchplan/v1/options.pb.h"
 #include "batchplan/v1/plan.pb.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::cli {
 

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "server/pages/plan_page.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::cli {
 

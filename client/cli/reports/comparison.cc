@@ -21,7 +21,7 @@
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 #include "server/pages/plan_page.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 
 namespace batchplan::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
 #include "proto/batchplan/v1/convert.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan::cli {
 namespace {

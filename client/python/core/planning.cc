@@ -16,8 +16,8 @@
 #include "client/python/core/unlocked.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
-#include "server/planner/context/context_sizes.h"
 #include "server/planner/make_plan.h"
+#include "server/planner/request/context_sizes.h"
 
 namespace nb = nanobind;
 

@@ -6,8 +6,8 @@
 #include "absl/strings/string_view.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/base/ids.h"
-#include "server/planner/cost.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/cost.h"
+#include "server/planner/request/presets.h"
 
 namespace batchplan {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

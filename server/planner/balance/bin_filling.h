@@ -24,9 +24,9 @@
 #include <span>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/packing/index_set.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

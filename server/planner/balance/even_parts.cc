@@ -20,11 +20,11 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/balance/exchange_search.h"
 #include "server/planner/balance/longest_first.h"
 #include "server/planner/packing/karmarkar_karp.h"
 #include "server/planner/packing/orders.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/orders.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/balance/bin_filling.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

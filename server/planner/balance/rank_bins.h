@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/balance/bin_filling.h"
 #include "server/planner/packing/bins.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

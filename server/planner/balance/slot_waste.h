@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/numeric/int128.h"
-#include "server/planner/allowance.h"
 #include "server/planner/balance/step_time_bound.h"
 #include "server/planner/packing/bins.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

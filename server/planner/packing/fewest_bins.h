@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

@@ -112,14 +112,6 @@ uint64_t Below(std::mt19937_64& engine, uint64_t bound) {
 
 }  // namespace
 
-uint64_t MixSeed(uint64_t seed, uint64_t stream) {
-  // The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbouring inputs, unrelated outputs.
-  uint64_t z = seed + 0x9e3779b97f4a7c15u * (stream + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 std::vector<uint32_t> ShuffledOrder(uint32_t count, uint64_t seed) {
   std::vector<uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);

@@ -23,9 +23,6 @@ std::vector<uint32_t> DescendingLaterFirst(std::span<const uint64_t> loads);
 void RadixSort(std::vector<uint64_t>& keys, uint32_t sorted_bits);
 void RadixSort(std::vector<uint32_t>& keys, uint32_t sorted_bits);
 
-// An independent seed for stream number `stream` of `seed`.
-uint64_t MixSeed(uint64_t seed, uint64_t stream);
-
 // The numbers 0 .. count - 1 in an order drawn uniformly by `seed` (Fisher-Yates).
 std::vector<uint32_t> ShuffledOrder(uint32_t count, uint64_t seed);
 

@@ -13,21 +13,12 @@
 #include <cstdint>
 #include <span>
 
-#include "server/planner/allowance.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/packing/kinds.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan {
-
-enum class Packer {
-  kBalanced,
-  kConcatenative,
-  kFirstFitDecreasing,
-  kFirstFitShuffle,
-  kModifiedFirstFitDecreasing,
-  kBestFitDecreasing,
-  kKarmarkarKarp,
-};
 
 // Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences by
 // any packer but kBalanced. `seed` is used by kFirstFitShuffle only. Once a stop is requested the

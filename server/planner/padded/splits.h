@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "server/planner/allowance.h"
+#include "server/planner/request/allowance.h"
 
 namespace batchplan {
 

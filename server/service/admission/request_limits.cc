@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "server/base/ids.h"
 #include "server/fitting/step_report.h"
-#include "server/planner/options.h"
-#include "server/planner/pass.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/request/options.h"
 #include "server/service/admission/rpc_status.h"
 
 namespace batchplan {

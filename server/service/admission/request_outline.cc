@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 
 namespace batchplan {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "server/checker/check_plan.h"
-#include "server/planner/pipeline/pipeline_time.h"
+#include "server/planner/time/pipeline_time.h"
 
 namespace batchplan::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "server/planner/make_plan.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/best_step_time.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"

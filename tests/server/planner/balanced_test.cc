@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/planner/context/context_sizes.h"
 #include "server/planner/make_plan.h"
-#include "server/planner/pass_limits.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/context_sizes.h"
+#include "server/planner/request/pass_limits.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"

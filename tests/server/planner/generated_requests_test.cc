@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/planner/make_plan.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"

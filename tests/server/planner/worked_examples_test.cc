@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/support/checked_plan.h"
 
 namespace batchplan {

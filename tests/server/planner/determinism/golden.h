@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "server/planner/make_plan.h"
-#include "server/planner/options.h"
+#include "server/planner/request/options.h"
 #include "tests/support/checked_plan.h"
 #include "tests/support/generated_request.h"
 #include "tests/support/generators.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/planner/presets.h"
+#include "server/planner/request/presets.h"
 #include "tests/server/planner/determinism/golden.h"
 #include "tests/support/generators.h"
 

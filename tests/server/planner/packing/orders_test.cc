@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "server/planner/request/seeds.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {

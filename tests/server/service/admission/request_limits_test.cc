@@ -13,7 +13,7 @@
 #include "batchplan/v1/batch_planner.pb.h"
 #include "proto/batchplan/v1/convert.h"
 #include "server/planner/make_plan.h"
-#include "server/planner/pass.h"
+#include "server/planner/pass/pass.h"
 #include "server/service/admission/rpc_status.h"
 #include "tests/support/generators.h"
 #include "tests/support/wire_request.h"

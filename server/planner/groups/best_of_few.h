@@ -1,0 +1,24 @@
+// The best slots for few items.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_BEST_OF_FEW_H_
+#define BATCHPLAN_SERVER_PLANNER_GROUPS_BEST_OF_FEW_H_
+
+#include <optional>
+#include <vector>
+
+#include "server/planner/groups/context_items.h"
+#include "server/planner/groups/filled_groups.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// Slots of least lockstep time, without empty groups, by dynamic programming over the sets of
+// items: what a set takes on a number of ranks of a slot, and then in a number of slots. Empty if
+// none keep the limits; none where there are too many items and ranks for that, and once a stop is
+// requested. O(3^n * pool * sizes).
+std::optional<std::vector<FilledSlot>> BestOfFew(const ContextItems& all,
+                                                 const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_GROUPS_BEST_OF_FEW_H_

@@ -1,0 +1,83 @@
+// The items of a context problem in the order in which they are placed.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_CONTEXT_ITEMS_H_
+#define BATCHPLAN_SERVER_PLANNER_GROUPS_CONTEXT_ITEMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "server/planner/pass/context_problem.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// Items placed from one look for a stop to the next.
+inline constexpr uint32_t kItemsPerLook = 16384;
+
+// By position: descending by what they cost in the smallest groups, equal ones by number. Words of
+// this folder:
+//   size       the number of a group size in problem.sizes, ascending.
+//   time       what an item, or all of a group's, takes each rank of the group.
+//   rank-time  time times the ranks that it is taken of.
+//   work       an item's least rank-time, of the sizes that it may have; in units of 2^shift, so
+//              that sums stay below 2^60.
+class ContextItems {
+ public:
+  // The problem must outlive the items. Once a stop is requested they are as if none fitted.
+  explicit ContextItems(const ContextProblem& problem, const Allowance& allowance = {});
+
+  const ContextProblem& problem() const { return *problem_; }
+  size_t size() const { return item_.size(); }
+  uint32_t sizes() const { return static_cast<uint32_t>(costs_.size()); }
+  uint32_t ranks(uint32_t size) const { return problem_->sizes[size].ranks; }
+  uint64_t capacity(uint32_t size) const { return problem_->sizes[size].capacity; }
+  uint64_t max_sequences() const { return max_sequences_; }
+
+  uint32_t item(size_t position) const { return item_[position]; }
+  Cost cost(uint32_t size, size_t position) const { return costs_[size][position]; }
+  std::span<const Cost> costs(uint32_t size) const { return costs_[size]; }
+  uint32_t tokens(uint32_t size, size_t position) const { return tokens_[size][position]; }
+  uint32_t sequences(size_t position) const { return count_.empty() ? 1 : count_[position]; }
+  uint64_t work(size_t position) const { return work_[position]; }
+  // In the units of work, at most 2^62.
+  uint64_t RankTime(uint64_t ranks, Cost time) const;
+
+  // Whether an item may be in a group of that size at all.
+  bool MayTake(uint32_t size, size_t position) const {
+    return tokens_[size][position] <= capacity(size) && sequences(position) <= max_sequences_;
+  }
+  // Whether there is a size for every item.
+  bool all_fit() const { return all_fit_; }
+
+  // Of the sizes in which the item takes at most `time`, that of the least rank-time, of equal ones
+  // the smallest; sizes() if there is none.
+  uint32_t SizeWithin(size_t position, Cost time) const;
+
+  // The first position, at least `from`, at or after which every item costs at most `time` and
+  // takes at most `tokens` in groups of that size; where items of more tokens may cost less, the
+  // first that costs at most that. size() or more if there is none.
+  size_t FirstWithin(uint32_t size, Cost time, uint64_t tokens, size_t from) const;
+  // Whether the items descend by tokens and costs in all sizes.
+  bool descend() const { return descend_; }
+
+ private:
+  const ContextProblem* problem_;
+  std::vector<uint32_t> item_;
+  std::vector<std::vector<Cost>> costs_;
+  std::vector<std::vector<uint32_t>> tokens_;
+  std::vector<uint32_t> count_;
+  std::vector<uint64_t> work_;
+  // Whether no larger size takes less of the ranks than a smaller one, by position.
+  std::vector<bool> cheapest_first_;
+  uint64_t max_sequences_ = 0;
+  int shift_ = 0;
+  bool all_fit_ = true;
+  bool descend_ = true;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_GROUPS_CONTEXT_ITEMS_H_

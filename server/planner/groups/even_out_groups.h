@@ -1,0 +1,41 @@
+// Local search over the items of groups whose sizes and slots are given.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_EVEN_OUT_GROUPS_H_
+#define BATCHPLAN_SERVER_PLANNER_GROUPS_EVEN_OUT_GROUPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "server/planner/groups/context_items.h"
+#include "server/planner/groups/filled_groups.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// The sum over slots of the slowest group, with the fixed costs.
+Cost LockstepTime(const ContextItems& all, const std::vector<FilledSlot>& slots);
+
+// Lowers the lockstep time by moves and exchanges of items between groups. No group becomes empty
+// or exceeds its limits. In rounds: slots are formed anew, of each size the slowest groups in the
+// slowest slots; every slot gets a target, the mean of its groups over its ranks or its longest
+// item if that is more; then the group furthest over its target gives to those furthest under
+// theirs what brings the two closest to them. Ends when nothing helps any more, after `steps`
+// groups and items looked at, or with the allowance. Returns the time.
+Cost EvenOutGroups(const ContextItems& all, uint64_t steps, const Allowance& allowance,
+                   std::vector<FilledSlot>& slots);
+
+// What a rank does one after the other: its groups of the smallest size, after others that stay as
+// they are.
+struct RankGroups {
+  Cost before = 0;
+  std::vector<FilledGroup*> groups;
+};
+
+// Lowers the time of the slowest rank in the same way; the target is the mean of all ranks. The
+// groups of different ranks are different ones.
+void EvenOutRanks(const ContextItems& all, uint64_t steps, const Allowance& allowance,
+                  std::vector<RankGroups>& ranks);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_GROUPS_EVEN_OUT_GROUPS_H_

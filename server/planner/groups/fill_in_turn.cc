@@ -1,0 +1,169 @@
+// One slot after the other, each as little wasted as can be found.
+//
+// The longest item that is left decides what the next slot may take: between what it costs in its
+// fastest size and what a group full of its like would cost. Sixteen times in between are tried at
+// kDefault, each with the two ways of FillSlot, and the quotients next to the best one once more.
+// The slot with least time a unit of work is kept; its fixed cost counts as time, so that slots get
+// longer where they are dear. Once fewer tries are left, only times close to the last slot's are
+// tried.
+
+#include "server/planner/groups/fill_in_turn.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/numeric/int128.h"
+#include "server/planner/groups/fill_slots.h"
+#include "server/planner/packing/index_set.h"
+
+namespace batchplan {
+namespace {
+
+constexpr uint64_t kTicksAnItem = 150;
+constexpr uint64_t kTicksAGroup = 100;
+// With fewer tries only times close to the last slot's are tried.
+constexpr uint32_t kFewTries = 8;
+// One slot in this many tries all times.
+constexpr uint64_t kSlotsToLook = 16;
+// These are so much shorter and longer, of 1024.
+constexpr Cost kClose = 40;
+
+class TurnFiller {
+ public:
+  TurnFiller(const ContextItems& all, std::span<const uint32_t> items, const TurnOptions& options,
+             const Allowance& allowance)
+      : all_(all),
+        options_(options),
+        allowance_(allowance),
+        left_(all.size()),
+        fixed_(all.RankTime(all.problem().pool, options.per_slot)) {
+    for (const uint32_t item : items) left_.Insert(item);
+  }
+
+  std::vector<FilledSlot> Run() {
+    std::vector<FilledSlot> slots;
+    while (true) {
+      const size_t first = left_.AtLeast(0);
+      if (first == IndexSet::kNone) return slots;
+      best_ = {};
+      for (const Cost time : TimesOf(static_cast<uint32_t>(first))) Try(time);
+      Refine();
+      if (allowance_.stop_requested() || best_.slot.empty()) return {};
+      last_ = best_.most;
+      ++number_;
+      for (const FilledGroup& group : best_.slot) {
+        for (const uint32_t item : group.items) left_.Erase(item);
+      }
+      slots.push_back(std::move(best_.slot));
+    }
+  }
+
+ private:
+  struct Filled {
+    FilledSlot slot = {};
+    uint64_t rank_time = 0;
+    uint64_t work = 0;
+    Cost most = 0;
+  };
+
+  // Ascending.
+  std::vector<Cost> TimesOf(uint32_t first) {
+    std::vector<Cost> times;
+    Cost full = 0;
+    for (uint32_t size = 0; size < all_.sizes(); ++size) {
+      if (!all_.MayTake(size, first)) continue;
+      const Cost cost = all_.cost(size, first);
+      times.push_back(cost);
+      const uint64_t tokens = std::max<uint64_t>(all_.tokens(size, first), 1);
+      const absl::uint128 filled = absl::uint128(cost) * all_.capacity(size) / tokens;
+      full = std::max(full, absl::Uint128Low64(std::min(filled, absl::uint128(1) << 62)));
+    }
+    if (times.empty()) return {};
+    const Cost least = *std::min_element(times.begin(), times.end());
+    const Cost most = std::max(least, std::min(full, options_.most));
+    if (Few() && last_ >= least && last_ <= most && number_ % kSlotsToLook != 0) {
+      const Cost change = last_ / 1024 * kClose;
+      return {std::max(least, last_ - change), last_, std::min(most, last_ + change)};
+    }
+    // Even steps of the quotient, in 1/1024: at most as many as are wanted.
+    const uint32_t tries = std::max(options_.tries, kFewTries);
+    const uint32_t steps = tries > times.size() ? tries - static_cast<uint32_t>(times.size()) : 1;
+    step_ = 1;
+    while (step_ < 1024 && Steps(least, most) > steps) step_ += 1 + step_ / 8;
+    for (Cost time = least; time < most; time += std::max<Cost>(time / 1024 * step_, 1)) {
+      times.push_back(time);
+    }
+    times.push_back(most);
+    std::erase_if(times, [&](Cost time) { return time > most; });
+    std::sort(times.begin(), times.end());
+    times.erase(std::unique(times.begin(), times.end()), times.end());
+    return times;
+  }
+
+  // From one time to the other, capped.
+  uint32_t Steps(Cost least, Cost most) const {
+    uint32_t steps = 0;
+    for (Cost time = least; time < most && steps < 1024; ++steps) {
+      time += std::max<Cost>(time / 1024 * step_, 1);
+    }
+    return steps;
+  }
+
+  // Closer around the best time.
+  void Refine() {
+    if (best_.slot.empty() || Few()) return;
+    const Cost time = best_.most;
+    for (const Cost part : {step_ / 3, step_ * 2 / 3}) {
+      const Cost change = time / 1024 * part;
+      Try(time - change);
+      if (time + change <= options_.most) Try(time + change);
+    }
+  }
+
+  bool Few() const { return options_.tries < kFewTries || allowance_.spent(); }
+
+  void Try(Cost most) {
+    for (const SlotFill fill : {SlotFill::kOpenFirst, SlotFill::kBestFit}) {
+      if (allowance_.stop_requested()) return;
+      if (fill == SlotFill::kBestFit && Few() && !best_.slot.empty()) return;
+      Filled filled = {.slot = FillSlot(all_, most, fill, left_), .most = most};
+      if (filled.slot.empty()) continue;
+      uint64_t items = 0;
+      for (const FilledGroup& group : filled.slot) {
+        items += group.items.size();
+        for (const uint32_t item : group.items) {
+          filled.work += all_.work(item);
+          left_.Insert(item);
+        }
+      }
+      allowance_.Spend(kTicksAnItem * items + kTicksAGroup * filled.slot.size());
+      filled.rank_time = fixed_ + all_.RankTime(all_.problem().pool, SlowestTime(filled.slot));
+      if (best_.slot.empty() || Better(filled, best_)) best_ = std::move(filled);
+    }
+  }
+
+  static bool Better(const Filled& a, const Filled& b) {
+    const absl::uint128 a_wastes = absl::uint128(a.rank_time) * b.work;
+    const absl::uint128 b_wastes = absl::uint128(b.rank_time) * a.work;
+    return a_wastes < b_wastes || (a_wastes == b_wastes && a.work > b.work);
+  }
+
+  const ContextItems& all_;
+  const TurnOptions& options_;
+  const Allowance& allowance_;
+  IndexSet left_;
+  const uint64_t fixed_;
+  uint64_t step_ = 1;
+  Cost last_ = 0;
+  uint64_t number_ = 0;  // of slots that are filled
+  Filled best_;
+};
+
+}  // namespace
+
+std::vector<FilledSlot> FillInTurn(const ContextItems& all, std::span<const uint32_t> items,
+                                   const TurnOptions& options, const Allowance& allowance) {
+  return TurnFiller(all, items, options, allowance).Run();
+}
+
+}  // namespace batchplan

@@ -1,0 +1,76 @@
+// Groups while they are being filled.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_FILLED_GROUPS_H_
+#define BATCHPLAN_SERVER_PLANNER_GROUPS_FILLED_GROUPS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/groups/context_items.h"
+#include "server/planner/pass/context_problem.h"
+
+namespace batchplan {
+
+// A group of ContextItems, by position, and what they take.
+struct FilledGroup {
+  uint32_t size = 0;
+  Cost time = 0;
+  uint64_t tokens = 0;
+  uint64_t sequences = 0;
+  std::vector<uint32_t> items = {};
+
+  bool Holds(const ContextItems& all, uint32_t item) const {
+    return tokens + all.tokens(size, item) <= all.capacity(size) &&
+           sequences + all.sequences(item) <= all.max_sequences();
+  }
+  void Add(const ContextItems& all, uint32_t item) {
+    items.push_back(item);
+    time += all.cost(size, item);
+    tokens += all.tokens(size, item);
+    sequences += all.sequences(item);
+  }
+  // The item that stands at `place`; others change their places.
+  void Remove(const ContextItems& all, size_t place) {
+    const uint32_t item = items[place];
+    items[place] = items.back();
+    items.pop_back();
+    time -= all.cost(size, item);
+    tokens -= all.tokens(size, item);
+    sequences -= all.sequences(item);
+  }
+  // Add and Remove where items ascend, and stay so.
+  void Insert(const ContextItems& all, uint32_t item) {
+    Add(all, item);
+    std::rotate(std::upper_bound(items.begin(), items.end() - 1, item), items.end() - 1,
+                items.end());
+  }
+  void Erase(const ContextItems& all, size_t place) {
+    std::rotate(items.begin() + static_cast<ptrdiff_t>(place),
+                items.begin() + static_cast<ptrdiff_t>(place) + 1, items.end());
+    Remove(all, items.size() - 1);
+  }
+};
+
+using FilledSlot = std::vector<FilledGroup>;
+
+// The items in a group of that size, and whether it holds them.
+bool Regroup(const ContextItems& all, std::span<const uint32_t> items, uint32_t size,
+             FilledGroup& group);
+
+// Gives `free` ranks of a slot, all that its groups have not, to groups: costly groups are divided
+// or get larger, or there are empty groups where these are allowed. False if ranks are left.
+bool UseFreeRanks(const ContextItems& all, uint32_t free, FilledSlot& slot);
+
+// Without fixed costs.
+Cost SlowestTime(const FilledSlot& slot);
+
+// As SolveContext returns them, and the other way round. Groups of a slot descend in size.
+ContextSlots ToContextSlots(const ContextItems& all, const std::vector<FilledSlot>& slots);
+std::vector<FilledSlot> FromContextSlots(const ContextItems& all, const ContextSlots& slots);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_GROUPS_FILLED_GROUPS_H_

@@ -1,0 +1,42 @@
+// Megatron-LM's scheduler of dynamic context parallelism, which the preset megatron_dynamic_cp
+// plans with.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_GROUPS_MEGATRON_SLOTS_H_
+#define BATCHPLAN_SERVER_PLANNER_GROUPS_MEGATRON_SLOTS_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "server/planner/pass/context_problem.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// Slot after slot, in descending length. The longest sequence left opens a group of the least size
+// that holds it, and bounds the slot: no group may have more than 1.05 of its L^2 / ranks, the only
+// cost that the scheduler knows. Every shorter one in turn goes where the greatest L^2 / ranks of
+// the slot stays least, of equal choices to the smallest size that holds it: there into the least
+// loaded group, or into a new one as long as ranks are free. Where the bound allows none, it waits
+// for the next slot. Ranks that are
+// still free in the end go to the first group of the smallest size, which is doubled, again and
+// again. Items of several sequences are taken for one of their tokens. After
+// DefaultDynamicCPScheduler in megatron/core/datasets/data_schedule.py of NVIDIA/Megatron-LM,
+// branch dev.
+//
+// Where the scheduler can't keep what it promises, this does: where no group can be doubled, as in
+// pools that are no power of two, free ranks take sequences that wait, then those of groups with
+// several, or one group takes the whole pool; and slots are divided until there are as many as
+// problem.slots asks for.
+//
+// None if that fails too, where there would be more than kMaxEmptyMicrobatches empty groups, after
+// `most_visits` looks at items and groups, or kVisitsOfAllowance: once the allowance is spent; and
+// once a stop is requested. Spends from the allowance.
+// O(n sizes log n) where the groups with least load have room, O(n groups) otherwise.
+inline constexpr uint64_t kVisitsOfAllowance = std::numeric_limits<uint64_t>::max();
+std::optional<ContextSlots> MegatronSlots(const ContextProblem& problem, const Allowance& allowance,
+                                          uint64_t most_visits = kVisitsOfAllowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_GROUPS_MEGATRON_SLOTS_H_

@@ -1,0 +1,32 @@
+// The balanced solver for pipelines: ranks, micro-batches and their order together.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_LANES_BALANCE_H_
+#define BATCHPLAN_SERVER_PLANNER_LANES_BALANCE_H_
+
+#include <optional>
+
+#include "server/planner/lanes/targets.h"
+#include "server/planner/packing/bins.h"
+
+namespace batchplan {
+
+struct PipelineBins {
+  // Slot s of rank r is bin r * slots + s, in the order in which the rank runs them.
+  Bins bins;
+  // Of the slowest rank, in lockstep of the slots' costliest micro-batches.
+  double makespan = 0;
+};
+
+// Puts the items into exactly ranks * slots bins within the limits, none of them empty, such that
+// the slowest rank's pipeline is done soon. There are at least as many items as bins, and with
+// given ranks on each of them. Nothing if no such packing is found.
+//
+// Bins get targets (targets.h), and items the bin that lacks most (fill_lanes.h), or bins are those
+// of `start`, which has as many and holds all items; then the slowest rank exchanges
+// items within itself and with others, and changes its order, as long as simulations say that it
+// gets faster. Deterministic; O(n log n) and simulations by the effort.
+std::optional<PipelineBins> BalancePipeline(const PipelineTask& task, const Bins* start = nullptr);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_LANES_BALANCE_H_

@@ -1,0 +1,78 @@
+// Micro-batches of a pipeline's ranks while they are looked for, and what the ranks take with them.
+//
+// A *lane* is what is simulated: a rank, or in lockstep all ranks together, whose slots then cost
+// what the costliest of their micro-batches does.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_LANES_LANES_H_
+#define BATCHPLAN_SERVER_PLANNER_LANES_LANES_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/packing/bins.h"
+#include "server/planner/time/simulator.h"
+
+namespace batchplan {
+
+class Lanes {
+ public:
+  // All bins empty. Views the items, and the simulator, which traces and has as many micro-batches
+  // as there are slots.
+  Lanes(const PackItems& items, const BinLimits& limits, uint32_t ranks, bool lockstep,
+        double fixed, PipelineSimulator& simulator);
+
+  uint32_t ranks() const { return ranks_; }
+  uint32_t slots() const { return slots_; }
+  uint32_t count() const { return lockstep_ ? 1 : ranks_; }
+  uint32_t LaneOf(uint32_t rank) const { return lockstep_ ? 0 : rank; }
+  // Bin s of rank r is number r * slots() + s.
+  uint32_t BinAt(uint32_t rank, uint32_t slot) const { return rank * slots_ + slot; }
+
+  const std::vector<uint32_t>& items_of(uint32_t bin) const { return state_.bins[bin]; }
+  double cost(uint32_t bin) const { return static_cast<double>(state_.costs[bin]); }
+  const BinRoom& room(uint32_t bin) const { return state_.rooms[bin]; }
+
+  void Put(uint32_t bin, uint32_t item);
+  // Item number `place` of a bin, which it leaves.
+  uint32_t Take(uint32_t bin, size_t place);
+  void SwapSlots(uint32_t lane, uint32_t a, uint32_t b);
+
+  // Simulates what a lane takes with its bins as they are.
+  double Simulate(uint32_t lane);
+  // The makespan; sets in `weights` how much it grows with the cost of each slot.
+  double Trace(uint32_t lane, std::span<double> weights);
+  // The rank whose bin is the costliest of a lane's slot.
+  uint32_t CostliestRank(uint32_t lane, uint32_t slot) const;
+
+  Bins TakeBins() const;
+
+  // What stands where, to go back to.
+  struct State {
+    std::vector<std::vector<uint32_t>> bins;
+    std::vector<BinRoom> rooms;
+    std::vector<uint64_t> costs;
+  };
+  const State& state() const { return state_; }
+  void Restore(const State& state);
+
+ private:
+  // The costs of a lane's slots, fixed ones included.
+  std::span<const double> SlotCosts(uint32_t lane);
+
+  const PackItems& items_;
+  const uint32_t ranks_;
+  const uint32_t slots_;
+  const bool lockstep_;
+  const double fixed_;
+  PipelineSimulator& simulator_;
+  State state_;
+  std::vector<double> slot_costs_;
+  // In lockstep, by slot, the costliest rank; kUnknown until it is asked for.
+  static constexpr uint32_t kUnknown = UINT32_MAX;
+  mutable std::vector<uint32_t> costliest_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_LANES_LANES_H_

@@ -1,0 +1,257 @@
+#include "server/planner/lanes/targets.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+
+namespace batchplan {
+namespace {
+
+// An item that costs more than this part of the costliest target is placed before the others.
+constexpr double kLargePart = 0.7;
+// Simulations: of the mean rank's profile, of each rank's in the first round, and in a later one.
+constexpr int kFirstSimulations = 100;
+constexpr int kSimulations = 30;
+constexpr int kMoreSimulations = 15;
+// How often the total is divided anew.
+constexpr int kRounds = 4;
+// Bisections of what ranks that keep costly items together may take.
+constexpr int kBisections = 24;
+
+// The large items of each rank, or in lockstep of all of them, costliest first.
+using Division = std::vector<std::vector<uint32_t>>;
+
+class TargetFinder {
+ public:
+  TargetFinder(const PipelineTask& task, std::span<const uint32_t> descending,
+               PipelineSimulator& simulator)
+      : task_(task), descending_(descending), simulator_(simulator) {
+    uint64_t tokens = 0;
+    for (uint32_t item = 0; item < task.items.size(); ++item) {
+      total_ += Load(item);
+      tokens += task.items.lengths[item];
+    }
+    mean_ = total_ / task.ranks;
+    most_ = task.limits.capacity * total_ / static_cast<double>(tokens);
+    base_ = FindProfile(simulator, {.total = mean_, .fixed = task.fixed, .most = most_},
+                        kFirstSimulations);
+    // Micro-batches by what they should cost, the costliest first.
+    by_cost_.resize(task.slots);
+    std::iota(by_cost_.begin(), by_cost_.end(), 0u);
+    std::stable_sort(by_cost_.begin(), by_cost_.end(),
+                     [&](uint32_t a, uint32_t b) { return base_.costs[a] > base_.costs[b]; });
+    const double large = kLargePart * base_.costs[by_cost_.front()];
+    const size_t most_large = size_t{task.ranks} * task.slots / 2;
+    while (large_ < std::min(most_large, descending.size()) && Load(descending[large_]) > large) {
+      ++large_;
+    }
+  }
+
+  Targets Run() {
+    if (task_.lockstep) return InLockstep();
+    if (!task_.rank_of.empty()) return WithRanksGiven();
+    std::optional<Divided> best = Divide(Spread());
+    if (large_ > task_.ranks) {
+      const std::optional<Divided> together = Divide(Together());
+      if (together && (!best || together->makespan < best->makespan)) best = together;
+    }
+    return TargetsOf(*best);
+  }
+
+ private:
+  // What comes of a division of the large items.
+  struct Divided {
+    Division large;
+    std::vector<Profile> ranks;
+    double makespan = 0;
+  };
+
+  double Load(uint32_t item) const { return static_cast<double>(task_.items.loads[item]); }
+
+  // Each next one to the rank that has least.
+  Division Spread() const {
+    Division division(task_.ranks);
+    std::vector<double> sums(task_.ranks, 0);
+    for (size_t i = 0; i < large_; ++i) {
+      const size_t rank = std::min_element(sums.begin(), sums.end()) - sums.begin();
+      division[rank].push_back(descending_[i]);
+      sums[rank] += Load(descending_[i]);
+    }
+    return division;
+  }
+
+  // As many on a rank as it can take when all its micro-batches are as alike as can be: its work,
+  // and p - 1 times the costliest.
+  std::optional<Division> TogetherWithin(double makespan) const {
+    Division division(task_.ranks);
+    const double behind = task_.pipeline.stages - 1;
+    uint32_t rank = 0;
+    double sum = 0;
+    for (size_t i = 0; i < large_; ++i) {
+      const double load = Load(descending_[i]);
+      while (true) {
+        std::vector<uint32_t>& own = division[rank];
+        const double costliest = own.empty() ? load : Load(own.front());
+        const double work = sum + load + task_.fixed * task_.slots;
+        const double takes = work + behind * std::max(costliest + task_.fixed, work / task_.slots);
+        if (own.empty() || (own.size() < task_.slots && takes <= makespan * task_.pipeline.stages))
+          break;
+        if (++rank == task_.ranks) return std::nullopt;
+        sum = 0;
+      }
+      division[rank].push_back(descending_[i]);
+      sum += load;
+    }
+    return division;
+  }
+
+  Division Together() const {
+    double least = base_.makespan / 2;
+    double enough = base_.makespan * 16;
+    std::optional<Division> best;
+    for (int i = 0; i < kBisections; ++i) {
+      const double makespan = std::sqrt(least * enough);
+      std::optional<Division> division = TogetherWithin(makespan);
+      (division ? enough : least) = makespan;
+      if (division) best = std::move(division);
+    }
+    // Room for what else there is.
+    if (std::optional<Division> roomy = TogetherWithin(std::max(enough, base_.makespan * 1.02))) {
+      best = std::move(roomy);
+    }
+    return best ? *best : Spread();
+  }
+
+  // What the slots cost at least with these items, the costliest where a micro-batch should cost
+  // most.
+  std::vector<double> Least(std::span<const uint32_t> large) const {
+    std::vector<double> least(task_.slots, 0);
+    for (size_t i = 0; i < large.size(); ++i) least[by_cost_[i % task_.slots]] += Load(large[i]);
+    return least;
+  }
+
+  Profile ProfileOf(std::span<const double> least, double total, std::span<const double> start,
+                    int simulations) const {
+    return FindProfile(simulator_,
+                       {.total = total, .fixed = task_.fixed, .least = least, .most = most_},
+                       simulations, start);
+  }
+
+  // Divides the total among the ranks until they are done at the same time: each round as if their
+  // makespans were linear in it.
+  std::optional<Divided> Divide(const Division& large) const {
+    Divided divided{.large = large, .ranks = std::vector<Profile>(task_.ranks, base_)};
+    std::vector<std::vector<double>> least;
+    std::vector<double> sums(task_.ranks, 0);
+    std::vector<double> totals(task_.ranks, mean_);
+    for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
+      least.push_back(Least(large[rank]));
+      for (const uint32_t item : large[rank]) sums[rank] += Load(item);
+      totals[rank] = std::max(mean_, sums[rank]);
+    }
+    for (int round = 0;; ++round) {
+      if (task_.allowance.stop_requested()) return divided;
+      divided.makespan = 0;
+      double of_totals = 0;
+      double of_slopes = 0;
+      for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
+        const bool as_before = rank > 0 && large[rank].empty() && large[rank - 1].empty() &&
+                               totals[rank] == totals[rank - 1];
+        Profile& profile = divided.ranks[rank];
+        profile = as_before ? divided.ranks[rank - 1]
+                            : ProfileOf(least[rank], totals[rank], profile.costs,
+                                        round == 0 ? kSimulations : kMoreSimulations);
+        divided.makespan = std::max(divided.makespan, profile.makespan);
+        of_totals += profile.makespan / profile.slope - totals[rank];
+        of_slopes += 1 / profile.slope;
+      }
+      if (round == kRounds) return divided;
+      const double common = (total_ + of_totals) / of_slopes;
+      double sum = 0;
+      for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
+        const Profile& profile = divided.ranks[rank];
+        totals[rank] = std::max(
+            {totals[rank] + (common - profile.makespan) / profile.slope, sums[rank], mean_ * 0.05});
+        sum += totals[rank];
+      }
+      for (double& total : totals) total *= total_ / sum;
+    }
+  }
+
+  Targets TargetsOf(const Divided& divided) const {
+    Targets targets;
+    for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
+      const std::vector<double>& costs = divided.ranks[rank].costs;
+      targets.costs.insert(targets.costs.end(), costs.begin(), costs.end());
+      const std::vector<uint32_t>& large = divided.large[rank];
+      for (size_t i = 0; i < large.size(); ++i) {
+        targets.placed.emplace_back(large[i], rank * task_.slots + by_cost_[i % task_.slots]);
+      }
+    }
+    return targets;
+  }
+
+  // The ranks' large items stand where they are; what else they have is given too.
+  Targets WithRanksGiven() const {
+    Divided divided{.large = Division(task_.ranks), .ranks = {}};
+    std::vector<double> totals(task_.ranks, 0);
+    for (uint32_t item = 0; item < task_.items.size(); ++item) {
+      totals[task_.rank_of[item]] += Load(item);
+    }
+    for (size_t i = 0; i < large_; ++i) {
+      divided.large[task_.rank_of[descending_[i]]].push_back(descending_[i]);
+    }
+    for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
+      divided.ranks.push_back(
+          ProfileOf(Least(divided.large[rank]), totals[rank], base_.costs, 2 * kSimulations));
+    }
+    return TargetsOf(divided);
+  }
+
+  // Each next slot takes one of the large items for every rank, as they run at the same time.
+  Targets InLockstep() const {
+    std::vector<double> least(task_.slots, 0);
+    Targets targets;
+    for (size_t i = 0; i < large_; ++i) {
+      const auto rank = static_cast<uint32_t>(i % task_.ranks);
+      const uint32_t slot = by_cost_[i / task_.ranks];
+      least[slot] = std::max(least[slot], Load(descending_[i]));
+      if (task_.rank_of.empty()) {
+        targets.placed.emplace_back(descending_[i], rank * task_.slots + slot);
+      }
+    }
+    const Profile profile = ProfileOf(least, mean_, base_.costs, kFirstSimulations);
+    std::vector<double> parts(task_.ranks, 1);
+    if (!task_.rank_of.empty()) {
+      std::fill(parts.begin(), parts.end(), 0.0);
+      for (uint32_t item = 0; item < task_.items.size(); ++item) {
+        parts[task_.rank_of[item]] += Load(item) / mean_;
+      }
+    }
+    for (uint32_t rank = 0; rank < task_.ranks; ++rank) {
+      for (const double cost : profile.costs) targets.costs.push_back(cost * parts[rank]);
+    }
+    return targets;
+  }
+
+  const PipelineTask& task_;
+  const std::span<const uint32_t> descending_;
+  PipelineSimulator& simulator_;
+  double total_ = 0;
+  double mean_ = 0;  // of a rank
+  double most_ = 0;  // of a micro-batch that is full
+  Profile base_;
+  std::vector<uint32_t> by_cost_;
+  size_t large_ = 0;
+};
+
+}  // namespace
+
+Targets FindTargets(const PipelineTask& task, std::span<const uint32_t> descending,
+                    PipelineSimulator& simulator) {
+  return TargetFinder(task, descending, simulator).Run();
+}
+
+}  // namespace batchplan

@@ -1,0 +1,49 @@
+// How long the slots of a pool are predicted to run, and a bound that no slots are below.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_CONTEXT_TIME_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_CONTEXT_TIME_H_
+
+#include <cstdint>
+
+#include "server/planner/pass/context_problem.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// The cost of the group on each of its ranks: of its items, and per_microbatch, which an empty
+// group has too.
+Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
+
+// The time that the problem's clock (step_clock.h) gives slots in this order. Any time once a stop
+// is requested.
+Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
+                 const Allowance& allowance = {});
+
+// Slots that every plan has at least: by the tokens and sequences that the groups of a slot hold.
+uint64_t FewestContextSlots(const ContextProblem& problem);
+
+// A step time that no slots are below.
+//
+// An item that runs on a group of c ranks for a time t has c t of the pool's rank-time: at least w,
+// the least of its sizes, and at least w(x), the least of its sizes with t <= x, if no group runs
+// longer than x. These are malleable tasks (J. Turek, J. Wolf, P. Yu: Approximate Algorithms for
+// Scheduling Parallelizable Tasks, SPAA 1992; W. Ludwig, P. Tiwari, SODA 1994).
+//
+// Accumulated, let x be the step time without the fixed costs of its slots. No group runs longer,
+// and no rank: pool * x >= sum of w(x).
+//
+// In lockstep, let x be the time of the longest slot, and T the sum of all slots' times. Every slot
+// has pool times its own time, so that pool * T >= sum of w(x). The longest slot has room for some
+// items only. Let R be the most that such items add up to in w, a fraction of an item counted too.
+// The other slots hold what is left: pool * (T - x) >= sum of w - R. So long items either make one
+// slot long, beside which the others need their time, or are on larger groups and exchange more.
+//
+// The first bound falls as x grows and the second rises. T is at least where they meet. The fixed
+// costs of the fewest slots are added. On pipelines this is the work that StepClock::Bound is asked
+// about. Items that fit no size are left out, and limits on sequences are not looked at.
+// O(n sizes log n).
+Cost ContextBound(const ContextProblem& problem);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_CONTEXT_TIME_H_

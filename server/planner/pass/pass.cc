@@ -1,0 +1,329 @@
+#include "server/planner/pass/pass.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/planner/pass/pass_checks.h"
+#include "server/planner/request/cancellation.h"
+
+namespace batchplan {
+namespace {
+
+// The empty micro-batches whose costs have room beside those of others: no fewer than there may be.
+// Costs are rounded by it, and plans follow from that, so that it stays as it is.
+constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
+static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
+
+// Of groups that all have `sharing` ranks.
+absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
+                                              uint32_t sharing, std::span<const uint32_t> aligned,
+                                              size_t mini_batches) {
+  const uint64_t sequences = aligned.size();
+  const uint64_t microbatches =
+      options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
+  const double waiting = MostWaiting(options, pass, sequences, mini_batches);
+  if (pass.layout == Layout::kPadded) {
+    // A sequence costs what its width does, at most that of the longest.
+    const std::vector<uint32_t> widest(sequences,
+                                       *std::max_element(aligned.begin(), aligned.end()));
+    return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = widest},
+                                microbatches, 0, waiting);
+  }
+  const uint64_t tail =
+      pass.rows == RowPadding::kNone ? 0 : pass.max_tokens_per_microbatch * sequences;
+  return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = aligned},
+                              microbatches, tail, waiting);
+}
+
+// The most aligned tokens that a row may hold: the token budget, or the widest bucket.
+uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple) {
+  return pass.rows == RowPadding::kBuckets
+             ? pass.buckets.back()
+             : AlignDown(pass.max_tokens_per_microbatch, length_multiple);
+}
+
+}  // namespace
+
+absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& options,
+                                  size_t index, std::vector<GroupLimits> sizes,
+                                  const PlannedLengths& planned, Alignments& alignments,
+                                  const Groups& groups, size_t mini_batches,
+                                  const Allowance& allowance) {
+  Pass pass(manifest, options, index, std::move(sizes), planned, groups, mini_batches);
+  for (const GroupLimits& size : pass.sizes_) {
+    if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+    pass.aligned_.push_back(alignments.To(size.multiple));
+  }
+  if (absl::Status status = pass.SetCosts(options); !status.ok()) return status;
+  pass.SetRows(options.passes[0].sharding);
+  if (absl::Status status = pass.Check(); !status.ok()) return status;
+  return pass;
+}
+
+absl::Status Pass::Check() const {
+  if (absl::Status status = CheckBucketsFit(*this); !status.ok()) return status;
+  if (absl::Status status = CheckGroupsFit(*manifest_, *this); !status.ok()) return status;
+  const absl::StatusOr<uint64_t> empty = EmptyMicrobatchesAskedFor(*this);
+  if (!empty.ok()) return empty.status();
+  return CheckPipelineWorks(*topology_, planned_.size(), *empty, where_);
+}
+
+Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
+           std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
+           size_t mini_batches)
+    : manifest_(&manifest),
+      request_(&options),
+      options_(std::make_shared<const PassOptions>(options.passes[index])),
+      topology_(std::make_shared<const Topology>(options.topology)),
+      where_(absl::StrCat("passes[", index, "]")),
+      sizes_(std::move(sizes)),
+      mini_batches_(options_->ignore_mini_batches ? 1 : mini_batches),
+      allow_empty_(options.allow_empty_microbatches),
+      synchronization_(options.synchronization),
+      effort_(options.effort),
+      groups_keep_microbatch_(!groups.empty() &&
+                              options.mini_batches.groups == GroupPolicy::kSameMicrobatch),
+      groups_keep_rank_(!groups.empty() && (groups_keep_microbatch_ ||
+                                            options.mini_batches.groups == GroupPolicy::kSameRank)),
+      groups_(&groups),
+      counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
+      planned_(planned.lengths) {}
+
+absl::Status Pass::SetCosts(const PlanOptions& options) {
+  if (!sizes_differ()) {
+    const absl::StatusOr<CostFunction> cost =
+        MakeCostFunction(options, *options_, topology_->context_parallel, aligned(), mini_batches_);
+    if (!cost.ok()) return cost.status();
+    costs_ = {*cost};
+  } else {
+    std::vector<SharedSequences> shared;
+    for (size_t size = 0; size < sizes_.size(); ++size) {
+      shared.push_back({.ranks = sizes_[size].ranks, .aligned_lengths = aligned(size)});
+    }
+    const uint64_t sequences = planned_.size();
+    const uint64_t microbatches = sequences + (allow_empty_ ? kMaxEmptyMicrobatches : 0);
+    absl::StatusOr<std::vector<CostFunction>> costs =
+        CostFunction::CreateForSizes(options.cost_model, shared, pool(), microbatches, 0,
+                                     MostWaiting(options, *options_, sequences, mini_batches_));
+    if (!costs.ok()) return costs.status();
+    costs_ = *std::move(costs);
+    CostModel without_exchange = options.cost_model;
+    without_exchange.exchange.clear();
+    const absl::StatusOr<CostFunction> computation =
+        CostFunction::Create(without_exchange, shared.front(), microbatches, 0);
+    if (!computation.ok()) return computation.status();
+    computation_ = *computation;
+  }
+  if (options.topology.pipeline_parallel > 1) {
+    Pipeline pipeline = PipelineOf(options.topology, options.pipeline, options_->forward_only);
+    pipeline.transfer = cost().FromUnits(pipeline.transfer);
+    pipeline_ = std::make_shared<const Pipeline>(std::move(pipeline));
+  }
+  return absl::OkStatus();
+}
+
+void Pass::SetRows(Sharding first) {
+  bin_limits_.capacity = RowCapacity(*options_, length_multiple());
+  padded_limits_.tokens = options_->max_tokens_per_microbatch;
+  if (options_->max_sequences_per_microbatch > 0) {
+    bin_limits_.max_sequences = options_->max_sequences_per_microbatch;
+    padded_limits_.sequences = options_->max_sequences_per_microbatch;
+  }
+  // Of a padded micro-batch more than half, so that nothing fits beside it.
+  const uint32_t limit = AlignDown(options_->max_tokens_per_microbatch, length_multiple());
+  longest_beside_ = options_->layout == Layout::kPacked ? bin_limits_.capacity : limit;
+  some_run_alone_ = !sizes_differ() &&
+                    std::ranges::any_of(aligned(), [&](uint32_t length) { return length > limit; });
+  same_widths_ = !some_run_alone_ && SharesWidths(*options_, first);
+}
+
+size_t Pass::SizeOf(uint32_t ranks) const {
+  return std::ranges::find(sizes_, ranks, &GroupLimits::ranks) - sizes_.begin();
+}
+
+std::string Pass::WhereOf(size_t k) const {
+  return options_->ignore_mini_batches ? where_ : absl::StrCat(where_, ": mini-batch ", k);
+}
+
+uint64_t Pass::fewest_groups() const {
+  if (!sizes_differ()) return ranks();
+  // The binary digits of what the largest size leaves.
+  const uint32_t largest = ContextSizes(*topology_).back();
+  return pool() / largest + std::popcount(pool() % largest);
+}
+
+Pass Pass::With(Effort effort) const {
+  Pass other = *this;
+  other.effort_ = effort;
+  return other;
+}
+
+Pass Pass::With(const PassOptions& method) const {
+  Pass other = *this;
+  other.options_ = std::make_shared<const PassOptions>(method);
+  other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
+  return other;
+}
+
+std::optional<Pass> Pass::OnOneSize(size_t size) const {
+  const GroupLimits& limits = sizes_[size];
+  const bool is_possible =
+      pool() % limits.ranks == 0 && std::ranges::max(aligned(size)) <= limits.capacity;
+  if (!is_possible) return std::nullopt;
+  Topology topology = *topology_;
+  topology.data_parallel = pool() / limits.ranks;
+  topology.context_parallel = limits.ranks;
+  topology.dynamic_context.reset();
+  PassOptions options = *options_;
+  options.sharding = Sharding::kBalanced;
+  options.max_tokens_per_microbatch = limits.capacity;
+  Pass other = With(options);
+  other.topology_ = std::make_shared<const Topology>(topology);
+  other.sizes_ = {limits};
+  other.aligned_ = {aligned_[size]};
+  other.computation_.reset();
+  if (!other.SetCosts(*request_).ok()) return std::nullopt;
+  other.SetRows(Sharding::kBalanced);
+  if (!other.Check().ok()) return std::nullopt;
+  return other;
+}
+
+bool Pass::may_deal_bins() const {
+  return options_->layout == Layout::kPacked && !options_->equal_sequence_counts &&
+         (!groups_keep_rank_ || groups_keep_microbatch_);
+}
+
+SequenceLists Pass::UnitLists(std::span<const SequenceIndex> sequences) const {
+  return groups_keep_rank_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
+}
+
+SequenceLists Pass::ItemLists(std::span<const SequenceIndex> sequences) const {
+  return groups_keep_microbatch_ ? groups_->Together(sequences) : SequenceLists::Singles(sequences);
+}
+
+Units Pass::UnitsOf(std::span<const SequenceIndex> sequences) const {
+  const bool tokens = options_->balance_on == BalanceOn::kTokens;
+  const std::span<const uint32_t> lengths = aligned();
+  Units units{.sequences = UnitLists(sequences), .counts = {}, .loads = {}};
+  const SequenceLists& lists = units.sequences;
+  units.counts.reserve(lists.size());
+  units.loads.reserve(lists.size());
+  for (size_t unit = 0; unit < lists.size(); ++unit) {
+    uint64_t load = 0;
+    for (SequenceIndex sequence : lists[unit]) {
+      const uint32_t length = lengths[sequence.value()];
+      load += tokens ? length : cost().OfSequence(length);
+    }
+    units.counts.push_back(static_cast<uint32_t>(lists[unit].size()));
+    units.loads.push_back(load);
+  }
+  return units;
+}
+
+Items Pass::ItemsOf(std::span<const SequenceIndex> sequences) const {
+  return ItemsFrom(ItemLists(sequences));
+}
+
+Items Pass::ItemsFrom(SequenceLists lists) const {
+  Items items;
+  items.lengths.reserve(lists.size());
+  items.costs.reserve(lists.size());
+  if (some_run_alone_) items.whole_lengths.reserve(lists.size());
+  const bool padded = options_->layout == Layout::kPadded;
+  const std::span<const uint32_t> lengths = aligned();
+  const CostFunction& of_one = cost();
+  const auto join = [&](uint32_t length, uint32_t other) {
+    return padded ? std::max(length, other) : length + other;
+  };
+  for (size_t item = 0; item < lists.size(); ++item) {
+    uint32_t length = 0;
+    uint32_t whole = 0;
+    Cost of_item = 0;
+    for (SequenceIndex sequence : lists[item]) {
+      const uint32_t own = lengths[sequence.value()];
+      length = join(length, std::min(own, longest_beside_));
+      whole = join(whole, own);
+      of_item += of_one.OfSequence(own);
+    }
+    items.lengths.push_back(length);
+    if (some_run_alone_) items.whole_lengths.push_back(whole);
+    items.costs.push_back(of_item);
+  }
+  if (groups_keep_microbatch_) {
+    items.counts.reserve(lists.size());
+    for (size_t item = 0; item < lists.size(); ++item) {
+      items.counts.push_back(static_cast<uint32_t>(lists[item].size()));
+    }
+  }
+  items.sequences = std::move(lists);
+  return items;
+}
+
+Objective Pass::ObjectiveOf(const Items& items) const {
+  Objective objective;
+  if (options_->balance_on == BalanceOn::kTokens && pipeline_ == nullptr) {
+    objective.loads.assign(items.widths().begin(), items.widths().end());
+    return objective;
+  }
+  objective.loads = items.costs;
+  objective.per_microbatch = cost().OfMicrobatch();
+  objective.is_cost = true;
+  if (options_->rows == RowPadding::kLongest || options_->rows == RowPadding::kCapacity) {
+    objective.is_cost = false;
+    objective.per_microbatch += cost().OfTail(bin_limits_.capacity);
+    for (uint32_t i = 0; i < items.size(); ++i) {
+      const Cost tail = cost().OfTail(items.lengths[i]);
+      objective.loads[i] -= tail < items.costs[i] ? tail : items.costs[i];
+    }
+  }
+  return objective;
+}
+
+std::vector<uint32_t> Pass::RowWidths(std::vector<uint32_t> widths) const {
+  if (options_->layout == Layout::kPadded || options_->rows == RowPadding::kNone) return widths;
+  const uint32_t longest = *std::max_element(widths.begin(), widths.end());
+  for (uint32_t& row : widths) {
+    if (row == 0 || row > bin_limits_.capacity) continue;
+    switch (options_->rows) {
+      case RowPadding::kNone:
+        break;
+      case RowPadding::kLongest:
+        row = longest;
+        break;
+      case RowPadding::kCapacity:
+        row = bin_limits_.capacity;
+        break;
+      case RowPadding::kBuckets:
+        row = *std::lower_bound(options_->buckets.begin(), options_->buckets.end(), row);
+        break;
+    }
+  }
+  return widths;
+}
+
+Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size) const {
+  const CostFunction& of_one = cost(size);
+  if (options_->layout == Layout::kPadded) {
+    return of_one.OfSequence(width) * microbatch.size() + of_one.OfMicrobatch();
+  }
+  const std::span<const uint32_t> lengths = aligned(size);
+  Cost sum = of_one.OfMicrobatch();
+  uint32_t tokens = 0;
+  for (const SequenceIndex sequence : microbatch) {
+    tokens += lengths[sequence.value()];
+    sum += of_one.OfSequence(lengths[sequence.value()]);
+  }
+  return width > tokens ? sum + of_one.OfTail(width - tokens) : sum;
+}
+
+std::vector<uint64_t> Pass::TrueTokensOf(const SequenceLists& lists) const {
+  std::vector<uint64_t> tokens(lists.size(), 0);
+  for (size_t list = 0; list < lists.size(); ++list) {
+    for (SequenceIndex sequence : lists[list]) tokens[list] += planned_[sequence.value()];
+  }
+  return tokens;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,197 @@
+// What one pass asks of the solvers: the request, boiled down to lengths, costs and limits. Ranks
+// that share a micro-batch are a group. All groups have topology.context_parallel ranks, or, with
+// topology.dynamic_context, groups have several sizes.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_PASS_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_PASS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/packing/bins.h"
+#include "server/planner/padded/splits.h"
+#include "server/planner/pass/count_rule.h"
+#include "server/planner/pass/items.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/context_sizes.h"
+#include "server/planner/request/cost.h"
+#include "server/planner/request/lengths.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+#include "server/planner/request/sequence_groups.h"
+#include "server/planner/time/schedule.h"
+#include "server/planner/time/step_clock.h"
+
+namespace batchplan {
+
+// Views what it is created from, which must outlive it.
+class Pass {
+ public:
+  // Of options.passes[index], whose groups have these sizes (PassLimits::sizes), in `mini_batches`
+  // mini-batches.
+  // InvalidArgument, naming field and limit, if a row bucket or a group of sequences that stays in
+  // one micro-batch can't be right, if the micro-batches would be too many, or if the cost
+  // overflows or has no scale; Cancelled if a stop is requested.
+  static absl::StatusOr<Pass> Create(const Manifest& manifest, const PlanOptions& options,
+                                     size_t index, std::vector<GroupLimits> sizes,
+                                     const PlannedLengths& planned, Alignments& alignments,
+                                     const Groups& groups, size_t mini_batches,
+                                     const Allowance& allowance = {});
+
+  // This pass under other options of how to assign. `method` may differ from options() in sharding,
+  // packer, scan, what ranks are balanced on and equal counts.
+  Pass With(const PassOptions& method) const;
+  // This pass with another effort.
+  Pass With(Effort effort) const;
+  // Only if sizes differ: this pass with SHARDING_BALANCED and with size number `size` for all
+  // groups, as if that were the topology's context_parallel. Its costs have a scale of their own.
+  // None if that size does not divide the pool or does not hold every sequence, or if Create
+  // refuses such a pass.
+  std::optional<Pass> OnOneSize(size_t size) const;
+
+  const PassOptions& options() const { return *options_; }
+  // How errors name the pass.
+  const std::string& where() const { return where_; }
+  // The same of what is in mini-batch `k`.
+  std::string WhereOf(size_t k) const;
+  const Topology& topology() const { return *topology_; }
+  // Whether groups of several sizes may run beside each other (topology.dynamic_context). If not,
+  // sizes() has one entry, and of what is asked by size here there is that of number 0.
+  bool sizes_differ() const { return topology_->dynamic_context.has_value(); }
+  // The sizes that groups may have, ascending, and what they hold.
+  std::span<const GroupLimits> sizes() const { return sizes_; }
+  // The number of a size in sizes(); sizes().size() if it is none of them.
+  size_t SizeOf(uint32_t ranks) const;
+  uint32_t length_multiple() const { return sizes_.front().multiple; }
+  // Ranks that each slot divides.
+  uint32_t pool() const { return static_cast<uint32_t>(PoolOf(*topology_)); }
+  // Where sizes don't differ, the groups of each slot: each has micro-batches of its own, so that
+  // solvers call it a rank.
+  uint32_t ranks() const { return topology_->data_parallel; }
+  // The micro-batches of a slot: where sizes differ, the fewest groups that the sizes which the
+  // topology allows can have.
+  uint64_t fewest_groups() const;
+  // At least 1.
+  size_t mini_batches() const { return mini_batches_; }
+  bool allow_empty() const { return allow_empty_; }
+  // The most micro-batches of a mini-batch of which some are empty, on all ranks.
+  uint64_t most_with_empty() const {
+    return pipeline_ == nullptr
+               ? kMaxEmptyMicrobatches
+               : std::min(kMaxEmptyMicrobatches, kMaxPipelineWorks / pipeline_->virtual_stages());
+  }
+  Synchronization synchronization() const { return synchronization_; }
+  Effort effort() const { return effort_; }
+  // Whether ranks run the same positions of their sorted orders at the same widths.
+  bool same_widths() const { return same_widths_; }
+  // Of the micro-batches of a rank, or of slots.
+  const CountRule& counts() const { return counts_; }
+  // The order that is asked for; kPipeline with a pipeline alone.
+  MicrobatchOrder order() const {
+    return options_->order == MicrobatchOrder::kPipeline && pipeline_ == nullptr
+               ? MicrobatchOrder::kAsAssigned
+               : options_->order;
+  }
+  // What each rank runs its micro-batches on, in scaled units of cost; null without a pipeline.
+  const Pipeline* pipeline() const { return pipeline_.get(); }
+  StepClock clock() const { return StepClock(synchronization_, pipeline()); }
+  // Of one rank of a group of that size; all of one scale.
+  const CostFunction& cost(size_t size = 0) const { return costs_[size]; }
+  // For what sequences cost without exchange. Where sizes differ it is of the smallest size, in a
+  // scale of its own; else cost().
+  const CostFunction& computation() const { return computation_ ? *computation_ : cost(); }
+  // Of a packed row.
+  const BinLimits& bin_limits() const { return bin_limits_; }
+  // Of a padded micro-batch.
+  const PaddedLimits& padded_limits() const { return padded_limits_; }
+  // By manifest position, as a group of that size aligns; 0 for a dropped sequence.
+  std::span<const uint32_t> aligned(size_t size = 0) const { return *aligned_[size]; }
+  // The room of its micro-batch that a sequence fills, in aligned tokens: all there is where it
+  // runs alone.
+  uint32_t RoomOf(SequenceIndex sequence) const {
+    return std::min(aligned()[sequence.value()], longest_beside_);
+  }
+
+  // By manifest position, the ranks that the manifest gives; empty: the planner decides.
+  std::span<const uint32_t> given_ranks() const { return manifest_->ranks; }
+  const Groups& groups() const { return *groups_; }
+  // Whether groups go to one rank, and to one micro-batch, as a whole.
+  bool groups_keep_rank() const { return groups_keep_rank_; }
+  bool groups_keep_microbatch() const { return groups_keep_microbatch_; }
+  // Whether packed bins may go to ranks whole, whatever is in them.
+  bool may_deal_bins() const;
+
+  // `sequences` as what goes to one micro-batch whole, in the order of their first members.
+  SequenceLists ItemLists(std::span<const SequenceIndex> sequences) const;
+  // `sequences` as items and as units, in the order of their first members.
+  Items ItemsOf(std::span<const SequenceIndex> sequences) const;
+  Units UnitsOf(std::span<const SequenceIndex> sequences) const;
+  // The lists of sequences that make units.
+  SequenceLists UnitLists(std::span<const SequenceIndex> sequences) const;
+  // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
+  // that is together in a micro-batch.
+  Items ItemsFrom(SequenceLists lists) const;
+  // Cost, or tokens where the pass is balanced on these and there is no pipeline. Where rows are as
+  // wide as the longest or the budget, what tokens cost by themselves is the same for every row,
+  // and only attention, exchange and the fixed costs of sequences are left to even out; rows padded
+  // to buckets count as unpadded ones.
+  Objective ObjectiveOf(const Items& items) const;
+
+  // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
+  // of at most bin_limits().capacity tokens are widened; wider ones, which hold a sequence alone,
+  // empty ones and padded micro-batches stay.
+  std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths) const;
+  // The cost of a micro-batch on a group of that size, its row or padded width being `width`
+  // tokens. An empty one has the fixed cost alone.
+  Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size = 0) const;
+  // True tokens, of all sequences of each list.
+  std::vector<uint64_t> TrueTokensOf(const SequenceLists& lists) const;
+
+ private:
+  Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
+       std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
+       size_t mini_batches);
+
+  absl::Status SetCosts(const PlanOptions& options);
+  // For ranks that the sharding `first`, of the request's first pass, gives their sequences.
+  void SetRows(Sharding first);
+  // InvalidArgument as by Create, once all else is set.
+  absl::Status Check() const;
+
+  const Manifest* manifest_;
+  const PlanOptions* request_;
+  std::shared_ptr<const PassOptions> options_;
+  std::shared_ptr<const Topology> topology_;
+  std::string where_;
+  std::vector<GroupLimits> sizes_;
+  size_t mini_batches_;
+  bool allow_empty_;
+  Synchronization synchronization_;
+  Effort effort_;
+  bool groups_keep_microbatch_;
+  bool groups_keep_rank_;
+  const Groups* groups_;
+  CountRule counts_;
+  std::span<const uint32_t> planned_;
+  std::vector<AlignedLengths> aligned_;
+  std::vector<CostFunction> costs_;
+  std::optional<CostFunction> computation_;
+  std::shared_ptr<const Pipeline> pipeline_;
+  BinLimits bin_limits_;
+  PaddedLimits padded_limits_;
+  // Aligned sequences that are longer run alone.
+  uint32_t longest_beside_ = 0;
+  bool some_run_alone_ = false;
+  bool same_widths_ = false;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_PASS_H_

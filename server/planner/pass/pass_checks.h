@@ -1,0 +1,29 @@
+// What makes a pass impossible whatever its plan, found before anything is placed.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_PASS_CHECKS_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_PASS_CHECKS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/request/manifest.h"
+
+namespace batchplan {
+
+// InvalidArgument, naming field and limit, if a row bucket is no multiple of the length multiple or
+// none holds the longest sequence within the token budget.
+absl::Status CheckBucketsFit(const Pass& pass);
+
+// InvalidArgument, naming a group of sequences, if they have to share a micro-batch and are too
+// many or too long for one.
+absl::Status CheckGroupsFit(const Manifest& manifest, const Pass& pass);
+
+// How many empty micro-batches the pass's minimum and multiple may need, over all ranks and
+// mini-batches; 0 where none may be empty. InvalidArgument, naming the limit, if that is too many.
+absl::StatusOr<uint64_t> EmptyMicrobatchesAskedFor(const Pass& pass);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_PASS_CHECKS_H_

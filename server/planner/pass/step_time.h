@@ -1,0 +1,35 @@
+// How long a mini-batch is predicted to run, placed on ranks or on groups of ranks.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_STEP_TIME_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_STEP_TIME_H_
+
+#include <cstdint>
+#include <span>
+
+#include "server/planner/pass/pass.h"
+#include "server/planner/pass/placement.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/time/step_clock.h"
+
+namespace batchplan {
+
+// The slots of micro-batches in the order of the plan (placement.h). `context_sizes` is empty where
+// sizes don't differ.
+TimedSlots TimedMicrobatches(const Pass& pass, std::span<const Cost> costs,
+                             std::span<const uint32_t> context_sizes);
+
+// The time that the pass's clock (step_clock.h) gives one mini-batch, rows padded as the pass asks.
+// Groups that differ in size run in the order in which they stand. Ranks run their slots in the
+// order that the pass asks for: if it asks for none, then without a pipeline as
+// PutCostliestRowsFirst (order.h) has them; if it asks for the best on a pipeline, in the order
+// that is found. Any time once a stop is requested.
+Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);
+
+// Whether the allowance affords the simulations of StepTime. True without a pipeline.
+bool AffordsStepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);
+// Of ranks with this many slots.
+bool AffordsStepTime(const Pass& pass, uint64_t slots, const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_STEP_TIME_H_

@@ -1,0 +1,110 @@
+// One mini-batch placed in all passes that keep to mini-batches.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PLACE_MINI_BATCH_PLACER_H_
+#define BATCHPLAN_SERVER_PLANNER_PLACE_MINI_BATCH_PLACER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/pass/placement.h"
+#include "server/planner/ranks/search_context.h"
+#include "server/planner/ranks/search_ranks.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/manifest.h"
+
+namespace batchplan {
+
+// Places one mini-batch at a time, in all passes. The first pass of the request says how sequences
+// come to ranks. The first pass here leads: its micro-batches are found together with the ranks.
+// The other passes are filled inside the shares that ranks have then.
+//
+// Views what it is made from. For one thread.
+class MiniBatchPlacer {
+ public:
+  // `passes`, one at least, keep to mini-batches; `first` is the request's first pass, which may be
+  // none of them. `sequences` are those of the whole request.
+  MiniBatchPlacer(std::vector<const Pass*> passes, const Pass& first, uint64_t seed,
+                  uint64_t sequences, const Allowance& allowance);
+  MiniBatchPlacer(const MiniBatchPlacer&) = delete;
+  MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
+
+  // Mini-batch number k at the ranks that the manifest gives, or as the first pass's sharding has
+  // it, or in another way where that leaves some pass without a legal number of micro-batches or a
+  // rank with needless empty ones.
+  //
+  // InvalidArgument, naming pass, mini-batch and limits, if no way is found; Cancelled if a stop is
+  // requested.
+  absl::StatusOr<MiniBatchPlacement> Place(size_t k,
+                                           std::span<const SequenceIndex> mini_batch) const;
+
+  // Mini-batch number k with equally many units on each rank, or one more. Errors as by Place.
+  absl::StatusOr<MiniBatchPlacement> PlaceEvenly(size_t k,
+                                                 std::span<const SequenceIndex> mini_batch) const;
+
+  // Mini-batch number k with unit u on rank rank_of[u]. Errors as by Place.
+  absl::StatusOr<MiniBatchPlacement> PlaceAt(size_t k, const Units& units,
+                                             std::span<const uint32_t> rank_of,
+                                             PackingWork work = PackingWork::kAsAsked) const;
+
+  // The terms of a search for the ranks of these mini-batches' units, without `accept`. And the
+  // work that is spent on each try, which is little enough for thousands of tries.
+  RankSearch SearchTerms(std::span<const Units> mini_batches) const;
+  PackingWork WorkOfTries() const;
+
+ private:
+  // In mini-batch k. Views `where`.
+  SearchContext ContextOf(size_t k, absl::string_view where,
+                          PackingWork work = PackingWork::kAsAsked) const;
+  // At the ranks that the manifest gives.
+  absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
+                                                  std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<MiniBatchPlacement> PlaceBest(size_t k,
+                                               std::span<const SequenceIndex> mini_batch) const;
+  absl::StatusOr<MiniBatchPlacement> BestBalanced(size_t k,
+                                                  std::span<const SequenceIndex> mini_batch,
+                                                  bool& missed) const;
+  bool MayBeReplaced(size_t k, MiniBatchPlacement placement) const;
+  // `asked`, or another placement where that is refused or has needless empty micro-batches.
+  absl::StatusOr<MiniBatchPlacement> OrOtherwise(size_t k,
+                                                 std::span<const SequenceIndex> mini_batch,
+                                                 absl::StatusOr<MiniBatchPlacement> asked) const;
+  absl::StatusOr<MiniBatchPlacement> EvenIfFewerEmpty(size_t k,
+                                                      std::span<const SequenceIndex> mini_batch,
+                                                      MiniBatchPlacement asked) const;
+  absl::StatusOr<MiniBatchPlacement> Search(size_t k, std::span<const SequenceIndex> mini_batch,
+                                            absl::Status reason) const;
+  absl::StatusOr<MiniBatchPlacement> Fill(size_t k, MiniBatchPlacement placed,
+                                          PackingWork work = PackingWork::kAsAsked) const;
+  bool KeepsEmptyEven() const;
+
+  const std::vector<const Pass*> passes_;
+  const std::vector<size_t> twins_;  // of the passes that are filled inside shares
+  const Pass& first_;
+  const uint64_t seed_;
+  const uint64_t sequences_;
+  const Allowance& allowance_;
+  // The leading pass, sharded as the very first asks.
+  const Pass* lead_;
+  std::optional<Pass> stand_in_;
+  // Of the reference presets, where the best placement is looked for.
+  std::vector<Pass> references_;
+  // What places as a request does that names the preset.
+  std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
+};
+
+// InvalidArgument if a pass can't be planned over these sequences, whatever ranks they have.
+absl::Status CheckPossible(const Pass& pass, std::span<const SequenceIndex> sequences,
+                           absl::string_view where);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PLACE_MINI_BATCH_PLACER_H_

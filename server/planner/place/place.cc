@@ -1,0 +1,213 @@
+#include "server/planner/place/place.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/pass/step_time.h"
+#include "server/planner/place/reference_methods.h"
+#include "server/planner/ranks/bounds.h"
+#include "server/planner/ranks/conflicts.h"
+#include "server/planner/ranks/fill_bins.h"
+#include "server/planner/ranks/fill_ranks.h"
+#include "server/planner/ranks/shard.h"
+#include "server/planner/ranks/solve.h"
+#include "server/planner/request/cancellation.h"
+
+namespace batchplan {
+namespace {
+
+std::vector<uint64_t> BinLoads(const Pass& pass, const Items& items, const Bins& bins) {
+  const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
+  std::vector<uint64_t> loads(bins.size(), 0);
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    for (uint32_t item : bins[bin]) loads[bin] += tokens ? items.widths()[item] : items.costs[item];
+  }
+  return loads;
+}
+
+// Of an allowance: of a placement, and for each sequence.
+constexpr uint64_t kTicksToPlace = 4000;
+constexpr uint64_t kTicksASequence = 200;
+
+// The shortest step in which the ranks of a packed pass can have these shares: every rank has its
+// sequences and the fixed costs of the fewest micro-batches.
+Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
+  Cost most = 0;
+  uint64_t slots = 1;
+  for (size_t rank = 0; rank < shares.size(); ++rank) {
+    Cost cost = 0;
+    uint64_t tokens = 0;
+    for (const SequenceIndex sequence : shares[rank]) {
+      tokens += pass.RoomOf(sequence);
+      cost += pass.cost().OfSequence(pass.aligned()[sequence.value()]);
+    }
+    most = std::max(most, cost);
+    slots = std::max(slots, tokens / pass.bin_limits().capacity);
+  }
+  const Cost least = most + pass.counts().RoundUp(slots) * pass.cost().OfMicrobatch();
+  if (pass.pipeline() == nullptr) return least;
+  return static_cast<Cost>(static_cast<double>(least) * pass.pipeline()->BusiestShare());
+}
+
+struct Candidate {
+  MiniBatchPlacement placement;
+  Cost step_time = 0;
+};
+
+// Mini-batches of no more sequences are solved with the least effort too, in microseconds, unless
+// the solution is proven to be the best.
+constexpr size_t kFew = 128;
+// Larger ones where the solution is above its bound by more than this part of it.
+constexpr Cost kFarAboveBound = 1000;
+
+// Whether the solver may find a shorter step with less effort, in little of the time that the
+// solution was found in. On pipelines and with groups that differ whole plans are compared
+// (plan_whole.h).
+bool LessMayBeShorter(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                      const Placement& solved, Cost time) {
+  if (pass.pipeline() != nullptr) return false;
+  const bool is_packed = pass.options().layout == Layout::kPacked;
+  // The solver does not see the padding of rows.
+  if (is_packed && pass.options().rows != RowPadding::kNone) return true;
+  const bool is_few = mini_batch.size() <= kFew;
+  if (!is_packed) return is_few;
+  Cost bound = solved.proven.lockstep_time;
+  if (bound == 0) {
+    for (const SequenceIndex sequence : mini_batch) {
+      bound += pass.cost().OfSequence(pass.aligned()[sequence.value()]);
+    }
+    bound /= pass.ranks();
+  }
+  bound += solved.slots * pass.cost().OfMicrobatch();
+  return time > bound + (is_few ? 0 : bound / kFarAboveBound);
+}
+
+}  // namespace
+
+absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
+                                                   const MiniBatchItems& mini_batch,
+                                                   const SearchContext& context, Cost limit) {
+  if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
+  if (pass.options().sharding == Sharding::kDealBins && pass.may_deal_bins()) {
+    return PackAndDeal(pass, mini_batch, context);
+  }
+  const Units units = pass.UnitsOf(mini_batch.sequences());
+  const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, context);
+  if (!rank_of.ok()) return rank_of.status();
+  if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
+  SequenceLists shares = SharesOf(units.sequences, *rank_of, pass.ranks());
+  if (limit < kNoStepTimeLimit && !MayRunShort(pass, shares) &&
+      LeastStepTime(pass, shares) >= limit) {
+    return absl::OutOfRangeError("the step is longer than is of use");
+  }
+  absl::StatusOr<Placement> filled = FillRanks(pass, shares, context);
+  if (!filled.ok()) return filled.status();
+  MiniBatchPlacement placed{.shares = std::move(shares), .passes = {}};
+  placed.passes.push_back(*std::move(filled));
+  return placed;
+}
+
+absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass, const MiniBatchItems& mini_batch,
+                                               const SearchContext& context) {
+  const Allowance& allowance = context.allowance;
+  const uint32_t ranks = pass.ranks();
+  const Items& items = mini_batch.get();
+  const Bins draft = [&] {
+    const Allowance::Part part(allowance, 2);
+    return DraftPacked(pass, items, context);
+  }();
+  const uint64_t wanted = pass.counts().RoundUp((draft.size() + ranks - 1) / ranks);
+  const uint64_t available = items.size() / ranks;
+  uint64_t slots = wanted <= available ? wanted : pass.counts().RoundDown(available);
+  std::optional<Bins> bins;
+  if (slots > 0) bins = SettlePacked(pass, items, draft, slots * ranks, ranks, context);
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (!bins) {
+    if (!pass.allow_empty()) return TooFewItems(pass, items.size(), wanted, context.where);
+    if (wanted > pass.most_with_empty() / ranks) return TooManyEmpty(pass, wanted, context.where);
+    slots = wanted;
+    const size_t filled = std::min<size_t>(slots * ranks, items.size());
+    bins = SettlePacked(pass, items, draft, filled, ranks, context);
+  }
+
+  return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
+}
+
+absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
+                                                 std::span<const SequenceIndex> mini_batch,
+                                                 size_t most, const SearchContext& context) {
+  const Allowance& allowance = context.allowance;
+  const bool has_references = TriesReferences(pass.effort(), mini_batch.size());
+  const uint64_t ticks_to_place = kTicksToPlace + kTicksASequence * mini_batch.size();
+  const bool is_packed = pass.options().layout == Layout::kPacked;
+  const MiniBatchItems items(pass, mini_batch);
+  std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
+  const auto add = [&](MiniBatchPlacement placement) {
+    // A single one is the best, however slow.
+    const bool compares = has_references && AffordsStepTime(pass, placement.lead(), allowance);
+    if (!compares && !candidates.empty()) return;
+    const Cost time = compares ? StepTime(pass, placement.lead(), allowance) : 0;
+    const auto place = std::upper_bound(
+        candidates.begin(), candidates.end(), time,
+        [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });
+    candidates.insert(place, {.placement = std::move(placement), .step_time = time});
+    if (candidates.size() > most) candidates.pop_back();
+  };
+
+  BalancedPlacements result;
+  Proven proven;
+  {
+    const Allowance::Part part(allowance, has_references ? 2 : 1);
+    allowance.Spend(ticks_to_place);
+    std::optional<MiniBatchPlacement> solved =
+        is_packed ? SolvePacked(pass, items, allowance) : SolvePadded(pass, items, allowance);
+    if (solved) {
+      proven = solved->lead().proven;
+      add(*std::move(solved));
+    }
+  }
+  if (has_references && !candidates.empty() && !allowance.spent() &&
+      LessMayBeShorter(pass, mini_batch, candidates.front().placement.lead(),
+                       candidates.front().step_time)) {
+    const Pass with_less = pass.With(Effort::kFast);
+    const Allowance::Part part(allowance, 4);
+    std::optional<MiniBatchPlacement> solved = is_packed ? SolvePacked(with_less, items, allowance)
+                                                         : SolvePadded(with_less, items, allowance);
+    if (solved) add(*std::move(solved));
+  }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  absl::Status refused;
+  if (candidates.empty()) {
+    absl::StatusOr<MiniBatchPlacement> sharded = PlaceBySharding(pass, items, context);
+    if (sharded.ok()) {
+      add(*std::move(sharded));
+    } else {
+      refused = sharded.status();
+    }
+  }
+  if (has_references) {
+    for (const Pass& reference : references) {
+      if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+      // Without any placement the request may be refused, so that they are made whatever is left.
+      if (allowance.left() < ticks_to_place && !candidates.empty()) break;
+      allowance.Spend(ticks_to_place);
+      // Where one is wanted, there is no use for those that are no shorter than the best.
+      const bool must_win = most == 1 && !candidates.empty() && is_packed;
+      absl::StatusOr<MiniBatchPlacement> placed = PlaceBySharding(
+          reference, items, context, must_win ? candidates.front().step_time : kNoStepTimeLimit);
+      result.missed = result.missed || absl::IsInvalidArgument(placed.status());
+      if (placed.ok()) add(*std::move(placed));
+    }
+  }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (candidates.empty()) return refused;
+  for (Candidate& candidate : candidates) {
+    candidate.placement.lead().proven = proven;
+    result.placements.push_back(std::move(candidate.placement));
+  }
+  return result;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,194 @@
+#include "server/planner/ranks/bounds.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/packing/lower_bounds.h"
+#include "server/planner/pass/context_problem.h"
+#include "server/planner/pass/context_time.h"
+#include "server/planner/ranks/fill_bins.h"
+#include "server/planner/time/step_clock.h"
+
+namespace batchplan {
+namespace {
+
+// The part of a bound on pipelines by which sums of doubles in another order may be below it.
+constexpr Cost kRounding = 10'000'000'000;
+
+// What each rank has of this many micro-batches in all.
+uint64_t PerRank(uint64_t microbatches, uint32_t ranks, const CountRule& counts) {
+  return counts.RoundUp((microbatches + ranks - 1) / ranks);
+}
+
+// The items with the sums of their sequences as lengths, in either layout: a padded micro-batch has
+// at least the tokens of its sequences.
+Items Summed(const Pass& pass, Items items) {
+  if (pass.options().layout == Layout::kPacked) return items;
+  for (uint32_t item = 0; item < items.size(); ++item) {
+    items.lengths[item] = 0;
+    for (SequenceIndex sequence : items.sequences[item]) {
+      items.lengths[item] += pass.RoomOf(sequence);
+    }
+  }
+  return items;
+}
+
+BinLimits LimitsOf(const Pass& pass) {
+  if (pass.options().layout == Layout::kPacked) return pass.bin_limits();
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  return {.capacity = static_cast<uint32_t>(std::min(pass.padded_limits().tokens, kMost)),
+          .max_sequences = static_cast<uint32_t>(std::min(pass.padded_limits().sequences, kMost))};
+}
+
+// The micro-batches that `ranks` ranks need together, at least, for these items; `possible` as for
+// FewestPackedPerRank.
+uint64_t LeastPacked(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                     const CountRule& counts, uint64_t possible) {
+  // A rank needs `possible` as soon as all together need more than this.
+  const uint64_t below = std::max<uint64_t>(1, counts.LeastThatNeeds(possible)) - 1;
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  const uint64_t enough = below < kMost / ranks ? below * ranks + 1 : kMost;
+  return LowerBoundBins(items, limits, enough);
+}
+
+// A lower bound on the step time of ranks with this much work. Each micro-batch has at least the
+// cheapest item, or nothing where it may be empty, and one has the costliest.
+Cost StepBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost work) {
+  if (pass.pipeline() == nullptr) return work;
+  const std::vector<Cost>& costs = mini_batch.get().costs;
+  const auto [cheapest, costliest] = std::minmax_element(costs.begin(), costs.end());
+  const Cost fixed = pass.cost().OfMicrobatch();
+  const Cost bound =
+      pass.clock().Bound(work, (pass.allow_empty() ? 0 : *cheapest) + fixed, *costliest + fixed);
+  return bound - bound / kRounding;
+}
+
+// Where the ranks are given, each rank by itself needs the micro-batches of its own sequences, and
+// runs as long as they do.
+MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batch,
+                               const Placement& placement, const Allowance& allowance) {
+  const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
+  uint64_t most_needed = 1;
+  Items all;
+  std::vector<uint32_t> rank_of;
+  Cost busiest = 0;
+  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+    if (shares[rank].empty()) continue;
+    const Items own = Summed(pass, pass.ItemsOf(shares[rank]));
+    most_needed = std::max<uint64_t>(
+        most_needed,
+        pass.options().layout == Layout::kPacked
+            ? LeastPacked(own.ForPacking(), pass.bin_limits(), 1, pass.counts(), placement.slots)
+            : DraftPadded(pass, SortedItems(pass.ItemsFrom(SequenceLists::Singles(shares[rank])))));
+    busiest = std::max(busiest, std::accumulate(own.costs.begin(), own.costs.end(), Cost{0}));
+    all.lengths.insert(all.lengths.end(), own.lengths.begin(), own.lengths.end());
+    all.counts.insert(all.counts.end(), own.counts.begin(), own.counts.end());
+    all.costs.insert(all.costs.end(), own.costs.begin(), own.costs.end());
+    rank_of.resize(all.lengths.size(), rank);
+  }
+  const uint64_t fewest = pass.counts().RoundUp(most_needed);
+  Cost bound = busiest;
+  if (pass.synchronization() == Synchronization::kLockstep) {
+    const Cost proven = placement.proven.lockstep_time;
+    bound = proven > 0 ? proven
+                       : LockstepBoundOfRanks(all.ForPacking(), LimitsOf(pass), pass.ranks(),
+                                              rank_of, allowance);
+  }
+  const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
+}
+
+MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                               const Allowance& allowance) {
+  const absl::StatusOr<ContextProblem> problem =
+      ContextProblemOf(pass, pass.ItemLists(mini_batch), allowance);
+  if (!problem.ok()) return {};
+  uint64_t tokens = 0;
+  for (const SequenceIndex sequence : mini_batch) tokens += pass.aligned()[sequence.value()];
+  const uint64_t slot =
+      uint64_t{pass.topology().data_parallel} * pass.options().max_tokens_per_microbatch;
+  return {.slots = FewestContextSlots(*problem),
+          .ideal_slots = (tokens + slot - 1) / slot,
+          .step_time = ContextBound(*problem)};
+}
+
+// Without the fixed costs.
+Cost SequencesBound(const Pass& pass, const MiniBatchItems& mini_batch, Cost lockstep_proven,
+                    const Allowance& allowance) {
+  Cost bound = lockstep_proven;
+  const bool items_are_units = !pass.groups_keep_rank() || pass.groups_keep_microbatch();
+  if (pass.synchronization() == Synchronization::kLockstep) {
+    if (bound == 0) {
+      const auto of_items = [&](const Items& items) {
+        return LockstepBound(items.ForPacking(), LimitsOf(pass), pass.ranks(), allowance);
+      };
+      bound = pass.options().layout == Layout::kPacked ? of_items(mini_batch.get())
+                                                       : of_items(Summed(pass, mini_batch.get()));
+    }
+    // At least AccumulatedBound of the same items.
+    if (items_are_units) return bound;
+  }
+  // Every rank runs as long as its own micro-batches, in lockstep too.
+  if (items_are_units) return AccumulatedBound(mini_batch.get().ForPacking(), pass.ranks());
+  const Items units = pass.ItemsFrom(pass.UnitLists(mini_batch.sequences()));
+  return std::max(bound, AccumulatedBound(units.ForPacking(), pass.ranks()));
+}
+
+uint64_t FewestPaddedPerRank(const Pass& pass, std::span<const SequenceIndex> mini_batch) {
+  // Of sequences alone: with groups that stay together there can only be more.
+  const SortedItems items(pass.ItemsFrom(SequenceLists::Singles(mini_batch)));
+  return PerRank(DraftPadded(pass, items), pass.ranks(), pass.counts());
+}
+
+}  // namespace
+
+uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,
+                                   uint64_t possible) {
+  return pass.options().layout == Layout::kPacked
+             ? FewestPackedPerRank(mini_batch.get().ForPacking(), pass.bin_limits(), pass.ranks(),
+                                   pass.counts(), possible)
+             : FewestPaddedPerRank(pass, mini_batch.sequences());
+}
+
+uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                             const CountRule& counts, uint64_t possible) {
+  return PerRank(LeastPacked(items, limits, ranks, counts, possible), ranks, counts);
+}
+
+MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                         const Placement& placement, const Allowance& allowance) {
+  if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
+  const MiniBatchItems items(pass, mini_batch);
+  if (!pass.given_ranks().empty()) {
+    return BoundsOfShares(pass, items, placement, allowance);
+  }
+  const Proven& proven = placement.proven;
+  // A proof that packing gave rests on the best of the same bounds, or on a better one.
+  const uint64_t fewest = proven.microbatches > 0
+                              ? PerRank(proven.microbatches, pass.ranks(), pass.counts())
+                              : FewestMicrobatchesPerRank(pass, items, placement.slots);
+  const Cost work = SequencesBound(pass, items, proven.lockstep_time, allowance) +
+                    pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, items, work)};
+}
+
+double IdealStepTime(const Pass& pass, double computation, uint64_t slots) {
+  const double of_sequences = pass.computation().ToUnits(computation);
+  const double of_slot = pass.computation().ToUnits(pass.computation().OfMicrobatch());
+  const double stages = pass.topology().pipeline_parallel;
+  // The two are one but for rounding, which plans and metrics rest on.
+  if (pass.sizes_differ()) {
+    return (of_sequences * pass.sizes().front().ranks / pass.pool() +
+            of_slot * static_cast<double>(slots)) /
+           stages;
+  }
+  return (of_sequences + of_slot * static_cast<double>(slots * pass.ranks())) / pass.ranks() /
+         stages;
+}
+
+}  // namespace batchplan

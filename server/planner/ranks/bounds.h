@@ -1,0 +1,60 @@
+// What no placement of a mini-batch goes below, and what an ideal one would be.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_BOUNDS_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_BOUNDS_H_
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "server/planner/packing/bins.h"
+#include "server/planner/pass/mini_batch_items.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/pass/placement.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/cost.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+
+namespace batchplan {
+
+// The fewest micro-batches on each rank of any plan, where all ranks have equally many and the
+// pass's count rule holds. In the packed layout from the lower bounds of bin packing; in the padded
+// layout from the fewest runs of the sorted order, which nothing beats. `possible` is a number that
+// is known to suffice; no bound above it is looked for. O(n log n).
+//
+// Of a mini-batch, or of the items that a packed one consists of. Where sizes don't differ.
+uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,
+                                   uint64_t possible = std::numeric_limits<uint64_t>::max());
+
+uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                             const CountRule& counts,
+                             uint64_t possible = std::numeric_limits<uint64_t>::max());
+
+struct MiniBatchBounds {
+  // The fewest slots. Each has Pass::fewest_groups micro-batches or more.
+  uint64_t slots = 0;
+  // The slots of an ideal step: on ranks the fewest; of a pool as many as have room for the tokens,
+  // aligned as the smallest size does.
+  uint64_t ideal_slots = 0;
+  // On ranks LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of
+  // the fewest slots; on given ranks LockstepBoundOfRanks, or the costliest rank's sum. With a
+  // pipeline, StepClock::Bound of that much work. Of a pool, ContextBound.
+  Cost step_time = 0;
+};
+
+// Bounds on every placement of the mini-batch under the pass's constraints. `placement` is one of
+// them; on ranks, what it has proven is not worked out again, and no bound above its own number of
+// slots is looked for. On ranks in lockstep the bound is looser where the allowance does not afford
+// a better one. Of no use once a stop is requested. O(n log n) for each size.
+MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
+                         const Placement& placement, const Allowance& allowance = {});
+
+// The time, in units of the cost model, of a step that divides `computation` evenly among all ranks
+// and has the fixed cost of this many slots on each. `computation` is the cost of the sequences
+// without exchange, in the scale of pass.computation().
+double IdealStepTime(const Pass& pass, double computation, uint64_t slots);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_BOUNDS_H_

@@ -1,0 +1,105 @@
+#include "server/planner/ranks/conflicts.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace batchplan {
+namespace {
+
+// "3 groups", "1 sequence".
+std::string Count(uint64_t count, bool groups) {
+  return absl::StrCat(count, groups ? " group" : " sequence", count == 1 ? "" : "s");
+}
+
+// What decides on the micro-batches of each rank.
+std::string Limits(const Pass& pass) {
+  const PassOptions& options = pass.options();
+  std::string text = absl::StrCat("max_tokens_per_microbatch ", options.max_tokens_per_microbatch);
+  if (options.max_sequences_per_microbatch > 0) {
+    absl::StrAppend(&text, ", max_sequences_per_microbatch ", options.max_sequences_per_microbatch);
+  }
+  absl::StrAppend(&text, ", min_microbatches ", options.min_microbatches,
+                  ", microbatch_count_multiple ", options.microbatch_count_multiple);
+  if (pass.counts().multiple != options.microbatch_count_multiple) {
+    absl::StrAppend(&text, ", with pipeline_parallel a multiple of ", pass.counts().multiple);
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::Status TooFewItems(const Pass& pass, size_t items, uint64_t per_rank,
+                         absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
+                   per_rank * pass.ranks(), " micro-batches of one or more, ", per_rank,
+                   " on each rank of data_parallel ", pass.ranks(), " (", Limits(pass), ")"));
+}
+
+absl::Status TooFewGroups(const Pass& pass, size_t groups, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(groups, true),
+                   " that mini_batches.groups keeps on one rank each, but data_parallel is ",
+                   pass.ranks(), "; lower it, or set allow_empty_microbatches"));
+}
+
+absl::Status TooFewItemsOnRank(const Pass& pass, size_t rank, size_t items, uint64_t slots,
+                               absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": rank ", rank, " has ", Count(items, pass.groups_keep_microbatch()), ", but needs ",
+      slots, " micro-batches of one or more, as every rank of data_parallel ", pass.ranks(), " (",
+      Limits(pass), ")"));
+}
+
+absl::Status TooFewSlots(const Pass& pass, size_t fullest, uint64_t needed, size_t poorest,
+                         size_t items, uint64_t slots, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": rank ", fullest, " needs ", needed, " micro-batches, but rank ",
+                   poorest, " has ", Count(items, pass.groups_keep_microbatch()), ", so that ",
+                   slots, " are the most that every rank of data_parallel ", pass.ranks(),
+                   " can have (", Limits(pass), ")"));
+}
+
+absl::Status TooManyEmpty(const Pass& pass, uint64_t slots, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " needs ", slots, " micro-batches on each rank of data_parallel ",
+                   pass.ranks(), " (", Limits(pass), "), more than ", pass.most_with_empty(),
+                   " in all, the limit where allow_empty_microbatches is set"));
+}
+
+absl::Status UnitsDontDivide(const Pass& pass, size_t units, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(units, pass.groups_keep_rank()), ", which data_parallel ",
+                   pass.ranks(), " does not divide, but sharding is SHARDING_STRIDE_SORTED"));
+}
+
+absl::Status SequencesDontDivide(const Pass& pass, uint64_t sequences, absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, " has ", Count(sequences, false), ", which data_parallel ", pass.ranks(),
+                   " does not divide, but equal_sequence_counts is set"));
+}
+
+absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequences,
+                              absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, " has ", Count(groups, true),
+      " that stay on one rank, and no way was found to give each rank of data_parallel ",
+      pass.ranks(), " exactly ", Count(sequences / pass.ranks(), false),
+      ", as equal_sequence_counts asks"));
+}
+
+absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": manifest.ranks has no sequence on rank ", rank, " of data_parallel ", pass.ranks(),
+      ", which needs a micro-batch of one or more; set allow_empty_microbatches"));
+}
+
+absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
+                           absl::string_view where) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": manifest.ranks has ", Count(of_first, false), " on rank 0 and ",
+                   Count(of_rank, false), " on rank ", rank, ", but equal_sequence_counts is set"));
+}
+
+}  // namespace batchplan

@@ -1,0 +1,55 @@
+// Why a mini-batch can't be assigned: errors that name the limits in conflict.
+//
+// `where` names pass and mini-batch and begins each message. All are InvalidArgument.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_CONFLICTS_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_CONFLICTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/pass/pass.h"
+
+namespace batchplan {
+
+// The mini-batch has `items`, but its ranks need `per_rank` micro-batches each.
+absl::Status TooFewItems(const Pass& pass, size_t items, uint64_t per_rank,
+                         absl::string_view where);
+
+// The mini-batch has fewer groups that stay on a rank than there are ranks.
+absl::Status TooFewGroups(const Pass& pass, size_t groups, absl::string_view where);
+
+// Rank `rank` has `items`, but needs `slots` micro-batches as every rank does.
+absl::Status TooFewItemsOnRank(const Pass& pass, size_t rank, size_t items, uint64_t slots,
+                               absl::string_view where);
+
+// Rank `fullest` needs `needed` micro-batches for its tokens, but rank `poorest` has no more than
+// `items`, and so `slots` are the most for all ranks.
+absl::Status TooFewSlots(const Pass& pass, size_t fullest, uint64_t needed, size_t poorest,
+                         size_t items, uint64_t slots, absl::string_view where);
+
+// `slots` on every rank are more than most_with_empty().
+absl::Status TooManyEmpty(const Pass& pass, uint64_t slots, absl::string_view where);
+
+// `units` are no multiple of the ranks that STRIDE_SORTED deals them to.
+absl::Status UnitsDontDivide(const Pass& pass, size_t units, absl::string_view where);
+
+// `sequences` are no multiple of the ranks, but equal counts are asked for.
+absl::Status SequencesDontDivide(const Pass& pass, uint64_t sequences, absl::string_view where);
+
+// `sequences` in `groups` that stay on a rank come out in equal counts in no way that was found.
+absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequences,
+                              absl::string_view where);
+
+// The manifest gives rank `rank` no sequence, which may have no empty micro-batches.
+absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where);
+
+// The manifest gives ranks 0 and `rank` so many sequences, but equal counts are asked for.
+absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
+                           absl::string_view where);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_CONFLICTS_H_

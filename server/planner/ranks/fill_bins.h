@@ -1,0 +1,70 @@
+// Items into exactly as many bins as there are micro-batches: drafted as the pass's packer or scan
+// makes them, then settled at the number wanted by packing tighter or by splitting bins.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_FILL_BINS_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_FILL_BINS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "server/planner/packing/bins.h"
+#include "server/planner/padded/splits.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/ranks/search_context.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// The bins that the pass's packer makes of the items.
+Bins DraftPacked(const Pass& pass, const Items& items, const SearchContext& context);
+
+// Brings a draft to exactly `count` bins, at most the number of items. Of too many bins it packs
+// again and tighter; of too few it divides again into that many (PACKER_KARMARKAR_KARP) or splits
+// bins (SplitToCount, whose `group` this is). Nothing if no packing as tight as that is found
+// within the allowance, or if a stop is requested.
+std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
+                                 size_t count, size_t group, const SearchContext& context);
+
+// Items in the order that the padded layout's algorithms walk: by ascending width, ties by
+// position. Those that run alone are the last, each a run of its own. Owns its arrays.
+class SortedItems {
+ public:
+  explicit SortedItems(const Items& items);
+
+  PaddedItems view() const { return {.widths = widths_, .counts = counts_}; }
+  size_t size() const { return order_.size(); }
+  // The item at a position of the order.
+  uint32_t operator[](size_t position) const { return order_[position]; }
+  // Each run, or each bin of positions in the sorted order, as a bin of items.
+  Bins BinsOf(const Cuts& cuts) const;
+  Bins BinsOf(const Bins& positions) const;
+
+ private:
+  std::vector<uint32_t> order_;
+  std::vector<uint32_t> widths_;
+  std::vector<uint32_t> counts_;
+};
+
+// How many runs of the sorted order there are at least.
+size_t DraftPadded(const Pass& pass, const SortedItems& items);
+
+// Exactly `count` bins, at most the number of items, as the pass's scan makes them. Below the
+// draft's number no runs will do, but where items are groups other bins may: they are searched for.
+// Nothing if none are found, and any bins at all once a stop is requested.
+std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
+                                 size_t count, const Allowance& allowance);
+
+// Raises the number of bins to `target`, at most items.size(), by splitting: the sequences of the
+// cheapest bins, as many as end in the last `group` or the new ones, are spread evenly over
+// themselves and the new bins (longest processing time first, within the limits). Full bins stay
+// full and the thin ones become alike, where halving one bin at a time would leave some twice as
+// costly as others. Where the limits leave no room to spread, the costliest bin of two items or
+// more is halved, again and again.
+Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& items,
+                  const BinLimits& limits);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_FILL_BINS_H_

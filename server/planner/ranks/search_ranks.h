@@ -1,0 +1,43 @@
+// Exhaustive search for the ranks of a few units.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SEARCH_RANKS_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_SEARCH_RANKS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/planner/ranks/shard.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// With more units than these in all mini-batches together no search is begun.
+inline constexpr size_t kMaxSearchedUnits = 32;
+
+struct RankSearch {
+  uint32_t ranks = 1;
+  // Ranks follow each other in the units' order.
+  bool contiguous = false;
+  // Every rank has the same number of sequences.
+  bool equal_counts = false;
+  // The search gives up once it is spent or a stop requested.
+  Allowance allowance = {};
+  // Units that every rank has at least.
+  uint64_t least_units = 0;
+  // Whether the ranks of mini-batch k's units are of use. Called with each complete division that
+  // is come to.
+  std::function<bool(size_t k, const std::vector<uint32_t>& rank_of)> accept;
+};
+
+// The rank of each unit of each mini-batch, such that every mini-batch is accepted, in their order.
+// Nothing if there is no such division, or if the search gave up before it found one.
+std::optional<std::vector<std::vector<uint32_t>>> SearchRanks(std::span<const Units> mini_batches,
+                                                              const RankSearch& search);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_SEARCH_RANKS_H_

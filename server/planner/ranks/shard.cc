@@ -1,0 +1,297 @@
+#include "server/planner/ranks/shard.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/exchange_search.h"
+#include "server/planner/balance/longest_first.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/packing/karmarkar_karp.h"
+#include "server/planner/packing/orders.h"
+#include "server/planner/ranks/conflicts.h"
+#include "server/planner/request/cancellation.h"
+
+namespace batchplan {
+namespace {
+
+// The offsets of greedy runs of at most `limit`, each also leaving one load for every run after it;
+// the last run has the rest.
+std::vector<size_t> GreedyRuns(std::span<const uint64_t> loads, size_t runs, uint64_t limit) {
+  std::vector<size_t> offsets = {0};
+  size_t at = 0;
+  for (size_t run = 0; run + 1 < runs; ++run) {
+    const size_t last = loads.size() - (runs - run - 1);
+    uint64_t sum = loads[at++];
+    while (at < last && sum + loads[at] <= limit) sum += loads[at++];
+    offsets.push_back(at);
+  }
+  offsets.push_back(loads.size());
+  return offsets;
+}
+
+using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
+
+// Looks at parts without room: each is one step along a tree.
+constexpr uint64_t kMaxLooks = 1'000'000;
+constexpr uint64_t kTicksALook = 20;
+constexpr uint64_t kLeastLooksEach = 16;
+// Units times their different counts up to which a division into given counts is made even too.
+constexpr uint64_t kMostToEvenOut = 20'000'000;
+
+// Each unit to the lightest part with room for it; nothing if there is none, or if those without
+// room are too many to look at.
+std::optional<std::vector<uint32_t>> LightestWithRoom(std::span<const uint64_t> loads,
+                                                      std::span<const uint32_t> counts,
+                                                      uint32_t parts, uint64_t each,
+                                                      const Allowance& allowance) {
+  SearchSteps search(allowance, kMaxLooks + kLeastLooksEach * loads.size(), kTicksALook,
+                     kLeastLooksEach * loads.size());
+  Lightest lightest;
+  for (uint32_t part = 0; part < parts; ++part) lightest.emplace(0, part);
+  std::vector<uint64_t> room(parts, each);
+  std::vector<uint32_t> part_of(loads.size());
+  for (uint32_t unit : DescendingOrder(loads)) {
+    auto found = lightest.begin();
+    for (; found != lightest.end() && room[found->second] < counts[unit]; ++found) {
+      if (search.left == 0) return std::nullopt;
+      --search.left;
+    }
+    if (found == lightest.end() || allowance.stop_requested()) return std::nullopt;
+    const auto [load, part] = *found;
+    lightest.erase(found);
+    part_of[unit] = part;
+    room[part] -= counts[unit];
+    if (room[part] > 0) lightest.emplace(load + loads[unit], part);
+  }
+  return part_of;
+}
+
+// The part, 0 .. parts - 1, of each unit, so that all parts have the same total of `counts` and
+// sums of `loads` that are close. Needs parts to divide the total count. The heaviest unit comes
+// first, to the lightest part that has room for it. If that gets stuck or needs too many looks,
+// packing the counts decides first how many units of each count a part has. Nothing if no such
+// division is found before the allowance ends: whether there is one is a bin packing question,
+// answered exactly for some dozen units. O(n log n) where all counts are equal.
+std::optional<std::vector<uint32_t>> PartsOfEqualCount(std::span<const uint64_t> loads,
+                                                       std::span<const uint32_t> counts,
+                                                       uint32_t parts, const Allowance& allowance) {
+  const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  const uint64_t each = total / parts;
+  if (auto part_of = LightestWithRoom(loads, counts, parts, each, allowance)) return part_of;
+  if (counts.empty() || *std::max_element(counts.begin(), counts.end()) > each) return std::nullopt;
+
+  // With the searches whatever the effort: without a division the request fails.
+  const std::optional<Bins> pattern =
+      PackInto({.lengths = counts}, {.capacity = static_cast<uint32_t>(each)}, parts,
+               Effort::kDefault, allowance);
+  if (!pattern) return std::nullopt;
+  // By count of a unit and by part: how many such units the part still needs.
+  std::map<uint32_t, std::vector<uint32_t>> wanted;
+  for (uint32_t part = 0; part < parts; ++part) {
+    for (uint32_t unit : (*pattern)[part]) {
+      std::vector<uint32_t>& left = wanted[counts[unit]];
+      left.resize(parts, 0);
+      ++left[part];
+    }
+  }
+  std::map<uint32_t, Lightest> takers;
+  for (const auto& [count, left] : wanted) {
+    for (uint32_t part = 0; part < parts; ++part) {
+      if (left[part] > 0) takers[count].emplace(0, part);
+    }
+  }
+  const bool even_out = loads.size() * takers.size() <= kMostToEvenOut;
+  std::vector<uint64_t> load_of(parts, 0);
+  std::vector<uint32_t> part_of(loads.size());
+  for (uint32_t unit : DescendingOrder(loads)) {
+    if (allowance.stop_requested()) return std::nullopt;
+    Lightest& mine = takers[counts[unit]];
+    const uint32_t part = mine.begin()->second;
+    part_of[unit] = part;
+    const bool last = --wanted[counts[unit]][part] == 0;
+    if (!even_out) {
+      if (last) mine.erase(mine.begin());
+      continue;
+    }
+    for (auto& [count, lightest] : takers) lightest.erase({load_of[part], part});
+    load_of[part] += loads[unit];
+    for (const auto& [count, left] : wanted) {
+      if (left[part] > 0) takers[count].emplace(load_of[part], part);
+    }
+  }
+  return part_of;
+}
+
+using RankOf = std::vector<uint32_t>;
+
+constexpr uint64_t kAnyNumber = std::numeric_limits<uint64_t>::max();
+
+// Rank r has units r, r + ranks, ... of the order ascending by true length, of groups by the sum.
+absl::StatusOr<RankOf> ShardByStride(const Pass& pass, const Units& units,
+                                     absl::string_view where) {
+  if (units.size() % pass.ranks() != 0) {
+    return UnitsDontDivide(pass, units.size(), where);
+  }
+  const std::vector<uint64_t> tokens = pass.TrueTokensOf(units.sequences);
+  std::vector<uint32_t> order(units.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return tokens[a] < tokens[b]; });
+  RankOf rank_of(units.size());
+  for (uint32_t i = 0; i < order.size(); ++i) rank_of[order[i]] = i % pass.ranks();
+  return rank_of;
+}
+
+RankOf RanksOfRuns(const std::vector<size_t>& offsets) {
+  RankOf rank_of;
+  for (uint32_t rank = 0; rank + 1 < offsets.size(); ++rank)
+    rank_of.resize(offsets[rank + 1], rank);
+  return rank_of;
+}
+
+// Runs of the mini-batch's order.
+RankOf ShardContiguously(const Pass& pass, const Units& units) {
+  if (units.size() >= pass.ranks()) return RanksOfRuns(CutIntoRuns(units.loads, pass.ranks()));
+  RankOf rank_of(units.size());
+  std::iota(rank_of.begin(), rank_of.end(), 0u);
+  return rank_of;
+}
+
+// Runs of `each` sequences; nothing if a unit crosses their ends.
+std::optional<RankOf> ShardIntoEqualRuns(const Units& units, uint64_t each) {
+  RankOf rank_of;
+  uint64_t taken = 0;
+  for (uint32_t count : units.counts) {
+    rank_of.push_back(static_cast<uint32_t>(taken / each));
+    if (taken / each != (taken + count - 1) / each) return std::nullopt;
+    taken += count;
+  }
+  return rank_of;
+}
+
+absl::StatusOr<RankOf> ShardEqually(const Pass& pass, const Units& units,
+                                    const SearchContext& context) {
+  const Allowance& allowance = context.allowance;
+  const uint32_t ranks = pass.ranks();
+  if (units.total() % ranks != 0) {
+    return SequencesDontDivide(pass, units.total(), context.where);
+  }
+  const uint64_t each = units.total() / ranks;
+  std::optional<RankOf> rank_of;
+  if (pass.options().sharding == Sharding::kContiguous) {
+    rank_of = ShardIntoEqualRuns(units, each);
+  } else if (units.size() != units.total()) {
+    rank_of = PartsOfEqualCount(units.loads, units.counts, ranks, allowance);
+    if (rank_of && pass.options().sharding == Sharding::kBalanced) {
+      std::vector<uint64_t> descending = units.loads;
+      std::sort(descending.rbegin(), descending.rend());
+      const uint64_t goal = LargestSumBound(descending, ranks);
+      rank_of = RefineParts(units.loads, *std::move(rank_of), ranks,
+                            {.counts = units.counts, .equal_counts = true}, goal,
+                            RefineSteps(units.size(), pass.effort()), allowance);
+    }
+  } else if (pass.options().sharding == Sharding::kBalanced) {
+    rank_of = EvenParts(units.loads, ranks,
+                        {.equal_counts = true, .effort = pass.effort(), .allowance = allowance});
+  } else if (pass.options().sharding == Sharding::kKarmarkarKarp) {
+    rank_of = KarmarkarKarpEqual(units.loads, ranks, allowance);
+  } else {
+    rank_of = LongestFirst(units.loads, ranks, each, 0, allowance);
+  }
+  if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
+  if (!rank_of) return GroupsDontDivide(pass, units.size(), units.total(), context.where);
+  return *std::move(rank_of);
+}
+
+// Units of every rank, so that it comes to its fewest micro-batches, where there are enough.
+uint32_t LeastUnits(const Pass& pass, const Units& units) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(pass.counts().RoundUp(1), units.size() / pass.ranks()));
+}
+
+bool HasEqualCounts(const Units& units, const RankOf& rank_of, uint32_t ranks) {
+  std::vector<uint64_t> sequences(ranks, 0);
+  for (size_t unit = 0; unit < rank_of.size(); ++unit) {
+    sequences[rank_of[unit]] += units.counts[unit];
+  }
+  return std::adjacent_find(sequences.begin(), sequences.end(), std::not_equal_to<>()) ==
+         sequences.end();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
+                                                 const SearchContext& context) {
+  const PassOptions& options = first_pass.options();
+  if (options.sharding == Sharding::kStrideSorted) {
+    absl::StatusOr<RankOf> rank_of = ShardByStride(first_pass, units, context.where);
+    if (rank_of.ok() && options.equal_sequence_counts &&
+        !HasEqualCounts(units, *rank_of, first_pass.ranks())) {
+      return GroupsDontDivide(first_pass, units.size(), units.total(), context.where);
+    }
+    return rank_of;
+  }
+  if (options.equal_sequence_counts) return ShardEqually(first_pass, units, context);
+  switch (options.sharding) {
+    case Sharding::kContiguous:
+      return ShardContiguously(first_pass, units);
+    case Sharding::kKarmarkarKarp:
+      return KarmarkarKarp(units.loads, first_pass.ranks(), context.allowance);
+    case Sharding::kBalanced:
+      return EvenParts(units.loads, first_pass.ranks(),
+                       {.least_each = LeastUnits(first_pass, units),
+                        .effort = first_pass.effort(),
+                        .allowance = context.allowance});
+    default:
+      return LongestFirst(units.loads, first_pass.ranks(), kAnyNumber, 0, context.allowance);
+  }
+}
+
+std::vector<uint32_t> ShardEvenly(const Pass& first_pass, const Units& units) {
+  const uint32_t ranks = first_pass.ranks();
+  RankOf rank_of(units.size());
+  if (first_pass.options().sharding == Sharding::kContiguous) {
+    for (uint64_t unit = 0; unit < units.size(); ++unit) {
+      rank_of[unit] = static_cast<uint32_t>(unit * ranks / units.size());
+    }
+    return rank_of;
+  }
+  using Entry = std::tuple<uint32_t, uint64_t, uint32_t>;  // units, load, rank
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> poorest;
+  for (uint32_t rank = 0; rank < ranks; ++rank) poorest.emplace(0, 0, rank);
+  for (uint32_t unit : DescendingOrder(units.loads)) {
+    const auto [count, load, rank] = poorest.top();
+    poorest.pop();
+    rank_of[unit] = rank;
+    poorest.emplace(count + 1, load + units.loads[unit], rank);
+  }
+  return rank_of;
+}
+
+std::vector<size_t> CutIntoRuns(std::span<const uint64_t> loads, size_t runs) {
+  uint64_t low = *std::max_element(loads.begin(), loads.end());
+  uint64_t high = std::accumulate(loads.begin(), loads.end(), uint64_t{0});
+  while (low < high) {
+    const uint64_t limit = low + (high - low) / 2;
+    const std::vector<size_t> offsets = GreedyRuns(loads, runs, limit);
+    const uint64_t rest = std::accumulate(loads.begin() + static_cast<ptrdiff_t>(offsets[runs - 1]),
+                                          loads.end(), uint64_t{0});
+    if (rest <= limit) {
+      high = limit;
+    } else {
+      low = limit + 1;
+    }
+  }
+  return GreedyRuns(loads, runs, low);
+}
+
+}  // namespace batchplan

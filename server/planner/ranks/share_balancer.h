@@ -1,0 +1,54 @@
+// The packed micro-batches of all ranks at once, where each rank's share is decided: what runs at
+// the same time is made alike.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SHARE_BALANCER_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_SHARE_BALANCER_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/planner/packing/bins.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// Views the pass, which must outlive it.
+class ShareBalancer {
+ public:
+  // Of the items of each rank. O(n log n).
+  ShareBalancer(const Pass& pass, std::span<const Items* const> ranks, const Allowance& allowance);
+
+  // A step time, without the fixed cost of micro-batches, that no placement goes below, in the
+  // loads of the pass's objective (Pass::ObjectiveOf).
+  uint64_t bound() const { return bound_; }
+  // Whether these loads are costs, so that the bound is one on the predicted step time.
+  bool is_cost() const { return is_cost_; }
+
+  // For each rank exactly `slots` bins of its items, sorted by descending load; a rank with fewer
+  // items than slots has each in a bin of its own, and nothing behind them. Nothing if no such bins
+  // are found, or if a stop is requested (balance/lockstep.h).
+  //
+  // For pipelines bins in the order in which they run, of each rank `slots` or more, as many as
+  // make the slowest done soonest (solve_pipeline.h); nothing where a rank has fewer items.
+  std::optional<std::vector<Bins>> Balance(uint32_t slots, const Allowance& allowance) const;
+
+ private:
+  std::optional<std::vector<Bins>> BalancePipelines(uint32_t slots,
+                                                    const Allowance& allowance) const;
+
+  const Pass& pass_;
+  std::vector<uint32_t> offsets_;  // of each rank's items among all; one more than ranks
+  std::vector<uint32_t> lengths_;
+  std::vector<uint32_t> counts_;  // empty: one sequence each
+  std::vector<uint64_t> loads_;
+  uint64_t per_microbatch_ = 0;
+  bool is_cost_ = false;
+  uint64_t bound_ = 0;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_SHARE_BALANCER_H_

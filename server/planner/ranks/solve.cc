@@ -1,0 +1,225 @@
+#include "server/planner/ranks/solve.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "server/planner/balance/accumulated.h"
+#include "server/planner/balance/even_parts.h"
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/padded/splits.h"
+#include "server/planner/pass/step_time.h"
+#include "server/planner/ranks/bounds.h"
+#include "server/planner/ranks/fill_bins.h"
+#include "server/planner/ranks/more_slots.h"
+#include "server/planner/ranks/solve_lockstep.h"
+#include "server/planner/ranks/solve_pipeline.h"
+
+namespace batchplan {
+namespace {
+
+bool MayTakeAnyRank(const Pass& pass, size_t sequences) {
+  if (!pass.options().equal_sequence_counts) return pass.may_deal_bins();
+  const bool shares_counts =
+      pass.synchronization() == Synchronization::kLockstep || pass.pipeline() != nullptr;
+  return shares_counts && !pass.groups_keep_rank() && sequences % pass.ranks() == 0;
+}
+
+class PackedSolver {
+ public:
+  PackedSolver(const Pass& pass, const Items& items, const Allowance& allowance)
+      : pass_(pass),
+        allowance_(allowance),
+        items_(items),
+        objective_(pass.ObjectiveOf(items_)),
+        packing_{.lengths = items_.lengths, .counts = items_.counts, .loads = objective_.loads},
+        most_slots_(items_.size() / pass.ranks()) {}
+
+  std::optional<MiniBatchPlacement> Run() {
+    const std::optional<Bins> bins = Solve();
+    if (!bins || allowance_.stop_requested()) return std::nullopt;
+    std::vector<uint32_t> bin_at(bins->size());
+    std::iota(bin_at.begin(), bin_at.end(), 0u);
+    MiniBatchPlacement placement = PlacementOf(pass_, items_, *bins, bin_at);
+    placement.lead().proven = proven_;
+    return placement;
+  }
+
+ private:
+  std::optional<Bins> Solve() {
+    if (pass_.pipeline() == nullptr && pass_.synchronization() == Synchronization::kLockstep) {
+      return Lockstep();
+    }
+    uint64_t slots = FewestSlots(packing_, pass_.bin_limits(), pass_.ranks(), pass_.counts());
+    if (slots > most_slots_) return std::nullopt;
+    if (pass_.pipeline() != nullptr) {
+      return SolveOnPipelines(pass_, packing_, static_cast<double>(objective_.per_microbatch), {},
+                              slots, most_slots_, allowance_);
+    }
+    const FewestBins packed =
+        PackFewest(packing_, pass_.bin_limits(), slots * pass_.ranks(), pass_.effort(), allowance_);
+    proven_.microbatches = packed.bound;
+    const uint64_t needed = (packed.bins.size() + pass_.ranks() - 1) / pass_.ranks();
+    slots = std::max(slots, pass_.counts().RoundUp(needed));
+    if (slots > most_slots_ || allowance_.stop_requested()) return std::nullopt;
+    return BalanceAccumulated(packing_, pass_.bin_limits(), pass_.ranks(), slots, packed.bins,
+                              pass_.effort(), allowance_);
+  }
+
+  std::optional<Bins> Lockstep() {
+    std::optional<LockstepSlots> solved =
+        SolveLockstep({.items = packing_,
+                       .limits = pass_.bin_limits(),
+                       .ranks = pass_.ranks(),
+                       .counts = pass_.counts(),
+                       .per_microbatch = objective_.per_microbatch,
+                       .equal_counts = pass_.options().equal_sequence_counts,
+                       .effort = pass_.effort()},
+                      allowance_);
+    if (!solved) return std::nullopt;
+    proven_.microbatches = solved->fewest_bins;
+    if (objective_.is_cost) proven_.lockstep_time = solved->bound;
+    return std::move(solved->bins);
+  }
+
+  const Pass& pass_;
+  const Allowance& allowance_;
+  const Items& items_;
+  const Objective objective_;
+  const PackItems packing_;
+  const uint64_t most_slots_;
+  Proven proven_;
+};
+
+struct Division {
+  Cuts cuts;
+  // Slot s of rank r is run run_at[r * slots + s].
+  std::vector<uint32_t> run_at;
+  uint64_t step_time = 0;
+};
+
+class PaddedSolver {
+ public:
+  PaddedSolver(const Pass& pass, const Items& items, const Allowance& allowance)
+      : pass_(pass),
+        allowance_(allowance),
+        lockstep_(pass.synchronization() == Synchronization::kLockstep),
+        items_(items),
+        sorted_(items_) {
+    const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
+    for (size_t position = 0; position < sorted_.size(); ++position) {
+      const uint32_t width = items_.widths()[sorted_[position]];
+      costs_.push_back(tokens ? width : pass.cost().OfSequence(width));
+    }
+    per_microbatch_ = tokens ? 0 : pass.cost().OfMicrobatch();
+  }
+
+  std::optional<MiniBatchPlacement> Run() {
+    const uint64_t ranks = pass_.ranks();
+    const uint64_t most = items_.size() / ranks;
+    const size_t fewest = SortedScan(sorted_.view(), pass_.padded_limits()).size() - 1;
+    uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
+    if (slots > most || allowance_.stop_requested()) return std::nullopt;
+    if (pass_.pipeline() != nullptr) return OnPipelines(slots, most);
+    const auto divide = [&](uint64_t more) {
+      const bool ended = allowance_.spent() || allowance_.stop_requested();
+      return ended ? std::nullopt : std::optional(Divide(more));
+    };
+    const Division best = TryMoreSlots(pass_.counts(), slots, most, MorePaddedSlots(pass_.effort()),
+                                       Divide(slots), divide);
+    return PlacementOf(pass_, items_, sorted_.BinsOf(best.cuts), best.run_at);
+  }
+
+ private:
+  // In the number of slots with which pipelines are done soonest.
+  std::optional<MiniBatchPlacement> OnPipelines(uint64_t fewest, uint64_t most) const {
+    std::optional<MiniBatchPlacement> best;
+    Cost least = 0;
+    for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
+      if (best && (allowance_.spent() || allowance_.stop_requested() ||
+                   !AffordsStepTime(pass_, slots, allowance_))) {
+        break;
+      }
+      const Division division = Divide(slots);
+      MiniBatchPlacement placement =
+          PlacementOf(pass_, items_, sorted_.BinsOf(division.cuts), division.run_at);
+      const Cost time = StepTime(pass_, placement.lead(), allowance_);
+      if (!best || time < least) {
+        best = std::move(placement);
+        least = time;
+      } else if (static_cast<double>(time) > kFarFromBest * static_cast<double>(least)) {
+        break;
+      }
+    }
+    return best;
+  }
+
+  Division Divide(uint64_t slots) const {
+    const size_t runs = slots * pass_.ranks();
+    Division best =
+        Deal(LevelSplit(sorted_.view(), costs_, pass_.padded_limits(), runs, allowance_));
+    if (items_.size() <= kMostForOptimalSplit && !allowance_.spent()) {
+      Cuts cuts = OptimalSplit(sorted_.view(), pass_.padded_limits(), runs, allowance_);
+      if (allowance_.stop_requested()) return best;
+      Division least_padded = Deal(std::move(cuts));
+      if (least_padded.step_time < best.step_time) best = std::move(least_padded);
+    }
+    return best;
+  }
+
+  Division Deal(Cuts cuts) const {
+    if (lockstep_) {
+      cuts = ImproveSlots(sorted_.view(), costs_, pass_.padded_limits(), pass_.ranks(),
+                          std::move(cuts), RefineSteps(items_.size(), pass_.effort()), allowance_);
+    }
+    const std::vector<uint64_t> run_costs = RunCosts(sorted_.view(), costs_, cuts);
+    const size_t slots = run_costs.size() / pass_.ranks();
+    Division division{.cuts = std::move(cuts), .run_at = {}};
+    if (lockstep_) {
+      division.run_at = DealBins(run_costs, pass_.ranks(), slots);
+      division.step_time = LockstepCost(run_costs, pass_.ranks());
+    } else {
+      const std::vector<uint32_t> rank_of =
+          EvenParts(run_costs, pass_.ranks(),
+                    {.equal_counts = true, .effort = pass_.effort(), .allowance = allowance_});
+      std::vector<uint64_t> sums(pass_.ranks(), 0);
+      for (size_t run = 0; run < run_costs.size(); ++run) sums[rank_of[run]] += run_costs[run];
+      division.step_time = *std::max_element(sums.begin(), sums.end());
+      division.run_at.resize(run_costs.size());
+      std::iota(division.run_at.begin(), division.run_at.end(), 0u);
+      std::stable_sort(division.run_at.begin(), division.run_at.end(),
+                       [&](uint32_t a, uint32_t b) { return rank_of[a] < rank_of[b]; });
+    }
+    division.step_time += slots * per_microbatch_;
+    return division;
+  }
+
+  const Pass& pass_;
+  const Allowance& allowance_;
+  const bool lockstep_;
+  const Items& items_;
+  const SortedItems sorted_;
+  std::vector<uint64_t> costs_;  // of one sequence, by place in the sorted order
+  uint64_t per_microbatch_ = 0;
+};
+
+}  // namespace
+
+std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
+                                              const Allowance& allowance) {
+  if (!MayTakeAnyRank(pass, mini_batch.sequences().size())) return std::nullopt;
+  return PackedSolver(pass, mini_batch.get(), allowance).Run();
+}
+
+std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
+                                              const Allowance& allowance) {
+  const bool bound_to_ranks = pass.options().equal_sequence_counts ||
+                              (pass.groups_keep_rank() && !pass.groups_keep_microbatch());
+  if (bound_to_ranks) return std::nullopt;
+  return PaddedSolver(pass, mini_batch.get(), allowance).Run();
+}
+
+}  // namespace batchplan

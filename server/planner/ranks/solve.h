@@ -1,0 +1,33 @@
+// The balanced solver: micro-batches found together with their ranks.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_H_
+
+#include <optional>
+#include <span>
+
+#include "server/planner/pass/mini_batch_items.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/pass/placement.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/manifest.h"
+
+namespace batchplan {
+
+// Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
+// constraints allow and are found, or more where that shortens the step. There is no answer where
+// groups bind items to ranks or, without lockstep, equal counts do; where there are fewer items
+// than micro-batches that are needed; and once a stop is requested.
+std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
+                                              const Allowance& allowance);
+
+// Runs of the whole mini-batch's sorted order that any rank may take (padded/splits.h): as few as
+// the constraints allow, or more where that shortens the step. There is no answer where groups or
+// equal counts bind sequences to ranks, where there are fewer sequences than micro-batches that are
+// needed, and where a stop is requested before the first division is found.
+std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
+                                              const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_H_

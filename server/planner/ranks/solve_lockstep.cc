@@ -1,0 +1,122 @@
+// The number of slots comes from bounds and packers, their contents from BalanceLockstep.
+//
+// It starts at the fewest slots that the lower bounds on bins allow. If their bins have room to
+// spare, BalanceLockstep fills them directly. If it fails, or the room to spare is less than a two
+// thousandth of the tokens, the packers look for few bins (packing/fewest_bins.h): slots are raised
+// to what these need, and the packing is the start of the search. One more slot costs every rank
+// the fixed cost of a micro-batch, but may let the slots' maxima fall; it is tried where the step
+// is more than a thousandth above its bound.
+
+#include "server/planner/ranks/solve_lockstep.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "server/planner/balance/lockstep.h"
+#include "server/planner/balance/step_time_bound.h"
+#include "server/planner/packing/fewest_bins.h"
+#include "server/planner/packing/packer.h"
+#include "server/planner/ranks/bounds.h"
+#include "server/planner/ranks/more_slots.h"
+
+namespace batchplan {
+namespace {
+
+// The part of the tokens below which room to spare is little.
+constexpr uint64_t kTightPart = 2000;
+// As many items are packed sooner than all lower bounds are looked at.
+constexpr size_t kMostToPackFirst = 4096;
+
+class LockstepSlotsSolver {
+ public:
+  LockstepSlotsSolver(const LockstepSlotsTask& task, const Allowance& allowance)
+      : task_(task),
+        allowance_(allowance),
+        tokens_(std::accumulate(task.items.lengths.begin(), task.items.lengths.end(), uint64_t{0})),
+        slots_(FewestSlots(task.items, task.limits, task.ranks, task.counts)),
+        most_slots_(task.items.size() / task.ranks) {}
+
+  std::optional<LockstepSlots> Run() {
+    if (slots_ > most_slots_) return std::nullopt;
+    bound_ = LockstepBound(task_.items, task_.limits, task_.ranks, allowance_);
+    std::optional<LockstepSlots> first;
+    if (!IsTight()) first = Balance(slots_);
+    if (!first) {
+      const uint64_t too_few = slots_;
+      const FewestBins packed =
+          PackFewest(task_.items, task_.limits, slots_ * task_.ranks, task_.effort, allowance_);
+      fewest_bins_ = packed.bound;
+      const uint64_t needed = (packed.bins.size() + task_.ranks - 1) / task_.ranks;
+      slots_ = std::max(slots_, task_.counts.RoundUp(needed));
+      if (slots_ > most_slots_) return std::nullopt;
+      first = Balance(slots_, &packed.bins, /*start_only=*/slots_ == too_few || IsTight());
+    }
+    if (!first) return std::nullopt;
+    const uint64_t bound = bound_ + slots_ * task_.per_microbatch;
+    if (first->step_time > bound + bound / kWorthASlot) {
+      first = TryMoreSlots(
+          task_.counts, slots_, most_slots_, MorePackedSlots(task_.effort), *std::move(first),
+          [&](uint64_t slots) { return allowance_.spent() ? std::nullopt : Balance(slots); });
+    }
+    if (allowance_.stop_requested()) return std::nullopt;
+    return first;
+  }
+
+ private:
+  // Whether the bins have so little room to spare that only a packer fills them.
+  bool IsTight() const {
+    const uint64_t room = slots_ * task_.ranks * task_.limits.capacity;
+    return room - tokens_ < tokens_ / kTightPart;
+  }
+
+  std::optional<LockstepSlots> Balance(uint64_t slots, const Bins* start = nullptr,
+                                       bool start_only = false) const {
+    if (allowance_.stop_requested()) return std::nullopt;
+    std::optional<BalancedBins> balanced = BalanceLockstep({.items = task_.items,
+                                                            .limits = task_.limits,
+                                                            .ranks = task_.ranks,
+                                                            .slots = static_cast<uint32_t>(slots),
+                                                            .rank_of = {},
+                                                            .equal_counts = task_.equal_counts,
+                                                            .start = start,
+                                                            .start_only = start_only,
+                                                            .enough = bound_,
+                                                            .effort = task_.effort,
+                                                            .allowance = allowance_});
+    if (!balanced) return std::nullopt;
+    return LockstepSlots{.bins = std::move(balanced->bins),
+                         .slots = slots,
+                         .step_time = balanced->step_time + slots * task_.per_microbatch,
+                         .bound = bound_,
+                         .fewest_bins = fewest_bins_};
+  }
+
+  const LockstepSlotsTask& task_;
+  const Allowance& allowance_;
+  const uint64_t tokens_;
+  uint64_t slots_;
+  const uint64_t most_slots_;
+  uint64_t bound_ = 0;
+  uint64_t fewest_bins_ = 0;
+};
+
+}  // namespace
+
+uint64_t FewestSlots(const PackItems& items, const BinLimits& limits, uint32_t ranks,
+                     const CountRule& counts) {
+  uint64_t possible = std::numeric_limits<uint64_t>::max();
+  if (items.size() <= kMostToPackFirst) {
+    const uint64_t bins = PackFirstFitDecreasing(items, limits).size();
+    possible = counts.RoundUp((bins + ranks - 1) / ranks);
+  }
+  return FewestPackedPerRank(items, limits, ranks, counts, possible);
+}
+
+std::optional<LockstepSlots> SolveLockstep(const LockstepSlotsTask& task,
+                                           const Allowance& allowance) {
+  return LockstepSlotsSolver(task, allowance).Run();
+}
+
+}  // namespace batchplan

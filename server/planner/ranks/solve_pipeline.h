@@ -1,0 +1,29 @@
+// The balanced solver where ranks are pipelines.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_PIPELINE_H_
+#define BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_PIPELINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "server/planner/packing/bins.h"
+#include "server/planner/pass/pass.h"
+#include "server/planner/request/allowance.h"
+
+namespace batchplan {
+
+// Packed micro-batches for the pipelines of all ranks, as many on each as make the slowest done
+// soonest: more fill the pipeline better, but each has its fixed cost. Numbers that the pass allows
+// are tried, from `fewest` to `most`, first by what the work would take if it could be divided at
+// will (time/profile.h), the best of them in earnest (lanes/balance.h).
+//
+// `rank_of` is the rank of each item, or empty. Nothing if no number is allowed, if none is found
+// that holds all items, or once a stop is requested. Bin s of rank r is number r * slots + s.
+std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
+                                     double per_microbatch, std::span<const uint32_t> rank_of,
+                                     uint64_t fewest, uint64_t most, const Allowance& allowance);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_PIPELINE_H_

@@ -1,0 +1,138 @@
+// How much work a plan is worth, what of it may still be spent, and whether anybody waits for it.
+//
+//   const Allowance allowance(AllowanceOf(effort), stop);       // of a request
+//   {
+//     const Allowance::Part part(allowance, /*of=*/3);           // a third of what is left
+//     SearchSteps steps(allowance, 100'000, /*ticks_each=*/20);  // of one search
+//     while (steps.left > 0) { --steps.left; ... }
+//   }
+//
+// Searches have budgets of their own; an allowance is what bounds all of them together, however
+// many mini-batches, passes and ranks a request has. It is counted in ticks of about a nanosecond
+// of processor time, never measured, and drawn from in a fixed order, so that the same request
+// gives the same plan on every machine.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_ALLOWANCE_H_
+#define BATCHPLAN_SERVER_PLANNER_REQUEST_ALLOWANCE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stop_token>
+#include <utility>
+
+#include "server/planner/request/options.h"
+
+namespace batchplan {
+
+// What searches may spend on a request. The greedy work that every plan takes, which grows with the
+// sequences alone, comes on top.
+constexpr uint64_t AllowanceOf(Effort effort) {
+  return effort == Effort::kThorough ? 6'000'000'000 : 800'000'000;
+}
+
+// What work that every plan is the better for (Affords) may take of a request, once searches have
+// spent its allowance.
+inline constexpr uint64_t kReserve = 400'000'000;
+
+// Copies draw from the same ticks. For one thread, but for the request to stop.
+class Allowance {
+  struct Account {
+    uint64_t left = 0;
+    uint64_t reserve = 0;
+    uint64_t used = 0;
+  };
+
+ public:
+  // Without limit, until `stop` is requested.
+  Allowance(std::stop_token stop = {}) : stop_(std::move(stop)) {}  // NOLINT: tokens stand for it.
+  Allowance(uint64_t ticks, std::stop_token stop, uint64_t reserve = 0)
+      : stop_(std::move(stop)),
+        account_(std::make_shared<Account>(Account{.left = ticks, .reserve = reserve})) {}
+
+  bool stop_requested() const { return stop_.stop_requested(); }
+  const std::stop_token& stop() const { return stop_; }
+
+  uint64_t left() const { return account_ ? account_->left : kNoLimit; }
+  // Whether nothing is left, so that only what every plan needs is worth its time.
+  bool spent() const { return left() == 0; }
+  // Work of this many ticks was done; of more than are left, the reserve pays the rest as far as it
+  // goes.
+  void Spend(uint64_t ticks) const {
+    if (!account_) return;
+    account_->used += ticks;
+    const uint64_t of_left = std::min(account_->left, ticks);
+    account_->left -= of_left;
+    account_->reserve -= std::min(account_->reserve, ticks - of_left);
+  }
+  // Greedy work of this many ticks was done, which comes on top: it is counted as used alone.
+  void SpendOnTop(uint64_t ticks) const {
+    if (account_) account_->used += ticks;
+  }
+  // Whether what is left and the reserve pay for this many ticks. Asked before work that improves
+  // every plan and that no search does, such as ordering the micro-batches of a pipeline.
+  bool Affords(uint64_t ticks) const {
+    return !account_ || ticks <= account_->left || ticks - account_->left <= account_->reserve;
+  }
+  // All that was spent, beyond what was left and on top too; 0 without limit.
+  uint64_t used() const { return account_ ? account_->used : 0; }
+
+  // While it lives, only `parts` of `of` equal parts of what is left can be spent. What is not
+  // spent then is there for those that come later. Parts end in the reverse of the order in which
+  // they began.
+  class Part {
+   public:
+    Part(const Allowance& allowance, uint64_t of, uint64_t parts = 1)
+        : account_(allowance.account_) {
+      if (!account_ || of <= parts) return;
+      held_back_ = account_->left - account_->left / of * parts;
+      account_->left -= held_back_;
+    }
+    ~Part() {
+      if (account_) account_->left += held_back_;
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    const std::shared_ptr<Account> account_;
+    uint64_t held_back_ = 0;
+  };
+
+ private:
+  static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+  std::stop_token stop_;
+  std::shared_ptr<Account> account_;  // none: without limit
+};
+
+// The effort, or kFast once the allowance is spent.
+inline Effort Affordable(Effort effort, const Allowance& allowance) {
+  return allowance.spent() ? Effort::kFast : effort;
+}
+
+// The steps of one search, which end with the allowance; spent when the search is over.
+class SearchSteps {
+ public:
+  // `most` steps of `ticks_each`, or as many as are left, but never fewer than `least`.
+  SearchSteps(const Allowance& allowance, uint64_t most, uint64_t ticks_each, uint64_t least = 0)
+      : left(std::min(most, std::max(least, allowance.left() / ticks_each))),
+        allowance_(allowance),
+        ticks_each_(ticks_each),
+        given_(left) {}
+  ~SearchSteps() { allowance_.Spend((given_ - left) * ticks_each_); }
+  SearchSteps(const SearchSteps&) = delete;
+  SearchSteps& operator=(const SearchSteps&) = delete;
+
+  uint64_t left;
+
+ private:
+  const Allowance& allowance_;
+  const uint64_t ticks_each_;
+  const uint64_t given_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_REQUEST_ALLOWANCE_H_

@@ -1,0 +1,97 @@
+// Stage 1, align: the lengths that are planned. What is too long is cut, dropped or refused; what
+// is planned is rounded up to each pass's multiple.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_LENGTHS_H_
+#define BATCHPLAN_SERVER_PLANNER_REQUEST_LENGTHS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+#include "server/planner/request/sequence_groups.h"
+
+namespace batchplan {
+
+// The least common multiple of pass.length_multiple and what the topology demands. Context
+// parallelism cuts a sequence into 2*CP chunks, two to a rank, so that causal attention costs every
+// rank the same; sequence parallelism cuts activations TP ways. So 2*CP*TP for CP > 1 with sequence
+// parallelism, 2*CP without it, TP or 1 at CP = 1.
+//
+// InvalidArgument, naming the field with `where`, if the multiple is above the pass's token budget:
+// no sequence would fit.
+absl::StatusOr<uint32_t> LengthMultiple(const Topology& topology, const PassOptions& pass,
+                                        absl::string_view where);
+
+// `length` rounded up to a multiple.
+constexpr uint64_t AlignUp(uint64_t length, uint32_t multiple) {
+  return (length + multiple - 1) / multiple * multiple;
+}
+
+// `length` rounded down to a multiple.
+constexpr uint32_t AlignDown(uint32_t length, uint32_t multiple) {
+  return length / multiple * multiple;
+}
+
+// The longest sequence that every pass can hold beside others, and whose limit that is.
+struct LengthLimit {
+  uint32_t length = 0;
+  // Index into PlanOptions::passes.
+  size_t pass = 0;
+  // Of the largest group of ranks that the pass has; 0: all are of context_parallel.
+  uint32_t ranks = 0;
+  // The longest that may run alone (OverlongPolicy::kAlone): each pass's multiple rounds it up to
+  // a row's width, of 32 bits.
+  uint32_t alone = 0;
+};
+
+// As on the wire.
+enum class ExclusionReason : uint32_t { kTruncated = 1, kDropped = 2, kExpired = 3, kAlone = 4 };
+
+struct ExcludedSequence {
+  uint32_t index = 0;
+  uint32_t length = 0;  // the true length
+  ExclusionReason reason = ExclusionReason::kTruncated;
+};
+
+struct PlannedLengths {
+  // One a sequence of the manifest, its own where it runs alone; 0 for a dropped one.
+  std::vector<uint32_t> lengths;
+  std::vector<ExcludedSequence> excluded;  // ascending by index
+};
+
+// Applies options.overlong to the manifest; kDrop drops whole groups. InvalidArgument, naming
+// sequence, length and limit, for an overlong sequence under kReject, for one under kAlone whose
+// row would be wider than 32 bits tell, and for a sequence of length 0.
+absl::StatusOr<PlannedLengths> ApplyOverlongPolicy(const Manifest& manifest,
+                                                   const PlanOptions& options, const Groups& groups,
+                                                   const LengthLimit& limit);
+
+// InvalidArgument, naming a sequence, unless manifest.pad_to, where it is set, holds every one.
+absl::Status CheckPadTo(const Manifest& manifest, const PlannedLengths& planned);
+
+// Every planned length rounded up to one multiple, by manifest position; 0 for a dropped sequence.
+using AlignedLengths = std::shared_ptr<const std::vector<uint32_t>>;
+
+// The planned lengths rounded up to every multiple that was asked for, each once. Views them.
+class Alignments {
+ public:
+  explicit Alignments(std::span<const uint32_t> planned_lengths) : lengths_(planned_lengths) {}
+
+  const AlignedLengths& To(uint32_t length_multiple);
+
+ private:
+  std::span<const uint32_t> lengths_;
+  std::map<uint32_t, AlignedLengths> aligned_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_REQUEST_LENGTHS_H_

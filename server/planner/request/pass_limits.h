@@ -1,0 +1,30 @@
+// What each pass of a request holds, before any of its lengths are looked at.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_LIMITS_H_
+#define BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_LIMITS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/planner/request/context_sizes.h"
+#include "server/planner/request/lengths.h"
+#include "server/planner/request/options.h"
+
+namespace batchplan {
+
+// One entry a pass.
+struct PassLimits {
+  // The sizes that its groups may have, ascending; without dynamic_context that of
+  // topology.context_parallel, whose capacity is the token budget rounded down to the multiple.
+  std::vector<std::vector<GroupLimits>> sizes;
+  // The longest sequence that all passes hold.
+  LengthLimit longest;
+};
+
+// Of valid options. InvalidArgument, naming the field, if a pass holds no sequence at all.
+absl::StatusOr<PassLimits> PassLimitsOf(const PlanOptions& options);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_REQUEST_PASS_LIMITS_H_

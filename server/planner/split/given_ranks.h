@@ -1,0 +1,23 @@
+// The ranks that a manifest gives: of a batch that was dispatched before it is planned. Then the
+// planner makes the micro-batches of all ranks, and no sequence changes its rank.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_GIVEN_RANKS_H_
+#define BATCHPLAN_SERVER_PLANNER_SPLIT_GIVEN_RANKS_H_
+
+#include "absl/status/status.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+#include "server/planner/request/sequence_groups.h"
+
+namespace batchplan {
+
+// OK if the manifest gives no ranks. Otherwise InvalidArgument, naming field, value and limit, if
+// there is not one a sequence or there is dynamic_context, if one is not below data_parallel, if
+// the first pass names a sharding, or if a group that stays on one rank has several. Of valid
+// options. O(n).
+absl::Status CheckGivenRanks(const Manifest& manifest, const PlanOptions& options,
+                             const Groups& groups);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_SPLIT_GIVEN_RANKS_H_

@@ -1,0 +1,82 @@
+#include "server/planner/split/step_estimate.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "server/planner/pass/placement.h"
+#include "server/planner/ranks/bounds.h"
+#include "server/planner/request/cost.h"
+#include "server/planner/request/useful_sizes.h"
+
+namespace batchplan {
+
+std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
+                                                 const PlanOptions& options,
+                                                 const PassLimits& limits,
+                                                 const PlannedLengths& planned,
+                                                 const Groups& groups, size_t mini_batches,
+                                                 const std::stop_token& stop) {
+  StepEstimate estimate(options, stop);
+  Alignments alignments(planned.lengths);
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    if (stop.stop_requested()) return std::nullopt;
+    std::vector<GroupLimits> sizes = options.topology.dynamic_context
+                                         ? UsefulSizes(options, i, limits.sizes[i], planned)
+                                         : limits.sizes[i];
+    absl::StatusOr<Pass> pass = Pass::Create(manifest, options, i, std::move(sizes), planned,
+                                             alignments, groups, mini_batches, stop);
+    if (!pass.ok()) return std::nullopt;
+    estimate.passes_.push_back(*std::move(pass));
+  }
+  return estimate;
+}
+
+StepEstimate::Time StepEstimate::Of(const Pass& pass,
+                                    std::span<const SequenceIndex> mini_batch) const {
+  Placement any;
+  any.slots = static_cast<uint32_t>(pass.counts().RoundUp(mini_batch.size()));
+  // Where micro-batches cost nothing by themselves, their number does not matter.
+  if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
+  const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, unlimited_);
+  Cost computation = 0;
+  for (const SequenceIndex sequence : mini_batch) {
+    computation += pass.computation().OfComputation(pass.aligned()[sequence.value()]);
+  }
+  const double ideal = IdealStepTime(pass, static_cast<double>(computation), bounds.slots);
+  return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};
+}
+
+uint64_t StepEstimate::TicksOf(size_t sequences, size_t mini_batches) const {
+  constexpr uint64_t kTicksASequence = 400;
+  constexpr uint64_t kTicksAMiniBatch = 4000;
+  return (kTicksASequence * sequences + kTicksAMiniBatch * mini_batches) * options_->passes.size();
+}
+
+double StepEstimate::TimeOf(std::span<const SequenceIndex> mini_batch) const {
+  double bound = 0;
+  for (size_t i = 0; i < options_->passes.size(); ++i) {
+    if (options_->passes[i].ignore_mini_batches) continue;
+    bound += Of(passes_[i], mini_batch).bound;
+  }
+  return bound;
+}
+
+double StepEstimate::operator()(std::span<const SequenceIndex> sequences) const {
+  Time all;
+  const size_t mini_batch = options_->mini_batches.size;
+  for (size_t i = 0; i < options_->passes.size(); ++i) {
+    const bool whole = mini_batch == 0 || options_->passes[i].ignore_mini_batches;
+    const size_t size = whole ? sequences.size() : mini_batch;
+    for (size_t first = 0; first < sequences.size(); first += size) {
+      const auto piece = sequences.subspan(first, std::min(size, sequences.size() - first));
+      const Time time = Of(passes_[i], piece);
+      all.bound += time.bound;
+      all.ideal += time.ideal;
+    }
+  }
+  return all.ideal == 0 ? 1 : all.bound / all.ideal;
+}
+
+}  // namespace batchplan

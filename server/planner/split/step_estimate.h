@@ -1,0 +1,63 @@
+// How good a step of some sequences could be, before it is planned: what proves no plan to be
+// faster, over the ideal.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_
+#define BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "server/planner/pass/pass.h"
+#include "server/planner/request/allowance.h"
+#include "server/planner/request/lengths.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/options.h"
+#include "server/planner/request/pass_limits.h"
+#include "server/planner/request/sequence_groups.h"
+
+namespace batchplan {
+
+// Views what it is created from, which must outlive it.
+class StepEstimate {
+ public:
+  // For batches of any sequences whose planned length is not 0, in this many mini-batches. None if
+  // a pass can't have that many, or once a stop is requested.
+  static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
+                                            const PassLimits& limits, const PlannedLengths& planned,
+                                            const Groups& groups, size_t mini_batches,
+                                            const std::stop_token& stop);
+
+  // lower_bound_step_time over ideal_step_time of a batch of these sequences, at least one,
+  // ascending, over all passes; mini-batches are cut as they stand, whatever their order is. Plans
+  // of `balanced` come near to it. O(n log n).
+  double operator()(std::span<const SequenceIndex> sequences) const;
+  // The ticks of an estimate of this many sequences in this many mini-batches. An estimate does not
+  // spend them by itself.
+  uint64_t TicksOf(size_t sequences, size_t mini_batches) const;
+  // lower_bound_step_time of one mini-batch, over the passes that respect mini-batches.
+  double TimeOf(std::span<const SequenceIndex> mini_batch) const;
+
+ private:
+  struct Time {
+    double bound = 0;
+    double ideal = 0;
+  };
+
+  StepEstimate(const PlanOptions& options, const std::stop_token& stop)
+      : options_(&options), unlimited_(stop) {}
+  Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
+
+  const PlanOptions* options_;
+  // Estimates are compared, so that all are equally close, however much of the request's allowance
+  // is left.
+  Allowance unlimited_;
+  std::vector<Pass> passes_;
+};
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_

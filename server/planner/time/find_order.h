@@ -1,0 +1,50 @@
+// In which order a rank runs micro-batches that are given.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_TIME_FIND_ORDER_H_
+#define BATCHPLAN_SERVER_PLANNER_TIME_FIND_ORDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "server/planner/request/options.h"
+#include "server/planner/time/simulator.h"
+
+namespace batchplan {
+
+struct PipelineOrder {
+  // Number order[i] of the micro-batches runs as number i.
+  std::vector<uint32_t> order;
+  double makespan = 0;
+};
+
+// Descending costs to costs that rise and fall again: of the descending order the even positions,
+// reversed, then the odd ones.
+void PutSmallAtBothEnds(std::span<uint32_t> descending);
+
+// Simulations of QuickOrder.
+inline constexpr uint64_t kQuickOrders = 5;
+
+// The best of a few orders: as they stand, by their keys either way, small ones at both ends, and
+// rising while the pipeline fills; of equal ones the earlier. Only the first `movable`
+// micro-batches change places. `keys` are one a micro-batch, their costs or what stands for these.
+// kQuickOrders simulations, or one where fewer than two may change places.
+PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> costs,
+                         std::span<const double> keys, size_t movable);
+
+// Swaps micro-batches of an order as long as that makes the makespan shorter: until it is below
+// `enough`, or in `simulations` simulations; returns how many are left.
+uint64_t ImproveOrder(PipelineSimulator& simulator, std::span<const double> costs, size_t movable,
+                      double enough, uint64_t simulations, std::minstd_rand& random,
+                      PipelineOrder& order);
+
+// What ImproveOrder is given, at most: simulations, by effort, and the forwards and backwards that
+// these come to.
+uint64_t SimulationsToImprove(Effort effort);
+inline constexpr uint64_t kMostWorksToImprove = 200'000;
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_TIME_FIND_ORDER_H_

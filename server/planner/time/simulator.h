@@ -1,0 +1,114 @@
+// When the stages of one rank's pipeline are done with its micro-batches: by simulation of its
+// schedule (schedule.h).
+//
+//   PipelineSimulator simulator(pipeline, microbatches);
+//   const double makespan = simulator.Makespan(costs);  // as often as wanted
+//
+// One that is made to trace also says what makes the makespan as long as it is: of the works that
+// follow each other without a gap from the begin to the end, what part is each micro-batch's. The
+// makespan is a maximum of sums of costs, so convex in them, and this is a subgradient.
+//
+// A forward begins when its stage is free and the virtual stage before has sent what it works on; a
+// backward when its stage is free and the virtual stage behind has sent its gradient. Everything
+// is computed in doubles by sums, products and maxima, in one order: the same on every machine,
+// monotone in every cost, and twice as long for costs and transfers that are twice as high.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_TIME_SIMULATOR_H_
+#define BATCHPLAN_SERVER_PLANNER_TIME_SIMULATOR_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/request/allowance.h"
+#include "server/planner/time/schedule.h"
+#include "server/planner/time/wavefront.h"
+
+namespace batchplan {
+
+// Of an allowance: of a forward or a backward that is simulated, and of one that is put in its
+// place before that.
+inline constexpr uint64_t kTicksAWork = 5;
+inline constexpr uint64_t kTicksToPlaceAWork = 15;
+
+class PipelineSimulator {
+ public:
+  enum class Mode { kTime, kTrace };
+
+  // For `microbatches` micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and
+  // for each virtual stage what is on its way to the next; to trace, O(m p v). Nothing is spent of
+  // the allowance, which ticks() is to be: but once it is asked to stop, makespans are any numbers.
+  PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime,
+                    Allowance allowance = {});
+  PipelineSimulator(const PipelineSimulator&) = delete;
+  PipelineSimulator& operator=(const PipelineSimulator&) = delete;
+
+  const Pipeline& pipeline() const { return pipeline_; }
+  uint32_t microbatches() const { return microbatches_; }
+
+  // Forwards and backwards of one simulation.
+  uint64_t works() const { return 2 * uint64_t{microbatches_} * pipeline_.virtual_stages(); }
+  // Simulations until now.
+  uint64_t simulations() const { return simulations_; }
+  // Of an allowance: what one simulation takes; and all until now, with what was made for them.
+  uint64_t ticks_each() const { return ticks_each_; }
+  uint64_t ticks() const { return ticks_to_make_ + simulations_ * ticks_each_; }
+
+  // From the first forward's begin to the last one's end, of micro-batches that cost so much, in
+  // the order in which they run. In the unit of the costs; 0 of none. Takes O(m p v), and allocates
+  // nothing. Not from two threads at once.
+  double Makespan(std::span<const double> costs);
+
+  // The makespan; sets in `weights`, one a micro-batch, how much it grows with that cost. REQUIRES:
+  // a simulator that traces.
+  double Makespan(std::span<const double> costs, std::span<double> weights);
+
+ private:
+  // A forward or a backward at a position of its stage.
+  struct Work {
+    uint32_t stage = 0;
+    bool backward = false;
+    uint64_t position = 0;
+  };
+
+  double ForwardsAlone(std::span<const double> costs);
+  // Number n of what a stage runs, and the number of a work.
+  Work WorkOf(uint32_t stage, uint64_t n) const;
+  uint64_t NumberOf(const Work& work) const;
+  uint32_t MicrobatchOf(const Work& work) const { return order_.microbatch[work.position]; }
+  uint32_t VirtualStageOf(const Work& work) const;
+  // The work that a virtual stage does with a micro-batch.
+  Work WorkOn(uint32_t virtual_stage, bool backward, uint32_t microbatch) const;
+  double EndOf(const Work& work) const;
+  void Run(std::span<const PipelineWork> works, std::span<const double> costs);
+
+  const Pipeline pipeline_;
+  const uint32_t microbatches_;
+  const Mode mode_;
+  const Allowance allowance_;
+  uint64_t simulations_ = 0;
+  const RunOrder order_;
+  // Of every virtual stage, forward and then backward, what part of a cost it takes.
+  std::vector<double> shares_;
+  Wavefront wavefront_;
+  // All works, if they are few; else room for some of them.
+  std::vector<PipelineWork> works_;
+  bool all_works_ = false;
+  uint64_t ticks_to_make_ = 0;
+  uint64_t ticks_each_ = 0;
+  std::vector<double> free_;  // when each stage is
+  std::vector<double> ends_;  // of works, where the wavefront says
+};
+
+// The least that any order of these micro-batches takes; never above their Makespan but for
+// rounding. The greatest of: for each stage, its work, what comes before it of the cheapest
+// micro-batch, and what comes after; and the way of the costliest through all stages and back.
+double PipelineBound(const Pipeline& pipeline, std::span<const double> costs);
+
+// A lower bound on the makespan of any micro-batches that cost at least `work` together and at
+// least `cheapest` each, and of which one costs at least `costliest`.
+double PipelineBound(const Pipeline& pipeline, double work, double cheapest, double costliest);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_TIME_SIMULATOR_H_

@@ -23,6 +23,7 @@
 #include "server/planner/balance/even_parts.h"
 #include "server/planner/balance/exchange_search.h"
 #include "server/planner/balance/rank_bins.h"
+#include "server/planner/packing/bin_state.h"
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
@@ -36,15 +37,13 @@ class BinRules {
            std::span<const uint32_t> rank_of_bin, uint32_t ranks)
       : items_(items),
         bin_of_(items.size()),
-        rooms_(bins.size()),
+        bins_(bins.size(), BinState::Empty(limits)),
         bins_of_(ranks),
         roomiest_(ranks) {
     for (uint32_t bin = 0; bin < bins.size(); ++bin) {
-      Room& room = rooms_[bin];
-      room = {.tokens = limits.capacity, .sequences = limits.max_sequences, .items = 0};
       for (const uint32_t item : bins[bin]) {
         bin_of_[item] = bin;
-        room -= Size(item);
+        bins_[bin].Add(Size(item));
       }
       bins_of_[rank_of_bin[bin]].push_back(bin);
     }
@@ -57,8 +56,8 @@ class BinRules {
     std::array<Change, 2> heavy_changes;
     std::array<Change, 2> light_changes;
     for (size_t i = 0; i < move.size(); ++i) {
-      const Room out = Size(move[i].out);
-      const Room in = Size(move[i].in);
+      const ItemSize out = Size(move[i].out);
+      const ItemSize in = Size(move[i].in);
       heavy_changes[i] = {BinOf(move[i].out, heavy), in - out};
       light_changes[i] = {BinOf(move[i].in, light), out - in};
     }
@@ -82,38 +81,18 @@ class BinRules {
   Bins TakeBins() const {
     std::vector<uint32_t> all(items_.size());
     std::iota(all.begin(), all.end(), 0u);
-    return Bins(all, bin_of_, static_cast<uint32_t>(rooms_.size()));
+    return Bins(all, bin_of_, static_cast<uint32_t>(bins_.size()));
   }
 
  private:
-  // Of a bin: the room that is left, and how many items there are. Of items: what they take.
-  struct Room {
-    int64_t tokens = 0;
-    int64_t sequences = 0;
-    int64_t items = 0;
-
-    Room& operator-=(const Room& size) {
-      tokens -= size.tokens;
-      sequences -= size.sequences;
-      items += size.items;
-      return *this;
-    }
-    friend Room operator-(const Room& a, const Room& b) {
-      return {a.tokens - b.tokens, a.sequences - b.sequences, a.items - b.items};
-    }
-    friend Room operator+(const Room& a, const Room& b) {
-      return {a.tokens + b.tokens, a.sequences + b.sequences, a.items + b.items};
-    }
-  };
-
   struct Change {
     uint32_t bin = 0;
-    Room size;
+    ItemSize size;
   };
 
-  Room Size(uint32_t item) const {
+  ItemSize Size(uint32_t item) const {
     if (item == Exchange::kNothing) return {};
-    return {.tokens = items_.lengths[item], .sequences = items_.count(item), .items = 1};
+    return ItemSize::Of(items_.loads[item], items_.lengths[item], items_.count(item));
   }
 
   uint32_t BinOf(uint32_t item, uint32_t rank) const {
@@ -127,31 +106,29 @@ class BinRules {
     return std::ranges::all_of(changes, [&](const Change& c) { return Fit(c.bin, c.size); });
   }
 
-  bool Fit(uint32_t bin, const Room& size) const {
-    const Room& room = rooms_[bin];
-    return size.tokens <= room.tokens && size.sequences <= room.sequences &&
-           room.items + size.items > 0;
+  bool Fit(uint32_t bin, const ItemSize& change) const {
+    return bins_[bin].Holds(change) && bins_[bin].items + change.items > 0;
   }
 
   void Put(uint32_t item, uint32_t from, uint32_t to) {
     if (item == Exchange::kNothing) return;
-    rooms_[from] -= Room{} - Size(item);
-    rooms_[to] -= Size(item);
+    bins_[from].Remove(Size(item));
+    bins_[to].Add(Size(item));
     bin_of_[item] = to;
   }
 
   // The tokens that another item can have here: none where no sequence may come.
-  static int64_t FreeTokens(const Room& room) { return room.sequences > 0 ? room.tokens : -1; }
+  static int64_t FreeTokens(const BinState& bin) { return bin.sequences > 0 ? bin.room : -1; }
 
   void FindRoomiest(uint32_t rank) {
     roomiest_[rank] = *std::max_element(
         bins_of_[rank].begin(), bins_of_[rank].end(),
-        [&](uint32_t a, uint32_t b) { return FreeTokens(rooms_[a]) < FreeTokens(rooms_[b]); });
+        [&](uint32_t a, uint32_t b) { return FreeTokens(bins_[a]) < FreeTokens(bins_[b]); });
   }
 
   const PackItems& items_;
   std::vector<uint32_t> bin_of_;
-  std::vector<Room> rooms_;
+  std::vector<BinState> bins_;
   std::vector<std::vector<uint32_t>> bins_of_;  // of each rank
   std::vector<uint32_t> roomiest_;              // bin of each rank
 };

@@ -46,8 +46,7 @@ size_t SortedTask::FirstWithin(uint64_t most_cost, uint32_t most_length) const {
 
 Filling::Filling(const SortedTask& task)
     : task_(&task),
-      bins_(task.bins(),
-            Bin{.cost = 0, .room = task.limits.capacity, .sequences = task.limits.max_sequences}),
+      bins_(task.bins(), BinState::Empty(task.limits)),
       members_(task.bins()),
       bin_of_(task.size(), kUnplaced) {}
 
@@ -70,11 +69,7 @@ void Filling::Place(uint32_t position, uint32_t bin) {
     members.insert(std::upper_bound(members.begin(), members.end(), position), position);
   }
   bin_of_[position] = bin;
-  Bin& into = bins_[bin];
-  into.cost += task_->cost[position];
-  into.room -= task_->length[position];
-  into.sequences -= task_->count[position];
-  ++into.items;
+  bins_[bin].Add(task_->SizeOf(position));
 }
 
 void Filling::Remove(uint32_t position) {
@@ -82,11 +77,7 @@ void Filling::Remove(uint32_t position) {
   std::vector<uint32_t>& members = members_[bin];
   members.erase(std::lower_bound(members.begin(), members.end(), position));
   bin_of_[position] = kUnplaced;
-  Bin& from = bins_[bin];
-  from.cost -= task_->cost[position];
-  from.room += task_->length[position];
-  from.sequences += task_->count[position];
-  --from.items;
+  bins_[bin].Remove(task_->SizeOf(position));
 }
 
 namespace {
@@ -118,7 +109,7 @@ class OverflowMender {
       if (!Relieve(rooms_.begin()->second)) return false;
     }
     for (const auto& [room, bin] : rooms_) {
-      if (filling_.IsOverfull(bin)) return false;  // has too many sequences
+      if (filling_[bin].IsOverfull()) return false;  // has too many sequences
     }
     return true;
   }
@@ -180,22 +171,21 @@ class OverflowMender {
   }
 
   void TryReceiver(uint32_t bin, uint32_t receiver, int64_t overflow, Step& best) {
-    const Filling::Bin& to = filling_[receiver];
-    const Filling::Bin& from = filling_[bin];
+    const BinState& to = filling_[receiver];
+    const BinState& from = filling_[bin];
     for (uint32_t out : filling_.Members(bin)) {
-      const int64_t out_length = task_.length[out];
-      const int64_t out_count = task_.count[out];
+      const ItemSize size = task_.SizeOf(out);
       if (steps_ == 0) return;
       steps_ -= std::min(steps_, 1 + filling_.Members(receiver).size());
-      if (out_length <= to.room && out_count <= to.sequences && filling_.Members(bin).size() > 1) {
-        Consider({.out = out, .receiver = receiver, .relief = out_length}, overflow, best);
+      if (to.Holds(size) && filling_.Members(bin).size() > 1) {
+        Consider({.out = out, .receiver = receiver, .relief = size.tokens}, overflow, best);
       }
       for (uint32_t in : filling_.Members(receiver)) {
-        const int64_t relief = out_length - task_.length[in];
-        if (relief <= 0 || relief > to.room) continue;
-        const int64_t extra = out_count - task_.count[in];
-        if (extra > to.sequences || -extra > from.sequences) continue;
-        Consider({.out = out, .in = in, .receiver = receiver, .relief = relief}, overflow, best);
+        const ItemSize change = size - task_.SizeOf(in);
+        if (change.tokens <= 0 || !to.Holds(change)) continue;
+        if (-change.sequences > from.sequences) continue;
+        Consider({.out = out, .in = in, .receiver = receiver, .relief = change.tokens}, overflow,
+                 best);
       }
     }
   }

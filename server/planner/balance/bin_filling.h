@@ -24,6 +24,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/packing/bin_state.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/packing/index_set.h"
 #include "server/planner/request/allowance.h"
@@ -38,6 +39,10 @@ struct SortedTask {
 
   size_t size() const { return cost.size(); }
   uint32_t bins() const { return ranks * slots; }
+
+  ItemSize SizeOf(uint32_t position) const {
+    return ItemSize::Of(cost[position], length[position], count[position]);
+  }
 
   // The first position, at or after which every item costs at most `most_cost` and, where lengths
   // descend, is at most `most_length` long.
@@ -59,13 +64,6 @@ struct SortedTask {
 // a while: its room is negative then.
 class Filling {
  public:
-  struct Bin {
-    uint64_t cost = 0;
-    int64_t room = 0;       // tokens
-    int64_t sequences = 0;  // that may still come
-    uint32_t items = 0;
-  };
-
   static constexpr uint32_t kUnplaced = std::numeric_limits<uint32_t>::max();
 
   // Nothing is placed. The task must outlive the filling.
@@ -76,16 +74,14 @@ class Filling {
 
   const SortedTask& task() const { return *task_; }
   uint32_t bins() const { return static_cast<uint32_t>(bins_.size()); }
-  const Bin& operator[](uint32_t bin) const { return bins_[bin]; }
+  const BinState& operator[](uint32_t bin) const { return bins_[bin]; }
   std::span<const uint32_t> Members(uint32_t bin) const { return members_[bin]; }
   uint32_t BinOf(uint32_t position) const { return bin_of_[position]; }
   std::span<const uint32_t> bin_of() const { return bin_of_; }
 
   bool Holds(uint32_t bin, uint32_t position) const {
-    return task_->length[position] <= bins_[bin].room &&
-           task_->count[position] <= bins_[bin].sequences;
+    return bins_[bin].Holds(task_->SizeOf(position));
   }
-  bool IsOverfull(uint32_t bin) const { return bins_[bin].room < 0 || bins_[bin].sequences < 0; }
 
   void Place(uint32_t position, uint32_t bin);
   void Remove(uint32_t position);
@@ -96,7 +92,7 @@ class Filling {
 
  private:
   const SortedTask* task_;
-  std::vector<Bin> bins_;
+  std::vector<BinState> bins_;
   std::vector<std::vector<uint32_t>> members_;
   std::vector<uint32_t> bin_of_;
 };

@@ -335,31 +335,16 @@ class EvenOutSearch {
   void TryOneFor(uint32_t giver, uint32_t receiver, std::array<uint32_t, 2> out, uint32_t first,
                  size_t begin, size_t middle) {
     const std::span<const uint32_t> takes = filling_.Members(receiver);
-    int64_t cost = Cost(out[0]);
-    int64_t tokens = task_.length[out[0]];
-    int64_t sequences = task_.count[out[0]];
-    if (out[1] != kNone) {
-      cost += Cost(out[1]);
-      tokens += task_.length[out[1]];
-      sequences += task_.count[out[1]];
-    }
-    if (first != kNone) {
-      cost -= Cost(first);
-      tokens -= task_.length[first];
-      sequences -= task_.count[first];
-    }
+    ItemSize moved = task_.SizeOf(out[0]);
+    if (out[1] != kNone) moved = moved + task_.SizeOf(out[1]);
+    if (first != kNone) moved = moved - task_.SizeOf(first);
     const bool keep_counts = KeepCounts(giver, receiver);
     const auto try_one = [&](uint32_t in) {
-      const int64_t error = std::abs(cost - Cost(in) - wanted_);
+      const int64_t error = std::abs(moved.cost - Cost(in) - wanted_);
       if (error >= best_.error) return true;
-      const int64_t more = tokens - task_.length[in];
-      const int64_t more_sequences = sequences - task_.count[in];
-      if (more_sequences != 0 && keep_counts) return false;
-      if (more > filling_[receiver].room || -more > filling_[giver].room ||
-          more_sequences > filling_[receiver].sequences ||
-          -more_sequences > filling_[giver].sequences) {
-        return false;
-      }
+      const ItemSize change = moved - task_.SizeOf(in);
+      if (change.sequences != 0 && keep_counts) return false;
+      if (!filling_[receiver].Holds(change) || !filling_[giver].Holds(-change)) return false;
       best_ = {.out = out, .in = {in, first}, .error = error};
       return true;
     };

@@ -22,11 +22,8 @@ constexpr int kMaxExchanges = 8;
 uint64_t Looks(uint64_t items) { return 100'000 + 32 * items; }
 constexpr uint64_t kTicksALook = 20;
 
-struct Bin {
-  std::vector<uint32_t> positions;
-  uint64_t cost = 0;
-  uint32_t room = 0;
-  uint32_t sequences = 0;
+struct Bin : BinState {
+  std::vector<uint32_t> positions = {};
 };
 
 // The bins of a slot that may take a sequence more, for items of descending cost.
@@ -38,7 +35,7 @@ class OpenBins {
 
   // The most that one of them may still cost, and the most room that one has; 0 if there are none.
   uint64_t widest() const { return by_gap_.empty() ? 0 : by_gap_.rbegin()->first; }
-  uint32_t roomiest() const { return by_room_.empty() ? 0 : by_room_.rbegin()->first; }
+  int64_t roomiest() const { return by_room_.empty() ? 0 : by_room_.rbegin()->first; }
 
   // The tightest bin that holds the item, which costs no more than those asked for before. kNone if
   // there is none, or if many bins have the room but not sequences enough.
@@ -72,7 +69,7 @@ class OpenBins {
   static constexpr uint32_t kNone = Filling::kUnplaced;
 
  private:
-  using ByRoom = absl::btree_set<std::pair<uint32_t, uint32_t>>;  // (room, bin)
+  using ByRoom = absl::btree_set<std::pair<int64_t, uint32_t>>;  // (room, bin)
 
   std::span<const Bin> bins_;
   const uint64_t most_;
@@ -215,9 +212,7 @@ class HeadFiller {
       if (best_gain == 0) return;
       const uint32_t out = bin.positions[best_out];
       bin.positions.erase(bin.positions.begin() + static_cast<ptrdiff_t>(best_out));
-      bin.cost -= task_.cost[out];
-      bin.room += task_.length[out];
-      bin.sequences += task_.count[out];
+      bin.Remove(task_.SizeOf(out));
       unused_.Insert(out);
       --taken_;
       Take(bin, best_in);
@@ -225,8 +220,9 @@ class HeadFiller {
   }
 
   // The costliest unused item within these limits, at or after `from`.
-  size_t FindFitting(uint64_t most_cost, uint32_t room, uint32_t sequences, size_t from = 0) {
-    size_t position = unused_.AtLeast(std::max(from, task_.FirstWithin(most_cost, room)));
+  size_t FindFitting(uint64_t most_cost, int64_t room, int64_t sequences, size_t from = 0) {
+    const size_t first = task_.FirstWithin(most_cost, static_cast<uint32_t>(room));
+    size_t position = unused_.AtLeast(std::max(from, first));
     for (int misses = 0; position < task_.size(); ++misses) {
       if (looks_ > 0) --looks_;
       if (task_.length[position] <= room && task_.count[position] <= sequences) {
@@ -240,10 +236,7 @@ class HeadFiller {
 
   void Open() {
     slot_ = Slot();
-    slot_.bins.assign(task_.ranks, Bin{.positions = {},
-                                       .cost = 0,
-                                       .room = task_.limits.capacity,
-                                       .sequences = task_.limits.max_sequences});
+    slot_.bins.assign(task_.ranks, Bin{BinState::Empty(task_.limits)});
     taken_ = 0;
   }
 
@@ -251,9 +244,7 @@ class HeadFiller {
     unused_.Erase(position);
     ++taken_;
     bin.positions.push_back(position);
-    bin.cost += task_.cost[position];
-    bin.room -= task_.length[position];
-    bin.sequences -= task_.count[position];
+    bin.Add(task_.SizeOf(position));
   }
 
   // Puts everything back and tells what the slot would have wasted.

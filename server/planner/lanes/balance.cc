@@ -121,8 +121,7 @@ class LaneSearch {
       if (from == to) continue;
       const uint32_t item = lanes_.Take(from, Random(lanes_.items_of(from).size()));
       const uint32_t other = lanes_.Take(to, Random(lanes_.items_of(to).size()));
-      const bool fits =
-          lanes_.room(to).Holds(task_.items, item) && lanes_.room(from).Holds(task_.items, other);
+      const bool fits = lanes_.Holds(to, item) && lanes_.Holds(from, other);
       lanes_.Put(from, fits ? other : item);
       lanes_.Put(to, fits ? item : other);
     }
@@ -161,7 +160,7 @@ class LaneSearch {
 
   bool TryMove(uint32_t lane, uint32_t from, size_t place, uint32_t to) {
     const uint32_t item = lanes_.items_of(from)[place];
-    if (lanes_.items_of(from).size() < 2 || !lanes_.room(to).Holds(task_.items, item)) return false;
+    if (lanes_.items_of(from).size() < 2 || !lanes_.Holds(to, item)) return false;
     lanes_.Put(to, lanes_.Take(from, place));
     if (Keep(lane, to)) return true;
     lanes_.Put(from, lanes_.Take(to, lanes_.items_of(to).size() - 1));
@@ -176,8 +175,7 @@ class LaneSearch {
     if (task_.items.loads[other] >= task_.items.loads[item]) return false;
     lanes_.Take(from, place);
     lanes_.Take(to, other_place);
-    const bool fits =
-        lanes_.room(to).Holds(task_.items, item) && lanes_.room(from).Holds(task_.items, other);
+    const bool fits = lanes_.Holds(to, item) && lanes_.Holds(from, other);
     lanes_.Put(from, fits ? other : item);
     lanes_.Put(to, fits ? item : other);
     if (!fits) return false;

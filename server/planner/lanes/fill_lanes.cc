@@ -70,7 +70,7 @@ class Filler {
   // A bin and what it lacks.
   using Lack = std::pair<double, uint32_t>;
   // And how many tokens it holds.
-  using Room = std::pair<uint32_t, uint32_t>;
+  using Room = std::pair<int64_t, uint32_t>;
 
   std::vector<uint32_t> RanksOf(std::span<const uint32_t> items) const {
     std::vector<uint32_t> ranks;
@@ -79,7 +79,7 @@ class Filler {
   }
 
   bool Holds(uint32_t bin, uint32_t item) const {
-    return lanes_.room(bin).Holds(task_.items, item) && quota_[bin / task_.slots] > 0;
+    return lanes_.Holds(bin, item) && quota_[bin / task_.slots] > 0;
   }
   void Put(uint32_t bin, uint32_t item) {
     lanes_.Put(bin, item);
@@ -89,7 +89,7 @@ class Filler {
   double LackOf(uint32_t bin) const { return targets_.costs[bin] - lanes_.cost(bin); }
   // Whether a bin takes no item any more.
   bool IsFull(uint32_t bin) const {
-    return lanes_.room(bin).sequences == 0 || quota_[bin / task_.slots] == 0;
+    return lanes_[bin].sequences == 0 || quota_[bin / task_.slots] == 0;
   }
 
   // Each item into that of the ranks' bins which lacks most and holds it; where that is a long
@@ -103,7 +103,7 @@ class Filler {
     const auto enter = [&](uint32_t bin) {
       if (IsFull(bin)) return;
       lacking.emplace(LackOf(bin), bin);
-      roomy.emplace(lanes_.room(bin).tokens, bin);
+      roomy.emplace(lanes_[bin].room, bin);
     };
     for (uint32_t bin = first_rank * task_.slots; bin < last_rank * task_.slots; ++bin) enter(bin);
     std::vector<Lack> passed_over;
@@ -123,7 +123,7 @@ class Filler {
       passed_over.clear();
       while (!to && !roomy.empty()) {
         const auto [tokens, bin] = roomy.top();
-        if (tokens == lanes_.room(bin).tokens && !IsFull(bin)) {
+        if (tokens == lanes_[bin].room && !IsFull(bin)) {
           if (!Holds(bin, item)) return false;
           to = bin;
         }

@@ -14,15 +14,13 @@ Lanes::Lanes(const PackItems& items, const BinLimits& limits, uint32_t ranks, bo
       fixed_(fixed),
       simulator_(simulator),
       state_{.bins = std::vector<std::vector<uint32_t>>(size_t{ranks} * slots_),
-             .rooms = std::vector<BinRoom>(size_t{ranks} * slots_, BinRoom(limits)),
-             .costs = std::vector<uint64_t>(size_t{ranks} * slots_, 0)},
+             .filled = std::vector<BinState>(size_t{ranks} * slots_, BinState::Empty(limits))},
       slot_costs_(slots_),
       costliest_(slots_, kUnknown) {}
 
 void Lanes::Put(uint32_t bin, uint32_t item) {
   state_.bins[bin].push_back(item);
-  state_.rooms[bin].Take(items_, item);
-  state_.costs[bin] += items_.loads[item];
+  state_.filled[bin].Add(SizeOf(item));
   costliest_[bin % slots_] = kUnknown;
 }
 
@@ -30,9 +28,7 @@ uint32_t Lanes::Take(uint32_t bin, size_t place) {
   const uint32_t item = state_.bins[bin][place];
   state_.bins[bin][place] = state_.bins[bin].back();
   state_.bins[bin].pop_back();
-  state_.rooms[bin].tokens += items_.lengths[item];
-  state_.rooms[bin].sequences += items_.count(item);
-  state_.costs[bin] -= items_.loads[item];
+  state_.filled[bin].Remove(SizeOf(item));
   costliest_[bin % slots_] = kUnknown;
   return item;
 }
@@ -42,8 +38,7 @@ void Lanes::SwapSlots(uint32_t lane, uint32_t a, uint32_t b) {
   const uint32_t last = lockstep_ ? ranks_ : lane + 1;
   for (uint32_t rank = first; rank < last; ++rank) {
     std::swap(state_.bins[BinAt(rank, a)], state_.bins[BinAt(rank, b)]);
-    std::swap(state_.rooms[BinAt(rank, a)], state_.rooms[BinAt(rank, b)]);
-    std::swap(state_.costs[BinAt(rank, a)], state_.costs[BinAt(rank, b)]);
+    std::swap(state_.filled[BinAt(rank, a)], state_.filled[BinAt(rank, b)]);
   }
   std::swap(costliest_[a], costliest_[b]);
 }
@@ -64,7 +59,7 @@ uint32_t Lanes::CostliestRank(uint32_t lane, uint32_t slot) const {
   if (costliest_[slot] != kUnknown) return costliest_[slot];
   uint32_t costliest = 0;
   for (uint32_t rank = 1; rank < ranks_; ++rank) {
-    if (state_.costs[BinAt(rank, slot)] > state_.costs[BinAt(costliest, slot)]) costliest = rank;
+    if ((*this)[BinAt(rank, slot)].cost > (*this)[BinAt(costliest, slot)].cost) costliest = rank;
   }
   costliest_[slot] = costliest;
   return costliest;

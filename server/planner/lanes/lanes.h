@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/packing/bin_state.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/time/simulator.h"
 
@@ -30,8 +31,9 @@ class Lanes {
   uint32_t BinAt(uint32_t rank, uint32_t slot) const { return rank * slots_ + slot; }
 
   const std::vector<uint32_t>& items_of(uint32_t bin) const { return state_.bins[bin]; }
-  double cost(uint32_t bin) const { return static_cast<double>(state_.costs[bin]); }
-  const BinRoom& room(uint32_t bin) const { return state_.rooms[bin]; }
+  double cost(uint32_t bin) const { return static_cast<double>(state_.filled[bin].cost); }
+  const BinState& operator[](uint32_t bin) const { return state_.filled[bin]; }
+  bool Holds(uint32_t bin, uint32_t item) const { return state_.filled[bin].Holds(SizeOf(item)); }
 
   void Put(uint32_t bin, uint32_t item);
   // Item number `place` of a bin, which it leaves.
@@ -50,13 +52,15 @@ class Lanes {
   // What stands where, to go back to.
   struct State {
     std::vector<std::vector<uint32_t>> bins;
-    std::vector<BinRoom> rooms;
-    std::vector<uint64_t> costs;
+    std::vector<BinState> filled;
   };
   const State& state() const { return state_; }
   void Restore(const State& state);
 
  private:
+  ItemSize SizeOf(uint32_t item) const {
+    return ItemSize::Of(items_.loads[item], items_.lengths[item], items_.count(item));
+  }
   // The costs of a lane's slots, fixed ones included.
   std::span<const double> SlotCosts(uint32_t lane);
 

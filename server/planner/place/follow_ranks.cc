@@ -8,12 +8,13 @@
 #include <queue>
 #include <utility>
 
+#include "server/planner/packing/bin_state.h"
 #include "server/planner/packing/packer.h"
 
 namespace batchplan {
 namespace {
 
-constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // Fuller bins than this are not looked behind for one with room.
 constexpr size_t kMostPassed = 64;
@@ -57,6 +58,9 @@ class Place {
   }
 
  private:
+  uint64_t MostSequences() const {
+    return problem_.max_sequences == 0 ? kNoLimit : problem_.max_sequences;
+  }
   uint32_t CountOf(uint32_t item) const {
     return problem_.counts.empty() ? 1 : problem_.counts[item];
   }
@@ -72,8 +76,7 @@ class Place {
       tokens += size_.tokens[item];
       sequences += CountOf(item);
     }
-    return tokens <= size_.capacity &&
-           (problem_.max_sequences == 0 || sequences <= problem_.max_sequences);
+    return tokens <= size_.capacity && sequences <= MostSequences();
   }
 
   // First fit decreasing.
@@ -100,11 +103,7 @@ class Place {
     std::vector<uint32_t> order = items_;
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t a, uint32_t b) { return size_.costs[a] > size_.costs[b]; });
-    struct Room {
-      uint64_t tokens = 0;
-      uint64_t sequences = 0;
-    };
-    std::vector<Room> rooms(groups);
+    std::vector<BinState> filled(groups, BinState::Empty(size_.capacity, MostSequences()));
     Parts parts(groups);
     // Empty groups before those whose items cost nothing.
     using Key = std::pair<std::pair<Cost, size_t>, size_t>;
@@ -117,13 +116,10 @@ class Place {
       while (!found && !cheapest.empty() && passed.size() < kMostPassed) {
         Key key = cheapest.top();
         cheapest.pop();
-        Room& room = rooms[key.second];
-        found = room.tokens + size_.tokens[item] <= size_.capacity &&
-                (problem_.max_sequences == 0 ||
-                 room.sequences + CountOf(item) <= problem_.max_sequences);
+        const ItemSize size = ItemSize::Of(size_.costs[item], size_.tokens[item], CountOf(item));
+        found = filled[key.second].Holds(size);
         if (found) {
-          room.tokens += size_.tokens[item];
-          room.sequences += CountOf(item);
+          filled[key.second].Add(size);
           parts[key.second].push_back(item);
           key.first.first += size_.costs[item];
           ++key.first.second;

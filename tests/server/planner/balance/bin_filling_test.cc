@@ -101,7 +101,7 @@ TEST(FillingTest, LoadsAreThoseOfWhatBinsHold) {
       ASSERT_EQ(filling[bin].cost, cost);
       ASSERT_EQ(filling[bin].room, room);
       ASSERT_EQ(filling[bin].sequences, sequences);
-      ASSERT_EQ(filling.IsOverfull(bin), room < 0 || sequences < 0);
+      ASSERT_EQ(filling[bin].IsOverfull(), room < 0 || sequences < 0);
       for (uint32_t position = 0; position < task.size(); ++position) {
         ASSERT_EQ(filling.Holds(bin, position),
                   task.length[position] <= room && task.count[position] <= sequences);

@@ -31,7 +31,7 @@ TEST(HeadSlotsTest, SlotsAreFilledWithinTheLimitsAndTheRestIsUntouched) {
     filled += slots;
     for (uint32_t bin = 0; bin < task.bins(); ++bin) {
       ASSERT_EQ(filling.Members(bin).empty(), bin >= slots * task.ranks) << instance.Describe();
-      ASSERT_FALSE(filling.IsOverfull(bin)) << instance.Describe();
+      ASSERT_FALSE(filling[bin].IsOverfull()) << instance.Describe();
     }
     size_t left = 0;
     uint64_t left_cost = 0;

@@ -159,7 +159,7 @@ TEST(SpreadTest, NoBinIsOverfullAndNoneStaysEmptyWhereThereAreAsManyItems) {
         FillLongestFirst(AllPositions(task), 0, task.bins(), random.Between(0, 5), filling);
     size_t placed = 0;
     for (uint32_t bin = 0; bin < task.bins(); ++bin) {
-      ASSERT_FALSE(filling.IsOverfull(bin)) << instance.Describe();
+      ASSERT_FALSE(filling[bin].IsOverfull()) << instance.Describe();
       ASSERT_FALSE(filling.Members(bin).empty()) << instance.Describe();
       placed += filling.Members(bin).size();
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/planner/pass/step_time.h"
+#include "server/planner/request/lengths.h"
 #include "server/planner/time/step_clock.h"
 
 namespace batchplan {
@@ -48,17 +49,18 @@ Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSu
   if (pass.sizes_differ()) microbatch.ranks = plan.context_sizes[m];
   const size_t size = pass.sizes_differ() ? pass.SizeOf(microbatch.ranks) : 0;
   const CostFunction& cost = pass.cost(size);
-  const std::span<const uint32_t> aligned = pass.aligned(size);
+  const uint32_t multiple = pass.sizes()[size].multiple;
   const CostFunction& without_exchange = pass.computation();
-  const std::span<const uint32_t> least_aligned = pass.aligned();
+  const uint32_t least_multiple = pass.length_multiple();
   Cost sequences = 0;
   for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
-    const uint32_t sequence = plan.sequence_index[i];
-    const uint32_t tokens = aligned[sequence];
-    microbatch.true_tokens += plan.sequence_lengths[i];
-    microbatch.aligned_tokens += tokens;
-    sequences += cost.OfSequence(tokens);
-    computation.Add(without_exchange.OfComputation(least_aligned[sequence]));
+    // The plan has its lengths one behind the other, where the pass has them by sequence.
+    const uint32_t length = plan.sequence_lengths[i];
+    const uint64_t aligned = AlignUp(length, multiple);
+    microbatch.true_tokens += length;
+    microbatch.aligned_tokens += aligned;
+    sequences += cost.OfSequence(aligned);
+    computation.Add(without_exchange.OfComputation(AlignUp(length, least_multiple)));
   }
   const uint64_t width = plan.row_widths[m];
   const uint64_t budget = pass.options().max_tokens_per_microbatch;

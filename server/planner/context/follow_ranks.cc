@@ -62,7 +62,7 @@ class Place {
   }
   Cost CostOf(const std::vector<uint32_t>& group) const {
     Cost cost = 0;
-    for (const uint32_t item : group) cost += size_.costs[item];
+    for (const uint32_t item : group) cost += size_.Added(item);
     return cost;
   }
   bool Holds(const std::vector<uint32_t>& group) const {
@@ -99,7 +99,7 @@ class Place {
   Parts LongestFirst(size_t groups) const {
     std::vector<uint32_t> order = items_;
     std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return size_.costs[a] > size_.costs[b]; });
+                     [&](uint32_t a, uint32_t b) { return size_.Added(a) > size_.Added(b); });
     struct Room {
       uint64_t tokens = 0;
       uint64_t sequences = 0;
@@ -125,7 +125,7 @@ class Place {
           room.tokens += size_.tokens[item];
           room.sequences += CountOf(item);
           parts[key.second].push_back(item);
-          key.first.first += size_.costs[item];
+          key.first.first += size_.Added(item);
           ++key.first.second;
         }
         passed.push_back(key);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "server/checker/violation.h"
 
@@ -85,19 +87,17 @@ absl::Status CheckBudget(const PassUnderCheck& pass, size_t m, const Microbatch&
   return absl::OkStatus();
 }
 
-// The width that RowPadding asks of a row with `aligned_tokens`; 0: no bucket holds it.
-uint64_t PaddedRowWidth(const PassUnderCheck& pass, uint64_t aligned_tokens,
-                        uint64_t longest_of_mini_batch,
+// The width that RowPadding asks of a row with `aligned_tokens`, beside others of which the longest
+// has `longest`, in a group that holds `limit`; 0: no bucket holds it.
+uint64_t PaddedRowWidth(RowPadding rows, uint64_t aligned_tokens, uint64_t longest, uint64_t limit,
                         const std::vector<uint32_t>& sorted_buckets) {
-  switch (pass.options.rows) {
+  switch (rows) {
     case RowPadding::kNone:
       return aligned_tokens;
     case RowPadding::kLongest:
-      return longest_of_mini_batch;
-    case RowPadding::kCapacity: {
-      const uint64_t budget = pass.options.max_tokens_per_microbatch;
-      return budget - budget % pass.pass_demands.length_multiple;
-    }
+      return longest;
+    case RowPadding::kCapacity:
+      return limit;
     case RowPadding::kBuckets: {
       const auto bucket =
           std::lower_bound(sorted_buckets.begin(), sorted_buckets.end(), aligned_tokens);
@@ -121,31 +121,47 @@ absl::Status CheckSharedWidths(const PassUnderCheck& pass,
   return absl::OkStatus();
 }
 
-// Rows of groups of several sizes, each with alignment and budget of its own.
+const GroupDemands& SizeOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
+  return *std::ranges::find(pass.pass_demands.groups, microbatch.ranks, &GroupDemands::ranks);
+}
+
+// Rows of groups of several sizes, each with alignment, budget and buckets of its own.
 absl::Status CheckGroupRows(const PassUnderCheck& pass,
                             const std::vector<Microbatch>& microbatches) {
   const uint64_t max_sequences = pass.options.max_sequences_per_microbatch;
+  std::vector<uint64_t> aligned_tokens(microbatches.size(), 0);
+  // By mini-batch and ranks of the group.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> longest;
   for (size_t m = 0; m < microbatches.size(); ++m) {
     const Microbatch& microbatch = microbatches[m];
-    const GroupDemands& size =
-        *std::find_if(pass.pass_demands.groups.begin(), pass.pass_demands.groups.end(),
-                      [&](const GroupDemands& one) { return one.ranks == microbatch.ranks; });
-    uint64_t tokens = 0;
+    const GroupDemands& size = SizeOf(pass, microbatch);
     for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
-      tokens += AlignedLength(pass.plan.sequence_lengths[p], size.length_multiple);
+      aligned_tokens[m] += AlignedLength(pass.plan.sequence_lengths[p], size.length_multiple);
     }
-    if (pass.plan.row_widths[m] != tokens) {
-      return Violation(Field(pass, "row_widths", m), " is ", pass.plan.row_widths[m],
-                       ", but its sequences take ", tokens, " tokens as a group of ", size.ranks,
-                       " ranks aligns them, to multiples of ", size.length_multiple);
-    }
-    if (tokens > size.length_limit) {
-      return Violation(Field(pass, "row_widths", m), " is ", tokens, ", above the ",
-                       size.length_limit, " tokens that a group of ", size.ranks, " ranks holds");
+    uint64_t& longest_row = longest[{microbatch.mini_batch, size.ranks}];
+    longest_row = std::max(longest_row, aligned_tokens[m]);
+    if (aligned_tokens[m] > size.length_limit) {
+      return Violation("passes[", pass.number, "] micro-batch ", m, " has ", aligned_tokens[m],
+                       " aligned tokens, above the ", size.length_limit, " tokens that a group of ",
+                       size.ranks, " ranks holds");
     }
     if (max_sequences != 0 && microbatch.size() > max_sequences) {
       return Violation("passes[", pass.number, "] micro-batch ", m, " has ", microbatch.size(),
                        " sequences, above max_sequences_per_microbatch ", max_sequences);
+    }
+  }
+  for (size_t m = 0; m < microbatches.size(); ++m) {
+    const GroupDemands& size = SizeOf(pass, microbatches[m]);
+    const uint64_t wanted = microbatches[m].empty()
+                                ? 0
+                                : PaddedRowWidth(pass.options.rows, aligned_tokens[m],
+                                                 longest[{microbatches[m].mini_batch, size.ranks}],
+                                                 size.length_limit, size.buckets);
+    if (pass.plan.row_widths[m] != wanted || wanted < aligned_tokens[m]) {
+      return Violation(Field(pass, "row_widths", m), " is ", pass.plan.row_widths[m],
+                       ", but row padding gives ", wanted, " for its ", aligned_tokens[m],
+                       " tokens, as a group of ", size.ranks,
+                       " ranks aligns them, to multiples of ", size.length_multiple);
     }
   }
   return absl::OkStatus();
@@ -189,10 +205,13 @@ absl::Status CheckRows(const PassUnderCheck& pass, const std::vector<Microbatch>
 
   std::vector<uint32_t> sorted_buckets = pass.options.buckets;
   std::sort(sorted_buckets.begin(), sorted_buckets.end());
+  const uint64_t budget = pass.options.max_tokens_per_microbatch;
+  const uint64_t capacity = budget - budget % pass.pass_demands.length_multiple;
   for (size_t m = 0; m < microbatches.size(); ++m) {
     if (microbatches[m].empty() || alone[m]) continue;
-    const uint64_t wanted = PaddedRowWidth(
-        pass, aligned_tokens[m], longest_of_mini_batch[microbatches[m].mini_batch], sorted_buckets);
+    const uint64_t wanted =
+        PaddedRowWidth(pass.options.rows, aligned_tokens[m],
+                       longest_of_mini_batch[microbatches[m].mini_batch], capacity, sorted_buckets);
     if (plan.row_widths[m] != wanted) {
       return Violation(Field(pass, "row_widths", m), " is ", plan.row_widths[m],
                        ", but row padding gives ", wanted, " for its ", aligned_tokens[m],

@@ -36,8 +36,7 @@ absl::Status CheckAlone(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
-// What dynamic_context goes with: packed rows as long as what is in them, on groups that the
-// planner chooses.
+// What dynamic_context goes with: packed rows, on groups that the planner chooses.
 absl::Status CheckDynamicContext(const Manifest& manifest, const PlanOptions& options) {
   const bool megatron = options.passes[0].sharding == Sharding::kMegatronDynamicCp;
   if (!options.topology.dynamic_context) {
@@ -58,9 +57,9 @@ absl::Status CheckDynamicContext(const Manifest& manifest, const PlanOptions& op
   }
   for (size_t i = 0; i < options.passes.size(); ++i) {
     const PassOptions& pass = options.passes[i];
-    if (pass.layout == Layout::kPadded || pass.rows != RowPadding::kNone ||
-        pass.packer != Packer::kBalanced || pass.balance_on == BalanceOn::kTokens) {
-      return Violation("passes[", i, "] pads rows, packs or balances otherwise than groups that ",
+    if (pass.layout == Layout::kPadded || pass.packer != Packer::kBalanced ||
+        pass.balance_on == BalanceOn::kTokens) {
+      return Violation("passes[", i, "] is padded, packs or balances otherwise than groups that ",
                        "differ can");
     }
   }
@@ -154,6 +153,15 @@ absl::StatusOr<std::vector<GroupDemands>> GroupSizes(const Topology& topology,
     if (!multiple.ok()) continue;
     size.length_multiple = *multiple;
     size.length_limit = static_cast<uint32_t>(budget - budget % *multiple);
+    for (const uint64_t bucket : pass.buckets) {
+      const uint64_t width = bucket * ranks / context_parallel;
+      if (bucket * ranks % context_parallel != 0 || width % *multiple != 0 || width > kLongestRow) {
+        return Violation("a row bucket of ", bucket, " makes no rows for groups of ", ranks,
+                         " ranks, which round lengths up to multiples of ", *multiple);
+      }
+      size.buckets.push_back(static_cast<uint32_t>(width));
+    }
+    std::sort(size.buckets.begin(), size.buckets.end());
   }
   if (std::all_of(sizes.begin(), sizes.end(),
                   [](const GroupDemands& size) { return size.length_limit == 0; })) {

@@ -19,6 +19,8 @@ struct GroupDemands {
   // As PassDemands has them, in a group of that size; 0 where it holds no sequence.
   uint32_t length_multiple = 1;
   uint32_t length_limit = 0;
+  // The row widths of PassOptions.buckets in such a group, ascending.
+  std::vector<uint32_t> buckets = {};
 };
 
 struct PassDemands {

@@ -37,7 +37,7 @@ void Append(const Pass& pass, const PlannedLengths& planned, const Placement& pl
   }
   plan.context_sizes.insert(plan.context_sizes.end(), placement.context_sizes.begin(),
                             placement.context_sizes.end());
-  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
+  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths, placement.context_sizes);
   plan.row_widths.insert(plan.row_widths.end(), rows.begin(), rows.end());
   plan.microbatches_per_rank.push_back(placement.slots);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -345,6 +346,26 @@ class RequestGenerator {
   uint32_t longest_ = std::numeric_limits<uint32_t>::max();
 };
 
+// Row padding of groups. A bucket is one for every size if it is a multiple of what the length
+// multiple, two chunks and tensor parallelism make for one rank, times context_parallel.
+void PadRows(const Topology& topology, RandomStream& random, PassOptions& pass) {
+  pass.rows = random.OneOf<RowPadding>({RowPadding::kNone, RowPadding::kNone, RowPadding::kLongest,
+                                        RowPadding::kCapacity, RowPadding::kBuckets});
+  pass.buckets.clear();
+  if (pass.rows != RowPadding::kBuckets) return;
+  const uint32_t unit =
+      topology.context_parallel * std::lcm(pass.length_multiple, 2 * topology.tensor_parallel);
+  const uint32_t units = pass.max_tokens_per_microbatch / unit;
+  if (units == 0) {
+    pass.rows = RowPadding::kCapacity;
+    return;
+  }
+  for (uint32_t bucket = 1; bucket < units; ++bucket) {
+    if (random.Chance(40)) pass.buckets.push_back(bucket * unit);
+  }
+  if (pass.buckets.empty() || random.Chance(90)) pass.buckets.push_back(units * unit);
+}
+
 // Gives a request a pool, and takes from it what does not go with that.
 void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
   RandomStream random(seed ^ 0x5A5A5A5A);
@@ -370,10 +391,10 @@ void MakeDynamic(uint64_t seed, GeneratedRequest& request) {
                                    {.up_to_size = 0, .per_token = 0.1}};
     options.cost_model.exchange_overlaps = random.Chance(30);
   }
+  RandomStream of_rows(seed ^ 0x3C3C3C3C);
   for (PassOptions& pass : options.passes) {
     pass.layout = Layout::kPacked;
-    pass.rows = RowPadding::kNone;
-    pass.buckets.clear();
+    PadRows(topology, of_rows, pass);
     pass.packer = Packer::kBalanced;
     pass.balance_on = BalanceOn::kCost;
     pass.equal_sequence_counts = false;

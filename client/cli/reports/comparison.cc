@@ -51,7 +51,8 @@ uint64_t PoolOf(const v1::Topology& topology) {
          std::max(1U, topology.context_parallel());
 }
 
-// Makes the ranks of a pool groups of one size, each with as many tokens as before.
+// Makes the ranks of a pool groups of one size, each with as many tokens as before, in its budget
+// and in its row buckets.
 void DivideIntoGroupsOf(uint64_t size, v1::PlanBatchRequest* request) {
   v1::Topology* topology = request->mutable_topology();
   const uint64_t pool = PoolOf(*topology);
@@ -60,8 +61,12 @@ void DivideIntoGroupsOf(uint64_t size, v1::PlanBatchRequest* request) {
   topology->set_data_parallel(static_cast<uint32_t>(pool / size));
   topology->set_context_parallel(static_cast<uint32_t>(size));
   for (v1::Pass& pass : *request->mutable_passes()) {
-    pass.set_max_tokens_per_microbatch(static_cast<uint32_t>(
-        std::min<uint64_t>(UINT32_MAX, pass.max_tokens_per_microbatch() * size / before)));
+    const auto shared = [&](uint64_t tokens) {
+      return static_cast<uint32_t>(std::min<uint64_t>(UINT32_MAX, tokens * size / before));
+    };
+    pass.set_max_tokens_per_microbatch(shared(pass.max_tokens_per_microbatch()));
+    if (pass.packed().buckets_size() == 0) continue;
+    for (uint32_t& bucket : *pass.mutable_packed()->mutable_buckets()) bucket = shared(bucket);
   }
 }
 

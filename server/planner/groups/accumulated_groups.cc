@@ -194,8 +194,8 @@ class AccumulatedFiller {
         const uint32_t lane = Pop(fastest).second;
         FilledGroup& group = roomiest_of(lane);
         if (group.Holds(all_, item)) {
+          busy_[lane] += group.TimeWith(all_, item) - group.time;
           group.Add(all_, item);
-          busy_[lane] += all_.cost(0, item);
           const uint32_t index = Pop(roomiest[lane]).second;
           Push(roomiest[lane], group.tokens, index);
           Push(fastest, busy_[lane], lane);
@@ -225,6 +225,7 @@ class AccumulatedFiller {
         const uint32_t item = most->items.back();
         most->Remove(all_, most->items.size() - 1);
         group.Add(all_, item);
+        busy_[lane] += all_.whole_row(0);
       }
     }
     return true;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/numeric/int128.h"
 #include "server/planner/packing/orders.h"
 
 namespace batchplan {
@@ -18,7 +17,7 @@ ContextItems::ContextItems(const ContextProblem& problem, const Allowance& allow
     std::vector<Cost>& costs = costs_.emplace_back(item_.size());
     std::vector<uint32_t>& tokens = tokens_.emplace_back(item_.size());
     for (size_t i = 0; i < item_.size(); ++i) {
-      costs[i] = size.costs[item_[i]];
+      costs[i] = size.Added(item_[i]);
       tokens[i] = size.tokens[item_[i]];
     }
     descend_ = descend_ && std::is_sorted(costs.rbegin(), costs.rend()) &&
@@ -37,7 +36,7 @@ ContextItems::ContextItems(const ContextProblem& problem, const Allowance& allow
     absl::uint128 before = 0;
     for (uint32_t size = 0; size < sizes(); ++size) {
       if (!MayTake(size, i)) continue;
-      const absl::uint128 rank_time = absl::uint128(costs_[size][i]) * ranks(size);
+      const absl::uint128 rank_time = RankTimeOf(size, i);
       if (!fits || rank_time < works[i]) works[i] = rank_time;
       if (rank_time < before) cheapest_first_[i] = false;
       before = rank_time;
@@ -59,10 +58,9 @@ uint32_t ContextItems::SizeWithin(size_t position, Cost time) const {
   uint32_t best = sizes();
   absl::uint128 least = 0;
   for (uint32_t size = 0; size < sizes(); ++size) {
-    const Cost cost = costs_[size][position];
-    if (cost > time || !MayTake(size, position)) continue;
+    if (Alone(size, position) > time || !MayTake(size, position)) continue;
     if (cheapest_first_[position]) return size;
-    const absl::uint128 rank_time = absl::uint128(cost) * ranks(size);
+    const absl::uint128 rank_time = RankTimeOf(size, position);
     if (best < sizes() && rank_time >= least) continue;
     best = size;
     least = rank_time;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "server/planner/pass/context_problem.h"
 #include "server/planner/request/allowance.h"
 
@@ -20,8 +21,10 @@ inline constexpr uint32_t kItemsPerLook = 16384;
 // By position: descending by what they cost in the smallest groups, equal ones by number. Words of
 // this folder:
 //   size       the number of a group size in problem.sizes, ascending.
-//   time       what an item, or all of a group's, takes each rank of the group.
-//   rank-time  time times the ranks that it is taken of.
+//   time       what an item adds for each rank of its group, or what a group takes: its items and,
+//              if it has any, ContextSize::whole_row.
+//   rank-time  time times the ranks that it is taken of. Of an item, with its own tokens' part of a
+//              whole row.
 //   work       an item's least rank-time, of the sizes that it may have; in units of 2^shift, so
 //              that sums stay below 2^60.
 class ContextItems {
@@ -38,6 +41,17 @@ class ContextItems {
 
   uint32_t item(size_t position) const { return item_[position]; }
   Cost cost(uint32_t size, size_t position) const { return costs_[size][position]; }
+  Cost whole_row(uint32_t size) const { return problem_->sizes[size].whole_row; }
+  // The time of a group that has the item alone.
+  Cost Alone(uint32_t size, size_t position) const {
+    return whole_row(size) + costs_[size][position];
+  }
+  absl::uint128 RankTimeOf(uint32_t size, size_t position) const {
+    const ContextSize& of_size = problem_->sizes[size];
+    return absl::uint128(of_size.own_tokens.empty() ? costs_[size][position]
+                                                    : of_size.costs[item_[position]]) *
+           of_size.ranks;
+  }
   std::span<const Cost> costs(uint32_t size) const { return costs_[size]; }
   uint32_t tokens(uint32_t size, size_t position) const { return tokens_[size][position]; }
   uint32_t sequences(size_t position) const { return count_.empty() ? 1 : count_[position]; }
@@ -52,11 +66,11 @@ class ContextItems {
   // Whether there is a size for every item.
   bool all_fit() const { return all_fit_; }
 
-  // Of the sizes in which the item takes at most `time`, that of the least rank-time, of equal ones
-  // the smallest; sizes() if there is none.
+  // Of the sizes in which the item takes at most `time` alone, that of the least rank-time, of
+  // equal ones the smallest; sizes() if there is none.
   uint32_t SizeWithin(size_t position, Cost time) const;
 
-  // The first position, at least `from`, at or after which every item costs at most `time` and
+  // The first position, at least `from`, at or after which every item adds at most `time` and
   // takes at most `tokens` in groups of that size; where items of more tokens may cost less, the
   // first that costs at most that. size() or more if there is none.
   size_t FirstWithin(uint32_t size, Cost time, uint64_t tokens, size_t from) const;

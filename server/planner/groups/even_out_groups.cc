@@ -176,7 +176,7 @@ class PartSearch {
                 int64_t under, Exchange& best) const {
     const uint32_t o = from.items[out];
     auto leaves = static_cast<int64_t>(all_.cost(from.size, o));
-    auto comes = static_cast<int64_t>(all_.cost(to.size, o));
+    auto comes = static_cast<int64_t>(to.TimeWith(all_, o) - to.time);
     if (in != kNone) {
       leaves -= static_cast<int64_t>(all_.cost(from.size, to.items[in]));
       comes -= static_cast<int64_t>(all_.cost(to.size, to.items[in]));
@@ -219,7 +219,8 @@ Cost TargetOf(const ContextItems& all, const FilledSlot& slot) {
   Cost longest = 0;
   for (const FilledGroup& group : slot) {
     sum += absl::uint128(group.time) * all.ranks(group.size);
-    for (const uint32_t item : group.items) longest = std::max(longest, all.cost(group.size, item));
+    for (const uint32_t item : group.items)
+      longest = std::max(longest, all.Alone(group.size, item));
   }
   return std::max(absl::Uint128Low64(sum / all.problem().pool), longest);
 }

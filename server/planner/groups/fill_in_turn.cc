@@ -72,10 +72,11 @@ class TurnFiller {
     Cost full = 0;
     for (uint32_t size = 0; size < all_.sizes(); ++size) {
       if (!all_.MayTake(size, first)) continue;
-      const Cost cost = all_.cost(size, first);
-      times.push_back(cost);
+      const Cost alone = all_.Alone(size, first);
+      times.push_back(alone);
       const uint64_t tokens = std::max<uint64_t>(all_.tokens(size, first), 1);
-      const absl::uint128 filled = absl::uint128(cost) * all_.capacity(size) / tokens;
+      const absl::uint128 filled = all_.whole_row(size) + absl::uint128(all_.cost(size, first)) *
+                                                              all_.capacity(size) / tokens;
       full = std::max(full, absl::Uint128Low64(std::min(filled, absl::uint128(1) << 62)));
     }
     if (times.empty()) return {};

@@ -56,12 +56,14 @@ class SlotFiller {
   }
 
   bool CanTake(const FilledGroup& group, uint32_t item) const {
-    return group.time + all_.cost(group.size, item) <= most_ && group.Holds(all_, item);
+    return group.TimeWith(all_, item) <= most_ && group.Holds(all_, item);
   }
 
   // The longest item that is left at or after `from` and fits into a group.
   size_t LongestFor(const FilledGroup& group, size_t from) const {
-    const size_t first = all_.FirstWithin(group.size, most_ - group.time,
+    const Cost before = group.items.empty() ? all_.whole_row(group.size) : group.time;
+    if (before > most_) return IndexSet::kNone;
+    const size_t first = all_.FirstWithin(group.size, most_ - before,
                                           all_.capacity(group.size) - group.tokens, from);
     size_t item = first >= all_.size() ? IndexSet::kNone : left_.AtLeast(first);
     for (int looks = 0; item != IndexSet::kNone && looks < kMostLooks; ++looks) {
@@ -86,7 +88,7 @@ class SlotFiller {
     if (all_.ranks(size) > free_) {
       // The first item decides; others may take what ranks there are.
       for (uint32_t smaller = size; smaller-- > 0;) {
-        if (all_.ranks(smaller) > free_ || all_.cost(smaller, item) > most_ ||
+        if (all_.ranks(smaller) > free_ || all_.Alone(smaller, item) > most_ ||
             !all_.MayTake(smaller, item)) {
           continue;
         }
@@ -210,7 +212,7 @@ class EvenFiller {
 
  private:
   bool CanTake(const FilledGroup& group, uint32_t item) const {
-    return group.time + all_.cost(group.size, item) <= most_ && group.Holds(all_, item);
+    return group.TimeWith(all_, item) <= most_ && group.Holds(all_, item);
   }
 
   bool PlaceLarge(uint32_t item, uint32_t size) {

@@ -45,8 +45,7 @@ class FreeRanks {
       FilledGroup part = {.size = size};
       FilledGroup rest = {.size = slot_[index].size};
       for (const uint32_t item : items) {
-        const bool there =
-            part.time + all_.cost(size, item) <= rest.time + all_.cost(rest.size, item);
+        const bool there = part.TimeWith(all_, item) <= rest.TimeWith(all_, item);
         if (there && part.Holds(all_, item)) {
           part.Add(all_, item);
         } else {

@@ -26,9 +26,13 @@ struct FilledGroup {
     return tokens + all.tokens(size, item) <= all.capacity(size) &&
            sequences + all.sequences(item) <= all.max_sequences();
   }
+  // The time with one more item.
+  Cost TimeWith(const ContextItems& all, uint32_t item) const {
+    return items.empty() ? all.Alone(size, item) : time + all.cost(size, item);
+  }
   void Add(const ContextItems& all, uint32_t item) {
+    time = TimeWith(all, item);
     items.push_back(item);
-    time += all.cost(size, item);
     tokens += all.tokens(size, item);
     sequences += all.sequences(item);
   }
@@ -37,7 +41,7 @@ struct FilledGroup {
     const uint32_t item = items[place];
     items[place] = items.back();
     items.pop_back();
-    time -= all.cost(size, item);
+    time = items.empty() ? 0 : time - all.cost(size, item);
     tokens -= all.tokens(size, item);
     sequences -= all.sequences(item);
   }

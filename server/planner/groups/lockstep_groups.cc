@@ -76,8 +76,8 @@ std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const 
     absl::uint128 least = ~absl::uint128(0);
     for (uint32_t size = 0; size < all.sizes(); ++size) {
       if (!all.MayTake(size, item)) continue;
-      fastest = std::min(fastest, all.cost(size, item));
-      least = std::min(least, absl::uint128(all.cost(size, item)) * all.ranks(size));
+      fastest = std::min(fastest, all.Alone(size, item));
+      least = std::min(least, all.RankTimeOf(size, item));
     }
     if (fastest == ~Cost{0}) return {};
     low = std::max(low, fastest);
@@ -172,8 +172,8 @@ bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       for (FilledGroup& group : slots[slot]) {
         if (!group.Holds(all, item)) continue;
-        const int64_t over = static_cast<int64_t>(group.time + all.cost(group.size, item)) -
-                             static_cast<int64_t>(times[slot]);
+        const int64_t over =
+            static_cast<int64_t>(group.TimeWith(all, item)) - static_cast<int64_t>(times[slot]);
         if (best != nullptr && over >= least) continue;
         best = &group;
         least = over;

@@ -73,7 +73,7 @@ class RanksSolver {
          .limits = Limits(),
          .ranks = ranks_,
          .counts = problem_.slots,
-         .per_microbatch = problem_.per_microbatch,
+         .per_microbatch = problem_.per_microbatch + all_.whole_row(kSmallest),
          .effort = problem_.effort},
         allowance_);
     if (!solved) return {};
@@ -138,7 +138,7 @@ class RanksSolver {
   Cost MeanOfSlots() const {
     absl::uint128 rank_time = 0;
     for (const uint32_t position : small_) {
-      rank_time += absl::uint128(all_.cost(kSmallest, position)) * all_.ranks(kSmallest);
+      rank_time += all_.RankTimeOf(kSmallest, position);
     }
     for (const FilledGroup& group : large_) {
       rank_time += absl::uint128(group.time) * all_.ranks(group.size);
@@ -158,8 +158,10 @@ class RanksSolver {
       total += items.costs.back();
     }
     for (const FilledGroup& group : large_) {
-      for (uint32_t i = 0; i < WidthOf(group); ++i) items.Add(Limits().capacity, 1, group.time);
-      total += absl::uint128(group.time) * WidthOf(group);
+      // Beside the row of a smallest group.
+      const Cost time = group.time - std::min(group.time, all_.whole_row(kSmallest));
+      for (uint32_t i = 0; i < WidthOf(group); ++i) items.Add(Limits().capacity, 1, time);
+      total += absl::uint128(time) * WidthOf(group);
     }
     if (total >= kMost) return std::nullopt;
     return items;

@@ -199,7 +199,7 @@ class Solver {
         std::find_if(found_.begin(), found_.end(), [&](const auto& f) { return f.time > time; });
     found_.insert(slower, {.slots = std::move(slots), .time = time, .spread = spread});
     const Cost fastest = found_.front().time;
-    const Cost hardly_slower = problem_.per_microbatch == 0 ? fastest / kHardlySlower : 0;
+    const Cost hardly_slower = problem_.has_fixed_costs() ? 0 : fastest / kHardlySlower;
     while (found_.back().time > fastest + hardly_slower) found_.pop_back();
     return time;
   }
@@ -265,6 +265,14 @@ class Solver {
     Improve(slots);
     Keep(std::move(slots));
   }
+  // Of the item alone, in the size in which that is fastest.
+  Cost FastestTime(uint32_t item) const {
+    Cost fastest = std::numeric_limits<Cost>::max();
+    for (uint32_t size = 0; size < all_.sizes(); ++size) {
+      if (all_.MayTake(size, item)) fastest = std::min(fastest, all_.Alone(size, item));
+    }
+    return fastest;
+  }
   // Whether the smallest size holds every item.
   bool AllFitSmallest() const {
     return std::ranges::all_of(everything_, [&](uint32_t item) { return all_.MayTake(0, item); });
@@ -311,7 +319,7 @@ class Solver {
     // Fewer slots, where their number or what each costs matters.
     const bool has_fewest = !found_.empty() && found_.front().slots.size() <= fewest_;
     if ((tries_all || !has_fewest) &&
-        (!AnyCount() || problem_.per_microbatch > 0 || problem_.pipeline != nullptr)) {
+        (!AnyCount() || problem_.has_fixed_costs() || problem_.pipeline != nullptr)) {
       for (const Cost part : {Cost{32}, Cost{8}, Cost{2}}) {
         if (mean == 0 || allowance_.spent() || allowance_.stop_requested()) break;
         if (part == 2 && !tries_all) break;
@@ -348,13 +356,14 @@ class Solver {
   // More slots as long as they are hard to fill, and a few more then.
   void FindAccumulated() {
     const Cost fixed = fewest_ * problem_.per_microbatch;
-    const Cost bound = ContextBound(problem_) - fixed;
+    Cost most = ContextBound(problem_) - fixed;
+    for (const uint32_t item : everything_) most = std::max(most, FastestTime(item));
     int found = 0;
     uint64_t slots = fewest_;
     const int enough = many() ? 1 : 3;
     for (int count = 0; count < kMostCounts && found < enough; ++count) {
       if (allowance_.stop_requested() || (found > 0 && allowance_.spent())) return;
-      std::vector<FilledSlot> filled = FillAccumulated(all_, slots, bound, steps(), allowance_);
+      std::vector<FilledSlot> filled = FillAccumulated(all_, slots, most, steps(), allowance_);
       allowance_.Spend(kTicksASolvedItem * all_.size());
       if (!filled.empty()) ++found;
       const Cost before = found_.empty() ? 0 : found_.front().time;
@@ -389,7 +398,7 @@ class Solver {
 
   // Fewer slots, as long as that shortens the step: what the shortest holds goes to the others.
   void Dissolve() {
-    if (accumulated() || many() || problem_.pipeline != nullptr || problem_.per_microbatch == 0) {
+    if (accumulated() || many() || problem_.pipeline != nullptr || !problem_.has_fixed_costs()) {
       return;
     }
     while (!allowance_.spent() && !allowance_.stop_requested()) {

@@ -14,6 +14,7 @@ absl::StatusOr<ContextProblem> ContextProblemOf(const Pass& pass, const Sequence
   problem.pool = pass.pool();
   problem.max_sequences = pass.options().max_sequences_per_microbatch;
   problem.per_microbatch = pass.cost().OfMicrobatch();
+  problem.full_rows = pass.options().rows == RowPadding::kCapacity;
   problem.slots = pass.counts();
   problem.allow_empty = pass.allow_empty();
   problem.synchronization = pass.synchronization();
@@ -23,9 +24,11 @@ absl::StatusOr<ContextProblem> ContextProblemOf(const Pass& pass, const Sequence
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     ContextSize& size = problem.sizes.emplace_back();
     size.ranks = pass.sizes()[s].ranks;
-    size.capacity = pass.sizes()[s].capacity;
+    size.capacity = pass.sizes()[s].widest_row();
+    size.whole_row = pass.CostOfWholeRow(size.capacity, s);
     size.tokens.reserve(items.size());
     size.costs.reserve(items.size());
+    if (pass.rows_are_whole()) size.own_tokens.reserve(items.size());
     for (size_t item = 0; item < items.size(); ++item) {
       uint64_t tokens = 0;
       Cost cost = 0;
@@ -36,6 +39,7 @@ absl::StatusOr<ContextProblem> ContextProblemOf(const Pass& pass, const Sequence
       }
       size.tokens.push_back(static_cast<uint32_t>(std::min(tokens, kTooMany)));
       size.costs.push_back(cost);
+      if (pass.rows_are_whole()) size.own_tokens.push_back(pass.CostOfTokens(tokens, cost, s));
     }
   }
   if (pass.groups_keep_microbatch()) {

@@ -29,6 +29,16 @@ struct ContextSize {
   std::vector<uint32_t> tokens = {};
   // What it costs each rank of the group, exchange included.
   std::vector<Cost> costs = {};
+  // Where rows are padded to one width: what tokens cost in a row of the capacity, which a group
+  // that is not empty has in place of `own_tokens`, the part of `costs` that is for the item's own
+  // tokens. 0 and empty where rows are not.
+  Cost whole_row = 0;
+  std::vector<Cost> own_tokens = {};
+
+  // What an item adds to a group that is not empty.
+  Cost Added(size_t item) const {
+    return own_tokens.empty() ? costs[item] : costs[item] - own_tokens[item];
+  }
 };
 
 struct ContextProblem {
@@ -40,6 +50,8 @@ struct ContextProblem {
   // In a micro-batch; 0: no limit.
   uint32_t max_sequences = 0;
   Cost per_microbatch = 0;
+  // Whether every row is as wide as its capacity. If not, whole_row is the most that it costs.
+  bool full_rows = false;
   // Of slots.
   CountRule slots = {};
   bool allow_empty = false;
@@ -49,6 +61,8 @@ struct ContextProblem {
   const Pipeline* pipeline = nullptr;
 
   size_t items() const { return sizes.front().tokens.size(); }
+  // Whether a slot costs something besides its items.
+  bool has_fixed_costs() const { return per_microbatch > 0 || sizes.front().whole_row > 0; }
   StepClock clock() const { return StepClock(synchronization, pipeline); }
   // Groups of all slots, beyond which a plan has more empty ones than it may.
   uint64_t most_groups() const { return items() + kMaxEmptyMicrobatches; }

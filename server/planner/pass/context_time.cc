@@ -99,20 +99,8 @@ TimedSlots TimedContextSlots(const ContextProblem& problem, const ContextSlots& 
   return timed;
 }
 
-}  // namespace
-
-Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group) {
-  Cost cost = problem.per_microbatch;
-  for (const uint32_t item : group.items) cost += problem.sizes[group.size].costs[item];
-  return cost;
-}
-
-Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
-                 const Allowance& allowance) {
-  return problem.clock().Of(TimedContextSlots(problem, slots), allowance).time;
-}
-
-uint64_t FewestContextSlots(const ContextProblem& problem) {
+// Slots with items that every plan has at least.
+uint64_t FewestFilledSlots(const ContextProblem& problem) {
   absl::uint128 taken = 0;
   uint64_t sequences = 0;
   for (uint32_t item = 0; item < problem.items(); ++item) {
@@ -126,10 +114,18 @@ uint64_t FewestContextSlots(const ContextProblem& problem) {
     const uint64_t most = groups * problem.max_sequences;
     fewest = std::max(fewest, (sequences + most - 1) / most);
   }
-  return problem.slots.RoundUp(std::max<uint64_t>(fewest, 1));
+  return std::max<uint64_t>(fewest, 1);
 }
 
-Cost ContextBound(const ContextProblem& problem) {
+// What the slots take besides their fixed costs, at least, and so does the costliest item.
+struct LeastTimes {
+  Cost slots = 0;
+  Cost longest = 0;
+};
+
+// ContextBound of items that cost `cost_of(size, item)`.
+template <typename CostOf>
+LeastTimes LeastTimesOf(const ContextProblem& problem, CostOf cost_of) {
   // The least rank-time of every item, however much time there is, and the time of its fastest
   // size.
   absl::uint128 work = 0;
@@ -144,7 +140,7 @@ Cost ContextBound(const ContextProblem& problem) {
     Cost fastest = kNever;
     for (const ContextSize& size : problem.sizes) {
       if (!MayTake(problem, size, item)) continue;
-      const Cost time = size.costs[item];
+      const Cost time = cost_of(size, item);
       const absl::uint128 rank_time = absl::uint128(time) * size.ranks;
       if (fastest == kNever || rank_time < least) {
         least = rank_time;
@@ -181,7 +177,8 @@ Cost ContextBound(const ContextProblem& problem) {
     options.clear();
     for (const ContextSize& size : problem.sizes) {
       if (!MayTake(problem, size, item)) continue;
-      options.emplace_back(size.costs[item], absl::uint128(size.costs[item]) * size.ranks);
+      const Cost time = cost_of(size, item);
+      options.emplace_back(time, absl::uint128(time) * size.ranks);
     }
     std::sort(options.begin(), options.end());
     absl::uint128 least = options.front().second;
@@ -205,11 +202,50 @@ Cost ContextBound(const ContextProblem& problem) {
                     ? work - rest
                     : std::min(work - rest, absl::uint128(falls[next].time) * problem.pool);
   }
-  const uint64_t slots = FewestContextSlots(problem);
-  const Cost total = absl::Uint128Low64((pool_time + rest + problem.pool - 1) / problem.pool) +
-                     slots * problem.per_microbatch;
+  return {.slots = absl::Uint128Low64((pool_time + rest + problem.pool - 1) / problem.pool),
+          .longest = longest};
+}
+
+}  // namespace
+
+Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group) {
+  const ContextSize& size = problem.sizes[group.size];
+  Cost cost = problem.per_microbatch + (group.items.empty() ? 0 : size.whole_row);
+  for (const uint32_t item : group.items) cost += size.Added(item);
+  return cost;
+}
+
+Cost ContextTime(const ContextProblem& problem, const ContextSlots& slots,
+                 const Allowance& allowance) {
+  return problem.clock().Of(TimedContextSlots(problem, slots), allowance).time;
+}
+
+uint64_t FewestContextSlots(const ContextProblem& problem) {
+  return problem.slots.RoundUp(FewestFilledSlots(problem));
+}
+
+Cost ContextBound(const ContextProblem& problem) {
+  const StepClock clock = problem.clock();
+  const Cost fixed = problem.per_microbatch;
+  const uint64_t filled = FewestFilledSlots(problem);
+  const uint64_t slots = problem.slots.RoundUp(filled);
+  const LeastTimes whole = LeastTimesOf(
+      problem, [](const ContextSize& size, uint32_t item) { return size.costs[item]; });
   // A slot costs at least its fixed cost, and the costliest slot what the costliest item does.
-  return problem.clock().Bound(total, problem.per_microbatch, longest + problem.per_microbatch);
+  const Cost bound = clock.Bound(whole.slots + slots * fixed, fixed, whole.longest + fixed);
+  const bool lockstep = problem.synchronization == Synchronization::kLockstep;
+  if (!problem.full_rows || (problem.allow_empty && !lockstep)) return bound;
+  Cost row = kNever;
+  for (const ContextSize& size : problem.sizes) row = std::min(row, size.whole_row);
+  const LeastTimes added = LeastTimesOf(
+      problem, [](const ContextSize& size, uint32_t item) { return size.Added(item); });
+  Cost rounded = 0;
+  for (uint32_t item = 0; item < problem.items(); ++item) rounded += 2 * SequencesOf(problem, item);
+  const auto less_rounded = [&](Cost cost) { return cost - std::min(cost, rounded); };
+  const uint64_t rows = problem.allow_empty ? filled : slots;
+  return std::max(bound, clock.Bound(less_rounded(added.slots + rows * row + slots * fixed),
+                                     less_rounded(problem.allow_empty ? fixed : fixed + row),
+                                     less_rounded(added.longest + row + fixed)));
 }
 
 }  // namespace batchplan

@@ -10,8 +10,8 @@
 
 namespace batchplan {
 
-// The cost of the group on each of its ranks: of its items, and per_microbatch, which an empty
-// group has too.
+// The cost of the group on each of its ranks: of its items, a whole row if it has any where rows
+// are whole, and per_microbatch, which an empty group has too.
 Cost ContextGroupCost(const ContextProblem& problem, const ContextGroup& group);
 
 // The time that the problem's clock (step_clock.h) gives slots in this order. Any time once a stop
@@ -42,6 +42,15 @@ uint64_t FewestContextSlots(const ContextProblem& problem);
 // costs of the fewest slots are added. On pipelines this is the work that StepClock::Bound is asked
 // about. Items that fit no size are left out, and limits on sequences are not looked at.
 // O(n sizes log n).
+//
+// All this holds of items' whole costs, however rows are padded. Where every row is as wide as its
+// capacity (problem.full_rows), let r be the least whole_row of any size: a group with items takes
+// r and what its items add (ContextSize::Added), at least. So the same holds of what items add, if
+// r is one more fixed cost: in lockstep of every slot with items, as no group with items takes less
+// than r, and empty ones leave no more to the others; accumulated of every slot if no group is
+// empty, as each rank then has r in each of them. The greater of the two bounds is given. The
+// second is less by two units for each sequence, because costs are rounded down: of a micro-batch's
+// tail once, in whole_row less its items' tokens by less than two units more for each of these.
 Cost ContextBound(const ContextProblem& problem);
 
 }  // namespace batchplan

@@ -16,6 +16,11 @@
 namespace batchplan {
 namespace {
 
+// The number, in the pass's sizes, of the group that has micro-batch m.
+size_t SizeOf(const Pass& pass, const Placement& placement, size_t m) {
+  return pass.sizes_differ() ? pass.SizeOf(placement.context_sizes[m]) : 0;
+}
+
 // Gives every micro-batch the cost of the costliest in its slot.
 void CostSlotsAlike(size_t slots, std::vector<Cost>& costs) {
   for (size_t slot = 0; slot < slots; ++slot) {
@@ -94,8 +99,8 @@ void SortSlots(const Pass& pass, MicrobatchOrder order, std::span<const Cost> co
 // position m.
 std::vector<uint32_t> GroupsInOrder(const Pass& pass, MicrobatchOrder order,
                                     const Placement& placement, const Allowance& allowance) {
-  const TimedSlots timed =
-      TimedMicrobatches(pass, MicrobatchCosts(pass, placement), placement.context_sizes);
+  const std::vector<Cost> rows = RowCosts(pass, placement, MicrobatchCosts(pass, placement));
+  const TimedSlots timed = TimedMicrobatches(pass, rows, placement.context_sizes);
   std::vector<uint32_t> begins = {0};
   std::vector<Cost> costs;
   std::vector<uint32_t> slots;
@@ -131,16 +136,17 @@ bool HasEmpty(const SequenceLists& microbatches) {
 std::vector<Cost> MicrobatchCosts(const Pass& pass, const Placement& placement) {
   std::vector<Cost> costs(placement.microbatches.size());
   for (size_t m = 0; m < costs.size(); ++m) {
-    const size_t size = pass.sizes_differ() ? pass.SizeOf(placement.context_sizes[m]) : 0;
-    costs[m] = pass.CostOf(placement.microbatches[m], placement.widths[m], size);
+    costs[m] =
+        pass.CostOf(placement.microbatches[m], placement.widths[m], SizeOf(pass, placement, m));
   }
   return costs;
 }
 
 std::vector<Cost> RowCosts(const Pass& pass, const Placement& placement, std::vector<Cost> costs) {
-  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths);
+  const std::vector<uint32_t> rows = pass.RowWidths(placement.widths, placement.context_sizes);
   for (size_t m = 0; m < costs.size(); ++m) {
-    costs[m] += pass.cost().OfTail(rows[m] - placement.widths[m]);
+    if (rows[m] == placement.widths[m]) continue;
+    costs[m] += pass.cost(SizeOf(pass, placement, m)).OfTail(rows[m] - placement.widths[m]);
   }
   return costs;
 }

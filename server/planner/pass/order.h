@@ -15,7 +15,7 @@ namespace batchplan {
 // The cost of each micro-batch before rows are padded, on each of the ranks that share it.
 std::vector<Cost> MicrobatchCosts(const Pass& pass, const Placement& placement);
 
-// The costs of ranks' micro-batches once rows are padded; `costs` are those of MicrobatchCosts.
+// The costs of micro-batches once rows are padded; `costs` are those of MicrobatchCosts.
 std::vector<Cost> RowCosts(const Pass& pass, const Placement& placement, std::vector<Cost> costs);
 
 // The order that OrderMicrobatches gives ranks' micro-batches of these costs: number order[m] comes
@@ -25,7 +25,8 @@ std::vector<uint32_t> MicrobatchesInOrder(MicrobatchOrder order, const Placement
 
 // Reorders slots by cost: of ranks, each rank's by its micro-batches, or, where all ranks have the
 // same widths, all ranks' alike by the costliest micro-batch of each slot; of groups that differ in
-// size, whole slots by their costliest group. Empty micro-batches, or slots, come last.
+// size, whole slots by their costliest group, whose row is padded. Empty micro-batches, or slots,
+// come last.
 //
 // kAsAssigned sorts nothing. kSmallAtBothEnds is ROLL's and verl's order: of the descending order
 // the even positions, reversed, then the odd ones. kPipeline looks for the order in which the

@@ -37,11 +37,16 @@ absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const 
                               microbatches, tail, waiting);
 }
 
-// The most aligned tokens that a row may hold: the token budget, or the widest bucket.
-uint32_t RowCapacity(const PassOptions& pass, uint32_t length_multiple) {
-  return pass.rows == RowPadding::kBuckets
-             ? pass.buckets.back()
-             : AlignDown(pass.max_tokens_per_microbatch, length_multiple);
+// The tail padding of rows on groups of these sizes, in tokens on one of the smallest that cost
+// each of its ranks no less than the padding of any groups that `sequences` sequences can fill.
+uint64_t MostTail(const PassOptions& pass, std::span<const GroupLimits> sizes, uint64_t sequences) {
+  if (pass.rows == RowPadding::kNone) return 0;
+  uint64_t most = 0;
+  for (const GroupLimits& size : sizes) {
+    const uint64_t shared = uint64_t{size.capacity} * sizes.front().ranks;
+    most = std::max(most, (shared + size.ranks - 1) / size.ranks);
+  }
+  return most * sequences;
 }
 
 }  // namespace
@@ -104,9 +109,9 @@ absl::Status Pass::SetCosts(const PlanOptions& options) {
     }
     const uint64_t sequences = planned_.size();
     const uint64_t microbatches = sequences + (allow_empty_ ? kMaxEmptyMicrobatches : 0);
-    absl::StatusOr<std::vector<CostFunction>> costs =
-        CostFunction::CreateForSizes(options.cost_model, shared, pool(), microbatches, 0,
-                                     MostWaiting(options, *options_, sequences, mini_batches_));
+    absl::StatusOr<std::vector<CostFunction>> costs = CostFunction::CreateForSizes(
+        options.cost_model, shared, pool(), microbatches, MostTail(*options_, sizes_, sequences),
+        MostWaiting(options, *options_, sequences, mini_batches_));
     if (!costs.ok()) return costs.status();
     costs_ = *std::move(costs);
     CostModel without_exchange = options.cost_model;
@@ -125,7 +130,7 @@ absl::Status Pass::SetCosts(const PlanOptions& options) {
 }
 
 void Pass::SetRows(Sharding first) {
-  bin_limits_.capacity = RowCapacity(*options_, length_multiple());
+  bin_limits_.capacity = sizes_.front().widest_row();
   padded_limits_.tokens = options_->max_tokens_per_microbatch;
   if (options_->max_sequences_per_microbatch > 0) {
     bin_limits_.max_sequences = options_->max_sequences_per_microbatch;
@@ -179,6 +184,7 @@ std::optional<Pass> Pass::OnOneSize(size_t size) const {
   PassOptions options = *options_;
   options.sharding = Sharding::kBalanced;
   options.max_tokens_per_microbatch = limits.capacity;
+  options.buckets = limits.buckets;
   Pass other = With(options);
   other.topology_ = std::make_shared<const Topology>(topology);
   other.sizes_ = {limits};
@@ -268,35 +274,39 @@ Objective Pass::ObjectiveOf(const Items& items) const {
     return objective;
   }
   objective.loads = items.costs;
-  objective.per_microbatch = cost().OfMicrobatch();
-  objective.is_cost = true;
-  if (options_->rows == RowPadding::kLongest || options_->rows == RowPadding::kCapacity) {
-    objective.is_cost = false;
-    objective.per_microbatch += cost().OfTail(bin_limits_.capacity);
-    for (uint32_t i = 0; i < items.size(); ++i) {
-      const Cost tail = cost().OfTail(items.lengths[i]);
-      objective.loads[i] -= tail < items.costs[i] ? tail : items.costs[i];
-    }
+  objective.per_microbatch = cost().OfMicrobatch() + CostOfWholeRow(bin_limits_.capacity);
+  objective.is_cost = !rows_are_whole();
+  for (uint32_t i = 0; i < items.size(); ++i) {
+    objective.loads[i] -= CostOfTokens(items.lengths[i], items.costs[i]);
   }
   return objective;
 }
 
-std::vector<uint32_t> Pass::RowWidths(std::vector<uint32_t> widths) const {
+std::vector<uint32_t> Pass::RowWidths(std::vector<uint32_t> widths,
+                                      std::span<const uint32_t> context_sizes) const {
   if (options_->layout == Layout::kPadded || options_->rows == RowPadding::kNone) return widths;
-  const uint32_t longest = *std::max_element(widths.begin(), widths.end());
-  for (uint32_t& row : widths) {
-    if (row == 0 || row > bin_limits_.capacity) continue;
+  const auto size_of = [&](size_t m) {
+    return context_sizes.empty() ? 0 : SizeOf(context_sizes[m]);
+  };
+  std::vector<uint32_t> longest(sizes_.size(), 0);
+  for (size_t m = 0; m < widths.size(); ++m) {
+    longest[size_of(m)] = std::max(longest[size_of(m)], widths[m]);
+  }
+  for (size_t m = 0; m < widths.size(); ++m) {
+    uint32_t& row = widths[m];
+    const GroupLimits& size = sizes_[size_of(m)];
+    if (row == 0 || row > size.widest_row()) continue;
     switch (options_->rows) {
       case RowPadding::kNone:
         break;
       case RowPadding::kLongest:
-        row = longest;
+        row = longest[size_of(m)];
         break;
       case RowPadding::kCapacity:
-        row = bin_limits_.capacity;
+        row = size.capacity;
         break;
       case RowPadding::kBuckets:
-        row = *std::lower_bound(options_->buckets.begin(), options_->buckets.end(), row);
+        row = *std::lower_bound(size.buckets.begin(), size.buckets.end(), row);
         break;
     }
   }

@@ -36,9 +36,9 @@ class Pass {
  public:
   // Of options.passes[index], whose groups have these sizes (PassLimits::sizes), in `mini_batches`
   // mini-batches.
-  // InvalidArgument, naming field and limit, if a row bucket or a group of sequences that stays in
-  // one micro-batch can't be right, if the micro-batches would be too many, or if the cost
-  // overflows or has no scale; Cancelled if a stop is requested.
+  // InvalidArgument, naming field and limit, if no row bucket holds the longest sequence, if a
+  // group of sequences that stays in one micro-batch can't be right, if the micro-batches would be
+  // too many, or if the cost overflows or has no scale; Cancelled if a stop is requested.
   static absl::StatusOr<Pass> Create(const Manifest& manifest, const PlanOptions& options,
                                      size_t index, std::vector<GroupLimits> sizes,
                                      const PlannedLengths& planned, Alignments& alignments,
@@ -107,7 +107,7 @@ class Pass {
   // For what sequences cost without exchange. Where sizes differ it is of the smallest size, in a
   // scale of its own; else cost().
   const CostFunction& computation() const { return computation_ ? *computation_ : cost(); }
-  // Of a packed row.
+  // Of a packed row. Where sizes differ, each has a limit of its own (GroupLimits::widest_row).
   const BinLimits& bin_limits() const { return bin_limits_; }
   // Of a padded micro-batch.
   const PaddedLimits& padded_limits() const { return padded_limits_; }
@@ -138,16 +138,30 @@ class Pass {
   // Each list as one item, whatever the groups. The costs are true of any list, the lengths of one
   // that is together in a micro-batch.
   Items ItemsFrom(SequenceLists lists) const;
-  // Cost, or tokens where the pass is balanced on these and there is no pipeline. Where rows are as
-  // wide as the longest or the budget, what tokens cost by themselves is the same for every row,
-  // and only attention, exchange and the fixed costs of sequences are left to even out; rows padded
-  // to buckets count as unpadded ones.
+  // Cost, or tokens where the pass is balanced on these and there is no pipeline. Costs are those
+  // beside whole rows.
   Objective ObjectiveOf(const Items& items) const;
 
+  // Where rows are as wide as the longest or as their capacity, what tokens cost by themselves is
+  // the same for every row of a size: CostOfWholeRow of the capacity, at most. Only attention,
+  // exchange and the fixed costs of sequences are left to even out: of an item all but
+  // CostOfTokens. Rows padded to buckets count as unpadded ones, of which both are 0.
+  bool rows_are_whole() const {
+    return options_->rows == RowPadding::kLongest || options_->rows == RowPadding::kCapacity;
+  }
+  Cost CostOfWholeRow(uint64_t width, size_t size = 0) const {
+    return rows_are_whole() ? cost(size).OfTail(width) : 0;
+  }
+  Cost CostOfTokens(uint64_t tokens, Cost cost_of_all, size_t size = 0) const {
+    return rows_are_whole() ? std::min(cost(size).OfTail(tokens), cost_of_all) : 0;
+  }
+
   // The widths of one mini-batch's micro-batches once rows are padded as the pass asks: packed rows
-  // of at most bin_limits().capacity tokens are widened; wider ones, which hold a sequence alone,
-  // empty ones and padded micro-batches stay.
-  std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths) const;
+  // within what their group holds are widened; wider ones, which hold a sequence alone, empty ones
+  // and padded micro-batches stay. `context_sizes` are the ranks of the groups, as Placement has
+  // them: rows are as wide as the longest of their size.
+  std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths,
+                                  std::span<const uint32_t> context_sizes) const;
   // The cost of a micro-batch on a group of that size, its row or padded width being `width`
   // tokens. An empty one has the fixed cost alone.
   Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size = 0) const;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -94,7 +95,7 @@ absl::Status CheckGroupsFitPool(const Manifest& manifest, const Pass& pass) {
       if (size == 0 && length > 0) ++counts[group];
     }
     for (size_t group = 0; group < held.size(); ++group) {
-      held[group] = held[group] || tokens[group] <= pass.sizes()[size].capacity;
+      held[group] = held[group] || tokens[group] <= pass.sizes()[size].widest_row();
     }
   }
   const GroupLimits& largest = pass.sizes().back();
@@ -106,7 +107,8 @@ absl::Status CheckGroupsFitPool(const Manifest& manifest, const Pass& pass) {
           "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", manifest.group_ids[i],
           " takes ", tokens[group], " tokens, and with ", pass.where(),
           ".max_tokens_per_microbatch ", pass.options().max_tokens_per_microbatch, " ",
-          largest.ranks, " ranks, the most of topology.dynamic_context, hold ", largest.capacity));
+          largest.ranks, " ranks, the most of topology.dynamic_context, hold ",
+          largest.widest_row()));
     }
     if (most > 0 && counts[group] > most) {
       return absl::InvalidArgumentError(
@@ -123,23 +125,21 @@ absl::Status CheckGroupsFitPool(const Manifest& manifest, const Pass& pass) {
 absl::Status CheckBucketsFit(const Pass& pass) {
   const PassOptions& options = pass.options();
   if (options.rows != RowPadding::kBuckets) return absl::OkStatus();
-  for (size_t i = 0; i < options.buckets.size(); ++i) {
-    if (options.buckets[i] % pass.length_multiple() != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(pass.where(), ".packed.buckets[", i, "] is ", options.buckets[i],
-                       ", not a multiple of the length multiple ", pass.length_multiple()));
-    }
-  }
+  // Larger groups hold whatever smaller ones do.
+  const GroupLimits& largest = pass.sizes().back();
   uint32_t longest = 0;
-  for (const uint32_t length : pass.aligned()) {
-    if (length <= options.max_tokens_per_microbatch) longest = std::max(longest, length);
+  for (const uint32_t length : pass.aligned(pass.sizes().size() - 1)) {
+    if (length <= largest.capacity) longest = std::max(longest, length);
   }
-  if (longest > options.buckets.back()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        pass.where(), ".packed.buckets ends at ", options.buckets.back(),
-        ", but the longest sequence takes ", longest, " tokens; add a bucket that holds it"));
-  }
-  return absl::OkStatus();
+  if (longest <= largest.widest_row()) return absl::OkStatus();
+  const std::string of_groups =
+      pass.sizes_differ() ? absl::StrCat(", so that groups of ", largest.ranks,
+                                         " ranks, the most of topology.dynamic_context, hold ",
+                                         largest.widest_row())
+                          : "";
+  return absl::InvalidArgumentError(absl::StrCat(
+      pass.where(), ".packed.buckets ends at ", options.buckets.back(), of_groups,
+      ", but the longest sequence takes ", longest, " tokens; add a bucket that holds it"));
 }
 
 absl::Status CheckGroupsFit(const Manifest& manifest, const Pass& pass) {

@@ -12,8 +12,8 @@
 
 namespace batchplan {
 
-// InvalidArgument, naming field and limit, if a row bucket is no multiple of the length multiple or
-// none holds the longest sequence within the token budget.
+// InvalidArgument, naming the field, if rows are padded to buckets and none holds the longest
+// sequence within the token budget.
 absl::Status CheckBucketsFit(const Pass& pass);
 
 // InvalidArgument, naming a group of sequences, if they have to share a micro-batch and are too

@@ -12,7 +12,7 @@ namespace {
 
 // The costs of rows, in the order in which they run.
 std::vector<Cost> CostsInOrder(const Pass& pass, const Placement& placement) {
-  if (pass.sizes_differ()) return MicrobatchCosts(pass, placement);
+  if (pass.sizes_differ()) return RowCosts(pass, placement, MicrobatchCosts(pass, placement));
   const MicrobatchOrder asked = pass.order();
   const bool solvers = asked == MicrobatchOrder::kAsAssigned && pass.pipeline() == nullptr;
   std::vector<Cost> costs = MicrobatchCosts(pass, placement);

@@ -66,7 +66,7 @@ class Place {
   }
   Cost CostOf(const std::vector<uint32_t>& group) const {
     Cost cost = 0;
-    for (const uint32_t item : group) cost += size_.costs[item];
+    for (const uint32_t item : group) cost += size_.Added(item);
     return cost;
   }
   bool Holds(const std::vector<uint32_t>& group) const {
@@ -102,7 +102,7 @@ class Place {
   Parts LongestFirst(size_t groups) const {
     std::vector<uint32_t> order = items_;
     std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return size_.costs[a] > size_.costs[b]; });
+                     [&](uint32_t a, uint32_t b) { return size_.Added(a) > size_.Added(b); });
     std::vector<BinState> filled(groups, BinState::Empty(size_.capacity, MostSequences()));
     Parts parts(groups);
     // Empty groups before those whose items cost nothing.
@@ -116,12 +116,12 @@ class Place {
       while (!found && !cheapest.empty() && passed.size() < kMostPassed) {
         Key key = cheapest.top();
         cheapest.pop();
-        const ItemSize size = ItemSize::Of(size_.costs[item], size_.tokens[item], CountOf(item));
+        const ItemSize size = ItemSize::Of(size_.Added(item), size_.tokens[item], CountOf(item));
         found = filled[key.second].Holds(size);
         if (found) {
           filled[key.second].Add(size);
           parts[key.second].push_back(item);
-          key.first.first += size_.costs[item];
+          key.first.first += size_.Added(item);
           ++key.first.second;
         }
         passed.push_back(key);

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "server/planner/groups/megatron_slots.h"
 #include "server/planner/groups/solve_context.h"
@@ -19,6 +21,47 @@ namespace {
 constexpr uint64_t kMostVisits = 6'000'000;
 // Items up to which every fixed size is tried at the effort of the request.
 constexpr size_t kItemsInFull = 1024;
+
+// Parts of the capacity that rows are narrowed to.
+constexpr uint64_t kNarrower[] = {2, 4};
+
+// `problem`, of `pass`, with no wider rows than these by size. Sizes that hold no item in them keep
+// one of no use.
+ContextProblem WithRows(const Pass& pass, const ContextProblem& problem,
+                        std::span<const uint64_t> widths) {
+  ContextProblem narrower = problem;
+  for (size_t s = 0; s < widths.size(); ++s) {
+    narrower.sizes[s].capacity = widths[s];
+    narrower.sizes[s].whole_row = pass.CostOfWholeRow(widths[s], s);
+  }
+  return narrower;
+}
+
+// A part of what each size holds, in the largest no less than its longest item.
+std::vector<uint64_t> NarrowedRows(const ContextProblem& problem, uint64_t part) {
+  std::vector<uint64_t> widths;
+  for (const ContextSize& size : problem.sizes) {
+    widths.push_back(std::max<uint64_t>(size.capacity / part, 1));
+  }
+  const ContextSize& largest = problem.sizes.back();
+  const uint64_t longest = *std::ranges::max_element(largest.tokens);
+  widths.back() = std::min(std::max(widths.back(), longest), largest.capacity);
+  return widths;
+}
+
+// The longest rows of each size in `placement`; of sizes that it has not, the capacity.
+std::vector<uint64_t> LongestRows(const Pass& pass, const ContextProblem& problem,
+                                  const Placement& placement) {
+  std::vector<uint64_t> widths(problem.sizes.size(), 0);
+  for (size_t m = 0; m < placement.widths.size(); ++m) {
+    uint64_t& width = widths[pass.SizeOf(placement.context_sizes[m])];
+    width = std::max<uint64_t>(width, placement.widths[m]);
+  }
+  for (size_t s = 0; s < widths.size(); ++s) {
+    if (widths[s] == 0) widths[s] = problem.sizes[s].capacity;
+  }
+  return widths;
+}
 
 FixedSizes::Trial TrialOf(const Pass& pass, size_t items) {
   if (!TriesReferences(pass.effort(), items)) return FixedSizes::Trial::kFew;
@@ -49,14 +92,28 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
     if (!is_of_use(placement)) break;
     found.push_back(std::move(placement));
   }
+  const auto solve = [&](const ContextProblem& asked, std::span<const ContextSlots> candidates) {
+    const std::optional<ContextSlots> solved = SolveContext(asked, candidates, allowance);
+    if (!solved) return;
+    Placement placement = PlacementOf(pass, items, *solved);
+    if (!is_of_use(placement)) return;
+    OrderMicrobatches(pass, pass.order(), placement, allowance);
+    found.insert(found.begin(), std::move(placement));
+  };
   std::vector<ContextSlots> candidates;
   candidates.reserve(found.size());
   for (const Placement& placement : found) candidates.push_back(numbers.SlotsOf(pass, placement));
-  if (const std::optional<ContextSlots> solved = SolveContext(problem, candidates, allowance)) {
-    Placement placement = PlacementOf(pass, items, *solved);
-    if (is_of_use(placement)) {
-      OrderMicrobatches(pass, pass.order(), placement, allowance);
-      found.insert(found.begin(), std::move(placement));
+  solve(problem, candidates);
+  if (pass.options().rows == RowPadding::kLongest && pass.effort() != Effort::kFast) {
+    for (const uint64_t part : kNarrower) {
+      if (allowance.spent() || allowance.stop_requested()) break;
+      solve(WithRows(pass, problem, NarrowedRows(problem, part)), {});
+    }
+    if (!found.empty() && !allowance.spent() && !allowance.stop_requested()) {
+      const Placement& fastest = *std::ranges::min_element(
+          found, {}, [&](const Placement& each) { return StepTime(pass, each, allowance); });
+      const ContextSlots slots = numbers.SlotsOf(pass, fastest);
+      solve(WithRows(pass, problem, LongestRows(pass, problem, fastest)), {&slots, 1});
     }
   }
   if (allowance.stop_requested()) return {};

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -67,11 +68,6 @@ absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
   if (pass.layout == Layout::kPadded) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ".layout is padded", kBut, "its groups run packed rows; use packed"));
-  }
-  if (pass.rows != RowPadding::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ".packed.rows pads rows", kBut,
-                     "its groups differ in what they hold; use ROW_PADDING_NONE"));
   }
   if (pass.packer != Packer::kBalanced) {
     return absl::InvalidArgumentError(
@@ -142,6 +138,39 @@ absl::Status CheckDynamicContext(const PlanOptions& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<uint32_t>> BucketsOf(const Topology& topology, const PassOptions& pass,
+                                                uint32_t ranks, uint32_t multiple,
+                                                absl::string_view where) {
+  std::vector<uint32_t> buckets;
+  for (size_t i = 0; i < pass.buckets.size(); ++i) {
+    const uint64_t shared = uint64_t{pass.buckets[i]} * ranks;
+    const uint64_t width = shared / topology.context_parallel;
+    const bool is_whole = shared % topology.context_parallel == 0 && width % multiple == 0;
+    if (is_whole && (width <= kMaxGroupTokens || !topology.dynamic_context)) {
+      buckets.push_back(static_cast<uint32_t>(width));
+      continue;
+    }
+    std::string text = absl::StrCat(where, ".packed.buckets[", i, "] is ", pass.buckets[i]);
+    if (topology.dynamic_context) {
+      absl::StrAppend(&text, ", which for topology.context_parallel ", topology.context_parallel,
+                      " is ", width);
+      if (shared % topology.context_parallel != 0) {
+        absl::StrAppend(&text, " and ", shared % topology.context_parallel, "/",
+                        topology.context_parallel);
+      }
+      absl::StrAppend(&text, " for groups of ", ranks, " ranks of topology.dynamic_context");
+    }
+    if (is_whole) {
+      absl::StrAppend(&text, ", above the limit of ", kMaxGroupTokens, "; lower it, or max_size");
+    } else {
+      absl::StrAppend(&text, ", not a multiple of the length multiple ", multiple,
+                      topology.dynamic_context ? " of such groups" : "");
+    }
+    return absl::InvalidArgumentError(text);
+  }
+  return buckets;
+}
+
 absl::StatusOr<std::vector<GroupLimits>> GroupLimitsOf(const Topology& topology,
                                                        const PassOptions& pass,
                                                        absl::string_view where) {
@@ -156,9 +185,13 @@ absl::StatusOr<std::vector<GroupLimits>> GroupLimitsOf(const Topology& topology,
                  uint64_t{ranks} * pass.max_tokens_per_microbatch / topology.context_parallel));
     const absl::StatusOr<uint32_t> multiple = LengthMultiple(of_group, own, where);
     if (!multiple.ok()) continue;
+    absl::StatusOr<std::vector<uint32_t>> buckets =
+        BucketsOf(topology, pass, ranks, *multiple, where);
+    if (!buckets.ok()) return buckets.status();
     limits.push_back({.ranks = ranks,
                       .multiple = *multiple,
-                      .capacity = AlignDown(own.max_tokens_per_microbatch, *multiple)});
+                      .capacity = AlignDown(own.max_tokens_per_microbatch, *multiple),
+                      .buckets = *std::move(buckets)});
   }
   const auto pool = static_cast<uint32_t>(PoolOf(topology));
   if (limits.empty()) {

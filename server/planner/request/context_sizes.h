@@ -42,15 +42,28 @@ struct GroupLimits {
   uint32_t ranks = 1;
   // Lengths are rounded up to it.
   uint32_t multiple = 1;
-  // Tokens of its row: ranks * max_tokens_per_microbatch / context_parallel, at most
+  // The tokens of its budget: ranks * max_tokens_per_microbatch / context_parallel, at most
   // kMaxGroupTokens, rounded down to the multiple.
   uint32_t capacity = 0;
+  // The widths of its rows, ascending, where they are padded to buckets: each of
+  // PassOptions::buckets times ranks / context_parallel. Else empty.
+  std::vector<uint32_t> buckets = {};
+
+  // The most tokens of its row.
+  uint32_t widest_row() const { return buckets.empty() ? capacity : buckets.back(); }
 };
+
+// The buckets of a group of `ranks` ranks that rounds lengths up to `multiple`. InvalidArgument,
+// naming the field with `where`, if one is not a multiple of it or above kMaxGroupTokens.
+absl::StatusOr<std::vector<uint32_t>> BucketsOf(const Topology& topology, const PassOptions& pass,
+                                                uint32_t ranks, uint32_t multiple,
+                                                absl::string_view where);
 
 // Of the sizes that a pass can use, ascending. Those that hold no token are left out, and with them
 // all but the pool where the others don't add up to it.
 //
-// InvalidArgument, naming the field with `where`, if no sizes of ContextSizes are left.
+// InvalidArgument, naming the field with `where`, if no sizes of ContextSizes are left, and as by
+// BucketsOf.
 absl::StatusOr<std::vector<GroupLimits>> GroupLimitsOf(const Topology& topology,
                                                        const PassOptions& pass,
                                                        absl::string_view where);

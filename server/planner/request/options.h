@@ -148,6 +148,8 @@ enum class Layout { kPacked, kPadded };
 
 enum class Scan { kSorted, kOptimal };
 
+// With dynamic_context, of the row's group: the longest of its size, what it holds
+// (GroupLimits::capacity), or the buckets that it has (GroupLimits::buckets).
 enum class RowPadding { kNone, kLongest, kCapacity, kBuckets };
 
 enum class Sharding {

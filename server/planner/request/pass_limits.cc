@@ -16,10 +16,13 @@ absl::StatusOr<std::vector<GroupLimits>> SizesOf(const Topology& topology, const
   if (topology.dynamic_context) return GroupLimitsOf(topology, pass, where);
   const absl::StatusOr<uint32_t> multiple = LengthMultiple(topology, pass, where);
   if (!multiple.ok()) return multiple.status();
-  return std::vector<GroupLimits>{
-      {.ranks = topology.context_parallel,
-       .multiple = *multiple,
-       .capacity = AlignDown(pass.max_tokens_per_microbatch, *multiple)}};
+  absl::StatusOr<std::vector<uint32_t>> buckets =
+      BucketsOf(topology, pass, topology.context_parallel, *multiple, where);
+  if (!buckets.ok()) return buckets.status();
+  return std::vector<GroupLimits>{{.ranks = topology.context_parallel,
+                                   .multiple = *multiple,
+                                   .capacity = AlignDown(pass.max_tokens_per_microbatch, *multiple),
+                                   .buckets = *std::move(buckets)}};
 }
 
 LengthLimit LongestOf(const PlanOptions& options,

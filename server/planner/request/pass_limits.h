@@ -22,7 +22,8 @@ struct PassLimits {
   LengthLimit longest;
 };
 
-// Of valid options. InvalidArgument, naming the field, if a pass holds no sequence at all.
+// Of valid options. InvalidArgument, naming the field, if a pass holds no sequence at all, or if a
+// row bucket is no multiple of what lengths are rounded up to.
 absl::StatusOr<PassLimits> PassLimitsOf(const PlanOptions& options);
 
 }  // namespace batchplan

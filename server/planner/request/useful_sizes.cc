@@ -41,7 +41,7 @@ std::vector<GroupLimits> WithoutDearSizes(const PlanOptions& options, size_t ind
     // Of sizes that exchange no more than this, the largest that holds every sequence.
     const auto holder = std::find_if(limits.rbegin(), limits.rend(), [&](const GroupLimits& size) {
       return ExchangePerToken(model, size.ranks) <= exchange &&
-             AlignUp(longest, size.multiple) <= size.capacity;
+             AlignUp(longest, size.multiple) <= size.widest_row();
     });
     if (holder == limits.rend()) continue;
     const double enough = holder->ranks;
@@ -65,7 +65,7 @@ std::vector<GroupLimits> UsefulSizes(const PlanOptions& options, size_t index,
   const size_t sequences = std::max<size_t>(planned.lengths.size(), 1);
   const uint32_t longest = *std::max_element(planned.lengths.begin(), planned.lengths.end());
   const auto holder = std::find_if(useful.begin(), useful.end(), [&](const GroupLimits& size) {
-    return AlignUp(longest, size.multiple) <= size.capacity;
+    return AlignUp(longest, size.multiple) <= size.widest_row();
   });
   const size_t needed = std::min<size_t>(holder - useful.begin() + 1, useful.size());
   const size_t kept = std::max<size_t>(needed, kMostItemSizes / sequences);

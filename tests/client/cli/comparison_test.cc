@@ -138,6 +138,9 @@ TEST(Comparison, OfAPoolHasThePresetsThatDivideItAndEveryFixedSize) {
   request.mutable_topology()->set_context_parallel(3);
   request.mutable_topology()->mutable_dynamic_context();
   request.add_passes()->set_max_tokens_per_microbatch(30);
+  for (const uint32_t bucket : {12, 30}) {
+    request.mutable_passes(0)->mutable_packed()->add_buckets(bucket);
+  }
   const std::vector<Candidate> candidates = ListCandidates(request.topology());
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates) names.push_back(candidate.name);
@@ -148,6 +151,8 @@ TEST(Comparison, OfAPoolHasThePresetsThatDivideItAndEveryFixedSize) {
   EXPECT_EQ(fixed.topology().data_parallel(), 3U);
   EXPECT_EQ(fixed.topology().context_parallel(), 2U);
   EXPECT_EQ(fixed.passes(0).max_tokens_per_microbatch(), 20U);
+  EXPECT_EQ(fixed.passes(0).packed().buckets(0), 8U);
+  EXPECT_EQ(fixed.passes(0).packed().buckets(1), 20U);
   // Costs are those of the pool, with its exchange.
   EXPECT_EQ(fixed.cost_model().per_microbatch(), 1024);
   EXPECT_EQ(fixed.cost_model().exchange_size(), 2);

@@ -17,7 +17,8 @@ struct Pool {
         most(request.topology().dynamic_context().max_size()),
         tensor(request.topology().sequence_parallel() ? request.topology().tensor_parallel() : 1),
         asked(std::max(1U, request.passes(0).length_multiple())),
-        budget(request.passes(0).max_tokens_per_microbatch()) {
+        budget(request.passes(0).max_tokens_per_microbatch()),
+        full_rows(request.passes(0).packed().rows() == v1::ROW_PADDING_CAPACITY) {
     if (most == 0) most = ranks;
   }
 
@@ -29,6 +30,7 @@ struct Pool {
   }
 
   uint32_t context_parallel, ranks, least, most, tensor, asked, budget;
+  bool full_rows;
 };
 
 // The sizes of a slot that begins with one of `size` ranks.
@@ -57,7 +59,7 @@ void AddGroup(const Pool& pool, uint32_t size, const v1::PlanBatchRequest& reque
     return true;
   });
   plan.add_microbatch_offsets(static_cast<uint32_t>(plan.sequence_index_size()));
-  plan.add_row_widths(width);
+  plan.add_row_widths(pool.full_rows && width > 0 ? pool.Capacity(size) : width);
   plan.add_context_sizes(size);
 }
 

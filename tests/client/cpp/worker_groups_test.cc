@@ -44,6 +44,7 @@ struct PoolSetting {
   uint32_t length_multiple = 1;
   uint32_t mini_batch_size = 0;
   batchplan_sharding sharding = BATCHPLAN_SHARDING_ZIGZAG;
+  bool full_rows = false;
 };
 
 constexpr PoolSetting kPools[] = {
@@ -53,6 +54,9 @@ constexpr PoolSetting kPools[] = {
     {"pairs at least, four at most", 4, 2, 40, 2, 4},
     {"sequence parallel, a multiple of its own", 2, 2, 40, 0, 0, 3, 5},
     {"fewer sequences than ranks", 4, 2, 3},
+    {"rows of the capacity", 2, 2, 40, 0, 0, 1, 1, 0, BATCHPLAN_SHARDING_ZIGZAG, true},
+    {"rows of the capacity, contiguous shards", 3, 2, 40, 0, 0, 1, 1, 0,
+     BATCHPLAN_SHARDING_CONTIGUOUS, true},
 };
 
 v1::PlanBatchRequest PoolRequest(const PoolSetting& setting) {
@@ -68,6 +72,9 @@ v1::PlanBatchRequest PoolRequest(const PoolSetting& setting) {
   request.mutable_mini_batches()->set_size(setting.mini_batch_size);
   request.set_allow_empty_microbatches(true);
   request.mutable_passes(0)->set_length_multiple(setting.length_multiple);
+  if (setting.full_rows) {
+    request.mutable_passes(0)->mutable_packed()->set_rows(v1::ROW_PADDING_CAPACITY);
+  }
   return request;
 }
 

@@ -55,6 +55,27 @@ def test_every_rank_of_the_pool_finds_its_groups(arguments):
         plan.rank(pool)
 
 
+@pytest.mark.parametrize("rows, buckets", [("longest", ()), ("capacity", ()), ("buckets", (32, 64, 128))])
+def test_rows_of_groups_are_padded_by_their_size(rows, buckets):
+    plan = batchplan.plan(lengths_of(60), dp=2, cp=2, dynamic_cp=True,
+                          passes=[batchplan.Pass(128, rows=rows, buckets=buckets)])
+    widths, filled = {}, {}
+    for one in plan.rank(0):
+        size = one.context_parallel
+        widths.setdefault(size, set()).add(one.width)
+        filled[size] = max(filled.get(size, 0), int(one.cu_seqlens_padded[-1]))
+    for size, seen in widths.items():
+        if rows == "capacity":
+            assert seen == {64 * size}
+        elif rows == "longest":
+            assert len(seen) == 1 and filled[size] <= max(seen)
+        else:
+            assert seen <= {16 * size, 32 * size, 64 * size}
+    with pytest.raises(batchplan.InvalidRequest, match="is 48 and 1/2 for groups of 1 ranks"):
+        batchplan.plan([5, 6], dp=2, cp=2, dynamic_cp=True,
+                       passes=[batchplan.Pass(128, rows="buckets", buckets=(97,))])
+
+
 def test_where_groups_are_alike_their_ranks_stand_side_by_side():
     plan = batchplan.plan([5, 6, 7], dp=3, cp=2, max_tokens=16)
     for rank in range(3):

@@ -127,12 +127,39 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Rows, MutatedGroupsTest,
     ::testing::Values(
-        Mutation{"OverTheBudgetOfItsSize",
-                 [](HandmadePlan& p) { OptionsOf(p).max_tokens_per_microbatch = 15; },
-                 "passes[0].row_widths[2] is 8, above the 7 tokens that a group of 1 ranks holds"},
+        Mutation{
+            "OverTheBudgetOfItsSize",
+            [](HandmadePlan& p) { OptionsOf(p).max_tokens_per_microbatch = 15; },
+            "passes[0] micro-batch 2 has 8 aligned tokens, above the 7 tokens that a group of 1 "
+            "ranks holds"},
         Mutation{"AlignedAsInAnotherSize", [](HandmadePlan& p) { PassOf(p).row_widths[0] = 20; },
-                 "passes[0].row_widths[0] is 20, but its sequences take 24 tokens as a group of 4 "
-                 "ranks aligns them, to multiples of 8"},
+                 "passes[0].row_widths[0] is 20, but row padding gives 24 for its 24 tokens, as a "
+                 "group of 4 ranks aligns them, to multiples of 8"},
+        Mutation{"NarrowerThanTheCapacity",
+                 [](HandmadePlan& p) { OptionsOf(p).rows = RowPadding::kCapacity; },
+                 "passes[0].row_widths[0] is 24, but row padding gives 32 for its 24 tokens, as a "
+                 "group of 4 ranks"},
+        Mutation{"NarrowerThanItsBucket",
+                 [](HandmadePlan& p) {
+                   OptionsOf(p).rows = RowPadding::kBuckets;
+                   OptionsOf(p).buckets = {8, 16};
+                 },
+                 "passes[0].row_widths[0] is 24, but row padding gives 32 for its 24 tokens"},
+        Mutation{"NoBucketHoldsIt",
+                 [](HandmadePlan& p) {
+                   OptionsOf(p).rows = RowPadding::kBuckets;
+                   OptionsOf(p).buckets = {8};
+                 },
+                 "passes[0].row_widths[0] is 24, but row padding gives 0 for its 24 tokens"},
+        Mutation{"NarrowerThanAnotherOfItsSize",
+                 [](HandmadePlan& p) {
+                   OptionsOf(p).rows = RowPadding::kLongest;
+                   p.lengths[3] = 6;
+                   PassOf(p).sequence_lengths[2] = 6;
+                   PassOf(p).row_widths[2] = 6;
+                 },
+                 "passes[0].row_widths[2] is 6, but row padding gives 8 for its 6 tokens, as a "
+                 "group of 1 ranks"},
         Mutation{"OtherMultiple", [](HandmadePlan& p) { PassOf(p).length_multiple = 4; },
                  "passes[0].length_multiple is 4, but the request and its topology give 1"},
         Mutation{"TooManySequences",
@@ -143,9 +170,16 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Requests, MutatedGroupsTest,
     ::testing::Values(
-        Mutation{"RowsArePadded",
-                 [](HandmadePlan& p) { OptionsOf(p).rows = RowPadding::kCapacity; },
-                 "passes[0] pads rows, packs or balances otherwise than groups that differ can"},
+        Mutation{"MicrobatchesArePadded",
+                 [](HandmadePlan& p) { OptionsOf(p).layout = Layout::kPadded; },
+                 "passes[0] is padded, packs or balances otherwise than groups that differ can"},
+        Mutation{"ABucketThatIsNoRowOfALargerGroup",
+                 [](HandmadePlan& p) {
+                   OptionsOf(p).rows = RowPadding::kBuckets;
+                   OptionsOf(p).buckets = {6, 16};
+                 },
+                 "a row bucket of 6 makes no rows for groups of 2 ranks, which round lengths up to "
+                 "multiples of 4"},
         Mutation{"RanksAreGiven",
                  [](HandmadePlan& p) {
                    p.ranks = {0, 0, 1, 1, 0};
@@ -246,6 +280,36 @@ TEST(LaterGroupsTest, ASequenceOnMoreRanksThanInTheFirstPassIsReported) {
   HandmadePlan handmade = ThreeAlike();
   handmade.plan.passes[1].sequence_index = {1, 0, 2};
   ExpectViolation(handmade, "passes[1] has sequence 0 on 1 ranks, but passes[0] has it on 2");
+}
+
+TEST(GroupRowsTest, RowsThatAreAsWideAsAskedMayBeAsTheyAre) {
+  HandmadePlan handmade = TwoSlots();
+  OptionsOf(handmade).rows = RowPadding::kLongest;
+  ExpectAccepted(handmade);
+  // Of 6 and 8 tokens for one rank, 24 and 32 for four.
+  OptionsOf(handmade).rows = RowPadding::kBuckets;
+  OptionsOf(handmade).buckets = {12, 16};
+  ExpectAccepted(handmade);
+}
+
+// The tail of a row costs each rank of its group a part: 8 / 4 of the first, 4 / 2 of the second.
+TEST(GroupRowsTest, TheTailIsPartOfWhatAGroupCosts) {
+  HandmadePlan handmade = TwoSlots();
+  OptionsOf(handmade).rows = RowPadding::kCapacity;
+  PassOf(handmade).row_widths = {32, 16, 8, 8};
+  PlanMetrics& metrics = MetricsOf(handmade);
+  metrics.scheduled_tokens = 64;
+  metrics.padding_removed = 0.36;
+  // The ranks cost 19 + 13 and 19 + 10.
+  metrics.rank_cost_imbalance = 32 / 30.5;
+  metrics.predicted_step_time = 19 + 13;
+  metrics.step_efficiency = 16.0 / 32;
+  ExpectAccepted(handmade);
+  metrics.predicted_step_time = 28;
+  ExpectViolation(handmade, "passes[0].metrics.predicted_step_time is 28, but the plan has 32");
+  metrics.predicted_step_time = 32;
+  PassOf(handmade).row_widths[2] = 16;
+  ExpectViolation(handmade, "passes[0].row_widths[2] is 16, but row padding gives 8");
 }
 
 // Ranks that are free begin sooner than others of the slot before end.

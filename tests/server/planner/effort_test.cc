@@ -121,6 +121,7 @@ std::optional<GeneratedRequest> OfOneSize(const GeneratedRequest& dynamic, uint3
     const auto own = std::ranges::find(sizes, ranks, &GroupLimits::ranks);
     if (own == sizes.end()) return std::nullopt;
     fixed.options.passes[i].max_tokens_per_microbatch = own->capacity;
+    fixed.options.passes[i].buckets = own->buckets;
   }
   return fixed;
 }
@@ -206,7 +207,7 @@ bool HaveACommonSize(const PlanOptions& options, const PassLimits& limits,
         tokens += (length + own->multiple - 1) / own->multiple * own->multiple;
       }
       const uint32_t most = options.passes[pass].max_sequences_per_microbatch;
-      if (tokens > own->capacity || (most > 0 && lengths.size() > most)) return false;
+      if (tokens > own->widest_row() || (most > 0 && lengths.size() > most)) return false;
     }
     return true;
   });

@@ -281,6 +281,7 @@ class Pass:
     # Of packed rows.
     packer: str | None = None
     rows: str | None = None
+    # Row widths for rows="buckets"; with dynamic_cp for cp ranks, as max_tokens is.
     buckets: Sequence[int] = ()
     # Padded rows in place of packed ones, split so: "sorted" or "optimal".
     scan: str | None = None

@@ -58,12 +58,12 @@ class BestLockstep {
   Cost Group(uint32_t set, const ContextSize& size) const {
     uint64_t tokens = 0;
     uint64_t sequences = 0;
-    Cost cost = problem_.per_microbatch;
+    Cost cost = problem_.per_microbatch + size.whole_row;
     for (uint32_t item = 0; item < problem_.items(); ++item) {
       if ((set >> item & 1) == 0) continue;
       tokens += size.tokens[item];
       sequences += problem_.counts.empty() ? 1 : problem_.counts[item];
-      cost += size.costs[item];
+      cost += size.costs[item] - (size.own_tokens.empty() ? 0 : size.own_tokens[item]);
     }
     const bool fits = tokens <= size.capacity &&
                       (problem_.max_sequences == 0 || sequences <= problem_.max_sequences);
@@ -131,12 +131,12 @@ class BestAccumulated {
       for (uint32_t part = left; part != 0; part = (part - 1) & left) {
         uint64_t tokens = 0;
         uint64_t sequences = 0;
-        Cost cost = problem_.per_microbatch;
+        Cost cost = problem_.per_microbatch + size.whole_row;
         for (uint32_t item = 0; item < problem_.items(); ++item) {
           if ((part >> item & 1) == 0) continue;
           tokens += size.tokens[item];
           sequences += problem_.counts.empty() ? 1 : problem_.counts[item];
-          cost += size.costs[item];
+          cost += size.costs[item] - (size.own_tokens.empty() ? 0 : size.own_tokens[item]);
         }
         if (tokens > size.capacity) continue;
         if (problem_.max_sequences > 0 && sequences > problem_.max_sequences) continue;

@@ -476,8 +476,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "pass's preset, but topology.dynamic_context is set"},
         Refusal{"Padded", [](PlanOptions& o) { o.passes[0].layout = Layout::kPadded; },
                 "passes[0].layout is padded"},
-        Refusal{"PaddedRows", [](PlanOptions& o) { o.passes[0].rows = RowPadding::kLongest; },
-                "passes[0].packed.rows pads rows"},
         Refusal{"BalancedOnTokens",
                 [](PlanOptions& o) { o.passes[0].balance_on = BalanceOn::kTokens; },
                 "passes[0].balance_on is BALANCE_ON_TOKENS"},

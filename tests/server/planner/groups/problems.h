@@ -28,6 +28,8 @@ struct PoolOptions {
   // In thousandths of a token's cost.
   uint64_t exchange = 0;
   Cost per_microbatch = 0;
+  // Whether rows are as wide as their capacity.
+  bool full_rows = false;
 };
 
 // Powers of two that tile the pool, and the pool.
@@ -50,12 +52,15 @@ inline std::vector<uint32_t> SizesOf(const PoolOptions& options) {
 inline ContextProblem ContextOf(const std::vector<std::vector<uint32_t>>& items,
                                 const PoolOptions& options) {
   constexpr uint64_t kToken = 24576;
-  ContextProblem problem = {.pool = options.pool, .per_microbatch = options.per_microbatch};
+  ContextProblem problem = {.pool = options.pool,
+                            .per_microbatch = options.per_microbatch,
+                            .full_rows = options.full_rows};
   for (const uint32_t ranks : SizesOf(options)) {
     ContextSize& size = problem.sizes.emplace_back(ContextSize{.ranks = ranks});
     const uint64_t multiple =
         std::lcm<uint64_t>(options.length_multiple, ranks > 1 ? 2 * ranks : 1);
     size.capacity = uint64_t{ranks} * options.budget / multiple * multiple;
+    if (options.full_rows) size.whole_row = size.capacity * kToken / ranks;
     for (const std::vector<uint32_t>& sequences : items) {
       uint64_t tokens = 0;
       Cost cost = 0;
@@ -67,6 +72,7 @@ inline ContextProblem ContextOf(const std::vector<std::vector<uint32_t>>& items,
       }
       size.tokens.push_back(static_cast<uint32_t>(tokens));
       size.costs.push_back(cost);
+      if (options.full_rows) size.own_tokens.push_back(tokens * kToken / ranks);
     }
   }
   for (const std::vector<uint32_t>& sequences : items) {
@@ -93,6 +99,7 @@ inline ContextProblem RandomContext(RandomStream& random, size_t most, uint32_t 
   options.length_multiple = random.OneOf<uint32_t>({1, 1, 1, 4});
   options.exchange = random.OneOf<uint64_t>({0, 65, 260, 1500});
   options.per_microbatch = random.OneOf<Cost>({0, 0, 100'000, 2'000'000});
+  options.full_rows = random.Chance(30);
   if (SizesOf(options).empty()) options.max_size = 0;
   const uint32_t longest = options.budget * random.OneOf<uint32_t>({1, 1, 2, options.pool});
   const bool grouped = random.Chance(20);
@@ -104,7 +111,7 @@ inline ContextProblem RandomContext(RandomStream& random, size_t most, uint32_t 
     }
   }
   ContextProblem problem = ContextOf(items, options);
-  if (random.Chance(10)) {
+  if (!options.full_rows && random.Chance(10)) {
     for (ContextSize& size : problem.sizes) {
       for (Cost& cost : size.costs) cost = random.Between(0, 3) * 1000;
     }
@@ -162,7 +169,9 @@ inline std::string Describe(const ContextProblem& problem) {
       problem.synchronization == Synchronization::kLockstep ? " lockstep" : " accumulated");
   for (const ContextSize& size : problem.sizes) {
     absl::StrAppend(&text, "; size ", size.ranks, " capacity ", size.capacity, " tokens ",
-                    absl::StrJoin(size.tokens, ","), " costs ", absl::StrJoin(size.costs, ","));
+                    absl::StrJoin(size.tokens, ","), " costs ", absl::StrJoin(size.costs, ","),
+                    " whole row ", size.whole_row, " own tokens ",
+                    absl::StrJoin(size.own_tokens, ","));
   }
   return text;
 }

@@ -52,9 +52,9 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
 // Like PlanAtEffort. On pipelines, with groups that differ in size and at kThorough, more effort is
 // also never slower than less: the plan of the next lower effort is made too. It is the answer if
 // its leading pass is faster, or if that is equally fast and all passes together are faster. With
-// max_delay, all passes together decide. The second plan spends up to half of `allowance`. Requests
-// with many sequences, much greedy work or many micro-batches on pipelines are planned with their
-// own effort alone.
+// max_delay, all passes together decide. The plan of the lower effort spends up to half of
+// `allowance`. Requests with many sequences, much greedy work or many micro-batches on pipelines
+// are planned with their own effort alone.
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance);
 

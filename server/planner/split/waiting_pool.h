@@ -44,7 +44,7 @@ class WaitingPool {
   const SequenceLists& units() const { return units_; }
   // The units that must be taken, ascending: for their age, or because too many would pass them.
   std::span<const uint32_t> certain() const { return certain_; }
-  // The units that may be taken or wait on, ascending.
+  // The other units, ascending, which are taken or wait on.
   std::span<const uint32_t> open() const { return open_; }
   // The choice of first in, first out for the free seats, as ascending positions in open(). Where
   // groups have to add up, the choice that comes nearest to it.

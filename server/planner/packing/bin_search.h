@@ -22,7 +22,7 @@ struct SlackSearch {
   // token with what comes to hand may leave a rest that fills none.
   uint64_t steps_a_bin = 0;
   // Of bins without slack, prefers those whose mean item is not shorter than that of the items
-  // left. Small items are spared so, and help when the last bins are filled.
+  // left. So small items are spared, which help when the last bins are filled.
   bool spare_small = false;
 };
 

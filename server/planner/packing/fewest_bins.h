@@ -22,7 +22,7 @@ struct FewestBins {
 // Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences.
 // Stops as soon as there are at most `enough` bins, or as few as the bound; so with 0 it looks for
 // the fewest. Never more bins than the best of best fit, first fit and modified first fit
-// decreasing, with which it begins. kFast ends there; other efforts go on with
+// decreasing, with which it begins. kFast ends there; other efforts go on with:
 //
 // - minimum bin slack: bins filled one after the other, each as full as can be;
 // - bin completion, which is exact, for up to some hundred items;

@@ -26,7 +26,7 @@ struct RankSearch {
   bool equal_counts = false;
   // The search gives up once it is spent or a stop requested.
   Allowance allowance = {};
-  // The fewest units of a rank.
+  // The fewest units that a rank may have.
   uint64_t least_units = 0;
   // Whether these ranks of mini-batch k's units will do. Called with each complete division that
   // the search finds.

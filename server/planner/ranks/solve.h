@@ -16,8 +16,8 @@ namespace batchplan {
 
 // Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
 // constraints allow and are found, or more where that shortens the step. Nothing if groups bind
-// items to ranks, or equal counts do without lockstep and pipelines; if there are fewer items than
-// micro-batches needed; or once a stop is requested.
+// items to ranks, or equal counts do (accumulated, without a pipeline); if there are fewer items
+// than micro-batches needed; or once a stop is requested.
 std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance);
 

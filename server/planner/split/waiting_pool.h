@@ -25,9 +25,10 @@ std::string TargetOf(const Selection& selection);
 // where its first member does, and is as old as its oldest.
 //
 // At most max_overtaking of the units behind a waiting one are taken before it. So if n units are
-// taken for another reason than their age, the first n - max_overtaking are among them: then no
-// more than max_overtaking are taken behind the first unit that waits on. All other seats are free,
-// since fewer units are taken behind those that wait further back. There is no other constraint.
+// taken beside those that must be taken for their age, the first n - max_overtaking of the others
+// are among them: then no more than max_overtaking are taken behind the first unit that waits on.
+// All other seats are free, since fewer units are taken behind those that wait further back. There
+// is no other constraint.
 class WaitingPool {
  public:
   // The manifest's arrays have one entry a sequence, and the options a selection. `limit` is the

@@ -30,8 +30,8 @@ struct PipelineWork {
 
 class Wavefront {
  public:
-  // Keeps the ends of `all` works, or of only as many as one virtual stage runs before the next one
-  // has begun the first of them. `pipeline` and `order` must outlive this.
+  // Keeps the ends of all works if `all`; otherwise of as many as one virtual stage runs before the
+  // next one has begun the first of them. `pipeline` and `order` must outlive this.
   Wavefront(const Pipeline& pipeline, const RunOrder& order, uint32_t microbatches, bool all);
 
   // How many ends are kept. The first is that of nothing, for works that wait for nothing.

@@ -2,13 +2,14 @@
 //
 //   absl::StatusOr<Plan> plan = MakePlan({.lengths = lengths}, options);
 //
-// Its stages: align (lengths.h), split (mini_batches.h), assign (place/assign.h), order (order.h)
-// and measure (measure.h); of what waits, a part is chosen first (plan_selection.h).
+// Its stages: align (request/lengths.h), split (split/mini_batches.h), assign (place/assign.h),
+// order (pass/order.h) and measure (measure.h). With a selection, plan_selection.h chooses which of
+// the waiting sequences are planned.
 //
 // A pure function: the same arguments give the same plan on every machine, compiler and thread. It
 // takes no locks, starts no threads and keeps no state, so any number may run at once. One million
-// sequences take half a second to two seconds and some hundred bytes each; the searches of a
-// request have an allowance together (allowance.h), however many mini-batches and passes it has. A
+// sequences need half a second to two seconds, and some hundred bytes each. All searches of a
+// request share one allowance (request/allowance.h), however many mini-batches and passes it has. A
 // stop is seen within a tenth of a second up to some millions of sequences, also within a packing
 // and while passes are set up.
 
@@ -33,9 +34,9 @@ namespace batchplan {
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
                               const std::stop_token& stop = {});
 
-// MakePlan that also counts its work: `ticks` is set even where the request is refused, in about
-// nanoseconds of processor time, but counted (allowance.h), so that they are the same on every
-// machine.
+// MakePlan that also sets `ticks` to the work it did, even if the request is refused. A tick is
+// about a nanosecond of processor time, but counted (request/allowance.h), so the number is the
+// same on every machine.
 absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions& options,
                                      const std::stop_token& stop, uint64_t& ticks);
 

@@ -21,7 +21,7 @@
 namespace batchplan {
 namespace {
 
-// The sequences and micro-batches of a plan, over all passes; of none, its sequences.
+// The sequences and micro-batches of a plan, over all passes; `sequences` if there is no plan.
 uint64_t SizeOf(const absl::StatusOr<Plan>& plan, uint64_t sequences) {
   if (!plan.ok()) return sequences;
   uint64_t size = 0;
@@ -31,8 +31,8 @@ uint64_t SizeOf(const absl::StatusOr<Plan>& plan, uint64_t sequences) {
   return size;
 }
 
-// The number of choices that are planned beside first in, first out, whose plan has that size on
-// all stages. The size limits it because no allowance counts much of the work of planning.
+// How many choices are planned beside first in, first out. `size` is that of its plan, times the
+// stages. It is a limit because much of the work of planning is on no allowance.
 size_t PlannedChoices(Effort effort, uint64_t size) {
   const size_t most = effort == Effort::kThorough ? 64 : effort == Effort::kDefault ? 32 : 1;
   return std::clamp<size_t>(1500 / size, 1, most);
@@ -43,8 +43,8 @@ uint64_t PlannedTicks(Effort effort) {
   return effort == Effort::kThorough ? 400'000'000 : 40'000'000;
 }
 
-// How often a step is estimated, each time for this many ticks: at least a few times, unless these
-// have very many ticks.
+// How often a step may be estimated, if each estimate costs `ticks_each`: at least a few times,
+// unless an estimate costs very much.
 uint64_t Evaluations(Effort effort, uint64_t ticks_each) {
   constexpr uint64_t kMostTicks = 400'000'000;
   const uint64_t ticks = effort == Effort::kFast       ? 10'000'000
@@ -93,7 +93,7 @@ double RatioOf(const Plan& plan) {
   return ideal == 0 ? 1 : predicted / ideal;
 }
 
-// What waits, of a plan of `taken`; and what is excluded, with that of the pool.
+// Completes a plan of `taken`: what waits, and what the pool excludes.
 void Complete(const WaitingPool& pool, std::span<const SequenceIndex> taken, Plan& plan) {
   std::vector<SequenceIndex> all(pool.units().all().begin(), pool.units().all().end());
   std::ranges::sort(all);
@@ -109,7 +109,7 @@ void Complete(const WaitingPool& pool, std::span<const SequenceIndex> taken, Pla
   std::ranges::sort(plan.excluded, {}, &ExcludedSequence::index);
 }
 
-// By unit, what it costs and what its longest sequence does, as the whole of it on one rank.
+// By unit: its cost and that of its longest sequence, each on one rank.
 struct UnitCosts {
   std::vector<double> all;
   std::vector<double> longest;
@@ -133,12 +133,12 @@ UnitCosts CostsOf(const PlannedLengths& planned, const CostModel& model,
   return costs;
 }
 
-// The sequences of what may be better than first in, first out as planned, the most promising
-// first.
+// The sequences of the choices that may be better than the plan of first in, first out, the most
+// promising first.
 std::vector<std::vector<SequenceIndex>> BetterChoices(
     const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
     const WaitingPool& pool, const absl::StatusOr<Plan>& first, const Allowance& allowance) {
-  // Whole as they wait, so that sequences keep their positions.
+  // Lengths of all sequences that wait, so that they keep their positions.
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.size(), 0);
   for (const SequenceIndex sequence : pool.units().all()) {
@@ -171,14 +171,14 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   return better;
 }
 
-// A plan of the chosen sequences. Of first in, first out it may be the reason why there is none.
+// A plan of the chosen sequences, or the reason why first in, first out has none.
 struct TakenPlan {
   absl::StatusOr<Plan> plan;
   std::vector<SequenceIndex> taken;
 };
 
-// The best of first in, first out and the choices that an effort plans, each of both with what the
-// effort allows, as long as `request` does.
+// The best plan at one effort, of first in, first out and of the other choices. Each of the two may
+// spend what the effort allows and `request` has left.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
                          const PassLimits& limits, const WaitingPool& pool,
                          const Allowance& request) {
@@ -188,7 +188,8 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   const Allowance first(std::min(ticks, request.left()), stop, kReserve / 4);
   absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, first);
   request.Spend(first.used());
-  // Others are planned where one plan does not take long, by its greedy work alone or altogether.
+  // Other choices are planned only if one plan does not take long: its greedy work is small, and it
+  // left something to spend.
   std::vector<std::vector<SequenceIndex>> choices;
   if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop && !request.spent()) {
     choices = BetterChoices(manifest, options, limits, pool, best, request);
@@ -206,12 +207,12 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
   return {std::move(best), std::move(taken)};
 }
 
-// The best of an effort and all lower ones. Where they find none, the first that the higher ones
-// find. All together have the allowance of the request.
+// The best plan of an effort and all lower ones; if they find none, the first that a higher one
+// finds. All of them share the allowance of the request.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
                           const PassLimits& limits, const WaitingPool& pool,
                           const Allowance& request) {
-  // Large ones are planned with their own effort alone, or another where that finds no plan.
+  // Large requests are planned with their own effort alone, or with another if it finds no plan.
   const bool starts_lower = GreedyTicks(pool.Sequences(pool.first_choice()).size(),
                                         options.passes.size()) <= kGreedyOnTop / 3;
   TakenPlan best{.plan = absl::UnknownError("not planned"), .taken = {}};

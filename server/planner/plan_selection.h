@@ -1,4 +1,4 @@
-// A plan of some of what waits.
+// A plan of a part of the waiting sequences.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
 #define BATCHPLAN_SERVER_PLANNER_PLAN_SELECTION_H_
@@ -12,12 +12,14 @@
 
 namespace batchplan {
 
-// As PlanWhole, of what options.selection takes, with what waits in `deferred`. First in, first out
-// is planned, and what seems best of the choices that the selection allows; the plan with the least
-// predicted over ideal step time is the answer, of equal ones the former. The choices of lower
-// efforts are planned too, so that more effort is never slower; where none of them has a plan,
-// those of higher ones, so that the effort does not decide whether there is one. Of many sequences
-// those of its own effort alone. All of it is spent of `allowance`.
+// Like PlanWhole, but plans only the sequences that options.selection takes; the others are
+// `deferred`.
+//
+// Plans first in, first out and the most promising of the other choices that the selection allows.
+// The plan with the least predicted over ideal step time is the answer, of equal ones the first.
+// The choices of lower efforts are planned too, so that more effort is never slower; with many
+// sequences they are not. If no choice has a plan, those of higher efforts are planned, so that the
+// effort does not decide whether there is one. All of this is spent from `allowance`.
 absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& options,
                                    const PassLimits& limits, const Allowance& allowance);
 

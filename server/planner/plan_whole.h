@@ -23,10 +23,11 @@ constexpr uint64_t GreedyTicks(uint64_t sequences, uint64_t passes) {
   return sequences * (kTicksASequence + kTicksToFollow * (passes - 1));
 }
 
-// Of that, what comes on top of an allowance.
+// The greedy work, in ticks, that no allowance pays for. Only what is above it is taken off.
 inline constexpr uint64_t kGreedyOnTop = 400'000'000;
 
-// What searches may spend, in ticks: less, the more greedy work is not on top.
+// What the searches of a request may spend, in ticks: the allowance of its effort, less the greedy
+// work above kGreedyOnTop.
 constexpr uint64_t AllowanceOf(Effort effort, uint64_t greedy) {
   const uint64_t all = AllowanceOf(effort);
   return all - std::min(all, greedy - std::min(greedy, kGreedyOnTop));
@@ -37,22 +38,23 @@ constexpr Effort LessThan(Effort effort) {
   return effort == Effort::kThorough ? Effort::kDefault : Effort::kFast;
 }
 
-// A plan of every sequence, without its fingerprint and what is measured of whole plans; selection
-// is not looked at. Of a manifest and options that MakePlan has checked, with their limits.
+// Plans every sequence and ignores options.selection. MakePlan has checked the manifest and the
+// options, whose limits are `limits`. The fingerprint and the metrics of MeasureTaken are left out.
 //
-// With max_delay it is planned twice, each time with up to two thirds of what is left of
-// `allowance`, unless the greedy work of one plan is more than kGreedyOnTop.
+// With max_delay the sequences are planned twice, each time with up to two thirds of what is left
+// of `allowance`; once, if the greedy work of one plan is more than kGreedyOnTop.
 //
 // InvalidArgument if the request can't be met, naming field, value and limit; Cancelled if a stop
 // was requested.
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,
                                   const PassLimits& limits, const Allowance& allowance);
 
-// The same, and on pipelines, with groups that differ in size and at kThorough never slower than
-// less effort is: the plan of the next lower effort is the answer where its leading pass takes
-// less, or as much and all passes less. Where mini-batches exchange sequences, where all passes
-// take less. Its work comes out of `allowance` too, up to half of it. A request whose greedy work,
-// or whose micro-batches on pipelines, are many is planned with its own effort alone.
+// Like PlanAtEffort. On pipelines, with groups that differ in size and at kThorough, more effort is
+// also never slower than less: the plan of the next lower effort is made too. It is the answer if
+// its leading pass is faster, or if that is equally fast and all passes together are faster. With
+// max_delay, all passes together decide. The plan of the lower effort spends up to half of
+// `allowance`. Requests with many sequences, much greedy work or many micro-batches on pipelines
+// are planned with their own effort alone.
 absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& options,
                                const PassLimits& limits, const Allowance& allowance);
 

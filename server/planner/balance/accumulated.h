@@ -19,9 +19,9 @@ namespace batchplan {
 // regard to bins (EvenParts), and each share is packed. Where a share can't be packed, or the
 // limits are too tight for that, `start` is split into as many bins as are needed, whole bins are
 // divided among the ranks, and then the costliest rank exchanges items with others, from bin to
-// bin, within the limits (exchange_search.h). Ends within EvenTolerance of LargestSumBound
-// (even_parts.h) or with the steps of the effort; once the allowance is spent or a stop requested
-// soon, with what it has by then.
+// bin, within the limits (exchange_search.h). Ends once it is within EvenTolerance of
+// LargestSumBound (even_parts.h), or when the steps of the effort are used up. Once the allowance
+// is spent or a stop requested, it ends soon with what it has by then.
 //
 // `start` is a packing of all items within the limits, into at most ranks * slots bins;
 // ranks * slots <= items.size(); a total of loads below 2^62. Deterministic. O(n log n) and a

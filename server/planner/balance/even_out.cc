@@ -27,7 +27,7 @@ namespace {
 
 // Bins that are tried as receivers of one giver.
 constexpr int kMaxReceivers = 100;
-// Where the exchange that would even out best breaks a limit: how many are tried on either side.
+// How many exchanges are tried on either side if the one that would even out best breaks a limit.
 constexpr int kMaxNeighbors = 4;
 // Rounds that gain next to nothing before the search ends.
 constexpr int kMaxIdleRounds = 3;
@@ -36,7 +36,7 @@ constexpr uint64_t kNegligible = 100000;
 // Steps between two looks at the stop token.
 constexpr uint64_t kStepsToStop = 1024;
 constexpr uint64_t kTicksAStep = 16;
-// For a receiver that is tried, whether or not that takes a step.
+// The cost of trying a receiver, even if no step is taken there.
 constexpr uint64_t kTicksAReceiver = 20;
 
 constexpr uint32_t kNone = Filling::kUnplaced;

@@ -19,21 +19,22 @@ struct LockstepTask {
   BinLimits limits;
   uint32_t ranks = 1;
   uint32_t slots = 1;
-  // The rank of each item, which then has at least `slots`; empty: as the solver likes.
+  // The rank of each item; every rank then has at least `slots` items. Empty: the solver decides.
   std::span<const uint32_t> rank_of;
-  // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
+  // Whether every rank gets the same number of sequences. Every item is one sequence then, and
+  // `ranks` divides their number.
   bool equal_counts = false;
-  // A packing within the limits to start from where the solver can't fill the bins by itself; of
-  // no use if it has more than ranks * slots bins or if the ranks are given.
+  // A packing within the limits to start from if the solver can't fill the bins by itself. Ignored
+  // if it has more than ranks * slots bins or if the ranks are given.
   const Bins* start = nullptr;
-  // Bins are known to be too few or too tight for the fill, so that only `start` is left.
+  // The bins are known to be too few or too tight for the solver to fill: only `start` is tried.
   bool start_only = false;
   // A step time, without the fixed cost of micro-batches, that can't or need not be beaten. Below
   // kThorough the search ends as soon as it is within a ten-thousandth of it.
   uint64_t enough = 0;
   Effort effort = Effort::kDefault;
-  // Once it is spent the searches end, and the first that is found is taken; once a stop is
-  // requested what is found is of no use and comes soon.
+  // Once it is spent, the searches end with the first bins that are found. Once a stop is
+  // requested, the solver ends soon, and the result is of no use.
   Allowance allowance = {};
 };
 

@@ -34,7 +34,7 @@ std::vector<uint32_t> DealLayers(std::span<const uint64_t> loads,
 
 // Longest first under the limits of bins: each of `positions`, ascending, into the least loaded of
 // the bins [begin, end) that holds it. A bin is loaded with its cost plus `per_token` for each
-// token. A bin with tokens but not sequences enough for an item gets nothing more. Returns the
+// token. A bin that has the tokens for an item but lacks sequences gets nothing more. Returns the
 // positions that no bin held. No bin stays empty that starts so, if there are as many positions as
 // bins and none is left over. Once a stop is requested it ends soon, with a filling that is of no
 // use. O(n log n).

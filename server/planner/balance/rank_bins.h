@@ -17,17 +17,15 @@
 
 namespace batchplan {
 
-// Raises the number of bins to `target`, at most the number of items, by halving the bin with the
-// largest sum of sizes of those with two items or more, of equal ones the last, again and again.
-// O(n log n).
+// Halves bins until there are `target`, at most the number of items: each time the bin with the
+// largest sum of sizes among those with two items or more, of equal ones the last. O(n log n).
 Bins HalveLargest(std::span<const uint64_t> sizes, const Bins& bins, size_t target);
 
 // Sizes are the lengths.
 Bins HalveLargest(const PackItems& items, const Bins& bins, size_t target);
 
-// Raises the number of bins to `target` by giving each new bin one item, the cheapest by load of
-// those that don't leave a bin empty: company for an item that is too costly to have any other. O(n
-// log n).
+// Adds bins until there are `target`. Each gets one item, the cheapest by load that does not leave
+// a bin empty: company for an item that is too costly to have any other. O(n log n).
 Bins PeelCheapest(const PackItems& items, const Bins& bins, size_t target);
 
 // The items of `share` in exactly `slots` bins of similar numbers of tokens; nothing if such bins
@@ -42,17 +40,18 @@ std::optional<Bins> PackShare(const PackItems& items, std::span<const uint32_t> 
                               const BinLimits& limits, size_t slots, Effort effort,
                               const Allowance& allowance);
 
-// Slot s of rank r runs bin result[r * slots + s], bins being numbered as `loads` are: sorted by
-// load, every next `ranks` bins are one slot, so that those which run at the same time are as alike
-// as can be, and within a slot the heaviest goes to the rank that has had least. Numbers from
-// loads.size() on, below ranks * slots, stand for bins that are empty. O(bins log bins).
+// Deals bins to ranks: slot s of rank r runs bin result[r * slots + s]. Bins are numbered as their
+// `loads` are. Sorted by load, every next `ranks` bins are one slot, so that bins which run at the
+// same time are as alike as can be. Within a slot the heaviest bin goes to the rank with the least
+// load so far. Numbers from loads.size() on, below ranks * slots, stand for bins that are empty.
+// O(bins log bins).
 std::vector<uint32_t> DealBins(std::span<const uint64_t> loads, uint32_t ranks, size_t slots);
 
-// As many sequences on every rank: `filling` with its bins renumbered, slot s of rank r as
-// r * slots + s. Each slot's bins, which are alike in cost, go to the ranks in such a way that the
-// bin with most sequences comes where there are fewest. Where the ranks' numbers differ even so,
-// the cheapest sequences are moved. Nothing if the limits leave no room for these. Every item is
-// one sequence, and the ranks divide them.
+// Gives every rank the same number of sequences: `filling` with its bins renumbered, so that slot s
+// of rank r is bin r * slots + s. The bins of a slot are alike in cost; the one with most sequences
+// goes to the rank that has fewest. If the ranks' numbers still differ, the cheapest sequences are
+// moved. Nothing if the limits leave no room for them. Every item is one sequence, and the ranks
+// divide their number.
 std::optional<Filling> ShareCountsEqually(const Filling& filling);
 
 }  // namespace batchplan

@@ -1,4 +1,4 @@
-// How much time micro-batches wait for the costliest of their slot at least: the part of
+// A lower bound on the time that micro-batches wait for the costliest of their slot: the part of
 // LockstepBound (step_time_bound.h) that the token budget forces.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_SLOT_WASTE_H_
@@ -15,10 +15,9 @@
 
 namespace batchplan {
 
-// What may lie beside the longest item of a micro-batch: bounds on the cost of items that share a
-// room of some tokens, where an item counts as no more than a price for each of its tokens:
-// min(cost, price * length). Values are capped by a ceiling, above which they make no difference to
-// the caller.
+// What may lie beside the longest item of a micro-batch: bounds on what the items cost that share a
+// room of some tokens. Each token has a price, and an item counts min(cost, price * length). Values
+// are capped by a ceiling, above which they make no difference to the caller.
 class Companions {
  public:
   // Views the classes, which are ascending by length.

@@ -1,10 +1,11 @@
-// What no assignment of a mini-batch's micro-batches to ranks goes below, in predicted step time.
+// Lower bounds on the predicted step time of a mini-batch, over all assignments to ranks and
+// micro-batches.
 //
-// Costs are items.loads, with a total below 2^63; lengths are in 1 .. limits.capacity. The cost of
-// a micro-batch is the sum over its items, at least: what rows pad comes on top, and in the padded
-// layout, where a micro-batch of n sequences is n * width <= capacity, the sum of lengths stays
-// within the capacity too and the costs are higher. So a bound for the packed layout holds for the
-// padded one. The fixed cost of a micro-batch is left out; the caller adds it.
+// Costs are items.loads, with a total below 2^63; lengths are in 1 .. limits.capacity. A
+// micro-batch costs at least the sum over its items; row padding comes on top. In the padded layout
+// a micro-batch of n sequences has n * width <= capacity: the sum of its lengths is within the
+// capacity too, and its cost is higher. So a bound for the packed layout holds for the padded one.
+// The fixed cost of a micro-batch is left out; the caller adds it.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_BALANCE_STEP_TIME_BOUND_H_
 #define BATCHPLAN_SERVER_PLANNER_BALANCE_STEP_TIME_BOUND_H_
@@ -20,9 +21,9 @@ namespace batchplan {
 
 // A lower bound on the sum over slots of the maximum over ranks of a micro-batch's cost, over all
 // packings into any number of slots of `ranks` micro-batches each, some of which may be empty. At
-// least AccumulatedBound. The proof is in the source. O(n log n), and the sort falls away where
-// sequences cost the more the longer they are. Without what the token budget wastes (slot_waste.h)
-// if the allowance does not afford that.
+// least AccumulatedBound. The proof is in the source. O(n log n), without the sort if longer
+// sequences always cost more. If the allowance does not afford it, the bound leaves out what the
+// token budget wastes (slot_waste.h).
 uint64_t LockstepBound(const PackItems& items, const BinLimits& limits, uint32_t ranks,
                        const Allowance& allowance = {});
 
@@ -36,8 +37,8 @@ uint64_t LockstepBoundOfRanks(const PackItems& items, const BinLimits& limits, u
 // ranks (LargestSumBound in even_parts.h). O(n log n), as above.
 uint64_t AccumulatedBound(const PackItems& items, uint32_t ranks);
 
-// What the bounds are made of, with slot_waste.h. A batch of a million sequences has a few thousand
-// classes.
+// The parts of the bounds, used by slot_waste.h too. A batch of a million sequences has a few
+// thousand classes.
 
 // A class: `items` items of the same length, cost and number of sequences.
 struct ItemClass {

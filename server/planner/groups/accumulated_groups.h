@@ -13,14 +13,14 @@
 namespace batchplan {
 
 // `slots` slots for all items, in the order in which they run, the groups of each as they stand
-// along the ranks. What is too long for the smallest groups within `most`, the time of the whole
-// step, has a group of its own, of the size that takes least of the ranks. These come first,
-// descending in size from slot to slot too: then the ranks of every group have been in one group,
-// or in the same ones, until it begins, and none waits. Of a slot's groups of one size the slower
-// stand where the ranks have had less. All others go into the smallest groups, the longest first to
-// the rank that has least and has room for them, and then from rank to rank (EvenOutRanks).
+// along the ranks. An item that is too long for the smallest groups within `most`, the time of the
+// whole step, has a group of its own, of the size that costs the ranks least. These groups run
+// first, in descending size. The ranks of a group have then been in the same groups until it
+// begins, so that none waits for another. Of a slot's groups of one size the slower stand where the
+// ranks have had less. All other items go into the smallest groups: the longest first, to the rank
+// that has least and has room for it. Then they move from rank to rank (EvenOutRanks).
 //
-// Empty if there is no room or a group has nothing.
+// Empty if there is no room or a group would be empty.
 std::vector<FilledSlot> FillAccumulated(const ContextItems& all, uint64_t slots, Cost most,
                                         uint64_t steps, const Allowance& allowance);
 

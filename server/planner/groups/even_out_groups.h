@@ -24,15 +24,15 @@ Cost LockstepTime(const ContextItems& all, const std::vector<FilledSlot>& slots)
 Cost EvenOutGroups(const ContextItems& all, uint64_t steps, const Allowance& allowance,
                    std::vector<FilledSlot>& slots);
 
-// What a rank does one after the other: its groups of the smallest size, after others that stay as
-// they are.
+// The groups that a rank runs: those of the smallest size, after others that stay as they are and
+// last `before`.
 struct RankGroups {
   Cost before = 0;
   std::vector<FilledGroup*> groups;
 };
 
-// Lowers the time of the slowest rank in the same way; the target is the mean of all ranks. The
-// groups of different ranks are different ones.
+// Lowers the time of the slowest rank as EvenOutGroups does, with the mean of all ranks as target.
+// No group belongs to two ranks.
 void EvenOutRanks(const ContextItems& all, uint64_t steps, const Allowance& allowance,
                   std::vector<RankGroups>& ranks);
 

@@ -15,19 +15,19 @@
 namespace batchplan {
 
 struct TurnOptions {
-  // What a slot costs on top of its slowest group. Fewer slots come of more.
+  // What a slot costs on top of its slowest group. The more, the fewer slots there will be.
   Cost per_slot = 0;
   // Times that are tried for a slot.
   uint32_t tries = 16;
-  // No slot is to take longer, unless one of its items does by itself.
+  // The longest time of a slot, unless one of its items alone runs longer.
   Cost most = std::numeric_limits<Cost>::max();
 };
 
-// All of `items`, ascending positions. The longest item that is left stands in the next slot. What
-// that may take is tried: what the item takes in groups of each size, and times between the least
-// of these and what it would take to fill a group with its like. Of the slots that FillSlot makes
-// of these that one is kept whose time times the pool is least for the work that is in it. Empty if
-// some ranks can't be given a group, and once a stop is requested.
+// Puts all of `items`, ascending positions, into slots. The longest item left is in the next slot.
+// Several times are tried for that slot: those of the item in groups of each size, and times
+// between the least of these and that of a group full of items like it. FillSlot makes a slot for
+// each time, and the one whose time times the pool is least for its work is kept. Empty if some
+// ranks can't be given a group, and once a stop is requested.
 std::vector<FilledSlot> FillInTurn(const ContextItems& all, std::span<const uint32_t> items,
                                    const TurnOptions& options, const Allowance& allowance);
 

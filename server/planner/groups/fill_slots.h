@@ -22,12 +22,12 @@ enum class SlotFill {
   kBestFit,
 };
 
-// One slot that takes at most `most`, from the first of `left` on. Takes its items out of `left`.
-// Empty if the first item does not fit into any group of that time, or ranks are left that no group
-// can use; `left` is as it was then.
+// One slot that runs for at most `most`, filled from the first of `left` on. Takes its items out of
+// `left`. Empty, with `left` as it was, if the first item fits no group within that time, or if
+// ranks are left that no group can use.
 FilledSlot FillSlot(const ContextItems& all, Cost most, SlotFill fill, IndexSet& left);
 
-// All of `items`, ascending positions, in `slots` slots that take at most `most` each. Empty if
+// All of `items`, ascending positions, in `slots` slots that run for at most `most` each. Empty if
 // they are not found to fit, and once a stop is requested.
 std::vector<FilledSlot> FillEvenly(const ContextItems& all, std::span<const uint32_t> items,
                                    uint64_t slots, Cost most, const Allowance& allowance);

@@ -13,17 +13,16 @@
 
 namespace batchplan {
 
-// `slots` slots for `items`, ascending positions, that may take the same time each: the least, by
-// bisection, for which FillEvenly (fill_slots.h) succeeds. Empty if it does for none.
+// `slots` slots for `items`, ascending positions, all within one time: the least, by bisection,
+// with which FillEvenly (fill_slots.h) succeeds. Empty if it succeeds with none.
 std::vector<FilledSlot> LeastEvenSlots(const ContextItems& all, std::span<const uint32_t> items,
                                        uint64_t slots, const Allowance& allowance);
 
 // Divides slots until their number is one that problem.slots allows. False if none can be divided.
 bool RaiseSlots(const ContextItems& all, std::vector<FilledSlot>& slots);
 
-// Takes a few slots apart and fills them anew, in turn (fill_in_turn.h), as long as `tries` last
-// and that makes them faster, and keeps their number one that is allowed. Spends from the
-// allowance.
+// Takes a few slots apart and fills them anew, in turn (fill_in_turn.h), `tries` times. New slots
+// are kept if they are faster and their number is allowed. Spends from the allowance.
 void RefillSlots(const ContextItems& all, uint64_t tries, const Allowance& allowance,
                  std::vector<FilledSlot>& slots);
 

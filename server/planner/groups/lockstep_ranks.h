@@ -11,7 +11,7 @@
 
 namespace batchplan {
 
-// What a group holds that is larger than the smallest.
+// What a group that is larger than the smallest holds.
 enum class LargeGroups {
   // The one item that no smallest group holds.
   kAlone,

@@ -13,26 +13,25 @@
 
 namespace batchplan {
 
-// Slot after slot, in descending length. The longest sequence left opens a group of the least size
-// that holds it, and bounds the slot: no group may have more than 1.05 of its L^2 / ranks, the only
-// cost that the scheduler knows. Every shorter one in turn goes where the greatest L^2 / ranks of
-// the slot stays least, of equal choices to the smallest size that holds it: there into the least
-// loaded group, or into a new one as long as ranks are free. Where the bound allows none, it waits
-// for the next slot. Ranks that are
-// still free in the end go to the first group of the smallest size, which is doubled, again and
-// again. Items of several sequences are taken for one of their tokens. After
-// DefaultDynamicCPScheduler in megatron/core/datasets/data_schedule.py of NVIDIA/Megatron-LM,
-// branch dev.
+// Fills slot after slot with sequences in descending length. The longest sequence left opens a
+// group of the least size that holds it, and bounds the slot: no group may have more than 1.05 of
+// its L^2 / ranks, the only cost that the scheduler knows. Every shorter sequence in turn goes
+// where the greatest L^2 / ranks of the slot stays least. Of equal choices, it goes to the smallest
+// size that holds it: there into the least loaded group, or into a new one as long as ranks are
+// free. If the bound allows no group, it waits for the next slot. Ranks that are still free in the
+// end go to the first group of the smallest size, which is doubled, again and again. An item of
+// several sequences counts as one of their tokens. After DefaultDynamicCPScheduler in
+// megatron/core/datasets/data_schedule.py of NVIDIA/Megatron-LM, branch dev.
 //
-// Where the scheduler can't keep what it promises, this does: where no group can be doubled, as in
-// pools that are no power of two, free ranks take sequences that wait, then those of groups with
-// several, or one group takes the whole pool; and slots are divided until there are as many as
+// Two cases that the scheduler does not solve are solved here. If no group can be doubled, as in
+// pools that are no power of two, free ranks get sequences that wait, then sequences of groups that
+// have several, or one group gets the whole pool. And slots are divided until there are as many as
 // problem.slots asks for.
 //
-// None if that fails too, where there would be more than kMaxEmptyMicrobatches empty groups, after
-// `most_visits` looks at items and groups, or kVisitsOfAllowance: once the allowance is spent; and
-// once a stop is requested. Spends from the allowance.
-// O(n sizes log n) where the groups with least load have room, O(n groups) otherwise.
+// None if that fails too; if more than kMaxEmptyMicrobatches groups would be empty; after
+// `most_visits` looks at items and groups, or, with kVisitsOfAllowance, once the allowance is
+// spent; and once a stop is requested. Spends from the allowance. O(n sizes log n) where the groups
+// with least load have room, O(n groups) otherwise.
 inline constexpr uint64_t kVisitsOfAllowance = std::numeric_limits<uint64_t>::max();
 std::optional<ContextSlots> MegatronSlots(const ContextProblem& problem, const Allowance& allowance,
                                           uint64_t most_visits = kVisitsOfAllowance);

@@ -13,18 +13,18 @@ namespace batchplan {
 struct PipelineBins {
   // Slot s of rank r is bin r * slots + s, in the order in which the rank runs them.
   Bins bins;
-  // Of the slowest rank, in lockstep of the slots' costliest micro-batches.
+  // The makespan of the slowest rank; in lockstep, of the slots' costliest micro-batches.
   double makespan = 0;
 };
 
 // Puts the items into exactly ranks * slots bins within the limits, none of them empty, such that
-// the slowest rank's pipeline is done soon. There are at least as many items as bins, and with
-// given ranks on each of them. Nothing if no such packing is found.
+// the slowest rank's pipeline is done soon. There are at least as many items as bins, on each rank
+// if the ranks are given. Nothing if no such packing is found.
 //
-// Bins get targets (targets.h), and items the bin that lacks most (fill_lanes.h), or bins are those
-// of `start`, which has as many and holds all items; then the slowest rank exchanges
-// items within itself and with others, and changes its order, as long as simulations say that it
-// gets faster. Deterministic; O(n log n) and simulations by the effort.
+// Begins with the bins of `start`, if it is given: it has as many and holds all items. Otherwise
+// bins get targets (targets.h), and each item goes to the bin that lacks most (fill_lanes.h). Then
+// the slowest rank exchanges items within itself and with others, and changes its order, as long as
+// simulations say that it gets faster. Deterministic; O(n log n) and simulations by the effort.
 std::optional<PipelineBins> BalancePipeline(const PipelineTask& task, const Bins* start = nullptr);
 
 }  // namespace batchplan

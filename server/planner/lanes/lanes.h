@@ -1,4 +1,5 @@
-// Micro-batches of a pipeline's ranks while they are looked for, and what the ranks take with them.
+// The micro-batches of pipelines while a search changes them, and how long each rank runs with
+// them.
 //
 // A *lane* is what is simulated: a rank, or in lockstep all ranks together, whose slots then cost
 // what the costliest of their micro-batches does.
@@ -40,7 +41,7 @@ class Lanes {
   uint32_t Take(uint32_t bin, size_t place);
   void SwapSlots(uint32_t lane, uint32_t a, uint32_t b);
 
-  // Simulates what a lane takes with its bins as they are.
+  // Simulates how long a lane runs with its bins as they are.
   double Simulate(uint32_t lane);
   // The makespan; sets in `weights` how much it grows with the cost of each slot.
   double Trace(uint32_t lane, std::span<double> weights);
@@ -49,7 +50,7 @@ class Lanes {
 
   Bins TakeBins() const;
 
-  // What stands where, to go back to.
+  // The items of every bin, to go back to.
   struct State {
     std::vector<std::vector<uint32_t>> bins;
     std::vector<BinState> filled;

@@ -9,7 +9,7 @@
 namespace batchplan {
 namespace {
 
-// An item that costs more than this part of the costliest target is placed before the others.
+// An item is placed before the others if it costs more than this part of the costliest target.
 constexpr double kLargePart = 0.7;
 // Simulations: of the mean rank's profile, of each rank's in the first round, and in a later one.
 constexpr int kFirstSimulations = 100;
@@ -17,7 +17,7 @@ constexpr int kSimulations = 30;
 constexpr int kMoreSimulations = 15;
 // How often the total is divided anew.
 constexpr int kRounds = 4;
-// Bisections of what ranks that keep costly items together may take.
+// Bisections of the time that ranks which keep costly items together may take.
 constexpr int kBisections = 24;
 
 // The large items of each rank, or in lockstep of all of them, costliest first.

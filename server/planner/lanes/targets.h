@@ -17,36 +17,37 @@ namespace batchplan {
 
 // Micro-batches for the ranks of pipelines, `slots` for each.
 struct PipelineTask {
-  // Costs of the whole model are their loads, with a total of at least 1 and below 2^62.
+  // Their loads are costs of the whole model, with a total of at least 1 and below 2^62.
   PackItems items;
   BinLimits limits;
   uint32_t ranks = 1;
   uint32_t slots = 1;
   Pipeline pipeline = {};
-  // Of every micro-batch, in units of load.
+  // The fixed cost of every micro-batch, in units of load.
   double fixed = 0;
   // Whether ranks wait for each other at every micro-batch, so that a slot takes as long as its
   // costliest one.
   bool lockstep = false;
-  // The rank of each item; empty: as the solver likes.
+  // The rank of each item; empty: the solver decides.
   std::span<const uint32_t> rank_of = {};
-  // As many sequences on every rank. Every item is one sequence then, and ranks divide them.
+  // Whether every rank gets the same number of sequences. Every item is one sequence then, and
+  // `ranks` divides their number.
   bool equal_counts = false;
   Effort effort = Effort::kDefault;
   Allowance allowance = {};
 };
 
 struct Targets {
-  // Of bin s of rank r as number r * slots + s, without the fixed cost.
+  // The target of bin s of rank r is number r * slots + s, without the fixed cost.
   std::vector<double> costs;
   // Items that are longer than most micro-batches should be, and the bins that they are meant for.
   std::vector<std::pair<uint32_t, uint32_t>> placed;
 };
 
 // Divides the total among ranks and slots so that the slowest lane is done soon, as if items could
-// be cut, but for the costliest ones: these are spread over the ranks, or kept together on few of
-// them, whichever is better, and a rank that has them gets less of the rest. `descending` are the
-// items by load. A few hundred simulations a rank.
+// be cut. Only the costliest items stay whole: they are spread over the ranks or kept together on
+// few of them, whichever is better, and a rank that has them gets less of the rest. `descending`
+// are the items by load. A few hundred simulations a rank.
 Targets FindTargets(const PipelineTask& task, std::span<const uint32_t> descending,
                     PipelineSimulator& simulator);
 

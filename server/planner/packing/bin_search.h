@@ -21,8 +21,8 @@ struct SlackSearch {
   // Steps of the search that one bin may take. Many are not always better: bins filled to the last
   // token with what comes to hand may leave a rest that fills none.
   uint64_t steps_a_bin = 0;
-  // Of bins without slack prefers those whose mean item is not shorter than that of the items left,
-  // so that what small items there are still help when the last bins are filled.
+  // Of bins without slack, prefers those whose mean item is not shorter than that of the items
+  // left. So small items are spared, which help when the last bins are filled.
   bool spare_small = false;
 };
 
@@ -54,17 +54,17 @@ struct Completion {
 Completion CompleteBins(const Kinds& kinds, std::span<const uint32_t> demand, size_t bins,
                         uint64_t& steps, const std::stop_token& stop = {});
 
-// What a search by SearchBins is worth: beyond some dozen items it would rarely come to an end.
+// The most items and steps of a search by SearchBins: beyond some dozen items it would rarely end.
 inline constexpr size_t kMaxSearchedItems = 64;
 inline constexpr uint64_t kMaxSearchSteps = uint64_t{1} << 14;
-// Of an allowance.
+// The ticks of an allowance for each step.
 inline constexpr uint64_t kTicksASearchStep = 100;
 
-// Places the items of `order` one by one, depth first, into bins that start as `empty`: each into
-// every bin that holds it, of bins in the same state into the first only. Nothing if there is no
-// packing into at most `bins` bins, or none was found within `steps` placements, of which those
-// made are taken off: exact for some dozen items, of no use for many more. The recursion is as deep
-// as there are items.
+// Places the items of `order` one by one, depth first, into bins that start as `empty`. Each item
+// is tried in every bin that holds it, of bins in the same state in the first only. Nothing if
+// there is no packing into at most `bins` bins, or if none is found within `steps` placements, from
+// which those made are taken off. Exact for some dozen items, of no use for many more. The
+// recursion is as deep as there are items.
 //
 // Room has `bool Holds(item) const`, `void Take(item)` and ==. So it may know limits that the
 // searches over kinds do not, such as those on sequences or on padded widths.

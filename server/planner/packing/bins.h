@@ -1,4 +1,4 @@
-// Items and bins: what every packer takes, and what it gives.
+// Items and bins: the input and the output of every packer.
 //
 // The words of this folder:
 //   item       what is packed as a whole: a sequence, or several that stay together. Items have no
@@ -62,9 +62,9 @@ struct BinRoom {
   uint32_t sequences;
 };
 
-// As many bins as a packer may need, at most, that opens one only for an item which no open bin
-// holds. The item that opened a bin overflows every bin before it, in tokens or in sequences, so
-// that two bins always hold more together than one may. O(n).
+// The most bins that a packer may need if it opens one only for an item that no open bin holds. The
+// item that opened a bin overflows every bin before it, in tokens or in sequences, so that any two
+// bins hold more together than one may. O(n).
 size_t MostBins(const PackItems& items, const BinLimits& limits);
 
 // Bins as one flat array: bin b holds items[offsets[b] .. offsets[b + 1]).

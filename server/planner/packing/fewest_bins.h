@@ -22,15 +22,15 @@ struct FewestBins {
 // Packs items of lengths in 1 .. limits.capacity and of at most limits.max_sequences sequences.
 // Stops as soon as there are at most `enough` bins, or as few as the bound; so with 0 it looks for
 // the fewest. Never more bins than the best of best fit, first fit and modified first fit
-// decreasing; with kFast these are all, and else they come first:
+// decreasing, with which it begins. kFast ends there; other efforts go on with:
 //
 // - minimum bin slack: bins filled one after the other, each as full as can be;
 // - bin completion, which is exact, for up to some hundred items;
 // - column generation, for up to some hundred different lengths;
 // - column generation again and again for the worst bins of a packing that is too large for it.
 //
-// Where items are of several sequences or bins of a limited number, and that limit matters, the
-// searches ignore it and count only if what they find keeps it.
+// The searches ignore the limit on sequences. If it matters, what they find counts only if it keeps
+// the limit.
 //
 // kThorough begins with all that kDefault does, so it never finds more bins.
 //
@@ -52,7 +52,7 @@ FewestBins PackFewBriefly(const PackItems& items, const BinLimits& limits, uint6
 // A packing into at most `bins` bins, or nothing if none is found: PackFewBriefly, so in some 10 to
 // 20 ms at most for up to some thousands of items, then, for up to some dozen items, an exhaustive
 // search of bounded length that knows the limit on sequences too. With kFast only the greedy
-// packers are asked: where a request fails for want of a packing, that is too little. Once the
+// packers are asked, which is too little where a request fails for want of a packing. Once the
 // allowance is spent or a stop requested it ends soon, most often with nothing.
 std::optional<Bins> PackInto(const PackItems& items, const BinLimits& limits, size_t bins,
                              Effort effort, const Allowance& allowance = {});

@@ -32,12 +32,12 @@ std::vector<uint32_t> KarmarkarKarpEqual(std::span<const uint64_t> loads, uint32
                                          const Allowance& allowance = {});
 
 // A packer: bins of even load instead of as few as can be. Divides the items into k bins of even
-// load, k the lower bound or `at_least` if that is more, and at most the number of items; the
-// bounds by tokens and by counts are tried first, the others only if that many bins do not do. The
-// method knows no capacity: the lightest items of an overfull bin move to the least loaded bin with
-// room. Where there is none k grows, by a thirty-second and then by ever more, and the items are
-// divided anew. O(n log n) a division. Once a stop is requested it ends soon, with bins that are of
-// no use.
+// load. k begins at the lower bound, or at `at_least` if that is more, and is at most the number of
+// items. The bounds by tokens and by counts are tried first, the others only if that many bins do
+// not suffice. The method knows no capacity: the lightest items of an overfull bin move to the
+// least loaded bin with room. If there is none, k grows, by a thirty-second and then by ever more,
+// and the items are divided anew. O(n log n) a division. Once a stop is requested it ends soon,
+// with bins that are of no use.
 Bins PackKarmarkarKarp(const PackItems& items, const BinLimits& limits, size_t at_least = 1,
                        const Allowance& allowance = {});
 

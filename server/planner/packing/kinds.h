@@ -42,8 +42,8 @@ struct DecreasingItems {
 // DecreasingOrder with the kinds, which fall out of it.
 DecreasingItems SortDecreasing(std::span<const uint32_t> lengths);
 
-// The instance of the searches for few bins: to them all that counts is how many items there are of
-// each kind, which is the *demand* for it.
+// The instance of the searches for few bins. All that counts to them is the *demand* for each kind:
+// how many items are of it.
 //
 // They give bins of kinds: Bins whose "items" are numbers of kinds, as in Kinds::lengths, each as
 // often as the bin holds items of that kind.

@@ -37,12 +37,12 @@ uint64_t VolumeBound(std::span<const uint32_t> lengths, uint32_t capacity);
 // The bound L2 of S. Martello and P. Toth, "Lower bounds and reduction procedures for the bin
 // packing problem" (1990): for each threshold K <= C/2, items above C - K stand alone, items above
 // C/2 each need a bin of their own, and what items of K .. C/2 exceed of the room beside the latter
-// needs more. At least the volume bound, at least 2/3 of the optimum. As long as CountLengths
-// takes.
+// needs more. At least the volume bound, at least 2/3 of the optimum. Takes as long as
+// CountLengths.
 uint64_t MartelloTothL2(std::span<const uint32_t> lengths, uint32_t capacity);
 
-// What the limit on sequences asks for: ceil(sequences / max_sequences), and where items are of
-// several sequences the bounds on these as if they were lengths.
+// The bins that the limit on sequences needs: ceil(sequences / max_sequences). If items have
+// several sequences, also the bounds by length, with the numbers of sequences as lengths.
 uint64_t CountBound(const PackItems& items, const BinLimits& limits);
 
 // The function of C. A. Burdett and E. L. Johnson, "A subadditive approach to solve linear integer
@@ -59,7 +59,7 @@ class DualFeasible {
   }
   uint32_t period() const { return period_; }
   uint32_t flat() const { return flat_; }
-  // Of the capacity.
+  // Its value at the capacity, the greatest.
   uint64_t most() const { return most_; }
 
  private:
@@ -68,17 +68,16 @@ class DualFeasible {
   uint64_t most_;
 };
 
-// Of the lengths themselves and the functions whose period is a fraction of the capacity the one
-// that gives the best bound; the lengths if none is better. Bins that are filled best by its
-// measure are those that a packing of that many bins consists of.
+// The function with the best bound, of those whose period is a fraction of the capacity; the length
+// itself if none is better. A packing into as many bins as that bound consists of bins that are
+// filled best by its measure.
 DualFeasible BestDualFeasible(std::span<const LengthCount> lengths, uint32_t capacity);
 
-// The best bound of these functions, alone and behind the thresholds of S. P. Fekete and
-// J. Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical
-// Programming 91 (2001). Periods and thresholds are sampled: all of a small instance,
-// and of a large one so few that the bound costs little more than counting the lengths. Exact in
-// integers. Ends with the first bound of `enough` or more, for callers to whom better ones are of
-// no use.
+// The best bound of these functions, alone and behind the thresholds of S. P. Fekete and J.
+// Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical Programming
+// 91 (2001). Periods and thresholds are sampled: a small instance has all of them tried, a large
+// one so few that the bound costs little more than counting the lengths. Exact in integers. Ends
+// with the first bound of `enough` or more, for callers to whom better ones are of no use.
 //
 // `lengths`: longest first, in 1 .. capacity.
 uint64_t DualFeasibleBound(std::span<const LengthCount> lengths, uint32_t capacity,

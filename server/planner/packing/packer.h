@@ -1,10 +1,9 @@
 // The greedy packers: lengths and a capacity in, bins out.
 //
-// Every packer is deterministic, never overfills a bin,
-// leaves no bin empty, and places every item. Time O(n log n) for items of one sequence each (see
-// each packer for others), memory O(n).
+// Every packer is deterministic, never overfills a bin, leaves none empty, and places every item.
+// Time O(n log n) for items of one sequence each (see each packer for others), memory O(n).
 //
-// Those that look for as few bins as there can be are in fewest_bins.h.
+// Searches for as few bins as there can be are in fewest_bins.h.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
 #define BATCHPLAN_SERVER_PLANNER_PACKING_PACKER_H_
@@ -31,16 +30,16 @@ Bins Pack(Packer packer, const PackItems& items, const BinLimits& limits, uint64
 Bins PackConcatenative(const PackItems& items, const BinLimits& limits);
 
 // First fit: each of the items named by `order` (all, or some), in that order, into the
-// lowest-numbered bin that still holds it. O(n log n) by a tournament tree over the bins' room;
-// where items are of several sequences and those are limited, up to O(n) more for an item that
-// finds tokens and sequences in different bins. In decreasing order: at most 11/9 of the fewest
-// bins plus 6/9 (Dosa 2007).
+// lowest-numbered bin that still holds it. O(n log n) by a tournament tree over the bins' room; if
+// items have several sequences and these are limited, up to O(n) more for an item that finds tokens
+// and sequences in different bins. In decreasing order: at most 11/9 of the fewest bins plus 6/9
+// (Dosa 2007).
 Bins PackFirstFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
 
 // Best fit of the items named by `order`, in that order: each into the fullest bin that still holds
-// it, of equally full ones the lowest-numbered. O(n log n), and as many times more as there are
-// different numbers of sequences left in bins where items are of several sequences. In decreasing
-// order as good as first fit: at most 11/9 of the fewest bins plus 4.
+// it, of equally full ones the lowest-numbered. O(n log n); if items have several sequences, times
+// the different numbers of sequences for which bins have room. In decreasing order as good as first
+// fit: at most 11/9 of the fewest bins plus 4.
 Bins PackBestFit(std::span<const uint32_t> order, const PackItems& items, const BinLimits& limits);
 
 // PackFirstFit in decreasing order. O(n) and, for every run of alike bins that a length changes, a

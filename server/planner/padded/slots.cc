@@ -13,8 +13,8 @@ namespace {
 // What looking at the cost of one run costs.
 constexpr uint64_t kTicksAStep = 2;
 
-// Every `ranks` runs in the order of descending cost are a slot, which takes what its first one
-// does.
+// In the order of descending cost, every `ranks` runs are a slot, which lasts as long as its first
+// run.
 uint64_t SumOfSlots(std::span<const uint64_t> descending, uint32_t ranks) {
   uint64_t sum = 0;
   for (size_t run = 0; run < descending.size(); run += ranks) sum += descending[run];

@@ -60,15 +60,14 @@ Cuts SharedSortedScan(std::span<const PaddedItems> ranks, const PaddedLimits& li
 // alone. O(n log n).
 Cuts HalveRuns(std::span<const PaddedItems> ranks, const Cuts& cuts, size_t runs);
 
-// For splits by cost, `costs` has, for each item, the cost of one sequence of its width, so they
-// ascend; a run costs its sequences times the cost at its last item. All sequences together times
-// the widest's cost are below 2^62. Needs SortedScan's number of runs <= runs <= items.size(), runs
-// >= 1.
-
-// Of all splits into exactly `runs` runs within the limits, one whose costliest run is cheapest:
-// the least level at which a scan from the front, as far as limits and level allow, needs no more
-// runs, then runs halved, the costliest first, up to the number. O(n + runs log n log cost). Once a
-// stop is requested it ends soon, with some split.
+// Of all splits into exactly `runs` runs within the limits, one whose costliest run is cheapest.
+// Looks for the least level at which a scan from the front, as far as limits and level allow, needs
+// no more runs; then halves runs, the costliest first, up to their number.
+//
+// `costs` has, for each item, the cost of one sequence of its width, so costs ascend. A run costs
+// its sequences times the cost at its last item. All sequences together times the widest's cost are
+// below 2^62. Needs SortedScan's number of runs <= runs <= items.size(), runs >= 1. O(n + runs log
+// n log cost). Once a stop is requested it ends soon, with some split.
 Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
                 const PaddedLimits& limits, size_t runs, const Allowance& allowance = {});
 
@@ -76,7 +75,7 @@ Cuts LevelSplit(const PaddedItems& items, std::span<const uint64_t> costs,
 std::vector<uint64_t> RunCosts(const PaddedItems& items, std::span<const uint64_t> costs,
                                const Cuts& cuts);
 
-// With more items OptimalSplit takes longer than a balanced plan has for it.
+// The most items for which a balanced plan has the time that OptimalSplit takes.
 inline constexpr size_t kMostForOptimalSplit = 16384;
 
 // The split that schedules the fewest tokens: of all splits into exactly `runs` runs within the

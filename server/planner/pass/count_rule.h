@@ -12,8 +12,8 @@
 
 namespace batchplan {
 
-// The micro-batches of all passes are at most this many beyond one a sequence and pass; only empty
-// ones come near it.
+// All passes together have at most one micro-batch for each sequence and pass, and this many more;
+// only empty ones come near the limit.
 inline constexpr uint64_t kMaxEmptyMicrobatches = uint64_t{1} << 18;
 
 // The constraint on the micro-batches of one rank in one mini-batch.
@@ -33,13 +33,14 @@ struct CountRule {
 CountRule CountRuleOf(const Topology& topology, const PipelineOptions& pipeline,
                       const PassOptions& pass);
 
-// What the micro-batches of a rank wait at most, of these sequences in these mini-batches, one
-// after the other at all stages of a pipeline and back; 0 without one. In units of the cost model.
+// The most that the micro-batches of a rank can wait for transfers, if each goes by itself through
+// all stages of the pipeline and back. For this many sequences in this many mini-batches, in units
+// of the cost model; 0 without a pipeline.
 double MostWaiting(const PlanOptions& options, const PassOptions& pass, uint64_t sequences,
                    uint64_t mini_batches);
 
-// InvalidArgument, beginning with `where`, if a pipeline has more micro-batches to simulate, a
-// sequence in each and `empty` ones, than kMaxPipelineWorks allow.
+// InvalidArgument, beginning with `where`, if a pipeline has more micro-batches to simulate than
+// kMaxPipelineWorks allow: one for each sequence, and `empty` ones.
 absl::Status CheckPipelineWorks(const Topology& topology, uint64_t sequences, uint64_t empty,
                                 absl::string_view where);
 

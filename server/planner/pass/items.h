@@ -17,10 +17,10 @@ namespace batchplan {
 // one size.
 struct Items {
   SequenceLists sequences = {};
-  // The room that an item takes, in aligned tokens: in the packed layout the sum of its sequences,
-  // in the padded layout the longest of them; of one that runs alone, all that there is.
+  // The room that an item needs, in aligned tokens: in the packed layout the sum of its sequences,
+  // in the padded layout the longest of them. An item that runs alone needs all the room there is.
   std::vector<uint32_t> lengths;
-  // Where some run alone, the aligned tokens of each; else empty.
+  // If some items run alone, the aligned tokens of each item; else empty.
   std::vector<uint32_t> whole_lengths = {};
   // Sequences in an item; empty: one each.
   std::vector<uint32_t> counts;
@@ -45,8 +45,8 @@ struct Units {
   uint64_t total() const { return sequences.all().size(); }
 };
 
-// What the balanced solver evens out: a packed micro-batch's load is the sum over its items and a
-// part that all micro-batches have alike.
+// What the balanced solver evens out: the load of a packed micro-batch is the sum over its items,
+// and per_microbatch.
 struct Objective {
   std::vector<uint64_t> loads;  // of each item
   uint64_t per_microbatch = 0;

@@ -12,8 +12,8 @@
 
 namespace batchplan {
 
-// Pass::ItemsOf of a mini-batch, from the first time that somebody asks. They are those of all
-// passes that Pass::With makes of this one, too. Views what it is made from. For one thread.
+// Pass::ItemsOf of a mini-batch, made when they are first asked for. All passes that Pass::With
+// makes of this one have the same items. Views what it is made from. For one thread.
 class MiniBatchItems {
  public:
   MiniBatchItems(const Pass& pass, std::span<const SequenceIndex> sequences)

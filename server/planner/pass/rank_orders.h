@@ -14,27 +14,28 @@
 
 namespace batchplan {
 
-// One order for each rank. Where ranks wait for each other at every slot, or share its width, one
-// for all, of slots that cost what their costliest micro-batch does; there a slot has of each rank
-// the micro-batch that stands in it, or the next smaller one, whichever is done sooner. Empty
-// micro-batches stay last.
+// One order for each rank. If ranks wait for each other at every slot or share its width, one order
+// for all, of slots that cost what their costliest micro-batch does. In lockstep without shared
+// widths, slots are then formed of the micro-batches as they stand or of each rank's sorted ones,
+// whichever is done sooner. Empty micro-batches stay last.
 //
 //   const RankOrders orders(pass, placement, allowance);
 //   const std::vector<uint32_t> positions = orders.Positions();
 class RankOrders {
  public:
-  // Of a few orders the best, those of MicrobatchOrder among them (find_order.h): rows padded,
-  // sorted by what they cost before that. Then the slowest rank's is improved, by as many
-  // simulations as the effort and the work of each allow. The simulations are spent. They are as
-  // many as long as the allowance and its reserve afford them, so that a placement has the same
-  // orders wherever it is compared; after that micro-batches stay as they stand, which is simulated
-  // once. Once a stop is requested, any orders. Of a pass with a pipeline; views the placement.
+  // For a pass with a pipeline; views the placement. Takes the best of a few orders (find_order.h),
+  // those of MicrobatchOrder among them: sorted by cost before rows are padded, compared by cost
+  // after. Then improves the order of the slowest rank, by as many simulations as the effort and
+  // the work of each allow. All simulations are spent. A placement has the same orders wherever it
+  // is compared, as long as the allowance and its reserve afford the simulations. If they don't,
+  // micro-batches stay as they stand, which is simulated once. Once a stop is requested, any
+  // orders.
   RankOrders(const Pass& pass, const Placement& placement, const Allowance& allowance);
 
-  // Of the slowest rank, in lockstep of the slots' maxima.
+  // The makespan of the slowest rank; of the slots' maxima if one order is for all ranks.
   double makespan() const;
 
-  // Number Positions()[m] of the placement's micro-batches comes to position m.
+  // Position m gets micro-batch number Positions()[m] of the placement.
   std::vector<uint32_t> Positions() const;
 
  private:

@@ -11,9 +11,9 @@
 
 namespace batchplan {
 
-// FillRanks (fill_ranks.h), which is all where the planner chose the shares, since it may choose
-// others. Where the manifest gives the ranks, the placement with the least predicted step time of
-// these, none of which has more empty micro-batches than FillRanks':
+// If the planner chose the shares, just FillRanks (ranks/fill_ranks.h), since it may choose others.
+// If the manifest gives the ranks, the placement with the least predicted step time of these, none
+// of which has more empty micro-batches than FillRanks':
 //   - with PACKER_BALANCED, what FillRanks and the packers of the reference presets make; in
 //     lockstep also the micro-batches of all ranks made together with more slots, as long as each
 //     more makes the step shorter by a thousandth;

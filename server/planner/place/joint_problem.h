@@ -1,4 +1,4 @@
-// What several passes ask of slots that are the same in all of them.
+// One problem whose slots suit several passes.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_PLACE_JOINT_PROBLEM_H_
 #define BATCHPLAN_SERVER_PLANNER_PLACE_JOINT_PROBLEM_H_
@@ -13,10 +13,10 @@
 
 namespace batchplan {
 
-// What can be in the slots of every pass: the items of `lead`, a problem of a pass that is none of
-// `passes`, in groups of the sizes that all have. What an item takes of a group is the largest part
-// that it takes in any pass, of the least capacity. Costs are those of `lead`. None if no sizes are
-// left, and once a stop is requested.
+// The problem of slots that every pass can have. Items and costs are those of `lead`, the problem
+// of a pass that is none of `passes`. Groups have the sizes that all passes have, and of each the
+// least capacity. An item fills the largest part of it that it fills in any pass. None if no sizes
+// are left, and once a stop is requested.
 std::optional<ContextProblem> JointProblem(ContextProblem lead, const SequenceLists& items,
                                            std::span<const Pass* const> passes,
                                            const Allowance& allowance);

@@ -37,9 +37,9 @@ class MiniBatchPlacer {
   MiniBatchPlacer(const MiniBatchPlacer&) = delete;
   MiniBatchPlacer& operator=(const MiniBatchPlacer&) = delete;
 
-  // Mini-batch number k at the ranks that the manifest gives, or as the first pass's sharding has
-  // it, or in another way where that leaves some pass without a legal number of micro-batches or a
-  // rank with needless empty ones.
+  // Places mini-batch number k at the ranks that the manifest gives, or else by the first pass's
+  // sharding. Takes another way if that sharding leaves some pass without a legal number of
+  // micro-batches or a rank with needless empty ones.
   //
   // InvalidArgument, naming pass, mini-batch and limits, if no way is found; Cancelled if a stop is
   // requested.
@@ -55,8 +55,8 @@ class MiniBatchPlacer {
                                              std::span<const uint32_t> rank_of,
                                              PackingWork work = PackingWork::kAsAsked) const;
 
-  // The terms of a search for the ranks of these mini-batches' units, without `accept`. And the
-  // work that is spent on each try, which is little enough for thousands of tries.
+  // The terms of a search for the ranks of these mini-batches' units, without `accept`; and the
+  // work of each of its tries, little enough for thousands of them.
   RankSearch SearchTerms(std::span<const Units> mini_batches) const;
   PackingWork WorkOfTries() const;
 
@@ -95,9 +95,9 @@ class MiniBatchPlacer {
   // The leading pass, sharded as the very first asks.
   const Pass* lead_;
   std::optional<Pass> stand_in_;
-  // Of the reference presets, where the best placement is looked for.
+  // The passes of the reference presets, where the best placement is looked for.
   std::vector<Pass> references_;
-  // What places as a request does that names the preset.
+  // Each places as a request does that names the preset.
   std::vector<std::unique_ptr<MiniBatchPlacer>> presets_;
 };
 

@@ -20,7 +20,7 @@ namespace {
 // The part of a bound on pipelines by which sums of doubles in another order may be below it.
 constexpr Cost kRounding = 10'000'000'000;
 
-// What each rank has of this many micro-batches in all.
+// The micro-batches of each rank, of this many in all.
 uint64_t PerRank(uint64_t microbatches, uint32_t ranks, const CountRule& counts) {
   return counts.RoundUp((microbatches + ranks - 1) / ranks);
 }

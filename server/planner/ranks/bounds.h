@@ -1,4 +1,4 @@
-// What no placement of a mini-batch goes below, and what an ideal one would be.
+// Lower bounds on every placement of a mini-batch, and the time of an ideal step.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_RANKS_BOUNDS_H_
 #define BATCHPLAN_SERVER_PLANNER_RANKS_BOUNDS_H_
@@ -23,7 +23,7 @@ namespace batchplan {
 // layout from the fewest runs of the sorted order, which nothing beats. `possible` is a number that
 // is known to suffice; no bound above it is looked for. O(n log n).
 //
-// Of a mini-batch, or of the items that a packed one consists of. Where sizes don't differ.
+// The first is for a mini-batch, the second for the items of a packed one. For groups of one size.
 uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,
                                    uint64_t possible = std::numeric_limits<uint64_t>::max());
 
@@ -34,19 +34,19 @@ uint64_t FewestPackedPerRank(const PackItems& items, const BinLimits& limits, ui
 struct MiniBatchBounds {
   // The fewest slots. Each has Pass::fewest_groups micro-batches or more.
   uint64_t slots = 0;
-  // The slots of an ideal step: on ranks the fewest; of a pool as many as have room for the tokens,
-  // aligned as the smallest size does.
+  // The slots of an ideal step. On ranks: the fewest. Of a pool: as many as have room for the
+  // tokens, aligned as for the smallest size.
   uint64_t ideal_slots = 0;
-  // On ranks LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of
-  // the fewest slots; on given ranks LockstepBoundOfRanks, or the costliest rank's sum. With a
-  // pipeline, StepClock::Bound of that much work. Of a pool, ContextBound.
+  // On ranks: LockstepBound of the items or AccumulatedBound of the units, with the fixed cost of
+  // the fewest slots. On given ranks: LockstepBoundOfRanks, or the costliest rank's sum. With a
+  // pipeline: StepClock::Bound of that much work. Of a pool: ContextBound.
   Cost step_time = 0;
 };
 
-// Bounds on every placement of the mini-batch under the pass's constraints. `placement` is one of
-// them; on ranks, what it has proven is not worked out again, and no bound above its own number of
-// slots is looked for. On ranks in lockstep the bound is looser where the allowance does not afford
-// a better one. Of no use once a stop is requested. O(n log n) for each size.
+// Bounds on every placement of the mini-batch under the pass's constraints. `placement` is one such
+// placement. On ranks, what it has proven is not worked out again, and no bound on slots is looked
+// for above its own number. On ranks in lockstep the bound is looser if the allowance does not
+// afford a better one. Once a stop is requested the result is of no use. O(n log n) for each size.
 MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                          const Placement& placement, const Allowance& allowance = {});
 

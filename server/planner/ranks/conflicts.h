@@ -46,7 +46,8 @@ absl::Status GroupsDontDivide(const Pass& pass, size_t groups, uint64_t sequence
 // The manifest gives rank `rank` no sequence, which may have no empty micro-batches.
 absl::Status NothingOnRank(const Pass& pass, size_t rank, absl::string_view where);
 
-// The manifest gives ranks 0 and `rank` so many sequences, but equal counts are asked for.
+// The manifest gives rank 0 `of_first` sequences and rank `rank` `of_rank`, but equal counts are
+// asked for.
 absl::Status UnequalCounts(uint64_t of_first, size_t rank, uint64_t of_rank,
                            absl::string_view where);
 

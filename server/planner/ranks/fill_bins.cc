@@ -17,7 +17,7 @@
 namespace batchplan {
 namespace {
 
-// Bins without room for an item before a search for room is given up.
+// How many bins may lack room for an item before the search for one is given up.
 constexpr size_t kMaxMisses = 64;
 
 Cost CostOf(std::span<const uint32_t> bin, const Items& items) {
@@ -183,8 +183,8 @@ Bins SplitToCount(const Bins& bins, size_t target, size_t group, const Items& it
   if (bins.size() >= target) return bins;
   const size_t added = target - bins.size();
   const std::vector<uint32_t> order = ByDescendingCost(bins, items);
-  // The incomplete group and one whole group, or more where there are not enough bins or sequences
-  // to give from.
+  // The incomplete group and one whole group; more, if these have too few bins or sequences to give
+  // away.
   const size_t wanted = std::max(bins.size() % group + group, added);
   std::vector<uint32_t> chosen;
   size_t kept = bins.size();

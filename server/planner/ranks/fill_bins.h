@@ -20,10 +20,10 @@ namespace batchplan {
 // The bins that the pass's packer makes of the items.
 Bins DraftPacked(const Pass& pass, const Items& items, const SearchContext& context);
 
-// Brings a draft to exactly `count` bins, at most the number of items. Of too many bins it packs
-// again and tighter; of too few it divides again into that many (PACKER_KARMARKAR_KARP) or splits
-// bins (SplitToCount, whose `group` this is). Nothing if no packing as tight as that is found
-// within the allowance, or if a stop is requested.
+// Brings a draft to exactly `count` bins, at most the number of items. If the draft has too many
+// bins, packs the items again, tighter. If it has too few, divides the items again into `count`
+// bins (PACKER_KARMARKAR_KARP) or splits bins; `group` is as for SplitToCount. Nothing if no
+// packing that tight is found within the allowance, or if a stop is requested.
 std::optional<Bins> SettlePacked(const Pass& pass, const Items& items, const Bins& draft,
                                  size_t count, size_t group, const SearchContext& context);
 
@@ -50,9 +50,9 @@ class SortedItems {
 // How many runs of the sorted order there are at least.
 size_t DraftPadded(const Pass& pass, const SortedItems& items);
 
-// Exactly `count` bins, at most the number of items, as the pass's scan makes them. Below the
-// draft's number no runs will do, but where items are groups other bins may: they are searched for.
-// Nothing if none are found, and any bins at all once a stop is requested.
+// Exactly `count` bins, at most the number of items, as the pass's scan makes them. If `count` is
+// below the draft's number, no runs fit; if items are groups, other bins may, and are searched for.
+// Nothing if none are found. Once a stop is requested, any bins.
 std::optional<Bins> SettlePadded(const Pass& pass, const Items& items, const SortedItems& sorted,
                                  size_t count, const Allowance& allowance);
 

@@ -14,10 +14,10 @@
 
 namespace batchplan {
 
-// The part of a step time that is worth a slot more.
+// One more slot is worth it if it shortens the step by one part in this many.
 inline constexpr uint64_t kWorthASlot = 1000;
 
-// Slots that are tried beyond the fewest in the packed layout.
+// How many slots beyond the fewest are tried in the packed layout.
 constexpr int MorePackedSlots(Effort effort) {
   switch (effort) {
     case Effort::kFast:
@@ -29,7 +29,7 @@ constexpr int MorePackedSlots(Effort effort) {
   }
 }
 
-// And in the padded layout.
+// How many slots beyond the fewest are tried in the padded layout.
 constexpr int MorePaddedSlots(Effort effort) {
   switch (effort) {
     case Effort::kFast:
@@ -41,9 +41,10 @@ constexpr int MorePaddedSlots(Effort effort) {
   }
 }
 
-// Solves for the next number of slots that `counts` allows, up to `most` and `tries` times, as long
-// as each makes the step shorter by a thousandth; returns the last that did, or `best`, which has
-// `slots`. A Solution has a step_time, fixed costs included; solve(slots) returns one, or nothing.
+// Starts from `best`, which has `slots` slots. Solves for the next number that `counts` allows, up
+// to `most` and at most `tries` times, as long as each makes the step shorter by a thousandth.
+// Returns the last solution that did, or `best`. A Solution has a step_time, fixed costs included;
+// solve(slots) returns one, or nothing.
 template <typename Solution, typename Solve>
 Solution TryMoreSlots(const CountRule& counts, uint64_t slots, uint64_t most, int tries,
                       Solution best, Solve solve) {
@@ -57,9 +58,9 @@ Solution TryMoreSlots(const CountRule& counts, uint64_t slots, uint64_t most, in
   return best;
 }
 
-// On pipelines, whose stages more slots fill better: the numbers that `counts` allows from `fewest`
-// to `most`, each about an eighth above the last; up to several times the fewest, or several
-// fillings of the pipeline.
+// Numbers of slots to try on pipelines, whose stages more slots fill better: those that `counts`
+// allows from `fewest` to `most`, each about an eighth above the last. They end at several times
+// the fewest, or several fillings of the pipeline.
 inline std::vector<uint64_t> SlotsOnPipelines(const CountRule& counts, const Pipeline& pipeline,
                                               uint64_t fewest, uint64_t most) {
   constexpr uint64_t kMostTimesFewest = 5;
@@ -74,7 +75,7 @@ inline std::vector<uint64_t> SlotsOnPipelines(const CountRule& counts, const Pip
   return numbers;
 }
 
-// No more are tried beyond one that takes so much longer than the best.
+// No further numbers are tried once a step is this much longer than the best.
 inline constexpr double kFarFromBest = 1.15;
 
 }  // namespace batchplan

@@ -19,7 +19,7 @@ enum class PackingWork {
 
 // Made for one call, which passes it on: `where` and `allowance` are views.
 struct SearchContext {
-  // Of random choices in the mini-batch.
+  // The seed of random choices in the mini-batch.
   uint64_t seed = 0;
   // How errors begin: the pass, and the mini-batch if there are several.
   absl::string_view where = {};

@@ -15,7 +15,7 @@
 
 namespace batchplan {
 
-// With more units than these in all mini-batches together no search is begun.
+// No search is begun if all mini-batches together have more units than this.
 inline constexpr size_t kMaxSearchedUnits = 32;
 
 struct RankSearch {
@@ -26,10 +26,10 @@ struct RankSearch {
   bool equal_counts = false;
   // The search gives up once it is spent or a stop requested.
   Allowance allowance = {};
-  // Units that every rank has at least.
+  // The fewest units that a rank may have.
   uint64_t least_units = 0;
-  // Whether the ranks of mini-batch k's units are of use. Called with each complete division that
-  // is come to.
+  // Whether these ranks of mini-batch k's units will do. Called with each complete division that
+  // the search finds.
   std::function<bool(size_t k, const std::vector<uint32_t>& rank_of)> accept;
 };
 

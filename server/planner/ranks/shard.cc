@@ -44,7 +44,8 @@ using Lightest = std::set<std::pair<uint64_t, uint32_t>>;  // (load, part)
 constexpr uint64_t kMaxLooks = 1'000'000;
 constexpr uint64_t kTicksALook = 20;
 constexpr uint64_t kLeastLooksEach = 16;
-// Units times their different counts up to which a division into given counts is made even too.
+// A division into given counts is made even too up to this product of units and their different
+// counts.
 constexpr uint64_t kMostToEvenOut = 20'000'000;
 
 // Each unit to the lightest part with room for it; nothing if there is none, or if those without

@@ -23,9 +23,9 @@ namespace batchplan {
 absl::StatusOr<std::vector<uint32_t>> ShardUnits(const Pass& first_pass, const Units& units,
                                                  const SearchContext& context);
 
-// Ranks with equally many units, or one more, for when ShardUnits leaves a rank with too little.
-// Runs of the mini-batch's order if the pass's sharding is contiguous; otherwise the heaviest units
-// first, each round's to the lightest rank.
+// Gives every rank equally many units, or one more: for when ShardUnits leaves a rank with too few.
+// If the pass's sharding is contiguous, ranks have runs of the mini-batch's order; otherwise the
+// heaviest units go first, in each round to the lightest rank.
 std::vector<uint32_t> ShardEvenly(const Pass& first_pass, const Units& units);
 
 // Cuts loads into `runs` non-empty runs so that the largest sum of a run is the least possible, by

@@ -15,16 +15,16 @@
 namespace batchplan {
 
 // Micro-batches that any rank may take (balance/lockstep.h, balance/accumulated.h): as few as the
-// constraints allow and are found, or more where that shortens the step. There is no answer where
-// groups bind items to ranks or, without lockstep, equal counts do; where there are fewer items
-// than micro-batches that are needed; and once a stop is requested.
+// constraints allow and are found, or more where that shortens the step. Nothing if groups bind
+// items to ranks, or equal counts do (accumulated, without a pipeline); if there are fewer items
+// than micro-batches needed; or once a stop is requested.
 std::optional<MiniBatchPlacement> SolvePacked(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance);
 
 // Runs of the whole mini-batch's sorted order that any rank may take (padded/splits.h): as few as
-// the constraints allow, or more where that shortens the step. There is no answer where groups or
-// equal counts bind sequences to ranks, where there are fewer sequences than micro-batches that are
-// needed, and where a stop is requested before the first division is found.
+// the constraints allow, or more where that shortens the step. Nothing if groups or equal counts
+// bind sequences to ranks, if there are fewer sequences than micro-batches needed, or if a stop is
+// requested before the first division is found.
 std::optional<MiniBatchPlacement> SolvePadded(const Pass& pass, const MiniBatchItems& mini_batch,
                                               const Allowance& allowance);
 

@@ -26,14 +26,14 @@
 
 namespace batchplan {
 
-// What searches may spend on a request. The greedy work that every plan takes, which grows with the
-// sequences alone, comes on top.
+// What the searches of a request may spend. The greedy work that every plan needs comes on top; it
+// grows with the sequences alone.
 constexpr uint64_t AllowanceOf(Effort effort) {
   return effort == Effort::kThorough ? 6'000'000'000 : 800'000'000;
 }
 
-// What work that every plan is the better for (Affords) may take of a request, once searches have
-// spent its allowance.
+// The reserve: what a request may still spend on work that improves every plan (Affords), once its
+// searches have spent the allowance.
 inline constexpr uint64_t kReserve = 400'000'000;
 
 // Copies draw from the same ticks. For one thread, but for the request to stop.
@@ -55,9 +55,9 @@ class Allowance {
   const std::stop_token& stop() const { return stop_; }
 
   uint64_t left() const { return account_ ? account_->left : kNoLimit; }
-  // Whether nothing is left, so that only what every plan needs is worth its time.
+  // Whether nothing is left: only work that every plan needs is worth its time then.
   bool spent() const { return left() == 0; }
-  // Work of this many ticks was done; of more than are left, the reserve pays the rest as far as it
+  // Records work of this many ticks. If fewer are left, the reserve pays the rest, as far as it
   // goes.
   void Spend(uint64_t ticks) const {
     if (!account_) return;
@@ -66,7 +66,7 @@ class Allowance {
     account_->left -= of_left;
     account_->reserve -= std::min(account_->reserve, ticks - of_left);
   }
-  // Greedy work of this many ticks was done, which comes on top: it is counted as used alone.
+  // Records greedy work of this many ticks, which comes on top: only used() counts it.
   void SpendOnTop(uint64_t ticks) const {
     if (account_) account_->used += ticks;
   }
@@ -75,12 +75,12 @@ class Allowance {
   bool Affords(uint64_t ticks) const {
     return !account_ || ticks <= account_->left || ticks - account_->left <= account_->reserve;
   }
-  // All that was spent, beyond what was left and on top too; 0 without limit.
+  // All ticks that were spent, also beyond what was left and on top; 0 without limit.
   uint64_t used() const { return account_ ? account_->used : 0; }
 
-  // While it lives, only `parts` of `of` equal parts of what is left can be spent. What is not
-  // spent then is there for those that come later. Parts end in the reverse of the order in which
-  // they began.
+  // While a Part lives, only `parts` of `of` equal parts of what is left can be spent. What it
+  // leaves unspent is there for later work. Parts end in the reverse of the order in which they
+  // began.
   class Part {
    public:
     Part(const Allowance& allowance, uint64_t of, uint64_t parts = 1)

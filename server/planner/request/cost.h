@@ -1,5 +1,5 @@
-// What planning is by: the cost model of a transformer from its shape, and predicted compute as
-// integers, equal on every machine and safe to add up.
+// The costs that plans go by: the cost model of a transformer from its shape, and predicted compute
+// as integers, equal on every machine and safe to add up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_REQUEST_COST_H_
 #define BATCHPLAN_SERVER_PLANNER_REQUEST_COST_H_
@@ -35,26 +35,25 @@ struct SharedSequences {
 // units for the metrics.
 class CostFunction {
  public:
-  // Of what all costs together.
+  // The most that `waiting` may be, as a multiple of all costs together.
   static constexpr double kMostWaiting = 1 << 30;
-  // Of what all but the exchange costs: beyond it, nothing would be left of that in the scale, in
-  // which groups of several sizes are compared.
+  // The most that the exchange may be, as a multiple of all other costs. Groups of several sizes
+  // are compared in one scale, in which a dearer exchange would leave nothing of the others.
   static constexpr double kMostExchange = 1 << 20;
 
-  // For these sequences, in at most that many micro-batches, with at most `tail_tokens` of padding
-  // rows between them. Times that are longer by up to `waiting` units stay below 2^62 too.
-  // InvalidArgument if the total is not finite, or if `waiting` is more than kMostWaiting times as
-  // much.
+  // For these sequences, in at most `microbatches` micro-batches whose rows have at most
+  // `tail_tokens` of padding together. Times that are up to `waiting` units longer than the costs
+  // stay below 2^62 too. InvalidArgument if the total is not finite, or if `waiting` is more than
+  // kMostWaiting times the total.
   static absl::StatusOr<CostFunction> Create(const CostModel& model,
                                              const SharedSequences& sequences,
                                              uint64_t microbatches, uint64_t tail_tokens,
                                              double waiting = 0);
 
-  // Cost functions for groups of several sizes, one for each and all of one scale: where each
-  // sequence is on a group of any of these sizes, `pool` times the sum of all costs stays below
-  // 2^62, and so does what all ranks of a pool of that size spend and wait together. `sizes` is not
-  // empty, and their lengths are parallel. InvalidArgument too if the exchange is more than
-  // kMostExchange times all else.
+  // One cost function for each size of groups, all in one scale. Whatever sizes the sequences are
+  // on, `pool` times the sum of all costs stays below 2^62, and so does what all `pool` ranks spend
+  // and wait together. `sizes` is not empty, and their lengths are parallel. Errors as by Create;
+  // also InvalidArgument if the exchange is more than kMostExchange times all other costs.
   static absl::StatusOr<std::vector<CostFunction>> CreateForSizes(
       const CostModel& model, std::span<const SharedSequences> sizes, uint64_t pool,
       uint64_t microbatches, uint64_t tail_tokens, double waiting = 0);
@@ -76,7 +75,7 @@ class CostFunction {
   // The fixed cost of one micro-batch.
   Cost OfMicrobatch() const { return per_microbatch_; }
 
-  // In the units of the model, and the other way round.
+  // To the units of the model, and back.
   double ToUnits(Cost cost) const { return ToUnits(static_cast<double>(cost)); }
   double ToUnits(double cost) const;
   double FromUnits(double units) const;
@@ -122,11 +121,11 @@ struct ModelShape {
   uint32_t kv_heads = 0;
   uint32_t vocabulary_size = 0;
   bool causal = false;
-  // What a rank computes in a second, in floating-point operations; 0: no exchange.
+  // Floating-point operations of a rank in a second; 0: no exchange.
   double flops_per_second = 0;
   // Context-parallel ranks in one node; 0: all.
   uint32_t node_size = 0;
-  // What a rank receives in a second from others in its node, and in groups that are in several.
+  // Bytes that a rank receives in a second: in groups within one node, and in groups across nodes.
   double node_bytes_per_second = 0;
   double network_bytes_per_second = 0;
 };

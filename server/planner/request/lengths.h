@@ -45,7 +45,7 @@ struct LengthLimit {
   uint32_t length = 0;
   // Index into PlanOptions::passes.
   size_t pass = 0;
-  // Of the largest group of ranks that the pass has; 0: all are of context_parallel.
+  // The ranks of the pass's largest group; 0: all groups have context_parallel.
   uint32_t ranks = 0;
   // The longest that may run alone (OverlongPolicy::kAlone): each pass's multiple rounds it up to
   // a row's width, of 32 bits.

@@ -11,7 +11,7 @@
 namespace batchplan {
 namespace {
 
-// What is better by less is not worth that others are passed.
+// A choice that is better by less is not worth passing units that came first.
 constexpr double kWorthPassing = 1e-4;
 // Runs of an order that are tried.
 constexpr size_t kRuns = 12;
@@ -30,7 +30,8 @@ class Search {
     Try({pool.first_choice().begin(), pool.first_choice().end()});
   }
 
-  // Seats to runs of each class in the order of `costs`, by unit; and in part to its ends.
+  // Tries runs of each class in the order of `costs`, which are by unit, and the ends of that order
+  // for a part of the seats.
   void TryOrder(std::span<const double> costs) {
     if (is_over()) return;
     std::map<uint64_t, Seats> ascending = classes_;
@@ -59,7 +60,7 @@ class Search {
     }
   }
 
-  // Exchanges a unit for another as long as that is better.
+  // Exchanges units of the best choice for others, as long as that makes it better.
   void Improve() {
     if (best_.empty() || best_.size() == open()) return;
     std::vector<bool> in(open(), false);
@@ -78,7 +79,7 @@ class Search {
       Seats next = best_;
       next[place] = other;
       const double before = best_ratio_;
-      // What was tried before takes as long to be recognised.
+      // A choice that was tried before counts too, as it takes as long to be recognised.
       if (!Try(std::move(next))) --left_;
       if (best_ratio_ == before) continue;
       in[out] = false;
@@ -101,7 +102,7 @@ class Search {
  private:
   size_t open() const { return pool_.open().size(); }
   bool is_over() const { return left_ == 0 || allowance_.stop_requested(); }
-  // Units are exchanged for units of this size; all have one where nothing has to add up.
+  // A unit is exchanged only for one of this size. All have one size if nothing has to add up.
   uint64_t SizeOf(uint32_t position) const {
     return pool_.adds_up() ? pool_.units()[pool_.open()[position]].size() : 0;
   }
@@ -127,8 +128,8 @@ class Search {
     return tokens;
   }
 
-  // Whether they were evaluated: the first ones, and others that were not tried before and keep
-  // within the tokens.
+  // Evaluates a choice, and returns whether it did: always the first, and others that were not
+  // tried before and keep within the tokens.
   bool Try(Seats seats) {
     std::ranges::sort(seats);
     const bool first = seen_.empty();

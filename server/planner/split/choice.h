@@ -18,15 +18,18 @@ namespace batchplan {
 // How good a batch of these sequences, ascending, could be: predicted over ideal step time.
 using StepRatio = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 
-// Choices of the pool's open units for its seats, positions in open(), ascending, the most
-// promising first: at most `most`, which differ, none of them first in, first out, and each below
-// `to_beat` by `ratio`. Like units meet: the open ones are ordered by what they cost, or by their
-// longest sequence, and seats go to a run of that order, or some of them to its ends and the others
-// to who came first; the best is then improved by exchanging units. `evaluations` of the ratio at
-// most. Deterministic. Once a stop is requested it ends soon, with what is of no use.
+// Choices of open units for the free seats, each as ascending positions in open(), the most
+// promising first. There are at most `most`, all different; none is first in, first out, and the
+// `ratio` of each is below `to_beat`.
 //
-// Where long sequences alone make ranks wait, a step of many and a step of none are both better
-// than two of some.
+// Like units are put together. The open units are ordered by their cost, and by their longest
+// sequence. Seats go to a run of such an order, or some to one of its ends and the others to the
+// units that came first. The best choice is then improved by exchanging units. `ratio` is called at
+// most `evaluations` times beside once for first in, first out. Deterministic. Once a stop is
+// requested it ends soon, and the result is of no use.
+//
+// Why: where only long sequences make ranks wait, one step with many of them and one with none are
+// both better than two with some.
 std::vector<std::vector<uint32_t>> Choices(const WaitingPool& pool,
                                            std::span<const double> unit_costs,
                                            std::span<const double> unit_longest,

@@ -10,9 +10,9 @@
 namespace batchplan {
 namespace {
 
-// Of a window's time: what moving sequences must be worth.
+// The part of a window's time that moving sequences must save.
 constexpr double kWorthMoving = 1e-3;
-// In how many steps more and more of the long units come together.
+// The number of steps in which more and more of the long units come together.
 constexpr size_t kShares = 7;
 
 // What moves as a whole.
@@ -45,15 +45,15 @@ class Window {
     }
   }
 
-  // Where units are as they stand.
+  // The mini-batch of each unit, before any moves.
   std::vector<size_t> Places() const {
     std::vector<size_t> places;
     for (const Unit& unit : units_) places.push_back(unit.place);
     return places;
   }
 
-  // Where `share` / kShares of the units of each size, the longest, fill mini-batch after
-  // mini-batch, and each takes the place of a unit of its size that is among the shortest there.
+  // The mini-batch of each unit once the longest `share` / kShares of each size fill mini-batch
+  // after mini-batch. Each of these takes the place of one of the shortest units of its size there.
   std::vector<size_t> Gathered(size_t share) const {
     std::vector<size_t> places = Places();
     for (const auto& [size, units] : classes_) {
@@ -76,8 +76,7 @@ class Window {
         ++filled;
         const size_t from = places[units[i]];
         if (from == to) continue;
-        // The shortest that stands there: none of those that came together, as not all of its seats
-        // are filled.
+        // The shortest unit there. It is none of those that were gathered, as seats are left.
         size_t shortest = 0;
         do {
           shortest = standing[to].top();
@@ -129,7 +128,7 @@ SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,
       std::vector<std::vector<SequenceIndex>> lists = window.MiniBatches(window.Gathered(share));
       const double own = time_of(lists);
       if (own >= least) continue;
-      // More that moves must be worth it too.
+      // Further moves must save as much again.
       least = own * (1 - kWorthMoving);
       best = std::move(lists);
       moves = true;

@@ -13,16 +13,18 @@
 
 namespace batchplan {
 
-// What a mini-batch of these sequences could take.
+// How long a mini-batch of these sequences could run.
 using StepTimeOf = absl::FunctionRef<double(std::span<const SequenceIndex>)>;
 
-// `mini_batches` with sequences, or groups where there are any, exchanged for others of as many
-// sequences within windows of max_delay + 1 mini-batches, one window after the other, so that none
-// is further than max_delay from its place. Long ones come together, as few as make the window
-// shortest by `time`; within a mini-batch, sequences stand in the manifest's order. What is not
-// worth a thousandth of the window's time stays. At most eight times as many evaluations as there
-// are mini-batches, and none once the allowance is spent, of which `time` takes what it costs. Once
-// a stop is requested it ends soon, with what is of no use.
+// Exchanges sequences between mini-batches, or whole groups if there are any, each for one of as
+// many sequences. Exchanges stay within windows of max_delay + 1 mini-batches, one window after the
+// other, so that nothing is further than max_delay from its place. Long units are gathered, as few
+// as make the window's `time` shortest, and only if that gains a thousandth of it. In a window that
+// changes, the sequences of a mini-batch stand in the manifest's order.
+//
+// Calls `time`, which spends from the allowance, at most eight times for each mini-batch. Once the
+// allowance is spent nothing more is moved. Once a stop is requested it ends soon, and the result
+// is of no use.
 //
 // Source: WLB-LLM (OSDI '25), which puts off long documents until there are enough of them.
 SequenceLists DelayLong(const SequenceLists& mini_batches, const Groups& groups,

@@ -68,7 +68,7 @@ Counts FewestThatAddUp(const Counts& counts, uint64_t sum, uint32_t most,
 std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> sizes, uint64_t sum,
                                                     uint32_t max_overtaking,
                                                     const Allowance& allowance) {
-  // The first ones that together don't exceed the sum.
+  // Takes first units as long as they don't exceed the sum together.
   uint64_t first_sum = 0;
   size_t first = 0;
   while (first < sizes.size() && sizes[first] <= sum - first_sum) first_sum += sizes[first++];
@@ -87,7 +87,7 @@ std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> si
   uint64_t steps = kMostSumSteps;
   while (true) {
     const uint64_t rest = sum - first_sum;
-    // With fewer first ones there is only more to make up for.
+    // With fewer first units there would only be more to make up for.
     if (rest > largest * max_overtaking) return std::nullopt;
     Counts possible;
     for (const auto& [size, count] : behind) {
@@ -109,7 +109,7 @@ std::optional<std::vector<uint32_t>> UnitsThatAddUp(std::span<const uint32_t> si
       return units;
     }
     if (first == 0 || allowance.stop_requested()) return std::nullopt;
-    // One less of the first ones: what was left out first is behind that now.
+    // One first unit less: the unit that was left out is behind it now.
     ++behind[sizes[first]];
     --first;
     first_sum -= sizes[first];

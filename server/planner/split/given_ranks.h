@@ -12,9 +12,9 @@
 namespace batchplan {
 
 // OK if the manifest gives no ranks. Otherwise InvalidArgument, naming field, value and limit, if
-// there is not one a sequence or there is dynamic_context, if one is not below data_parallel, if
-// the first pass names a sharding, or if a group that stays on one rank has several. Of valid
-// options. O(n).
+// there is not one rank a sequence, if a rank is not below data_parallel, if a group that must stay
+// on one rank has several, if the first pass names a sharding, or with dynamic_context. The options
+// are valid. O(n).
 absl::Status CheckGivenRanks(const Manifest& manifest, const PlanOptions& options,
                              const Groups& groups);
 

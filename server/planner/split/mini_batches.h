@@ -14,13 +14,13 @@
 namespace batchplan {
 
 // Cuts the manifest into mini-batches of exactly options.size sequences, in order, shuffled by the
-// seed, or ascending by length, and then leaves out those whose planned length is 0 (dropped).
-// Groups are moved as a whole: they stand where their first member does, are shuffled as one, or
-// are as long as their longest sequence. Lengths are those of the manifest; of equal ones the first
-// stays the first.
+// seed, or ascending by length, and then leaves out dropped sequences, whose planned length is 0.
+// Groups move as a whole: a group stands where its first member does, is shuffled as one unit, or
+// is as long as its longest sequence. Lengths are those of the manifest; equally long units keep
+// their order.
 //
-// InvalidArgument, naming both numbers, if the size does not divide; naming the group, if one does
-// not end where its mini-batch does; or if a mini-batch is left empty.
+// InvalidArgument, naming both numbers, if the size does not divide the number of sequences; naming
+// the group, if one does not fit what is left of a mini-batch; or if a mini-batch is left empty.
 absl::StatusOr<SequenceLists> SplitIntoMiniBatches(const Manifest& manifest,
                                                    std::span<const uint32_t> planned_lengths,
                                                    const Groups& groups,

@@ -1,5 +1,5 @@
-// How good a step of some sequences could be, before it is planned: what proves no plan to be
-// faster, over the ideal.
+// How good a step of some sequences could be, before it is planned: a proven bound on its time,
+// over the ideal time.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_
 #define BATCHPLAN_SERVER_PLANNER_SPLIT_STEP_ESTIMATE_H_
@@ -31,9 +31,9 @@ class StepEstimate {
                                             const Groups& groups, size_t mini_batches,
                                             const std::stop_token& stop);
 
-  // lower_bound_step_time over ideal_step_time of a batch of these sequences, at least one,
-  // ascending, over all passes; mini-batches are cut as they stand, whatever their order is. Plans
-  // of `balanced` come near to it. O(n log n).
+  // lower_bound_step_time over ideal_step_time, of all passes over a batch of these sequences, at
+  // least one, ascending. Mini-batches are cut from them in this order, whatever order the options
+  // ask for. Plans of `balanced` come near to this ratio. O(n log n).
   double operator()(std::span<const SequenceIndex> sequences) const;
   // The ticks of an estimate of this many sequences in this many mini-batches. An estimate does not
   // spend them by itself.
@@ -52,8 +52,8 @@ class StepEstimate {
   Time Of(const Pass& pass, std::span<const SequenceIndex> mini_batch) const;
 
   const PlanOptions* options_;
-  // Estimates are compared, so that all are equally close, however much of the request's allowance
-  // is left.
+  // Estimates are compared with each other, so none may be looser because less of the request's
+  // allowance is left.
   Allowance unlimited_;
   std::vector<Pass> passes_;
 };

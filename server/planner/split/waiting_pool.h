@@ -1,5 +1,5 @@
-// What waits to be trained, before it is chosen from: what is too old is out, what must be taken
-// now is known, and how much else.
+// The waiting sequences, before a choice is made: which are too old, which must be taken now, and
+// which may have the other seats.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_SPLIT_WAITING_POOL_H_
 #define BATCHPLAN_SERVER_PLANNER_SPLIT_WAITING_POOL_H_
@@ -24,40 +24,40 @@ std::string TargetOf(const Selection& selection);
 // What waits is counted in units: groups where the manifest has any, else sequences. A unit stands
 // where its first member does, and is as old as its oldest.
 //
-// A unit that waits is passed by at most max_overtaking others that stand behind it. So of n units
-// that are taken, not for their age, the first n - max_overtaking in order are: whatever waits
-// first of all, no more than max_overtaking are taken behind it. All other seats are free, since
-// what waits later has fewer behind it. That is the whole constraint.
+// At most max_overtaking of the units behind a waiting one are taken before it. So if n units are
+// taken beside those that must be taken for their age, the first n - max_overtaking of the others
+// are among them: then no more than max_overtaking are taken behind the first unit that waits on.
+// All other seats are free, since fewer units are taken behind those that wait further back. There
+// is no other constraint.
 class WaitingPool {
  public:
-  // Of a manifest whose arrays have one entry a sequence, with options.selection. `limit` is the
+  // The manifest's arrays have one entry a sequence, and the options a selection. `limit` is the
   // longest sequence that the passes hold.
   //
-  // InvalidArgument, naming field and values: ages that max_age needs and that are not there,
-  // groups that are not there, a target that can't be met, or what must be taken now and is more
-  // than the target; and what ApplyOverlongPolicy and CheckPadTo refuse of those that are not too
+  // InvalidArgument, naming field and values, if max_age is set and ages are missing, if groups are
+  // asked for and group_ids are missing, if the target can't be met, or if what must be taken now
+  // exceeds it; and as by ApplyOverlongPolicy and CheckPadTo, for the sequences that are not too
   // old. Cancelled if a stop is requested while sums are looked for.
   static absl::StatusOr<WaitingPool> Create(const Manifest& manifest, const PlanOptions& options,
                                             const LengthLimit& limit, const Allowance& allowance);
 
-  // The units that may be taken, in order; no expired ones, and of dropped sequences none.
+  // The units that may be taken, in order, without expired and dropped sequences.
   const SequenceLists& units() const { return units_; }
-  // Of them, those that are taken in any case, ascending: for their age, or since too many would
-  // pass them.
+  // The units that must be taken, ascending: for their age, or because too many would pass them.
   std::span<const uint32_t> certain() const { return certain_; }
-  // The others, ascending.
+  // The other units, ascending, which are taken or wait on.
   std::span<const uint32_t> open() const { return open_; }
-  // Of open(), positions in it, ascending: who gets the seats that are left by first in, first out;
-  // where groups have to add up, by what comes near to it.
+  // The choice of first in, first out for the free seats, as ascending positions in open(). Where
+  // groups have to add up, the choice that comes nearest to it.
   std::span<const uint32_t> first_choice() const { return first_choice_; }
-  // Whether what is taken has to add up to a number of sequences, so that units are exchanged for
-  // units of as many.
+  // Whether the units taken have to add up to a number of sequences: a unit may then be exchanged
+  // only for one with as many.
   bool adds_up() const { return adds_up_; }
-  // True tokens of the open units that are chosen, at most.
+  // The most true tokens that the chosen open units may have together.
   uint64_t max_open_tokens() const { return max_open_tokens_; }
   uint64_t TokensOf(uint32_t unit) const { return tokens_[unit]; }
 
-  // The sequences of what is taken, certain units and `chosen`, positions in open(), ascending.
+  // The sequences, ascending, of the certain units and of `chosen`, positions in open().
   std::vector<SequenceIndex> Sequences(std::span<const uint32_t> chosen) const;
   // Expired and dropped sequences, ascending.
   const std::vector<ExcludedSequence>& excluded() const { return excluded_; }

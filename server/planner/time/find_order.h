@@ -1,4 +1,4 @@
-// In which order a rank runs micro-batches that are given.
+// The order in which a rank runs its micro-batches.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_FIND_ORDER_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_FIND_ORDER_H_
@@ -15,13 +15,13 @@
 namespace batchplan {
 
 struct PipelineOrder {
-  // Number order[i] of the micro-batches runs as number i.
+  // Micro-batch number order[i] runs as number i.
   std::vector<uint32_t> order;
   double makespan = 0;
 };
 
-// Descending costs to costs that rise and fall again: of the descending order the even positions,
-// reversed, then the odd ones.
+// Makes costs that descend rise and fall again: first those at even positions, reversed, then those
+// at odd ones.
 void PutSmallAtBothEnds(std::span<uint32_t> descending);
 
 // Simulations of QuickOrder.
@@ -35,13 +35,13 @@ PipelineOrder QuickOrder(PipelineSimulator& simulator, std::span<const double> c
                          std::span<const double> keys, size_t movable);
 
 // Swaps micro-batches of an order as long as that makes the makespan shorter: until it is below
-// `enough`, or in `simulations` simulations; returns how many are left.
+// `enough`, or `simulations` are used up. Returns how many of these are left.
 uint64_t ImproveOrder(PipelineSimulator& simulator, std::span<const double> costs, size_t movable,
                       double enough, uint64_t simulations, std::minstd_rand& random,
                       PipelineOrder& order);
 
-// What ImproveOrder is given, at most: simulations, by effort, and the forwards and backwards that
-// these come to.
+// The most that ImproveOrder is given: simulations, by effort, and forwards and backwards in all of
+// them.
 uint64_t SimulationsToImprove(Effort effort);
 inline constexpr uint64_t kMostWorksToImprove = 200'000;
 

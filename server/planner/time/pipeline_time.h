@@ -1,4 +1,4 @@
-// What micro-batches take on pipelines.
+// How long micro-batches run on pipelines.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_PIPELINE_TIME_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_PIPELINE_TIME_H_
@@ -12,16 +12,16 @@
 
 namespace batchplan {
 
-// What a mini-batch takes on pipelines.
+// How long a mini-batch runs on pipelines.
 struct PipelineTime {
   double makespan = 0;
-  // Of that, what the stage with most work is busy.
+  // How much of it the stage with most work is busy.
   double work = 0;
 };
 
-// Of micro-batches that cost so much, slot s of rank r as number r * slots + s, which run in the
-// order of their slots: that of the slowest rank, or in lockstep of the slots' maxima. Spends its
-// simulations. Any time once a stop is requested.
+// The time of the slowest rank, or in lockstep of the slots' maxima. Number r * slots + s of
+// `costs` is slot s of rank r; slots run in their order. Spends its simulations. Any time once a
+// stop is requested.
 PipelineTime PipelineTimeOf(const Pipeline& pipeline, Synchronization synchronization,
                             std::span<const double> costs, size_t ranks,
                             const Allowance& allowance = {});

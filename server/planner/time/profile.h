@@ -17,13 +17,13 @@ namespace batchplan {
 
 // All in units of cost, those of the whole model, one a micro-batch in the order in which they run.
 struct ProfileTask {
-  // Of all micro-batches together, without their fixed costs.
+  // The cost of all micro-batches together, without their fixed costs.
   double total = 0;
-  // Of every micro-batch, on top.
+  // The fixed cost of every micro-batch, on top.
   double fixed = 0;
-  // What each micro-batch costs at least: that of a sequence which must be in it; empty: 0.
+  // The least cost of each micro-batch: that of a sequence which must be in it; empty: 0.
   std::span<const double> least = {};
-  // What a micro-batch can cost: that of a full one. Where `least` is more, that.
+  // The most that a micro-batch can cost: that of a full one, or its `least` if that is more.
   double most = 0;
 };
 
@@ -31,14 +31,14 @@ struct Profile {
   std::vector<double>
       costs;  // without the fixed ones; their sum is the total, or they are at `most`
   double makespan = 0;
-  // How much longer the makespan is, a unit of the total.
+  // How much the makespan grows with each unit of the total.
   double slope = 0;
 };
 
-// Looks for the costs with the least makespan in `simulations` simulations, from `start` on where
-// it has as many costs. By mirror descent (A. Nemirovsky, D. Yudin: Problem Complexity and Method
-// Efficiency in Optimization, 1983): costs are multiplied by less the more the makespan grows with
-// them, and scaled to their total. `simulator` traces; total > 0.
+// Looks for the costs with the least makespan, in `simulations` simulations. Begins with `start` if
+// it has one cost a micro-batch. By mirror descent (A. Nemirovsky, D. Yudin: Problem Complexity and
+// Method Efficiency in Optimization, 1983): costs are multiplied by less the more the makespan
+// grows with them, and scaled to their total. `simulator` traces; total > 0.
 Profile FindProfile(PipelineSimulator& simulator, const ProfileTask& task, int simulations,
                     std::span<const double> start = {});
 

@@ -25,8 +25,8 @@
 
 namespace batchplan {
 
-// A pipeline, and what its stages take. Costs are of the whole model, forward and backward, as a
-// CostModel counts them.
+// A pipeline, and how its stages share the costs. Costs are of the whole model, forward and
+// backward, as a CostModel counts them.
 struct Pipeline {
   // At least 1 each.
   uint32_t stages = 1;
@@ -38,21 +38,21 @@ struct Pipeline {
   bool forward_only = false;
   // The time of a backward over that of its forward.
   double backward_ratio = 2;
-  // What part of the model's time a virtual stage takes: stages * chunks numbers with the sum 1.
+  // The part of the model's time in each virtual stage: stages * chunks numbers with the sum 1.
   std::vector<double> shares = {1};
-  // What comes on top from one virtual stage to the next, both ways, in units of cost. Keeps nobody
-  // busy.
+  // The time of a transfer from one virtual stage to the next, either way, in units of cost. Keeps
+  // no stage busy.
   double transfer = 0;
 
   uint32_t virtual_stages() const { return stages * chunks; }
-  // What a virtual stage's forward and backward take of a micro-batch's cost.
+  // The parts of a micro-batch's cost in a virtual stage's forward and backward.
   double ForwardShare(uint32_t stage) const {
     return forward_only ? shares[stage] : shares[stage] / (1 + backward_ratio);
   }
   double BackwardShare(uint32_t stage) const {
     return forward_only ? 0 : shares[stage] * (backward_ratio / (1 + backward_ratio));
   }
-  // What a stage takes of a micro-batch's cost, all its chunks together.
+  // The part of a micro-batch's cost in a stage, all its chunks together.
   double StageShare(uint32_t stage) const {
     double share = 0;
     for (uint32_t q = stage; q < virtual_stages(); q += stages) share += shares[q];

@@ -26,8 +26,8 @@
 
 namespace batchplan {
 
-// Of an allowance: of a forward or a backward that is simulated, and of one that is put in its
-// place before that.
+// Ticks of an allowance: to simulate a forward or a backward, and to put it in its place before
+// that.
 inline constexpr uint64_t kTicksAWork = 5;
 inline constexpr uint64_t kTicksToPlaceAWork = 15;
 
@@ -36,8 +36,8 @@ class PipelineSimulator {
   enum class Mode { kTime, kTrace };
 
   // For `microbatches` micro-batches; interleaved, a multiple of the group size. Memory: O(m v) and
-  // for each virtual stage what is on its way to the next; to trace, O(m p v). Nothing is spent of
-  // the allowance, which ticks() is to be: but once it is asked to stop, makespans are any numbers.
+  // for each virtual stage what is on its way to the next; to trace, O(m p v). Spends nothing from
+  // the allowance; the caller spends ticks(). Once a stop is requested, makespans are any numbers.
   PipelineSimulator(Pipeline pipeline, uint32_t microbatches, Mode mode = Mode::kTime,
                     Allowance allowance = {});
   PipelineSimulator(const PipelineSimulator&) = delete;
@@ -50,13 +50,13 @@ class PipelineSimulator {
   uint64_t works() const { return 2 * uint64_t{microbatches_} * pipeline_.virtual_stages(); }
   // Simulations until now.
   uint64_t simulations() const { return simulations_; }
-  // Of an allowance: what one simulation takes; and all until now, with what was made for them.
+  // Ticks of an allowance: of one simulation; and of all until now, with their preparation.
   uint64_t ticks_each() const { return ticks_each_; }
   uint64_t ticks() const { return ticks_to_make_ + simulations_ * ticks_each_; }
 
-  // From the first forward's begin to the last one's end, of micro-batches that cost so much, in
-  // the order in which they run. In the unit of the costs; 0 of none. Takes O(m p v), and allocates
-  // nothing. Not from two threads at once.
+  // The time from the begin of the first work to the end of the last, in the unit of the costs; 0
+  // without micro-batches. `costs` are those of the micro-batches, in the order in which they run.
+  // O(m p v), without allocation. Not from two threads at once.
   double Makespan(std::span<const double> costs);
 
   // The makespan; sets in `weights`, one a micro-batch, how much it grows with that cost. REQUIRES:
@@ -100,9 +100,9 @@ class PipelineSimulator {
   std::vector<double> ends_;  // of works, where the wavefront says
 };
 
-// The least that any order of these micro-batches takes; never above their Makespan but for
-// rounding. The greatest of: for each stage, its work, what comes before it of the cheapest
-// micro-batch, and what comes after; and the way of the costliest through all stages and back.
+// A lower bound on the makespan of these micro-batches in any order; never above their Makespan but
+// for rounding. The greatest of: for each stage, its work, and the time of the cheapest micro-batch
+// before and after it; and the costliest micro-batch's way through all stages and back.
 double PipelineBound(const Pipeline& pipeline, std::span<const double> costs);
 
 // A lower bound on the makespan of any micro-batches that cost at least `work` together and at

@@ -1,8 +1,9 @@
 // The works of a pipeline's schedule, one after the other: each behind what it waits for.
 //
 // Which work waits for which does not depend on what they cost, so that one list of them is good
-// for any number of simulations. Works that stand near each other are of different stages, as far
-// as the schedule allows, and do not wait for each other: a processor computes several at a time.
+// for any number of simulations. As far as the schedule allows, works that stand near each other
+// are of different stages and do not wait for each other, so that a processor computes several at a
+// time.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_TIME_WAVEFRONT_H_
 #define BATCHPLAN_SERVER_PLANNER_TIME_WAVEFRONT_H_
@@ -29,8 +30,8 @@ struct PipelineWork {
 
 class Wavefront {
  public:
-  // Ends of as many works as one virtual stage runs before the next one has begun the first of them
-  // are kept, or of `all`. Both must outlive this.
+  // Keeps the ends of all works if `all`; otherwise of as many as one virtual stage runs before the
+  // next one has begun the first of them. `pipeline` and `order` must outlive this.
   Wavefront(const Pipeline& pipeline, const RunOrder& order, uint32_t microbatches, bool all);
 
   // How many ends are kept. The first is that of nothing, for works that wait for nothing.

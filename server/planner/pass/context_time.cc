@@ -240,7 +240,7 @@ Cost ContextBound(const ContextProblem& problem) {
   const LeastTimes added = LeastTimesOf(
       problem, [](const ContextSize& size, uint32_t item) { return size.Added(item); });
   Cost rounded = 0;
-  for (uint32_t item = 0; item < problem.items(); ++item) rounded += 2 * SequencesOf(problem, item);
+  for (uint32_t item = 0; item < problem.items(); ++item) rounded += SequencesOf(problem, item);
   const auto less_rounded = [&](Cost cost) { return cost - std::min(cost, rounded); };
   const uint64_t rows = problem.allow_empty ? filled : slots;
   return std::max(bound, clock.Bound(less_rounded(added.slots + rows * row + slots * fixed),

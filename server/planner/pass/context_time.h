@@ -45,12 +45,13 @@ uint64_t FewestContextSlots(const ContextProblem& problem);
 //
 // All this holds of items' whole costs, however rows are padded. Where every row is as wide as its
 // capacity (problem.full_rows), let r be the least whole_row of any size: a group with items takes
-// r and what its items add (ContextSize::Added), at least. So the same holds of what items add, if
-// r is one more fixed cost: in lockstep of every slot with items, as no group with items takes less
-// than r, and empty ones leave no more to the others; accumulated of every slot if no group is
-// empty, as each rank then has r in each of them. The greater of the two bounds is given. The
-// second is less by two units for each sequence, because costs are rounded down: of a micro-batch's
-// tail once, in whole_row less its items' tokens by less than two units more for each of these.
+// r and what its items add (ContextSize::Added), at least. So the same holds of what items add,
+// with r as one more fixed cost: in lockstep of every slot with items, whose groups have what their
+// items add within what the slot takes beyond r; accumulated of every slot if no group is empty, as
+// every rank then has r in each. The greater of the two bounds is given. From the second a unit is
+// taken for each sequence, since costs are rounded down one by one: of a group with n sequences,
+// whole_row and what its items add are less than n + 1 units more than its micro-batch with its
+// tail.
 Cost ContextBound(const ContextProblem& problem);
 
 }  // namespace batchplan

@@ -101,8 +101,8 @@ TEST(ContextTimeTest, TheBoundFallsWithRoomAndWithItemsThatAreLeftOut) {
       size.costs.pop_back();
       if (!size.own_tokens.empty()) size.own_tokens.pop_back();
     }
-    // Of whole rows two units a sequence are taken off for rounding, of fewer sequences less.
-    const Cost rounding = problem.full_rows ? 6 : 0;
+    // Of whole rows a unit a sequence is taken off for rounding, of fewer sequences less.
+    const Cost rounding = problem.full_rows ? 3 : 0;
     EXPECT_LE(ContextBound(problem), bound + rounding) << "seed " << seed;
   }
 }

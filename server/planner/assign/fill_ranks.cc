@@ -8,6 +8,7 @@
 
 #include "server/planner/assign/conflicts.h"
 #include "server/planner/assign/fill_bins.h"
+#include "server/planner/assign/reference_methods.h"
 #include "server/planner/assign/share_balancer.h"
 #include "server/planner/cancellation.h"
 #include "server/planner/mini_batches.h"
@@ -131,12 +132,13 @@ class RankFiller {
   bool FillBalanced(uint32_t slots) {
     std::vector<const Items*> items;
     for (const Rank& rank : ranks_) items.push_back(&rank.items);
-    std::optional<std::vector<Bins>> balanced =
+    std::optional<BalancedShares> balanced =
         ShareBalancer(pass_, items, allowance_).Balance(slots, allowance_);
     if (!balanced) return false;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      ranks_[rank].bins = std::move((*balanced)[rank]);
+      ranks_[rank].bins = std::move(balanced->ranks[rank]);
     }
+    tried_ = std::move(balanced->tried);
     return true;
   }
 
@@ -191,7 +193,10 @@ class RankFiller {
       items.push_back(&rank.items);
       bins.push_back(&rank.bins);
     }
-    return PlacementOfRanks(pass_, items, bins, slots);
+    Placement placement = PlacementOfRanks(pass_, items, bins, slots);
+    placement.method = FillingMethodOf(pass_.options());
+    placement.tried = tried_;
+    return placement;
   }
 
   const Pass& pass_;
@@ -200,6 +205,7 @@ class RankFiller {
   const Allowance& allowance_;
   const bool padded_;
   std::vector<Rank> ranks_;
+  TriedSlots tried_;
 };
 
 }  // namespace

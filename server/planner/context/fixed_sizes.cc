@@ -55,6 +55,7 @@ Placement FromRanks(const Pass& pass, const Pass& on_ranks, Placement placement,
   }
   PutCostliestRowsFirst(on_ranks, placement);
   Placement on_groups = OnGroups(placement, size);
+  on_groups.tried = std::move(placement.tried);
   OrderMicrobatches(pass, pass.order(), on_groups, allowance);
   return on_groups;
 }

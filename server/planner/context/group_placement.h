@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "server/planner/context/context_problem.h"
+#include "server/planner/context/solve/solve_context.h"
 #include "server/planner/manifest.h"
 #include "server/planner/pass.h"
 #include "server/planner/placement.h"
@@ -17,6 +18,8 @@ namespace batchplan {
 
 // The placement of slots of the problem that `pass` makes of `items`.
 Placement PlacementOf(const Pass& pass, const SequenceLists& items, const ContextSlots& slots);
+// And of what the solver found, with the numbers of slots that it tried.
+Placement PlacementOf(const Pass& pass, const SequenceLists& items, const SolvedContext& solved);
 
 // `placement`, of ranks, with each rank a group of `size` ranks.
 Placement OnGroups(const Placement& placement, uint32_t size);

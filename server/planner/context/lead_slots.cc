@@ -40,6 +40,7 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
     const std::optional<ContextSlots> slots = MegatronSlots(problem, allowance, kMostVisits);
     if (slots) {
       found.push_back(PlacementOf(pass, items, *slots));
+      found.back().method = kMegatronMethod;
       OrderMicrobatches(pass, pass.order(), found.front(), allowance);
       limit = StepTime(pass, found.front(), allowance);
     }
@@ -52,8 +53,9 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
   std::vector<ContextSlots> candidates;
   candidates.reserve(found.size());
   for (const Placement& placement : found) candidates.push_back(numbers.SlotsOf(pass, placement));
-  if (const std::optional<ContextSlots> solved = SolveContext(problem, candidates, allowance)) {
+  if (const std::optional<SolvedContext> solved = SolveContext(problem, candidates, allowance)) {
     Placement placement = PlacementOf(pass, items, *solved);
+    if (solved->candidate) placement.method = found[*solved->candidate].method;
     if (is_of_use(placement)) {
       OrderMicrobatches(pass, pass.order(), placement, allowance);
       found.insert(found.begin(), std::move(placement));
@@ -62,13 +64,19 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
   if (allowance.stop_requested()) return {};
   std::vector<std::pair<Cost, size_t>> by_time;
   by_time.reserve(found.size());
+  TriedSlots tried;
   for (size_t i = 0; i < found.size(); ++i) {
     by_time.emplace_back(StepTime(pass, found[i], allowance), i);
+    NoteSlots(found[i].tried, tried);
+    NoteSlots(found[i].slots, pass.cost().ToUnits(by_time.back().first), tried);
   }
   std::sort(by_time.begin(), by_time.end());
   std::vector<Placement> sorted;
   sorted.reserve(found.size());
-  for (const auto& [time, i] : by_time) sorted.push_back(std::move(found[i]));
+  for (const auto& [time, i] : by_time) {
+    found[i].tried = tried;
+    sorted.push_back(std::move(found[i]));
+  }
   return sorted;
 }
 

@@ -6,13 +6,13 @@
 namespace batchplan {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNothingKept = std::numeric_limits<uint32_t>::max();
 
 // Writes the time of a number of slots: over the one that is there if it `replaces` it, else if it
 // is shorter. Beyond kMostTriedSlots the entry of the longest time goes, of the others than the
 // fewest slots and `kept`.
-void Put(uint64_t number, double step_time, uint32_t kept, bool replaces, TriedSlots& tried) {
-  const auto slots = static_cast<uint32_t>(std::min<uint64_t>(number, kNone - 1));
+void PutSlots(uint64_t number, double step_time, uint32_t kept, bool replaces, TriedSlots& tried) {
+  const auto slots = static_cast<uint32_t>(std::min<uint64_t>(number, kNothingKept - 1));
   const auto at = std::ranges::lower_bound(tried, slots, {}, &SlotsTried::slots);
   if (at != tried.end() && at->slots == slots) {
     at->step_time = replaces ? step_time : std::min(at->step_time, step_time);
@@ -31,7 +31,7 @@ void Put(uint64_t number, double step_time, uint32_t kept, bool replaces, TriedS
 }  // namespace
 
 void NoteSlots(uint64_t slots, double step_time, TriedSlots& tried) {
-  Put(slots, step_time, kNone, /*replaces=*/false, tried);
+  PutSlots(slots, step_time, kNothingKept, /*replaces=*/false, tried);
 }
 
 void NoteSlots(std::span<const SlotsTried> others, TriedSlots& tried) {
@@ -39,13 +39,13 @@ void NoteSlots(std::span<const SlotsTried> others, TriedSlots& tried) {
 }
 
 void SettleSlots(uint32_t slots, double step_time, TriedSlots& tried) {
-  Put(slots, step_time, slots, /*replaces=*/true, tried);
+  PutSlots(slots, step_time, slots, /*replaces=*/true, tried);
 }
 
 void NoteOtherSlots(std::span<const SlotsTried> others, uint32_t slots, TriedSlots& tried) {
   for (const SlotsTried& other : others) {
     if (other.slots == slots) continue;
-    Put(other.slots, other.step_time, slots, /*replaces=*/false, tried);
+    PutSlots(other.slots, other.step_time, slots, /*replaces=*/false, tried);
   }
 }
 

@@ -161,7 +161,7 @@ void AddMicrobatch(const Pass& pass, const Microbatch& microbatch, PlanMetrics& 
 }
 
 // How long a mini-batch runs, in units of the cost model.
-double UnitsOf(const Pass& pass, const StepDuration& step) {
+double InUnits(const Pass& pass, const StepDuration& step) {
   return pass.pipeline() != nullptr ? pass.cost().ToUnits(step.makespan)
                                     : pass.cost().ToUnits(step.time);
 }
@@ -251,7 +251,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
     begin = end;
     if (k < plan.decisions.size()) {
       plan.decisions[k].fewest_slots = static_cast<uint32_t>(bounds[k].slots);
-      SettleSlots(slots, UnitsOf(pass, step), plan.decisions[k].tried);
+      SettleSlots(slots, InUnits(pass, step), plan.decisions[k].tried);
     }
     totals.fewest_slots += bounds[k].slots;
     totals.ideal_slots += bounds[k].ideal_slots;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/checker/check_decisions.h"
 #include "server/checker/sequence_cost.h"
 #include "server/checker/stated_metrics.h"
 #include "server/checker/step_events.h"
@@ -40,8 +41,10 @@ struct Totals {
   // Micro-batches above the budget, and the true tokens of the others.
   uint64_t over_budget = 0;
   uint64_t tokens_within = 0;
-  // Summed over mini-batches.
+  // Of each mini-batch, and the sum of all.
+  std::vector<double> step_times;
   StepTime step;
+  // Summed over mini-batches.
   double most_loaded_tokens = 0;
   double most_loaded_cost = 0;
   double rank_cost = 0;  // of all ranks together
@@ -127,6 +130,7 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
   totals.rank_cost += std::accumulate(costs.begin(), costs.end(), 0.0);
   const StepTime step = StepTimeOf(pass, timed, ranks, slots);
   totals.step.time += step.time;
+  totals.step_times.push_back(step.time);
   totals.step.least_stage_work += step.least_stage_work;
   totals.step.most_stage_work += step.most_stage_work;
 }
@@ -346,7 +350,9 @@ absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbat
   if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
   if (absl::Status status = CheckRatios(pass, totals); !status.ok()) return status;
-  return CheckTimes(pass, microbatches, totals.step);
+  if (absl::Status status = CheckTimes(pass, microbatches, totals.step); !status.ok())
+    return status;
+  return CheckDecisions(pass, totals.step_times);
 }
 
 }  // namespace batchplan::checker

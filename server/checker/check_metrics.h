@@ -16,8 +16,9 @@ namespace batchplan::checker {
 absl::Status CheckCostModel(const CostModel& requested, const CostModel& used);
 
 // Counts and tokens are recomputed exactly, ratios within 1e-6, times within 1e-6 of their value.
-// Of the lower bounds it is only known that they must not exceed what they bound. Call it once the
-// rest of the pass is known to be right.
+// Of the lower bounds it is only known that they must not exceed what they bound. Then the
+// decisions (check_decisions.h), which tell such times too. Call it once the rest of the pass is
+// known to be right.
 absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches);
 
 }  // namespace batchplan::checker

@@ -54,6 +54,20 @@ function groupsText(sizes = []) {
       .join(', ');
 }
 
+// What made the micro-batches of the mini-batches: 'balanced, verl'.
+function methodsText(decisions = []) {
+  return [...new Set(decisions.map(({method}) => method))].join(', ');
+}
+
+// Of a single mini-batch, the step time with each number of slots that was tried:
+// '2: 101.2, 3: 100.8'.
+function triedText(decisions = []) {
+  if (decisions.length !== 1) return '';
+  return (decisions[0].tried ?? [])
+      .map(({slots, stepTime}) => `${count(slots)}: ${cost(stepTime)}`)
+      .join(', ');
+}
+
 // By how much the predicted step time exceeds its lower bound; '' if there is no bound.
 function aboveBound(metrics) {
   const {predictedStepTime: time, lowerBoundStepTime: bound} = metrics;
@@ -172,6 +186,8 @@ function allFigures(request, response, pass, plan, origin, placement) {
     ['Micro-batches', [
       ['micro-batches', count(metrics.microbatches)],
       ['groups', groupsText(plan.contextSizes)],
+      ['made by', methodsText(plan.decisions)],
+      ['slots, and their step time', triedText(plan.decisions)],
       ['lower bound', count(metrics.lowerBoundMicrobatches) +
           (placement.groupSize ? ', of the largest size' : '')],
       ['certified fewest', metrics.certifiedOptimal ? 'yes' : 'no'],

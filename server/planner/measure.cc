@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "server/planner/pass/step_time.h"
@@ -161,17 +162,24 @@ void AddMicrobatch(const Pass& pass, const Microbatch& microbatch, PlanMetrics& 
   if (microbatch.true_tokens > 0) totals.filled.push_back(FilledOf(pass, microbatch));
 }
 
+// How long a mini-batch runs, in units of the cost model.
+double InUnits(const Pass& pass, const StepDuration& step) {
+  return pass.pipeline() != nullptr ? pass.cost().ToUnits(step.makespan)
+                                    : pass.cost().ToUnits(step.time);
+}
+
 // Adds the mini-batch whose micro-batches begin at number `begin`. Returns the number at which they
-// end, or any once a stop is requested.
-size_t AddMiniBatch(const Pass& pass, const PassPlan& plan, size_t begin, uint32_t slots,
-                    const Allowance& allowance, PlanMetrics& metrics, Totals& totals) {
+// end and how long they run, or any once a stop is requested.
+std::pair<size_t, StepDuration> AddMiniBatch(const Pass& pass, const PassPlan& plan, size_t begin,
+                                             uint32_t slots, const Allowance& allowance,
+                                             PlanMetrics& metrics, Totals& totals) {
   const uint32_t ranks = MeasuredRanks(pass);
   RankLoads loads(ranks);
   std::vector<Cost> costs;
   size_t m = begin;
   const uint64_t places = uint64_t{slots} * ranks;
   for (uint64_t place = 0; place < places; ++m) {
-    if (m % kMicrobatchesPerLook == 0 && allowance.stop_requested()) return m;
+    if (m % kMicrobatchesPerLook == 0 && allowance.stop_requested()) return {m, {}};
     const Microbatch microbatch = MicrobatchOf(pass, plan, m, totals.computation);
     AddMicrobatch(pass, microbatch, metrics, totals);
     // Groups stand slot after slot, ranks' own micro-batches rank after rank.
@@ -187,7 +195,7 @@ size_t AddMiniBatch(const Pass& pass, const PassPlan& plan, size_t begin, uint32
   totals.makespan += step.makespan;
   totals.pipeline_work += step.work;
   totals.slots += slots;
-  return m;
+  return {m, step};
 }
 
 // The bound to publish beside the predicted time and the ideal one, which is a bound too.
@@ -233,15 +241,20 @@ void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, 
   }
 }
 
-PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& plan,
-                    std::span<const MiniBatchBounds> bounds, const Allowance& allowance) {
-  PlanMetrics metrics;
+void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBatchBounds> bounds,
+             const Allowance& allowance, PassPlan& plan) {
+  PlanMetrics& metrics = plan.metrics;
   Totals totals;
   size_t begin = 0;
   for (size_t k = 0; k < plan.microbatches_per_rank.size(); ++k) {
-    if (allowance.stop_requested()) return metrics;
-    begin =
-        AddMiniBatch(pass, plan, begin, plan.microbatches_per_rank[k], allowance, metrics, totals);
+    if (allowance.stop_requested()) return;
+    const uint32_t slots = plan.microbatches_per_rank[k];
+    const auto [end, step] = AddMiniBatch(pass, plan, begin, slots, allowance, metrics, totals);
+    begin = end;
+    if (k < plan.decisions.size()) {
+      plan.decisions[k].fewest_slots = static_cast<uint32_t>(bounds[k].slots);
+      SettleSlots(slots, InUnits(pass, step), plan.decisions[k].tried);
+    }
     totals.fewest_slots += bounds[k].slots;
     totals.ideal_slots += bounds[k].ideal_slots;
     totals.bound.Add(bounds[k].step_time);
@@ -290,7 +303,6 @@ PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& 
   }
   metrics.step_efficiency =
       metrics.predicted_step_time == 0 ? 1 : metrics.ideal_step_time / metrics.predicted_step_time;
-  return metrics;
 }
 
 }  // namespace batchplan

@@ -14,7 +14,8 @@
 
 namespace batchplan {
 
-// The metrics of `plan`, whose arrays are complete; `bounds` has one entry a mini-batch.
+// Writes the metrics of `plan`, whose arrays are complete, and into its decisions the fewest slots
+// and the step time of those that each mini-batch has. `bounds` has one entry a mini-batch.
 //
 // Where sizes differ, the ranks of a metric are those of the pool. A rank has its group's tokens
 // over the ranks of the group, and the cost of its group. A group's row is filled in comparison to
@@ -23,8 +24,8 @@ namespace batchplan {
 //
 // O(n), and on pipelines one simulation of each rank, or of each part of the pool. Any metrics once
 // a stop is requested.
-PlanMetrics Measure(const Manifest& manifest, const Pass& pass, const PassPlan& plan,
-                    std::span<const MiniBatchBounds> bounds, const Allowance& allowance);
+void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBatchBounds> bounds,
+             const Allowance& allowance, PassPlan& plan);
 
 // Writes the metrics of what is trained and what waits, of a pass whose arrays are complete.
 void MeasureTaken(const Manifest& manifest, std::span<const uint32_t> deferred, PassPlan& plan);

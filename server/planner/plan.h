@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/planner/request/decision.h"
 #include "server/planner/request/lengths.h"
 #include "server/planner/request/options.h"
 
@@ -56,6 +57,8 @@ struct PassPlan {
   // One a micro-batch, with dynamic_context; else empty.
   std::vector<uint32_t> context_sizes = {};
   PlanMetrics metrics;
+  // One a mini-batch, of the first kMostDecisions.
+  std::vector<MiniBatchDecision> decisions = {};
 };
 
 struct Plan {
@@ -67,7 +70,7 @@ struct Plan {
   // microbatches_per_rank and row_widths, of context_sizes where there are any, of what is excluded
   // and of what is deferred. Of plans that one request and one version of the planner made it is
   // equal exactly when they are. It does not cover the sequences' lengths, the length multiple,
-  // names or metrics: requests that differ in those alone can have one fingerprint.
+  // names, metrics or decisions: requests that differ in those alone can have one fingerprint.
   std::string fingerprint;
   CostModel cost_model_used;
 };
@@ -76,8 +79,8 @@ struct Plan {
 // sequence_index, microbatch_offsets, microbatches_per_rank, row_widths and, where there are any,
 // context_sizes, each as a uint64 count and its uint32 values; then the excluded list the same way,
 // three values an entry, and what is deferred, if anything, like the arrays. Lengths, length
-// multiples, names and metrics are not in it. Once a stop is requested it ends soon, with digits
-// that are of no use.
+// multiples, names, metrics and decisions are not in it. Once a stop is requested it ends soon,
+// with digits that are of no use.
 std::string Fingerprint(const Plan& plan, const std::stop_token& stop = {});
 
 }  // namespace batchplan

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/planner/measure.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/pass.h"
@@ -40,6 +42,13 @@ void Append(const Pass& pass, const PlannedLengths& planned, const Placement& pl
   const std::vector<uint32_t> rows = pass.RowWidths(placement.widths, placement.context_sizes);
   plan.row_widths.insert(plan.row_widths.end(), rows.begin(), rows.end());
   plan.microbatches_per_rank.push_back(placement.slots);
+  if (plan.decisions.size() == kMostDecisions) return;
+  MiniBatchDecision& decision = plan.decisions.emplace_back();
+  decision.method = std::string(placement.method);
+  if (placement.method == kFixedSizeMethod) {
+    absl::StrAppend(&decision.method, placement.context_sizes.front());
+  }
+  decision.tried = placement.tried;
 }
 
 // Makes plans of placements, mini-batch by mini-batch: their order (stage 4), and bounds.
@@ -123,7 +132,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
   std::vector<PassPlan> measured;
   for (size_t i = 0; i < passes.size(); ++i) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    plans[i].metrics = Measure(batch.manifest, passes[i], plans[i], plans.bounds(i), allowance);
+    Measure(batch.manifest, passes[i], plans.bounds(i), allowance, plans[i]);
     measured.push_back(std::move(plans[i]));
   }
   return measured;
@@ -236,15 +245,31 @@ bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
          GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
 }
 
-// What plans of one request are compared by: the predicted step time of the leading pass, the first
-// that keeps to mini-batches, and then that of all; where mini-batches exchange sequences, of all.
+// The number of the leading pass: the first that keeps to mini-batches, or the first.
+size_t LeadOf(const PlanOptions& options) {
+  const auto lead = std::ranges::find(
+      options.passes, false, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
+  return lead == options.passes.end() ? 0 : lead - options.passes.begin();
+}
+
+// What plans of one request are compared by: the predicted step time of the leading pass, and then
+// that of all; where mini-batches exchange sequences, of all.
 std::pair<double, double> TimesOf(const PlanOptions& options, const Plan& plan) {
   const double all = PredictedStepTime(plan.passes);
   if (options.mini_batches.max_delay > 0) return {all, all};
-  const auto lead = std::ranges::find(
-      options.passes, false, [](const PassOptions& pass) { return pass.ignore_mini_batches; });
-  const size_t number = lead == options.passes.end() ? 0 : lead - options.passes.begin();
-  return {plan.passes[number].metrics.predicted_step_time, all};
+  return {plan.passes[LeadOf(options)].metrics.predicted_step_time, all};
+}
+
+// What another effort tried for the leading pass. Others depend on where that has the sequences.
+void NoteOtherSlots(const PlanOptions& options, const Plan& other, Plan& plan) {
+  // The mini-batches are others too.
+  if (options.mini_batches.max_delay > 0) return;
+  const size_t lead = LeadOf(options);
+  const PassPlan& from = other.passes[lead];
+  PassPlan& to = plan.passes[lead];
+  for (size_t k = 0; k < to.decisions.size(); ++k) {
+    NoteOtherSlots(from.decisions[k].tried, to.microbatches_per_rank[k], to.decisions[k].tried);
+  }
 }
 
 }  // namespace
@@ -262,8 +287,10 @@ absl::StatusOr<Plan> PlanWhole(const Manifest& manifest, const PlanOptions& opti
   allowance.Spend(its_own.used());
   absl::StatusOr<Plan> plan = PlanAtEffort(manifest, options, limits, allowance);
   if (!sooner.ok() || (!plan.ok() && !absl::IsInvalidArgument(plan.status()))) return plan;
-  const bool is_shorter = !plan.ok() || TimesOf(options, *sooner) < TimesOf(options, *plan);
-  return is_shorter ? sooner : plan;
+  if (!plan.ok()) return sooner;
+  if (TimesOf(options, *sooner) < TimesOf(options, *plan)) std::swap(sooner, plan);
+  NoteOtherSlots(options, *sooner, *plan);
+  return plan;
 }
 
 absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& options,

@@ -51,6 +51,7 @@ void SlicePass(const v1::PassPlan& whole, uint32_t data_parallel, uint32_t rank,
   *slice->mutable_microbatches_per_rank() = whole.microbatches_per_rank();
   slice->set_length_multiple(whole.length_multiple());
   *slice->mutable_metrics() = whole.metrics();
+  *slice->mutable_decisions() = whole.decisions();
 
   slice->add_microbatch_offsets(0);
   if (whole.context_sizes_size() > 0) {

@@ -35,11 +35,11 @@ struct JoinedPlan {
 // The part of a plan that one data-parallel rank executes. Writes into `slice`, which is empty, the
 // micro-batches of `rank` in every pass and mini-batch, in their order: microbatch_offsets begin at
 // 0, sequence_index still are positions in the manifest. All that describes the whole plan
-// (microbatches_per_rank, metrics, excluded, fingerprint, versions, cost model) is the whole
-// plan's. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank < data_parallel. With
-// dynamic_context it is a rank of the pool, and its micro-batches are those of the groups that it
-// is in, one a slot. Takes the time of a copy of the slice, and of a look at microbatches_per_rank,
-// or context_sizes.
+// (microbatches_per_rank, metrics, decisions, excluded, fingerprint, versions, cost model) is the
+// whole plan's. `whole` is a plan for `data_parallel` ranks, 0 read as 1; rank < data_parallel.
+// With dynamic_context it is a rank of the pool, and its micro-batches are those of the groups that
+// it is in, one a slot. Takes the time of a copy of the slice, and of a look at
+// microbatches_per_rank, or context_sizes.
 void SliceForRank(const v1::PlanBatchResponse& whole, uint32_t data_parallel, uint32_t rank,
                   v1::PlanBatchResponse* slice);
 

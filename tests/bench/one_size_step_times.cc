@@ -84,7 +84,7 @@ void AddGroups(const Family& family, const Items& batch, double bound, Figures& 
                                   .per_microbatch = kTokensOfMicrobatch * kToken};
   const Allowance allowance(AllowanceOf(Effort::kDefault), {});
   const std::clock_t start = std::clock();
-  const ContextSlots slots = SolveContext(problem, {}, allowance).value();
+  const ContextSlots slots = SolveContext(problem, {}, allowance).value().slots;
   figures.milliseconds += MillisecondsSince(start);
   figures.over_bound += static_cast<double>(ContextTime(problem, slots, allowance)) / bound;
   figures.slots += static_cast<double>(slots.size());

@@ -39,6 +39,12 @@ TEST(ConvertResponseTest, CarriesThePlan) {
   EXPECT_THAT(pass.microbatches_per_rank(), ElementsAre(2));
   EXPECT_THAT(pass.row_widths(), ElementsAre(10, 10));
   EXPECT_EQ(pass.metrics().bin_utilization(), 1);
+  ASSERT_EQ(pass.decisions_size(), 1);
+  EXPECT_EQ(pass.decisions(0).method(), "deal_bins");
+  EXPECT_EQ(pass.decisions(0).fewest_slots(), 2);
+  ASSERT_EQ(pass.decisions(0).tried_size(), 1);
+  EXPECT_EQ(pass.decisions(0).tried(0).slots(), 2);
+  EXPECT_EQ(pass.decisions(0).tried(0).step_time(), pass.metrics().predicted_step_time());
   ASSERT_EQ(response.excluded_size(), 1);
   EXPECT_EQ(response.excluded(0).length(), 12);
   EXPECT_EQ(response.excluded(0).reason(), v1::EXCLUSION_REASON_TRUNCATED);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/output/microbatches.h"
 #include "client/cli/output/request_summary.h"
 #include "client/cli/output/table.h"
@@ -154,12 +155,80 @@ std::string BudgetRow(const Topology& topology, const PassOptions& pass, const v
   return absl::StrCat(row, ", in groups of c ranks also of ", 2 * tensor, " c");
 }
 
+// What the step would take with the number of slots before and after `own`, of those that were
+// tried: "; 5 would take 1.2% longer".
+std::string OtherSlots(const v1::MiniBatchDecision& decision, uint32_t own) {
+  const v1::SlotsTried* fewer = nullptr;
+  const v1::SlotsTried* more = nullptr;
+  double time = 0;
+  for (const v1::SlotsTried& tried : decision.tried()) {
+    if (tried.slots() < own) fewer = &tried;
+    if (tried.slots() == own) time = tried.step_time();
+    if (tried.slots() > own && more == nullptr) more = &tried;
+  }
+  std::string text;
+  for (const v1::SlotsTried* other : {fewer, more}) {
+    if (other == nullptr || time <= 0) continue;
+    const double longer = other->step_time() / time - 1;
+    const std::string share = absl::StrFormat("%.2g%%", 100 * std::abs(longer));
+    absl::StrAppend(
+        &text, "; ", WithThousands(other->slots()), " would take ",
+        longer == 0 ? "as long" : absl::StrCat(share, longer > 0 ? " longer" : " less"));
+  }
+  return text;
+}
+
+// "2 to 4 a rank, the fewest possible in 3 of 4 mini-batches; by balanced in 3, verl in 1".
+std::string SlotsOfMiniBatches(const v1::PassPlan& plan, absl::string_view a_rank) {
+  const int count = std::min(plan.decisions_size(), plan.microbatches_per_rank_size());
+  const auto [least, most] =
+      std::minmax_element(plan.microbatches_per_rank().begin(), plan.microbatches_per_rank().end());
+  uint64_t fewest = 0;
+  std::map<std::string, uint64_t> methods;
+  for (int k = 0; k < count; ++k) {
+    fewest += plan.microbatches_per_rank(k) == plan.decisions(k).fewest_slots() ? 1 : 0;
+    ++methods[absl::CEscape(plan.decisions(k).method())];
+  }
+  std::string text = WithThousands(*least);
+  if (*most > *least) absl::StrAppend(&text, " to ", WithThousands(*most));
+  absl::StrAppend(&text, a_rank, ", the fewest possible in ", WithThousands(fewest), " of ",
+                  WithThousands(static_cast<uint64_t>(count)), " mini-batches");
+  if (methods.size() == 1) return absl::StrCat(text, "; by ", methods.begin()->first);
+  std::vector<std::string> parts;
+  parts.reserve(methods.size());
+  for (const auto& [method, times] : methods) {
+    parts.push_back(absl::StrCat(method, " in ", WithThousands(times)));
+  }
+  return absl::StrCat(text, "; by ", absl::StrJoin(parts, ", "));
+}
+
+// How many slots there are, by which method, and what others would take. A plan of an older server
+// does not say.
+void AddSlots(const v1::PassPlan& plan, Table* table) {
+  if (plan.decisions().empty() || plan.microbatches_per_rank().empty()) return;
+  const absl::string_view a_rank = plan.context_sizes_size() > 0 ? "" : " a rank";
+  if (plan.microbatches_per_rank_size() > 1) {
+    table->AddRow({"slots", SlotsOfMiniBatches(plan, a_rank)});
+    return;
+  }
+  const v1::MiniBatchDecision& decision = plan.decisions(0);
+  const uint32_t own = plan.microbatches_per_rank(0);
+  table->AddRow(
+      {"slots", absl::StrCat(WithThousands(own), a_rank, " by ", absl::CEscape(decision.method()),
+                             own == decision.fewest_slots()
+                                 ? ", the fewest possible"
+                                 : absl::StrCat(", at least ",
+                                                WithThousands(decision.fewest_slots()), " needed"),
+                             OtherSlots(decision, own))});
+}
+
 void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
                 const v1::PassPlan& plan, const std::vector<Microbatch>& microbatches,
                 Table* table) {
   const v1::PlanMetrics& metrics = plan.metrics();
   table->AddRow({"budget", BudgetRow(plan_options.topology, options, plan)});
   table->AddRow({"micro-batches", MicrobatchesLine(metrics, plan.context_sizes_size() > 0)});
+  AddSlots(plan, table);
   if (plan.context_sizes_size() > 0) {
     uint64_t slots = 0;
     for (const uint32_t own : plan.microbatches_per_rank()) slots += own;

@@ -55,8 +55,10 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
                          .fingerprint = plan.fingerprint,
                          .cost_model_used = plan.cost_model_used};
   for (const PassPlan& pass : plan.passes) {
-    without_arrays.passes.push_back(
-        {.name = pass.name, .length_multiple = pass.length_multiple, .metrics = pass.metrics});
+    without_arrays.passes.push_back({.name = pass.name,
+                                     .length_multiple = pass.length_multiple,
+                                     .metrics = pass.metrics,
+                                     .decisions = pass.decisions});
   }
   v1::PlanBatchResponse head;
   FillResponse(without_arrays, time, &head);

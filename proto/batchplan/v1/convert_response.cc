@@ -58,6 +58,31 @@ void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
   CopyArray(pass.context_sizes, wire->mutable_context_sizes());
   wire->set_length_multiple(pass.length_multiple);
   FillMetrics(pass.metrics, wire->mutable_metrics());
+  for (const MiniBatchDecision& decision : pass.decisions) {
+    v1::MiniBatchDecision* entry = wire->add_decisions();
+    entry->set_method(decision.method);
+    entry->set_fewest_slots(decision.fewest_slots);
+    for (const SlotsTried& tried : decision.tried) {
+      v1::SlotsTried* slots = entry->add_tried();
+      slots->set_slots(tried.slots);
+      slots->set_step_time(tried.step_time);
+    }
+  }
+}
+
+std::vector<MiniBatchDecision> ReadDecisions(const v1::PassPlan& wire) {
+  std::vector<MiniBatchDecision> decisions;
+  decisions.reserve(static_cast<size_t>(wire.decisions_size()));
+  for (const v1::MiniBatchDecision& entry : wire.decisions()) {
+    MiniBatchDecision& decision = decisions.emplace_back();
+    decision.method = entry.method();
+    decision.fewest_slots = entry.fewest_slots();
+    decision.tried.reserve(static_cast<size_t>(entry.tried_size()));
+    for (const v1::SlotsTried& slots : entry.tried()) {
+      decision.tried.push_back({.slots = slots.slots(), .step_time = slots.step_time()});
+    }
+  }
+  return decisions;
 }
 
 PassPlan ReadPass(const v1::PassPlan& wire) {
@@ -69,7 +94,8 @@ PassPlan ReadPass(const v1::PassPlan& wire) {
           .sequence_lengths = ReadArray(wire.sequence_lengths()),
           .length_multiple = wire.length_multiple(),
           .context_sizes = ReadArray(wire.context_sizes()),
-          .metrics = ReadMetrics(wire.metrics())};
+          .metrics = ReadMetrics(wire.metrics()),
+          .decisions = ReadDecisions(wire)};
 }
 
 }  // namespace

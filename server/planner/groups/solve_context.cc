@@ -111,7 +111,7 @@ class Solver {
     std::iota(everything_.begin(), everything_.end(), 0u);
   }
 
-  std::optional<ContextSlots> Run() {
+  std::optional<SolvedContext> Run() {
     if (!all_.all_fit()) return std::nullopt;
     if (std::optional<std::vector<FilledSlot>> best = BestOfFew(all_, allowance_)) {
       // Without empty groups nothing else keeps the limits either.
@@ -124,11 +124,11 @@ class Solver {
     }
     const Cost bound = accumulated() && many() ? ContextBound(problem_) : 0;
     if (found_.empty() || found_.front().time > bound + bound / 128) FindLockstep();
-    for (const ContextSlots& candidate : candidates_) {
+    for (size_t i = 0; i < candidates_.size(); ++i) {
       if (allowance_.stop_requested()) return std::nullopt;
-      const std::optional<Cost> time = Keep(FromContextSlots(all_, candidate));
+      const std::optional<Cost> time = Keep(FromContextSlots(all_, candidates_[i]), i);
       if (time) most_ = std::min(most_, *time);
-      std::vector<FilledSlot> improved = FromContextSlots(all_, candidate);
+      std::vector<FilledSlot> improved = FromContextSlots(all_, candidates_[i]);
       Improve(improved);
       Keep(std::move(improved));
     }
@@ -136,7 +136,10 @@ class Solver {
     if (allowance_.stop_requested() || found_.empty()) return std::nullopt;
     Dissolve();
     Refill();
-    return ToContextSlots(all_, Fewest());
+    const Found& best = Fewest();
+    return SolvedContext{.slots = ToContextSlots(all_, best.slots),
+                         .candidate = best.candidate,
+                         .tried = std::move(tried_)};
   }
 
  private:
@@ -154,6 +157,7 @@ class Solver {
     std::vector<FilledSlot> slots;
     Cost time = 0;
     Spread spread = {};
+    std::optional<size_t> candidate = {};
   };
 
   bool accumulated() const {
@@ -181,11 +185,13 @@ class Solver {
 
   // Keeps the slots if none found before are both as fast and as few, or those that are have more
   // empty groups or larger ones, and they are hardly slower than the fastest. Returns their time;
-  // none if their number is not allowed.
-  std::optional<Cost> Keep(std::vector<FilledSlot> slots) {
+  // none if their number is not allowed. `candidate` is the number of the one that they are.
+  std::optional<Cost> Keep(std::vector<FilledSlot> slots,
+                           std::optional<size_t> candidate = std::nullopt) {
     if (slots.empty() || problem_.slots.RoundUp(slots.size()) != slots.size()) return std::nullopt;
     if (!found_.empty() && !AffordsTimeOf(slots)) return std::nullopt;
     const Cost time = TimeOf(slots);
+    NoteSlots(slots.size(), static_cast<double>(time), tried_);
     const Spread spread = SpreadOf(slots);
     for (const Found& found : found_) {
       const bool alike = found.time == time && found.slots.size() == slots.size();
@@ -197,7 +203,9 @@ class Solver {
     });
     const auto slower =
         std::find_if(found_.begin(), found_.end(), [&](const auto& f) { return f.time > time; });
-    found_.insert(slower, {.slots = std::move(slots), .time = time, .spread = spread});
+    found_.insert(
+        slower,
+        {.slots = std::move(slots), .time = time, .spread = spread, .candidate = candidate});
     const Cost fastest = found_.front().time;
     const Cost hardly_slower = problem_.has_fixed_costs() ? 0 : fastest / kHardlySlower;
     while (found_.back().time > fastest + hardly_slower) found_.pop_back();
@@ -205,10 +213,10 @@ class Solver {
   }
 
   // The fewest of the slots that are found, as long as they are none slower than a candidate.
-  const std::vector<FilledSlot>& Fewest() const {
+  const Found& Fewest() const {
     size_t fewest = found_.size() - 1;
     while (fewest > 0 && found_[fewest].time > most_) --fewest;
-    return found_[fewest].slots;
+    return found_[fewest];
   }
 
   // Whether the simulations of TimeOf can be paid.
@@ -416,7 +424,7 @@ class Solver {
 
   void Refill() {
     if (accumulated() || problem_.pipeline != nullptr || extent_.refills == 0) return;
-    std::vector<FilledSlot> slots = Fewest();
+    std::vector<FilledSlot> slots = Fewest().slots;
     const uint64_t parts = std::max<uint64_t>(allowance_.left() / extent_.refill_ticks, 1);
     const Allowance::Part part(allowance_, parts);
     RefillSlots(all_, extent_.refills, allowance_, slots);
@@ -432,15 +440,16 @@ class Solver {
   const uint64_t fewest_;
   // Of more time and fewer slots one after the other.
   std::vector<Found> found_;
+  TriedSlots tried_;
   // The time of the fastest candidate.
   Cost most_ = std::numeric_limits<Cost>::max();
 };
 
 }  // namespace
 
-std::optional<ContextSlots> SolveContext(const ContextProblem& problem,
-                                         std::span<const ContextSlots> candidates,
-                                         const Allowance& allowance) {
+std::optional<SolvedContext> SolveContext(const ContextProblem& problem,
+                                          std::span<const ContextSlots> candidates,
+                                          const Allowance& allowance) {
   return Solver(problem, candidates, allowance).Run();
 }
 

@@ -8,9 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/request/cost.h"
+#include "server/planner/request/decision.h"
 #include "server/planner/request/manifest.h"
 
 namespace batchplan {
@@ -38,6 +40,10 @@ struct Placement {
   // Whether all ranks have the same widths and keep them when slots change places. Where sizes
   // differ, false.
   bool same_widths = false;
+  // What it was made by (decision.h, or a preset's name), and which numbers of slots were tried in
+  // its place as well.
+  absl::string_view method = kBalancedMethod;
+  TriedSlots tried = {};
 
   // Only where sizes don't differ.
   size_t ranks() const { return slots == 0 ? 0 : microbatches.size() / slots; }

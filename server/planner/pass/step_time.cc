@@ -42,6 +42,12 @@ Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& all
   return pass.clock().Of(TimedMicrobatches(pass, costs, placement.context_sizes), allowance).time;
 }
 
+Cost TimeAsPlaced(const Pass& pass, const Placement& placement, const std::stop_token& stop) {
+  if (pass.pipeline() == nullptr) return StepTime(pass, placement, stop);
+  const std::vector<Cost> costs = RowCosts(pass, placement, MicrobatchCosts(pass, placement));
+  return pass.clock().Of(TimedMicrobatches(pass, costs, placement.context_sizes), stop).time;
+}
+
 bool AffordsStepTime(const Pass& pass, const Placement& placement, const Allowance& allowance) {
   return pass.clock().Affords(placement.slots, placement.microbatches.size(), allowance);
 }

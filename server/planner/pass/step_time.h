@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <stop_token>
 
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
@@ -24,6 +25,11 @@ TimedSlots TimedMicrobatches(const Pass& pass, std::span<const Cost> costs,
 // PutCostliestRowsFirst (order.h) has them; if it asks for the best on a pipeline, in the order
 // that is found. Any time once a stop is requested.
 Cost StepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);
+
+// The time of ranks' micro-batches, rows padded as the pass asks: in the order of StepTime, but on
+// pipelines in the order in which they stand, which is simulated once and spends nothing. Any time
+// once a stop is requested.
+Cost TimeAsPlaced(const Pass& pass, const Placement& placement, const std::stop_token& stop);
 
 // Whether the allowance affords the simulations of StepTime. True without a pipeline.
 bool AffordsStepTime(const Pass& pass, const Placement& placement, const Allowance& allowance);

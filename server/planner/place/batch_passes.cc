@@ -12,6 +12,7 @@ namespace {
 // which is all that sharding and equal counts decide on.
 bool IsFilledAlike(PassOptions a, const PassOptions& b) {
   a.name = b.name;
+  a.preset = b.preset;
   a.sharding = b.sharding;
   a.equal_sequence_counts = b.equal_sequence_counts;
   return a == b;

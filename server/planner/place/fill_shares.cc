@@ -14,10 +14,10 @@
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/place/place.h"
-#include "server/planner/place/reference_methods.h"
 #include "server/planner/ranks/fill_bins.h"
 #include "server/planner/ranks/fill_ranks.h"
 #include "server/planner/ranks/more_slots.h"
+#include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/share_balancer.h"
 #include "server/planner/request/cancellation.h"
 
@@ -59,6 +59,7 @@ class SharesFiller {
     if (!filled.ok()) return filled;
     most_empty_ = EmptyMicrobatches(*filled);
     slots_ = filled->slots;
+    NoteSlots(filled->tried, tried_);
     best_ = Timed(*std::move(filled));
     if (pass_.effort() != Effort::kFast) {
       if (padded_) {
@@ -71,6 +72,7 @@ class SharesFiller {
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     PutCostliestRowsFirst(pass_, best_.placement);
     best_.placement.proven.lockstep_time = proven_time_;
+    best_.placement.tried = std::move(tried_);
     return std::move(best_.placement);
   }
 
@@ -78,10 +80,12 @@ class SharesFiller {
   bool Ended() const { return allowance_.spent() || allowance_.stop_requested(); }
 
   // Where the time can't be afforded, the first placement stays the best.
-  TimedPlacement Timed(Placement placement) const {
-    const Cost time = AffordsStepTime(pass_, placement, allowance_)
-                          ? StepTime(pass_, placement, allowance_)
-                          : kNoStepTimeLimit;
+  TimedPlacement Timed(Placement placement) {
+    Cost time = kNoStepTimeLimit;
+    if (AffordsStepTime(pass_, placement, allowance_)) {
+      time = StepTime(pass_, placement, allowance_);
+      NoteSlots(placement.slots, pass_.cost().ToUnits(time), tried_);
+    }
     return {.placement = std::move(placement), .step_time = time};
   }
 
@@ -122,10 +126,10 @@ class SharesFiller {
     const auto balance = [&](uint64_t slots) -> std::optional<TimedPlacement> {
       if (Ended()) return std::nullopt;
       const Allowance::Part part(allowance_, 2);
-      const std::optional<std::vector<Bins>> bins =
+      const std::optional<BalancedShares> balanced =
           balancer.Balance(static_cast<uint32_t>(slots), allowance_);
-      if (!bins) return std::nullopt;
-      return Timed(PlacementOf(*bins, slots));
+      if (!balanced) return std::nullopt;
+      return Timed(PlacementOf(balanced->ranks, slots));
     };
     best_ = TryMoreSlots(pass_.counts(), slots_, most_slots_, MorePackedSlots(pass_.effort()),
                          std::move(best_), balance);
@@ -201,7 +205,7 @@ class SharesFiller {
   }
 
   // The best of the ways to split each rank's items.
-  std::optional<TimedPlacement> SplitInto(size_t slots) const {
+  std::optional<TimedPlacement> SplitInto(size_t slots) {
     std::optional<TimedPlacement> best;
     std::vector<RankSplit> cheapest;  // of each rank by itself
     for (const Way way : {Way::kLevel, Way::kLeastPadded, Way::kHalved}) {
@@ -231,7 +235,7 @@ class SharesFiller {
   }
 
   void TakeSplits(const std::vector<RankSplit>& splits, size_t slots,
-                  std::optional<TimedPlacement>& best) const {
+                  std::optional<TimedPlacement>& best) {
     std::vector<Bins> bins;
     for (size_t rank = 0; rank < splits.size(); ++rank) {
       bins.push_back(sorted_[rank].BinsOf(splits[rank].cuts));
@@ -257,6 +261,7 @@ class SharesFiller {
   // Beyond it more micro-batches would be empty.
   uint64_t most_slots_ = std::numeric_limits<uint64_t>::max();
   TimedPlacement best_;
+  TriedSlots tried_;
   Cost proven_time_ = 0;
 };
 

@@ -12,7 +12,7 @@
 #include "server/planner/place/assign.h"
 #include "server/planner/place/group_placement.h"
 #include "server/planner/place/mini_batch_placer.h"
-#include "server/planner/place/reference_methods.h"
+#include "server/planner/ranks/reference_methods.h"
 
 namespace batchplan {
 namespace {
@@ -55,6 +55,7 @@ Placement FromRanks(const Pass& pass, const Pass& on_ranks, Placement placement,
   }
   PutCostliestRowsFirst(on_ranks, placement);
   Placement on_groups = OnGroups(placement, size);
+  on_groups.tried = std::move(placement.tried);
   OrderMicrobatches(pass, pass.order(), on_groups, allowance);
   return on_groups;
 }

@@ -34,10 +34,18 @@ Placement PlacementOf(const Pass& pass, const SequenceLists& items, const Contex
   return placement;
 }
 
+Placement PlacementOf(const Pass& pass, const SequenceLists& items, const SolvedContext& solved) {
+  Placement placement = PlacementOf(pass, items, solved.slots);
+  placement.tried = solved.tried;
+  for (SlotsTried& tried : placement.tried) tried.step_time = pass.cost().ToUnits(tried.step_time);
+  return placement;
+}
+
 Placement OnGroups(const Placement& placement, uint32_t size) {
   const size_t groups = placement.microbatches.size();
   Placement on_groups;
   on_groups.slots = placement.slots;
+  on_groups.method = kFixedSizeMethod;
   on_groups.microbatches.Reserve(groups, placement.microbatches.all().size());
   on_groups.widths.reserve(groups);
   on_groups.context_sizes.assign(groups, size);

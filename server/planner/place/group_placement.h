@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/groups/solve_context.h"
 #include "server/planner/pass/context_problem.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/pass/placement.h"
@@ -17,6 +18,8 @@ namespace batchplan {
 
 // The placement of slots of the problem that `pass` makes of `items`.
 Placement PlacementOf(const Pass& pass, const SequenceLists& items, const ContextSlots& slots);
+// And of what the solver found, with the numbers of slots that it tried.
+Placement PlacementOf(const Pass& pass, const SequenceLists& items, const SolvedContext& solved);
 
 // `placement`, of ranks, with each rank a group of `size` ranks.
 Placement OnGroups(const Placement& placement, uint32_t size);

@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "server/planner/groups/megatron_slots.h"
 #include "server/planner/groups/solve_context.h"
 #include "server/planner/pass/order.h"
 #include "server/planner/pass/step_time.h"
-#include "server/planner/place/reference_methods.h"
+#include "server/planner/ranks/reference_methods.h"
 
 namespace batchplan {
 namespace {
@@ -83,6 +84,7 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
     const std::optional<ContextSlots> slots = MegatronSlots(problem, allowance, kMostVisits);
     if (slots) {
       found.push_back(PlacementOf(pass, items, *slots));
+      found.back().method = kMegatronMethod;
       OrderMicrobatches(pass, pass.order(), found.front(), allowance);
       limit = StepTime(pass, found.front(), allowance);
     }
@@ -92,40 +94,55 @@ std::vector<Placement> LeadSlots(const Pass& pass, const ContextProblem& problem
     if (!is_of_use(placement)) break;
     found.push_back(std::move(placement));
   }
-  const auto solve = [&](const ContextProblem& asked, std::span<const ContextSlots> candidates) {
-    const std::optional<ContextSlots> solved = SolveContext(asked, candidates, allowance);
+  // Candidate i was made by methods[i].
+  const auto solve = [&](const ContextProblem& asked, std::span<const ContextSlots> candidates,
+                         std::span<const absl::string_view> methods) {
+    const std::optional<SolvedContext> solved = SolveContext(asked, candidates, allowance);
     if (!solved) return;
     Placement placement = PlacementOf(pass, items, *solved);
+    if (solved->candidate) placement.method = methods[*solved->candidate];
     if (!is_of_use(placement)) return;
     OrderMicrobatches(pass, pass.order(), placement, allowance);
     found.insert(found.begin(), std::move(placement));
   };
   std::vector<ContextSlots> candidates;
+  std::vector<absl::string_view> methods;
   candidates.reserve(found.size());
-  for (const Placement& placement : found) candidates.push_back(numbers.SlotsOf(pass, placement));
-  solve(problem, candidates);
+  for (const Placement& placement : found) {
+    candidates.push_back(numbers.SlotsOf(pass, placement));
+    methods.push_back(placement.method);
+  }
+  solve(problem, candidates, methods);
   if (pass.options().rows == RowPadding::kLongest && pass.effort() != Effort::kFast) {
     for (const uint64_t part : kNarrower) {
       if (allowance.spent() || allowance.stop_requested()) break;
-      solve(WithRows(pass, problem, NarrowedRows(problem, part)), {});
+      solve(WithRows(pass, problem, NarrowedRows(problem, part)), {}, {});
     }
     if (!found.empty() && !allowance.spent() && !allowance.stop_requested()) {
       const Placement& fastest = *std::ranges::min_element(
           found, {}, [&](const Placement& each) { return StepTime(pass, each, allowance); });
       const ContextSlots slots = numbers.SlotsOf(pass, fastest);
-      solve(WithRows(pass, problem, LongestRows(pass, problem, fastest)), {&slots, 1});
+      const absl::string_view method = fastest.method;
+      solve(WithRows(pass, problem, LongestRows(pass, problem, fastest)), {&slots, 1},
+            {&method, 1});
     }
   }
   if (allowance.stop_requested()) return {};
   std::vector<std::pair<Cost, size_t>> by_time;
   by_time.reserve(found.size());
+  TriedSlots tried;
   for (size_t i = 0; i < found.size(); ++i) {
     by_time.emplace_back(StepTime(pass, found[i], allowance), i);
+    NoteSlots(found[i].tried, tried);
+    NoteSlots(found[i].slots, pass.cost().ToUnits(by_time.back().first), tried);
   }
   std::sort(by_time.begin(), by_time.end());
   std::vector<Placement> sorted;
   sorted.reserve(found.size());
-  for (const auto& [time, i] : by_time) sorted.push_back(std::move(found[i]));
+  for (const auto& [time, i] : by_time) {
+    found[i].tried = tried;
+    sorted.push_back(std::move(found[i]));
+  }
   return sorted;
 }
 

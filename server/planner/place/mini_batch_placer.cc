@@ -9,10 +9,10 @@
 #include "server/planner/place/batch_passes.h"
 #include "server/planner/place/fill_shares.h"
 #include "server/planner/place/place.h"
-#include "server/planner/place/reference_methods.h"
 #include "server/planner/ranks/bounds.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_ranks.h"
+#include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/shard.h"
 #include "server/planner/request/seeds.h"
 
@@ -111,8 +111,12 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceBest(
       if (!placed.ok()) continue;
       const Cost time = StepTime(*lead_, placed->lead(), allowance_);
       if (best.ok()) {
+        TriedSlots& tried = best->lead().tried;
+        NoteSlots(placed->lead().tried, tried);
+        NoteSlots(placed->lead().slots, lead_->cost().ToUnits(time), tried);
         if (time >= least) continue;
         placed->lead().proven = best->lead().proven;
+        placed->lead().tried = std::move(tried);
       }
       best = std::move(placed);
       least = time;
@@ -208,6 +212,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::BestBalanced(
       if (even_empty == empty && AffordsStepTime(*lead_, evenly, allowance_) &&
           StepTime(*lead_, evenly, allowance_) < StepTime(*lead_, asked, allowance_)) {
         evenly.proven = asked.proven;
+        NoteSlots(asked.tried, evenly.tried);
         placed = *std::move(even);
       }
     }
@@ -242,14 +247,18 @@ bool MiniBatchPlacer::KeepsEmptyEven() const {
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceEvenly(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   const Units units = first_.UnitsOf(mini_batch);
-  return PlaceAt(k, units, ShardEvenly(first_, units));
+  absl::StatusOr<MiniBatchPlacement> placed = PlaceAt(k, units, ShardEvenly(first_, units));
+  if (placed.ok()) placed->lead().method = kEvenMethod;
+  return placed;
 }
 
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceAt(size_t k, const Units& units,
                                                             std::span<const uint32_t> rank_of,
                                                             PackingWork work) const {
-  return Fill(k, {.shares = SharesOf(units.sequences, rank_of, first_.ranks()), .passes = {}},
-              work);
+  absl::StatusOr<MiniBatchPlacement> placed =
+      Fill(k, {.shares = SharesOf(units.sequences, rank_of, first_.ranks()), .passes = {}}, work);
+  if (placed.ok()) placed->lead().method = kSearchedMethod;
+  return placed;
 }
 
 // The even placement where a rank of `asked` has more empty micro-batches than it would have
@@ -261,7 +270,10 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::EvenIfFewerEmpty(
   absl::StatusOr<MiniBatchPlacement> even = PlaceEvenly(k, mini_batch);
   if (absl::IsInvalidArgument(even.status())) return asked;
   if (even.ok() && EmptyMicrobatches(*even) >= empty) return asked;
-  if (even.ok()) even->lead().proven = asked.lead().proven;
+  if (even.ok()) {
+    even->lead().proven = asked.lead().proven;
+    NoteSlots(asked.lead().tried, even->lead().tried);
+  }
   return even;
 }
 
@@ -281,7 +293,9 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Search(
   SearchRanks({&units, 1}, search);
   if (!found.ok() || work == PackingWork::kAsAsked) return found;
   absl::StatusOr<MiniBatchPlacement> better = Fill(k, {.shares = found->shares, .passes = {}});
-  return absl::IsInvalidArgument(better.status()) ? std::move(found) : std::move(better);
+  if (absl::IsInvalidArgument(better.status())) return found;
+  if (better.ok()) better->lead().method = kSearchedMethod;
+  return better;
 }
 
 PackingWork MiniBatchPlacer::WorkOfTries() const {

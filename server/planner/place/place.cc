@@ -6,11 +6,11 @@
 
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/pass/step_time.h"
-#include "server/planner/place/reference_methods.h"
 #include "server/planner/ranks/bounds.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
 #include "server/planner/ranks/fill_ranks.h"
+#include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/shard.h"
 #include "server/planner/ranks/solve.h"
 #include "server/planner/request/cancellation.h"
@@ -91,7 +91,9 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
                                                    const SearchContext& context, Cost limit) {
   if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
   if (pass.options().sharding == Sharding::kDealBins && pass.may_deal_bins()) {
-    return PackAndDeal(pass, mini_batch, context);
+    absl::StatusOr<MiniBatchPlacement> dealt = PackAndDeal(pass, mini_batch, context);
+    if (dealt.ok()) dealt->lead().method = MethodOf(pass.options());
+    return dealt;
   }
   const Units units = pass.UnitsOf(mini_batch.sequences());
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, context);
@@ -106,6 +108,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
   if (!filled.ok()) return filled.status();
   MiniBatchPlacement placed{.shares = std::move(shares), .passes = {}};
   placed.passes.push_back(*std::move(filled));
+  placed.lead().method = MethodOf(pass.options());
   return placed;
 }
 
@@ -132,7 +135,10 @@ absl::StatusOr<MiniBatchPlacement> PackAndDeal(const Pass& pass, const MiniBatch
     bins = SettlePacked(pass, items, draft, filled, ranks, context);
   }
 
-  return PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
+  MiniBatchPlacement dealt =
+      PlacementOf(pass, items, *bins, DealBins(BinLoads(pass, items, *bins), ranks, slots));
+  dealt.lead().method = kDealtMethod;
+  return dealt;
 }
 
 absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<const Pass> references,
@@ -144,11 +150,14 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   const bool is_packed = pass.options().layout == Layout::kPacked;
   const MiniBatchItems items(pass, mini_batch);
   std::vector<Candidate> candidates;  // by step time, of equal ones the earlier first
+  TriedSlots tried;
   const auto add = [&](MiniBatchPlacement placement) {
+    NoteSlots(placement.lead().tried, tried);
     // A single one is the best, however slow.
     const bool compares = has_references && AffordsStepTime(pass, placement.lead(), allowance);
     if (!compares && !candidates.empty()) return;
     const Cost time = compares ? StepTime(pass, placement.lead(), allowance) : 0;
+    if (compares) NoteSlots(placement.lead().slots, pass.cost().ToUnits(time), tried);
     const auto place = std::upper_bound(
         candidates.begin(), candidates.end(), time,
         [](Cost value, const Candidate& candidate) { return value < candidate.step_time; });
@@ -205,6 +214,7 @@ absl::StatusOr<BalancedPlacements> PlaceBalanced(const Pass& pass, std::span<con
   if (candidates.empty()) return refused;
   for (Candidate& candidate : candidates) {
     candidate.placement.lead().proven = proven;
+    candidate.placement.lead().tried = tried;
     result.placements.push_back(std::move(candidate.placement));
   }
   return result;

@@ -124,6 +124,7 @@ class SlotPlacer {
       if (allowance_.stop_requested()) return {};
       if (slots) {
         std::vector<Placement> alone = {PlacementOf(lead_, items, *slots)};
+        alone.front().method = kMegatronMethod;
         OrderMicrobatches(lead_, lead_.order(), alone.front(), allowance_);
         return alone;
       }
@@ -159,16 +160,17 @@ class SlotPlacer {
     std::optional<ContextProblem> joint = JointProblem(*problem, items, others, allowance_);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
     if (!joint) return reason;
-    std::optional<ContextSlots> slots = SolveContext(*joint, {}, allowance_);
+    std::optional<SolvedContext> solved = SolveContext(*joint, {}, allowance_);
     if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
-    if (!slots) return reason;
+    if (!solved) return reason;
     // The joint problem may have fewer sizes.
-    for (std::vector<ContextGroup>& slot : *slots) {
+    for (std::vector<ContextGroup>& slot : solved->slots) {
       for (ContextGroup& group : slot) {
         group.size = static_cast<uint32_t>(lead_.SizeOf(joint->sizes[group.size].ranks));
       }
     }
-    Placement placement = PlacementOf(lead_, items, *slots);
+    Placement placement = PlacementOf(lead_, items, *solved);
+    placement.method = kJointMethod;
     OrderMicrobatches(lead_, lead_.order(), placement, allowance_);
     absl::Status placed = PlaceAs(k, std::move(placement));
     return absl::IsInvalidArgument(placed) ? reason : placed;
@@ -210,6 +212,7 @@ class SlotPlacer {
           pass.allow_empty() ? "" : ", or set allow_empty_microbatches"));
     }
     Placement placement = PlacementOf(pass, items, *slots);
+    placement.method = kFollowedMethod;
     OrderMicrobatches(pass, pass.order(), placement, allowance_);
     return placement;
   }

@@ -10,9 +10,11 @@
 #include "server/planner/pass/pass.h"
 #include "server/planner/ranks/conflicts.h"
 #include "server/planner/ranks/fill_bins.h"
+#include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/share_balancer.h"
 #include "server/planner/request/cancellation.h"
 #include "server/planner/request/seeds.h"
+#include "server/planner/split/mini_batches.h"
 
 namespace batchplan {
 namespace {
@@ -131,12 +133,13 @@ class RankFiller {
   bool FillBalanced(uint32_t slots) {
     std::vector<const Items*> items;
     for (const Rank& rank : ranks_) items.push_back(&rank.items);
-    std::optional<std::vector<Bins>> balanced =
+    std::optional<BalancedShares> balanced =
         ShareBalancer(pass_, items, allowance_).Balance(slots, allowance_);
     if (!balanced) return false;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      ranks_[rank].bins = std::move((*balanced)[rank]);
+      ranks_[rank].bins = std::move(balanced->ranks[rank]);
     }
+    tried_ = std::move(balanced->tried);
     return true;
   }
 
@@ -191,7 +194,10 @@ class RankFiller {
       items.push_back(&rank.items);
       bins.push_back(&rank.bins);
     }
-    return PlacementOfRanks(pass_, items, bins, slots);
+    Placement placement = PlacementOfRanks(pass_, items, bins, slots);
+    placement.method = FillingMethodOf(pass_.options());
+    placement.tried = tried_;
+    return placement;
   }
 
   const Pass& pass_;
@@ -200,6 +206,7 @@ class RankFiller {
   const Allowance& allowance_;
   const bool padded_;
   std::vector<Rank> ranks_;
+  TriedSlots tried_;
 };
 
 }  // namespace

@@ -33,8 +33,8 @@ ShareBalancer::ShareBalancer(const Pass& pass, std::span<const Items* const> ran
                : LockstepBoundOfRanks(items, pass.bin_limits(), count, rank_of, allowance);
 }
 
-std::optional<std::vector<Bins>> ShareBalancer::Balance(uint32_t slots,
-                                                        const Allowance& allowance) const {
+std::optional<BalancedShares> ShareBalancer::Balance(uint32_t slots,
+                                                     const Allowance& allowance) const {
   if (pass_.pipeline() != nullptr) return BalancePipelines(slots, allowance);
   // Those of the ranks that fill all slots, numbered anew.
   std::vector<uint32_t> lengths;
@@ -67,7 +67,9 @@ std::optional<std::vector<Bins>> ShareBalancer::Balance(uint32_t slots,
                                 .allowance = allowance});
   }
   if (!balanced) return std::nullopt;
-  std::vector<Bins> bins(all);
+  BalancedShares shares;
+  std::vector<Bins>& bins = shares.ranks;
+  bins.resize(all);
   uint32_t offset = 0;
   size_t next = 0;
   std::vector<uint32_t> bin;
@@ -86,11 +88,11 @@ std::optional<std::vector<Bins>> ShareBalancer::Balance(uint32_t slots,
     const auto own = std::span(loads_).subspan(offsets_[rank], items);
     for (const uint32_t item : DescendingOrder(own)) bins[rank].Add({&item, 1});
   }
-  return bins;
+  return shares;
 }
 
-std::optional<std::vector<Bins>> ShareBalancer::BalancePipelines(uint32_t slots,
-                                                                 const Allowance& allowance) const {
+std::optional<BalancedShares> ShareBalancer::BalancePipelines(uint32_t slots,
+                                                              const Allowance& allowance) const {
   std::vector<uint32_t> rank_of;
   uint32_t most = std::numeric_limits<uint32_t>::max();
   const size_t ranks = offsets_.size() - 1;
@@ -99,11 +101,19 @@ std::optional<std::vector<Bins>> ShareBalancer::BalancePipelines(uint32_t slots,
     most = std::min(most, offsets_[rank + 1] - offsets_[rank]);
   }
   if (most < slots) return std::nullopt;
+  BalancedShares balanced;
+  // The solver does not see the padding of rows.
+  const bool is_step_time = is_cost_ && pass_.options().rows == RowPadding::kNone;
+  const auto note = [&](const PipelineBins& solved) {
+    if (!is_step_time) return;
+    NoteSlots(solved.bins.size() / ranks, pass_.cost().ToUnits(solved.makespan), balanced.tried);
+  };
   const std::optional<Bins> found =
       SolveOnPipelines(pass_, {.lengths = lengths_, .counts = counts_, .loads = loads_},
-                       static_cast<double>(per_microbatch_), rank_of, slots, most, allowance);
+                       static_cast<double>(per_microbatch_), rank_of, slots, most, note, allowance);
   if (!found) return std::nullopt;
-  std::vector<Bins> bins(ranks);
+  std::vector<Bins>& bins = balanced.ranks;
+  bins.resize(ranks);
   std::vector<uint32_t> own;
   const size_t each = found->size() / ranks;
   for (size_t bin = 0; bin < found->size(); ++bin) {
@@ -111,7 +121,7 @@ std::optional<std::vector<Bins>> ShareBalancer::BalancePipelines(uint32_t slots,
     for (const uint32_t item : (*found)[bin]) own.push_back(item - offsets_[bin / each]);
     bins[bin / each].Add(own);
   }
-  return bins;
+  return balanced;
 }
 
 }  // namespace batchplan

@@ -12,8 +12,15 @@
 #include "server/planner/packing/bins.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/request/allowance.h"
+#include "server/planner/request/decision.h"
 
 namespace batchplan {
+
+struct BalancedShares {
+  std::vector<Bins> ranks;
+  // On pipelines, of the numbers of slots that were tried.
+  TriedSlots tried = {};
+};
 
 // Views the pass, which must outlive it.
 class ShareBalancer {
@@ -33,11 +40,10 @@ class ShareBalancer {
   //
   // For pipelines bins in the order in which they run, of each rank `slots` or more, as many as
   // make the slowest done soonest (solve_pipeline.h); nothing where a rank has fewer items.
-  std::optional<std::vector<Bins>> Balance(uint32_t slots, const Allowance& allowance) const;
+  std::optional<BalancedShares> Balance(uint32_t slots, const Allowance& allowance) const;
 
  private:
-  std::optional<std::vector<Bins>> BalancePipelines(uint32_t slots,
-                                                    const Allowance& allowance) const;
+  std::optional<BalancedShares> BalancePipelines(uint32_t slots, const Allowance& allowance) const;
 
   const Pass& pass_;
   std::vector<uint32_t> offsets_;  // of each rank's items among all; one more than ranks

@@ -41,10 +41,9 @@ class PackedSolver {
   std::optional<MiniBatchPlacement> Run() {
     const std::optional<Bins> bins = Solve();
     if (!bins || allowance_.stop_requested()) return std::nullopt;
-    std::vector<uint32_t> bin_at(bins->size());
-    std::iota(bin_at.begin(), bin_at.end(), 0u);
-    MiniBatchPlacement placement = PlacementOf(pass_, items_, *bins, bin_at);
+    MiniBatchPlacement placement = Placed(*bins);
     placement.lead().proven = proven_;
+    placement.lead().tried = std::move(tried_);
     return placement;
   }
 
@@ -56,8 +55,12 @@ class PackedSolver {
     uint64_t slots = FewestSlots(packing_, pass_.bin_limits(), pass_.ranks(), pass_.counts());
     if (slots > most_slots_) return std::nullopt;
     if (pass_.pipeline() != nullptr) {
-      return SolveOnPipelines(pass_, packing_, static_cast<double>(objective_.per_microbatch), {},
-                              slots, most_slots_, allowance_);
+      return SolveOnPipelines(
+          pass_, packing_, static_cast<double>(objective_.per_microbatch), {}, slots, most_slots_,
+          [&](const PipelineBins& solved) {
+            Note(solved.bins.size() / pass_.ranks(), solved.bins, solved.makespan);
+          },
+          allowance_);
     }
     const FewestBins packed =
         PackFewest(packing_, pass_.bin_limits(), slots * pass_.ranks(), pass_.effort(), allowance_);
@@ -70,19 +73,37 @@ class PackedSolver {
   }
 
   std::optional<Bins> Lockstep() {
-    std::optional<LockstepSlots> solved =
-        SolveLockstep({.items = packing_,
-                       .limits = pass_.bin_limits(),
-                       .ranks = pass_.ranks(),
-                       .counts = pass_.counts(),
-                       .per_microbatch = objective_.per_microbatch,
-                       .equal_counts = pass_.options().equal_sequence_counts,
-                       .effort = pass_.effort()},
-                      allowance_);
+    std::optional<LockstepSlots> solved = SolveLockstep(
+        {.items = packing_,
+         .limits = pass_.bin_limits(),
+         .ranks = pass_.ranks(),
+         .counts = pass_.counts(),
+         .per_microbatch = objective_.per_microbatch,
+         .equal_counts = pass_.options().equal_sequence_counts,
+         .effort = pass_.effort(),
+         .solved = [&](uint64_t slots, const Bins& bins,
+                       uint64_t step_time) { Note(slots, bins, static_cast<double>(step_time)); }},
+        allowance_);
     if (!solved) return std::nullopt;
     proven_.microbatches = solved->fewest_bins;
     if (objective_.is_cost) proven_.lockstep_time = solved->bound;
     return std::move(solved->bins);
+  }
+
+  MiniBatchPlacement Placed(const Bins& bins) const {
+    std::vector<uint32_t> bin_at(bins.size());
+    std::iota(bin_at.begin(), bin_at.end(), 0u);
+    return PlacementOf(pass_, items_, bins, bin_at);
+  }
+
+  // `time` is what the solver makes of the bins. It is the step time, unless that depends on what
+  // the solver does not see.
+  void Note(uint64_t slots, const Bins& bins, double time) {
+    if (allowance_.stop_requested()) return;
+    if (!objective_.is_cost || pass_.options().rows != RowPadding::kNone) {
+      time = static_cast<double>(TimeAsPlaced(pass_, Placed(bins).lead(), allowance_.stop()));
+    }
+    NoteSlots(slots, pass_.cost().ToUnits(time), tried_);
   }
 
   const Pass& pass_;
@@ -92,6 +113,7 @@ class PackedSolver {
   const PackItems packing_;
   const uint64_t most_slots_;
   Proven proven_;
+  TriedSlots tried_;
 };
 
 struct Division {
@@ -107,14 +129,14 @@ class PaddedSolver {
       : pass_(pass),
         allowance_(allowance),
         lockstep_(pass.synchronization() == Synchronization::kLockstep),
+        tokens_(pass.options().balance_on == BalanceOn::kTokens),
         items_(items),
         sorted_(items_) {
-    const bool tokens = pass.options().balance_on == BalanceOn::kTokens;
     for (size_t position = 0; position < sorted_.size(); ++position) {
       const uint32_t width = items_.widths()[sorted_[position]];
-      costs_.push_back(tokens ? width : pass.cost().OfSequence(width));
+      costs_.push_back(tokens_ ? width : pass.cost().OfSequence(width));
     }
-    per_microbatch_ = tokens ? 0 : pass.cost().OfMicrobatch();
+    per_microbatch_ = tokens_ ? 0 : pass.cost().OfMicrobatch();
   }
 
   std::optional<MiniBatchPlacement> Run() {
@@ -124,13 +146,23 @@ class PaddedSolver {
     uint64_t slots = pass_.counts().RoundUp((fewest + ranks - 1) / ranks);
     if (slots > most || allowance_.stop_requested()) return std::nullopt;
     if (pass_.pipeline() != nullptr) return OnPipelines(slots, most);
+    TriedSlots tried;
+    const auto solve = [&](uint64_t number) {
+      Division division = Divide(number);
+      const Cost time = tokens_ ? TimeAsPlaced(pass_, Placed(division).lead(), allowance_.stop())
+                                : division.step_time;
+      NoteSlots(number, pass_.cost().ToUnits(time), tried);
+      return division;
+    };
     const auto divide = [&](uint64_t more) {
       const bool ended = allowance_.spent() || allowance_.stop_requested();
-      return ended ? std::nullopt : std::optional(Divide(more));
+      return ended ? std::nullopt : std::optional(solve(more));
     };
     const Division best = TryMoreSlots(pass_.counts(), slots, most, MorePaddedSlots(pass_.effort()),
-                                       Divide(slots), divide);
-    return PlacementOf(pass_, items_, sorted_.BinsOf(best.cuts), best.run_at);
+                                       solve(slots), divide);
+    MiniBatchPlacement placement = Placed(best);
+    placement.lead().tried = std::move(tried);
+    return placement;
   }
 
  private:
@@ -138,15 +170,15 @@ class PaddedSolver {
   std::optional<MiniBatchPlacement> OnPipelines(uint64_t fewest, uint64_t most) const {
     std::optional<MiniBatchPlacement> best;
     Cost least = 0;
+    TriedSlots tried;
     for (const uint64_t slots : SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), fewest, most)) {
       if (best && (allowance_.spent() || allowance_.stop_requested() ||
                    !AffordsStepTime(pass_, slots, allowance_))) {
         break;
       }
-      const Division division = Divide(slots);
-      MiniBatchPlacement placement =
-          PlacementOf(pass_, items_, sorted_.BinsOf(division.cuts), division.run_at);
+      MiniBatchPlacement placement = Placed(Divide(slots));
       const Cost time = StepTime(pass_, placement.lead(), allowance_);
+      NoteSlots(slots, pass_.cost().ToUnits(time), tried);
       if (!best || time < least) {
         best = std::move(placement);
         least = time;
@@ -154,7 +186,12 @@ class PaddedSolver {
         break;
       }
     }
+    if (best) best->lead().tried = std::move(tried);
     return best;
+  }
+
+  MiniBatchPlacement Placed(const Division& division) const {
+    return PlacementOf(pass_, items_, sorted_.BinsOf(division.cuts), division.run_at);
   }
 
   Division Divide(uint64_t slots) const {
@@ -200,6 +237,7 @@ class PaddedSolver {
   const Pass& pass_;
   const Allowance& allowance_;
   const bool lockstep_;
+  const bool tokens_;  // in place of costs
   const Items& items_;
   const SortedItems sorted_;
   std::vector<uint64_t> costs_;  // of one sequence, by place in the sorted order

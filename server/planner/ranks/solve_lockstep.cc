@@ -86,9 +86,11 @@ class LockstepSlotsSolver {
                                                             .effort = task_.effort,
                                                             .allowance = allowance_});
     if (!balanced) return std::nullopt;
+    const uint64_t step_time = balanced->step_time + slots * task_.per_microbatch;
+    if (task_.solved) task_.solved(slots, balanced->bins, step_time);
     return LockstepSlots{.bins = std::move(balanced->bins),
                          .slots = slots,
-                         .step_time = balanced->step_time + slots * task_.per_microbatch,
+                         .step_time = step_time,
                          .bound = bound_,
                          .fewest_bins = fewest_bins_};
   }

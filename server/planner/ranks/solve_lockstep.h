@@ -5,6 +5,7 @@
 #define BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_LOCKSTEP_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "server/planner/packing/bins.h"
@@ -24,6 +25,8 @@ struct LockstepSlotsTask {
   // As many sequences on every rank: see LockstepTask.
   bool equal_counts = false;
   Effort effort = Effort::kDefault;
+  // Called once a number of slots is solved, with its bins and step time, if it is set.
+  std::function<void(uint64_t slots, const Bins& bins, uint64_t step_time)> solved = {};
 };
 
 struct LockstepSlots {

@@ -137,7 +137,9 @@ class NumberSearch {
 
 std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
                                      double per_microbatch, std::span<const uint32_t> rank_of,
-                                     uint64_t fewest, uint64_t most, const Allowance& allowance) {
+                                     uint64_t fewest, uint64_t most,
+                                     const std::function<void(const PipelineBins&)>& solved,
+                                     const Allowance& allowance) {
   const bool has_cost =
       std::any_of(items.loads.begin(), items.loads.end(), [](uint64_t load) { return load > 0; });
   if (!has_cost || allowance.left() < TicksToSolve(pass, fewest)) return std::nullopt;
@@ -159,6 +161,7 @@ std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
     if (best && allowance.spent()) break;
     task.slots = static_cast<uint32_t>(slots);
     std::optional<PipelineBins> found = BalancePipeline(task);
+    if (found) solved(*found);
     if (found && (!best || found->makespan < best->makespan)) best = std::move(found);
   }
   if (best && pass.effort() != Effort::kFast && !allowance.spent()) {

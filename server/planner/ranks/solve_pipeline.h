@@ -4,9 +4,11 @@
 #define BATCHPLAN_SERVER_PLANNER_RANKS_SOLVE_PIPELINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
+#include "server/planner/lanes/balance.h"
 #include "server/planner/packing/bins.h"
 #include "server/planner/pass/pass.h"
 #include "server/planner/request/allowance.h"
@@ -20,9 +22,12 @@ namespace batchplan {
 //
 // `rank_of` is the rank of each item, or empty. Nothing if no number is allowed, if none is found
 // that holds all items, or once a stop is requested. Bin s of rank r is number r * slots + s.
+// `solved` is called with the bins and the makespan of each number that is tried in earnest.
 std::optional<Bins> SolveOnPipelines(const Pass& pass, const PackItems& items,
                                      double per_microbatch, std::span<const uint32_t> rank_of,
-                                     uint64_t fewest, uint64_t most, const Allowance& allowance);
+                                     uint64_t fewest, uint64_t most,
+                                     const std::function<void(const PipelineBins&)>& solved,
+                                     const Allowance& allowance);
 
 }  // namespace batchplan
 

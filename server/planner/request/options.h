@@ -186,6 +186,8 @@ struct PassOptions {
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
   bool forward_only = false;
+  // That these options were made from; empty: none. Decides on nothing.
+  std::string preset = {};
 
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };

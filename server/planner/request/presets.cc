@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -86,10 +87,12 @@ static_assert(std::size(kPresetPasses) == std::size(kPresetNames));
 }  // namespace
 
 absl::StatusOr<PassOptions> PresetPass(absl::string_view preset, const Topology& topology) {
-  if (preset.empty()) return Balanced(topology);
-  const auto known = std::ranges::find(kPresetNames, preset);
+  const auto known =
+      preset.empty() ? kPresetNames.begin() : std::ranges::find(kPresetNames, preset);
   if (known != kPresetNames.end()) {
-    return kPresetPasses[known - kPresetNames.begin()](topology);
+    PassOptions pass = kPresetPasses[known - kPresetNames.begin()](topology);
+    pass.preset = std::string(*known);
+    return pass;
   }
   return absl::InvalidArgumentError(absl::StrCat("preset is \"", absl::Utf8SafeCEscape(preset),
                                                  "\", which is none of ",

@@ -61,6 +61,7 @@ fingerprint  457dccf7ce799adff7e1882a85b2b9e5b242ccadcc7615d39c0b73b52710e275
 dropped  1 sequence of together 99 tokens
 budget  8 tokens a micro-batch, lengths in multiples of 4
 micro-batches  4 (the fewest possible)
+slots  2 a rank by nemo_rl_packing, the fewest possible
 tokens  15 true, 24 aligned, 24 scheduled
 padding removed  4.0% of the 25 tokens of the padded batch
 bin utilization  46.9%, waste 53.1%
@@ -89,6 +90,7 @@ planned  in process in T, batchplan V
 fingerprint  8c1ca8063fe5df39a773d3c8a327c976c9fd9fb320e379ac8091d613cb547614
 budget  64 tokens a micro-batch, lengths in multiples of 1
 micro-batches  33 (the fewest possible)
+slots  1 a rank by nemo_rl_packing, the fewest possible
 tokens  820 true, 820 aligned, 820 scheduled
 padding removed  48.8% of the 1,600 tokens of the padded batch
 bin utilization  38.8%, waste 61.2%
@@ -104,6 +106,20 @@ median  1  1  24  37.5%  0.966
 most  1  2  40  62.5%  1.611
 slowest: rank 0
 )");
+}
+
+// In one slot a micro-batch of 17 and 7 takes 24 + 33.8 + 2; two slots take 45.9 + 6.7 + 4.
+TEST(GoldenOutput, PlanSaysWhatOtherNumbersOfSlotsWouldTake) {
+  const std::vector<std::string> arguments = {"plan",     "--lengths", "-",      "--dp",   "2",
+                                              "--budget", "24",        "--cost", "1,0.1,2"};
+  EXPECT_THAT(
+      Output(arguments, "4\n17\n14\n1\n7\n4\n"),
+      HasSubstr("\nslots  2 a rank by balanced, at least 1 needed; 1 would take 5.7% longer\n"));
+  std::vector<std::string> split = arguments;
+  split.insert(split.end(), {"--mini_batch_size", "6"});
+  EXPECT_THAT(Output(split, "4\n17\n14\n1\n7\n4\n5\n5\n5\n5\n5\n5\n"),
+              HasSubstr("\nslots  1 to 2 a rank, the fewest possible in 1 of 2 mini-batches; by "
+                        "balanced\n"));
 }
 
 // Two stages run forwards of 2 and 1.5 and backwards of 4 and 3 on each rank: 2 + 2 + 4 + 1.5 + 3 +

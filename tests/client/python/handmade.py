@@ -62,7 +62,7 @@ class Planned:
         self._slots = [len(slots) for slots in mini_batches]
 
     def head_json(self):
-        one = {"name": "", "lengthMultiple": self._multiple, "metrics": {
+        one = {"name": "", "lengthMultiple": self._multiple, "decisions": [], "metrics": {
             **_NO_METRICS, "microbatches": len(self._sizes), "trueTokens": str(sum(self._lengths))}}
         return json.dumps(
             {"passes": [one], "excluded": [], "fingerprint": "handmade", "plannerVersion": "none"})

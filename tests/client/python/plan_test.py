@@ -46,6 +46,31 @@ def test_ranks_run_as_many_microbatches():
     assert {mini_batch for mini_batch, _ in of_ranks[0]} == {0, 1, 2}
 
 
+def test_a_plan_says_how_it_came_about():
+    # In one micro-batch a rank 17 is with 7: 24 + 33.8 + 2.
+    plan = batchplan.plan(
+        [4, 17, 14, 1, 7, 4],
+        dp=2,
+        max_tokens=24,
+        cost=batchplan.CostModel(per_token=1, per_token_squared=0.1, per_microbatch=2),
+    )
+    (decision,) = plan.decisions
+    assert (decision.method, decision.fewest_slots) == ("balanced", 1)
+    assert [one.slots for one in decision.tried] == [1, 2]
+    assert decision.tried[0].step_time == pytest.approx(59.8)
+    assert decision.tried[1].step_time == pytest.approx(plan.metrics.predicted_step_time)
+
+
+def test_every_mini_batch_of_every_pass_says_how_it_came_about():
+    passes = [
+        batchplan.Pass(name="train", max_tokens=BUDGET),
+        batchplan.Pass(name="old", max_tokens=BUDGET, ignore_mini_batches=True),
+    ]
+    plan = batchplan.plan(long_tailed(300), dp=4, passes=passes, mini_batch_size=100, preset="verl")
+    assert [one.method for one in plan.passes[0].decisions] == ["verl"] * 3
+    assert [one.method for one in plan.passes[1].decisions] == ["karmarkar_karp"]
+
+
 def test_offsets_are_those_of_packed_rows():
     plan = batchplan.plan([5, 3, 9], passes=[batchplan.Pass(max_tokens=32, length_multiple=4)])
     (one,) = plan.rank(0)

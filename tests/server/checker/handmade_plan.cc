@@ -10,9 +10,10 @@ namespace batchplan::testing {
 namespace {
 
 // The metrics of plan.proto, each by its definition and over the nested layout, where the checker
-// works on the flat arrays.
+// works on the flat arrays. Adds the decision of each mini-batch, with its own slots alone.
 PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
-                      const HandmadePass& layout, uint32_t multiple, uint32_t limit) {
+                      const HandmadePass& layout, uint32_t multiple, uint32_t limit,
+                      std::vector<MiniBatchDecision>& decisions) {
   const CostModel& model = handmade.options.cost_model;
   const Topology& topology = handmade.options.topology;
   const auto cost_of = [&](double length) {
@@ -48,6 +49,7 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
     double most_tokens_here = 0;
     double most_cost_here = 0;
     std::vector<double> slot_times(ranks.front().size(), 0);
+    const double before = metrics.predicted_step_time;
     for (const auto& slots : ranks) {
       double rank_tokens = 0;
       double rank_cost = 0;
@@ -107,6 +109,11 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
     } else {
       for (double time : slot_times) metrics.predicted_step_time += time;
     }
+    const auto slots = static_cast<uint32_t>(slot_times.size());
+    decisions.push_back(
+        {.method = "balanced",
+         .fewest_slots = slots,
+         .tried = {{.slots = slots, .step_time = metrics.predicted_step_time - before}}});
   }
   const double ranks = static_cast<double>(layout.front().size());
   metrics.naive_tokens = sequences * (handmade.pad_to != 0 ? handmade.pad_to : longest);
@@ -162,7 +169,7 @@ void HandmadePlan::AddPass(const HandmadePass& layout, uint32_t length_multiple,
       }
     }
   }
-  pass.metrics = MetricsOf(*this, pass_options, layout, length_multiple, limit);
+  pass.metrics = MetricsOf(*this, pass_options, layout, length_multiple, limit, pass.decisions);
   const auto taken = static_cast<double>(pass.sequence_index.size());
   for (const uint32_t sequence : pass.sequence_index) {
     pass.metrics.mean_length_taken += lengths[sequence] / taken;

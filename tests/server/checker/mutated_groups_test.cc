@@ -57,6 +57,7 @@ HandmadePlan TwoSlots() {
   metrics.lower_bound_step_time = 16;
   metrics.predicted_step_time = 17 + 11;
   metrics.step_efficiency = 16.0 / 28;
+  pass.decisions = {{.method = "balanced", .fewest_slots = 2, .tried = {{2, 28}}}};
   metrics.mean_length_taken = 48.0 / 5;
   return handmade;
 }
@@ -262,6 +263,7 @@ HandmadePlan ThreeAlike() {
   metrics.predicted_step_time = 6;
   metrics.step_efficiency = 1;
   metrics.mean_length_taken = 4;
+  pass.decisions = {{.method = "balanced", .fewest_slots = 2, .tried = {{2, 6}}}};
   for (const PassOptions& of_pass : options.passes) {
     handmade.plan.passes.push_back(pass);
     handmade.plan.passes.back().name = of_pass.name;

@@ -282,6 +282,53 @@ INSTANTIATE_TEST_SUITE_P(
                  "cost_model_used has only coefficients of 0"}),
     NameOf);
 
+// Both mini-batches have 2 slots.
+INSTANTIATE_TEST_SUITE_P(
+    Decisions, MutatedPlanTest,
+    ::testing::Values(
+        Mutation{"DecisionMissing", [](HandmadePlan& p) { PassOf(p).decisions.pop_back(); },
+                 "passes[0].decisions has 1 entries, but there should be 2 for 2 mini-batches"},
+        Mutation{"DecisionTooMany",
+                 [](HandmadePlan& p) { PassOf(p).decisions.push_back(PassOf(p).decisions.back()); },
+                 "passes[0].decisions has 3 entries"},
+        Mutation{"NoMethod", [](HandmadePlan& p) { PassOf(p).decisions[1].method.clear(); },
+                 "passes[0].decisions[1].method is empty"},
+        Mutation{"NoSlotsTried", [](HandmadePlan& p) { PassOf(p).decisions[1].tried.clear(); },
+                 "passes[0].decisions[1].tried has 0 entries"},
+        Mutation{"OwnSlotsNotTried",
+                 [](HandmadePlan& p) { PassOf(p).decisions[1].tried[0].slots = 4; },
+                 "passes[0].decisions[1].tried lacks the 2 slots that the mini-batch has"},
+        Mutation{"OtherTimeOfItsSlots",
+                 [](HandmadePlan& p) { PassOf(p).decisions[1].tried[0].step_time *= 1.001; },
+                 "passes[0].decisions[1].tried[0].step_time is"},
+        Mutation{"SlotsTriedTwice",
+                 [](HandmadePlan& p) {
+                   auto& tried = PassOf(p).decisions[0].tried;
+                   tried.push_back(tried.back());
+                 },
+                 "passes[0].decisions[0].tried[1].slots is 2, not above 2 before it"},
+        Mutation{
+            "SlotsThatAreNotAllowed",
+            [](HandmadePlan& p) {
+              PassOf(p).decisions[0].tried.push_back({3, 1});
+            },
+            "passes[0].decisions[0].tried[1].slots is 3, which is not allowed: fewest_slots 2, "
+            "minimum 1, multiple 2"},
+        Mutation{
+            "TriedWithoutATime",
+            [](HandmadePlan& p) {
+              PassOf(p).decisions[0].tried.push_back({4, std::numeric_limits<double>::quiet_NaN()});
+            },
+            "passes[0].decisions[0].tried[1].step_time is nan"},
+        Mutation{"MoreFewestSlotsThanItHas",
+                 [](HandmadePlan& p) { PassOf(p).decisions[0].fewest_slots = 4; },
+                 "passes[0].decisions[0].tried[0].slots is 2, which is not allowed"},
+        Mutation{"FewestSlotsThatTheBoundIsNot",
+                 [](HandmadePlan& p) { PassOf(p).decisions[0].fewest_slots = 1; },
+                 "passes[0].decisions have fewest_slots of together 3, but "
+                 "metrics.lower_bound_microbatches is 8 on 2 ranks"}),
+    NameOf);
+
 INSTANTIATE_TEST_SUITE_P(
     Requests, MutatedPlanTest,
     ::testing::Values(

@@ -37,7 +37,14 @@ from batchplan._options import (
     Selection,
 )
 from batchplan._micro_batch import MicroBatch
-from batchplan._plan import ExcludedSequence, PassPlan, Plan, PlanMetrics
+from batchplan._plan import (
+    ExcludedSequence,
+    MiniBatchDecision,
+    PassPlan,
+    Plan,
+    PlanMetrics,
+    SlotsTried,
+)
 from batchplan._pool import Pool
 
 __version__: str = _core.version()
@@ -58,6 +65,7 @@ __all__ = [
     "InvalidRequest",
     "MicroBatch",
     "MicroBatchTiming",
+    "MiniBatchDecision",
     "Overloaded",
     "Pass",
     "PassPlan",
@@ -67,6 +75,7 @@ __all__ = [
     "PlanOptions",
     "Pool",
     "Selection",
+    "SlotsTried",
     "Tls",
     "TlsError",
     "Unavailable",

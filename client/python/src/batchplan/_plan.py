@@ -67,6 +67,27 @@ class PlanMetrics:
 
 
 @dataclasses.dataclass(frozen=True)
+class SlotsTried:
+    """A number of micro-batches of every rank, or of slots of a pool, that was tried for a mini-batch."""
+
+    slots: int
+    # Predicted, of the best micro-batches found with so many, in the cost model's unit.
+    step_time: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MiniBatchDecision:
+    """How the micro-batches of a mini-batch came about; proto/batchplan/v1/plan.proto has every method."""
+
+    # What made them: "balanced", the name of the preset whose way to assign won, "context_parallel_4", ...
+    method: str
+    # No plan within the constraints has fewer slots.
+    fewest_slots: int
+    # Ascending; the plan's own number is among them. At most 16.
+    tried: tuple[SlotsTried, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class ExcludedSequence:
     """A sequence that was left out for its age; or for its length cut, left out, or put into a micro-batch
     of its own."""
@@ -95,6 +116,7 @@ class PassPlan:
             rank alone. MicroBatch.length_multiple is that of its group.
         padded: whether micro-batches are rows of one width, in place of one packed row.
         metrics: how good it is.
+        decisions: how its micro-batches came about, one entry a mini-batch, of the first 1,024.
         is_dynamic: whether groups of context-parallel ranks differ in size.
         data_parallel: data-parallel ranks, those that rank() takes; where groups differ in size, all of the pool,
             data-parallel times context-parallel ones.
@@ -137,6 +159,14 @@ class PassPlan:
                 field.name: _number(head["metrics"][_camel(field.name)])
                 for field in dataclasses.fields(PlanMetrics)
             }
+        )
+        self.decisions = tuple(
+            MiniBatchDecision(
+                one["method"],
+                one["fewestSlots"],
+                tuple(SlotsTried(tried["slots"], _number(tried["stepTime"])) for tried in one["tried"]),
+            )
+            for one in head["decisions"]
         )
         self.data_parallel = asked.data_parallel
         self.context_parallel = asked.context_parallel
@@ -313,6 +343,11 @@ class Plan:
     def metrics(self) -> PlanMetrics:
         """How good the first pass's plan is."""
         return self.passes[0].metrics
+
+    @property
+    def decisions(self) -> tuple[MiniBatchDecision, ...]:
+        """How the first pass's micro-batches came about: PassPlan.decisions."""
+        return self.passes[0].decisions
 
     def rank(self, rank: int) -> Iterator[MicroBatch]:
         """The micro-batches of a rank in the first pass: PassPlan.rank."""

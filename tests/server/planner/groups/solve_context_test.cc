@@ -24,7 +24,10 @@ using testing::PoolOptions;
 using testing::RandomStream;
 
 std::optional<ContextSlots> Solve(const ContextProblem& problem) {
-  return SolveContext(problem, {}, Allowance(AllowanceOf(problem.effort), {}));
+  std::optional<SolvedContext> solved =
+      SolveContext(problem, {}, Allowance(AllowanceOf(problem.effort), {}));
+  if (!solved) return std::nullopt;
+  return std::move(solved->slots);
 }
 
 bool Equal(const ContextSlots& a, const ContextSlots& b) {
@@ -78,11 +81,12 @@ TEST(SolveContextTest, IsNoSlowerThanACandidate) {
     const std::optional<ContextSlots> candidate = Solve(problem);
     if (!candidate) continue;
     problem.effort = Effort::kFast;
-    const std::optional<ContextSlots> slots =
+    const std::optional<SolvedContext> solved =
         SolveContext(problem, {&*candidate, 1}, Allowance(AllowanceOf(Effort::kFast), {}));
-    ASSERT_TRUE(slots) << "seed " << seed;
-    ASSERT_EQ(FaultOf(problem, *slots), "") << "seed " << seed;
-    EXPECT_LE(ContextTime(problem, *slots), ContextTime(problem, *candidate)) << "seed " << seed;
+    ASSERT_TRUE(solved) << "seed " << seed;
+    ASSERT_EQ(FaultOf(problem, solved->slots), "") << "seed " << seed;
+    EXPECT_LE(ContextTime(problem, solved->slots), ContextTime(problem, *candidate))
+        << "seed " << seed;
   }
 }
 
@@ -130,9 +134,9 @@ TEST(SolveContextTest, OnceAStopIsRequestedThereIsNoAnswer) {
 TEST(SolveContextTest, ASpentAllowanceStillGivesAnAnswer) {
   const ContextProblem problem =
       ContextOfLengths(testing::MathsLengths(2000, 1), PoolOptions{.pool = 16, .budget = 16384});
-  const std::optional<ContextSlots> slots = SolveContext(problem, {}, Allowance(0, {}));
-  ASSERT_TRUE(slots);
-  EXPECT_EQ(FaultOf(problem, *slots), "");
+  const std::optional<SolvedContext> solved = SolveContext(problem, {}, Allowance(0, {}));
+  ASSERT_TRUE(solved);
+  EXPECT_EQ(FaultOf(problem, solved->slots), "");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 //   work: a forward or a backward of a micro-batch through a virtual stage.
 //
 // The schedules, 1F1B, interleaved and forwards alone, are those of
-// server/planner/pipeline/schedule.h.
+// server/planner/time/schedule.h.
 
 // Of a job's pipeline, as one pass runs it. Costs are those of the stage with most work, the
 // busiest one: `share` is the part of the model's time that it takes.

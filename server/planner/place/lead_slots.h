@@ -18,7 +18,7 @@ namespace batchplan {
 
 // Placements of `items`, mini-batch k, of which `pass` makes `problem` and which `numbers` has
 // numbered. Each has its slots in the order that the pass asks for; the fastest comes first. They
-// are what the solver finds (solve/solve_context.h), those of `fixed`, and, where TriesReferences,
+// are what the solver finds (groups/solve_context.h), those of `fixed`, and, where TriesReferences,
 // that of megatron_slots.h if it is found soon. Where rows are as wide as the longest of their
 // size, the solver is asked again at more than Effort::kFast, as if groups held less, so that rows
 // are narrower and long sequences are on large groups alone. None if nothing legal is found, or

@@ -13,7 +13,8 @@ namespace batchplan::checker {
 // Internal unless each mini-batch, of the first 1,024, has a decision that names a method and 1 to
 // 16 numbers of slots: ascending, allowed, none below the fewest, the plan's own among them with
 // the time that the mini-batch takes. `step_times` has one entry a mini-batch. The fewest add up to
-// the bound of the metrics. A plan without any decision is from a server that makes none, and right.
+// the bound of the metrics. A plan without any decision is from a server that makes none, and
+// right.
 absl::Status CheckDecisions(const PassUnderCheck& pass, std::span<const double> step_times);
 
 }  // namespace batchplan::checker

@@ -306,6 +306,7 @@ TEST(GroupRowsTest, TheTailIsPartOfWhatAGroupCosts) {
   metrics.rank_cost_imbalance = 32 / 30.5;
   metrics.predicted_step_time = 19 + 13;
   metrics.step_efficiency = 16.0 / 32;
+  PassOf(handmade).decisions[0].tried = {{2, 32}};
   ExpectAccepted(handmade);
   metrics.predicted_step_time = 28;
   ExpectViolation(handmade, "passes[0].metrics.predicted_step_time is 28, but the plan has 32");

@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kTicksAPlacement = 60;
 // For a group that is looked at.
-constexpr uint64_t kTicksAGroup = 2;
+constexpr uint64_t kTicksAGroupTried = 2;
 // How close bisection comes: the quotient of the times.
 constexpr Cost kCloseEnough = 2000;
 
@@ -159,7 +159,7 @@ bool DissolveShortest(const ContextItems& all, const Allowance& allowance,
   for (const FilledGroup& group : slots[shortest]) {
     items.insert(items.end(), group.items.begin(), group.items.end());
   }
-  const uint64_t ticks = kTicksAGroup * items.size() * groups;
+  const uint64_t ticks = kTicksAGroupTried * items.size() * groups;
   if (ticks > allowance.left()) return false;
   allowance.Spend(ticks);
   std::sort(items.begin(), items.end());

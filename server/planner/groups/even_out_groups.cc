@@ -158,6 +158,7 @@ class PartSearch {
       return static_cast<int64_t>(from_costs[item] + to_costs[item]);
     };
     const int64_t gap = over - under;
+    first_comes_ = to.items.empty() ? static_cast<int64_t>(all_.whole_row(to.size)) : 0;
     size_t middle = 0;
     for (size_t out = 0; out < from.items.size(); ++out) {
       const int64_t wanted = value(from.items[out]) - gap;
@@ -176,7 +177,7 @@ class PartSearch {
                 int64_t under, Exchange& best) const {
     const uint32_t o = from.items[out];
     auto leaves = static_cast<int64_t>(all_.cost(from.size, o));
-    auto comes = static_cast<int64_t>(to.TimeWith(all_, o) - to.time);
+    auto comes = static_cast<int64_t>(all_.cost(to.size, o)) + first_comes_;
     if (in != kNone) {
       leaves -= static_cast<int64_t>(all_.cost(from.size, to.items[in]));
       comes -= static_cast<int64_t>(all_.cost(to.size, to.items[in]));
@@ -211,6 +212,8 @@ class PartSearch {
   std::set<std::pair<int64_t, uint32_t>> givers_;  // deviation, part
   std::set<std::pair<int64_t, uint32_t>> receivers_;
   int64_t tolerance_ = 0;
+  // What the first item of the receiving group costs besides itself.
+  int64_t first_comes_ = 0;
 };
 
 // Of a slot: what its groups take in the mean over the ranks, or its longest item by itself.
@@ -219,8 +222,9 @@ Cost TargetOf(const ContextItems& all, const FilledSlot& slot) {
   Cost longest = 0;
   for (const FilledGroup& group : slot) {
     sum += absl::uint128(group.time) * all.ranks(group.size);
-    for (const uint32_t item : group.items)
+    for (const uint32_t item : group.items) {
       longest = std::max(longest, all.Alone(group.size, item));
+    }
   }
   return std::max(absl::Uint128Low64(sum / all.problem().pool), longest);
 }

@@ -62,7 +62,7 @@ uint64_t TopologyMultiple(const Topology& topology, uint32_t ranks) {
   return chunks * (topology.sequence_parallel ? topology.tensor_parallel : 1);
 }
 
-absl::Status CheckGroupsTake(const PassOptions& pass, absl::string_view where) {
+absl::Status CheckPassOfGroups(const PassOptions& pass, absl::string_view where) {
   constexpr absl::string_view kBut =
       ", set by itself or by the pass's preset, but topology.dynamic_context is set: ";
   if (pass.layout == Layout::kPadded) {
@@ -132,7 +132,7 @@ absl::Status CheckDynamicContext(const PlanOptions& options) {
         "largest size already takes the longest sequences; use another policy");
   }
   for (size_t i = 0; i < options.passes.size(); ++i) {
-    absl::Status status = CheckGroupsTake(options.passes[i], absl::StrCat("passes[", i, "]"));
+    absl::Status status = CheckPassOfGroups(options.passes[i], absl::StrCat("passes[", i, "]"));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -50,7 +50,7 @@ inline constexpr absl::string_view kMegatronMethod = "megatron_dynamic_cp";
 // The size is appended.
 inline constexpr absl::string_view kFixedSizeMethod = "context_parallel_";
 
-// Takes down a number of slots that was tried. Of two times of one number the shorter stays.
+// Notes a number of slots that was tried. Of two times of one number the shorter stays.
 // O(kMostTriedSlots).
 void NoteSlots(uint64_t slots, double step_time, TriedSlots& tried);
 void NoteSlots(std::span<const SlotsTried> others, TriedSlots& tried);

@@ -7,10 +7,13 @@ import subprocess
 import sys
 
 import datasets
+import numpy
 import pytest
+import torch
 import transformers
 import trl
 from batchplan import CostModel, Pass
+from batchplan.integrations._grpo._rows import Rows
 from batchplan.integrations.transformers import plan_batches
 from generated_training import ALONE, CASES, PACKED, PADDED, compared, trainer_of
 from tiny_llama import tiny_llama
@@ -139,6 +142,55 @@ def test_passes_may_say_more_of_both_uses(tmp_path):
     trainer = trainer_of(tmp_path)
     plan_batches(trainer, passes=[Pass(300, scan="optimal"), Pass(600)], cost=CostModel(1, 0.01), effort="fast")
     trainer.train()
+
+
+def test_rows_keep_their_values_in_another_order_and_width():
+    def batch(prompts, completions):
+        """Tokens of rows, whose fields are numbered through."""
+        rows, widths = len(prompts), (max(prompts), max(completions))
+        masks = [torch.arange(widths[0]) >= torch.tensor([[widths[0] - one] for one in prompts]),
+                 torch.arange(widths[1]) < torch.tensor([[one] for one in completions])]
+        tokens = torch.arange(rows * widths[1], dtype=torch.float32).reshape(rows, -1)
+        return {
+            "prompt_ids": torch.arange(rows * widths[0]).reshape(rows, -1), "prompt_mask": masks[0].long(),
+            "completion_ids": tokens.long(), "completion_mask": masks[1].long(), "advantages": torch.rand(rows),
+            "importance_sampling_ratio": tokens + 2, "old_per_token_logps": -tokens, "tool_mask": None,
+            "num_items_in_batch": torch.tensor(9),
+        }  # fmt: skip
+
+    def of_rows(batch):
+        kinds = {"prompt_ids": "prompt_mask", "advantages": None}
+        names = [name for name in sorted(batch) if "mask" not in name and name != "num_items_in_batch"]
+        masks = [kinds.get(name, "completion_mask") for name in names]
+        return [
+            [batch[name][row][batch[mask][row].bool()].tolist() if mask else float(batch[name][row])
+             for name, mask in zip(names, masks)]
+            for row in range(len(batch["prompt_ids"]))
+        ]
+
+    one, other = batch([3, 1, 2], [4, 6, 0]), batch([2, 5], [1, 3])
+    rows = Rows.of([one, other])
+    order = numpy.array([4, 2, 3, 0])
+    found = rows.take(order).batch()
+    all_rows = of_rows(one) + of_rows(other)
+    assert of_rows(found) == [all_rows[place] for place in order]
+    assert found["prompt_ids"].shape == (4, 5) and found["completion_ids"].shape == (4, 4)
+    # VESPO's loss adds up logarithms of what is not masked.
+    ratios = found["importance_sampling_ratio"]
+    assert (ratios[~found["completion_mask"].bool()] == 1).all()
+    assert found["num_items_in_batch"] == 9 and "tool_mask" not in found
+
+
+@pytest.mark.parametrize(("message", "change"), [
+    ("has pixel_values, a tensor .2, 3., which a plan can't divide", {"pixel_values": torch.ones(2, 3)}),
+    ("has notes, a list", {"notes": ["a", "b"]}),
+    ("at least one has gaps", {"completion_mask": torch.tensor([[0, 1], [1, 1]])}),
+])  # fmt: skip
+def test_rows_that_are_not_understood_are_refused(message, change):
+    batch = {f"{kind}_{what}": torch.ones(2, 2, dtype=torch.long)
+             for kind in ("prompt", "completion") for what in ("ids", "mask")}
+    with pytest.raises(ValueError, match=message):
+        Rows.of([{**batch, **change}])
 
 
 @pytest.mark.parametrize(("message", "plan", "other"), [

@@ -145,10 +145,17 @@ class _Planner:
         # So many always go into one optimizer step, wherever steps begin.
         together = math.gcd(len(batches), accumulated)
         each = len(batches[0]["prompt_ids"])
-        rows = Rows.of([with_weights(self._trainer, one) for one in batches])
-        lengths = numpy.concatenate([rows.prompts, rows.completions])
+        rows: Rows | None = None
+
+        def lengths() -> Whole:
+            nonlocal rows
+            rows = Rows.of([with_weights(self._trainer, one) for one in batches])
+            return numpy.concatenate([rows.prompts, rows.completions])
+
+        # Where a rank's rows are refused, all ranks raise.
         gather = gathering_in()
-        _, everyone = gather(lambda: lengths) if gather else (lengths, [lengths])
+        everyone = gather(lengths)[1] if gather else [lengths()]
+        assert rows is not None
         # [2, ranks, rows]: prompts and completions.
         tokens = numpy.stack(everyone).reshape(len(everyone), 2, -1).swapaxes(0, 1)
         planned = []

@@ -13,6 +13,7 @@ import pytest
 import torch
 from verl_batches import (
     Workers, batch_of, config, cost, for_micro_batches, long_tailed, mini_batches, of_ranks, tokens, trainer)
+from pipelines import makespan
 from tiny_llama import tiny_llama
 from verl import DataProto
 from verl.trainer.ppo.core_algos import agg_loss
@@ -27,7 +28,7 @@ STOCK_MICRO_BATCHES = utils.rearrange_micro_batches
 
 import batchplan  # noqa: E402
 from batchplan.integrations.verl import install, rearrange_micro_batches  # noqa: E402
-from batchplan.integrations.verl import _trainers  # noqa: E402
+from batchplan.integrations.verl import _micro_batches, _trainers  # noqa: E402
 from batchplan_plugins import switched_on  # noqa: E402
 
 install()
@@ -222,6 +223,74 @@ def test_budgets_are_multiplied_by_the_ranks_that_share_sequences():
         "virtual_pipeline_model_parallel_size": 2, "pipeline_model_parallel_size": 3})
     batch, _ = balanced(lengths, virtual)
     assert all(len(micro_batches(own)[0]) % 3 == 0 for own in of_ranks(batch, DP))
+
+
+def on_megatron(stages, virtual=1, experts=1, **more):
+    return config(BUDGET, strategy="megatron", megatron={
+        "pipeline_model_parallel_size": stages, "expert_model_parallel_size": experts,
+        "virtual_pipeline_model_parallel_size": virtual if virtual > 1 else None}, **more)
+
+
+def pipelines_take(ranks, stages, virtual):
+    """Until the last rank has ended; a micro-batch with as much beside as 1,024 tokens cost."""
+    return max(makespan([cost(one) + 1024 * 24576 for one in rank], stages, virtual) for rank in ranks)
+
+
+@pytest.mark.parametrize("stages, virtual", [(4, 1), (2, 2)])
+@pytest.mark.parametrize("size", [0, 64])
+def test_pipelines_run_shorter_than_by_a_plan_of_whole_models(stages, virtual, size):
+    times = []
+    for seed in range(3):
+        lengths = long_tailed(128, seed, median=150, longest=BUDGET)
+        of_stages, of_none = (
+            steps(balanced(lengths, on_megatron(*machine, mini_batch=size))[0], size or 128)
+            for machine in ((stages, virtual), (1, 1)))
+        for step, other in zip(of_stages, of_none, strict=True):
+            assert numbers(step) == numbers(other)
+            ranks, others = ([micro_batches(part)[0] for part in parts] for parts in (step, other))
+            assert max(tokens(one) for rank in ranks for one in rank) <= BUDGET
+            if virtual == 1 or len(others[0]) % stages == 0:
+                times.append([pipelines_take(one, stages, virtual) for one in (ranks, others)])
+            assert virtual == 1 or len(ranks[0]) % stages == 0
+    planned, whole = map(sum, zip(*times))
+    assert planned < whole
+
+
+def test_pipelines_that_share_experts_wait_for_each_other():
+    def waiting(settings):
+        ranks = [micro_batches(own)[0] for own in of_ranks(balanced(lengths, settings)[0], DP)]
+        return makespan([max(map(cost, slot)) + 1024 * 24576 for slot in zip(*ranks)], 4)
+
+    lengths = long_tailed(128, 1, median=150, longest=BUDGET)
+    assert waiting(on_megatron(4, experts=2)) < waiting(on_megatron(4))
+
+
+def test_workers_that_divide_what_they_have_know_their_pipeline(monkeypatch):
+    state = types.ModuleType("megatron.core.parallel_state")
+    group = object()
+    state.model_parallel_is_initialized = lambda: True
+    state.get_data_parallel_group = lambda: group
+    state.get_pipeline_model_parallel_world_size = lambda: 4
+    state.get_virtual_pipeline_model_parallel_world_size = lambda: None
+    state.get_expert_model_parallel_world_size = lambda: 1
+    monkeypatch.setitem(sys.modules, state.__name__, state)
+    lengths = long_tailed(64, 1, median=150, longest=BUDGET)
+    own = of_ranks(batch_of(lengths), DP)
+    counts = [sum(len(part) for part in own[:rank]) for rank in range(DP + 1)]
+    everyone = [lengths[first:last].astype(numpy.int64) for first, last in zip(counts, counts[1:])]
+    monkeypatch.setattr(_micro_batches, "gathering_in", lambda of: lambda found: (found(), everyone))
+    monkeypatch.setattr(_micro_batches, "_over_ranks", lambda of: lambda facts: list(facts))
+
+    def divided(of):
+        return [rearrange_micro_batches(part, BUDGET, of)[0] for part in own]
+
+    planned, of_another = divided(group), divided(object())
+    assert len({len(rank) for rank in planned}) == 1
+    assert numbers(part for rank in planned for part in rank) == list(range(64))
+    assert pipelines_take(planned, 4, 1) < pipelines_take(of_another, 4, 1)
+    state.model_parallel_is_initialized = lambda: False
+    assert [[part["number"].tolist() for part in rank] for rank in divided(group)] == [
+        [part["number"].tolist() for part in rank] for rank in of_another]
 
 
 def test_the_critic_and_the_reference_have_plans_of_their_own():

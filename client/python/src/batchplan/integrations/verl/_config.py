@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _settings
 from batchplan.integrations.verl._joint import Pass, Wanted
@@ -107,7 +108,7 @@ def ppo(config: Any, sequences: int, dp: int, *, use_critic: bool, use_reference
     return Wanted(
         tuple(found),
         size if several else 0,
-        _microbatch_multiple(megatron),
+        _stages(megatron),
         _synchronization(megatron),
     )
 
@@ -131,7 +132,7 @@ def train_batch(engine: Any, use_dynamic_bsz: Any, budget: Any) -> Wanted:
     return Wanted(
         (Pass("train", int(budget) * share, "data.max_token_len_per_gpu"),),
         0,
-        _microbatch_multiple(megatron),
+        _stages(megatron),
         _synchronization(megatron),
     )
 
@@ -172,12 +173,15 @@ def _sequence_parallel(section: Any, fsdp: str) -> int:
     return above if above > 1 else own
 
 
-def _microbatch_multiple(megatron: Any) -> int:
-    """Of virtual pipelines, as Megatron-Core defaults it."""
-    if int(setting(megatron, "virtual_pipeline_model_parallel_size", 1)) <= 1:
-        return 1
-    named = setting(megatron, "override_transformer_config.microbatch_group_size_per_vp_stage")
-    return int(named or setting(megatron, "pipeline_model_parallel_size", 1))
+def _stages(megatron: Any) -> Stages:
+    """Of Megatron's engine, with the size of groups as Megatron-Core defaults it."""
+    group = setting(megatron, "override_transformer_config.microbatch_group_size_per_vp_stage")
+    return Stages(
+        int(setting(megatron, "pipeline_model_parallel_size", 1)),
+        int(setting(megatron, "virtual_pipeline_model_parallel_size", 1)),
+        None if group is None else int(group),
+        int(setting(megatron, "expert_model_parallel_size", 1)),
+    )
 
 
 def _synchronization(megatron: Any) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import batchplan
@@ -56,10 +56,10 @@ def build_dp_schedule(
             pipeline_model_parallel_size, expert_model_parallel_size, and the model's shape, for cost_of.
         train_parallel_config: dp_size, cp_size, vpp_size, microbatch_group_size_per_vp_stage.
         total_lengths: tokens of each sample.
-        global_batch_size: rollouts of a training step. Rollouts beyond the last whole step are left out. With
-            use_dynamic_batch_size a step also leaves out its last rollouts, with a warning and as few as
-            possible, if its samples can't fill equally many micro-batches on all ranks: 9 samples, of which
-            no two share a micro-batch, on 2 ranks.
+        global_batch_size: rollouts of a training step. Rollouts beyond the last whole step are left out, or
+            are a step of their own with miles' allow_partial_train_step. With use_dynamic_batch_size a step
+            also leaves out its last rollouts, with a warning and as few as possible, if its samples can't fill
+            equally many micro-batches on all ranks: 9 samples, of which no two share a micro-batch, on 2 ranks.
         rollout_indices: of each sample the rollout that it is of, whose samples stay in one step.
         cost: of this model; None: cost_of(args), on pipelines with 1,024 tokens' cost a micro-batch.
         synchronization: "lockstep", where ranks wait for each other at every micro-batch (expert parallel,
@@ -88,8 +88,7 @@ def build_dp_schedule(
     for place, rollout in enumerate(rollout_indices):
         rollouts.setdefault(rollout, []).append(place)
     samples_of = list(rollouts.values())
-    steps = len(samples_of) // global_batch_size
-    if steps < 1:
+    if len(samples_of) < global_batch_size:
         raise ScheduleError(
             f"num_rollouts is {len(samples_of)}; must be at least global_batch_size {global_batch_size}"
         )
@@ -110,8 +109,7 @@ def build_dp_schedule(
     micro_batch_indices: list[list[list[int]]] = [[] for _ in range(dp_size)]
     num_microbatches: list[int] = []
     global_batch_sizes: list[int] = []
-    for step in range(steps):
-        own = samples_of[step * global_batch_size : (step + 1) * global_batch_size]
+    for step, own in enumerate(_steps(samples_of, global_batch_size, args, options, stages)):
         samples = [place for rollout in own for place in rollout]
         lengths = [int(total_lengths[place]) for place in samples]
         kept = len(own)
@@ -137,6 +135,20 @@ def build_dp_schedule(
         num_microbatches.append(len(ranks[0]))
         global_batch_sizes.append(kept)
     return partitions, micro_batch_indices, num_microbatches, global_batch_sizes
+
+
+def _steps(
+    rollouts: list[list[int]], size: int, args: Any, options: batchplan.PlanOptions, stages: Stages
+) -> Iterator[list[list[int]]]:
+    """The rollouts of each step: as many in each, then, where miles' arguments ask for it, those that are left, if
+    they have a sample for each micro-batch."""
+    whole_steps = len(rollouts) // size
+    for first in range(0, whole_steps * size, size):
+        yield rollouts[first : first + size]
+    left = rollouts[whole_steps * size :]
+    if getattr(args, "allow_partial_train_step", False) and args.use_dynamic_batch_size:
+        if sum(map(len, left)) >= options["dp"] * (stages.microbatch_multiple or 1):
+            yield left
 
 
 def _stages(args: Any, parallel: Mapping[str, int]) -> Stages:

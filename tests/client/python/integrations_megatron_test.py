@@ -188,7 +188,7 @@ def test_groups_of_pipelines_are_those_that_megatron_has(trainer):
         slots = [max(verl_cost(lengths, part) / slot.count(part) for part in slot) for slot in groups]
         return makespan([one + 1024 * 24576 for one in slots], 4, 2)
 
-    on = pipeline(4, 2, dynamic_context_parallel=True)
+    on = pipeline(4, 2, experts=8, dynamic_context_parallel=True)
     scheduler = dynamic(trainer, 1024, 2, 4, 4)
     times = []
     for seed in range(3):

@@ -16,8 +16,8 @@ are, what each has and their order keep the stages busy.
 A plan that comes from elsewhere becomes what these methods return by sample_id_groups, and
 check_sample_id_groups refuses what Megatron's loops would fail on or wait for ever with.
 
-Megatron-LM has the schedulers since 2026. Its branch dev trains by them; in main, of 22 August 2026,
-wrap_data_iterator has them and no training loop calls that yet.
+Megatron-LM has the schedulers since 2026: its branch dev both, main "dp_balanced", by which it trains since pull
+request 6742, merged after 22 August 2026. megatron-core 0.16.1, PyPI's newest, has neither.
 """
 
 from __future__ import annotations

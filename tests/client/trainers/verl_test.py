@@ -19,7 +19,7 @@ from verl import DataProto
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.trainer.ppo.v1 import trainer_base
-from verl.utils import seqlen_balancing, tensordict_utils
+from verl.utils import dynamic_cp_scheduler, seqlen_balancing, tensordict_utils
 from verl.workers.engine import utils
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
@@ -171,8 +171,6 @@ def test_batches_that_are_no_plans_are_divided_within_the_budget():
     (config(BUDGET, use_dynamic_bsz=False), "use_dynamic_bsz"),
     (config(BUDGET, use_prefix_grouper=True), "use_prefix_grouper"),
     (config(BUDGET, mini_batch=32, shuffle=True), "shuffle"),
-    (config(BUDGET, strategy="megatron", megatron={"dynamic_context_parallel": True}),
-     "megatron.dynamic_context_parallel"),
     (config(None), "ppo_max_token_len_per_gpu"),
 ])
 def test_what_a_plan_can_not_be_kept_with_is_refused_by_name(settings, key):
@@ -265,15 +263,22 @@ def test_pipelines_that_share_experts_wait_for_each_other():
     assert waiting(on_megatron(4, experts=2)) < waiting(on_megatron(4))
 
 
-def test_workers_that_divide_what_they_have_know_their_pipeline(monkeypatch):
-    state = types.ModuleType("megatron.core.parallel_state")
+@pytest.fixture
+def state(monkeypatch):
+    """What Megatron-Core says of a process: a pipeline of four stages."""
+    made = types.ModuleType("megatron.core.parallel_state")
     group = object()
-    state.model_parallel_is_initialized = lambda: True
-    state.get_data_parallel_group = lambda: group
-    state.get_pipeline_model_parallel_world_size = lambda: 4
-    state.get_virtual_pipeline_model_parallel_world_size = lambda: None
-    state.get_expert_model_parallel_world_size = lambda: 1
-    monkeypatch.setitem(sys.modules, state.__name__, state)
+    made.model_parallel_is_initialized = lambda: True
+    made.get_data_parallel_group = lambda: group
+    made.get_pipeline_model_parallel_world_size = lambda: 4
+    made.get_virtual_pipeline_model_parallel_world_size = lambda: None
+    made.get_expert_model_parallel_world_size = made.get_tensor_model_parallel_world_size = lambda: 1
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made
+
+
+def test_workers_that_divide_what_they_have_know_their_pipeline(state, monkeypatch):
+    group = state.get_data_parallel_group()
     lengths = long_tailed(64, 1, median=150, longest=BUDGET)
     own = of_ranks(batch_of(lengths), DP)
     counts = [sum(len(part) for part in own[:rank]) for rank in range(DP + 1)]
@@ -291,6 +296,62 @@ def test_workers_that_divide_what_they_have_know_their_pipeline(monkeypatch):
     state.model_parallel_is_initialized = lambda: False
     assert [[part["number"].tolist() for part in rank] for rank in divided(group)] == [
         [part["number"].tolist() for part in rank] for rank in of_another]
+
+
+def grouped(lengths, *, dp, cp, tensor, per_rank=400):
+    """By verl's own scheduler, which asserts what its groups must be: the samples of each micro-batch's ranks."""
+    (data,) = of_ranks(batch_of(lengths), 1)
+    scheduler = dynamic_cp_scheduler.DynamicCPScheduler(per_rank, dp, cp)
+    ranks = []
+    for rank in range(dp * cp):
+        group = types.SimpleNamespace(size=lambda: dp * cp, rank=lambda rank=rank: rank)
+        parts = scheduler.schedule(data, group, tp_size=tensor)
+        ranks.append([part["number"].tolist() for part in parts])
+        assert [tensordict_utils.get_non_tensor_data(part, dynamic_cp_scheduler.DCP_SAMPLE_IDS, None)
+                for part in parts] == ranks[-1]
+    return [list(slot) for slot in zip(*ranks, strict=True)]
+
+
+@pytest.mark.parametrize("dp, cp, tensor, virtual", [(4, 2, 1, None), (8, 1, 2, None), (3, 2, 1, None), (4, 2, 1, 2)])
+def test_groups_that_differ_in_size_are_planned_where_all_ranks_have_the_batch(
+        state, monkeypatch, dp, cp, tensor, virtual):
+    core = types.ModuleType("megatron.core.datasets.data_schedule")
+    core.DefaultDynamicCPScheduler = object
+    for name in ("megatron", "megatron.core", "megatron.core.datasets"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, core.__name__, core)
+    state.get_tensor_model_parallel_world_size = lambda: tensor
+    state.get_virtual_pipeline_model_parallel_world_size = lambda: virtual
+    lengths = long_tailed(128, 2, median=150, longest=1500)
+
+    def takes(slots):
+        return makespan([max(
+            sum(24576 * int(lengths[one]) + int(lengths[one]) ** 2 for one in part) / slot.count(part)
+            for part in slot) + 1024 * 24576 for slot in slots], 4, virtual or 1)
+
+    state.get_expert_model_parallel_world_size = lambda: 2
+    slots = grouped(lengths, dp=dp, cp=cp, tensor=tensor)
+    assert len(slots) % (4 if virtual else 1) == 0
+    firsts = [part for slot in slots for rank, part in enumerate(slot) if slot.index(part) == rank]
+    assert sorted(one for part in firsts for one in part) == list(range(128))
+    for slot in slots:
+        for part in slot:
+            size = slot.count(part)
+            multiple = tensor * (2 * size if size > 1 else 1)
+            assert sum(-(-int(lengths[one]) // multiple) * multiple for one in part) <= size * 400
+    if dp != 3 and virtual is None:
+        state.get_pipeline_model_parallel_world_size = lambda: 1
+        assert takes(slots) < takes(grouped(lengths, dp=dp, cp=cp, tensor=tensor))
+
+
+def test_the_driver_leaves_a_batch_that_all_ranks_get_as_verl_orders_it():
+    lengths = long_tailed(64, 1, median=150, longest=BUDGET)
+    settings = config(None, use_dynamic_bsz=False, shuffle=True, mini_batch=32, strategy="megatron",
+                      megatron={"dynamic_context_parallel": True})
+    batch, _ = balanced(lengths, settings)
+    stock, _ = balanced(lengths, settings, stock=True)
+    assert torch.equal(batch.batch["number"], stock.batch["number"])
+    assert batch.batch.keys() == stock.batch.keys()
 
 
 def test_the_critic_and_the_reference_have_plans_of_their_own():
@@ -386,6 +447,9 @@ def test_batches_of_the_sft_trainer_are_planned_on_their_way():
     assert max(tokens(one) for rank in ranks for one in rank) <= BUDGET
     with pytest.raises(ValueError, match="data.use_dynamic_bsz is False.* and data.max_token_len_per_gpu to the tokens"):
         dispatch(group, tensordict_utils.assign_non_tensor(data, use_dynamic_bsz=False))
+    engine.dynamic_context_parallel = True
+    dispatch(group, data)
+    assert sent[-1] is data
     registered = next(value for name, value in vars(TrainingWorker.train_batch).items() if name.startswith("attrs_"))
     assert registered["dispatch_mode"]["dispatch_fn"].__module__ == dispatch.__module__
 

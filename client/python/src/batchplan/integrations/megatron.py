@@ -181,11 +181,7 @@ class PlannedDynamicScheduler(_Planned):
             ValueError: a sample is longer than all ranks hold, or its tokens are not padded for its group; there
                 are too few; or the ranks are odd.
         """
-        lengths = [int(tokens) for _, tokens in sample_id_seqlens]
-        slots = self._slots(lengths)
-        groups = [
-            [[sample_id_seqlens[place][0] for place in one] for one in slot] for slot in slots
-        ]
+        groups = self._groups(sample_id_seqlens)
         check_sample_id_groups(
             groups,
             sample_id_seqlens,
@@ -195,6 +191,12 @@ class PlannedDynamicScheduler(_Planned):
             min_size=self.min_cp_size,
         )
         return groups
+
+    def _groups(self, sample_id_seqlens: Sequence[tuple[int, int]]) -> Groups:
+        slots = self._slots([int(tokens) for _, tokens in sample_id_seqlens])
+        return [
+            [[sample_id_seqlens[place][0] for place in one] for one in slot] for slot in slots
+        ]
 
     @property
     def _pool(self) -> int:

@@ -10,7 +10,8 @@ rank, into micro-batches. The batch carries the plan in a field of its own, and 
 batch has none, or it holds no more, because sequences were left out, repeated or exchanged since, all ranks
 see that together and divide what they have, within the budget. Each mini-batch keeps the sequences that verl
 gave it. With strategy megatron and a pipeline_model_parallel_size the plan is one of pipelines, virtual stages
-included. What a plan can't be kept with, such as actor.shuffle, is refused by name. The trainer's metrics get
+included. With its dynamic_context_parallel all ranks have the whole batch, and plan its groups instead. What a plan
+can't be kept with, such as actor.shuffle, is refused by name. The trainer's metrics get
 batchplan/train_microbatches, of a rank, and batchplan/train_step_efficiency, as predicted.
 
 Ray's processes have the variables from the driver where main_ppo starts Ray. Elsewhere, as for

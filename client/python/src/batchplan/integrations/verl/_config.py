@@ -37,6 +37,16 @@ def setting(config: Any, key: str, default: Any = None) -> Any:
     return default if config is None else config
 
 
+def has_dynamic_groups(engine: Any) -> bool:
+    """Whether all ranks get the whole batch, of which Megatron's engine then makes groups."""
+    return bool(setting(engine, "dynamic_context_parallel", False))
+
+
+def actors_engine(config: Any) -> Any:
+    """Megatron's part of the actor's configuration."""
+    return setting(config, f"{_ACTOR}.megatron")
+
+
 def check_ppo(config: Any) -> None:
     """Refuses what is known before the first batch.
 
@@ -47,6 +57,8 @@ def check_ppo(config: Any) -> None:
     options_of(_settings.cost(), None, _settings.effort())
     _settings.mini_batches_in_order()
     actor = setting(config, _ACTOR)
+    if has_dynamic_groups(actors_engine(config)):
+        return
     if not setting(actor, "use_dynamic_bsz", False):
         raise _fixed_counts(_ACTOR, "ppo_max_token_len_per_gpu")
     if setting(actor, "use_prefix_grouper", False):
@@ -54,13 +66,6 @@ def check_ppo(config: Any) -> None:
             f"{_ACTOR}.use_prefix_grouper",
             True,
             "micro-batches would have to keep the responses to a prompt together, next to each other",
-            "set it to False",
-        )
-    if setting(actor, "megatron.dynamic_context_parallel", False):
-        raise Unsupported(
-            f"{_ACTOR}.megatron.dynamic_context_parallel",
-            True,
-            "Megatron's engine then divides batches by a scheduler of its own",
             "set it to False",
         )
 

@@ -1,4 +1,4 @@
-"""A trainer's function replaced wherever it is used."""
+"""A trainer's functions and methods replaced."""
 
 from __future__ import annotations
 
@@ -20,3 +20,12 @@ def replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> N
         for own, value in list(getattr(user, "__dict__", {}).items()):
             if value is replaced:
                 setattr(user, own, replacement)
+
+
+def wrap(kind: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    """Puts what `wrapper` makes of a class's own method in its place, also where that was wrapped before."""
+    method = getattr(kind, name)
+    stock = getattr(method, "_batchplan_replaces", method)
+    replacement = wrapper(stock)
+    replacement._batchplan_replaces = stock
+    setattr(kind, name, replacement)

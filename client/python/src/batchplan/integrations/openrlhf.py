@@ -4,8 +4,8 @@
     + batchplan.integrations.openrlhf.install()
       train(args)
 
-in openrlhf/cli/train_ppo_ray.py. The trainer's actor and the workers get it from that process; batchplan must be
-installed where they run.
+in openrlhf/cli/train_ppo_ray.py. The trainer's actor and the workers get it from that process; batchplan must
+be installed where they run.
 """
 
 from __future__ import annotations

@@ -22,10 +22,18 @@ def replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> N
                 setattr(user, own, replacement)
 
 
-def wrap(kind: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
-    """Puts what `wrapper` makes of a class's own method in its place, also where that was wrapped before."""
-    method = getattr(kind, name)
-    stock = getattr(method, "_batchplan_replaces", method)
+def wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    """Puts what `wrapper` makes of the trainer's own function in its place, also where that was wrapped
+    before: of a class its method, of a module its function wherever it is used, as `replace`."""
+    stock = stock_of(getattr(owner, name))
     replacement = wrapper(stock)
     replacement._batchplan_replaces = stock
-    setattr(kind, name, replacement)
+    if isinstance(owner, ModuleType):
+        replace(owner, name, replacement)
+    else:
+        setattr(owner, name, replacement)
+
+
+def stock_of(function: Any) -> Any:
+    """The trainer's own, of one that was maybe wrapped."""
+    return getattr(function, "_batchplan_replaces", function)

@@ -21,7 +21,7 @@ import numpy
 
 import batchplan
 from batchplan.integrations import _slot_field
-from batchplan.integrations._replace import replace, wrap
+from batchplan.integrations._replace import stock_of, wrap
 from batchplan.integrations._slots import options_of
 
 __all__ = ["balance_experiences", "install", "install_in_worker"]
@@ -155,7 +155,7 @@ def _in_steps(
         total_length=torch.from_numpy(lengths),
         info={"position": torch.arange(len(lengths))},
     )
-    stock = getattr(ours.balance_experiences, "_batchplan_replaces", ours.balance_experiences)
+    stock = stock_of(ours.balance_experiences)
     buffers = [[int(place) for place in one.info["position"]] for one in stock([only], args)]
     local = args.train.batch_size // ranks
     expected = args.rollout.batch_size * args.rollout.n_samples_per_prompt // args.train.batch_size
@@ -188,10 +188,9 @@ def install(
     options_of(cost, synchronization, effort)
     options: dict[str, Any] = {"cost": cost, "synchronization": synchronization, "effort": effort}
     experience = importlib.import_module("openrlhf.trainer.ppo_utils.experience")
-    stock = experience.balance_experiences
-    planned = functools.partial(balance_experiences, **options)
-    setattr(planned, "_batchplan_replaces", getattr(stock, "_batchplan_replaces", stock))
-    replace(experience, "balance_experiences", planned)
+    wrap(
+        experience, "balance_experiences", lambda _: functools.partial(balance_experiences, **options)
+    )
     groups = importlib.import_module("openrlhf.trainer.ray.launcher").RayActorGroup
 
     def initiating(initiate: Any) -> Any:
@@ -263,7 +262,7 @@ def install_in_worker() -> None:
         return get_seqlen_balanced_partitions
 
     wrap(buffers.NaiveReplayBuffer, "setup_dynamic_batch", setting_up)
-    # Only the buffer's; it calls both once a step.
+    # It calls both once a step.
     wrap(buffers, "get_minimum_num_micro_batch_size", counting)
     wrap(buffers, "get_seqlen_balanced_partitions", dividing)
 

@@ -4,7 +4,7 @@
     + batchplan.integrations.prime_rl.install()
       asyncio.run(run_orchestrator(config))
 
-in prime_rl/entrypoints/orchestrator.py: the orchestrator divides a step, and the trainer takes what it is sent.
+in prime_rl/entrypoints/orchestrator.py, since the orchestrator divides a step and the trainer takes what it gets.
 The configuration stays as it is.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import batchplan
-from batchplan.integrations._replace import replace, wrap
+from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_or_none
 
 __all__ = ["cost_of", "install"]
@@ -40,10 +40,10 @@ def install(
     synchronization: str | None = None,
     effort: str | None = None,
 ) -> None:
-    """Has prime_rl.trainer.batch.prepare_batch plan ranks and micro-batches of a step at once, in this process.
+    """Has prime_rl.trainer.batch.prepare_batch plan ranks and micro-batches of a step at once.
 
-    Samples are cut to seq_len, packed and padded by prime-rl's own functions. A step is left to its own rule,
-    with a warning the first time, where the step has
+    It reaches this process alone. Samples are cut to seq_len, packed and padded by prime-rl's own functions.
+    A step is left to its own rule, with a warning the first time, where the step has
 
     - images: micro-batches with images may run beside such ones alone;
     - routed experts in some samples, not in all: those can't share a micro-batch;
@@ -63,40 +63,41 @@ def install(
     options_of(cost, synchronization, effort)
     batches: Any = importlib.import_module("prime_rl.trainer.batch")
     told: set[str] = set()
-    stock = getattr(batches.prepare_batch, "_batchplan_replaces", batches.prepare_batch)
 
-    @functools.wraps(stock)
-    def prepare_batch(
-        rollouts: Sequence[Any],
-        seq_len: int,
-        num_train_workers: int,
-        bin_cost: BinCost,
-        pad_to_multiple_of: int = 1,
-    ) -> list[list[Any]]:
-        samples = [batches.prepare_sample(rollout, seq_len) for rollout in rollouts]
-        why = _why_not(samples)
-        slots = None
-        if why is None:
-            request = options_of(cost or cost_of(bin_cost), synchronization, effort)
-            request.update(dp=num_train_workers, passes=[batchplan.Pass(seq_len)])
-            slots = slots_or_none([len(sample.input_ids) for sample in samples], request)
-            why = f"has too few samples for its {num_train_workers} ranks"
-        if slots is None:
-            if why not in told:
-                _log.warning("batchplan: a step %s, and is divided by prime-rl's own rule", why)
-            told.add(why)
-            return stock(rollouts, seq_len, num_train_workers, bin_cost, pad_to_multiple_of)
+    def planning(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def prepare_batch(
+            rollouts: Sequence[Any],
+            seq_len: int,
+            num_train_workers: int,
+            bin_cost: BinCost,
+            pad_to_multiple_of: int = 1,
+        ) -> Any:
+            samples = [batches.prepare_sample(rollout, seq_len) for rollout in rollouts]
+            why = _why_not(samples)
+            slots = None
+            if why is None:
+                request = options_of(cost or cost_of(bin_cost), synchronization, effort)
+                request.update(dp=num_train_workers, passes=[batchplan.Pass(seq_len)])
+                slots = slots_or_none([max(len(one.input_ids), 1) for one in samples], request)
+                why = f"has too few samples for its {num_train_workers} ranks"
+            if slots is None:
+                if why not in told:
+                    _log.warning("batchplan: a step %s, and is divided by prime-rl's own rule", why)
+                told.add(why)
+                return stock(rollouts, seq_len, num_train_workers, bin_cost, pad_to_multiple_of)
 
-        def made(positions: Sequence[int]) -> Any:
-            # One worker's, which fit in one bin.
-            own = [samples[position] for position in positions]
-            (micro_batch,) = batches.packed_samples_into_micro_bs(own, seq_len, 1, bin_cost)
-            return batches.pad_micro_batch(micro_batch, pad_to_multiple_of)
+            def made(positions: Sequence[int]) -> Any:
+                # One worker's, which fit in one bin.
+                own = [samples[position] for position in positions]
+                (micro_batch,) = batches.packed_samples_into_micro_bs(own, seq_len, 1, bin_cost)
+                return batches.pad_micro_batch(micro_batch, pad_to_multiple_of)
 
-        return [[made(slot[rank]) for slot in slots] for rank in range(num_train_workers)]
+            return [[made(slot[rank]) for slot in slots] for rank in range(num_train_workers)]
 
-    setattr(prepare_batch, "_batchplan_replaces", stock)
-    replace(batches, "prepare_batch", prepare_batch)
+        return prepare_batch
+
+    wrap(batches, "prepare_batch", planning)
     try:
         launcher = importlib.import_module("prime_rl.entrypoints.rl")
     except ImportError:

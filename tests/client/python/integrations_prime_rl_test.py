@@ -57,6 +57,56 @@ def prepare_batch(rollouts, seq_len, num_train_workers, bin_cost, pad_to_multipl
     return ["prime-rl's", *(bins[rank::num_train_workers] for rank in range(num_train_workers))]
 
 
+class CatDataset:
+    """Packs samples by next fit into rows of so many numbers, of which each is its sample's."""
+
+    def __init__(self, dataset, seq_len):
+        self.dataset, self.seq_len, self.pending_sample = dataset, seq_len, None
+
+    def state_dict(self):
+        return {"dataset": self.dataset.state_dict(), "pending_sample": self.pending_sample}
+
+    def load_state_dict(self, state_dict):
+        self.dataset.load_state_dict(state_dict["dataset"])
+        self.pending_sample = state_dict.get("pending_sample")
+
+    def __iter__(self):
+        row = []
+        for sample in self.dataset:
+            if row and len(row) + len(sample["input_ids"]) > self.seq_len:
+                yield row
+                row = []
+            row = (row + sample["input_ids"])[: self.seq_len]
+        if row:
+            yield row
+
+
+class Stream:
+    """A rank's, which goes on where it stood."""
+
+    def __init__(self, lengths, images=()):
+        self.lengths, self.images, self.step = lengths, images, 0
+
+    def state_dict(self):
+        return {"step": self.step}
+
+    def load_state_dict(self, state_dict):
+        self.step = state_dict["step"]
+
+    def __iter__(self):
+        while self.step < len(self.lengths):
+            self.step += 1
+            yield self.sample(self.step - 1)
+
+    def sample(self, number):
+        kwargs = "pixels" if number in self.images else None
+        return {"input_ids": [number] * self.lengths[number], "mm_kwargs": kwargs}
+
+
+def samples_of(rows):
+    return [list(dict.fromkeys(row)) for row in rows]
+
+
 @pytest.fixture
 def trainer(monkeypatch):
     """The modules of prime-rl that install() knows, and the orchestrator's, which has the function by name."""
@@ -66,13 +116,17 @@ def trainer(monkeypatch):
         monkeypatch.setitem(sys.modules, name, made)
         return made
 
-    for name in ("prime_rl", "prime_rl.trainer", "prime_rl.entrypoints", "prime_rl.orchestrator"):
-        module(name)
+    for name in ("", ".trainer", ".trainer.sft", ".entrypoints", ".orchestrator"):
+        module(f"prime_rl{name}")
     module(
         "prime_rl.trainer.batch", prepare_batch=prepare_batch, prepare_sample=prepare_sample,
         packed_samples_into_micro_bs=packed_samples_into_micro_bs, pad_micro_batch=pad_micro_batch)
     module("prime_rl.entrypoints.rl", rl_local=lambda config: "local", rl_slurm=lambda config: "slurm")
-    return module("prime_rl.orchestrator.packing", prepare_batch=prepare_batch)
+    rows = type("CatDataset", (CatDataset,), {})
+    module("prime_rl.trainer.sft.data", CatDataset=rows)
+    made = module("prime_rl.orchestrator.packing", prepare_batch=prepare_batch)
+    made.rows = rows
+    return made
 
 
 def divided(trainer, lengths, workers=8, seq_len=SEQ_LEN, **more):
@@ -142,10 +196,87 @@ def test_the_process_that_starts_the_orchestrator_is_told(trainer):
             getattr(sys.modules["prime_rl.entrypoints.rl"], name)("config")
 
 
-def test_a_version_without_the_launcher_does(trainer, monkeypatch):
+def test_an_orchestrator_without_launcher_and_sft_does(trainer, monkeypatch):
     monkeypatch.setitem(sys.modules, "prime_rl.entrypoints.rl", None)
+    monkeypatch.setitem(sys.modules, "prime_rl.trainer.sft.data", None)
     prime_rl.install()
     assert divided(trainer, [3] * 8)
+
+
+@pytest.mark.parametrize("images", [(), (7, 8)])
+def test_rows_are_full_and_hold_each_sample_once(trainer, images):
+    lengths = long_tailed(300, 1)
+    stock = list(CatDataset(Stream(lengths), SEQ_LEN))
+    prime_rl.install()
+    prime_rl.install()
+    rows = list(trainer.rows(Stream(lengths, images), SEQ_LEN))
+    assert_each_once(samples_of(rows), 300)
+    assert max(map(len, rows)) <= SEQ_LEN and sum(map(len, rows)) == sum(lengths)
+    assert len(rows) < len(stock)
+    # The stream's order, where images are.
+    assert (samples_of(rows)[0] == samples_of(stock)[0]) == bool(images)
+
+
+def test_rows_of_ranks_that_run_at_the_same_time_are_alike(trainer):
+    streams = [long_tailed(400, seed) for seed in range(8)]
+
+    def per_token():
+        ranks = [list(trainer.rows(Stream(lengths), SEQ_LEN)) for lengths in streams]
+        slots = [[(len(row), lengths) for row, lengths in zip(slot, streams)] for slot in zip(*ranks)]
+        costs = []
+        for slot, rows in zip(slots, zip(*ranks)):
+            of_slot = []
+            for row, lengths in zip(rows, streams):
+                own = [row.count(one) for one in dict.fromkeys(row)]
+                own[-1] += SEQ_LEN - len(row)
+                of_slot.append(verl_like(own))
+            costs.append(max(of_slot))
+        return sum(costs) / sum(len(row) for slot in zip(*ranks) for row in slot)
+
+    before = per_token()
+    prime_rl.install()
+    assert per_token() < 0.9 * before
+
+
+@pytest.mark.parametrize("images", [(), (20,)])
+@pytest.mark.parametrize("rows_after", [3, 5])
+def test_a_checkpoint_resumes_amid_a_window(trainer, images, rows_after):
+    lengths = long_tailed(100, 2)
+    prime_rl.install(rows=3)
+    whole = list(trainer.rows(Stream(lengths, images), SEQ_LEN))
+    for trained in range(len(whole)):
+        dataset = trainer.rows(Stream(lengths, images), SEQ_LEN)
+        rows = iter(dataset)
+        before = [next(rows) for _ in range(trained)]
+        resumed = trainer.rows(Stream(lengths, images), SEQ_LEN)
+        resumed.load_state_dict(dataset.state_dict())
+        again = trainer.rows(Stream(lengths, images), SEQ_LEN)
+        again.load_state_dict(resumed.state_dict())
+        prime_rl.install(rows=rows_after)
+        after = list(again)
+        prime_rl.install(rows=3)
+        # The same samples also where windows are of another size now.
+        assert_each_once(samples_of(before + after), 100)
+        assert rows_after != 3 or before + after == whole
+
+
+def test_a_checkpoint_of_prime_rls_own_resumes(trainer):
+    stream = Stream([9, 8, 7, 6, 5])
+    stream.step = 3
+    prime_rl.install()
+    dataset = trainer.rows(Stream([9, 8, 7, 6, 5]), 16)
+    dataset.load_state_dict({"dataset": stream.state_dict(), "pending_sample": stream.sample(2)})
+    assert_each_once([[number - 2 for number in row] for row in samples_of(list(dataset))], 3)
+
+
+def test_ends_of_streams(trainer):
+    prime_rl.install(rows=2)
+    assert list(trainer.rows(Stream([]), 8)) == []
+    assert list(trainer.rows(Stream([3]), 8)) == [[0, 0, 0]]
+    # One that is too long is cut, as by prime-rl.
+    assert sorted(map(len, trainer.rows(Stream([9, 3, 9]), 8))) == [3, 8, 8]
+    with pytest.raises(ValueError, match="rows is 0; must be at least 1"):
+        prime_rl.install(rows=0)
 
 
 def test_what_is_wrong_is_told_at_installation(trainer):

@@ -1,11 +1,11 @@
-"""For prime-rl: which of its RL trainer's ranks gets which samples of a step, in which micro-batches.
+"""For prime-rl: the ranks and micro-batches of a step of its RL trainer, and the rows that its SFT packs.
 
     + import batchplan.integrations.prime_rl
     + batchplan.integrations.prime_rl.install()
       asyncio.run(run_orchestrator(config))
 
-in prime_rl/entrypoints/orchestrator.py, since the orchestrator divides a step and the trainer takes what it gets.
-The configuration stays as it is.
+in prime_rl/entrypoints/orchestrator.py, since the orchestrator divides a step and the trainer takes what it
+gets; for SFT in main of prime_rl/trainer/sft/train.py, before train(...). The configuration stays as it is.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import batchplan
+from batchplan._checks import whole
+from batchplan.integrations._prime_rl_rows import Window
 from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_or_none
 
 __all__ = ["cost_of", "install"]
 
 _log = logging.getLogger("batchplan")
+# What SFT's checkpoints have of a window.
+_STATE = "batchplan"
 BinCost = Callable[[Sequence[int]], int]
 
 
@@ -39,28 +43,38 @@ def install(
     cost: batchplan.CostModel | None = None,
     synchronization: str | None = None,
     effort: str | None = None,
+    rows: int = 8,
 ) -> None:
-    """Has prime_rl.trainer.batch.prepare_batch plan ranks and micro-batches of a step at once.
+    """Has prime_rl.trainer.batch.prepare_batch plan ranks and micro-batches of a step at once, and SFT's
+    CatDataset plan its rows; in this process alone.
 
-    It reaches this process alone. Samples are cut to seq_len, packed and padded by prime-rl's own functions.
-    A step is left to its own rule, with a warning the first time, where the step has
+    Samples are cut to seq_len, packed and padded by prime-rl's own functions. A step of RL is left to its own
+    rule, with a warning the first time, where the step has
 
     - images: micro-batches with images may run beside such ones alone;
     - routed experts in some samples, not in all: those can't share a micro-batch;
     - too few samples for its ranks: prime-rl fills up with dummies.
+
+    SFT's ranks pack their own streams as before, each sample once an epoch and never split; the rows are
+    fuller, so that a step has more samples. A checkpoint resumes amid a window of rows, one of prime-rl's own
+    too. A window with images is packed in the order in which samples come, as prime-rl does.
 
     Args:
         cost: what balance is measured by; None: prime-rl's cost of the model.
         synchronization: "lockstep", the default, since FSDP gathers parameters at every micro-batch, or
             "accumulated".
         effort: "fast", "default" or "thorough".
+        rows: of SFT's windows. With more, rows are fuller and more alike, and longer samples than the average
+            meet in some steps, which a multiple of a step's micro-batches evens out.
 
     Raises:
         ImportError: prime-rl is not there.
         ValueError: an option is none that there is.
         FailedPrecondition: by the rl command, if this process runs that.
     """
-    options_of(cost, synchronization, effort)
+    of_rows = options_of(cost, synchronization, effort)
+    if whole("rows", rows) < 1:
+        raise batchplan.InvalidRequest(f"rows is {rows}; must be at least 1")
     batches: Any = importlib.import_module("prime_rl.trainer.batch")
     told: set[str] = set()
 
@@ -99,11 +113,65 @@ def install(
 
     wrap(batches, "prepare_batch", planning)
     try:
+        data = importlib.import_module("prime_rl.trainer.sft.data")
+    except ImportError:
+        pass  # where no SFT can run
+    else:
+        _install_rows(data.CatDataset, rows, of_rows)
+    try:
         launcher = importlib.import_module("prime_rl.entrypoints.rl")
     except ImportError:
         return  # a version without it
     for name in ("rl_local", "rl_slurm"):
         wrap(launcher, name, _refused)
+
+
+def _install_rows(kind: Any, rows: int, options: batchplan.PlanOptions) -> None:
+    """CatDataset's iterator, and its state."""
+
+    def packing(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def __iter__(self: Any) -> Iterator[Any]:
+            window = Window(self.seq_len, rows, options)
+            stream = iter(self.dataset)
+            saved, self._batchplan_saved = getattr(self, "_batchplan_saved", None), None
+            if saved is not None:
+                window.resume(saved, stream)
+            elif self.pending_sample is not None:
+                window.carry(self.pending_sample)
+                self.pending_sample = None
+            self._batchplan_window = window
+            for samples in window.rows(stream, getattr(self.dataset, "state_dict", dict)):
+                # They fit in a row, of which it makes one.
+                yield from stock(kind(samples, self.seq_len))
+
+        return __iter__
+
+    def saving(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def state_dict(self: Any) -> dict[str, Any]:
+            window, saved = (getattr(self, name, None) for name in ("_batchplan_window", "_batchplan_saved"))
+            if window is None and saved is None:
+                state: dict[str, Any] = stock(self)
+                return state
+            own = dict(saved) if window is None else window.state_dict()
+            return {"dataset": own.pop("begin"), _STATE: own}
+
+        return state_dict
+
+    def loading(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def load_state_dict(self: Any, state_dict: dict[str, Any]) -> None:
+            stock(self, state_dict)
+            self._batchplan_window = None
+            own = state_dict.get(_STATE)
+            self._batchplan_saved = None if own is None else {"begin": state_dict["dataset"], **own}
+
+        return load_state_dict
+
+    wrap(kind, "__iter__", packing)
+    wrap(kind, "state_dict", saving)
+    wrap(kind, "load_state_dict", loading)
 
 
 def _why_not(samples: Sequence[Any]) -> str | None:

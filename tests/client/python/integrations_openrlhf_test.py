@@ -189,6 +189,7 @@ def test_samples_beyond_the_last_step_are_told(trainer, caplog):
     openrlhf.install()
     lengths = long_tailed(150, 2)
     steps = trained(trainer, lengths, args_of(150))
+    assert trainer.trainer.balance_experiences([], args_of(150)) == []
     assert len(steps) == 2 and "22 of 150 samples are beyond the last whole step" in caplog.text
     caplog.clear()
     # A rollout that came short, and one with fewer samples than ranks.

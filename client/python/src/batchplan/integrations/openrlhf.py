@@ -111,6 +111,8 @@ def balance_experiences(
     shared = args.ds.ring_attn_size * args.ds.tensor_parallel_size
     ranks = args.actor.num_nodes * args.actor.num_gpus_per_node // shared
     items = [item for one in experiences for item in ours.split_experience_batch(one)]
+    if not items:
+        return []
     lengths = numpy.maximum([int(item.total_length) for item in items], 1)
     order, used = _in_steps(ours, args, lengths, ranks)
     marks = numpy.full(len(items), _NONE, numpy.int64)

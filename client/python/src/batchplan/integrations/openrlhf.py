@@ -27,14 +27,14 @@ from batchplan.integrations._slots import options_of
 __all__ = ["balance_experiences", "install", "install_in_worker"]
 
 _log = logging.getLogger("batchplan")
-# What an experience carries its plan in: as its metrics do, a number a sample; _NONE without a plan.
+# Where an experience carries its plan: beside its metrics, a number a sample; _NONE without a plan.
 _MARK = "batchplan_microbatch"
 _NONE = -1
 
 
 class _Steps:
-    """A rank's optimizer steps, as its replay buffer goes through them: first the number of micro-batches of
-    each, then these."""
+    """The plan of a rank's replay buffer, which asks twice for each optimizer step: first for the number of
+    micro-batches, after all ranks have agreed on it for the micro-batches."""
 
     def __init__(self, marks: Sequence[int], samples: int) -> None:
         """
@@ -47,13 +47,13 @@ class _Steps:
         self._counted = self._divided = 0
 
     def count(self) -> int | None:
-        """The number that is planned for the next step, if its plan is whole."""
+        """The planned number of micro-batches of the next step; None without a whole plan."""
         self._counted += 1
         found = self._of(self._counted - 1)
         return None if found is None else len(found)
 
     def partitions(self) -> list[list[int]] | None:
-        """The same of its micro-batches, as positions in the step."""
+        """The planned micro-batches of the next step, as positions in it; None without a whole plan."""
         self._divided += 1
         return self._of(self._divided - 1)
 
@@ -71,7 +71,7 @@ _steps: contextvars.ContextVar[_Steps | None] = contextvars.ContextVar(
 
 
 class _Installed:
-    """Installs the same where it is unpickled."""
+    """Calls install() with the same options in each process that unpickles it."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -151,7 +151,7 @@ def _in_steps(
     """
     import torch
 
-    # What it would make of this batch, tried on one that has nothing else.
+    # What it would make of this batch, tried on one that has lengths alone.
     only = ours.Experience(
         sequences=torch.zeros(len(lengths), 1, dtype=torch.long),
         total_length=torch.from_numpy(lengths),
@@ -199,7 +199,7 @@ def install(
         @functools.wraps(initiate)
         def _initiate_actors(self: Any, *args: Any, **kwargs: Any) -> None:
             initiate(self, *args, **kwargs)
-            # The trainer is an actor too, and gets the group as an argument.
+            # The trainer is an actor of its own, which gets the group as an argument.
             self.batchplan_installed = _Installed(options)
             ray = importlib.import_module("ray")
             ray.get([actor.__ray_call__.remote(_install_there) for actor in self._actor_handlers])
@@ -226,7 +226,7 @@ def install_in_worker() -> None:
         @functools.wraps(setup)
         def setup_dynamic_batch(self: Any, strategy: Any) -> None:
             for item in self.items:
-                # It is no metric to be logged.
+                # All that stays in info is logged as a metric.
                 mark = item.info.pop(_MARK, None)
                 if mark is not None:
                     item.batchplan_mark = int(mark)

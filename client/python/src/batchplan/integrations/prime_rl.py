@@ -64,8 +64,8 @@ def install(
         synchronization: "lockstep", the default, since FSDP gathers parameters at every micro-batch, or
             "accumulated".
         effort: "fast", "default" or "thorough".
-        rows: of SFT's windows. With more, rows are fuller and more alike, and longer samples than the average
-            meet in some steps, which a multiple of a step's micro-batches evens out.
+        rows: of SFT's windows. More rows are fuller and more alike on all ranks. But with less than two
+            micro-batches a step the costliest rows meet in one step, and its gradient is theirs.
 
     Raises:
         ImportError: prime-rl is not there.
@@ -102,7 +102,7 @@ def install(
                 return stock(rollouts, seq_len, num_train_workers, bin_cost, pad_to_multiple_of)
 
             def made(positions: Sequence[int]) -> Any:
-                # One worker's, which fit in one bin.
+                # For one worker prime-rl packs first fit, and these fit in one bin.
                 own = [samples[position] for position in positions]
                 (micro_batch,) = batches.packed_samples_into_micro_bs(own, seq_len, 1, bin_cost)
                 return batches.pad_micro_batch(micro_batch, pad_to_multiple_of)
@@ -142,7 +142,7 @@ def _install_rows(kind: Any, rows: int, options: batchplan.PlanOptions) -> None:
                 self.pending_sample = None
             self._batchplan_window = window
             for samples in window.rows(stream, getattr(self.dataset, "state_dict", dict)):
-                # They fit in a row, of which it makes one.
+                # prime-rl's own iterator makes one row of these.
                 yield from stock(kind(samples, self.seq_len))
 
         return __iter__
@@ -175,7 +175,7 @@ def _install_rows(kind: Any, rows: int, options: batchplan.PlanOptions) -> None:
 
 
 def _why_not(samples: Sequence[Any]) -> str | None:
-    """What of these samples no plan keeps apart."""
+    """Why these samples are left to prime-rl's rule; None where they are not."""
     if not samples:
         return "has no samples"
     if any(sample.mm_kwargs is not None for sample in samples):

@@ -30,9 +30,9 @@ from batchplan.integrations._slots import options_of, slots_of
 
 __all__ = ["PlannedPacker", "install", "install_in_worker", "plan_batch"]
 
-# What a batch carries its plan in: an int64 a sequence.
+# The field in which a batch carries its plan.
 _FIELD = "batchplan_microbatch"
-# While a collator packs, what it pads every sequence of a row to, and the options of its plans.
+# Of the collator that is packing: what it pads every sequence to a multiple of, and its plans' options.
 _rows: contextvars.ContextVar[tuple[int, batchplan.PlanOptions]] = contextvars.ContextVar(
     "batchplan_skyrl_rows", default=(1, {})
 )
@@ -47,8 +47,8 @@ class _Staged(list[Any]):
 class PlannedPacker:
     """The bins of a step's packed rows, in place of SkyRL's packers.
 
-    PackedDataCollator deals bin i to rank i mod DP, which its bin_count_multiple is. Bins are in such an
-    order that ranks then get what the plan gave them: alike in cost at every micro-batch.
+    PackedDataCollator deals bin i to rank i mod DP, and its bin_count_multiple is DP. Bins come in the order
+    in which each rank then gets its own part of the plan, alike in cost at every micro-batch.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PlannedPacker:
         self._options: batchplan.PlanOptions = {
             **(options or {}),
             "dp": self._ranks,
-            # One that only its padding makes too long is SkyRL's to take.
+            # SkyRL takes sequences that exceed the budget by their padding alone.
             "overlong": "alone",
             "passes": [batchplan.Pass(bin_capacity, length_multiple=length_multiple)],
         }
@@ -94,17 +94,17 @@ class PlannedPacker:
 def plan_batch(
     data: Any, dp_size: int, max_tokens: int, options: batchplan.PlanOptions | None = None
 ) -> tuple[Any, Int64s]:
-    """Orders a batch by a plan of its ranks and micro-batches, and writes the plan into it.
+    """Plans ranks and micro-batches of a batch, reorders it so, and writes the plan into it.
 
     Args:
         data: a TrainingInputBatch; dp_size divides its number of sequences.
-        dp_size: data-parallel ranks, each of which gets one of as many chunks of equal size.
+        dp_size: data-parallel ranks. The batch is cut into as many chunks of equal size, one for each.
         max_tokens: of a micro-batch, by "attention_mask". A longer sequence is alone, as in SkyRL.
         options: of the plan: costs, synchronization, effort.
 
     Returns:
-        the batch, with one more field, which TokenBasedBatchIterator reads where `install_in_worker` was
-        called; and of each of its sequences the position in `data`.
+        the batch with one more field, which TokenBasedBatchIterator reads where `install_in_worker` was
+        called; and the position in `data` of each of its sequences. Shape [sequences].
     """
     import torch
 
@@ -113,7 +113,7 @@ def plan_batch(
         **(options or {}),
         "dp": dp_size,
         "overlong": "alone",
-        # Ranks weigh what they have by its number of sequences.
+        # Ranks weigh micro-batches by their share of the rank's sequences, so ranks need equally many.
         "passes": [batchplan.Pass(max_tokens, equal_sequence_counts=True)],
     }
     plan = batchplan.plan(lengths, **request)
@@ -176,7 +176,7 @@ def install_in_worker() -> None:
     def planned(sync: Any) -> Any:
         @functools.wraps(sync)
         def _sync_num_microbatches(self: Any) -> int:
-            # It is the constructor's last step, and has all ranks agree on a number whatever they have.
+            # The constructor's last step, in which all ranks agree on a number, with and without a plan.
             field = self.data.get(_FIELD)
             found = None if field is None else _slot_field.read(field.cpu().numpy(), len(field))
             if found is not None:
@@ -190,7 +190,7 @@ def install_in_worker() -> None:
 
 
 def _install_dispatch(options: Any) -> None:
-    """The trainer's side: sequences go to ranks by plan, and what comes back is put into its place."""
+    """The trainer's side: sequences go to ranks by plan, and results come back in the batch's order."""
     dispatches = importlib.import_module("skyrl.backends.skyrl_train.workers.worker_dispatch")
     batches = importlib.import_module("skyrl.backends.skyrl_train.training_batch")
     kind = dispatches.WorkerDispatch
@@ -231,7 +231,7 @@ def _install_dispatch(options: Any) -> None:
         def forward(self: Any, model: str, data: Any, *args: Any, **kwargs: Any) -> Any:
             budget, dp_size = _budget(self.cfg), self.dp_size(model)
             sequences = len(data["attention_mask"])
-            # With a loss function, micro-batches have fixed numbers.
+            # With a loss function, SkyRL's micro-batches have fixed numbers of sequences.
             loss_fn = args[0] if args else kwargs.get("loss_fn")
             if budget < 1 or loss_fn is not None or sequences == 0 or sequences % dp_size:
                 return stock(self, model, data, *args, **kwargs)
@@ -333,7 +333,7 @@ def _restored(output: Any, order: Int64s) -> Any:
         restored: list[Any] = [None] * len(order)
         for place, one in zip(order, outputs):
             restored[place] = one
-        # It is a frozen dataclass; the list is its own.
+        # In place, since the dataclass is frozen.
         outputs[:] = restored
     return output
 

@@ -1,4 +1,4 @@
-"""A trainer's function replaced wherever it is used."""
+"""A trainer's functions and methods replaced."""
 
 from __future__ import annotations
 
@@ -20,3 +20,20 @@ def replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> N
         for own, value in list(getattr(user, "__dict__", {}).items()):
             if value is replaced:
                 setattr(user, own, replacement)
+
+
+def wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    """Puts what `wrapper` makes of the trainer's own function in its place, also where that was wrapped
+    before: of a class its method, of a module its function wherever it is used, as `replace`."""
+    stock = stock_of(getattr(owner, name))
+    replacement = wrapper(stock)
+    replacement._batchplan_replaces = stock
+    if isinstance(owner, ModuleType):
+        replace(owner, name, replacement)
+    else:
+        setattr(owner, name, replacement)
+
+
+def stock_of(function: Any) -> Any:
+    """The trainer's own, of one that was maybe wrapped."""
+    return getattr(function, "_batchplan_replaces", function)

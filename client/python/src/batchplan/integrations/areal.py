@@ -24,7 +24,7 @@ from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import Lengths, gathering_in
 from batchplan.integrations._partitions import balanced_partitions
-from batchplan.integrations._replace import replace
+from batchplan.integrations._replace import replace, wrap
 
 __all__ = ["allocate_balanced_mbs_synced", "dispatch_tensors", "install", "install_in_worker"]
 
@@ -147,26 +147,29 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
 
     replace(controllers, "_dispatch_tensors", dispatch)
     kind = controllers.TrainController
-    partition = getattr(kind._partition_inputs, "_batchplan_replaces", kind._partition_inputs)
-    create = getattr(kind._async_create_engines, "_batchplan_replaces", kind._async_create_engines)
 
-    @functools.wraps(partition)
-    def partition_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = _budget.set(getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0)
-        try:
-            return partition(self, *args, **kwargs)
-        finally:
-            _budget.reset(before)
+    def partitioning(partition: Any) -> Any:
+        @functools.wraps(partition)
+        def partition_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
+            before = _budget.set(getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0)
+            try:
+                return partition(self, *args, **kwargs)
+            finally:
+                _budget.reset(before)
 
-    @functools.wraps(create)
-    async def create_engines(self: Any, engine: str) -> Any:
-        from batchplan.integrations import _areal_engines
+        return partition_inputs
 
-        return await create(self, _areal_engines.planned(engine, cost))
+    def creating(create: Any) -> Any:
+        @functools.wraps(create)
+        async def create_engines(self: Any, engine: str) -> Any:
+            from batchplan.integrations import _areal_engines
 
-    for method, stock in ((partition_inputs, partition), (create_engines, create)):
-        setattr(method, "_batchplan_replaces", stock)
-        setattr(kind, stock.__name__, method)
+            return await create(self, _areal_engines.planned(engine, cost))
+
+        return create_engines
+
+    wrap(kind, "_partition_inputs", partitioning)
+    wrap(kind, "_async_create_engines", creating)
     try:
         gateways = importlib.import_module("areal.experimental.training_service.controller.controller")
     except ImportError:

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 import batchplan
-from batchplan.integrations._replace import replace
+from batchplan.integrations._replace import replace, wrap
 from batchplan.integrations.roll._balance import batch_balance
 from batchplan.integrations.roll._dynamic_batching import dynamic_batching_shard
 from batchplan.integrations.roll._packing import Packing, make_micro_batch_iter_for_sequence_packing
@@ -62,20 +62,24 @@ def install(
     install_in_worker(cost=cost)
 
     kind = importlib.import_module("roll.distributed.executor.cluster").Cluster
-    make = _stock(kind, "__init__")
 
-    @functools.wraps(make)
-    def init(cluster: Any, name: str, worker_cls: Any, resource_manager: Any, worker_config: Any) -> None:
-        packs = (
-            worker_config.use_sequence_packing
-            and worker_config.sequence_packing_args.algorithm == "load_balance"
-        )
-        planned = worker_with_plans(worker_cls, cost) if packs else worker_cls
-        make(cluster, name, planned, resource_manager, worker_config)
-        if packs:
-            clusters.append(cluster)
+    def making(make: Any) -> Any:
+        @functools.wraps(make)
+        def init(
+            cluster: Any, name: str, worker_cls: Any, resource_manager: Any, worker_config: Any
+        ) -> None:
+            packs = (
+                worker_config.use_sequence_packing
+                and worker_config.sequence_packing_args.algorithm == "load_balance"
+            )
+            planned = worker_with_plans(worker_cls, cost) if packs else worker_cls
+            make(cluster, name, planned, resource_manager, worker_config)
+            if packs:
+                clusters.append(cluster)
 
-    _set(kind, "__init__", init, make)
+        return init
+
+    wrap(kind, "__init__", making)
 
 
 def install_in_worker(*, cost: batchplan.CostModel | None = None) -> None:
@@ -86,47 +90,48 @@ def install_in_worker(*, cost: batchplan.CostModel | None = None) -> None:
         ImportError: there is no ROLL.
     """
     packer = importlib.import_module("roll.utils.sequence_packing").LoadBalancePacker
-    name = "make_micro_batch_iter_for_sequence_packing"
-    own = _stock(packer, name)
 
-    @functools.wraps(own)
-    def iterate(
-        self: Any,
-        mini_batch: Any,
-        tp_size: int,
-        cp_size: int,
-        vp_size: int | None,
-        is_train: bool = False,
-        dp_group: Any = None,
-        micro_batch_size: int | None = None,
-    ) -> Any:
-        return make_micro_batch_iter_for_sequence_packing(
-            mini_batch,
-            tp_size,
-            cp_size,
-            vp_size,
-            is_train,
-            dp_group,
-            micro_batch_size,
-            self.config,
-            cost=cost,
-        )
+    def packing(own: Any) -> Any:
+        @functools.wraps(own)
+        def iterate(
+            self: Any,
+            mini_batch: Any,
+            tp_size: int,
+            cp_size: int,
+            vp_size: int | None,
+            is_train: bool = False,
+            dp_group: Any = None,
+            micro_batch_size: int | None = None,
+        ) -> Any:
+            return make_micro_batch_iter_for_sequence_packing(
+                mini_batch,
+                tp_size,
+                cp_size,
+                vp_size,
+                is_train,
+                dp_group,
+                micro_batch_size,
+                self.config,
+                cost=cost,
+            )
 
-    _set(packer, name, iterate, own)
+        return iterate
 
+    def iterating(make_iterator: Any) -> Any:
+        @functools.wraps(make_iterator)
+        def iterate_mini_batches(
+            self: Any, mini_batch_size: int, epochs: int, seed: Any = None, dataloader_kwargs: Any = None
+        ) -> Any:
+            planned = mini_batches_that_came_along(self, mini_batch_size)
+            if planned is None:
+                return make_iterator(self, mini_batch_size, epochs, seed, dataloader_kwargs)
+            return (self.slice(one.start, one.stop) for _ in range(epochs) for one in planned)
+
+        return iterate_mini_batches
+
+    wrap(packer, "make_micro_batch_iter_for_sequence_packing", packing)
     proto = importlib.import_module("roll.distributed.scheduler.protocol").DataProto
-    make_iterator = _stock(proto, "make_iterator")
-
-    @functools.wraps(make_iterator)
-    def iterate_mini_batches(
-        self: Any, mini_batch_size: int, epochs: int, seed: Any = None, dataloader_kwargs: Any = None
-    ) -> Any:
-        planned = mini_batches_that_came_along(self, mini_batch_size)
-        if planned is None:
-            return make_iterator(self, mini_batch_size, epochs, seed, dataloader_kwargs)
-        return (self.slice(one.start, one.stop) for _ in range(epochs) for one in planned)
-
-    _set(proto, "make_iterator", iterate_mini_batches, make_iterator)
+    wrap(proto, "make_iterator", iterating)
 
 
 def packings_of(cluster: Any) -> list[Packing]:
@@ -161,14 +166,3 @@ def worker_with_plans(worker_cls: Any, cost: batchplan.CostModel | None) -> Any:
         found.__init__(self, *args, **kwargs)
 
     return type(found.__name__, (found,), {"__init__": init, "__doc__": found.__doc__})
-
-
-def _stock(kind: Any, name: str) -> Any:
-    """ROLL's own method, also where it was replaced before."""
-    method = getattr(kind, name)
-    return getattr(method, "_batchplan_replaces", method)
-
-
-def _set(kind: Any, name: str, method: Any, stock: Any) -> None:
-    method._batchplan_replaces = stock
-    setattr(kind, name, method)

@@ -7,6 +7,7 @@ import dataclasses
 import numpy
 
 import batchplan
+from batchplan.integrations import _slot_field
 from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings
@@ -130,10 +131,5 @@ def _distinct(wanted: Wanted) -> list[Pass]:
 def _written(planned: batchplan.PassPlan, order: Int64s, dp: int) -> Int64s:
     """A pass's field, by position in the batch."""
     values = numpy.zeros(len(order), numpy.int64)
-    counts = planned.microbatches_per_rank.astype(numpy.int64)
-    first = numpy.cumsum(counts) - counts
-    for rank in range(dp):
-        for microbatch in planned.rank(rank):
-            slot = int(first[microbatch.mini_batch]) + microbatch.slot
-            values[order[microbatch.indices]] = _field.written(slot, len(microbatch))
+    values[order] = _slot_field.of_plan(planned, dp)
     return values

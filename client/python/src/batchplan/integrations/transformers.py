@@ -64,9 +64,9 @@ def plan_batches(
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
             in its place says more of micro-batches, and only the first one counts. Of packed rows, a micro-batch
-            has at most per_device_train_batch_size, or, where one of these two is given, as BatchSampler says. `seed` is args.data_seed
-            or args.seed unless given. `synchronization` is "accumulated" under DDP, which meets once a step,
-            and "lockstep" elsewhere, unless given.
+            has at most per_device_train_batch_size, or, where one of these two is given, as many as BatchSampler
+            says. `seed` is args.data_seed or args.seed unless given. `synchronization` is "accumulated" under
+            DDP, which meets once a step, and "lockstep" elsewhere, unless given.
 
     Raises:
         ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
@@ -186,27 +186,25 @@ def _planned_sampler(
         options["seed"] = args.seed if args.data_seed is None else args.data_seed
     if options.get("synchronization") is None:
         options["synchronization"] = _synchronization(trainer)
+    global_batch = trainer.get_total_train_batch_size(args)
+    dummy: int | None = None
     if rows is None:
         Request([], **given)
         _lay_out(options, trainer.data_collator, padded)
     else:
         _check_rows(trainer, dataset, rows, padded)
-        _lay_out_rows(options, rows, args.per_device_train_batch_size)
-    global_batch = trainer.get_total_train_batch_size(args)
+        options, dummy = rows.of_trainer(
+            options, args.per_device_train_batch_size, global_batch, drop_last=args.dataloader_drop_last
+        )
     if equal_counts:
         if count % global_batch and not args.dataloader_drop_last:
             raise ValueError(
                 f"equal_counts is True, and the training dataset has {count} entries, no multiple of the "
                 f"{global_batch} of a global batch: set dataloader_drop_last=True"
             )
-        first, *others = options["passes"]
+        first, *others = options.get("passes") or [Pass(options.pop("max_tokens"))]
         each = dataclasses.replace(first, max_sequences=args.per_device_train_batch_size)
         options["passes"] = [each, *others]
-    dummy: int | None = None
-    if rows is not None and rows.most(options) == 1 and count % global_batch and not args.dataloader_drop_last:
-        # No two rows of the last global batch share a micro-batch, so that some have none.
-        options["allow_empty_microbatches"] = True
-        dummy = int(rows.widths.argmin())
     with in_trainers_words():
         batches = GlobalBatches(
             planned,
@@ -322,15 +320,6 @@ def _lay_out(options: PlanOptions, collator: Any, padded: bool | None) -> None:
     else:
         # The row's end is padded, and rows are no longer for others, whatever the preset has.
         options["passes"] = [Pass(budget // multiple * multiple, rows="none")]
-
-
-def _lay_out_rows(options: PlanOptions, rows: PackedRows, of_device: int) -> None:
-    """A pass that says how many packed rows a micro-batch has at most: as many as without a plan, unless a budget
-    says more."""
-    if options.get("passes") is None:
-        budget = options.pop("max_tokens", None)
-        given = Pass(of_device * int(rows.widths.max()), max_sequences=of_device)
-        options["passes"] = [given if budget is None else Pass(budget)]
 
 
 def _check_rows(trainer: Any, dataset: Any, rows: PackedRows, padded: bool | None) -> None:

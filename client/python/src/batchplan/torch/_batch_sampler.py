@@ -14,6 +14,7 @@ from batchplan._checks import whole
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
 from batchplan.torch._global_batches import GlobalBatches
+from batchplan.torch._row_costs import PackedRows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,7 +63,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     def __init__(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | PackedRows,
         batch_size: int,
         *,
         rank: int = 0,

@@ -108,6 +108,31 @@ class PackedRows:
             raise InvalidRequest(f"passes[0].max_sequences is {asked}; must be at least 1")
         return min(held, asked)
 
+    def of_trainer(
+        self, options: PlanOptions, of_device: int, batch_size: int, *, drop_last: bool
+    ) -> tuple[PlanOptions, int | None]:
+        """For global batches of a trainer that steps after a fixed number of micro-batches.
+
+        Args:
+            options: what is asked of the rows; without a budget, they are as many in a micro-batch as without a plan.
+            of_device: rows of a micro-batch without a plan.
+            batch_size: rows of a global batch, over all ranks.
+
+        Returns:
+            the options; and the row that stands in, with a loss of zero, where the last global batch has fewer
+            rows than micro-batches. None: it has enough.
+
+        Raises:
+            InvalidRequest: the budget does not hold the widest row.
+        """
+        found: PlanOptions = options.copy()
+        if all(options.get(name) is None for name in ("max_tokens", "passes")):
+            found["passes"] = [Pass(of_device * int(self.widths.max(initial=1)), max_sequences=of_device)]
+        if drop_last or len(self) % batch_size == 0 or self.most(found) > 1:
+            return found, None
+        found["allow_empty_microbatches"] = True
+        return found, int(self.widths.argmin())
+
     def planned(self, options: PlanOptions) -> tuple[NDArray[numpy.uint32], PlanOptions]:
         """The lengths and options by which the rows are planned as if they were sequences.
 

@@ -13,7 +13,7 @@ import trl
 from batchplan.integrations._packed_rows import rows_of
 from batchplan.integrations.transformers import plan_batches
 from packed_training import COST, WIDTH
-from planned_training import arguments, dataset
+from planned_training import arguments, before_5_17, dataset
 from tiny_llama import SEQUENCES, losses_alone, tiny_llama
 from torch.utils.data import default_collate
 
@@ -153,15 +153,34 @@ def trainer_of(data, collator, folder="unused", kind=LossesTrainer, **other):
     )
 
 
+def of_instance(trainer):
+    plan_batches(trainer, cost=COST)
+    trainer.train()
+
+
+def of_class(trainer):
+    hooks = {name: vars(transformers.Trainer)[name] for name in ("_get_train_sampler", "get_train_dataloader", "train")}
+    plan_batches(transformers.Trainer, cost=COST)
+    try:
+        trainer.train()
+    finally:
+        for name, hook in hooks.items():
+            setattr(transformers.Trainer, name, hook)
+
+
+def of_older(trainer):
+    with before_5_17():
+        of_instance(trainer)
+
+
 def test_sequences_are_found_in_position_ids(tmp_path, alone):
     data, lengths = padded_rows()
     data = data.remove_columns("seq_lengths")
     found = rows_of(data)
     assert [found.lengths_of(row).tolist() for row in range(len(data))] == list(lengths)
-    for collator in (neat, masked):
+    for collator, train in ((neat, of_instance), (masked, of_class), (neat, of_older)):
         trainer = trainer_of(data, collator, tmp_path)
-        plan_batches(trainer, cost=COST)
-        trainer.train()
+        train(trainer)
         assert len(trainer.losses) == 24 and sum(map(bool, trainer.losses)) == len(data) == 23
         # Each step has a token mean, of almost as many tokens.
         mean = sum(trainer.losses) / trainer.state.max_steps

@@ -7,7 +7,8 @@
 in the script that trains. Every row is as long as the others, but attention is over the sequences within it, so
 that rows that come to the ranks at random have them wait for each other. A micro-batch keeps its local_batch_size
 rows, a step its global_batch_size, and each row comes once an epoch; AutoModel itself leaves out what does not divide
-by the ranks. The dataloader's checkpoint has the place in the epoch.
+by the ranks. The dataloader's checkpoint has the place in the epoch. Recipes with loaders of their own, as
+EAGLE's, are not reached.
 """
 
 from __future__ import annotations

@@ -86,6 +86,9 @@ def test_a_micro_batch_has_as_many_rows_as_its_budget_holds():
         batch = RANKS * SLOTS * most
         sizes = [len(one) for slot in slots_of(samplers_of(rows, batch, **options)) for one in slot]
         assert max(sizes) == most and sum(sizes) == 96
+    # Costs keep their digits with any budget.
+    lengths, _ = packed_rows(rows).planned({"max_tokens": 2**31 - 1, "cost": COST})
+    assert lengths.max() == 2**20
     without_number = samplers_of(rows, 48, max_tokens=2 * WIDTH, microbatches_per_step=None)
     sizes = [len(one) for slot in slots_of(without_number) for one in slot]
     assert max(sizes) == 2 and sum(sizes) == 96

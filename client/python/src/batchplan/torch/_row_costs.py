@@ -106,7 +106,7 @@ class PackedRows:
         asked = whole("max_sequences", first.max_sequences or held)
         if asked < 1:
             raise InvalidRequest(f"passes[0].max_sequences is {asked}; must be at least 1")
-        return min(held, asked)
+        return min(held, asked, max(len(self), 1))
 
     def of_trainer(
         self, options: PlanOptions, of_device: int, batch_size: int, *, drop_last: bool

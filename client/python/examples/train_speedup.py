@@ -25,11 +25,10 @@ import batchplan
 import numpy
 import torch
 from batchplan.torch import PackedBatch, calibrate
+from planners_in_use import Step, batch_rebalance, in_order, packed_rows, padded_to_longest, slime
 from torch.nn import functional
 from transformer import ONE_BILLION, SMALL, TINY, Shape, Transformer
 
-# By rank and slot.
-Step = Sequence[Sequence[batchplan.MicroBatch]]
 Times = list[list[float]]
 
 BALANCED = "balanced"
@@ -148,60 +147,27 @@ def as_computed(microbatch: batchplan.MicroBatch) -> batchplan.MicroBatch:
     )
 
 
-def padded_to_longest(lengths: numpy.ndarray, machine: Machine) -> Step:
-    """Without a planner: as the batch comes, as many rows of the longest sequence's width as fit."""
-    longest = int(lengths.max())
-    at_once = max(1, machine.budget // longest)
-    step = []
-    for rank in range(machine.ranks):
-        own = numpy.arange(len(lengths), dtype=numpy.uint32)[rank :: machine.ranks]
-        chunks = [own[begin : begin + at_once] for begin in range(0, len(own), at_once)]
-        step.append(
-            [
-                batchplan.MicroBatch(0, rank, slot, index, lengths[index], longest, 1, padded=True)
-                for slot, index in enumerate(chunks)
-            ]
-        )
-    return step
-
-
-def hugging_face(lengths: numpy.ndarray, machine: Machine, slots: int) -> Step | None:
-    """By the sampler of transformers' train_sampling_strategy="batch_rebalance", packed; it knows no budget,
-    and is given the number of slots. None without transformers."""
-    try:
-        from transformers.trainer_pt_utils import BatchRebalanceSampler
-    except ImportError:
-        return None
-    step = []
-    for rank in range(machine.ranks):
-        sampler = BatchRebalanceSampler(
-            lengths.tolist(), len(lengths), machine.ranks, slots, shuffle=False, rank=rank
-        )
-        step.append([])
-        for slot, chosen in enumerate(sampler):
-            index = numpy.array(chosen, dtype=numpy.uint32)
-            own = lengths[index]
-            step[-1].append(batchplan.MicroBatch(0, rank, slot, index, own, int(own.sum()), 1))
-    return step
-
-
 def plans_of(lengths: numpy.ndarray, machine: Machine, cost: batchplan.CostModel) -> list[Planned]:
     """verl's is the rule of verl 0.9.1, which keeps the budget."""
-    common = {"dp": machine.ranks, "cost": cost}
-    even = batchplan.Pass(machine.budget, equal_sequence_counts=True)
+    ranks, budget = machine.ranks, machine.budget
+    common = {"dp": ranks, "cost": cost}
+    even = batchplan.Pass(budget, equal_sequence_counts=True)
     plans = {
-        "NeMo-RL packing": batchplan.plan(
-            lengths, max_tokens=machine.budget, preset="nemo_rl_packing", **common
-        ),
-        "verl": batchplan.plan(lengths, max_tokens=machine.budget, preset="verl", **common),
-        BALANCED: batchplan.plan(lengths, max_tokens=machine.budget, **common),
+        "NeMo-RL packing": batchplan.plan(lengths, max_tokens=budget, preset="nemo_rl_packing", **common),
+        "verl": batchplan.plan(lengths, max_tokens=budget, preset="verl", **common),
+        BALANCED: batchplan.plan(lengths, max_tokens=budget, **common),
         "balanced, equal counts": batchplan.plan(lengths, passes=[even], **common),
     }
-    steps: dict[str, Step | None] = {"pad to longest": padded_to_longest(lengths, machine)}
-    slots = plans["NeMo-RL packing"].metrics.microbatches // machine.ranks
-    steps["Hugging Face"] = hugging_face(lengths, machine, slots)
+    slots = plans["NeMo-RL packing"].metrics.microbatches // ranks
+    steps: dict[str, Step | None] = {
+        "pad to longest": padded_to_longest(lengths, ranks, budget),
+        "Hugging Face, in order": in_order(lengths, ranks, slots),
+        "Hugging Face": batch_rebalance(lengths, ranks, slots),
+        "TRL packing": packed_rows(lengths, ranks, budget),
+        "slime": slime(lengths, ranks, budget),
+    }
     for name, plan in plans.items():
-        steps[name] = [list(plan.rank(rank)) for rank in range(machine.ranks)]
+        steps[name] = [list(plan.rank(rank)) for rank in range(ranks)]
     return [Planned(name, step) for name, step in steps.items() if step is not None]
 
 
@@ -233,7 +199,7 @@ def print_table(batches: Sequence[Sequence[Planned]], budget: int, cost: batchpl
 
 
 def print_order(batches: Sequence[Sequence[Planned]], cost: batchplan.CostModel) -> None:
-    """How often the costs tell the faster of two plans of a batch, where they are well apart."""
+    """How far predictions are off, and how often they tell the faster of two plans that are well apart."""
     right = apart = 0
     for batch in batches:
         measured = [one for one in batch if not one.out_of_memory]
@@ -242,6 +208,8 @@ def print_order(batches: Sequence[Sequence[Planned]], cost: batchplan.CostModel)
             if max(told, 1 / told) > 1.05:
                 apart += 1
                 right += (told > 1) == (one.milliseconds > other.milliseconds)
+    off = [abs(one.predicted(cost) / one.milliseconds - 1) for batch in batches for one in batch if not one.out_of_memory]
+    print(f"predictions were off by {sum(off) / len(off):.1%} on the mean, {max(off):.1%} at most")
     print(f"of {apart} pairs of plans that the costs put more than 5% apart, {right} were measured in that order")
 
 

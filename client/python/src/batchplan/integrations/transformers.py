@@ -12,6 +12,11 @@ schedule are the trainer's own, and each sequence comes once an epoch.
 
 Rows that were packed beforehand, by SFTTrainer's packing=True or LLaMA-Factory's neat_packing, stay as they are, and
 are dealt by what the sequences in them cost: plan_batches(trainer), without max_tokens.
+
+TRL's GRPOTrainer and RLOOTrainer generate what they train on, and are planned by the same line:
+
+      trainer = GRPOTrainer(model, reward_funcs, args, dataset)
+    + plan_batches(trainer, max_tokens=16384)
 """
 
 from __future__ import annotations
@@ -47,15 +52,18 @@ def plan_batches(
 
     Args:
         trainer: a transformers.Trainer; or the class, for programs that make their trainers themselves,
-            such as LLaMA-Factory: then all trainers that leave their batches to it; those that don't, such as
-            TRL's GRPOTrainer, can't be planned, and say so when they begin to train.
+            such as LLaMA-Factory: then all trainers that leave their batches to it; those that don't say so when
+            they begin to train. Or TRL's GRPOTrainer or RLOOTrainer, or the class: each generation batch is
+            planned, and its log-probabilities too, and sequences go to the rank that trains on them.
         lengths: tokens of each sequence of the training dataset; unset: those of its column
             args.length_column_name, or of its input_ids. Of rows that were packed beforehand, a list for each
             row, the lengths of its sequences; unset: those of a column seq_lengths, or of position_ids, if
             these say that rows have several sequences.
         padded: whether the collator pads sequences to the longest; unset: it does, unless it is
             DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
-            into a micro-batch, depends on it. Not with `passes`, whose scan says so.
+            into a micro-batch, depends on it. Not with `passes`, whose scan says so. Of a trainer that
+            generates; unset: rows are padded to the longest of a micro-batch unless the model's attention is
+            flash or flex attention, which packed rows cost no more than their sequences.
         equal_counts: every micro-batch has per_device_train_batch_size sequences, as without a plan: for losses
             that are means of a micro-batch, over its sequences, such as those of DPOTrainer, RewardTrainer and
             classifiers. The step's is then the mean of these, also where transformers would add them up, as
@@ -66,7 +74,12 @@ def plan_batches(
             in its place says more of micro-batches, and only the first one counts. Of packed rows, a micro-batch
             has at most per_device_train_batch_size, or, where one of these two is given, as many as BatchSampler
             says. `seed` is args.data_seed or args.seed unless given. `synchronization` is "accumulated" under
-            DDP, which meets once a step, and "lockstep" elsewhere, unless given.
+            DDP, which meets once a step, and "lockstep" elsewhere, unless given. For a trainer that generates they
+            are max_tokens or `passes`, whose second one is that of log-probabilities without gradients, `cost`,
+            `effort` and `synchronization`, "lockstep" unless given, since its metrics are gathered at every
+            micro-batch. Unless you give costs, a micro-batch costs 1,024 tokens beside its sequences. There each of
+            TRL's micro-batches becomes one or more planned ones, as many as max_tokens asks for, and a sequence of
+            more tokens has one for itself.
 
     Raises:
         ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
@@ -76,6 +89,8 @@ def plan_batches(
             known here of most, and of a compute_loss of your own by the first micro-batch.
     """
     import transformers
+
+    from batchplan.integrations._grpo import generates, plan_generation
 
     for name in _TRAINERS_OWN:
         if options.get(name) is not None:
@@ -87,6 +102,15 @@ def plan_batches(
     Request([], **(options if has_budget else {**options, "max_tokens": 1}))
     is_class = isinstance(trainer, type)
     owner = trainer if is_class else type(trainer)
+    if generates(owner):
+        if lengths is not None or equal_counts:
+            raise ValueError(
+                f"{'equal_counts' if lengths is None else 'lengths'} is given; {owner.__name__} generates what it "
+                "trains on: leave it out"
+            )
+        Request([], **options)
+        plan_generation(trainer, padded, options)
+        return
     if not issubclass(owner, transformers.Trainer):
         raise ValueError(
             f"trainer is a {owner.__name__}; must be a transformers.Trainer, or its class"
@@ -132,22 +156,28 @@ def _tell_unplanned(owner: Any) -> None:
     """Has trainers of a class that is planned raise ValueError where they train on batches that are not."""
     import transformers
 
+    from batchplan.integrations._grpo import generates
+
     stock = getattr(owner.train, "tells_over", owner.train)
 
     def callback(trainer: Any) -> Any:
         def on_train_begin(*_: Any, **__: Any) -> None:
             if hasattr(owner.get_train_dataloader, "planned_over") and not trainer._batchplan_planned:
+                kind = type(trainer).__name__
+                way_out = "such trainers can't be planned; leave that out"
+                if generates(type(trainer)):
+                    way_out = f"plan them by plan_batches({kind}, ...), or leave that out"
                 raise ValueError(
-                    f"the training batches of {type(trainer).__name__} are its own, and not planned, though "
-                    f"plan_batches({owner.__name__}, ...) was called: such trainers can't be planned; leave "
-                    "that out"
+                    f"the training batches of {kind} are its own, and not planned, though "
+                    f"plan_batches({owner.__name__}, ...) was called: {way_out}"
                 )
 
         return type("Told", (transformers.TrainerCallback,), {"on_train_begin": on_train_begin})()
 
     @functools.wraps(stock)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self._batchplan_planned = False
+        # Those that generate are planned before.
+        self._batchplan_planned = hasattr(self, "_batchplan_generation")
         told = callback(self)
         self.add_callback(told)
         try:

@@ -1,0 +1,198 @@
+"""Rows of a generation batch without their padding, and their way to the ranks that train on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+Whole = NDArray[numpy.int64]
+# What padding holds where it is not masked everywhere: VESPO's loss adds up the logarithms of ratios.
+_PAD_VALUES = {"importance_sampling_ratio": 1, "tool_mask": 1}
+_MASKS = {"prompt_ids": "prompt_mask", "completion_ids": "completion_mask"}
+# TRL's losses tell a value of each sequence from one of each token by a width of 1.
+_NARROWEST = 2
+
+
+@dataclasses.dataclass
+class Rows:
+    """Prompts and completions as TRL's trainers keep them between generation and loss.
+
+    Attributes:
+        prompts, completions: tokens of each row, [n].
+        of_prompts, of_completions: by name one entry a token, row behind row.
+        of_rows: by name one entry a row, [n, ...].
+        common: what is no row's own, such as num_items_in_batch.
+    """
+
+    prompts: Whole
+    completions: Whole
+    of_prompts: dict[str, torch.Tensor]
+    of_completions: dict[str, torch.Tensor]
+    of_rows: dict[str, torch.Tensor]
+    common: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @classmethod
+    def of(cls, batches: Sequence[Mapping[str, Any]]) -> Rows:
+        """Of micro-batches as TRL cuts them: prompts padded on the left, completions on the right.
+
+        Raises:
+            ValueError: they hold what is not understood, such as images, by its name.
+        """
+        parts = [cls._of_one(one) for one in batches]
+        first = parts[0]
+
+        def joined(kind: str) -> dict[str, torch.Tensor]:
+            fields = [getattr(part, kind) for part in parts]
+            return {name: torch.cat([one[name] for one in fields]) for name in getattr(first, kind)}
+
+        return cls(
+            numpy.concatenate([part.prompts for part in parts]),
+            numpy.concatenate([part.completions for part in parts]),
+            joined("of_prompts"), joined("of_completions"), joined("of_rows"), first.common,
+        )  # fmt: skip
+
+    @classmethod
+    def _of_one(cls, batch: Mapping[str, Any]) -> Rows:
+        prompt_mask, completion_mask = (batch[name].bool() for name in _MASKS.values())
+        count, width = completion_mask.shape
+        prompts, completions = prompt_mask.sum(dim=1), completion_mask.sum(dim=1)
+        is_padded = (
+            _mask(prompts, prompt_mask.shape[1], left=True).eq(prompt_mask).all()
+            & _mask(completions, width).eq(completion_mask).all()
+        )
+        counts = torch.stack([prompts, completions]).cpu().numpy()
+        rows = cls(counts[0], counts[1], {}, {}, {}, {})
+        if not is_padded:
+            raise ValueError(
+                "prompt_mask must be padded on the left and completion_mask on the right, and at least one has "
+                "gaps: such a generation batch can't be planned"
+            )
+        for name, value in batch.items():
+            if value is None or name in _MASKS.values():
+                continue
+            if isinstance(value, torch.Tensor) and value.ndim == 0:
+                rows.common[name] = value
+            elif name == "prompt_ids":
+                rows.of_prompts[name] = value[prompt_mask]
+            elif isinstance(value, torch.Tensor) and value.shape == (count, width):
+                rows.of_completions[name] = value[completion_mask]
+            elif isinstance(value, torch.Tensor) and len(value) == count and name not in _OF_IMAGES:
+                rows.of_rows[name] = value
+            else:
+                kind = f"tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+                raise ValueError(
+                    f"the generation batch of {count} sequences has {name}, a {kind}, which a plan can't divide "
+                    "among ranks: train on text alone, or leave out plan_batches"
+                )
+        return rows
+
+    def take(self, order: Whole) -> Rows:
+        """The rows at these places, in their order."""
+        device = next(iter(self.of_prompts.values())).device
+        places = {
+            lengths: torch.from_numpy(_tokens(getattr(self, lengths), order)).to(device)
+            for lengths in ("prompts", "completions")
+        }
+        rows = torch.from_numpy(order).to(device)
+        return Rows(
+            self.prompts[order],
+            self.completions[order],
+            {name: one[places["prompts"]] for name, one in self.of_prompts.items()},
+            {name: one[places["completions"]] for name, one in self.of_completions.items()},
+            {name: one[rows] for name, one in self.of_rows.items()},
+            self.common,
+        )
+
+    def batch(self) -> dict[str, Any]:
+        """A micro-batch as TRL cuts it, as wide as its longest prompt and its longest completion."""
+        device = next(iter(self.of_prompts.values())).device
+        prompts, completions = (
+            torch.from_numpy(one).to(device) for one in (self.prompts, self.completions)
+        )
+        mask = _mask(completions, max(int(self.completions.max()), _NARROWEST))
+        prompt_mask = _mask(prompts, int(self.prompts.max()), left=True)
+        return {
+            **{name: _padded(name, one, prompt_mask) for name, one in self.of_prompts.items()},
+            "prompt_mask": prompt_mask.long(),
+            **{name: _padded(name, one, mask) for name, one in self.of_completions.items()},
+            "completion_mask": mask.long(),
+            **self.of_rows,
+            **self.common,
+        }
+
+    def exchanged(self, sent: Whole, arriving: tuple[Whole, Whole], received: Whole) -> Rows:
+        """Hands rows on among all ranks, all of which call this.
+
+        Args:
+            sent: how many of these rows, in their order, go to each rank.
+            arriving: tokens of the prompts and of the completions of the rows that come, by the rank that they come
+                from.
+            received: how many come from each rank.
+        """
+        prompts, completions = arriving
+        number = {
+            "of_rows": (sent, received),
+            "of_prompts": (_sums(self.prompts, sent), _sums(prompts, received)),
+            "of_completions": (_sums(self.completions, sent), _sums(completions, received)),
+        }
+        fields = {
+            kind: {name: _all_to_all(one, *numbers) for name, one in getattr(self, kind).items()}
+            for kind, numbers in number.items()
+        }
+        return Rows(prompts, completions, common=self.common, **fields)
+
+
+# Which have one entry a row, or as many as there are rows by chance, and are of no use without the others.
+_OF_IMAGES = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "spatial_shapes", "image_sizes",
+              "image_position_ids", "token_type_ids", "mm_token_type_ids")  # fmt: skip
+
+
+def _mask(lengths: torch.Tensor, width: int, left: bool = False) -> torch.Tensor:
+    """[n, width], True where rows have tokens; padded on the right, or the left."""
+    places = torch.arange(width, device=lengths.device)
+    return places >= (width - lengths)[:, None] if left else places < lengths[:, None]
+
+
+def _padded(name: str, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    padded = tokens.new_full(mask.shape, _PAD_VALUES.get(name, 0))
+    padded[mask] = tokens
+    return padded
+
+
+def _tokens(lengths: Whole, order: Whole) -> Whole:
+    """Places of the tokens of rows that stand one behind the other, for the rows in another order."""
+    begins = (numpy.cumsum(lengths) - lengths)[order]
+    counts = lengths[order]
+    shifts = begins - (numpy.cumsum(counts) - counts)
+    places: Whole = numpy.repeat(shifts, counts) + numpy.arange(int(counts.sum()))
+    return places
+
+
+def _sums(lengths: Whole, counts: Whole) -> Whole:
+    """Of runs of so many."""
+    ends = numpy.cumsum(counts)
+    totals = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    sums: Whole = totals[ends] - totals[ends - counts]
+    return sums
+
+
+def _all_to_all(values: torch.Tensor, sent: Whole, received: Whole) -> torch.Tensor:
+    """Entries along the first dimension, of any type."""
+    shape = values.shape[1:]
+    each = values.element_size() * shape.numel()
+    arrived = torch.empty(int(received.sum()) * each, dtype=torch.uint8, device=values.device)
+    torch.distributed.all_to_all_single(
+        arrived,
+        values.contiguous().flatten().view(torch.uint8),
+        [int(one) * each for one in received],
+        [int(one) * each for one in sent],
+    )
+    return arrived.view(values.dtype).view(-1, *shape)

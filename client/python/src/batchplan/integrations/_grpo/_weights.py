@@ -1,0 +1,63 @@
+"""What a sequence weighs in the losses of TRL's trainers, whichever micro-batch it is in.
+
+TRL's micro-batches have equal numbers of sequences, and most of its losses are means over them; those that are sums
+are divided by the tokens of the whole generation batch. Planned micro-batches differ in numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# By loss_type, of what the loss of a micro-batch is the mean.
+_MEANS = {
+    "grpo": "sequences",
+    "sapo": "sequences",
+    "dr_grpo": "sequences",
+    "luspo": "sequences",
+    "bnpo": "tokens",
+    "dapo": None,
+    "cispo": None,
+    "vespo": None,
+}
+# TRL divides by sums of masks that it takes to be at least 1: weights are so large that they are.
+_SCALE = 2.0**24
+LOSS_TYPES = tuple(_MEANS)
+
+
+def loss_type(trainer: Any) -> str | None:
+    """Of a GRPOTrainer; None: the loss is a mean over sequences, whatever the trainer is told."""
+    owner = next(kind for kind in type(trainer).__mro__ if "_compute_loss" in vars(kind))
+    return str(trainer.loss_type) if owner.__name__ == "GRPOTrainer" else None
+
+
+def with_weights(trainer: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """A micro-batch of TRL, in which each token knows its weight where that depends on the micro-batch.
+
+    In the mean over its tokens that is one over their number. It takes the place of tool_mask, by which the loss
+    multiplies tokens, and sums of tokens."""
+    if _MEANS.get(loss_type(trainer) or "") != "tokens":
+        return dict(batch)
+    mask = batch["completion_mask"].float()
+    if batch.get("tool_mask") is not None:
+        mask = mask * batch["tool_mask"]
+    return {**batch, "tool_mask": mask * (_SCALE / mask.sum().clamp(min=1))}
+
+
+def scale_of(trainer: Any, batch: Mapping[str, Any], each: int) -> float:
+    """What the loss of a planned micro-batch is multiplied by.
+
+    Args:
+        each: sequences of one of TRL's micro-batches.
+    """
+    kind = loss_type(trainer)
+    mean = "sequences" if kind is None else _MEANS[kind]
+    if mean == "tokens":
+        return float((batch["completion_mask"] * batch["tool_mask"]).sum(dtype=batch["tool_mask"].dtype)) / _SCALE
+    return len(batch["prompt_ids"]) / each if mean == "sequences" else 1.0
+
+
+def is_of_tokens(trainer: Any) -> bool:
+    """Whether importance ratios are each token's; else each sequence's."""
+    kind = loss_type(trainer)
+    return kind not in (None, "vespo") and trainer.importance_sampling_level == "token"

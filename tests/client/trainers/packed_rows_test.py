@@ -217,3 +217,25 @@ def test_what_can_not_be_kept_is_refused_by_name():
 
     without = data.remove_columns(["seq_lengths", "labels"])
     refused("has fewer rows than micro-batches.*dataloader_drop_last=True", without, neat, kind=Labelled)
+
+
+def test_means_of_microbatches_weigh_as_without_a_plan_where_these_have_as_many_rows(tmp_path):
+    data, _ = padded_rows()
+
+    def made(**other):
+        trainer = trainer_of(data, neat, tmp_path, **other)
+        trainer.model_accepts_loss_kwargs = False
+        return trainer
+
+    with pytest.raises(ValueError, match="is the mean of a micro-batch"):
+        plan_batches(made())
+    losses = []
+    for is_planned in (False, True):
+        trainer = made(dataloader_drop_last=True, num_train_epochs=8)
+        if is_planned:
+            plan_batches(trainer, cost=COST)
+        trainer.train()
+        losses.append(trainer.state.log_history[-1]["train_loss"])
+    assert trainer.state.global_step == 8 * 5
+    # Of rows in other orders, the last of which are left out.
+    assert losses[1] == pytest.approx(losses[0], rel=5e-3)

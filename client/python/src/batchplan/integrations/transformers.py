@@ -277,14 +277,16 @@ def _adds_up_losses(trainer: Any) -> bool:
 
 
 def _counts_are_equal(trainer: Any, equal_counts: bool, options: PlanOptions) -> bool:
-    """Whether every micro-batch has per_device_train_batch_size sequences: if none may have more, and global
-    batches are full."""
+    """Whether every micro-batch has per_device_train_batch_size sequences: if none may have more, as none of packed
+    rows that have no budget, and global batches are full."""
     args, dataset = trainer.args, trainer.train_dataset
     if equal_counts or not hasattr(dataset, "__len__"):
         return equal_counts
     first = next(iter(options.get("passes") or ()), None)
     full = args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(args) == 0
-    return first is not None and first.max_sequences == args.per_device_train_batch_size and full
+    if first is None:
+        return full and options.get("max_tokens") is None
+    return first.max_sequences == args.per_device_train_batch_size and full
 
 
 def _check(trainer: Any, equal_counts: bool) -> None:

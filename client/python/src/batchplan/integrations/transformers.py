@@ -283,7 +283,7 @@ def _counts_are_equal(trainer: Any, equal_counts: bool, options: PlanOptions) ->
     if equal_counts or not hasattr(dataset, "__len__"):
         return equal_counts
     first = next(iter(options.get("passes") or ()), None)
-    full = args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(args) == 0
+    full = bool(args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(args) == 0)
     if first is None:
         return full and options.get("max_tokens") is None
     return first.max_sequences == args.per_device_train_batch_size and full

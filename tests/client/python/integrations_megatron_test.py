@@ -1,6 +1,7 @@
 """batchplan.integrations.megatron: the schedule, and its place in a Megatron-LM of stand-ins."""
 
 import collections
+import dataclasses
 import enum
 import math
 import sys
@@ -9,9 +10,10 @@ import warnings
 
 import batchplan
 import pytest
-from batchplan.integrations import megatron
+from batchplan.integrations import megatron, slime
 from handmade import dynamic_plan
-from lengths import assert_each_once, lockstep, long_tailed
+from lengths import assert_each_once, lockstep, long_tailed, verl_cost
+from pipelines import makespan, step_time
 
 
 class BasePackingScheduler:
@@ -104,6 +106,17 @@ def dynamic(trainer, per_rank, cp, dp, multiple=None, min_cp_size=1, **options):
     return made(per_rank, cp, dp, multiple, min_cp_size=min_cp_size)
 
 
+def pipeline(stages, virtual=1, experts=1, **more):
+    """What Megatron's config has of them."""
+    return types.SimpleNamespace(
+        pipeline_model_parallel_size=stages, virtual_pipeline_model_parallel_size=virtual if virtual > 1 else None,
+        expert_model_parallel_size=experts, **more)
+
+
+SHAPE = {"num_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "num_query_groups": 2, "kv_channels": 4,
+         "ffn_hidden_size": 64}
+
+
 def padded_for(pool, lengths):
     """As Megatron's datasets pad samples that any group may get."""
     return [-(-length // (2 * pool)) * 2 * pool for length in lengths]
@@ -138,6 +151,84 @@ def test_virtual_pipelines_have_as_many_microbatches_as_stages_divide(trainer):
     assert len(groups) % 3 == 0
     with pytest.raises(ValueError, match="5 sequences, but needs 12 .* microbatch_count_multiple 3"):
         registered(trainer)(4096, 1, 4, 3).run([5] * 5)
+
+
+@pytest.mark.parametrize("stages, virtual, group, most", [
+    (4, 1, None, 0.9), (8, 1, None, 0.9), (4, 2, 4, 0.97), (4, 2, 6, 0.97), (2, 4, 2, 1)])
+def test_pipelines_run_shorter_than_by_a_plan_of_whole_models(trainer, stages, virtual, group, most):
+    scheduler = registered(trainer)(4096, 1, 8, group)
+    times = []
+    for seed in range(3):
+        lengths = long_tailed(300, seed)
+        groups = scheduler.run(lengths, pipeline(stages, virtual))
+        parts = [part for slot in groups for part in slot]
+        assert_each_once(parts, 300)
+        assert all(0 < sum(lengths[i] for i in part) <= 4096 for part in parts)
+        assert len(groups) % (group or 1) == 0
+        times.append([step_time(lengths, one, stages, virtual, group) for one in (groups, scheduler.run(lengths))])
+    planned, whole = map(sum, zip(*times))
+    assert planned < most * whole
+
+
+def test_pipelines_that_share_experts_wait_for_each_other(trainer):
+    def waiting(groups):
+        return makespan([max(verl_cost(lengths, part) for part in slot) + 1024 * 24576 for slot in groups], 4)
+
+    lengths = long_tailed(300, 1)
+    scheduler = registered(trainer)(4096, 1, 8, None)
+    apart, together = (scheduler.run(lengths, pipeline(4, experts=experts)) for experts in (1, 8))
+    assert waiting(together) < 0.97 * waiting(apart)
+    assert step_time(lengths, apart, 4) < step_time(lengths, together, 4)
+    assert registered(trainer, synchronization="accumulated")(4096, 1, 8, None).run(
+        lengths, pipeline(4, experts=8)) == apart
+
+
+def test_groups_of_pipelines_are_those_that_megatron_has(trainer):
+    def waiting(groups):
+        slots = [max(verl_cost(lengths, part) / slot.count(part) for part in slot) for slot in groups]
+        return makespan([one + 1024 * 24576 for one in slots], 4, 2)
+
+    on = pipeline(4, 2, experts=8, dynamic_context_parallel=True)
+    scheduler = dynamic(trainer, 1024, 2, 4, 4)
+    times = []
+    for seed in range(3):
+        lengths = padded_for(8, long_tailed(300, seed, longest=6000))
+        times.append([waiting(scheduler.run(lengths, config)) for config in (on, None)])
+    planned, whole = map(sum, zip(*times))
+    assert planned < whole
+    # Two plans that follow each other, of all ranks and of groups, are of ranks with the whole model.
+    lengths = padded_for(6, [5000] * 2 + long_tailed(60, 7, longest=2000))
+    scheduler = dynamic(trainer, 1024, 2, 3, 4)
+    assert scheduler.run(lengths, on) == scheduler.run(lengths)
+
+
+def test_costs_are_those_of_the_model_that_megatrons_arguments_name(trainer, monkeypatch):
+    lengths = long_tailed(256, 2)
+    shape = slime.cost_of(types.SimpleNamespace(**SHAPE, vocab_size=32))
+    micro_batch = 1024 * shape.per_token
+    known = types.ModuleType("megatron.training.global_vars")
+    known.get_args = lambda: types.SimpleNamespace(**SHAPE, padded_vocab_size=32, vocab_size=31)
+    monkeypatch.setitem(sys.modules, known.__name__, known)
+    for config, beside in ((None, 0), (pipeline(4), micro_batch)):
+        def scheduled(**options):
+            return registered(trainer, **options)(4096, 1, 4, None).run(lengths, config)
+
+        assert scheduled() == scheduled(cost=dataclasses.replace(shape, per_microbatch=beside))
+        assert scheduled() != scheduled(cost=batchplan.CostModel(1.0, 1 / 24576, 1024))
+    padded = padded_for(8, long_tailed(200, 4, longest=4000))
+    exchange = ((8, 0.02 * shape.per_token), (0, 0.065 * shape.per_token))
+    cost = dataclasses.replace(shape, per_microbatch=micro_batch, exchange=exchange)
+    assert dynamic(trainer, 1024, 2, 4).run(padded) == dynamic(trainer, 1024, 2, 4, cost=cost).run(padded)
+    by_shape = registered(trainer)(4096, 1, 4, None).run(lengths)
+
+    def none_yet():
+        raise AssertionError("args is not initialized")
+
+    known.get_args = none_yet
+    scheduler = registered(trainer)(4096, 1, 4, None)
+    assert scheduler.run(lengths, types.SimpleNamespace(**SHAPE, vocab_size=32, gated_linear_unit=True)) == by_shape
+    assert scheduler.run(lengths, types.SimpleNamespace(**SHAPE)) == registered(
+        trainer, cost=batchplan.DEFAULT_COST)(4096, 1, 4, None).run(lengths)
 
 
 def test_a_limit_on_samples_is_kept_where_the_version_has_one(trainer):
@@ -303,9 +394,9 @@ def test_registered_twice_it_replaces_the_scheduler_once(trainer):
     registered(trainer, effort="fast")
     scheduler = registered(trainer, effort="thorough")
     assert scheduler.plan_options["effort"] == "thorough"
-    assert scheduler.__mro__[1:3] == (megatron.PlannedScheduler, BasePackingScheduler)
+    assert scheduler.__mro__[1] is megatron.PlannedScheduler and scheduler.replaces is BasePackingScheduler
     other = trainer.scheduler_map[trainer.key("default_dynamic_cp")]
-    assert other.__mro__[1:3] == (megatron.PlannedDynamicScheduler, DynamicScheduler)
+    assert other.__mro__[1] is megatron.PlannedDynamicScheduler and other.replaces is DynamicScheduler
     assert trainer.scheduler_map[trainer.key("other")] is BasePackingScheduler
 
 

@@ -1,5 +1,6 @@
 """batchplan.integrations.slime: the schedule of a rollout, and its place in a slime of stand-ins."""
 
+import dataclasses
 import sys
 import types
 
@@ -7,6 +8,7 @@ import batchplan
 import pytest
 from batchplan.integrations import slime
 from lengths import assert_each_once, lockstep, long_tailed
+from pipelines import step_time
 
 COSTS = batchplan.CostModel(24576.0, 1.0)
 
@@ -66,6 +68,33 @@ def test_virtual_pipelines_have_as_many_microbatches_as_stages_divide():
     assert len(slots) == 1
 
 
+@pytest.mark.parametrize("stages, virtual, group, most", [
+    (4, 1, 1, 0.9), (8, 1, 1, 0.9), (4, 2, 4, 0.97), (4, 2, 6, 0.97)])
+def test_pipelines_run_shorter_than_by_a_plan_of_whole_models(stages, virtual, group, most):
+    config = parallel(8, vpp_size=virtual, group=group)
+    times = []
+    for seed in range(3):
+        lengths = [5000, *long_tailed(300, seed)]
+        (planned,), (whole,) = (
+            steps_of(lengths, arguments(pipeline_model_parallel_size=size), config) for size in (stages, 1))
+        parts = parts_of([planned])
+        assert_each_once(parts, 301)
+        assert [0] in parts and all(sum(lengths[i] for i in part) <= 4096 for part in parts if part != [0])
+        assert len(planned) % group == 0
+        times.append([step_time(lengths, slots, stages, virtual, group) for slots in (planned, whole)])
+    planned, whole = map(sum, zip(*times))
+    assert planned < most * whole
+
+
+def test_pipelines_that_share_experts_wait_for_each_other():
+    lengths = long_tailed(300, 1)
+    stages = {"pipeline_model_parallel_size": 4, "expert_model_parallel_size": 8}
+    for options, same in (({"synchronization": "lockstep"}, True), ({"synchronization": "accumulated"}, False)):
+        assert same == (
+            steps_of(lengths, arguments(**stages), parallel(8))
+            == steps_of(lengths, arguments(pipeline_model_parallel_size=4), parallel(8), **options))
+
+
 def test_samples_of_a_rollout_stay_in_one_step_and_the_rest_is_left_out():
     lengths = long_tailed(90, 2)
     rollouts = [place * 7 % 20 for place in range(90)]
@@ -88,10 +117,10 @@ def test_a_sample_beyond_the_budget_has_a_micro_batch_of_its_own():
 def test_a_step_that_can_not_be_divided_leaves_out_its_last_rollouts(caplog):
     """Each sample needs a micro-batch: slime's pull request 2065."""
 
-    def divided(lengths, rollouts, batch, dp_size, **other):
+    def divided(lengths, rollouts, batch, dp_size, stages=1, **other):
         config = parallel(dp_size, **other)
         partitions, indices, numbers, sizes = slime.build_dp_schedule(
-            arguments(max_tokens_per_gpu=10), config, lengths, global_batch_size=batch, rollout_indices=rollouts)
+            arguments(max_tokens_per_gpu=10, pipeline_model_parallel_size=stages), config, lengths, global_batch_size=batch, rollout_indices=rollouts)
         assert all(len(own) == sum(numbers) for own in indices)
         return sorted(place for part in partitions for place in part), sizes
 
@@ -103,6 +132,8 @@ def test_a_step_that_can_not_be_divided_leaves_out_its_last_rollouts(caplog):
     # A rollout's samples go together: of 3, 3 and 3 the last one, so that 6 are divided.
     assert divided([9] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2], 3, 2) == (list(range(6)), [2])
     assert divided([9] * 11, range(11), 11, 2, vpp_size=2, group=2) == (list(range(8)), [8])
+    assert divided([9] * 11, range(11), 11, 2, stages=2, vpp_size=2, group=2) == (list(range(8)), [8])
+    assert divided([9] * 9, range(9), 9, 2, stages=4) == (list(range(8)), [8])
     # What can share a micro-batch is not left out.
     assert divided([9] * 7 + [4, 5], range(9), 9, 2) == (list(range(9)), [9])
     with pytest.raises(slime.ScheduleError, match="3 sequences, but needs 4 .* in training step 0 of 3 samples"):
@@ -123,11 +154,18 @@ def test_costs_are_those_of_the_model_that_the_arguments_name():
     assert every.per_token - sparse.per_token == pytest.approx(2 * 3 * 16 * 5 * 1e-9)
     multi_head = slime.cost_of(arguments(**shape, group_query_attention=False))
     assert multi_head.per_token - dense.per_token == pytest.approx(2 * 2 * 16 * 16 * 1e-9)
-    for unknown in (arguments(), arguments(**shape, multi_latent_attention=True), arguments(**shape | {"kv_channels": None})):
+    ungated = slime.cost_of(arguments(**shape, swiglu=False))
+    assert dense.per_token - ungated.per_token == pytest.approx(2 * 2 * 16 * 64 * 1e-9)
+    for unknown in (arguments(), arguments(**shape, multi_latent_attention=True), arguments(**shape, window_size=(7, 0)),
+                    arguments(**shape | {"kv_channels": None})):
         assert slime.cost_of(unknown) is None
     lengths = long_tailed(256, 2)
     by_shape = steps_of(lengths, arguments(**shape), parallel(4))
     assert by_shape == steps_of(lengths, arguments(), parallel(4), cost=dense)
+    on_pipelines = arguments(pipeline_model_parallel_size=4)
+    beside = dataclasses.replace(dense, per_microbatch=1024 * dense.per_token)
+    assert steps_of(lengths, arguments(**shape, pipeline_model_parallel_size=4), parallel(4)) == steps_of(
+        lengths, on_pipelines, parallel(4), cost=beside)
     assert by_shape != steps_of(lengths, arguments(), parallel(4), cost=batchplan.CostModel(0.0, 1.0))
 
 

@@ -13,12 +13,13 @@ import pytest
 import torch
 from verl_batches import (
     Workers, batch_of, config, cost, for_micro_batches, long_tailed, mini_batches, of_ranks, tokens, trainer)
+from pipelines import makespan
 from tiny_llama import tiny_llama
 from verl import DataProto
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.trainer.ppo.v1 import trainer_base
-from verl.utils import seqlen_balancing, tensordict_utils
+from verl.utils import dynamic_cp_scheduler, seqlen_balancing, tensordict_utils
 from verl.workers.engine import utils
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.padding import no_padding_2_padding
@@ -27,7 +28,7 @@ STOCK_MICRO_BATCHES = utils.rearrange_micro_batches
 
 import batchplan  # noqa: E402
 from batchplan.integrations.verl import install, rearrange_micro_batches  # noqa: E402
-from batchplan.integrations.verl import _trainers  # noqa: E402
+from batchplan.integrations.verl import _micro_batches, _trainers  # noqa: E402
 from batchplan_plugins import switched_on  # noqa: E402
 
 install()
@@ -170,8 +171,6 @@ def test_batches_that_are_no_plans_are_divided_within_the_budget():
     (config(BUDGET, use_dynamic_bsz=False), "use_dynamic_bsz"),
     (config(BUDGET, use_prefix_grouper=True), "use_prefix_grouper"),
     (config(BUDGET, mini_batch=32, shuffle=True), "shuffle"),
-    (config(BUDGET, strategy="megatron", megatron={"dynamic_context_parallel": True}),
-     "megatron.dynamic_context_parallel"),
     (config(None), "ppo_max_token_len_per_gpu"),
 ])
 def test_what_a_plan_can_not_be_kept_with_is_refused_by_name(settings, key):
@@ -222,6 +221,137 @@ def test_budgets_are_multiplied_by_the_ranks_that_share_sequences():
         "virtual_pipeline_model_parallel_size": 2, "pipeline_model_parallel_size": 3})
     batch, _ = balanced(lengths, virtual)
     assert all(len(micro_batches(own)[0]) % 3 == 0 for own in of_ranks(batch, DP))
+
+
+def on_megatron(stages, virtual=1, experts=1, **more):
+    return config(BUDGET, strategy="megatron", megatron={
+        "pipeline_model_parallel_size": stages, "expert_model_parallel_size": experts,
+        "virtual_pipeline_model_parallel_size": virtual if virtual > 1 else None}, **more)
+
+
+def pipelines_take(ranks, stages, virtual):
+    """Until the last rank has ended; a micro-batch with as much beside as 1,024 tokens cost."""
+    return max(makespan([cost(one) + 1024 * 24576 for one in rank], stages, virtual) for rank in ranks)
+
+
+@pytest.mark.parametrize("stages, virtual", [(4, 1), (2, 2)])
+@pytest.mark.parametrize("size", [0, 64])
+def test_pipelines_run_shorter_than_by_a_plan_of_whole_models(stages, virtual, size):
+    times = []
+    for seed in range(3):
+        lengths = long_tailed(128, seed, median=150, longest=BUDGET)
+        of_stages, of_none = (
+            steps(balanced(lengths, on_megatron(*machine, mini_batch=size))[0], size or 128)
+            for machine in ((stages, virtual), (1, 1)))
+        for step, other in zip(of_stages, of_none, strict=True):
+            assert numbers(step) == numbers(other)
+            ranks, others = ([micro_batches(part)[0] for part in parts] for parts in (step, other))
+            assert max(tokens(one) for rank in ranks for one in rank) <= BUDGET
+            if virtual == 1 or len(others[0]) % stages == 0:
+                times.append([pipelines_take(one, stages, virtual) for one in (ranks, others)])
+            assert virtual == 1 or len(ranks[0]) % stages == 0
+    planned, whole = map(sum, zip(*times))
+    assert planned < whole
+
+
+def test_pipelines_that_share_experts_wait_for_each_other():
+    def waiting(settings):
+        ranks = [micro_batches(own)[0] for own in of_ranks(balanced(lengths, settings)[0], DP)]
+        return makespan([max(map(cost, slot)) + 1024 * 24576 for slot in zip(*ranks)], 4)
+
+    lengths = long_tailed(128, 1, median=150, longest=BUDGET)
+    assert waiting(on_megatron(4, experts=2)) < waiting(on_megatron(4))
+
+
+@pytest.fixture
+def state(monkeypatch):
+    """What Megatron-Core says of a process: a pipeline of four stages."""
+    made = types.ModuleType("megatron.core.parallel_state")
+    group = object()
+    made.model_parallel_is_initialized = lambda: True
+    made.get_data_parallel_group = lambda: group
+    made.get_pipeline_model_parallel_world_size = lambda: 4
+    made.get_virtual_pipeline_model_parallel_world_size = lambda: None
+    made.get_expert_model_parallel_world_size = made.get_tensor_model_parallel_world_size = lambda: 1
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    return made
+
+
+def test_workers_that_divide_what_they_have_know_their_pipeline(state, monkeypatch):
+    group = state.get_data_parallel_group()
+    lengths = long_tailed(64, 1, median=150, longest=BUDGET)
+    own = of_ranks(batch_of(lengths), DP)
+    counts = [sum(len(part) for part in own[:rank]) for rank in range(DP + 1)]
+    everyone = [lengths[first:last].astype(numpy.int64) for first, last in zip(counts, counts[1:])]
+    monkeypatch.setattr(_micro_batches, "gathering_in", lambda of: lambda found: (found(), everyone))
+    monkeypatch.setattr(_micro_batches, "_over_ranks", lambda of: lambda facts: list(facts))
+
+    def divided(of):
+        return [rearrange_micro_batches(part, BUDGET, of)[0] for part in own]
+
+    planned, of_another = divided(group), divided(object())
+    assert len({len(rank) for rank in planned}) == 1
+    assert numbers(part for rank in planned for part in rank) == list(range(64))
+    assert pipelines_take(planned, 4, 1) < pipelines_take(of_another, 4, 1)
+    state.model_parallel_is_initialized = lambda: False
+    assert [[part["number"].tolist() for part in rank] for rank in divided(group)] == [
+        [part["number"].tolist() for part in rank] for rank in of_another]
+
+
+def grouped(lengths, *, dp, cp, tensor, per_rank=400):
+    """By verl's own scheduler, which asserts what its groups must be: the samples of each micro-batch's ranks."""
+    (data,) = of_ranks(batch_of(lengths), 1)
+    scheduler = dynamic_cp_scheduler.DynamicCPScheduler(per_rank, dp, cp)
+    ranks = []
+    for rank in range(dp * cp):
+        group = types.SimpleNamespace(size=lambda: dp * cp, rank=lambda rank=rank: rank)
+        parts = scheduler.schedule(data, group, tp_size=tensor)
+        ranks.append([part["number"].tolist() for part in parts])
+        assert [tensordict_utils.get_non_tensor_data(part, dynamic_cp_scheduler.DCP_SAMPLE_IDS, None)
+                for part in parts] == ranks[-1]
+    return [list(slot) for slot in zip(*ranks, strict=True)]
+
+
+@pytest.mark.parametrize("dp, cp, tensor, virtual", [(4, 2, 1, None), (8, 1, 2, None), (3, 2, 1, None), (4, 2, 1, 2)])
+def test_groups_that_differ_in_size_are_planned_where_all_ranks_have_the_batch(
+        state, monkeypatch, dp, cp, tensor, virtual):
+    core = types.ModuleType("megatron.core.datasets.data_schedule")
+    core.DefaultDynamicCPScheduler = object
+    for name in ("megatron", "megatron.core", "megatron.core.datasets"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, core.__name__, core)
+    state.get_tensor_model_parallel_world_size = lambda: tensor
+    state.get_virtual_pipeline_model_parallel_world_size = lambda: virtual
+    lengths = long_tailed(128, 2, median=150, longest=1500)
+
+    def takes(slots):
+        return makespan([max(
+            sum(24576 * int(lengths[one]) + int(lengths[one]) ** 2 for one in part) / slot.count(part)
+            for part in slot) + 1024 * 24576 for slot in slots], 4, virtual or 1)
+
+    state.get_expert_model_parallel_world_size = lambda: 2
+    slots = grouped(lengths, dp=dp, cp=cp, tensor=tensor)
+    assert len(slots) % (4 if virtual else 1) == 0
+    firsts = [part for slot in slots for rank, part in enumerate(slot) if slot.index(part) == rank]
+    assert sorted(one for part in firsts for one in part) == list(range(128))
+    for slot in slots:
+        for part in slot:
+            size = slot.count(part)
+            multiple = tensor * (2 * size if size > 1 else 1)
+            assert sum(-(-int(lengths[one]) // multiple) * multiple for one in part) <= size * 400
+    if dp != 3 and virtual is None:
+        state.get_pipeline_model_parallel_world_size = lambda: 1
+        assert takes(slots) < takes(grouped(lengths, dp=dp, cp=cp, tensor=tensor))
+
+
+def test_the_driver_leaves_a_batch_that_all_ranks_get_as_verl_orders_it():
+    lengths = long_tailed(64, 1, median=150, longest=BUDGET)
+    settings = config(None, use_dynamic_bsz=False, shuffle=True, mini_batch=32, strategy="megatron",
+                      megatron={"dynamic_context_parallel": True})
+    batch, _ = balanced(lengths, settings)
+    stock, _ = balanced(lengths, settings, stock=True)
+    assert torch.equal(batch.batch["number"], stock.batch["number"])
+    assert batch.batch.keys() == stock.batch.keys()
 
 
 def test_the_critic_and_the_reference_have_plans_of_their_own():
@@ -317,6 +447,9 @@ def test_batches_of_the_sft_trainer_are_planned_on_their_way():
     assert max(tokens(one) for rank in ranks for one in rank) <= BUDGET
     with pytest.raises(ValueError, match="data.use_dynamic_bsz is False.* and data.max_token_len_per_gpu to the tokens"):
         dispatch(group, tensordict_utils.assign_non_tensor(data, use_dynamic_bsz=False))
+    engine.dynamic_context_parallel = True
+    dispatch(group, data)
+    assert sent[-1] is data
     registered = next(value for name, value in vars(TrainingWorker.train_batch).items() if name.startswith("attrs_"))
     assert registered["dispatch_mode"]["dispatch_fn"].__module__ == dispatch.__module__
 

@@ -9,25 +9,30 @@ dp_balanced; or, for context-parallel groups that differ in size, beside --dynam
 --calculate-per-token-loss --max-seqlen-per-dp-cp-rank TOKENS, and --min-dynamic-context-parallel-size where
 groups of one rank are too small. Naming the scheduler default_dynamic_cp is not enough: only the first of these
 makes the process groups, pads samples for them and tells attention of them. Fetching, rerouting and packing stay
-Megatron's: of its scheduler classes the one method is replaced that says which samples go where.
+Megatron's: of its scheduler classes the one method is replaced that says which samples go where. With
+--pipeline-model-parallel-size the plan is one of pipelines, virtual stages included: how many micro-batches there
+are, what each has and their order keep the stages busy.
 
 A plan that comes from elsewhere becomes what these methods return by sample_id_groups, and
 check_sample_id_groups refuses what Megatron's loops would fail on or wait for ever with.
 
-Megatron-LM has the schedulers since 2026. Its branch dev trains by them; in main, of 22 August 2026,
-wrap_data_iterator has them and no training loop calls that yet.
+Megatron-LM has the schedulers since 2026: its branch dev both, main "dp_balanced", by which it trains since pull
+request 6742, merged after 22 August 2026. megatron-core 0.16.1, PyPI's newest, has neither.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations._model_cost import cost_of
+from batchplan.integrations._pipeline import Stages, with_overheads
 from batchplan.integrations._slots import options_of, slots_of
 
 __all__ = [
@@ -44,18 +49,20 @@ Groups = list[list[list[int]]]
 _NAME = "dp_balanced"
 _DYNAMIC_NAME = "default_dynamic_cp"
 _MODULE = "megatron.core.datasets.data_schedule"
+_ARGUMENTS = "megatron.training.global_vars"
 # Of that module: by a config, the sequences that a row may have beside the one that padding adds.
 _REAL_SEQUENCES = "_get_scheduler_max_real_num_seqs"
 
 
-class PlannedScheduler:
+class _Planned:
     """Mixed into a scheduler of Megatron's, before it, by register(): schedules by a plan.
 
     The attributes are those that the scheduler has from its constructor. The plan is the same on all
-    ranks, which each make it of the gathered lengths.
+    ranks, which each make it of the gathered lengths. What a scheduler does not know, the pipeline and the
+    shape of the model, its method run is told.
     """
 
-    # Tokens that one GPU holds; a sample is divided among the cp_size of them.
+    # Tokens that one GPU holds.
     max_seqlen_per_dp_cp_rank: int
     cp_size: int
     dp_size: int
@@ -65,6 +72,49 @@ class PlannedScheduler:
     max_num_seqs: int | None = None
     # register()'s.
     plan_options: batchplan.PlanOptions = {}
+    # Megatron's TransformerConfig; None: without run, ranks have the whole model, as far as is known.
+    config: Any = None
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        """Megatron's, of the same arguments, of which one is config."""
+        stock: Any = super()
+        self.config = inspect.signature(stock.run).bind(*arguments, **named).arguments.get("config")
+        self._check()
+        return stock.run(*arguments, **named)
+
+    def _check(self) -> None:
+        """Refuses a config that no plan can be kept with."""
+
+    @property
+    def _stages(self) -> Stages:
+        return Stages(
+            getattr(self.config, "pipeline_model_parallel_size", 1),
+            getattr(self.config, "virtual_pipeline_model_parallel_size", None) or 1,
+            self.microbatch_group_size_per_vp_stage,
+            getattr(self.config, "expert_model_parallel_size", 1),
+        )
+
+    def _options(self, stages: Stages, *, dynamic: bool = False) -> batchplan.PlanOptions:
+        """register()'s options and the pipeline; the model's own costs unless register() was given some."""
+        options = stages.options(self.plan_options)
+        cost = None if "cost" in options else cost_of(_arguments()) or cost_of(self.config)
+        if cost is None:
+            return options
+        if dynamic or stages.are_several:
+            cost = with_overheads(cost, exchange=dynamic)
+        return {**options, "cost": cost}
+
+
+def _arguments() -> Any:
+    """What the training script was given, with the size of the vocabulary; None where there is no such script."""
+    try:
+        return sys.modules[_ARGUMENTS].get_args()
+    except (KeyError, AssertionError):
+        return None
+
+
+class PlannedScheduler(_Planned):
+    """The scheduler of context-parallel groups of one size, in which cp_size GPUs divide a sample."""
 
     def get_groups_and_subsamples(self, sample_id_seqlens: Sequence[tuple[int, int]]) -> Groups:
         """Of each micro-batch, and each data-parallel and context-parallel rank, the samples.
@@ -88,7 +138,12 @@ class PlannedScheduler:
             microbatch_count_multiple=self.microbatch_group_size_per_vp_stage,
             max_sequences=self.max_num_seqs,
         )
-        options: batchplan.PlanOptions = {**self.plan_options, "dp": self.dp_size, "passes": [only]}
+        options: batchplan.PlanOptions = {
+            **self._options(self._stages),
+            "dp": self.dp_size,
+            "cp": self.cp_size,
+            "passes": [only],
+        }
         plan = batchplan.plan([int(tokens) for _, tokens in sample_id_seqlens], **options)
         return [
             [[numbers[place] for place in one] for one in slot for _ in range(self.cp_size)]
@@ -96,8 +151,8 @@ class PlannedScheduler:
         ]
 
 
-class PlannedDynamicScheduler:
-    """The same for the scheduler of context-parallel groups that differ in size.
+class PlannedDynamicScheduler(_Planned):
+    """The scheduler of context-parallel groups that differ in size, of which one of c holds c times as many tokens.
 
     Megatron has process groups of all of the dp_size * cp_size ranks, and of every power of two from min_cp_size
     to less than the largest one within them, each from a multiple of its size on. Planned are those of them
@@ -105,26 +160,11 @@ class PlannedDynamicScheduler:
     power of two is planned apart. Numbers of ranks that are odd Megatron refuses.
     """
 
-    # Tokens that one GPU holds: a group of c holds c times as many.
-    max_seqlen_per_dp_cp_rank: int
-    cp_size: int
-    dp_size: int
     # Ranks of the smallest group.
     min_cp_size: int = 1
-    microbatch_group_size_per_vp_stage: int | None
-    max_num_seqs: int | None = None
-    # register()'s.
-    plan_options: batchplan.PlanOptions = {}
 
-    def run(self, *arguments: Any, **named: Any) -> Any:
-        """Megatron's, of the same arguments.
-
-        Raises:
-            FailedPrecondition: its config has dynamic context parallelism off.
-        """
-        stock: Any = super()
-        config = inspect.signature(stock.run).bind(*arguments, **named).arguments.get("config")
-        if not getattr(config, "dynamic_context_parallel", True):
+    def _check(self) -> None:
+        if not getattr(self.config, "dynamic_context_parallel", True):
             raise batchplan.FailedPrecondition(
                 f'the scheduler is "{_DYNAMIC_NAME}", but dynamic_context_parallel is False: without '
                 "--dynamic-context-parallel Megatron-LM makes no process groups for it"
@@ -132,8 +172,7 @@ class PlannedDynamicScheduler:
         # Megatron gives its own scheduler the sequences of a row with the one that padding adds.
         real_sequences = getattr(importlib.import_module(_MODULE), _REAL_SEQUENCES, None)
         if real_sequences is not None:
-            self.max_num_seqs = real_sequences(config)
-        return stock.run(*arguments, **named)
+            self.max_num_seqs = real_sequences(self.config)
 
     def get_groups_and_subsamples(self, sample_id_seqlens: Sequence[tuple[int, int]]) -> Groups:
         """As PlannedScheduler's; ranks with the same samples are a group.
@@ -142,11 +181,7 @@ class PlannedDynamicScheduler:
             ValueError: a sample is longer than all ranks hold, or its tokens are not padded for its group; there
                 are too few; or the ranks are odd.
         """
-        lengths = [int(tokens) for _, tokens in sample_id_seqlens]
-        slots = self._slots(lengths)
-        groups = [
-            [[sample_id_seqlens[place][0] for place in one] for one in slot] for slot in slots
-        ]
+        groups = self._groups(sample_id_seqlens)
         check_sample_id_groups(
             groups,
             sample_id_seqlens,
@@ -156,6 +191,12 @@ class PlannedDynamicScheduler:
             min_size=self.min_cp_size,
         )
         return groups
+
+    def _groups(self, sample_id_seqlens: Sequence[tuple[int, int]]) -> Groups:
+        slots = self._slots([int(tokens) for _, tokens in sample_id_seqlens])
+        return [
+            [[sample_id_seqlens[place][0] for place in one] for one in slot] for slot in slots
+        ]
 
     @property
     def _pool(self) -> int:
@@ -260,8 +301,10 @@ class PlannedDynamicScheduler:
             microbatch_count_multiple=multiple,
             max_sequences=self.max_num_seqs,
         )
+        # A plan of a part of the samples fills no pipeline: it is made as of ranks that have the whole model.
+        stages = self._stages if len(places) == len(lengths) else Stages()
         options: batchplan.PlanOptions = {
-            **self.plan_options,
+            **self._options(stages, dynamic=True),
             "dp": dp,
             "cp": cp,
             "dynamic_cp": dynamic_cp,
@@ -376,10 +419,13 @@ def register(
     PlannedDynamicScheduler in that of "default_dynamic_cp" where there is one. Called again, it counts anew.
 
     Args:
-        cost: of this model, for what ranks are balanced by; for groups that differ in size with what their
-            ranks exchange.
-        synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
-            (FSDP, expert parallel), or "accumulated", where they do at the end of a step.
+        cost: of this model, for what ranks are balanced by; on pipelines with what a micro-batch costs, for
+            groups that differ in size also with what their ranks exchange. None: by the shape of the model
+            that Megatron's arguments name, with 1,024 tokens' cost a micro-batch on pipelines and with such
+            groups.
+        synchronization: "lockstep", where ranks wait for each other at every micro-batch (FSDP, expert
+            parallel), or "accumulated", where they do at the end of a step, the default for pipelines without
+            expert parallelism.
         effort: "fast", "default" or "thorough".
         overlong: samples beyond the budget: "reject", or "alone", as Megatron runs them: each by itself,
             in a micro-batch of more tokens than any other may have. Where groups differ in size they are

@@ -11,12 +11,14 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations._model_cost import cost_of
 from batchplan.integrations._partitions import balanced_partitions
+from batchplan.integrations._pipeline import Stages, with_overheads
 from batchplan.integrations._replace import replace
 from batchplan.integrations._slots import options_of, slots_or_none
 
@@ -43,24 +45,26 @@ def build_dp_schedule(
 ) -> Schedule:
     """Divides samples among training steps, data-parallel ranks and micro-batches.
 
-    With use_dynamic_batch_size, ranks and micro-batches of a step are planned together, within
-    max_tokens_per_gpu also after each sample's padding for context parallelism; balance_data and
-    balance_by_flops change nothing then. Without, micro-batches are runs of micro_batch_size samples,
-    as slime's; ranks take them in turn, or with balance_data as Karmarkar & Karp's method divides costs.
+    With use_dynamic_batch_size, ranks and micro-batches of a step are planned together, on pipelines with
+    the order of the micro-batches, within max_tokens_per_gpu also after each sample's padding for context
+    parallelism; balance_data and balance_by_flops change nothing then. Without, micro-batches are runs of
+    micro_batch_size samples, as slime's; ranks take them in turn, or with balance_data as Karmarkar & Karp's
+    method divides costs.
 
     Args:
-        args: slime's: use_dynamic_batch_size, max_tokens_per_gpu, micro_batch_size, balance_data, and
-            the model's shape, for cost_of.
+        args: slime's: use_dynamic_batch_size, max_tokens_per_gpu, micro_batch_size, balance_data,
+            pipeline_model_parallel_size, expert_model_parallel_size, and the model's shape, for cost_of.
         train_parallel_config: dp_size, cp_size, vpp_size, microbatch_group_size_per_vp_stage.
         total_lengths: tokens of each sample.
-        global_batch_size: rollouts of a training step. Rollouts beyond the last whole step are left out. With
-            use_dynamic_batch_size a step also leaves out its last rollouts, with a warning and as few as
-            possible, if its samples can't fill equally many micro-batches on all ranks: 9 samples, of which
-            no two share a micro-batch, on 2 ranks.
+        global_batch_size: rollouts of a training step. Rollouts beyond the last whole step are left out, or
+            are a step of their own with miles' allow_partial_train_step. With use_dynamic_batch_size a step
+            also leaves out its last rollouts, with a warning and as few as possible, if its samples can't fill
+            equally many micro-batches on all ranks: 9 samples, of which no two share a micro-batch, on 2 ranks.
         rollout_indices: of each sample the rollout that it is of, whose samples stay in one step.
-        cost: of this model; None: cost_of(args).
-        synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch
-            (expert parallel, ZeRO-3), or "accumulated", where they do at the end of a step.
+        cost: of this model; None: cost_of(args), on pipelines with 1,024 tokens' cost a micro-batch.
+        synchronization: "lockstep", where ranks wait for each other at every micro-batch (expert parallel,
+            ZeRO-3), or "accumulated", where they do at the end of a step, the default for pipelines
+            without expert parallelism.
         effort: "fast", "default" or "thorough".
 
     Returns:
@@ -84,32 +88,38 @@ def build_dp_schedule(
     for place, rollout in enumerate(rollout_indices):
         rollouts.setdefault(rollout, []).append(place)
     samples_of = list(rollouts.values())
-    steps = len(samples_of) // global_batch_size
-    if steps < 1:
+    if len(samples_of) < global_batch_size:
         raise ScheduleError(
             f"num_rollouts is {len(samples_of)}; must be at least global_batch_size {global_batch_size}"
         )
     dp_size = train_parallel_config["dp_size"]
-    cost = cost_of(args) if cost is None else cost
-    options = options_of(cost, synchronization, effort)
+    stages = _stages(args, train_parallel_config)
+    if cost is None:
+        cost = cost_of(args)
+        if cost is not None and stages.are_several:
+            cost = with_overheads(cost)
+    options: batchplan.PlanOptions = {
+        **stages.options(options_of(cost, synchronization, effort)),
+        "dp": dp_size,
+        "cp": train_parallel_config["cp_size"],
+        "overlong": "alone",
+    }
 
     partitions: list[list[int]] = [[] for _ in range(dp_size)]
     micro_batch_indices: list[list[list[int]]] = [[] for _ in range(dp_size)]
     num_microbatches: list[int] = []
     global_batch_sizes: list[int] = []
-    for step in range(steps):
-        own = samples_of[step * global_batch_size : (step + 1) * global_batch_size]
+    for step, own in enumerate(_steps(samples_of, global_batch_size, args, options, stages)):
         samples = [place for rollout in own for place in rollout]
         lengths = [int(total_lengths[place]) for place in samples]
         kept = len(own)
         try:
             if args.use_dynamic_batch_size:
                 sizes = [len(rollout) for rollout in own]
-                kept, ranks = _planned(
-                    lengths, sizes, args.max_tokens_per_gpu, train_parallel_config, options
-                )
+                multiple = stages.microbatch_multiple
+                kept, ranks = _planned(lengths, sizes, args.max_tokens_per_gpu, multiple, options)
             else:
-                ranks = _in_runs(lengths, args, train_parallel_config, cost)
+                ranks = _in_runs(lengths, args, dp_size, stages.microbatch_multiple or 1, cost)
         except batchplan.InvalidRequest as error:
             raise ScheduleError(f"{error}; in training step {step} of {len(samples)} samples") from error
         if kept < len(own):
@@ -127,33 +137,49 @@ def build_dp_schedule(
     return partitions, micro_batch_indices, num_microbatches, global_batch_sizes
 
 
+def _steps(
+    rollouts: list[list[int]], size: int, args: Any, options: batchplan.PlanOptions, stages: Stages
+) -> Iterator[list[list[int]]]:
+    """The rollouts of each step: as many in each, then, where miles' arguments ask for it, those that are left, if
+    they have a sample for each micro-batch."""
+    whole_steps = len(rollouts) // size
+    for first in range(0, whole_steps * size, size):
+        yield rollouts[first : first + size]
+    left = rollouts[whole_steps * size :]
+    if getattr(args, "allow_partial_train_step", False) and args.use_dynamic_batch_size:
+        if sum(map(len, left)) >= options["dp"] * (stages.microbatch_multiple or 1):
+            yield left
+
+
+def _stages(args: Any, parallel: Mapping[str, int]) -> Stages:
+    return Stages(
+        getattr(args, "pipeline_model_parallel_size", 1),
+        # miles has None where there are no virtual stages.
+        parallel["vpp_size"] or 1,
+        parallel["microbatch_group_size_per_vp_stage"],
+        getattr(args, "expert_model_parallel_size", 1),
+    )
+
+
 def _planned(
     lengths: list[int],
     rollouts: list[int],
     max_tokens_per_gpu: int | None,
-    parallel: Mapping[str, int],
+    multiple: int | None,
     options: batchplan.PlanOptions,
 ) -> tuple[int, list[list[list[int]]]]:
     """Plans the first rollouts of a step, all if possible.
 
     Args:
         rollouts: samples of each.
+        multiple: of a rank's number of micro-batches.
 
     Returns:
         how many rollouts are planned, and of each rank its micro-batches.
     """
-    dp_size, cp_size = parallel["dp_size"], parallel["cp_size"]
-    group = parallel["microbatch_group_size_per_vp_stage"] if (parallel["vpp_size"] or 1) > 1 else None
-    only = batchplan.Pass(
-        whole("max_tokens_per_gpu", max_tokens_per_gpu) * cp_size, microbatch_count_multiple=group
-    )
-    of_step: batchplan.PlanOptions = {
-        **options,
-        "dp": dp_size,
-        "cp": cp_size,
-        "overlong": "alone",
-        "passes": [only],
-    }
+    budget = whole("max_tokens_per_gpu", max_tokens_per_gpu) * options["cp"]
+    only = batchplan.Pass(budget, microbatch_count_multiple=multiple)
+    of_step: batchplan.PlanOptions = {**options, "passes": [only]}
     kept, count = len(rollouts), len(lengths)
     while True:
         slots = slots_or_none(lengths[:count], of_step)
@@ -161,18 +187,16 @@ def _planned(
             return kept, [list(own) for own in zip(*slots)]
         kept -= 1
         count -= rollouts[kept]
-        if count < dp_size * (group or 1):
+        if count < options["dp"] * (multiple or 1):
             # Nothing of the step can be planned. The refusal of the whole step says why.
             batchplan.plan(lengths, **of_step)
 
 
 def _in_runs(
-    lengths: list[int], args: Any, parallel: Mapping[str, int], cost: batchplan.CostModel | None
+    lengths: list[int], args: Any, dp_size: int, group: int, cost: batchplan.CostModel | None
 ) -> list[list[list[int]]]:
-    """The same with micro-batches of fixed size."""
+    """The same with micro-batches of fixed size, in groups of which each rank has as many."""
     size = whole("micro_batch_size", args.micro_batch_size)
-    dp_size, vpp_size = parallel["dp_size"], parallel["vpp_size"]
-    group = parallel["microbatch_group_size_per_vp_stage"] if (vpp_size or 1) > 1 else 1
     if size < 1:
         raise batchplan.InvalidRequest(f"micro_batch_size is {size}; must be at least 1")
     runs = [list(range(len(lengths)))[begin : begin + size] for begin in range(0, len(lengths), size)]
@@ -187,44 +211,6 @@ def _in_runs(
     costs = model.of_sequences(lengths)
     parts = balanced_partitions([costs[run].sum() for run in runs], dp_size, True, "karmarkar_karp")
     return [[runs[place] for place in part] for part in parts]
-
-
-def cost_of(args: Any) -> batchplan.CostModel | None:
-    """What a sample costs by the model's shape, in 10^9 floating-point operations of a forward pass.
-
-    Args:
-        args: as Megatron names the shape: num_layers, hidden_size, num_attention_heads,
-            num_query_groups, kv_channels, ffn_hidden_size, vocab_size, and of experts num_experts,
-            moe_router_topk, moe_ffn_hidden_size, moe_layer_freq.
-
-    Returns:
-        None where a name is missing, and for multi-latent attention, whose shape is another.
-    """
-    names = (
-        "num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
-        "ffn_hidden_size", "vocab_size",
-    )  # fmt: skip
-    if getattr(args, "multi_latent_attention", False):
-        return None
-    if any(getattr(args, name, None) is None for name in names):
-        return None
-    layers, hidden, heads, groups, channels, ffn, vocabulary = (getattr(args, name) for name in names)
-    if not getattr(args, "group_query_attention", True):
-        groups = heads
-    sparse = 0
-    sparse_ffn = 0
-    if getattr(args, "num_experts", None) is not None:
-        every = getattr(args, "moe_layer_freq", 1)
-        sparse = sum(every) if isinstance(every, list) else -(-layers // every)
-        sparse_ffn = (getattr(args, "moe_ffn_hidden_size", None) or ffn) * args.moe_router_topk
-        sparse_ffn += getattr(args, "moe_shared_expert_intermediate_size", None) or 0
-    # Query, key and value, output: matrices; a gated MLP has three.
-    projections = 2 * hidden * channels * (2 * heads + 2 * groups)
-    mlps = 6 * hidden * ((layers - sparse) * ffn + sparse * sparse_ffn)
-    per_token = layers * projections + mlps + 2 * hidden * vocabulary
-    # Scores and values, of which a causal mask leaves half.
-    per_token_squared = layers * 2 * heads * channels
-    return batchplan.CostModel(per_token * 1e-9, per_token_squared * 1e-9)
 
 
 def install(

@@ -9,7 +9,9 @@ The driver then plans each batch as a whole, where verl's first divides it among
 rank, into micro-batches. The batch carries the plan in a field of its own, and workers follow it. Where a
 batch has none, or it holds no more, because sequences were left out, repeated or exchanged since, all ranks
 see that together and divide what they have, within the budget. Each mini-batch keeps the sequences that verl
-gave it. What a plan can't be kept with, such as actor.shuffle, is refused by name. The trainer's metrics get
+gave it. With strategy megatron and a pipeline_model_parallel_size the plan is one of pipelines, virtual stages
+included. With its dynamic_context_parallel all ranks have the whole batch, and plan its groups instead. What a plan
+can't be kept with, such as actor.shuffle, is refused by name. The trainer's metrics get
 batchplan/train_microbatches, of a rank, and batchplan/train_step_efficiency, as predicted.
 
 Ray's processes have the variables from the driver where main_ppo starts Ray. Elsewhere, as for
@@ -17,7 +19,8 @@ sft_trainer_ray on a cluster that runs already, they belong into its runtime env
 have them or none, since the two kinds do not agree on numbers of micro-batches in the same way.
 
     BATCHPLAN_COST="24576,1"        what a sequence of L tokens costs: 24576 * L + L ** 2, then what a
-                                    micro-batch costs beside; the default is that of verl, a model of 7B
+                                    micro-batch costs beside; the default is that of verl, a model of 7B, on
+                                    pipelines with the cost of 1,024 tokens a micro-batch
     BATCHPLAN_EFFORT="default"      or "fast", "thorough"
     BATCHPLAN_MINI_BATCHES="verl"   or "in_order": which sequences a mini-batch has, where a batch has
                                     several. verl's own sorts each rank by length first, so that

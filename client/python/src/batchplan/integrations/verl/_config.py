@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _settings
 from batchplan.integrations.verl._joint import Pass, Wanted
@@ -36,6 +37,16 @@ def setting(config: Any, key: str, default: Any = None) -> Any:
     return default if config is None else config
 
 
+def has_dynamic_groups(engine: Any) -> bool:
+    """Whether all ranks get the whole batch, of which Megatron's engine then makes groups."""
+    return bool(setting(engine, "dynamic_context_parallel", False))
+
+
+def actors_engine(config: Any) -> Any:
+    """Megatron's part of the actor's configuration."""
+    return setting(config, f"{_ACTOR}.megatron")
+
+
 def check_ppo(config: Any) -> None:
     """Refuses what is known before the first batch.
 
@@ -46,6 +57,8 @@ def check_ppo(config: Any) -> None:
     options_of(_settings.cost(), None, _settings.effort())
     _settings.mini_batches_in_order()
     actor = setting(config, _ACTOR)
+    if has_dynamic_groups(actors_engine(config)):
+        return
     if not setting(actor, "use_dynamic_bsz", False):
         raise _fixed_counts(_ACTOR, "ppo_max_token_len_per_gpu")
     if setting(actor, "use_prefix_grouper", False):
@@ -53,13 +66,6 @@ def check_ppo(config: Any) -> None:
             f"{_ACTOR}.use_prefix_grouper",
             True,
             "micro-batches would have to keep the responses to a prompt together, next to each other",
-            "set it to False",
-        )
-    if setting(actor, "megatron.dynamic_context_parallel", False):
-        raise Unsupported(
-            f"{_ACTOR}.megatron.dynamic_context_parallel",
-            True,
-            "Megatron's engine then divides batches by a scheduler of its own",
             "set it to False",
         )
 
@@ -107,7 +113,7 @@ def ppo(config: Any, sequences: int, dp: int, *, use_critic: bool, use_reference
     return Wanted(
         tuple(found),
         size if several else 0,
-        _microbatch_multiple(megatron),
+        _stages(megatron),
         _synchronization(megatron),
     )
 
@@ -131,7 +137,7 @@ def train_batch(engine: Any, use_dynamic_bsz: Any, budget: Any) -> Wanted:
     return Wanted(
         (Pass("train", int(budget) * share, "data.max_token_len_per_gpu"),),
         0,
-        _microbatch_multiple(megatron),
+        _stages(megatron),
         _synchronization(megatron),
     )
 
@@ -172,12 +178,15 @@ def _sequence_parallel(section: Any, fsdp: str) -> int:
     return above if above > 1 else own
 
 
-def _microbatch_multiple(megatron: Any) -> int:
-    """Of virtual pipelines, as Megatron-Core defaults it."""
-    if int(setting(megatron, "virtual_pipeline_model_parallel_size", 1)) <= 1:
-        return 1
-    named = setting(megatron, "override_transformer_config.microbatch_group_size_per_vp_stage")
-    return int(named or setting(megatron, "pipeline_model_parallel_size", 1))
+def _stages(megatron: Any) -> Stages:
+    """Of Megatron's engine, with the size of groups as Megatron-Core defaults it."""
+    group = setting(megatron, "override_transformer_config.microbatch_group_size_per_vp_stage")
+    return Stages(
+        int(setting(megatron, "pipeline_model_parallel_size", 1)),
+        int(setting(megatron, "virtual_pipeline_model_parallel_size", 1)),
+        None if group is None else int(group),
+        int(setting(megatron, "expert_model_parallel_size", 1)),
+    )
 
 
 def _synchronization(megatron: Any) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import numpy
 
 import batchplan
+from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings
 from batchplan.integrations.verl._field import Int64s
@@ -31,8 +32,8 @@ class Wanted:
     passes: tuple[Pass, ...]
     # Sequences of a mini-batch over all ranks; 0: all are one.
     mini_batch_size: int = 0
-    # What the number of micro-batches is a multiple of.
-    multiple: int = 1
+    # How Megatron's engine divides the model.
+    stages: Stages = Stages()
     synchronization: str = "lockstep"
 
 
@@ -81,17 +82,21 @@ def plan_dispatch(lengths: Int64s, order: Int64s, dp: int, wanted: Wanted) -> Di
                 f"{int(lengths.argmax())} has {longest} tokens"
             )
     passes = _distinct(wanted)
-    options = options_of(_settings.cost(), wanted.synchronization, _settings.effort())
+    options = wanted.stages.options(
+        options_of(_settings.cost(), wanted.synchronization, _settings.effort())
+    )
     options["dp"] = dp
     options["mini_batch_size"] = wanted.mini_batch_size
     options["passes"] = [
         batchplan.Pass(
             one.budget,
             one.key,
-            microbatch_count_multiple=wanted.multiple,
+            microbatch_count_multiple=wanted.stages.microbatch_multiple,
             equal_sequence_counts=True if place == 0 else None,
-            order="small_at_both_ends",
+            # verl's; the order on pipelines is a part of their plan.
+            order=None if wanted.stages.are_several else "small_at_both_ends",
             ignore_mini_batches=one.use == "infer",
+            forward_only=one.use == "infer",
         )
         for place, one in enumerate(passes)
     ]

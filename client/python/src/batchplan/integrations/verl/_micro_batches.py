@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import device_of, gathering_in, on_all_ranks
+from batchplan.integrations._pipeline import Stages
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.verl import _field, _settings
 from batchplan.integrations.verl._partitions import get_micro_batches
@@ -91,7 +93,8 @@ def rearrange_micro_batches(
         rules.refuse(torn, longest, fewest)
         gather = None if largest is list else gathering_in(dp_group)
         if gather is not None and most == fewest and rules.group == 1:
-            parts = _in_one_plan(*gather(lambda: lengths), rules, options)
+            stages = _stages(dp_group, rules.multiple)
+            parts = _in_one_plan(*gather(lambda: lengths), rules, stages, options)
         else:
             parts = _alone(lengths, rules, fewest, largest, cost)
     return [_selected(batch, part) for part in parts], parts
@@ -181,9 +184,12 @@ def _in_one_plan(
     lengths: _field.Int64s,
     everyone: Sequence[_field.Int64s],
     rules: _Rules,
+    stages: Stages,
     options: batchplan.PlanOptions,
 ) -> list[list[int]]:
     """The rank's part of the plan that every rank makes of all their sequences."""
+    # What else would be verl's order is on pipelines a part of their plan.
+    small_at_both_ends = rules.small_at_both_ends and not stages.are_several
     parts = own_part(
         lengths,
         everyone,
@@ -191,11 +197,26 @@ def _in_one_plan(
             rules.budget,
             min_microbatches=rules.at_least,
             microbatch_count_multiple=rules.multiple,
-            order="small_at_both_ends" if rules.small_at_both_ends else None,
+            order="small_at_both_ends" if small_at_both_ends else None,
         ),
-        options,
+        stages.options(options),
     )
     return [sorted(part) for part in parts]
+
+
+def _stages(group: Any, multiple: int) -> Stages:
+    """Of Megatron's engine, where the group is one of its data-parallel ranks."""
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    if state is None or not state.model_parallel_is_initialized():
+        return Stages()
+    if group is not state.get_data_parallel_group():
+        return Stages()
+    return Stages(
+        state.get_pipeline_model_parallel_world_size(),
+        state.get_virtual_pipeline_model_parallel_world_size() or 1,
+        multiple,
+        state.get_expert_model_parallel_world_size(),
+    )
 
 
 def _alone(

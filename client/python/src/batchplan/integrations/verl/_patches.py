@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from batchplan.integrations.verl import _config, _settings, _trainers
+from batchplan.integrations.verl import _config, _dynamic_groups, _settings, _trainers
 from batchplan.integrations.verl._micro_batches import rearrange_micro_batches
 
 _MARK = "_batchplan"
@@ -57,6 +57,10 @@ class _Finder:
 
 def _micro_batches(module: ModuleType) -> None:
     _replace(module, "rearrange_micro_batches", lambda _: rearrange_micro_batches)
+
+
+def _groups(module: ModuleType) -> None:
+    _replace(module, "get_megatron_dynamic_cp_scheduler_cls", _dynamic_groups.in_place_of)
 
 
 def _ray_trainer(module: ModuleType) -> None:
@@ -129,6 +133,7 @@ def _marked(planned: Any) -> Any:
 _CHANGES: dict[str, Callable[[ModuleType], None]] = {
     "verl.utils.seqlen_balancing": _micro_batches,
     "verl.workers.engine.utils": _micro_batches,
+    "verl.utils.dynamic_cp_scheduler": _groups,
     "verl.trainer.constants_ppo": _environment,
     "verl.trainer.ppo.ray_trainer": _ray_trainer,
     "verl.trainer.ppo.v1.trainer_base": _queue_trainer,

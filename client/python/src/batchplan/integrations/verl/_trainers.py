@@ -52,6 +52,9 @@ def balance_data_proto(method: Method) -> Method:
         import torch
         from verl import DataProto
 
+        if _config.has_dynamic_groups(_config.actors_engine(self.config)):
+            method(self, batch, metrics, logging_prefix, keep_minibatch)
+            return
         mask = batch.batch["attention_mask"]
         lengths = mask_lengths(mask)
         dp = self._get_dp_size(self.actor_rollout_wg, "actor")
@@ -92,6 +95,8 @@ def balance_key_values(method: Method, put: Callable[..., Any]) -> Method:
         before = {key: place for place, key in enumerate(batch.keys)}
         # verl's own, which also fills the batch up to whole mini-batches.
         batch = method(self, batch, metrics, logging_prefix, keep_minibatch)
+        if _config.has_dynamic_groups(_config.actors_engine(self.config)):
+            return batch
         lengths = numpy.asarray([tag["seq_len"] for tag in batch.tags], numpy.int64)
         dp = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
         wanted = _wanted(self, len(lengths), dp)
@@ -146,6 +151,8 @@ def _planned_batch(data: Any, dp: int, engine: Any) -> Any:
 
     if not isinstance(data, TensorDict) or "input_ids" not in data.keys() or len(data) % dp:
         return data  # not sequences, or what verl itself refuses
+    if _config.has_dynamic_groups(engine):
+        return data
     lengths = sequence_lengths(data)
     wanted = _config.train_batch(
         engine,

@@ -46,3 +46,11 @@ def test_another_mask_is_for_other_batches():
 def test_a_batch_whose_loss_it_cannot_make_zero_is_refused(collate_fn, named):
     with pytest.raises(ValueError, match=named):
         DummyBatchCollator(collate_fn, torch.ones(2))
+
+
+def test_a_collator_that_takes_fields_out_finds_them_each_time():
+    def collate(items):
+        return {"labels": torch.tensor([item.pop("labels") for item in items])}
+
+    collator = DummyBatchCollator(collate, {"labels": [1, 2]})
+    assert [collator([])["labels"].tolist() for _ in range(2)] == [[[-100, -100]]] * 2

@@ -145,8 +145,6 @@ def test_what_a_plan_does_not_keep_is_refused_by_name(message, how):
 
 def test_datasets_that_can_not_be_planned_are_refused():
     refused("train_dataset is a IterableDataset, a stream", data=dataset().to_iterable_dataset(), max_steps=3)
-    packed = trl.pack_dataset(dataset(), 128)
-    refused("train_dataset has seq_lengths: its rows are packed already", data=packed)
     refused("items have no input_ids: give lengths", data=[{"pixels": [1]}] * 40)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Sampler
 
+from batchplan.torch._dummy_batch import DummyBatchCollator
 from batchplan.torch._global_batches import GlobalBatches
 
 try:
@@ -47,8 +48,13 @@ class PlannedSampler(_Hook):
     """What Trainer takes for its own: it hands this to the DataLoader as its batch_sampler, tells it the
     epoch, and keeps Accelerate from dividing its batches. Every iterator begins its epoch."""
 
-    def __init__(self, batches: GlobalBatches) -> None:
+    def __init__(self, batches: GlobalBatches, dummy: int | None = None) -> None:
+        """
+        Args:
+            dummy: position of what stands in for what empty micro-batches lack; None: there are no such.
+        """
         self.batches = batches
+        self.dummy = dummy
         self.epoch = 0
         # Whom Accelerate tells the epoch, in a sampler of batches.
         self.sampler = self
@@ -66,6 +72,25 @@ class PlannedSampler(_Hook):
 
     def __len__(self) -> int:
         return self.batches.count(self.epoch)
+
+
+def fill_empty(loader: Any, sampler: PlannedSampler) -> None:
+    """Has a DataLoader make the sampler's empty micro-batches of its dummy, with a loss of zero.
+
+    Raises:
+        ValueError: the collator makes nothing by which a loss becomes zero.
+    """
+    if sampler.dummy is None:
+        return
+    # Of Accelerate's, which wraps another one.
+    loader = getattr(loader, "base_dataloader", loader)
+    try:
+        loader.collate_fn = DummyBatchCollator(loader.collate_fn, loader.dataset[sampler.dummy])
+    except ValueError as error:
+        raise ValueError(
+            f"the last global batch of an epoch has fewer rows than micro-batches, and none can take their place: "
+            f"{error}. Set dataloader_drop_last=True"
+        ) from error
 
 
 def of_batches(trainer: Any, loader: Any) -> Any:

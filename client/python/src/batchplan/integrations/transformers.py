@@ -10,6 +10,9 @@ rank, gradient_accumulation_steps times. The plan says which of them make up eac
 within the token budget, so that ranks have alike work. Epochs, checkpoints and the learning rate's
 schedule are the trainer's own, and each sequence comes once an epoch.
 
+Rows that were packed beforehand, by SFTTrainer's packing=True or LLaMA-Factory's neat_packing, stay as they are, and
+are dealt by what the sequences in them cost: plan_batches(trainer), without max_tokens.
+
 TRL's GRPOTrainer and RLOOTrainer generate what they train on, and are planned by the same line:
 
       trainer = GRPOTrainer(model, reward_funcs, args, dataset)
@@ -30,6 +33,7 @@ from batchplan._request import Request
 from batchplan.integrations._loss_weights import check_weights, weigh_losses
 
 if TYPE_CHECKING:
+    from batchplan.torch._row_costs import PackedRows
     from typing_extensions import Unpack
 
 _TRAINERS_OWN = ("dp", "shuffle", "mini_batch_size", "allow_empty_microbatches")
@@ -52,7 +56,9 @@ def plan_batches(
             they begin to train. Or TRL's GRPOTrainer or RLOOTrainer, or the class: each generation batch is
             planned, and its log-probabilities too, and sequences go to the rank that trains on them.
         lengths: tokens of each sequence of the training dataset; unset: those of its column
-            args.length_column_name, or of its input_ids.
+            args.length_column_name, or of its input_ids. Of rows that were packed beforehand, a list for each
+            row, the lengths of its sequences; unset: those of a column seq_lengths, or of position_ids, if
+            these say that rows have several sequences.
         padded: whether the collator pads sequences to the longest; unset: it does, unless it is
             DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
             into a micro-batch, depends on it. Not with `passes`, whose scan says so. Of a trainer that
@@ -65,13 +71,15 @@ def plan_batches(
             by the dataset's length.
         options: see batchplan.PlanOptions. max_tokens, of a micro-batch on one rank, is such that
             gradient_accumulation_steps of them have room for a rank's part of every global batch; `passes`
-            in its place says more of micro-batches, and only the first one counts. `seed` is args.data_seed
-            or args.seed unless given. `synchronization` is "accumulated" under DDP, which meets once a step,
-            and "lockstep" elsewhere, unless given. For a trainer that generates they are max_tokens or
-            `passes`, whose second one is that of log-probabilities without gradients, `cost`, `effort` and
-            `synchronization`, "lockstep" unless given, since its metrics are gathered at every micro-batch. Unless
-            you give costs, a micro-batch costs 1,024 tokens beside its sequences. There each of TRL's micro-batches becomes one or more planned ones, as many as max_tokens asks for, and a
-            sequence of more tokens has one for itself.
+            in its place says more of micro-batches, and only the first one counts. Of packed rows, a micro-batch
+            has at most per_device_train_batch_size, or, where one of these two is given, as many as BatchSampler
+            says. `seed` is args.data_seed or args.seed unless given. `synchronization` is "accumulated" under
+            DDP, which meets once a step, and "lockstep" elsewhere, unless given. For a trainer that generates they
+            are max_tokens or `passes`, whose second one is that of log-probabilities without gradients, `cost`,
+            `effort` and `synchronization`, "lockstep" unless given, since its metrics are gathered at every
+            micro-batch. Unless you give costs, a micro-batch costs 1,024 tokens beside its sequences. There each of
+            TRL's micro-batches becomes one or more planned ones, as many as max_tokens asks for, and a sequence of
+            more tokens has one for itself.
 
     Raises:
         ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
@@ -89,8 +97,9 @@ def plan_batches(
             raise ValueError(f"{name} is given; it is the trainer's to say: leave it out")
     if padded is not None and options.get("passes") is not None:
         raise ValueError(f"padded is {padded}, and passes is given, whose scan says so: leave it out")
-    # What is wrong with them is wrong for any lengths.
-    Request([], **options)
+    # What is wrong with them is wrong for any lengths. Packed rows need no budget.
+    has_budget = any(options.get(name) is not None for name in ("max_tokens", "passes"))
+    Request([], **(options if has_budget else {**options, "max_tokens": 1}))
     is_class = isinstance(trainer, type)
     owner = trainer if is_class else type(trainer)
     if generates(owner):
@@ -99,6 +108,7 @@ def plan_batches(
                 f"{'equal_counts' if lengths is None else 'lengths'} is given; {owner.__name__} generates what it "
                 "trains on: leave it out"
             )
+        Request([], **options)
         plan_generation(trainer, padded, options)
         return
     if not issubclass(owner, transformers.Trainer):
@@ -126,10 +136,10 @@ def plan_batches(
     def get_train_dataloader(self: Any) -> Any:
         equal = _counts_are_equal(self, equal_counts, options)
         _check(self, equal)
-        from batchplan.integrations._planned_sampler import of_batches
+        from batchplan.integrations._planned_sampler import fill_empty, of_batches
 
         loader = of_batches(self, original(self))
-        _tell_epochs(loader)
+        fill_empty(loader, _tell_epochs(loader))
         if _adds_up_losses(self):
             weigh_losses(self, equal)
         self._batchplan_planned = True
@@ -187,14 +197,16 @@ def _planned_sampler(
     equal_counts: bool,
     given: PlanOptions,
 ) -> Any:
+    from batchplan.integrations._packed_rows import rows_of
     from batchplan.integrations._planned_sampler import PlannedSampler, in_trainers_words
     from batchplan.torch._global_batches import GlobalBatches
+    from batchplan.torch._row_costs import packed_rows
 
     _check(trainer, _counts_are_equal(trainer, equal_counts, given))
     args = trainer.args
-    if lengths is None:
-        lengths = _lengths_of(trainer, dataset)
-    count = len(lengths)  # type: ignore[arg-type]
+    rows = rows_of(trainer.train_dataset) if lengths is None else packed_rows(lengths)
+    planned: Any = rows or (_lengths_of(trainer, dataset) if lengths is None else lengths)
+    count = len(planned)
     if count != len(dataset):
         raise ValueError(f"lengths has {count} entries; the training dataset has {len(dataset)}")
     options = given.copy()
@@ -204,20 +216,28 @@ def _planned_sampler(
         options["seed"] = args.seed if args.data_seed is None else args.data_seed
     if options.get("synchronization") is None:
         options["synchronization"] = _synchronization(trainer)
-    _lay_out(options, trainer.data_collator, padded)
     global_batch = trainer.get_total_train_batch_size(args)
+    dummy: int | None = None
+    if rows is None:
+        Request([], **given)
+        _lay_out(options, trainer.data_collator, padded)
+    else:
+        _check_rows(trainer, dataset, rows, padded)
+        options, dummy = rows.of_trainer(
+            options, args.per_device_train_batch_size, global_batch, drop_last=args.dataloader_drop_last
+        )
     if equal_counts:
         if count % global_batch and not args.dataloader_drop_last:
             raise ValueError(
                 f"equal_counts is True, and the training dataset has {count} entries, no multiple of the "
                 f"{global_batch} of a global batch: set dataloader_drop_last=True"
             )
-        first, *others = options["passes"]
+        first, *others = options.get("passes") or [Pass(options.pop("max_tokens"))]
         each = dataclasses.replace(first, max_sequences=args.per_device_train_batch_size)
         options["passes"] = [each, *others]
     with in_trainers_words():
         batches = GlobalBatches(
-            lengths,
+            planned,
             global_batch,
             rank=args.process_index,
             drop_last=args.dataloader_drop_last,
@@ -225,18 +245,18 @@ def _planned_sampler(
             window=1,
             **options,
         )
-    return PlannedSampler(batches)
+    return PlannedSampler(batches, dummy)
 
 
-def _tell_epochs(loader: Any) -> None:
+def _tell_epochs(loader: Any) -> Any:
     """Accelerate wraps the sampler for each process, and for a training that goes on amid an epoch once
     more; Trainer tells the epoch to what is in the outer wrapper. Unless that passes it on, such a training
-    goes on with the first epoch's batches, as it does with transformers' own sampler of 5.23."""
+    goes on with the first epoch's batches, as it does with transformers' own sampler of 5.23. Returns the sampler."""
     from batchplan.integrations._planned_sampler import PlannedSampler
 
     shard = loader.batch_sampler
     if isinstance(shard, PlannedSampler):
-        return
+        return shard
     sampler = getattr(shard, "batch_sampler", None)
     if not isinstance(sampler, PlannedSampler):
         raise ValueError(
@@ -249,6 +269,7 @@ def _tell_epochs(loader: Any) -> None:
             "transformers 5.23 keeps it from"
         )
     shard.set_epoch = sampler.set_epoch
+    return sampler
 
 
 def _adds_up_losses(trainer: Any) -> bool:
@@ -256,14 +277,16 @@ def _adds_up_losses(trainer: Any) -> bool:
 
 
 def _counts_are_equal(trainer: Any, equal_counts: bool, options: PlanOptions) -> bool:
-    """Whether every micro-batch has per_device_train_batch_size sequences: if none may have more, and global
-    batches are full."""
+    """Whether every micro-batch has per_device_train_batch_size sequences: if none may have more, as none of packed
+    rows that have no budget, and global batches are full."""
     args, dataset = trainer.args, trainer.train_dataset
     if equal_counts or not hasattr(dataset, "__len__"):
         return equal_counts
     first = next(iter(options.get("passes") or ()), None)
-    full = args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(args) == 0
-    return first is not None and first.max_sequences == args.per_device_train_batch_size and full
+    full = bool(args.dataloader_drop_last or len(dataset) % trainer.get_total_train_batch_size(args) == 0)
+    if first is None:
+        return full and options.get("max_tokens") is None
+    return first.max_sequences == args.per_device_train_batch_size and full
 
 
 def _check(trainer: Any, equal_counts: bool) -> None:
@@ -273,11 +296,6 @@ def _check(trainer: Any, equal_counts: bool) -> None:
         raise ValueError(
             f"train_dataset is a {type(dataset).__name__}, a stream: only a dataset with a length can be "
             "planned"
-        )
-    if "seq_lengths" in (getattr(dataset, "column_names", None) or ()):
-        raise ValueError(
-            "train_dataset has seq_lengths: its rows are packed already. Leave packing out, and set "
-            "padding_free=True, max_length=None: each micro-batch is packed by its plan"
         )
     if args.train_sampling_strategy == "group_by_length":
         raise ValueError(
@@ -334,6 +352,30 @@ def _lay_out(options: PlanOptions, collator: Any, padded: bool | None) -> None:
     else:
         # The row's end is padded, and rows are no longer for others, whatever the preset has.
         options["passes"] = [Pass(budget // multiple * multiple, rows="none")]
+
+
+def _check_rows(trainer: Any, dataset: Any, rows: PackedRows, padded: bool | None) -> None:
+    """Raises ValueError where sequences of a packed row would see each other, which is tried with one row."""
+    from batchplan.integrations._packed_rows import keeps_apart
+
+    if padded is not None:
+        raise ValueError(f"padded is {padded}, and rows are packed beforehand: leave it out")
+    collator = trainer.data_collator
+    kind = type(collator).__name__
+    if hasattr(dataset, "with_format"):
+        dataset = trainer._remove_unused_columns(dataset)
+    else:
+        collator = trainer._get_collator_with_removed_columns(collator)
+    row = int(rows.counts.argmax())
+    batch = collator([dict(dataset[row])])
+    if rows.counts[row] > 1 and not keeps_apart(batch, rows.lengths_of(row)):
+        raise ValueError(
+            f"rows of the training dataset have several sequences each, which see each other in batches of {kind}: "
+            "their position_ids don't begin anew with each sequence, or an attention_mask hides it. Set "
+            "packing=True or padding_free=True, max_length=None in TRL, neat_packing in LLaMA-Factory"
+        )
+    if batch.get("attention_mask") is None and "seq_idx" not in batch and not _flattens(trainer.data_collator):
+        _check_boundaries(trainer)
 
 
 def _flattens(collator: Any) -> bool:

@@ -5,7 +5,8 @@
       trainer = SFTTrainer(model, SFTConfig(packing=True, max_length=8192), train_dataset=dataset)
 
 Rows come out as full as TRL's own, and are drawn at random: packing alone balances nothing between ranks.
-For that, leave packing out, and see batchplan.integrations.transformers.
+batchplan.integrations.transformers.plan_batches(trainer) then deals them, or TRL's own, by their cost; without
+packing it plans the sequences themselves, by which ranks wait even less.
 """
 
 from __future__ import annotations

@@ -96,6 +96,13 @@ class BatchPlanner:
         given = self.options.get("passes")
         return list(given) if given is not None else [Pass(self.options["max_tokens"])]
 
+    @property
+    def limit(self) -> str:
+        """What bounds a micro-batch, as errors say it."""
+        first = self.passes[0]
+        most = first.max_sequences
+        return f"max_sequences {most}" if most else f"max_tokens {first.max_tokens}"
+
     def _fix(self, number: int) -> None:
         """Has every plan take this number of micro-batches."""
         if number < 1:

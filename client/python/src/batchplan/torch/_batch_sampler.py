@@ -14,6 +14,7 @@ from batchplan._checks import whole
 from batchplan._options import PlanOptions
 from batchplan._plan import Plan
 from batchplan.torch._global_batches import GlobalBatches
+from batchplan.torch._row_costs import PackedRows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,6 +45,11 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 optimizer.step()
                 optimizer.zero_grad()
 
+    Rows that were packed beforehand are dealt whole, by what they cost: attention is over the sequences within a
+    row, so that rows of the same width differ. Rows of like cost then meet where ranks wait for each other:
+
+        sampler = BatchSampler(dataset["seq_lengths"], 64, microbatches_per_step=4, rank=rank, dp=8, max_tokens=8192)
+
     Lightning: Trainer(use_distributed_sampler=False, accumulate_grad_batches=4), and the rank and dp of
     its strategy. Accelerate: leave the DataLoader out of accelerator.prepare(), and bring the batches to
     accelerator.device. Either would give the ranks parts of what is one rank's part already, and meets a
@@ -57,7 +63,7 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
 
     def __init__(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | PackedRows,
         batch_size: int,
         *,
         rank: int = 0,
@@ -68,7 +74,9 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
     ) -> None:
         """
         Args:
-            lengths: tokens of each sequence of the dataset.
+            lengths: tokens of each sequence of the dataset; or of each row that was packed beforehand, a list of
+                those of the sequences in it. Of such a dataset everything that is said here of sequences
+                holds for rows, and plan() has a row's cost, in a unit of its own, for its length.
             batch_size: sequences of a global batch, over all ranks.
             rank: data-parallel, of options' dp.
             drop_last: leave out what does not fill a global batch at the epoch's end, and, where the last
@@ -85,7 +93,9 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 one has more or fewer sequences than batch_size. Planned once more as mini-batches with
                 max_delay, with effort="fast".
             options: see PlanOptions; of passes, the first one counts, and group_ids has one for each
-                sequence of the dataset. `shuffle`, here True unless said otherwise, and `seed` are those
+                sequence of the dataset. Of packed rows, a micro-batch has as many as max_tokens holds of the
+                widest one, and at most a pass's max_sequences; options that are about tokens, or about ranks that
+                share a row, are refused. `shuffle`, here True unless said otherwise, and `seed` are those
                 of the dataset's order, another one every epoch. Where `groups` stay together, these are
                 shuffled as one, and a global batch ends with the group that ends nearest to batch_size.
                 With allow_empty_microbatches ranks that have too few sequences get [], which

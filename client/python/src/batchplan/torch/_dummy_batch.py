@@ -52,7 +52,8 @@ class DummyBatchCollator(Generic[Batch]):
 
     def dummy_batch(self) -> Batch:
         """The batch of an empty micro-batch."""
-        batch = self._collate_fn([self._dummy])
+        # Some take fields out of the items that they are given.
+        batch = self._collate_fn([dict(self._dummy) if isinstance(self._dummy, dict) else self._dummy])
         return _masked(batch) if self._mask is None else self._mask(batch)
 
 

@@ -17,6 +17,7 @@ from batchplan._plan import Plan
 from batchplan._request import Request
 from batchplan.torch._batch_planner import BatchPlanner, MoreNeededError, Positions
 from batchplan.torch._epochs import Epochs, UndividableError
+from batchplan.torch._row_costs import PackedRows, packed_rows
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,7 +37,7 @@ class GlobalBatches:
 
     def __init__(
         self,
-        lengths: ArrayLike,
+        lengths: ArrayLike | PackedRows,
         batch_size: int,
         *,
         rank: int,
@@ -50,7 +51,12 @@ class GlobalBatches:
         shuffle = self._options.pop("shuffle", None)
         if options.get("passes") is not None:
             self._options["passes"] = members("passes", options["passes"], Pass)
-        whole_dataset = Request(lengths, **self._options)
+        rows = packed_rows(lengths)
+        planned: Any = lengths
+        if rows is not None:
+            # In what follows, what a row costs is its length.
+            planned, self._options = rows.planned(self._options)
+        whole_dataset = Request(planned, **self._options)
         self._lengths, self._group_ids = whole_dataset.lengths, whole_dataset.group_ids
         self._options.pop("group_ids", None)
         self._batch_size = whole("batch_size", batch_size)
@@ -145,7 +151,7 @@ class GlobalBatches:
             "seed": self._seed,
             "drop_last": self._drop_last,
             "dp": self.ranks,
-            "planned_as": _planned_as(whole_dataset),
+            "planned_as": {**_planned_as(whole_dataset), **(rows.identity(options) if rows else {})},
             "microbatches_per_step": self.microbatches_per_step,
             "window": self._window if self._window > 1 else None,
         }
@@ -174,7 +180,7 @@ class GlobalBatches:
             raise InvalidRequest(
                 f"lengths can't be divided among {self.ranks} ranks: they are {error.sharing} more than a "
                 f"multiple of {self._planner.multiple}, so that as many must share a micro-batch with another, "
-                f"which max_tokens {self._planner.passes[0].max_tokens} is too small for: {ways_out}"
+                f"which {self._planner.limit} is too small for: {ways_out}"
             ) from None
         try:
             self._planner.plan(error.batch)

@@ -1,0 +1,108 @@
+"""For NeMo AutoModel: rows that its packed_sequence made, dealt by what the sequences in them cost.
+
+    + from batchplan.integrations import automodel
+    + automodel.install()
+      recipe = TrainFinetuneRecipeForNextTokenPrediction(cfg)
+
+in the script that trains. Every row is as long as the others, but attention is over the sequences within it, so
+that rows that come to the ranks at random have them wait for each other. A micro-batch keeps its local_batch_size
+rows, a step its global_batch_size, and each row comes once an epoch; AutoModel itself leaves out what does not divide
+by the ranks. The dataloader's checkpoint has the place in the epoch. Recipes with loaders of their own, as
+EAGLE's, are not reached.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from typing import Any
+
+import batchplan
+from batchplan.integrations._slots import options_of
+
+__all__ = ["install"]
+
+
+def install(
+    *,
+    cost: batchplan.CostModel | None = None,
+    synchronization: str | None = None,
+    effort: str | None = None,
+) -> None:
+    """Has ParallelAwareDataloader deal packed rows by plan, those of validation too. From then on a training by
+    other batches raises ValueError when its StepScheduler is made: of a dataset that is not packed, a stream, or one
+    with a sampler of its own; and group_by_length is refused.
+
+    Args:
+        cost: of this model, for what rows are dealt by.
+        synchronization: "lockstep", the default, where ranks wait for each other at every micro-batch (FSDP2), or
+            "accumulated", where they do at the end of a step (DDP).
+        effort: of each plan.
+
+    Raises:
+        ImportError: AutoModel is not there.
+        ValueError: an option is none that there is.
+    """
+    options = options_of(cost, synchronization, effort)
+    loader: Any = importlib.import_module("nemo_automodel.components.datasets.loader").ParallelAwareDataloader
+    scheduler: Any = importlib.import_module("nemo_automodel.components.training.step_scheduler").StepScheduler
+    stock_loader = getattr(loader.__init__, "replaces", loader.__init__)
+    stock_scheduler = getattr(scheduler.__init__, "replaces", scheduler.__init__)
+
+    @functools.wraps(stock_loader)
+    def make_loader(self: Any, dataset: Any, **given: Any) -> None:
+        if given.get("batch_sampler") is None:
+            given = _dealt(dataset, given, options)
+        stock_loader(self, dataset, **given)
+
+    @functools.wraps(stock_scheduler)
+    def make_scheduler(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(stock_scheduler).bind(self, *args, **kwargs).arguments
+        sampler: Any = getattr(given["dataloader"], "batch_sampler", None)
+        if not hasattr(sampler, "accumulate"):
+            dataset = getattr(given["dataloader"], "dataset", None)
+            raise ValueError(
+                f"the rows of the training dataset, a {type(dataset).__name__}, are not packed beforehand, or have "
+                "a sampler of their own: set packed_sequence, or leave out automodel.install()"
+            )
+        of_slot = given["local_batch_size"] * given["dp_size"]
+        # What does not divide is refused by AutoModel.
+        if of_slot > 0 and given["global_batch_size"] > 0 and given["global_batch_size"] % of_slot == 0:
+            sampler.accumulate(given["global_batch_size"] // of_slot)
+        stock_scheduler(self, *args, **kwargs)
+
+    make_loader.replaces = stock_loader  # type: ignore[attr-defined]
+    make_scheduler.replaces = stock_scheduler  # type: ignore[attr-defined]
+    loader.__init__, scheduler.__init__ = make_loader, make_scheduler
+
+
+def _dealt(dataset: Any, given: dict[str, Any], options: batchplan.PlanOptions) -> dict[str, Any]:
+    """What a loader is made of, with a sampler that deals the dataset's packed rows, if they are."""
+    from batchplan.integrations._packed_rows import rows_of
+    from batchplan.integrations._row_sampler import RowSampler
+    from batchplan.torch._dummy_batch import DummyBatchCollator
+    from torch.utils.data import default_collate
+
+    rows = rows_of(dataset) if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__") else None
+    if rows is None:
+        return given
+    if given.get("group_by_length"):
+        raise ValueError("group_by_length is True, which a plan does not keep to; must be False")
+    shuffle, drop_last = given.get("shuffle"), bool(given.get("pp_enabled") or given.get("drop_last"))
+    sampler = RowSampler(
+        rows,
+        given.get("batch_size", 1),
+        rank=given["dp_rank"],
+        dp=given["dp_world_size"],
+        seed=given.get("seed", 42),
+        shuffle=True if shuffle is None else shuffle,
+        drop_last=drop_last,
+        **options,
+    )
+    dealt = {**given, "batch_sampler": sampler}
+    if not drop_last:
+        # Whether the last micro-batches have rows depends on the steps that the scheduler will have.
+        narrowest = int(rows.widths.argmin())
+        dealt["collate_fn"] = DummyBatchCollator(given.get("collate_fn") or default_collate, dataset[narrowest])
+    return dealt

@@ -1,0 +1,298 @@
+"""Trainers whose own loaders get packed rows dealt by plan: ms-swift's and NeMo AutoModel's, of which modules of the
+same names have as much as is used."""
+
+import itertools
+import sys
+import types
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from batchplan import CostModel
+from batchplan.integrations import automodel, ms_swift
+from torch.utils.data import DataLoader
+
+COST, WIDTH, RANKS, STEPS = CostModel(1.0, 1 / 64), 64, 2, 3
+
+
+def lengths_of(count=60):
+    """Of rows of 64 tokens."""
+    random = numpy.random.default_rng(0)
+    rows = []
+    for _ in range(count):
+        cuts = numpy.sort(random.choice(numpy.arange(1, WIDTH), int(random.integers(0, 6)), replace=False))
+        rows.append(numpy.diff([0, *cuts, WIDTH]).tolist())
+    return rows
+
+
+def modules(monkeypatch, **named):
+    for name, contents in named.items():
+        path = name.replace("__", ".")
+        module = types.ModuleType(path)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, path, module)
+    return [sys.modules[name.replace("__", ".")] for name in named]
+
+
+def assert_dealt(of_ranks, rows, steps=STEPS, count=None):
+    """Each row once, in slots of like cost; micro-batches without rows at the end alone."""
+    seen = [row for batches in of_ranks for batch in batches for row in batch]
+    assert sorted(seen) == list(range(len(rows) if count is None else count))
+    costs = numpy.array([COST.of_sequences(row).sum() for row in rows])
+    for begin in range(0, len(of_ranks[0]) - steps, steps):
+        times = numpy.array([[costs[one].sum() for one in own[begin : begin + steps]] for own in of_ranks])
+        best = numpy.sort(times.ravel()).reshape(steps, RANKS)[:, -1].sum()
+        assert times.max(0).sum() == pytest.approx(best)
+
+
+# ms-swift.
+
+
+class PackingDataset:
+    def __init__(self, rows):
+        numbers = itertools.count()
+        self.packed_idx = [[next(numbers) for _ in row] for row in rows]
+        flat = [length for row in rows for length in row]
+        # Of two turns each.
+        self.dataset = {"lengths": [[length - 1, 1] if length > 1 else length for length in flat]}
+
+    def __len__(self):
+        return len(self.packed_idx)
+
+    def __getitem__(self, row):
+        return {"row": row}
+
+
+class Shard:
+    """Of a rank that the test sets."""
+
+    rank = 0
+
+    def __init__(self, total_samples, batch_size, shuffle, drop_last, data_seed, tp_size=1):
+        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.base_seed, self.world_size = data_seed or 0, RANKS
+
+
+class Skipping:
+    def __init__(self, batch_sampler, skip_batches):
+        self.batch_sampler, self.skip_batches = batch_sampler, skip_batches
+
+    def __iter__(self):
+        return itertools.islice(self.batch_sampler, self.skip_batches, None)
+
+
+def collate(items):
+    rows = [item["row"] for item in items]
+    return {"rows": rows, "labels": torch.tensor(rows)}
+
+
+@pytest.fixture
+def swift(monkeypatch):
+    class DataLoaderMixin:
+        def get_train_dataloader(self, skip_batches=0):
+            args = self.args
+            sampler = module.BatchSamplerShard(
+                len(self.train_dataset), batch_size=self._train_batch_size, shuffle=args.train_dataloader_shuffle,
+                drop_last=args.dataloader_drop_last, data_seed=args.data_seed, tp_size=1)
+            if skip_batches:
+                sampler = Skipping(sampler, skip_batches)
+            return DataLoader(self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator)
+
+    contents = {"DataLoaderMixin": DataLoaderMixin, "BatchSamplerShard": Shard}
+    (*_, module) = modules(monkeypatch, swift={}, swift__trainers={}, swift__trainers__mixin=contents)
+    ms_swift.install(cost=COST)
+    return module
+
+
+def trainer_of(swift, data, of_device=1, **arguments):
+    trainer = swift.DataLoaderMixin()
+    trainer.train_dataset = data
+    trainer.args = types.SimpleNamespace(**{
+        "gradient_accumulation_steps": STEPS, "dataloader_drop_last": False, "train_dataloader_shuffle": True,
+        "data_seed": 7, "group_by_length": False, **arguments})
+    trainer.template = types.SimpleNamespace(sequence_parallel_size=1)
+    trainer.data_collator, trainer._train_batch_size = collate, of_device
+    trainer.model_accepts_loss_kwargs, trainer.compute_loss_func = True, None
+    return trainer
+
+
+def loaders_of(monkeypatch, trainers, skip_batches=0):
+    loaders = []
+    for rank, trainer in enumerate(trainers):
+        monkeypatch.setattr(Shard, "rank", rank)
+        loaders.append(trainer.get_train_dataloader(skip_batches=skip_batches))
+    return loaders
+
+
+def rows_in(loader):
+    """Dummies are of no row."""
+    return [batch["rows"] if (batch["labels"] != -100).any() else [] for batch in loader]
+
+
+@pytest.mark.parametrize("count, of_device", [(60, 1), (60, 2), (1, 1), (53, 1), (53, 2)])
+def test_ms_swift_deals_its_rows(swift, monkeypatch, count, of_device):
+    ms_swift.install(cost=COST)
+    rows = lengths_of(count)
+    trainers = [trainer_of(swift, PackingDataset(rows), of_device) for _ in range(RANKS)]
+    for epoch in range(2):
+        loaders = loaders_of(monkeypatch, trainers)
+        for loader in loaders:
+            loader.batch_sampler.set_epoch(epoch)
+        of_ranks = [rows_in(loader) for loader in loaders]
+        assert [len(own) for own in of_ranks] == [-(-count // (STEPS * RANKS * of_device)) * STEPS] * RANKS
+        assert all(len(batch) <= of_device for own in of_ranks for batch in own)
+        if of_device == 1:
+            assert_dealt(of_ranks, rows)
+        assert sorted(row for own in of_ranks for batch in own for row in batch) == list(range(count))
+    assert swift.BatchSamplerShard is Shard
+
+
+def test_ms_swift_goes_on_amid_an_epoch(swift, monkeypatch):
+    rows = lengths_of()
+    trainers = [trainer_of(swift, PackingDataset(rows)) for _ in range(RANKS)]
+    loaders = loaders_of(monkeypatch, trainers)
+    for loader in loaders:
+        loader.batch_sampler.set_epoch(3)
+    whole = [rows_in(loader) for loader in loaders]
+    rest = [rows_in(loader) for loader in loaders_of(monkeypatch, trainers, skip_batches=5)]
+    assert rest == [own[5:] for own in whole]
+
+
+def test_ms_swift_keeps_its_arguments(swift, monkeypatch):
+    data = PackingDataset(lengths_of(53))
+    in_order = trainer_of(swift, data, train_dataloader_shuffle=False)
+    first = [row for loader in loaders_of(monkeypatch, [in_order] * 2) for batch in rows_in(loader)[:STEPS] for row in batch]
+    assert sorted(first) == list(range(RANKS * STEPS))
+    dropping = trainer_of(swift, data, dataloader_drop_last=True)
+    of_ranks = [rows_in(loader) for loader in loaders_of(monkeypatch, [dropping] * 2)]
+    assert sum(len(batch) for own in of_ranks for batch in own) == 48 and all(map(all, of_ranks))
+    seeds = [[rows_in(loaders_of(monkeypatch, [trainer_of(swift, data, data_seed=seed)])[0])] for seed in (1, 1, 2)]
+    assert seeds[0] == seeds[1] != seeds[2]
+
+
+def test_ms_swift_trainings_that_are_not_dealt_are_refused(swift, monkeypatch):
+    data = PackingDataset(lengths_of(53))
+    with pytest.raises(ValueError, match="train_dataset is a list, whose rows are not packed beforehand: set packing=True"):
+        trainer_of(swift, [1, 2]).get_train_dataloader()
+    with pytest.raises(ValueError, match="group_by_length is True"):
+        trainer_of(swift, data, group_by_length=True).get_train_dataloader()
+    trainer = trainer_of(swift, data)
+    trainer.template.sequence_parallel_size = 2
+    with pytest.raises(ValueError, match="sequence_parallel_size is 2; must be 1"):
+        trainer.get_train_dataloader()
+    trainer = trainer_of(swift, data)
+    trainer.model_accepts_loss_kwargs = False
+    with pytest.raises(ValueError, match="has fewer rows than micro-batches.*set dataloader_drop_last=True"):
+        trainer.get_train_dataloader()
+    trainer = trainer_of(swift, data)
+    trainer.data_collator = len
+    with pytest.raises(ValueError, match="Set dataloader_drop_last=True"):
+        trainer.get_train_dataloader()
+
+    def unknown(self, skip_batches=0):
+        return DataLoader(self.train_dataset)
+
+    monkeypatch.setattr(swift.DataLoaderMixin, "get_train_dataloader", unknown)
+    ms_swift.install()
+    with pytest.raises(RuntimeError, match="DataLoaderMixin draws its batches elsewhere"):
+        trainer_of(swift, data).get_train_dataloader()
+    with pytest.raises(ValueError, match='effort is "zzz"'):
+        ms_swift.install(effort="zzz")
+
+
+# NeMo AutoModel.
+
+
+class Packed:
+    """A dataset of packed rows, as AutoModel's packers make them."""
+
+    def __init__(self, rows, column="seq_lens_padded"):
+        self.rows, self.column_names = rows, ["input_ids", column]
+        self.column = column
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, row):
+        lengths = self.rows[row]
+        if self.column == "position_ids":
+            lengths = [place for length in lengths[:-1] for place in range(length)] + [0] * lengths[-1]
+        return {"row": row, self.column: lengths}
+
+
+@pytest.fixture
+def nemo(monkeypatch):
+    class ParallelAwareDataloader(DataLoader):
+        def __init__(self, dataset, *, dp_rank, dp_world_size, batch_size=1, collate_fn=None, batch_sampler=None, seed=42,
+                     shuffle=None, group_by_length=False, pp_enabled=False, drop_last=False):
+            super().__init__(dataset, batch_sampler=batch_sampler, collate_fn=collate_fn)
+
+    class StepScheduler:
+        def __init__(self, global_batch_size, local_batch_size, dp_size, dataloader, num_epochs=None):
+            self.grad_acc_steps = global_batch_size // (local_batch_size * dp_size)
+            self.epoch_len = -(-len(dataloader) // self.grad_acc_steps)
+
+    names = {"nemo_automodel": {}, "nemo_automodel__components": {}, "nemo_automodel__components__datasets": {},
+             "nemo_automodel__components__training": {},
+             "nemo_automodel__components__datasets__loader": {"ParallelAwareDataloader": ParallelAwareDataloader},
+             "nemo_automodel__components__training__step_scheduler": {"StepScheduler": StepScheduler}}
+    modules(monkeypatch, **names)
+    automodel.install(cost=COST)
+    automodel.install(cost=COST)
+    return types.SimpleNamespace(loader=ParallelAwareDataloader, scheduler=StepScheduler)
+
+
+def loaded(nemo, data, of_device=1, steps=STEPS, **options):
+    """A loader of each rank, of which its scheduler knows."""
+    loaders = [
+        nemo.loader(data, dp_rank=rank, dp_world_size=RANKS, batch_size=of_device, collate_fn=collate, **options)
+        for rank in range(RANKS)
+    ]
+    schedulers = [nemo.scheduler(of_device * RANKS * steps, of_device, dp_size=RANKS, dataloader=one) for one in loaders]
+    return loaders, schedulers
+
+
+@pytest.mark.parametrize("column", ["seq_lens_padded", "seq_lens", "position_ids"])
+@pytest.mark.parametrize("count", [60, 53, 52])
+def test_automodel_deals_its_rows(nemo, column, count):
+    rows = [row for row in lengths_of(80) if len(row) > 1][:count]
+    loaders, schedulers = loaded(nemo, Packed(rows, column))
+    if column == "position_ids":
+        # Zeros at the end are padding.
+        rows = [row[:-1] for row in rows]
+    for _ in range(2):
+        of_ranks = [rows_in(loader) for loader in loaders]
+        assert [len(own) for own in of_ranks] == [-(-count // (STEPS * RANKS)) * STEPS] * RANKS
+        assert schedulers[0].epoch_len == len(of_ranks[0]) / STEPS
+        assert_dealt(of_ranks, rows)
+    assert loaders[0].batch_sampler.state_dict()["epoch"] == 2
+
+
+def test_automodel_keeps_its_arguments(nemo):
+    data = Packed(lengths_of(53))
+    loaders, _ = loaded(nemo, data, of_device=2, shuffle=False)
+    of_ranks = [rows_in(loader) for loader in loaders]
+    assert sorted(row for own in of_ranks for batch in own[:STEPS] for row in batch) == list(range(2 * RANKS * STEPS))
+    assert max(len(batch) for own in of_ranks for batch in own) == 2
+    for name in ("pp_enabled", "drop_last"):
+        loaders, schedulers = loaded(nemo, data, **{name: True})
+        assert schedulers[0].epoch_len == 53 // (RANKS * STEPS)
+        assert sum(len(batch) for loader in loaders for batch in rows_in(loader)) == 48
+    # Of validation, which no scheduler has.
+    alone = [nemo.loader(data, dp_rank=rank, dp_world_size=RANKS, collate_fn=collate) for rank in range(RANKS)]
+    assert sorted(row for one in alone for batch in rows_in(one) for row in batch) == list(range(53))
+
+
+def test_automodel_trainings_that_are_not_dealt_are_refused(nemo):
+    stream = torch.utils.data.ChainDataset([])
+    single = Packed([[5]] * 12)
+    of_its_own = {"batch_sampler": [[0], [1]]}
+    for data, options in ((stream, {}), ([{"row": 1}] * 12, {}), (single, {}), (Packed(lengths_of()), of_its_own)):
+        with pytest.raises(ValueError, match="are not packed beforehand, or have a sampler of their own: set packed_seq"):
+            loaded(nemo, data, **options)
+    with pytest.raises(ValueError, match="group_by_length is True"):
+        loaded(nemo, Packed(lengths_of()), group_by_length=True)
+    with pytest.raises(ValueError, match='synchronization is "zzz"'):
+        automodel.install(synchronization="zzz")

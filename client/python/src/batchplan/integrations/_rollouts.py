@@ -9,7 +9,7 @@ import numpy
 from numpy.typing import NDArray
 
 import batchplan
-from batchplan.integrations._slots import slots_or_none
+from batchplan.integrations._slots import slots_of_count
 
 # [micro-batches][ranks] of positions among the samples.
 Slots = list[list[list[int]]]
@@ -70,13 +70,11 @@ class Rollouts:
         budget: int,
         options: batchplan.PlanOptions,
     ) -> Slots | None:
-        one = batchplan.Pass(budget, min_microbatches=of_step, microbatch_count_multiple=of_step)
-        request: batchplan.PlanOptions = {**options, "dp": ranks, "passes": [one]}
+        request: batchplan.PlanOptions = {**options, "dp": ranks}
         if units is not None:
             request["group_ids"] = numpy.asarray(units)
             request["groups"] = "same_microbatch"
-        slots = slots_or_none(lengths, request)
-        return slots if slots is not None and len(slots) == of_step else None
+        return slots_of_count(lengths, of_step, batchplan.Pass(budget), request)
 
     def _units(self, budget: int) -> tuple[list[int], NDArray[numpy.int64]]:
         """Of each sample the unit that it stays in, a group or as much of it as a row holds, and the tokens that

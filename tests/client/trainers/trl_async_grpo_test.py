@@ -1,5 +1,6 @@
 """plan_batches: what AsyncGRPOTrainer trains on in two processes, stock and planned, and what it is refused."""
 
+import itertools
 import json
 import pathlib
 import subprocess
@@ -148,6 +149,25 @@ def test_what_samples_share_is_forwarded_once_and_no_step_takes_longer(slots, bu
         assert time_of(ours) <= time_of(theirs) * (1 + 1e-9)
     if slots > 1:
         assert time_of(planned) < 0.95 * time_of(stock)
+
+
+@pytest.mark.parametrize("shared", [0, 40, 150])
+def test_full_steps_are_full_of_tokens_that_are_forwarded_once(shared):
+    lengths = numpy.random.default_rng(2).lognormal(4.5, 0.8, 600).clip(20, 400).astype(int) + shared
+    trainer = Alone(rollouts(lengths, shared=shared), 4, 2, 600)
+    stock = list(trainer.get_train_dataloader())
+    plan_batches(trainer, full_steps=True)
+    planned = list(trainer.get_train_dataloader())
+    rows = [row for one in planned for row in one]
+    assert max(len(row.tokens) for row in rows) <= 600 and max(row.trained for row in rows) <= 600
+    # Groups that stay together leave more room.
+    assert numpy.mean([len(row.tokens) for row in rows]) > (0.8 if shared else 0.95) * 600
+
+    def time_a_token(micro_batches):
+        return time_of(micro_batches) / sum(
+            len(one["input_ids"]) for row in itertools.chain(*micro_batches) for one in row.samples)
+
+    assert time_a_token(planned) < 0.9 * time_a_token(stock)
 
 
 def test_full_steps_drop_what_no_row_holds_as_trl_does(caplog):

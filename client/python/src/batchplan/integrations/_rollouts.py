@@ -29,6 +29,46 @@ def tokens_of(row: Any) -> Sequence[int]:
     return [token for sample in row for token in sample["input_ids"]]
 
 
+def shared_tokens(own: NDArray[Any], others: Iterable[NDArray[Any]]) -> int:
+    """Tokens at a sample's beginning that a TreeRow with the other ones forwards anyhow. It forks one token before
+    samples differ, so that each token has one successor."""
+    most = 0
+    for other in others:
+        length = min(len(own), len(other))
+        differ = numpy.flatnonzero(own[:length] != other[:length])
+        if len(differ) == 0 and len(own) == len(other):
+            return length
+        most = max(most, int(differ[0]) - 1 if len(differ) else length - 1)
+    return most
+
+
+class Waiting:
+    """Samples that wait for a step.
+
+    Attributes:
+        samples: in the order that they came in.
+        tokens: what rows must hold for them, at least: those that they forward, or train.
+    """
+
+    def __init__(self, kind: Callable[[], Any], samples: Iterable[dict[str, Any]] = ()) -> None:
+        """kind: as Rollouts has it."""
+        self.samples: list[dict[str, Any]] = []
+        self.tokens = 0
+        self._shares = hasattr(kind, "add")
+        self._of_group: dict[Any, list[NDArray[Any]]] = {}
+        for sample in samples:
+            self.add(sample)
+
+    def add(self, sample: dict[str, Any]) -> None:
+        """One more, behind the others."""
+        ids = numpy.asarray(sample["input_ids"])
+        others = self._of_group.setdefault(sample["group_id"], [])
+        novel = len(ids) - (shared_tokens(ids, others) if self._shares else 0)
+        others.append(ids)
+        self.samples.append(sample)
+        self.tokens += max(novel, int(numpy.asarray(sample["completion_mask"]).sum()))
+
+
 class Rollouts:
     """The samples of an optimizer step, of which those of a `group_id` often begin alike.
 
@@ -98,19 +138,7 @@ class Rollouts:
         return units, lengths
 
     def _shared(self, place: int, before: Iterable[int]) -> int:
-        """Tokens at a sample's beginning that a row with those before it forwards anyhow. A row forks one token
-        before samples differ, so that each token has one successor."""
-        if not self._shares:
-            return 0
-        own = self._ids[place]
-        most = 0
-        for other in (self._ids[one] for one in before):
-            length = min(len(own), len(other))
-            differ = numpy.flatnonzero(own[:length] != other[:length])
-            if len(differ) == 0 and len(own) == len(other):
-                return length
-            most = max(most, int(differ[0]) - 1 if len(differ) else length - 1)
-        return most
+        return shared_tokens(self._ids[place], [self._ids[one] for one in before]) if self._shares else 0
 
     def time(self, slots: Slots, options: batchplan.PlanOptions) -> float:
         """Of a step, by the options' costs and synchronization."""

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import batchplan
-from batchplan.integrations._rollouts import Rollouts, Slots, samples_of, tokens_of
+from batchplan.integrations._rollouts import Rollouts, Slots, Waiting, samples_of, tokens_of
 from batchplan.integrations._slots import options_of
 
 __all__ = ["plan_batches"]
@@ -170,24 +170,21 @@ class _Planned:
     def _filled(self, batcher: Any) -> Iterator[Any]:
         """Steps of as many samples as their micro-batches hold."""
         ranks, budget = batcher.num_processes, batcher.token_budget
-        room, least = ranks * self._of_step * budget, ranks * self._of_step
-        waiting: list[Any] = []
-        tokens = 0
+        least = ranks * self._of_step
+        waiting = Waiting(self._row)
         for sample in _within(budget, batcher):
-            waiting.append(sample)
-            tokens += len(sample["input_ids"])
-            if tokens < _FULL * room or len(waiting) < least:
+            waiting.add(sample)
+            if len(waiting.samples) < least or waiting.tokens < _FULL * least * budget:
                 continue
-            count, found = len(waiting), None
+            count, found = len(waiting.samples), None
             while found is None:
-                rollouts = Rollouts(waiting[:count], self._row)
+                rollouts = Rollouts(waiting.samples[:count], self._row)
                 found = rollouts.divided(ranks, self._of_step, budget, self._options)
                 if found is None:
                     # So few have a row each.
                     count = max(count - max(count // 64, 1), least)
             yield from _rows(rollouts, found, max(sum(rollouts.trained) / self._of_step, ranks))
-            waiting = waiting[count:]
-            tokens = sum(len(one["input_ids"]) for one in waiting)
+            waiting = Waiting(self._row, waiting.samples[count:])
 
 
 def _rows(rollouts: Rollouts, slots: Slots, divisor: float) -> Iterator[_Rows]:

@@ -106,15 +106,17 @@ class Alone(AsyncGRPOTrainer):
         return trl_trainer.FixedCountBatcher(self.queue, self.ranks, 2 * self.ranks)
 
 
-def rollouts(lengths, size=4, shared=0):
-    """Samples of these lengths in groups of `size`, that begin with the same `shared` tokens."""
+def rollouts(lengths, size=4, shared=0, system=0):
+    """Samples of these lengths in groups of `size`, that begin with the same `shared` tokens, and all with the same
+    `system` ones, which come on top."""
     random = numpy.random.default_rng(3)
+    first = random.integers(0, 1000, system)
     made = []
     for number, length in enumerate(lengths):
         if number % size == 0:
             prompt = random.integers(0, 1000, shared)
-        ids = torch.tensor([*prompt, *random.integers(0, 1000, max(length - shared, 1))])
-        mask = (torch.arange(len(ids)) >= shared).long()
+        ids = torch.tensor([*first, *prompt, *random.integers(0, 1000, max(length - shared, 1))])
+        mask = (torch.arange(len(ids)) >= system + shared).long()
         made.append({"input_ids": ids, "completion_mask": mask, "old_log_probs": torch.zeros(len(ids)),
                      "advantage": 1.0, "group_id": number // size, "metrics": {}, "number": number})
     return made
@@ -132,11 +134,11 @@ def time_of(micro_batches):
     return sum(max(24576 * len(row.tokens) + 2 * row.load for row in rows) for rows in micro_batches)
 
 
-@pytest.mark.parametrize("shared", [0, 40, 150])
-@pytest.mark.parametrize(("slots", "budget"), [(1, 600), (4, 600), (4, 0)])
-def test_what_samples_share_is_forwarded_once_and_no_step_takes_longer(slots, budget, shared):
+@pytest.mark.parametrize(("shared", "system"), [(0, 0), (40, 0), (150, 0), (0, 200), (60, 200)])
+@pytest.mark.parametrize(("slots", "budget"), [(1, 800), (4, 800), (4, 0)])
+def test_what_samples_share_is_forwarded_once_and_no_step_takes_longer(slots, budget, shared, system):
     lengths = numpy.random.default_rng(0).lognormal(5, 0.8, 200).clip(20, 500).astype(int) + shared // 2
-    stock, planned = rows_of(rollouts(lengths, shared=shared), 4, slots, budget)
+    stock, planned = rows_of(rollouts(lengths, shared=shared, system=system), 4, slots, budget)
     assert len(planned) == len(stock)
     for begin in range(0, len(stock), slots):
         theirs, ours = stock[begin : begin + slots], planned[begin : begin + slots]

@@ -88,15 +88,24 @@ class Rollouts:
         self._ids = [numpy.asarray(sample["input_ids"]) for sample in samples]
         # The first token is predicted by none.
         self.trained = [int(numpy.asarray(sample["completion_mask"])[1:].sum()) for sample in samples]
+        # What all begin with, such as a system's prompt, is forwarded once in every row.
+        self._common = min(map(self._begins_as_all, range(len(samples)))) if self._shares and samples else 0
+
+    def _begins_as_all(self, place: int) -> int:
+        ids = self._ids[place]
+        # At least a token more, and what is trained, is a sample's own.
+        return min(shared_tokens(ids, self._ids[:1]), len(ids) - max(self.trained[place], 1))
 
     def divided(self, ranks: int, of_step: int, budget: int, options: batchplan.PlanOptions) -> Slots | None:
         """All samples in of_step micro-batches of every rank, none of them empty, with at most `budget` tokens
         to forward and as many to train. The faster one of two plans: of samples by themselves, and of groups
         that forward what they share once. None if neither has so few micro-batches."""
-        whole = numpy.array([len(ids) for ids in self._ids])
-        found = [self._planned(whole, None, ranks, of_step, budget, options)]
+        # Beside what all begin with.
+        budget -= self._common
+        own = numpy.array([len(ids) - self._common for ids in self._ids])
+        found = [self._planned(own, None, ranks, of_step, budget, options)]
         units, lengths = self._units(budget)
-        if lengths.sum() < whole.sum():
+        if lengths.sum() < own.sum():
             found.append(self._planned(lengths, units, ranks, of_step, budget, options))
         plans = [one for one in found if one is not None]
         return min(plans, key=lambda one: self.time(one, options), default=None)
@@ -130,7 +139,7 @@ class Rollouts:
                 fits = forwarded + novel <= budget and trained + self.trained[place] <= budget
                 if not members or not fits:
                     unit += 1
-                    members, forwarded, trained, novel = [], 0, 0, len(self._ids[place])
+                    members, forwarded, trained, novel = [], 0, 0, len(self._ids[place]) - self._common
                 members.append(place)
                 forwarded += novel
                 trained += self.trained[place]
@@ -151,10 +160,14 @@ class Rollouts:
         model = options.get("cost") or batchplan.DEFAULT_COST
         assert isinstance(model, batchplan.CostModel)
         alone = model.of_sequences([len(self._ids[place]) for place in row]).sum()
-        saved = 0.0
-        for group in self._of_groups(row) if self._shares else ():
-            shared = numpy.array([self._shared(one, group[:number]) for number, one in enumerate(group)])
-            saved += float(model.of_sequences(shared).sum()) - model.per_sequence * len(group)
+        if not self._shares:
+            return float(alone) + model.per_microbatch
+        # All but the row's first one begin as the others do.
+        shared = numpy.array([
+            self._shared(one, group[:number]) for group in self._of_groups(row) for number, one in enumerate(group)
+        ])
+        shared[1:] = numpy.maximum(shared[1:], self._common)
+        saved = float((model.of_sequences(shared) - model.per_sequence).sum())
         return float(alone) - saved + model.per_microbatch
 
     def _of_groups(self, places: Iterable[int]) -> Iterable[list[int]]:

@@ -26,22 +26,23 @@ def slots_of(order, batch_size, grad_accum, world_size):
     return numpy.array(order).reshape(grad_accum, world_size, batch_size).tolist()
 
 
+@pytest.mark.parametrize("slack", [0.0, 0.1])
 @pytest.mark.parametrize(("batch_size", "grad_accum"), [(8, 4), (4, 8), (2, 2)])
 @pytest.mark.parametrize("seed", range(3))
-def test_micro_batches_at_the_same_time_are_alike_and_no_longer_than_stocks(batch_size, grad_accum, seed):
+def test_micro_batches_at_the_same_time_are_alike_and_little_longer_than_stocks(batch_size, grad_accum, seed, slack):
     shape = batch_size, grad_accum, 4
     count = 4 * batch_size * grad_accum
     lengths = long_tailed(3 * count, seed)
     indices = numpy.random.default_rng(seed).permutation(3 * count)[:count].tolist()
     theirs = slots_of(stock(indices, lengths, *shape), *shape)
-    ours = slots_of(unsloth.balance_step_indices(indices, lengths, *shape, stock=stock), *shape)
+    ours = slots_of(unsloth.balance_step_indices(indices, lengths, *shape, stock=stock, slack=slack), *shape)
     found = sorted(index for slot in ours for part in slot for index in part)
     assert found == sorted(indices)
     assert lockstep(lengths, ours) <= lockstep(lengths, theirs)
-    if batch_size > 2:
+    if batch_size > 2 and slack:
         assert lockstep(lengths, ours) < 0.97 * lockstep(lengths, theirs)
     most = [max(sum(lengths[index] for index in part) for slot in slots for part in slot) for slots in (ours, theirs)]
-    assert most[0] <= most[1]
+    assert most[0] <= (1 + slack) * most[1]
 
 
 def test_what_leaves_nothing_to_gain_has_unsloths_order():
@@ -83,7 +84,7 @@ def test_installed_it_is_what_the_sampler_calls_and_the_switch_is_on(trainer, mo
 
 
 def test_what_is_wrong_is_told_at_installation(trainer, monkeypatch):
-    for wrong in ({"cost": 3.0}, {"effort": "much"}, {"synchronization": "never"}):
+    for wrong in ({"slack": -0.1}, {"cost": 3.0}, {"effort": "much"}, {"synchronization": "never"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             unsloth.install(**wrong)
     monkeypatch.setenv("UNSLOTH_TOKEN_BALANCE", "0")

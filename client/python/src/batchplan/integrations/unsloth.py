@@ -6,11 +6,10 @@
 
 before the trainer is made, with padding_free=True or what else Unsloth balances (it says where it does not). It stands
 in the place of UNSLOTH_TOKEN_BALANCE=1: Unsloth gives ranks equal numbers of tokens, and then the micro-batches of each.
-Planned, the micro-batches that ranks run at the same time are alike in cost, and none has more tokens than the
-largest of Unsloth's. An optimizer step has its rows, each micro-batch per_device_train_batch_size of them, so that
-micro-batches with a long row may be above UNSLOTH_TOKEN_BUDGET as they are by Unsloth itself. One process, and
-ranks that keep their rows since average_tokens_across_devices is False, have Unsloth's own order: it leaves them
-nothing to gain.
+Planned, the micro-batches that ranks run at the same time are alike in cost, and none has over a tenth more tokens
+than the largest of Unsloth's. An optimizer step has its rows, each micro-batch per_device_train_batch_size of them,
+so that micro-batches with a long row may be above UNSLOTH_TOKEN_BUDGET, as they are by Unsloth itself. One process,
+and ranks that keep their rows since average_tokens_across_devices is False, have Unsloth's own order.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from typing import Any
 import numpy
 
 import batchplan
+from batchplan._checks import number
 from batchplan.integrations._slots import options_of, slots_of_count
 
 __all__ = ["balance_step_indices", "install"]
@@ -41,6 +41,7 @@ def balance_step_indices(
     cross_rank: bool = True,
     *,
     stock: Callable[..., Rows],
+    slack: float = 0.1,
     cost: batchplan.CostModel | None = None,
     synchronization: str | None = None,
     effort: str | None = None,
@@ -56,6 +57,8 @@ def balance_step_indices(
         world_size: data-parallel ranks.
         cross_rank: rows may go to other ranks; otherwise the order is Unsloth's.
         stock: Unsloth's function, whose order is kept where no plan is faster.
+        slack: how many more tokens a micro-batch may have than the largest of Unsloth's in the step, as a part of
+            these. With 0 some steps can't be planned, and keep Unsloth's order.
         cost: what is balanced; that of a model of 7B parameters unless given.
         synchronization: "lockstep", the default, which is good where ranks wait at the end of a step alone too,
             or "accumulated".
@@ -74,9 +77,13 @@ def balance_step_indices(
     dealt = numpy.array([max(int(lengths[index]), 1) for index in order])
     shape = (grad_accum, world_size, batch_size)
     options: batchplan.PlanOptions = {**options_of(cost, synchronization, effort), "dp": world_size}
-    one = batchplan.Pass(int(dealt.reshape(shape).sum(-1).max()), max_sequences=batch_size)
-    slots = slots_of_count(tokens, grad_accum, one, options)
-    if slots is None:
+    largest = int(dealt.reshape(shape).sum(-1).max())
+    for part in sorted({0.0, slack / 2, slack}):
+        one = batchplan.Pass(int(largest * (1 + part)), max_sequences=batch_size)
+        slots = slots_of_count(tokens, grad_accum, one, options)
+        if slots is not None:
+            break
+    else:
         return order
     planned = numpy.array(slots).reshape(-1)
     if _time(tokens[planned].reshape(shape), cost) > _time(dealt.reshape(shape), cost):
@@ -92,6 +99,7 @@ def _time(tokens: Any, cost: batchplan.CostModel | None) -> float:
 
 def install(
     *,
+    slack: float = 0.1,
     cost: batchplan.CostModel | None = None,
     synchronization: str | None = None,
     effort: str | None = None,
@@ -99,14 +107,16 @@ def install(
     """Puts it in the place of Unsloth's, and sets UNSLOTH_TOKEN_BALANCE=1, for trainers made afterwards.
 
     Args:
-        cost, synchronization, effort: those of balance_step_indices.
+        slack, cost, synchronization, effort: those of balance_step_indices.
 
     Raises:
         ImportError: Unsloth is not there, or older than its token balance: 2026.10 has it.
-        ValueError: UNSLOTH_TOKEN_BALANCE is set, and not to 1; or a cost, synchronization or effort is none that
-            there is.
+        ValueError: UNSLOTH_TOKEN_BALANCE is set, and not to 1; slack is below 0; or a cost, synchronization or
+            effort is none that there is.
     """
     options_of(cost, synchronization, effort)
+    if not number("slack", slack) >= 0:
+        raise batchplan.InvalidRequest(f"slack is {slack}; must be at least 0")
     switch = os.environ.get(_SWITCH, "1")
     if switch.lower() not in ("1", "true", "yes", "on"):
         raise batchplan.InvalidRequest(f'{_SWITCH} is "{switch}"; must be 1, or leave install() out')
@@ -115,6 +125,7 @@ def install(
     module.balance_step_indices = functools.partial(
         balance_step_indices,
         stock=getattr(stock, "keywords", {}).get("stock", stock),
+        slack=slack,
         cost=cost,
         synchronization=synchronization,
         effort=effort,

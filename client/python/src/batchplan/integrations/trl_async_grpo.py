@@ -5,7 +5,7 @@
     + plan_batches(trainer)
       trainer.train()
 
-TRL closes a micro-batch when the next sample fits into no rank's row, so that rows are about half full and one
+TRL closes a micro-batch when the next sample fits into no rank's row, however full the others are, so that one
 long sample keeps all other ranks waiting. Here the samples of gradient_accumulation_steps such micro-batches
 are divided by one plan among the ranks and as many micro-batches, so that long ones meet. The loss and the
 gradient of a step stay TRL's, but for a router's auxiliary loss, which depends on who shares a micro-batch. With
@@ -50,7 +50,7 @@ def plan_batches(
     Args:
         trainer: a trl.experimental.async_grpo.AsyncGRPOTrainer.
         full_steps: a step takes as many samples, in the order of the queue, as its micro-batches hold within
-            token_budget: up to twice those that TRL gives it. Each of its trained tokens then counts alike.
+            token_budget, which are more than TRL gives it. Each of its trained tokens then counts alike.
         cost: what is balanced; that of a model of 7B parameters unless given.
         synchronization: "lockstep" unless given: TRL's compute_loss waits for all ranks at every micro-batch.
         effort: "fast", "default" or "thorough".

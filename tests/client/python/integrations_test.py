@@ -99,7 +99,7 @@ for module in pkgutil.iter_modules(all.__path__):
         importlib.import_module(f"{all.__name__}.{module.name}")
 print(sorted({
     "torch", "ray", "transformers", "trl", "verl", "nemo_rl", "megatron", "roll", "mindspeed_rl", "areal", "slime",
-    "axolotl"} & sys.modules.keys()))
+    "axolotl", "open_instruct", "torchtitan", "unsloth"} & sys.modules.keys()))
 """
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stderr

@@ -4,9 +4,9 @@
     + import batchplan.integrations.unsloth
     + batchplan.integrations.unsloth.install()
 
-before the trainer is made, with padding_free=True or what else Unsloth balances (it says where it does not). It stands
-in the place of UNSLOTH_TOKEN_BALANCE=1: Unsloth gives ranks equal numbers of tokens, and then the micro-batches of each.
-Planned, the micro-batches that ranks run at the same time are alike in cost, and none has over a tenth more tokens
+before the trainer is made, with padding_free=True or what else Unsloth balances; it prints where it does not. It
+stands in the place of UNSLOTH_TOKEN_BALANCE=1, by which Unsloth gives ranks equal numbers of tokens, and then the
+micro-batches of each rank. Planned, the micro-batches that ranks run at the same time are alike in cost, and none has over a tenth more tokens
 than the largest of Unsloth's. An optimizer step has its rows, each micro-batch per_device_train_batch_size of them,
 so that micro-batches with a long row may be above UNSLOTH_TOKEN_BUDGET, as they are by Unsloth itself. One process,
 and ranks that keep their rows since average_tokens_across_devices is False, have Unsloth's own order.
@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
 import batchplan
 from batchplan._checks import number
@@ -86,15 +87,15 @@ def balance_step_indices(
     else:
         return order
     planned = numpy.array(slots).reshape(-1)
-    if _time(tokens[planned].reshape(shape), cost) > _time(dealt.reshape(shape), cost):
+
+    def time(rows: NDArray[numpy.int64]) -> float:
+        costs = (cost or batchplan.DEFAULT_COST).of_sequences(rows.reshape(shape)).sum(-1)
+        waits = costs.sum(0).max() if synchronization == "accumulated" else costs.max(-1).sum()
+        return float(waits)
+
+    if time(tokens[planned]) > time(dealt):
         return order
     return [indices[place] for place in planned]
-
-
-def _time(tokens: Any, cost: batchplan.CostModel | None) -> float:
-    """Of [micro-batches][ranks][rows], where ranks wait for each other at every micro-batch."""
-    costs = (cost or batchplan.DEFAULT_COST).of_sequences(tokens).sum(-1)
-    return float(costs.max(-1).sum())
 
 
 def install(

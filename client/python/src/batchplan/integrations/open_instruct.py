@@ -3,10 +3,10 @@
     + import batchplan.integrations.open_instruct
     + batchplan.integrations.open_instruct.install(num_mini_batches=args.num_mini_batches)
 
-at the beginning of main of grpo_fast.py or grpo.py, before the DataPreparationActor is made: it packs. By itself
-it packs responses in their order, leaves out packs until ranks divide them, gives each rank a run of packs, and
-shuffles these on each rank. Planned, packs that run at the same time are alike in cost, and every response is
-trained. The loss keeps its denominator.
+at the beginning of main of grpo_fast.py or grpo.py, before the DataPreparationActor is made: it packs. By
+itself it packs responses in their order, leaves out packs until ranks divide them, gives each rank a run of
+packs, and shuffles these on each rank. Planned, packs that run at the same time are alike in cost, and every
+response is trained. The loss keeps its denominator.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
     + import batchplan.integrations.torchtitan
     + batchplan.integrations.torchtitan.install()
 
-at the beginning of main of torchtitan/experiments/rl/train.py, whose process packs for all ranks. The Batcher fills
-rows
-of seq_len tokens with a step's samples in their order, each until the next one does not fit. Planned, there are
-fewer rows, so that a step has fewer micro-batches, and rows that run at the same time are alike in what their
-attention costs. A step has its samples, and the loss its denominator.
+at the beginning of main of torchtitan/experiments/rl/train.py, whose process packs for all ranks. The Batcher
+fills rows of seq_len tokens with a step's samples in their order, each until the next one does not fit.
+Planned, there are fewer rows, so that a step has fewer micro-batches, and rows that run at the same time are
+alike in what their attention costs. A step has its samples, and the loss its denominator.
 """
 
 from __future__ import annotations

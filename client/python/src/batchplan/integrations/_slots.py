@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from numpy.typing import ArrayLike
 
 import batchplan
@@ -47,3 +49,20 @@ def slots_or_none(lengths: ArrayLike, options: batchplan.PlanOptions) -> list[li
             raise
         return None
     return slots_of(plan, options.get("dp") or 1)
+
+
+def slots_of_count(
+    lengths: ArrayLike, count: int, one: batchplan.Pass, options: batchplan.PlanOptions
+) -> list[list[list[int]]] | None:
+    """slots_of a plan with `one` as its pass and exactly `count` slots; None where none is found.
+
+    Raises:
+        InvalidRequest: something else is wrong.
+    """
+    # In multiples of the count a plan has no few slots more, but may take twice as many.
+    for multiple in (count, 1):
+        counted = dataclasses.replace(one, min_microbatches=count, microbatch_count_multiple=multiple)
+        slots = slots_or_none(lengths, {**options, "passes": [counted]})
+        if slots is None or len(slots) == count:
+            return slots
+    return None

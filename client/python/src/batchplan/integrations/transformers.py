@@ -119,10 +119,13 @@ def plan_batches(
         of = next(base for base in owner.__mro__ if name in vars(base))
         if of is not transformers.Trainer and not hasattr(vars(of)[name], "planned_over"):
             code = getattr(vars(of)[name], "__code__", None)
-            reached = "plan_batches(transformers.Trainer, ...) plans what it takes from super()"
+            way_out = "such trainers can't be planned"
+            if of.__name__ == "AsyncGRPOTrainer":
+                way_out = "batchplan.integrations.trl_async_grpo.plan_batches plans them"
+            elif code and name in code.co_names:
+                way_out = "plan_batches(transformers.Trainer, ...) plans what it takes from super()"
             raise ValueError(
-                f"{of.__name__}.{name} draws batches of its own, which a plan would replace: "
-                + (reached if code and name in code.co_names else "such trainers can't be planned")
+                f"{of.__name__}.{name} draws batches of its own, which a plan would replace: {way_out}"
             )
     # Not that of a plan before this one.
     original = getattr(owner.get_train_dataloader, "planned_over", owner.get_train_dataloader)

@@ -1,0 +1,188 @@
+"""For open-instruct: the packs of its GRPO, planned for all ranks.
+
+    + import batchplan.integrations.open_instruct
+    + batchplan.integrations.open_instruct.install(num_mini_batches=args.num_mini_batches)
+
+at the beginning of main of grpo_fast.py or grpo.py, before the DataPreparationActor is made: it packs. By
+itself it packs responses in their order, leaves out packs until ranks divide them, gives each rank a run of
+packs, and shuffles these on each rank. Planned, packs that run at the same time are alike in cost, and every
+response is trained. The loss keeps its denominator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+import batchplan
+from batchplan._checks import whole
+from batchplan.integrations._slots import options_of, slots_of
+
+__all__ = ["install", "pack_sequences", "prepare_collated_data_for_workers"]
+
+
+def pack_sequences(
+    queries: Sequence[Sequence[int]],
+    responses: Sequence[Sequence[int]],
+    masks: Sequence[Sequence[int]],
+    pack_length: int,
+    pad_token_id: int,
+    vllm_logprobs: Sequence[Sequence[float]],
+    min_num_batches: int = 1,
+    *,
+    stock: Callable[..., Any],
+    num_mini_batches: int = 1,
+    cost: batchplan.CostModel | None = None,
+    synchronization: str | None = None,
+    effort: str | None = None,
+    **others: Any,
+) -> Any:
+    """open_instruct.rl_utils.pack_sequences: the first rank's packs, then the second one's, as many of each.
+
+    Args:
+        queries, responses, masks, pad_token_id, vllm_logprobs, others: as open-instruct has them.
+        pack_length: tokens of a pack, at most; of a longer sequence, that is alone, as many as it has.
+        min_num_batches: data-parallel ranks. With one the packs are open-instruct's own.
+        stock: open-instruct's function, which makes the tensors.
+        num_mini_batches: each rank's packs are a multiple of it, where there are enough sequences, so that none
+            is left out of the mini-batches.
+        cost: what is balanced; that of a model of 7B parameters unless given.
+        synchronization: "lockstep", the default, where ranks wait for each other at every pack (ZeRO-3, FSDP),
+            or "accumulated", where they do at the end of a step.
+        effort: "fast", "default" or "thorough".
+
+    Returns:
+        open-instruct's PackedSequences. Each token's mask names its response by its position among all.
+
+    Raises:
+        ValueError: there are fewer sequences than ranks.
+    """
+    ranks = whole("min_num_batches", min_num_batches)
+
+    def packed(places: Sequence[int], length: int) -> Any:
+        columns = [[column[place] for place in places] for column in (queries, responses, masks)]
+        log_probs = [vllm_logprobs[place] for place in places]
+        return stock(*columns, length, pad_token_id, log_probs, **others)
+
+    if ranks <= 1 or not queries:
+        return packed(range(len(queries)), pack_length)
+    lengths = [
+        max(sum(token != pad_token_id for part in pair for token in part), 1) for pair in zip(queries, responses)
+    ]
+    if len(lengths) < ranks:
+        raise batchplan.InvalidRequest(
+            f"the batch has {len(lengths)} sequences, and {ranks} ranks need one each: more prompts of a rollout, "
+            "or fewer that are filtered out, or fewer ranks"
+        )
+    options: batchplan.PlanOptions = {
+        **options_of(cost, synchronization, effort),
+        "dp": ranks,
+        "overlong": "alone",
+        # Every mini-batch has a pack, as far as sequences go.
+        "passes": [_packs(pack_length, whole("num_mini_batches", num_mini_batches), len(lengths) // ranks)],
+    }
+    slots = slots_of(batchplan.plan(lengths, **options), ranks)
+    packs = [sorted(slot[rank]) for rank in range(ranks) for slot in slots]
+    made = [_with_numbers(packed(places, sum(lengths)), places) for places in packs]
+    joined = {
+        field.name: [one for part in made for one in getattr(part, field.name)]
+        for field in dataclasses.fields(made[0])
+        if getattr(made[0], field.name) is not None
+    }
+    joined["original_responses"] = responses
+    return dataclasses.replace(made[0], **joined)
+
+
+def _packs(pack_length: int, mini_batches: int, most: int) -> batchplan.Pass:
+    multiple = mini_batches if mini_batches <= most else 1
+    return batchplan.Pass(pack_length, min_microbatches=multiple, microbatch_count_multiple=multiple)
+
+
+def _with_numbers(part: Any, places: Sequence[int]) -> Any:
+    """One pack, whose tokens name their sequences by their positions in the batch, from 1."""
+    import torch
+
+    numbers = torch.tensor([0, *(place + 1 for place in places)])
+    return dataclasses.replace(
+        part,
+        response_masks=[numbers[mask] for mask in part.response_masks],
+        dones=[numbers[mask] for mask in part.dones],
+    )
+
+
+def prepare_collated_data_for_workers(
+    packed_sequences: Any, dp_world_size: int, *args: Any, stock: Callable[..., Any], **kwargs: Any
+) -> list[Any]:
+    """open_instruct.data_loader.prepare_collated_data_for_workers: the packs are shuffled alike on all ranks.
+
+    Args:
+        packed_sequences: as pack_sequences makes them, as many packs of each rank.
+        dp_world_size: ranks.
+        args, kwargs: as open-instruct has them.
+        stock: open-instruct's function, which makes the tensors of one rank.
+
+    Returns:
+        a CollatedBatchData of each rank.
+
+    Raises:
+        ValueError: ranks do not divide the packs.
+    """
+    packs = len(packed_sequences.query_responses)
+    if packs % dp_world_size:
+        raise batchplan.InvalidRequest(
+            f"there are {packs} packs; must be a multiple of dp_world_size {dp_world_size}, as pack_sequences of "
+            "batchplan.integrations.open_instruct makes them"
+        )
+    of_rank = packs // dp_world_size
+    # What open-instruct shuffles by.
+    state = numpy.random.get_state()
+    collated = []
+    for first in range(0, packs, max(of_rank, 1)):
+        numpy.random.set_state(state)
+        own = {
+            field.name: value[first : first + of_rank]
+            for field in dataclasses.fields(packed_sequences)
+            if isinstance(value := getattr(packed_sequences, field.name), list) and len(value) == packs
+        }
+        collated += stock(dataclasses.replace(packed_sequences, **own), 1, *args, **kwargs)
+    return collated
+
+
+def install(
+    *,
+    num_mini_batches: int = 1,
+    cost: batchplan.CostModel | None = None,
+    synchronization: str | None = None,
+    effort: str | None = None,
+) -> None:
+    """Puts both in the place of open-instruct's, in the DataPreparationActor that this process makes afterwards.
+
+    Args:
+        num_mini_batches, cost, synchronization, effort: those of pack_sequences.
+
+    Raises:
+        ImportError: open-instruct is not there.
+        ValueError: num_mini_batches is less than 1, or what stands beside it none that there is.
+    """
+    options_of(cost, synchronization, effort)
+    if whole("num_mini_batches", num_mini_batches) < 1:
+        raise batchplan.InvalidRequest(f"num_mini_batches is {num_mini_batches}; must be at least 1")
+    # The actor's class is sent to its process with the functions that it finds in its module.
+    module: Any = importlib.import_module("open_instruct.data_loader")
+    packing = functools.partial(
+        pack_sequences,
+        num_mini_batches=num_mini_batches,
+        cost=cost,
+        synchronization=synchronization,
+        effort=effort,
+    )
+    for planned in (packing, functools.partial(prepare_collated_data_for_workers)):
+        name = planned.func.__name__
+        replaced = getattr(module, name)
+        stock = getattr(replaced, "keywords", {}).get("stock", replaced)
+        setattr(module, name, functools.partial(planned, stock=stock))

@@ -29,7 +29,8 @@ class Window:
         """
         self._width, self._count = width, rows
         self._options = options
-        self._cost = options.get("cost") or batchplan.DEFAULT_COST
+        cost = options.get("cost")
+        self._cost = cost if isinstance(cost, batchplan.CostModel) else batchplan.DEFAULT_COST
         # Where the stream stood before the window; the samples left over from the last window; all samples.
         self._begin: Any = None
         self._carried: list[Sample] = []
@@ -109,7 +110,8 @@ class Window:
     def _planned(self, lengths: Any, least: int) -> list[list[int]]:
         """Rows of positions. What pads a row is attended to as part of its last sample, the shortest."""
         only = batchplan.Pass(self._width, min_microbatches=min(least, len(lengths)))
-        plan = batchplan.plan(lengths, **{**self._options, "passes": [only]})
+        request: batchplan.PlanOptions = {**self._options, "passes": [only]}
+        plan = batchplan.plan(lengths, **request)
         return [
             sorted(one.indices.tolist(), key=lambda place: -lengths[place]) for one in plan.rank(0)
         ]

@@ -88,8 +88,8 @@ def pack_sequences(
     }
     slots = slots_of(batchplan.plan(lengths, **options), ranks)
     packs = [sorted(slot[rank]) for rank in range(ranks) for slot in slots]
-    made = [_with_numbers(packed(places, sum(lengths)), places) for places in packs]
-    joined = {
+    made: list[Any] = [_with_numbers(packed(places, sum(lengths)), places) for places in packs]
+    joined: dict[str, Any] = {
         field.name: [one for part in made for one in getattr(part, field.name)]
         for field in dataclasses.fields(made[0])
         if getattr(made[0], field.name) is not None

@@ -118,12 +118,14 @@ def balance_experiences(
     marks = numpy.full(len(items), _NONE, numpy.int64)
     of_ranks: list[list[int]] = [[] for _ in range(ranks)]
     if used:
-        request = options_of(cost, synchronization, effort)
-        request.update(dp=ranks, overlong="alone")
-        request["mini_batch_size"] = args.train.batch_size // ranks * ranks
-        request["passes"] = [
-            batchplan.Pass(args.train.max_tokens_per_gpu * shared, equal_sequence_counts=True)
-        ]
+        one = batchplan.Pass(args.train.max_tokens_per_gpu * shared, equal_sequence_counts=True)
+        request: batchplan.PlanOptions = {
+            **options_of(cost, synchronization, effort),
+            "dp": ranks,
+            "mini_batch_size": args.train.batch_size // ranks * ranks,
+            "overlong": "alone",
+            "passes": [one],
+        }
         plan = batchplan.plan(lengths[order[:used]], **request)
         marks[order[:used]] = _slot_field.of_plan(plan.passes[0], ranks)
         for rank, own in enumerate(of_ranks):

@@ -91,8 +91,11 @@ def install(
             why = _why_not(samples)
             slots = None
             if why is None:
-                request = options_of(cost or cost_of(bin_cost), synchronization, effort)
-                request.update(dp=num_train_workers, passes=[batchplan.Pass(seq_len)])
+                request: batchplan.PlanOptions = {
+                    **options_of(cost or cost_of(bin_cost), synchronization, effort),
+                    "dp": num_train_workers,
+                    "passes": [batchplan.Pass(seq_len)],
+                }
                 slots = slots_or_none([max(len(one.input_ids), 1) for one in samples], request)
                 why = f"has too few samples for its {num_train_workers} ranks"
             if slots is None:
@@ -150,11 +153,15 @@ def _install_rows(kind: Any, rows: int, options: batchplan.PlanOptions) -> None:
     def saving(stock: Any) -> Any:
         @functools.wraps(stock)
         def state_dict(self: Any) -> dict[str, Any]:
-            window, saved = (getattr(self, name, None) for name in ("_batchplan_window", "_batchplan_saved"))
-            if window is None and saved is None:
+            window = getattr(self, "_batchplan_window", None)
+            saved = getattr(self, "_batchplan_saved", None)
+            if window is not None:
+                own = window.state_dict()
+            elif saved is not None:
+                own = dict(saved)
+            else:
                 state: dict[str, Any] = stock(self)
                 return state
-            own = dict(saved) if window is None else window.state_dict()
             return {"dataset": own.pop("begin"), _STATE: own}
 
         return state_dict

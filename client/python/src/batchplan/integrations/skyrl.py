@@ -265,7 +265,8 @@ def _install_collator(options: Any) -> None:
             multiple = collators.get_packed_seq_align_size(
                 self.tp_size, self.cp_size, fp8_enabled=self.fp8_enabled
             )
-            before = _rows.set((int(multiple), getattr(self, "batchplan_options", {})))
+            of_trainer: batchplan.PlanOptions = getattr(self, "batchplan_options", None) or {}
+            before = _rows.set((int(multiple), of_trainer))
             try:
                 return call(self, *args, **kwargs)
             finally:

@@ -135,4 +135,5 @@ def install(
 
 
 def _subclasses(kind: type) -> list[type]:
-    return [one for own in kind.__subclasses__() for one in (own, *_subclasses(own))]
+    of_kind: list[type] = kind.__subclasses__()
+    return [one for own in of_kind for one in (own, *_subclasses(own))]

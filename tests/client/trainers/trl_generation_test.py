@@ -13,6 +13,7 @@ import torch
 import transformers
 import trl
 from batchplan import CostModel, Pass
+from batchplan.integrations._grpo import _checks
 from batchplan.integrations._grpo._rows import Rows
 from batchplan.integrations.transformers import plan_batches
 from generated_training import ALONE, CASES, PACKED, PADDED, compared, trainer_of
@@ -121,8 +122,6 @@ def test_a_training_goes_on_from_a_checkpoint(tmp_path):
 
 
 def test_models_that_keep_packed_sequences_apart_cheaply_get_them_without_padding(tmp_path, monkeypatch):
-    from batchplan.integrations._grpo import _checks
-
     trainer = trainer_of(tmp_path)
     assert _checks.check_model(trainer, None) == (True, False)
     monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", "flash_attention_2")
@@ -136,6 +135,37 @@ def test_models_that_keep_packed_sequences_apart_cheaply_get_them_without_paddin
     assert _checks.check_model(trainer, None) == (True, False)
     with pytest.raises(ValueError, match="see each other"):
         _checks.check_model(trainer, False)
+
+
+def test_what_was_asked_for_one_trainer_stays_when_its_class_is_planned(tmp_path, monkeypatch):
+    monkeypatch.setattr(trl.GRPOTrainer, "train", trl.GRPOTrainer.train)
+    trainer = trainer_of(tmp_path, max_steps=1)
+    plan_batches(trainer, max_tokens=60)
+    plan_batches(trl.GRPOTrainer, max_tokens=500)
+    trainer.train()
+    rows = [batch["prompt_mask"].sum() + batch["completion_mask"].sum() for batch in _flat(trainer._buffered_inputs)]
+    assert max(rows) < 130 and len(rows) > 2
+
+
+@pytest.mark.parametrize(("stateful", "attention", "padded"), [
+    (False, "flash_attention_2", False), (True, "flash_attention_2", True), (False, "sdpa", True),
+])  # fmt: skip
+def test_models_that_can_not_be_tried_yet_are_taken_at_their_word(tmp_path, monkeypatch, stateful, attention, padded):
+    trainer = trainer_of(tmp_path)
+    monkeypatch.setattr(trainer.model.config, "_attn_implementation_internal", attention)
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
+    monkeypatch.setattr(trainer.model, "_is_stateful", stateful)
+    assert _checks.check_model(trainer, None) == (padded, False)
+    if stateful:
+        with pytest.raises(ValueError, match="padded is False, and LlamaForCausalLM has a state"):
+            _checks.check_model(trainer, False)
+    monkeypatch.setattr(trainer, "is_fsdp_enabled", False)
+
+    def does_not_run(model, device):
+        raise RuntimeError("the model is elsewhere")
+
+    monkeypatch.setattr(_checks, "needs_seq_idx", does_not_run)
+    assert _checks.check_model(trainer, None) == (padded, False)
 
 
 def test_passes_may_say_more_of_both_uses(tmp_path):
@@ -181,10 +211,20 @@ def test_rows_keep_their_values_in_another_order_and_width():
     assert found["num_items_in_batch"] == 9 and "tool_mask" not in found
 
 
+def test_ratios_of_rows_are_told_from_those_of_tokens_by_their_name():
+    batch = {f"{kind}_{what}": torch.ones(2, 1, dtype=torch.long)
+             for kind in ("prompt", "completion") for what in ("ids", "mask")}
+    batch["importance_sampling_ratio"] = torch.tensor([[3.0], [5.0]])
+    assert list(Rows.of([batch]).of_completions) == ["completion_ids", "importance_sampling_ratio"]
+    found = Rows.of([batch], ratios_of_rows=True).batch()
+    assert found["importance_sampling_ratio"].tolist() == [[3], [5]]
+
+
 @pytest.mark.parametrize(("message", "change"), [
     ("has pixel_values, a tensor .2, 3., which a plan can't divide", {"pixel_values": torch.ones(2, 3)}),
     ("has notes, a list", {"notes": ["a", "b"]}),
     ("at least one has gaps", {"completion_mask": torch.tensor([[0, 1], [1, 1]])}),
+    ("prompt 1 of the generation batch has no tokens", {"prompt_mask": torch.tensor([[0, 1], [0, 0]])}),
 ])  # fmt: skip
 def test_rows_that_are_not_understood_are_refused(message, change):
     batch = {f"{kind}_{what}": torch.ones(2, 2, dtype=torch.long)
@@ -198,12 +238,17 @@ def test_rows_that_are_not_understood_are_refused(message, change):
     ("equal_counts is given", {"equal_counts": True}, {}),
     ("dp is given", {"dp": 2}, {}),
     ("seed is given; of a generation batch only max_tokens", {"seed": 1}, {}),
+    ("max_tokens is 5; must be at least pad_to_multiple_of 8", {"max_tokens": 5}, {"pad_to_multiple_of": 8}),
+    ("max_tokens is 0; must be at least 1", {"max_tokens": 0}, {}),
+    ("passes.0..min_microbatches is 4; of a generation batch", {"passes": [Pass(300, min_microbatches=4)]}, {}),
+    ("passes has 3 entries; must have one", {"passes": [Pass(300)] * 3}, {}),
     ("top_entropy_quantile is 0.5; must be 1.0", {}, {"top_entropy_quantile": 0.5}),
     ("entropy_coef or use_adaptive_entropy is set", {}, {"entropy_coef": 0.1}),
 ])  # fmt: skip
 def test_what_is_not_kept_is_refused_by_name(tmp_path, message, plan, other):
     with pytest.raises(ValueError, match=message):
-        plan_batches(trainer_of(tmp_path, **other), **{"max_tokens": 300, **plan})
+        budget = {} if "passes" in plan else {"max_tokens": 300}
+        plan_batches(trainer_of(tmp_path, **other), **{**budget, **plan})
 
 
 def test_losses_and_trainers_that_are_not_known_are_refused(tmp_path):

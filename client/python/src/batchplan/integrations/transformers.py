@@ -50,20 +50,26 @@ def plan_batches(
 ) -> None:
     """Plans the training batches of a trainer, from its next train() on.
 
+    TRL's GRPOTrainer and RLOOTrainer generate what they train on. Of these, each generation batch is planned
+    for all ranks: each of TRL's micro-batches becomes one planned micro-batch, or several if max_tokens asks for
+    them, and a sequence of more than max_tokens has one for itself. Log-probabilities without gradients are
+    planned too. Such trainers take max_tokens or `passes`, of which a second one is that of the log-probabilities,
+    `padded`, `cost`, `effort` and `synchronization`. The default of the latter is "lockstep", since TRL gathers
+    metrics at every micro-batch; that of `cost` has 1,024 tokens for a micro-batch besides its sequences.
+
     Args:
         trainer: a transformers.Trainer; or the class, for programs that make their trainers themselves,
             such as LLaMA-Factory: then all trainers that leave their batches to it; those that don't say so when
-            they begin to train. Or TRL's GRPOTrainer or RLOOTrainer, or the class: each generation batch is
-            planned, and its log-probabilities too, and sequences go to the rank that trains on them.
+            they begin to train.
         lengths: tokens of each sequence of the training dataset; unset: those of its column
             args.length_column_name, or of its input_ids. Of rows that were packed beforehand, a list for each
             row, the lengths of its sequences; unset: those of a column seq_lengths, or of position_ids, if
             these say that rows have several sequences.
         padded: whether the collator pads sequences to the longest; unset: it does, unless it is
             DataCollatorWithFlattening or one with padding_free set. What sequences cost, and how many fit
-            into a micro-batch, depends on it. Not with `passes`, whose scan says so. Of a trainer that
-            generates; unset: rows are padded to the longest of a micro-batch unless the model's attention is
-            flash or flex attention, which packed rows cost no more than their sequences.
+            into a micro-batch, depends on it. Not with `passes`, whose scan says so. In a trainer that
+            generates there is no collator: unset, rows are packed if the model's attention is flash or flex
+            attention, and else padded to the longest of a micro-batch.
         equal_counts: every micro-batch has per_device_train_batch_size sequences, as without a plan: for losses
             that are means of a micro-batch, over its sequences, such as those of DPOTrainer, RewardTrainer and
             classifiers. The step's is then the mean of these, also where transformers would add them up, as
@@ -74,12 +80,7 @@ def plan_batches(
             in its place says more of micro-batches, and only the first one counts. Of packed rows, a micro-batch
             has at most per_device_train_batch_size, or, where one of these two is given, as many as BatchSampler
             says. `seed` is args.data_seed or args.seed unless given. `synchronization` is "accumulated" under
-            DDP, which meets once a step, and "lockstep" elsewhere, unless given. For a trainer that generates they
-            are max_tokens or `passes`, whose second one is that of log-probabilities without gradients, `cost`,
-            `effort` and `synchronization`, "lockstep" unless given, since its metrics are gathered at every
-            micro-batch. Unless you give costs, a micro-batch costs 1,024 tokens beside its sequences. There each of
-            TRL's micro-batches becomes one or more planned ones, as many as max_tokens asks for, and a sequence of
-            more tokens has one for itself.
+            DDP, which meets once a step, and "lockstep" elsewhere, unless given.
 
     Raises:
         ValueError: what the trainer does can't be kept, by name: here, or of a class when one of its
@@ -309,14 +310,7 @@ def _check(trainer: Any, equal_counts: bool) -> None:
         raise ValueError(
             "auto_find_batch_size is True; a plan keeps to max_tokens: choose those by the memory there is"
         )
-    if args.n_gpu > 1:
-        raise ValueError(f"n_gpu is {args.n_gpu}; must be 1: a process for each device, by torchrun")
-    for name in ("tp", "cp", "sp"):
-        size = getattr(trainer, f"get_{name}_size")()
-        if size > 1:
-            raise ValueError(
-                f"{name}_size is {size}; must be 1: ranks that share a batch are not planned for here"
-            )
+    check_ranks(trainer)
     for name in ("split_batches", "dispatch_batches"):
         if getattr(args.accelerator_config, name):
             raise ValueError(
@@ -333,6 +327,18 @@ def _check(trainer: Any, equal_counts: bool) -> None:
         _check_boundaries(trainer)
     if getattr(trainer.data_collator, "padding", None) == "max_length":
         raise ValueError('padding of the collator is "max_length"; must be True: else all cost the same')
+
+
+def check_ranks(trainer: Any) -> None:
+    """Raises ValueError where a rank is none of data-parallel processes alone."""
+    if trainer.args.n_gpu > 1:
+        raise ValueError(f"n_gpu is {trainer.args.n_gpu}; must be 1: a process for each device, by torchrun")
+    for name in ("tp", "cp", "sp"):
+        size = getattr(trainer, f"get_{name}_size")()
+        if size > 1:
+            raise ValueError(
+                f"{name}_size is {size}; must be 1: ranks that share a batch are not planned for here"
+            )
 
 
 def _synchronization(trainer: Any) -> str:

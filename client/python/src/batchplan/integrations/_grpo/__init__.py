@@ -17,18 +17,19 @@ import numpy
 import torch
 
 import batchplan
+from batchplan._checks import whole
 from batchplan.integrations._agreement import gathering_in
 from batchplan.integrations._grpo._checks import check, check_model, generates
 from batchplan.integrations._grpo._log_probs import LogProbs
 from batchplan.integrations._grpo._planned_batch import PlannedBatch, amid_a_step, of_different_rows
 from batchplan.integrations._grpo._rows import Rows, Whole
 from batchplan.integrations._grpo._weights import scale_of, with_weights
+from batchplan.integrations._pipeline import with_overheads
 
 __all__ = ["generates", "plan_generation"]
 
 _OPTIONS = ("max_tokens", "passes", "cost", "effort", "synchronization")
-# What one costs beside its sequences, as where batchplan.plan has a pipeline.
-_TOKENS_OF_A_MICROBATCH = 1024
+_OF_PASSES = ("max_tokens", "name", "scan")
 _METHODS = ("_prepare_inputs", "training_step", "_compute_loss", "_get_per_token_logps_and_entropies")
 
 
@@ -44,13 +45,16 @@ def plan_generation(trainer: Any, padded: bool | None, options: batchplan.PlanOp
             raise ValueError(f"{name} is given; of a generation batch only {', '.join(_OPTIONS)} can be said")
     if not isinstance(trainer, type):
         _plan_trainer(trainer, padded, options)
+        trainer._batchplan_by_itself = True
         return
     owner: Any = trainer
     stock = getattr(owner.train, "planned_over", owner.train)
 
     @functools.wraps(stock)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _plan_trainer(self, padded, options)
+        # What was asked for one trainer stays so.
+        if not getattr(self, "_batchplan_by_itself", False):
+            _plan_trainer(self, padded, options)
         return stock(self, *args, **kwargs)
 
     train.planned_over = stock  # type: ignore[attr-defined]
@@ -58,24 +62,21 @@ def plan_generation(trainer: Any, padded: bool | None, options: batchplan.PlanOp
 
 
 def _plan_trainer(trainer: Any, padded: bool | None, given: batchplan.PlanOptions) -> None:
-    options = given.copy()
-    passes = options.pop("passes", None)
-    budget = options.pop("max_tokens", 0)
-    if passes is None:
-        passes = [batchplan.Pass(budget)]
-    elif passes[0].scan is not None:
-        padded = True
-    options.setdefault("synchronization", "lockstep")
-    # Or every row would be a micro-batch of its own, which pads nothing.
-    of_microbatch = _TOKENS_OF_A_MICROBATCH * batchplan.DEFAULT_COST.per_token
-    options.setdefault("cost", dataclasses.replace(batchplan.DEFAULT_COST, per_microbatch=of_microbatch))
     check(trainer)
+    passes = _passes(given)
+    if any(one.scan is not None for one in passes):
+        padded = True
     is_padded, seq_idx = check_model(trainer, padded)
     multiple = getattr(trainer, "pad_to_multiple_of", None) or 1
-    laid: dict[str, Any] = {"scan": "optimal", "length_multiple": multiple} if is_padded else {"rows": "none"}
-    with_gradients, *others = [
-        dataclasses.replace(one, **{**laid, "max_tokens": int(one.max_tokens) // multiple * multiple}) for one in passes
-    ]
+    with_gradients, *others = [_laid_out(one, is_padded, multiple) for one in passes]
+    # A micro-batch costs something too, or every row would be one, which pads nothing.
+    options: batchplan.PlanOptions = {
+        "synchronization": given.get("synchronization") or "lockstep",
+        "cost": given.get("cost") or with_overheads(batchplan.DEFAULT_COST),
+    }
+    effort = given.get("effort")
+    if effort is not None:
+        options["effort"] = effort
     for name in _METHODS:
         hook = vars(trainer).get(name)
         # Not that of a plan before this one.
@@ -90,6 +91,38 @@ def _plan_trainer(trainer: Any, padded: bool | None, given: batchplan.PlanOption
     for name, hook in zip(_METHODS, hooks):
         setattr(trainer, name, hook)
     trainer._batchplan_generation = planner
+
+
+def _passes(given: batchplan.PlanOptions) -> list[batchplan.Pass]:
+    """One, or two: of the loss, and of log-probabilities without gradients."""
+    passes = given.get("passes")
+    if passes is None:
+        return [batchplan.Pass(given["max_tokens"])]
+    if not 1 <= len(passes) <= 2:
+        raise ValueError(
+            f"passes has {len(passes)} entries; must have one, of the loss, or two, the second of log-probabilities "
+            "without gradients"
+        )
+    for place, one in enumerate(passes):
+        for field in dataclasses.fields(one):
+            value = getattr(one, field.name)
+            if field.name not in _OF_PASSES and value != field.default:
+                raise ValueError(
+                    f"passes[{place}].{field.name} is {value!r}; of a generation batch passes say {' and '.join(_OF_PASSES)} alone"
+                )
+    return list(passes)
+
+
+def _laid_out(one: batchplan.Pass, is_padded: bool, multiple: int) -> batchplan.Pass:
+    budget = whole("max_tokens", one.max_tokens)
+    if budget < multiple:
+        raise ValueError(
+            f"max_tokens is {budget}; must be at least " + (f"pad_to_multiple_of {multiple}" if multiple > 1 else "1")
+        )
+    tokens = budget // multiple * multiple
+    if is_padded:
+        return batchplan.Pass(tokens, scan=one.scan or "optimal", length_multiple=multiple)
+    return batchplan.Pass(tokens, rows="none")
 
 
 class _Planner:
@@ -149,7 +182,11 @@ class _Planner:
 
         def lengths() -> Whole:
             nonlocal rows
-            rows = Rows.of([with_weights(self._trainer, one) for one in batches])
+            mode = str(getattr(self._trainer, "vllm_importance_sampling_mode", ""))
+            rows = Rows.of(
+                [with_weights(self._trainer, one) for one in batches],
+                ratios_of_rows=mode.startswith("sequence"),
+            )
             return numpy.concatenate([rows.prompts, rows.completions])
 
         # Where a rank's rows are refused, all ranks raise.

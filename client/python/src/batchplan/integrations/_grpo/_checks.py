@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchplan.integrations._grpo._weights import LOSS_TYPES, loss_type
+from batchplan.integrations.transformers import check_ranks
 from batchplan.torch._boundaries import needs_seq_idx
 
 # By the method that a plan stands in place of, or relies on, the classes whose it may be.
@@ -28,7 +29,7 @@ def generates(kind: type) -> bool:
 
 def check(trainer: Any) -> None:
     """Raises ValueError where planned batches would not be what the trainer is asked for."""
-    name, args = type(trainer).__name__, trainer.args
+    name = type(trainer).__name__
     for method, known in _METHODS.items():
         owner = next((base for base in type(trainer).__mro__ if method in vars(base)), None)
         if owner is None:
@@ -56,14 +57,7 @@ def check(trainer: Any) -> None:
     for column in _IMAGES:
         if column in columns:
             raise ValueError(f"train_dataset has {column}; only sequences of tokens can be planned")
-    if args.n_gpu > 1:
-        raise ValueError(f"n_gpu is {args.n_gpu}; must be 1: a process for each device, by torchrun")
-    for axis in ("tp", "cp", "sp"):
-        size = getattr(trainer, f"get_{axis}_size")()
-        if size > 1:
-            raise ValueError(
-                f"{axis}_size is {size}; must be 1: ranks that share a batch are not planned for here"
-            )
+    check_ranks(trainer)
 
 
 def check_model(trainer: Any, padded: bool | None) -> tuple[bool, bool]:
@@ -72,14 +66,26 @@ def check_model(trainer: Any, padded: bool | None) -> tuple[bool, bool]:
     Raises:
         ValueError: padded is False, and the model does not keep packed sequences apart.
     """
-    model, device = trainer.model, trainer.accelerator.device
-    if padded is None:
-        # Others compute attention over the whole row, and mask it.
-        attention = str(getattr(model.config, "_attn_implementation", None))
-        if "flash" not in attention and "flex" not in attention:
-            return True, False
+    model = trainer.model
+    attention = str(getattr(model.config, "_attn_implementation", None))
+    # Others compute attention over the whole row, and mask it.
+    is_cheap = "flash" in attention or "flex" in attention
+    if padded or padded is None and not is_cheap:
+        return True, False
+    if not (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
         try:
-            return False, needs_seq_idx(model, device)
+            return False, needs_seq_idx(model, next(model.parameters()).device)
         except ValueError:
-            return True, False
-    return padded, not padded and needs_seq_idx(model, device)
+            if padded is None:
+                return True, False
+            raise
+        except Exception:
+            pass  # It does not run where it is yet.
+    # What can't be tried keeps sequences apart by its attention alone.
+    is_stateful = bool(getattr(model, "_is_stateful", False))
+    if is_stateful and padded is False:
+        raise ValueError(
+            f"padded is False, and {type(model).__name__} has a state, which is not tried before its parameters are "
+            "divided among ranks: leave padded out"
+        )
+    return is_stateful, False

@@ -12,6 +12,7 @@ import torch
 import batchplan
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import gathering_in
+from batchplan.integrations._grpo._rows import Whole
 
 # What TRL's method is asked for, beside what it is given to compute it from.
 _ASKED = ("compute_entropy", "compute_aux_loss")
@@ -52,42 +53,51 @@ class LogProbs:
         *others: Any,
         **named: Any,
     ) -> Answer:
-        """Args and results are TRL's. With a batch_size, ranks divide their rows by one plan, and ranks must
-        call this together.
+        """Args and results are TRL's. With a batch_size, ranks divide their rows by one plan, and must call this
+        together; without, the rows are a planned micro-batch's.
 
         Raises:
-            ValueError: there is more than tokens, such as images; or a prompt has none.
+            ValueError: with a batch_size, on all ranks: there is more than tokens, such as images, or a prompt
+                has none.
         """
         if not self.trainer.model.training:
             return self.original(model, input_ids, attention_mask, logits_to_keep, batch_size, *others, **named)
-        unknown = [name for name, value in named.items() if name not in _ASKED and value is not None]
-        if unknown:
-            raise ValueError(
-                f"the generation batch has {unknown[0]}, and only sequences of tokens can be planned: train on text "
-                "alone, or leave out plan_batches"
-            )
         mask = attention_mask.bool()
-        tokens = mask.sum(dim=1)
-        if not bool(mask[:, : mask.shape[1] - logits_to_keep].any(dim=1).all()):
-            raise ValueError("a prompt has no tokens; must have at least 1, before the completion's first one")
         ask = [others, {name: value for name, value in named.items() if name in _ASKED}]
         if batch_size is None:
             return self._of_one(model, input_ids, mask, logits_to_keep, ask)
-        places = torch.arange(len(input_ids), device=input_ids.device)
+
+
+        def lengths() -> Whole:
+            unknown = [name for name, value in named.items() if name not in _ASKED and value is not None]
+            if unknown:
+                raise ValueError(
+                    f"the generation batch has {unknown[0]}, and only sequences of tokens can be planned: train on "
+                    "text alone, or leave out plan_batches"
+                )
+            if not bool(mask[:, : mask.shape[1] - logits_to_keep].any(dim=1).all()):
+                raise ValueError("a prompt of the generation batch has no tokens; must have at least 1")
+            tokens: Whole = mask.sum(dim=1).cpu().numpy().astype(numpy.int64)
+            return tokens
+
         answers = []
-        parts = [places[torch.tensor(part, device=places.device)] for part in self._parts(tokens)]
+        parts = [torch.tensor(part, device=input_ids.device) for part in self._parts(lengths)]
         for part in parts:
             answers.append(self._of_one(model, input_ids[part], mask[part], logits_to_keep, ask))
         order = torch.cat(parts).argsort()
         return tuple(
-            torch.cat(fields)[order] if all(_is_of_tokens(one) for one in fields) else fields[0]
+            torch.cat(fields)[order] if all(_has_tokens(one) for one in fields) else fields[0]
             for fields in zip(*answers)
         )
 
-    def _parts(self, tokens: torch.Tensor) -> list[list[int]]:
-        lengths = tokens.cpu().numpy().astype(numpy.int64)
+    def _parts(self, lengths: Callable[[], Whole]) -> list[list[int]]:
+        """Micro-batches of this rank's rows, in one plan of all ranks. Where `lengths` raises on one, all raise."""
         gather = gathering_in()
-        own, everyone = gather(lambda: lengths) if gather else (lengths, [lengths])
+        if gather is None:
+            own = lengths()
+            everyone = [own]
+        else:
+            own, everyone = gather(lengths)
         longest = max(int(one.max()) for one in everyone)
         # A longer row than the budget is alone.
         longest += -longest % (self.without_gradients.length_multiple or 1)
@@ -120,7 +130,7 @@ class LogProbs:
         def spread(values: torch.Tensor) -> torch.Tensor:
             return values.new_zeros(of_completions.shape).masked_scatter(of_completions, values[found])
 
-        return tuple(spread(one) if _is_of_tokens(one) else one for one in answers)
+        return tuple(spread(one) if _has_tokens(one) else one for one in answers)
 
     def _padded(
         self, ids: torch.Tensor, scores: torch.Tensor, lengths: torch.Tensor
@@ -159,5 +169,5 @@ class LogProbs:
         return ids[None], scores[None], more, len(ids) - 1
 
 
-def _is_of_tokens(value: Any) -> bool:
+def _has_tokens(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.ndim == 2

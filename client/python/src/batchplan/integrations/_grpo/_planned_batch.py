@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from batchplan.integrations._grpo._weights import is_of_tokens
+from batchplan.integrations._grpo._weights import has_token_ratios
 
 # Metrics that are means over tokens, and those that are over what importance ratios are of.
 _OF_TOKENS = ("kl", "entropy")
@@ -41,11 +41,11 @@ def amid_a_step(accelerator: Any, model: Any) -> Iterator[None]:
     """Gradients stay on this rank, as for any but the last micro-batch of an optimizer step."""
     state = accelerator.gradient_state
     synchronizes = state.sync_gradients
-    # DeepSpeed is told by the state alone.
-    is_deepspeed = str(accelerator.distributed_type.value) == "DEEPSPEED"
+    # DeepSpeed is told by the state alone, and what does not synchronize is in Trainer's own no_sync.
+    is_told = str(accelerator.distributed_type.value) == "DEEPSPEED" or not synchronizes
     state._set_sync_gradients(False)
     try:
-        with contextlib.nullcontext() if is_deepspeed else accelerator.no_sync(model):
+        with contextlib.nullcontext() if is_told else accelerator.no_sync(model):
             yield
     finally:
         state._set_sync_gradients(synchronizes)
@@ -54,8 +54,9 @@ def amid_a_step(accelerator: Any, model: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def of_different_rows(trainer: Any, batch: PlannedBatch) -> Iterator[None]:
     """While TRL computes a loss. Its metrics gather one value a row from all ranks, which must have as many: NaNs,
-    which it leaves out, fill up. Those that are means count by what they are means of. And what routers of experts
-    add stays the mean over TRL's micro-batches."""
+    which it leaves out, fill up. Those that are means over tokens or rows weigh by the micro-batch's: by the tokens of
+    its completions, also where some of these are masked. What routers of experts add stays the mean over TRL's
+    micro-batches."""
     accelerator, metrics = trainer.accelerator, trainer._metrics["train"]
     gather, coefficient = accelerator.gather, getattr(trainer, "router_aux_loss_coef", None)
     before = {name: len(values) for name, values in metrics.items()}
@@ -68,7 +69,7 @@ def of_different_rows(trainer: Any, batch: PlannedBatch) -> Iterator[None]:
         return gather(values)
 
     accelerator.gather = gather_filled
-    if coefficient and batch.scale:
+    if coefficient:
         trainer.router_aux_loss_coef = coefficient * batch.share / batch.scale
     try:
         yield
@@ -76,7 +77,7 @@ def of_different_rows(trainer: Any, batch: PlannedBatch) -> Iterator[None]:
         del accelerator.gather
         if coefficient:
             trainer.router_aux_loss_coef = coefficient
-    ratio_weight = batch.token_weight if is_of_tokens(trainer) else batch.row_weight
+    ratio_weight = batch.token_weight if has_token_ratios(trainer) else batch.row_weight
     weights = {**dict.fromkeys(_OF_TOKENS, batch.token_weight), **dict.fromkeys(_OF_RATIOS, ratio_weight)}
     for name, weight in weights.items():
         if len(metrics.get(name, ())) > before.get(name, 0):

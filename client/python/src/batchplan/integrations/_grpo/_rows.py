@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 Whole = NDArray[numpy.int64]
 # What padding holds where it is not masked everywhere: VESPO's loss adds up the logarithms of ratios.
 _PAD_VALUES = {"importance_sampling_ratio": 1, "tool_mask": 1}
-_MASKS = {"prompt_ids": "prompt_mask", "completion_ids": "completion_mask"}
+_MASKS = ("prompt_mask", "completion_mask")
+# TRL's fields of one entry a token of the completion; the others are of rows.
+_OF_TOKENS = ("completion_ids", "tool_mask", "old_per_token_logps", "ref_per_token_logps",
+              "sampling_per_token_logps", "importance_sampling_ratio")  # fmt: skip
 # TRL's losses tell a value of each sequence from one of each token by a width of 1.
 _NARROWEST = 2
 
@@ -40,13 +43,16 @@ class Rows:
         return len(self.prompts)
 
     @classmethod
-    def of(cls, batches: Sequence[Mapping[str, Any]]) -> Rows:
+    def of(cls, batches: Sequence[Mapping[str, Any]], ratios_of_rows: bool = False) -> Rows:
         """Of micro-batches as TRL cuts them: prompts padded on the left, completions on the right.
 
+        Args:
+            ratios_of_rows: importance_sampling_ratio has one entry a row, [n, 1].
+
         Raises:
-            ValueError: they hold what is not understood, such as images, by its name.
+            ValueError: a prompt has no tokens; or they hold what is not understood, such as images, by its name.
         """
-        parts = [cls._of_one(one) for one in batches]
+        parts = [cls._of_one(one, ratios_of_rows) for one in batches]
         first = parts[0]
 
         def joined(kind: str) -> dict[str, torch.Tensor]:
@@ -60,8 +66,8 @@ class Rows:
         )  # fmt: skip
 
     @classmethod
-    def _of_one(cls, batch: Mapping[str, Any]) -> Rows:
-        prompt_mask, completion_mask = (batch[name].bool() for name in _MASKS.values())
+    def _of_one(cls, batch: Mapping[str, Any], ratios_of_rows: bool) -> Rows:
+        prompt_mask, completion_mask = (batch[name].bool() for name in _MASKS)
         count, width = completion_mask.shape
         prompts, completions = prompt_mask.sum(dim=1), completion_mask.sum(dim=1)
         is_padded = (
@@ -75,19 +81,25 @@ class Rows:
                 "prompt_mask must be padded on the left and completion_mask on the right, and at least one has "
                 "gaps: such a generation batch can't be planned"
             )
+        if count and rows.prompts.min() < 1:
+            raise ValueError(
+                f"prompt {rows.prompts.argmin()} of the generation batch has no tokens; must have at least 1"
+            )
         for name, value in batch.items():
-            if value is None or name in _MASKS.values():
+            if value is None or name in _MASKS:
                 continue
-            if isinstance(value, torch.Tensor) and value.ndim == 0:
+            shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
+            is_of_rows = ratios_of_rows and name == "importance_sampling_ratio"
+            if shape == ():
                 rows.common[name] = value
             elif name == "prompt_ids":
                 rows.of_prompts[name] = value[prompt_mask]
-            elif isinstance(value, torch.Tensor) and value.shape == (count, width):
+            elif name in _OF_TOKENS and shape == (count, width) and not is_of_rows:
                 rows.of_completions[name] = value[completion_mask]
-            elif isinstance(value, torch.Tensor) and len(value) == count and name not in _OF_IMAGES:
+            elif shape == (count,) or is_of_rows and shape == (count, 1):
                 rows.of_rows[name] = value
             else:
-                kind = f"tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+                kind = type(value).__name__ if shape is None else f"tensor {shape}"
                 raise ValueError(
                     f"the generation batch of {count} sequences has {name}, a {kind}, which a plan can't divide "
                     "among ranks: train on text alone, or leave out plan_batches"
@@ -148,11 +160,6 @@ class Rows:
             for kind, numbers in number.items()
         }
         return Rows(prompts, completions, common=self.common, **fields)
-
-
-# Which have one entry a row, or as many as there are rows by chance, and are of no use without the others.
-_OF_IMAGES = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "spatial_shapes", "image_sizes",
-              "image_position_ids", "token_type_ids", "mm_token_type_ids")  # fmt: skip
 
 
 def _mask(lengths: torch.Tensor, width: int, left: bool = False) -> torch.Tensor:

@@ -53,11 +53,12 @@ def scale_of(trainer: Any, batch: Mapping[str, Any], each: int) -> float:
     kind = loss_type(trainer)
     mean = "sequences" if kind is None else _MEANS[kind]
     if mean == "tokens":
-        return float((batch["completion_mask"] * batch["tool_mask"]).sum(dtype=batch["tool_mask"].dtype)) / _SCALE
+        # TRL takes no fewer than 1.
+        return float((batch["completion_mask"] * batch["tool_mask"]).sum().clamp(min=1)) / _SCALE
     return len(batch["prompt_ids"]) / each if mean == "sequences" else 1.0
 
 
-def is_of_tokens(trainer: Any) -> bool:
+def has_token_ratios(trainer: Any) -> bool:
     """Whether importance ratios are each token's; else each sequence's."""
     kind = loss_type(trainer)
     return kind not in (None, "vespo") and trainer.importance_sampling_level == "token"

@@ -2,6 +2,7 @@
 
 import collections
 import importlib
+import inspect
 import pathlib
 import re
 import subprocess
@@ -51,6 +52,48 @@ def test_the_projects_readme_begins_with_a_program(capsys):
     assert printed[0].startswith("<Plan: 10 sequences on 2 ranks x 2 micro-batches, ")
     assert printed[1:5] == ["[2]", "[   0 3800]", "[3 4 7]", "[   0 1200 1855 3355]"]
     assert printed[5].startswith("0.614")
+
+
+def named_in(page):
+    """The calls of an integration, as a page has them: module, function, keywords."""
+    text = (PACKAGE / page).read_text()
+    called = re.findall(r"batchplan\.integrations\.(\w+)\.(\w+)\(([^)]*)\)", text)
+    for block in re.findall(r"```diff\n(.*?)```", text, re.DOTALL):
+        for module, name in re.findall(r"from batchplan\.integrations\.(\w+) import (\w+)", block):
+            called += [(module, name, given) for given in re.findall(rf"\b{name}\(([^)]*)\)", block)]
+        for module in re.findall(r"from batchplan\.integrations import (\w+)", block):
+            called += [(module, *call) for call in re.findall(rf"\b{module}\.(\w+)\(([^)]*)\)", block)]
+    return {(module, name, tuple(re.findall(r"(\w+)=", given))) for module, name, given in called}
+
+
+@pytest.mark.parametrize("page", ["README.md", "trainers.md"])
+def test_what_is_to_be_written_in_a_trainer_is_there(page):
+    calls = named_in(page)
+    assert len({module for module, *_ in calls}) > 15
+    for module, name, keywords in calls:
+        function = getattr(importlib.import_module(f"batchplan.integrations.{module}"), name)
+        if keywords:
+            parameters = inspect.signature(function).parameters
+            known = {*parameters, *batchplan.PlanOptions.__annotations__} if "options" in parameters else parameters
+            assert set(keywords) <= set(known), (module, name, keywords)
+
+
+def test_the_trainers_page_has_no_programs_that_nothing_runs():
+    assert "```python" not in (PACKAGE / "trainers.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "trainers.md", "../../README.md"])
+def test_links_lead_to_a_file_and_its_heading(page):
+    page = PACKAGE / page
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", prose)
+    assert links
+    for path, heading in links:
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        if heading:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, heading
 
 
 def test_grpo_trains_against_a_server(server):

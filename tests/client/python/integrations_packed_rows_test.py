@@ -131,7 +131,7 @@ def rows_in(loader):
     return [batch["rows"] if (batch["labels"] != -100).any() else [] for batch in loader]
 
 
-@pytest.mark.parametrize("count, of_device", [(60, 1), (60, 2), (1, 1), (53, 1), (53, 2)])
+@pytest.mark.parametrize("count, of_device", [(60, 1), (60, 2), (1, 1), (53, 1), (53, 2), (3, 2), (5, 2), (13, 2)])
 def test_ms_swift_deals_its_rows(swift, monkeypatch, count, of_device):
     ms_swift.install(cost=COST)
     rows = lengths_of(count)
@@ -185,6 +185,10 @@ def test_ms_swift_trainings_that_are_not_dealt_are_refused(swift, monkeypatch):
     trainer = trainer_of(swift, data)
     trainer.model_accepts_loss_kwargs = False
     with pytest.raises(ValueError, match="has fewer rows than micro-batches.*set dataloader_drop_last=True"):
+        trainer.get_train_dataloader()
+    trainer = trainer_of(swift, PackingDataset(lengths_of(5)), dataloader_drop_last=True)
+    total = "per_device_train_batch_size, times gradient_accumulation_steps and ranks, is 6"
+    with pytest.raises(ValueError, match="lengths has 5 entries to plan, which make no global batch; " + total):
         trainer.get_train_dataloader()
     trainer = trainer_of(swift, data)
     trainer.data_collator = len
@@ -268,6 +272,21 @@ def test_automodel_deals_its_rows(nemo, column, count):
         assert schedulers[0].epoch_len == len(of_ranks[0]) / STEPS
         assert_dealt(of_ranks, rows)
     assert loaders[0].batch_sampler.state_dict()["epoch"] == 2
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 13])
+def test_automodel_deals_rows_that_are_fewer_than_micro_batches(nemo, count):
+    rows = [row for row in lengths_of(80) if len(row) > 1][:count]
+    loaders, schedulers = loaded(nemo, Packed(rows), of_device=2)
+    of_ranks = [rows_in(loader) for loader in loaders]
+    assert sorted(row for own in of_ranks for batch in own for row in batch) == list(range(count))
+    steps = -(-count // (2 * STEPS * RANKS))
+    assert [len(own) for own in of_ranks] == [steps * STEPS] * RANKS and schedulers[0].epoch_len == steps
+    # An epoch whose last rows are dropped has no others.
+    if count < 2 * RANKS:
+        message = rf"dataset has {count} packed rows, and a step takes 4 \(local_batch_size 2 \* 2 ranks \* 1\): drop_last"
+        with pytest.raises(ValueError, match=message):
+            loaded(nemo, Packed(rows), of_device=2, pp_enabled=True)
 
 
 def test_automodel_keeps_its_arguments(nemo):

@@ -187,6 +187,16 @@ def test_sequences_are_found_in_position_ids(tmp_path, alone):
         assert mean == pytest.approx(float(torch.cat(alone).mean()), rel=2e-3)
 
 
+def test_each_of_a_few_rows_is_trained(tmp_path):
+    data, _ = padded_rows()
+    for count, device in ((3, 2), (2, 3), (9, 2)):
+        trainer = trainer_of(data.select(range(count)), neat, tmp_path, per_device_train_batch_size=device)
+        of_instance(trainer)
+        steps = -(-count // (4 * device))
+        assert trainer.state.global_step == steps and len(trainer.losses) == 4 * steps
+        assert sum(map(bool, trainer.losses)) == min(count, 4 * steps)
+
+
 def refused(message, data, collator, options=None, **other):
     trainer = trainer_of(data, collator, **other)
     with pytest.raises(ValueError, match=message):
@@ -210,6 +220,10 @@ def test_what_can_not_be_kept_is_refused_by_name():
     refused(r"lengths\[\d+\] has 128 tokens, a row; max_tokens is 100", data, neat, {"max_tokens": 100})
     refused("cp is 2, and rows packed beforehand", data, neat, {"cp": 2})
     refused("max_tokens or passes is needed", dataset(), transformers.DataCollatorWithFlattening())
+
+    few = dataset().select(range(3))
+    way_out = "It is global batch 0 of epoch 0: dataloader_drop_last=True leaves out what can't be divided at an epoch's end$"
+    refused(way_out, few, transformers.DataCollatorWithFlattening(), {"max_tokens": 500})
 
     class Labelled(transformers.Trainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):

@@ -128,7 +128,9 @@ class PackedRows:
         found: PlanOptions = options.copy()
         if all(options.get(name) is None for name in ("max_tokens", "passes")):
             found["passes"] = [Pass(of_device * int(self.widths.max(initial=1)), max_sequences=of_device)]
-        if drop_last or len(self) % batch_size == 0 or self.most(found) > 1:
+        # Each micro-batch of each global batch has a row where rows are as many.
+        needed = -(-len(self) // batch_size) * (batch_size // of_device)
+        if drop_last or len(self) % batch_size == 0 or (self.most(found) > 1 and len(self) >= needed):
             return found, None
         found["allow_empty_microbatches"] = True
         return found, int(self.widths.argmin())

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from batchplan import CostModel
 from batchplan.integrations import automodel, ms_swift
+from batchplan.integrations._packed_rows import rows_of
 from torch.utils.data import DataLoader
 
 COST, WIDTH, RANKS, STEPS = CostModel(1.0, 1 / 64), 64, 2, 3
@@ -45,6 +46,44 @@ def assert_dealt(of_ranks, rows, steps=STEPS, count=None):
         times = numpy.array([[costs[one].sum() for one in own[begin : begin + steps]] for own in of_ranks])
         best = numpy.sort(times.ravel()).reshape(steps, RANKS)[:, -1].sum()
         assert times.max(0).sum() == pytest.approx(best)
+
+
+# Of any dataset.
+
+
+@pytest.mark.parametrize("positions, width", [([0, 1, 2, 3, 0, 1, 2, 3, 0, 0], 10), ([0, 1, 2, 0], 4)])
+def test_a_row_is_as_wide_as_its_positions(positions, width):
+    rows = rows_of([{"position_ids": positions}, {"position_ids": [0, 1, 0, 1]}])
+    assert rows.widths.tolist() == [width, 4] and rows.lengths_of(1).tolist() == [2, 2]
+    # Zeros at the end are of no sequence, and cost nothing.
+    assert rows.costs(CostModel(1.0))[0] == width - (2 if width == 10 else 1)
+    assert rows.most({"max_tokens": 2 * width}) == 2 and rows.most({"max_tokens": 2 * width - 1}) == 1
+
+
+@pytest.mark.parametrize("entry", [
+    [[0, 1, 2]] * 3, [[0, 1], [0]], torch.tensor([[0, 1, 2]]), 3, None, [0.0, 1.0], "abc", [None, 1], {"a": 1}])
+def test_a_column_of_other_things_is_not_taken(entry):
+    for column in ("seq_lengths", "seq_lens", "position_ids"):
+        assert rows_of([{"input_ids": [1, 2, 3], column: entry}] * 3) is None
+    # The next one may be of rows.
+    rows = rows_of([{"seq_lengths": entry, "position_ids": [0, 0, 1]}] * 300)
+    assert rows.counts.tolist() == [2] * 300
+
+
+def test_a_row_without_its_entry_is_named():
+    filled = [{"seq_lengths": [2, 1], "position_ids": [0, 1, 0]}] * 300
+    for column, of_others in (("seq_lengths", "position_ids"), ("position_ids", "seq_lengths")):
+        data = [{column: row[column]} for row in filled]
+        for entry, message in (
+            ([], "is empty; every row has at least one sequence"), (None, "is None; must be a list of whole numbers"),
+            (7, "is 7; must be a list"), ([1.5], r"is \[1.5\]; must be a list"),
+        ):
+            with pytest.raises(ValueError, match=rf"{column}\[280\] " + message):
+                rows_of([*data[:280], {column: entry}, *data[:3]])
+        with pytest.raises(ValueError, match=rf"{column}\[280\] is None; must be a list"):
+            rows_of([*data[:280], {of_others: [1]}, *data[:3]])
+    with pytest.raises(ValueError, match=r"seq_lens\[1\]\[1\] is 0; must be at least 1"):
+        rows_of([{"seq_lens": [2, 1]}, {"seq_lens": [2, 0]}])
 
 
 # ms-swift.

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import datasets
 import numpy
 import pytest
 import torch
@@ -103,6 +104,23 @@ def test_a_training_goes_on_amid_an_epoch_as_if_it_had_not_ended(ranks):
         assert rest["weights"] == whole["weights"] and rest["steps"] == whole["steps"]
 
 
+@pytest.mark.parametrize("entry", [[[0, 1, 2]] * 3, 3, [0.0, 1.0, 2.0], None, "abc"])
+def test_columns_of_other_things_are_not_taken(entry):
+    for column in ("seq_lengths", "position_ids"):
+        data = datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]] * 8, column: [entry] * 8})
+        assert rows_of(data) is None
+    data = datasets.Dataset.from_dict({"seq_lens": [entry] * 8, "position_ids": [[0, 0, 1]] * 8})
+    assert rows_of(data).counts.tolist() == [2] * 8
+
+
+def test_rows_without_an_entry_are_named():
+    for column in ("seq_lengths", "position_ids"):
+        for entry, message in (([], "is empty"), (None, "is None"), ([0, None], r"is \[0, None\]; must be a list of whole")):
+            rows = [[1, 2]] * 280 + [entry] + [[2, 1]] * 3
+            with pytest.raises(ValueError, match=rf"{column}\[280\] {message}"):
+                rows_of(datasets.Dataset.from_dict({column: rows}))
+
+
 class LossesTrainer(transformers.Trainer):
     """Keeps the loss of every micro-batch."""
 
@@ -178,6 +196,7 @@ def test_sequences_are_found_in_position_ids(tmp_path, alone):
     data = data.remove_columns("seq_lengths")
     found = rows_of(data)
     assert [found.lengths_of(row).tolist() for row in range(len(data))] == list(lengths)
+    assert set(found.widths.tolist()) == {WIDTH + 1}
     for collator, train in ((neat, of_instance), (masked, of_class), (neat, of_older)):
         trainer = trainer_of(data, collator, tmp_path)
         train(trainer)

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from batchplan import CostModel
 from batchplan.integrations import automodel, ms_swift
-from batchplan.integrations._packed_rows import rows_of
+from batchplan.integrations._packed_rows import are_packed, rows_of
 from torch.utils.data import DataLoader
 
 COST, WIDTH, RANKS, STEPS = CostModel(1.0, 1 / 64), 64, 2, 3
@@ -68,6 +68,16 @@ def test_a_column_of_other_things_is_not_taken(entry):
     # The next one may be of rows.
     rows = rows_of([{"seq_lengths": entry, "position_ids": [0, 0, 1]}] * 300)
     assert rows.counts.tolist() == [2] * 300
+
+
+def test_rows_are_read_up_to_the_first_that_is_packed():
+    class Rows(list):
+        def __getitem__(self, row):
+            assert row < 512
+            return super().__getitem__(row)
+
+    assert are_packed(Rows([{"seq_lens": [1]}] * 300 + [{"seq_lens": [1, 2]}] + [{"seq_lens": [1]}] * 700))
+    assert not are_packed([{"seq_lens": [1]}] * 300) and not are_packed([{"a": 1}]) and not are_packed([])
 
 
 def test_a_row_without_its_entry_is_named():

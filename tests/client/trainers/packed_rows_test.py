@@ -238,7 +238,6 @@ def test_what_can_not_be_kept_is_refused_by_name():
     refused("padded is True, and rows are packed beforehand", data, neat, {"padded": True})
     refused(r"lengths\[\d+\] has 128 tokens, a row; max_tokens is 100", data, neat, {"max_tokens": 100})
     refused("cp is 2, and rows packed beforehand", data, neat, {"cp": 2})
-    refused("max_tokens or passes is needed", dataset(), transformers.DataCollatorWithFlattening())
 
     few = dataset().select(range(3))
     way_out = "It is global batch 0 of epoch 0: dataloader_drop_last=True leaves out what can't be divided at an epoch's end$"
@@ -250,6 +249,26 @@ def test_what_can_not_be_kept_is_refused_by_name():
 
     without = data.remove_columns(["seq_lengths", "labels"])
     refused("has fewer rows than micro-batches.*dataloader_drop_last=True", without, neat, kind=Labelled)
+
+
+def test_rows_that_are_not_packed_need_a_budget():
+    alone = dataset()
+    flat = "no seq_lengths, no position_ids that begin anew"
+    positions = alone.map(lambda row: {"position_ids": list(range(len(row["input_ids"])))})
+    flattening = transformers.DataCollatorWithFlattening()
+    lengths = [len(row) for row in alone["input_ids"]]
+    for data, options, why in (
+        (alone, {}, flat), (positions, {}, flat), (alone.to_list(), {}, flat), (alone.select([]), {}, flat),
+        (alone, {"lengths": lengths}, "lengths has a number for each of them, and not a list"),
+    ):
+        trainer = trainer_of(data, flattening)
+        with pytest.raises(ValueError, match=rf"the training dataset's rows are not packed \({why}\): give max_tokens"):
+            plan_batches(trainer, **options)
+    # Of a class, when one of its trainers begins.
+    with pytest.raises(ValueError, match=rf"rows are not packed \({flat}\): give max_tokens"):
+        of_class(trainer_of(alone, flattening))
+    plan_batches(trainer_of(alone, flattening), lengths=[[length] for length in lengths])
+    plan_batches(trainer_of(None, flattening))
 
 
 def test_means_of_microbatches_weigh_as_without_a_plan_where_these_have_as_many_rows(tmp_path):

@@ -51,6 +51,15 @@ def rows_of(dataset: Any) -> PackedRows | None:
     return rows if rows.are_packed else None
 
 
+def are_packed(dataset: Any) -> bool:
+    """Whether rows_of finds rows. Reads them only up to the first one that has several sequences.
+
+    Raises:
+        InvalidRequest: as rows_of does, of the rows that are read.
+    """
+    return any((part.counts > 1).any() for part in _parts_of(dataset)[1])
+
+
 def _parts_of(dataset: Any) -> tuple[str, Iterator[_Part]]:
     """The column that says of which sequences rows are, and what it says; nothing, if there is no such column."""
     first = dataset[0] if len(dataset) and not hasattr(dataset, "with_format") else {}

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from batchplan import CostModel
 from batchplan.integrations import automodel, ms_swift
 from batchplan.integrations._packed_rows import are_packed, rows_of
+from batchplan.integrations._replace import stock_of
 from torch.utils.data import DataLoader
 
 COST, WIDTH, RANKS, STEPS = CostModel(1.0, 1 / 64), 64, 2, 3
@@ -196,6 +197,16 @@ def test_ms_swift_deals_its_rows(swift, monkeypatch, count, of_device):
             assert_dealt(of_ranks, rows)
         assert sorted(row for own in of_ranks for batch in own for row in batch) == list(range(count))
     assert swift.BatchSamplerShard is Shard
+
+
+def test_installed_again_each_stands_there_once(swift, nemo):
+    for install, owner, name in (
+        (ms_swift.install, swift.DataLoaderMixin, "get_train_dataloader"), (automodel.install, nemo.loader, "__init__"),
+        (automodel.install, nemo.scheduler, "__init__"),
+    ):
+        stock = stock_of(getattr(owner, name))
+        install()
+        assert stock_of(getattr(owner, name)) is stock is not getattr(owner, name)
 
 
 def test_ms_swift_goes_on_amid_an_epoch(swift, monkeypatch):

@@ -8,6 +8,7 @@ import batchplan
 import numpy
 import pytest
 from batchplan.integrations import axolotl
+from batchplan.integrations._replace import stock_of
 from lengths import assert_each_once, lockstep, long_tailed
 
 COSTS = batchplan.CostModel(24576.0, 1.0)
@@ -214,8 +215,10 @@ def test_a_sequence_that_no_bin_holds_is_named_by_its_place_in_the_dataset(train
 
 def test_installed_again_it_plans_by_what_was_said_last(trainer):
     lengths = long_tailed(400, 3)
+    own = trainer.MultipackBatchSampler.generate_batches
     axolotl.install(ranks=2)
     axolotl.install(ranks=4, gradient_accumulation_steps=2, cost=COSTS)
+    assert stock_of(trainer.MultipackBatchSampler.generate_batches) is own
     sampler = trainer.MultipackBatchSampler(range(400), lengths, 4096)
     assert sampler.generate_batches() == axolotl.plan_batches(
         lengths, 4096, ranks=4, gradient_accumulation_steps=2, cost=COSTS)

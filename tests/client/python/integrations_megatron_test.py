@@ -11,6 +11,7 @@ import warnings
 import batchplan
 import pytest
 from batchplan.integrations import megatron, slime
+from batchplan.integrations._replace import stock_of
 from handmade import dynamic_plan
 from lengths import assert_each_once, lockstep, long_tailed, verl_cost
 from pipelines import makespan, step_time
@@ -394,9 +395,9 @@ def test_registered_twice_it_replaces_the_scheduler_once(trainer):
     registered(trainer, effort="fast")
     scheduler = registered(trainer, effort="thorough")
     assert scheduler.plan_options["effort"] == "thorough"
-    assert scheduler.__mro__[1] is megatron.PlannedScheduler and scheduler.replaces is BasePackingScheduler
+    assert scheduler.__mro__[1] is megatron.PlannedScheduler and stock_of(scheduler) is BasePackingScheduler
     other = trainer.scheduler_map[trainer.key("default_dynamic_cp")]
-    assert other.__mro__[1] is megatron.PlannedDynamicScheduler and other.replaces is DynamicScheduler
+    assert other.__mro__[1] is megatron.PlannedDynamicScheduler and stock_of(other) is DynamicScheduler
     assert trainer.scheduler_map[trainer.key("other")] is BasePackingScheduler
 
 

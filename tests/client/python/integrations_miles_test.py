@@ -1,5 +1,6 @@
 """batchplan.integrations.miles: where a miles of stand-ins divides its samples."""
 
+import functools
 import pickle
 import sys
 import types
@@ -7,6 +8,7 @@ import types
 import batchplan
 import pytest
 from batchplan.integrations import miles, slime
+from batchplan.integrations._replace import stock_of
 from lengths import assert_each_once, long_tailed
 
 # As miles says that there are no virtual stages.
@@ -60,6 +62,21 @@ def test_the_manager_divides_by_a_plan_in_its_own_process(trainer):
         assert found == slime.build_dp_schedule(
             args, PARALLEL, lengths, global_batch_size=50, rollout_indices=rollouts, effort="fast")
     assert trainer.conversion.build_dp_schedule.func is slime.build_dp_schedule
+
+
+def test_what_miles_itself_wraps_stays(trainer):
+    plain = trainer.groups.create_rollout_manager
+
+    @functools.wraps(plain)
+    def timed(args, pg):
+        return "timed", plain(args, pg)
+
+    trainer.groups.create_rollout_manager = timed
+    for _ in range(2):
+        miles.install()
+        args = arguments()
+        assert trainer.groups.create_rollout_manager(args, "pg") == ("timed", (args, "pg"))
+    assert stock_of(trainer.groups.create_rollout_manager) is timed
 
 
 def test_samples_that_miles_divides_elsewhere_are_told(trainer, caplog):

@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 from batchplan.integrations import open_instruct
+from batchplan.integrations._replace import stock_of
 from lengths import assert_each_once, lockstep, long_tailed
 
 PAD = 0
@@ -173,10 +174,16 @@ def test_what_can_not_be_divided_is_refused(trainer):
             open_instruct.install(**wrong)
 
 
-def test_installed_twice_it_is_there_once(trainer):
+def test_installed_twice_it_is_there_once(trainer, monkeypatch):
+    # The module that it is from, whose function is sent by name.
+    home = types.ModuleType("open_instruct.rl_utils")
+    home.pack_sequences = OpenInstruct.pack_sequences
+    monkeypatch.setitem(sys.modules, home.__name__, home)
     open_instruct.install()
     open_instruct.install(effort="fast")
-    assert trainer.pack_sequences.keywords["stock"] is OpenInstruct.pack_sequences
+    for name in ("pack_sequences", "prepare_collated_data_for_workers"):
+        assert stock_of(getattr(trainer, name)) is getattr(trainer, name).keywords["stock"] is getattr(OpenInstruct, name)
+    assert home.pack_sequences is OpenInstruct.pack_sequences
 
 
 def test_without_the_trainer_there_is_nothing_to_install():

@@ -64,7 +64,7 @@ class NaiveReplayBuffer:
 
     def setup_dynamic_batch(self, strategy):
         buffers, args = sys.modules["openrlhf.trainer.ppo_utils.replay_buffer"], strategy.args
-        size = args.train.batch_size // RANKS
+        size = args.train.batch_size // strategy.ds_device_mesh["dp"].size()
         steps = [range(begin, begin + size) for begin in range(0, len(self.items) - size + 1, size)]
         lengths = [[int(self.items[place].total_length) for place in step] for step in steps]
         counts = [
@@ -106,8 +106,8 @@ def args_of(samples, batch_size=64, budget=BUDGET, dynamic=True):
         rollout=types.SimpleNamespace(batch_size=samples, n_samples_per_prompt=1))
 
 
-def strategy_of(args):
-    return types.SimpleNamespace(args=args, ds_device_mesh={"dp": types.SimpleNamespace(size=lambda: RANKS)})
+def strategy_of(args, ranks=RANKS):
+    return types.SimpleNamespace(args=args, ds_device_mesh={"dp": types.SimpleNamespace(size=lambda: ranks)})
 
 
 def experiences_of(lengths, each=8):
@@ -222,6 +222,27 @@ def test_a_rank_that_can_not_keep_its_plan_divides_as_before(trainer):
     for buffer in (torn, without):
         buffer.setup_dynamic_batch(strategy_of(args))
         assert [len(part) for part in buffer.steps[0]] == [1, 1, 1, 1]
+
+
+def test_a_critic_of_other_ranks_than_the_actors_is_told_once(trainer, caplog):
+    openrlhf._warn_of_ranks.cache_clear()
+    openrlhf.install()
+    args = args_of(64)
+    of_ranks = trainer.trainer.balance_experiences(experiences_of(long_tailed(64, 4)), args)
+    # Of two ranks of the actor's, and of a part of one.
+    whole = make_experience_batch([item for one in of_ranks[:2] for item in split_experience_batch(one)])
+    half = make_experience_batch(split_experience_batch(of_ranks[0])[:8])
+    for samples, ranks in ((whole, 2), (half, 8)):
+        for _ in range(2):
+            buffer = trainer.buffers.NaiveReplayBuffer(samples)
+            buffer.setup_dynamic_batch(strategy_of(args, ranks))
+            assert buffer.steps == [stock_partitions(buffer.items, len(buffer.items), False)]
+            assert all(set(item.info) == {"reward"} for item in buffer.items)
+        told = [one for one in caplog.messages if f"the critic has {ranks} data-parallel ranks and the actor" in one]
+        assert len(told) == 1 and "planned, 4: the critic's micro-batches are divided by OpenRLHF's own" in told[0]
+    caplog.clear()
+    trainer.buffers.NaiveReplayBuffer(of_ranks[0]).setup_dynamic_batch(strategy_of(args))
+    assert not caplog.messages
 
 
 def test_a_buffer_that_is_gone_through_again_has_its_plan(trainer):

@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 
 from batchplan import CostModel
 from batchplan.integrations import automodel, ms_swift
+from batchplan.integrations._packed_rows import are_packed, rows_of
+from batchplan.integrations._replace import stock_of
 from torch.utils.data import DataLoader
 
 COST, WIDTH, RANKS, STEPS = CostModel(1.0, 1 / 64), 64, 2, 3
@@ -45,6 +47,54 @@ def assert_dealt(of_ranks, rows, steps=STEPS, count=None):
         times = numpy.array([[costs[one].sum() for one in own[begin : begin + steps]] for own in of_ranks])
         best = numpy.sort(times.ravel()).reshape(steps, RANKS)[:, -1].sum()
         assert times.max(0).sum() == pytest.approx(best)
+
+
+# Of any dataset.
+
+
+@pytest.mark.parametrize("positions, width", [([0, 1, 2, 3, 0, 1, 2, 3, 0, 0], 10), ([0, 1, 2, 0], 4)])
+def test_a_row_is_as_wide_as_its_positions(positions, width):
+    rows = rows_of([{"position_ids": positions}, {"position_ids": [0, 1, 0, 1]}])
+    assert rows.widths.tolist() == [width, 4] and rows.lengths_of(1).tolist() == [2, 2]
+    # Zeros at the end are of no sequence, and cost nothing.
+    assert rows.costs(CostModel(1.0))[0] == width - (2 if width == 10 else 1)
+    assert rows.most({"max_tokens": 2 * width}) == 2 and rows.most({"max_tokens": 2 * width - 1}) == 1
+
+
+@pytest.mark.parametrize("entry", [
+    [[0, 1, 2]] * 3, [[0, 1], [0]], torch.tensor([[0, 1, 2]]), 3, None, [0.0, 1.0], "abc", [None, 1], {"a": 1}])
+def test_a_column_of_other_things_is_not_taken(entry):
+    for column in ("seq_lengths", "seq_lens", "position_ids"):
+        assert rows_of([{"input_ids": [1, 2, 3], column: entry}] * 3) is None
+    # The next one may be of rows.
+    rows = rows_of([{"seq_lengths": entry, "position_ids": [0, 0, 1]}] * 300)
+    assert rows.counts.tolist() == [2] * 300
+
+
+def test_rows_are_read_up_to_the_first_that_is_packed():
+    class Rows(list):
+        def __getitem__(self, row):
+            assert row < 512
+            return super().__getitem__(row)
+
+    assert are_packed(Rows([{"seq_lens": [1]}] * 300 + [{"seq_lens": [1, 2]}] + [{"seq_lens": [1]}] * 700))
+    assert not are_packed([{"seq_lens": [1]}] * 300) and not are_packed([{"a": 1}]) and not are_packed([])
+
+
+def test_a_row_without_its_entry_is_named():
+    filled = [{"seq_lengths": [2, 1], "position_ids": [0, 1, 0]}] * 300
+    for column, of_others in (("seq_lengths", "position_ids"), ("position_ids", "seq_lengths")):
+        data = [{column: row[column]} for row in filled]
+        for entry, message in (
+            ([], "is empty; every row has at least one sequence"), (None, "is None; must be a list of whole numbers"),
+            (7, "is 7; must be a list"), ([1.5], r"is \[1.5\]; must be a list"),
+        ):
+            with pytest.raises(ValueError, match=rf"{column}\[280\] " + message):
+                rows_of([*data[:280], {column: entry}, *data[:3]])
+        with pytest.raises(ValueError, match=rf"{column}\[280\] is None; must be a list"):
+            rows_of([*data[:280], {of_others: [1]}, *data[:3]])
+    with pytest.raises(ValueError, match=r"seq_lens\[1\]\[1\] is 0; must be at least 1"):
+        rows_of([{"seq_lens": [2, 1]}, {"seq_lens": [2, 0]}])
 
 
 # ms-swift.
@@ -131,7 +181,7 @@ def rows_in(loader):
     return [batch["rows"] if (batch["labels"] != -100).any() else [] for batch in loader]
 
 
-@pytest.mark.parametrize("count, of_device", [(60, 1), (60, 2), (1, 1), (53, 1), (53, 2)])
+@pytest.mark.parametrize("count, of_device", [(60, 1), (60, 2), (1, 1), (53, 1), (53, 2), (3, 2), (5, 2), (13, 2)])
 def test_ms_swift_deals_its_rows(swift, monkeypatch, count, of_device):
     ms_swift.install(cost=COST)
     rows = lengths_of(count)
@@ -147,6 +197,16 @@ def test_ms_swift_deals_its_rows(swift, monkeypatch, count, of_device):
             assert_dealt(of_ranks, rows)
         assert sorted(row for own in of_ranks for batch in own for row in batch) == list(range(count))
     assert swift.BatchSamplerShard is Shard
+
+
+def test_installed_again_each_stands_there_once(swift, nemo):
+    for install, owner, name in (
+        (ms_swift.install, swift.DataLoaderMixin, "get_train_dataloader"), (automodel.install, nemo.loader, "__init__"),
+        (automodel.install, nemo.scheduler, "__init__"),
+    ):
+        stock = stock_of(getattr(owner, name))
+        install()
+        assert stock_of(getattr(owner, name)) is stock is not getattr(owner, name)
 
 
 def test_ms_swift_goes_on_amid_an_epoch(swift, monkeypatch):
@@ -185,6 +245,10 @@ def test_ms_swift_trainings_that_are_not_dealt_are_refused(swift, monkeypatch):
     trainer = trainer_of(swift, data)
     trainer.model_accepts_loss_kwargs = False
     with pytest.raises(ValueError, match="has fewer rows than micro-batches.*set dataloader_drop_last=True"):
+        trainer.get_train_dataloader()
+    trainer = trainer_of(swift, PackingDataset(lengths_of(5)), dataloader_drop_last=True)
+    total = "per_device_train_batch_size, times gradient_accumulation_steps and ranks, is 6"
+    with pytest.raises(ValueError, match="lengths has 5 entries to plan, which make no global batch; " + total):
         trainer.get_train_dataloader()
     trainer = trainer_of(swift, data)
     trainer.data_collator = len
@@ -268,6 +332,21 @@ def test_automodel_deals_its_rows(nemo, column, count):
         assert schedulers[0].epoch_len == len(of_ranks[0]) / STEPS
         assert_dealt(of_ranks, rows)
     assert loaders[0].batch_sampler.state_dict()["epoch"] == 2
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 13])
+def test_automodel_deals_rows_that_are_fewer_than_micro_batches(nemo, count):
+    rows = [row for row in lengths_of(80) if len(row) > 1][:count]
+    loaders, schedulers = loaded(nemo, Packed(rows), of_device=2)
+    of_ranks = [rows_in(loader) for loader in loaders]
+    assert sorted(row for own in of_ranks for batch in own for row in batch) == list(range(count))
+    steps = -(-count // (2 * STEPS * RANKS))
+    assert [len(own) for own in of_ranks] == [steps * STEPS] * RANKS and schedulers[0].epoch_len == steps
+    # An epoch whose last rows are dropped has no others.
+    if count < 2 * RANKS:
+        message = rf"dataset has {count} packed rows, and a step takes 4 \(local_batch_size 2 \* 2 ranks \* 1\): drop_last"
+        with pytest.raises(ValueError, match=message):
+            loaded(nemo, Packed(rows), of_device=2, pp_enabled=True)
 
 
 def test_automodel_keeps_its_arguments(nemo):

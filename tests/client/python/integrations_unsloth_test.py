@@ -6,6 +6,7 @@ import types
 import numpy
 import pytest
 from batchplan.integrations import unsloth
+from batchplan.integrations._replace import stock_of
 from lengths import assert_each_once, lockstep, long_tailed
 
 
@@ -75,12 +76,17 @@ def trainer(monkeypatch):
 def test_installed_it_is_what_the_sampler_calls_and_the_switch_is_on(trainer, monkeypatch):
     import os
 
+    # A sampler's module that has it by name.
+    sampler = types.ModuleType("unsloth.sampler")
+    sampler.balance = stock
+    monkeypatch.setitem(sys.modules, sampler.__name__, sampler)
     unsloth.install()
     unsloth.install(effort="fast")
     assert os.environ["UNSLOTH_TOKEN_BALANCE"] == "1"
     given = list(range(64)), long_tailed(64, 2), 4, 4, 4
     assert trainer.balance_step_indices(*given) == unsloth.balance_step_indices(*given, stock=stock, effort="fast")
-    assert trainer.balance_step_indices.keywords["stock"] is stock
+    assert stock_of(trainer.balance_step_indices) is trainer.balance_step_indices.keywords["stock"] is stock
+    assert sampler.balance is trainer.balance_step_indices
 
 
 def test_what_is_wrong_is_told_at_installation(trainer, monkeypatch):

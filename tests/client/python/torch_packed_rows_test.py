@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 import batchplan
 from batchplan import CostModel, Pass
 from batchplan.torch import BatchSampler
-from batchplan.torch._row_costs import packed_rows, rows_of_positions
+from batchplan.torch._row_costs import PackedRows, packed_rows, rows_of_positions
 
 WIDTH, RANKS, SLOTS = 8192, 4, 3
 COST = CostModel(1.0, 1 / 4096, per_sequence=3.0)
@@ -121,6 +121,15 @@ def test_rows_are_lists_of_any_kind(kind):
     assert list(samplers_of(kind(rows))[1]) == list(samplers_of(rows)[1])
 
 
+def test_padding_counts_for_the_budget_and_costs_nothing():
+    padded = PackedRows(numpy.array([4, 4] * 8), numpy.full(8, 2), numpy.full(8, 10))
+    assert {len(one) for one in BatchSampler(padded, 4, max_tokens=19)} == {1}
+    assert {len(one) for one in BatchSampler(padded, 4, max_tokens=20)} == {2}
+    with pytest.raises(ValueError, match=r"lengths\[0\] has 10 tokens, a row; max_tokens is 9"):
+        BatchSampler(padded, 4, max_tokens=9)
+    assert padded.costs(COST).tolist() == packed_rows([[4, 4]] * 8).costs(COST).tolist()
+
+
 def test_rows_that_do_not_fill_the_last_batch():
     rows = rows_of(100)
     with pytest.raises(ValueError, match="drop_last=True leaves out"):
@@ -154,8 +163,9 @@ def test_a_sampler_goes_on_only_with_the_same_rows_and_costs():
 
 
 @pytest.mark.parametrize("rows, options, message", [
-    ([[5], 3], {}, r"lengths\[1\] is 3; lengths\[0\] is of a row"),
-    ([[5], [1.5]], {}, r"lengths\[1\] is \[1.5\]; lengths\[0\] is of a row"),
+    ([[5], 3], {}, r"lengths\[1\] is 3; must be a list of whole numbers, .* as lengths\[0\] is a list"),
+    ([[5], [1.5]], {}, r"lengths\[1\] is \[1.5\]; must be a list of whole numbers"),
+    ([[5], [[1, 2], [3]]], {}, r"lengths\[1\] is \[\[1, 2\], \[3\]\]; must be a list of whole numbers"),
     ([[5], []], {}, r"lengths\[1\] has no sequence"),
     ([[5], [4, 0]], {}, r"lengths\[1\]\[1\] is 0; must be at least 1"),
     ([[5], [2**31]], {}, r"lengths\[1\]\[0\] is 2147483648; must be at most 2147483647"),

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import datasets
 import numpy
 import pytest
 import torch
@@ -103,6 +104,23 @@ def test_a_training_goes_on_amid_an_epoch_as_if_it_had_not_ended(ranks):
         assert rest["weights"] == whole["weights"] and rest["steps"] == whole["steps"]
 
 
+@pytest.mark.parametrize("entry", [[[0, 1, 2]] * 3, 3, [0.0, 1.0, 2.0], None, "abc"])
+def test_columns_of_other_things_are_not_taken(entry):
+    for column in ("seq_lengths", "position_ids"):
+        data = datasets.Dataset.from_dict({"input_ids": [[1, 2, 3]] * 8, column: [entry] * 8})
+        assert rows_of(data) is None
+    data = datasets.Dataset.from_dict({"seq_lens": [entry] * 8, "position_ids": [[0, 0, 1]] * 8})
+    assert rows_of(data).counts.tolist() == [2] * 8
+
+
+def test_rows_without_an_entry_are_named():
+    for column in ("seq_lengths", "position_ids"):
+        for entry, message in (([], "is empty"), (None, "is None"), ([0, None], r"is \[0, None\]; must be a list of whole")):
+            rows = [[1, 2]] * 280 + [entry] + [[2, 1]] * 3
+            with pytest.raises(ValueError, match=rf"{column}\[280\] {message}"):
+                rows_of(datasets.Dataset.from_dict({column: rows}))
+
+
 class LossesTrainer(transformers.Trainer):
     """Keeps the loss of every micro-batch."""
 
@@ -178,6 +196,7 @@ def test_sequences_are_found_in_position_ids(tmp_path, alone):
     data = data.remove_columns("seq_lengths")
     found = rows_of(data)
     assert [found.lengths_of(row).tolist() for row in range(len(data))] == list(lengths)
+    assert set(found.widths.tolist()) == {WIDTH + 1}
     for collator, train in ((neat, of_instance), (masked, of_class), (neat, of_older)):
         trainer = trainer_of(data, collator, tmp_path)
         train(trainer)
@@ -185,6 +204,16 @@ def test_sequences_are_found_in_position_ids(tmp_path, alone):
         # Each step has a token mean, of almost as many tokens.
         mean = sum(trainer.losses) / trainer.state.max_steps
         assert mean == pytest.approx(float(torch.cat(alone).mean()), rel=2e-3)
+
+
+def test_each_of_a_few_rows_is_trained(tmp_path):
+    data, _ = padded_rows()
+    for count, device in ((3, 2), (2, 3), (9, 2)):
+        trainer = trainer_of(data.select(range(count)), neat, tmp_path, per_device_train_batch_size=device)
+        of_instance(trainer)
+        steps = -(-count // (4 * device))
+        assert trainer.state.global_step == steps and len(trainer.losses) == 4 * steps
+        assert sum(map(bool, trainer.losses)) == min(count, 4 * steps)
 
 
 def refused(message, data, collator, options=None, **other):
@@ -209,7 +238,10 @@ def test_what_can_not_be_kept_is_refused_by_name():
     refused("padded is True, and rows are packed beforehand", data, neat, {"padded": True})
     refused(r"lengths\[\d+\] has 128 tokens, a row; max_tokens is 100", data, neat, {"max_tokens": 100})
     refused("cp is 2, and rows packed beforehand", data, neat, {"cp": 2})
-    refused("max_tokens or passes is needed", dataset(), transformers.DataCollatorWithFlattening())
+
+    few = dataset().select(range(3))
+    way_out = "It is global batch 0 of epoch 0: dataloader_drop_last=True leaves out what can't be divided at an epoch's end$"
+    refused(way_out, few, transformers.DataCollatorWithFlattening(), {"max_tokens": 500})
 
     class Labelled(transformers.Trainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -217,6 +249,26 @@ def test_what_can_not_be_kept_is_refused_by_name():
 
     without = data.remove_columns(["seq_lengths", "labels"])
     refused("has fewer rows than micro-batches.*dataloader_drop_last=True", without, neat, kind=Labelled)
+
+
+def test_rows_that_are_not_packed_need_a_budget():
+    alone = dataset()
+    flat = "no seq_lengths, no position_ids that begin anew"
+    positions = alone.map(lambda row: {"position_ids": list(range(len(row["input_ids"])))})
+    flattening = transformers.DataCollatorWithFlattening()
+    lengths = [len(row) for row in alone["input_ids"]]
+    for data, options, why in (
+        (alone, {}, flat), (positions, {}, flat), (alone.to_list(), {}, flat), (alone.select([]), {}, flat),
+        (alone, {"lengths": lengths}, "lengths has a number for each of them, and not a list"),
+    ):
+        trainer = trainer_of(data, flattening)
+        with pytest.raises(ValueError, match=rf"the training dataset's rows are not packed \({why}\): give max_tokens"):
+            plan_batches(trainer, **options)
+    # Of a class, when one of its trainers begins.
+    with pytest.raises(ValueError, match=rf"rows are not packed \({flat}\): give max_tokens"):
+        of_class(trainer_of(alone, flattening))
+    plan_batches(trainer_of(alone, flattening), lengths=[[length] for length in lengths])
+    plan_batches(trainer_of(None, flattening))
 
 
 def test_means_of_microbatches_weigh_as_without_a_plan_where_these_have_as_many_rows(tmp_path):

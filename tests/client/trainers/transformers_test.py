@@ -125,7 +125,7 @@ def refused(message, options=None, collator=None, kind=SeenTrainer, data=None, m
 
 @pytest.mark.parametrize("message, how", [
     ("dp is given; it is the trainer's", {"options": {"dp": 2}}),
-    ("max_tokens or passes is needed", {"options": {"max_tokens": None}}),
+    ("rows are not packed .*: give max_tokens", {"options": {"max_tokens": None}}),
     ("padded is False, and passes is given, whose scan says so: leave it out",
      {"options": {"max_tokens": None, "passes": [batchplan.Pass(BUDGET, scan="optimal")], "padded": False}}),
     ('effort is "zzz"', {"options": {"effort": "zzz"}}),

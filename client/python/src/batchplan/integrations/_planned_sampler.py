@@ -30,6 +30,9 @@ _ARGUMENTS = {
     "batch_size": "per_device_train_batch_size",
     "drop_last": "dataloader_drop_last",
 }
+_GLOBAL_BATCH = "per_device_train_batch_size, times gradient_accumulation_steps and ranks,"
+# A way out that is the trainer's to take.
+_EMPTY = re.compile(r"(?:, and|:) allow_empty_microbatches=True gives ranks [\w -]+$")
 
 
 @contextlib.contextmanager
@@ -38,7 +41,8 @@ def in_trainers_words() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        named = re.sub(r"\b\w+\b", lambda word: _ARGUMENTS.get(word[0], word[0]), str(error))
+        named = re.sub(r"\bbatch_size(?= is\b)", _GLOBAL_BATCH, _EMPTY.sub("", str(error)))
+        named = re.sub(r"\b\w+\b", lambda word: _ARGUMENTS.get(word[0], word[0]), named)
         if named == str(error):
             raise
         raise type(error)(named) from error

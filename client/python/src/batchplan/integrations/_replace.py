@@ -22,18 +22,19 @@ def replace(module: ModuleType, name: str, replacement: Callable[..., Any]) -> N
                 setattr(user, own, replacement)
 
 
-def wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+def wrap(owner: Any, name: str, wrapper: Callable[[Any], Any], *, everywhere: bool = True) -> None:
     """Puts what `wrapper` makes of the trainer's own function in its place, also where that was wrapped
-    before: of a class its method, of a module its function wherever it is used, as `replace`."""
+    before: of a class its method, of a module its function wherever it is used, as `replace`. Without
+    `everywhere` it is replaced in this module alone."""
     stock = stock_of(getattr(owner, name))
     replacement = wrapper(stock)
     replacement._batchplan_replaces = stock
-    if isinstance(owner, ModuleType):
+    if everywhere and isinstance(owner, ModuleType):
         replace(owner, name, replacement)
     else:
         setattr(owner, name, replacement)
 
 
 def stock_of(function: Any) -> Any:
-    """The trainer's own, of one that was maybe wrapped."""
+    """The trainer's own function or class, of one that maybe stands in its place."""
     return getattr(function, "_batchplan_replaces", function)

@@ -25,8 +25,18 @@ class RowSampler(BatchSampler):
 
     def accumulate(self, steps: int) -> None:
         """Begins anew, for an optimizer that steps after so many micro-batches. The last of an epoch may be
-        empty, unless drop_last is set."""
-        batch_size = self._of_device * (self._asked.get("dp") or 1) * steps
+        empty, unless drop_last is set.
+
+        Raises:
+            ValueError: drop_last is set, and the rows do not fill a step.
+        """
+        ranks = self._asked.get("dp") or 1
+        batch_size = self._of_device * ranks * steps
+        if self._is_dropped and len(self._rows) < batch_size:
+            raise ValueError(
+                f"the dataset has {len(self._rows)} packed rows, and a step takes {batch_size} (local_batch_size "
+                f"{self._of_device} * {ranks} ranks * {steps}): drop_last, or pipeline parallelism, leaves none"
+            )
         options, _ = self._rows.of_trainer(
             self._asked, self._of_device, batch_size, drop_last=self._is_dropped
         )

@@ -19,6 +19,7 @@ import inspect
 from typing import Any
 
 import batchplan
+from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of
 
 __all__ = ["install"]
@@ -47,18 +48,26 @@ def install(
     options = options_of(cost, synchronization, effort)
     loader: Any = importlib.import_module("nemo_automodel.components.datasets.loader").ParallelAwareDataloader
     scheduler: Any = importlib.import_module("nemo_automodel.components.training.step_scheduler").StepScheduler
-    stock_loader = getattr(loader.__init__, "replaces", loader.__init__)
-    stock_scheduler = getattr(scheduler.__init__, "replaces", scheduler.__init__)
 
-    @functools.wraps(stock_loader)
-    def make_loader(self: Any, dataset: Any, **given: Any) -> None:
-        if given.get("batch_sampler") is None:
-            given = _dealt(dataset, given, options)
-        stock_loader(self, dataset, **given)
+    def dealing(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def __init__(self: Any, dataset: Any, **given: Any) -> None:
+            if given.get("batch_sampler") is None:
+                given = _dealt(dataset, given, options)
+            stock(self, dataset, **given)
 
-    @functools.wraps(stock_scheduler)
-    def make_scheduler(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(stock_scheduler).bind(self, *args, **kwargs).arguments
+        return __init__
+
+    wrap(loader, "__init__", dealing)
+    wrap(scheduler, "__init__", _accumulating)
+
+
+def _accumulating(stock: Any) -> Any:
+    """A scheduler that tells the sampler after how many micro-batches it steps."""
+
+    @functools.wraps(stock)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(stock).bind(self, *args, **kwargs).arguments
         sampler: Any = getattr(given["dataloader"], "batch_sampler", None)
         if not hasattr(sampler, "accumulate"):
             dataset = getattr(given["dataloader"], "dataset", None)
@@ -70,11 +79,9 @@ def install(
         # What does not divide is refused by AutoModel.
         if of_slot > 0 and given["global_batch_size"] > 0 and given["global_batch_size"] % of_slot == 0:
             sampler.accumulate(given["global_batch_size"] // of_slot)
-        stock_scheduler(self, *args, **kwargs)
+        stock(self, *args, **kwargs)
 
-    make_loader.replaces = stock_loader  # type: ignore[attr-defined]
-    make_scheduler.replaces = stock_scheduler  # type: ignore[attr-defined]
-    loader.__init__, scheduler.__init__ = make_loader, make_scheduler
+    return __init__
 
 
 def _dealt(dataset: Any, given: dict[str, Any], options: batchplan.PlanOptions) -> dict[str, Any]:

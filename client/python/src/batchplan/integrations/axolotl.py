@@ -13,6 +13,7 @@ has only a few bins they are less full than axolotl's, which take sequences from
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import os
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_or_none
 
 __all__ = ["install", "plan_batches"]
@@ -232,38 +234,39 @@ def install(
     """
     options_of(cost, synchronization, None)
     module: Any = importlib.import_module("axolotl.utils.samplers.multipack")
-    stock = module.MultipackBatchSampler.generate_batches
-    stock = getattr(stock, "replaces", stock)
 
-    def generate_batches(self: Any, set_stats: bool = False) -> Any:
-        if self.sequential or self._batches is not None:
-            return stock(self, set_stats)
-        drawn = list(self.sampler)
-        lengths = self.lengths[drawn]
-        _check_lengths(lengths, self.batch_max_len, drawn)
-        configured = _configured() if None in (ranks, gradient_accumulation_steps) else (1, 1)
-        batches = plan_batches(
-            lengths,
-            self.batch_max_len,
-            ranks=ranks or configured[0],
-            gradient_accumulation_steps=gradient_accumulation_steps or configured[1],
-            batch_size=self.batch_size,
-            bin_size=self.bin_size,
-            drop_last=self.drop_last,
-            batches=_as_before(self, ranks or configured[0]),
-            cost=cost,
-            synchronization=synchronization,
-        )
-        if set_stats:
-            self.total_tokens_used += sum(
-                int(lengths[one].sum()) for batch in batches for one in batch
+    def generating(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def generate_batches(self: Any, set_stats: bool = False) -> Any:
+            if self.sequential or self._batches is not None:
+                return stock(self, set_stats)
+            drawn = list(self.sampler)
+            lengths = self.lengths[drawn]
+            _check_lengths(lengths, self.batch_max_len, drawn)
+            configured = _configured() if None in (ranks, gradient_accumulation_steps) else (1, 1)
+            batches = plan_batches(
+                lengths,
+                self.batch_max_len,
+                ranks=ranks or configured[0],
+                gradient_accumulation_steps=gradient_accumulation_steps or configured[1],
+                batch_size=self.batch_size,
+                bin_size=self.bin_size,
+                drop_last=self.drop_last,
+                batches=_as_before(self, ranks or configured[0]),
+                cost=cost,
+                synchronization=synchronization,
             )
-            self.total_token_slots += sum(map(len, batches)) * self.batch_max_len
-        self._batches = [[[drawn[place] for place in one] for one in batch] for batch in batches]
-        return self._batches
+            if set_stats:
+                self.total_tokens_used += sum(
+                    int(lengths[one].sum()) for batch in batches for one in batch
+                )
+                self.total_token_slots += sum(map(len, batches)) * self.batch_max_len
+            self._batches = [[[drawn[place] for place in one] for one in batch] for batch in batches]
+            return self._batches
 
-    generate_batches.replaces = stock  # type: ignore[attr-defined]
-    module.MultipackBatchSampler.generate_batches = generate_batches
+        return generate_batches
+
+    wrap(module.MultipackBatchSampler, "generate_batches", generating)
 
 
 def _check_lengths(lengths: NDArray[Any], batch_max_len: int, positions: Sequence[int]) -> None:

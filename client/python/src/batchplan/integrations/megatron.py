@@ -33,6 +33,7 @@ import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._model_cost import cost_of
 from batchplan.integrations._pipeline import Stages, with_overheads
+from batchplan.integrations._replace import stock_of
 from batchplan.integrations._slots import options_of, slots_of
 
 __all__ = [
@@ -456,9 +457,9 @@ def register(
 def _replace(
     schedulers: dict[Any, type], key: Any, planned: type, options: batchplan.PlanOptions
 ) -> None:
-    stock = getattr(schedulers[key], "replaces", schedulers[key])
+    stock = stock_of(schedulers[key])
     schedulers[key] = type(
         f"{planned.__name__.replace('Scheduler', '')}{stock.__name__}",
         (planned, stock),
-        {"plan_options": options, "replaces": stock, "__doc__": planned.__doc__},
+        {"plan_options": options, "_batchplan_replaces": stock, "__doc__": planned.__doc__},
     )

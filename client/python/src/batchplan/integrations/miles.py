@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import batchplan
-from batchplan.integrations._replace import replace
+from batchplan.integrations._replace import replace, wrap
 from batchplan.integrations._slots import options_of
 from batchplan.integrations.slime import build_dp_schedule
 
@@ -57,8 +57,7 @@ def install(
     # Ray sends the actor what its class uses of this module, and not what that uses of others.
     setattr(manager, _SPLIT, functools.partial(_split, planned))
     groups: Any = importlib.import_module("miles.ray.placement_group")
-    stock = getattr(groups.create_rollout_manager, "__wrapped__", groups.create_rollout_manager)
-    replace(groups, "create_rollout_manager", _checked(stock))
+    wrap(groups, "create_rollout_manager", _checked)
 
 
 def _checked(create: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ import importlib
 from typing import Any
 
 import batchplan
+from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of
 
 __all__ = ["install"]
@@ -44,33 +45,33 @@ def install(
     """
     options = options_of(cost, synchronization, effort)
     module: Any = importlib.import_module("swift.trainers.mixin")
-    owner = module.DataLoaderMixin
-    stock = getattr(owner.get_train_dataloader, "replaces", owner.get_train_dataloader)
 
-    @functools.wraps(stock)
-    def get_train_dataloader(self: Any, skip_batches: int = 0) -> Any:
-        from batchplan.integrations._planned_sampler import fill_empty
+    def loading(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def get_train_dataloader(self: Any, skip_batches: int = 0) -> Any:
+            from batchplan.integrations._planned_sampler import fill_empty
 
-        lengths = _row_lengths(self)
-        samplers: list[Any] = []
+            lengths = _row_lengths(self)
+            samplers: list[Any] = []
 
-        def planned(total_samples: int, **given: Any) -> Any:
-            samplers.append(_planned_sampler(self, lengths, shard(total_samples, **given), options))
-            return samplers[0]
+            def planned(total_samples: int, **given: Any) -> Any:
+                samplers.append(_planned_sampler(self, lengths, shard(total_samples, **given), options))
+                return samplers[0]
 
-        shard, module.BatchSamplerShard = module.BatchSamplerShard, planned
-        try:
-            loader = stock(self, skip_batches)
-        finally:
-            module.BatchSamplerShard = shard
-        used = loader.batch_sampler
-        if not samplers or samplers[0] not in (used, getattr(used, "batch_sampler", None)):
-            raise RuntimeError(f"{type(self).__name__} draws its batches elsewhere: this ms-swift is not known")
-        fill_empty(loader, samplers[0])
-        return loader
+            shard, module.BatchSamplerShard = module.BatchSamplerShard, planned
+            try:
+                loader = stock(self, skip_batches)
+            finally:
+                module.BatchSamplerShard = shard
+            used = loader.batch_sampler
+            if not samplers or samplers[0] not in (used, getattr(used, "batch_sampler", None)):
+                raise RuntimeError(f"{type(self).__name__} draws its batches elsewhere: this ms-swift is not known")
+            fill_empty(loader, samplers[0])
+            return loader
 
-    get_train_dataloader.replaces = stock  # type: ignore[attr-defined]
-    owner.get_train_dataloader = get_train_dataloader
+        return get_train_dataloader
+
+    wrap(module.DataLoaderMixin, "get_train_dataloader", loading)
 
 
 def _row_lengths(trainer: Any) -> list[list[int]]:

@@ -21,6 +21,7 @@ import numpy
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_of
 
 __all__ = ["install", "pack_sequences", "prepare_collated_data_for_workers"]
@@ -172,7 +173,8 @@ def install(
     options_of(cost, synchronization, effort)
     if whole("num_mini_batches", num_mini_batches) < 1:
         raise batchplan.InvalidRequest(f"num_mini_batches is {num_mini_batches}; must be at least 1")
-    # The actor's class is sent to its process with the functions that it finds in its module.
+    # The actor's class is sent to its process with the functions that it finds in its module, and open-instruct's own
+    # by name.
     module: Any = importlib.import_module("open_instruct.data_loader")
     packing = functools.partial(
         pack_sequences,
@@ -181,8 +183,9 @@ def install(
         synchronization=synchronization,
         effort=effort,
     )
-    for planned in (packing, functools.partial(prepare_collated_data_for_workers)):
-        name = planned.func.__name__
-        replaced = getattr(module, name)
-        stock = getattr(replaced, "keywords", {}).get("stock", replaced)
-        setattr(module, name, functools.partial(planned, stock=stock))
+
+    def collating(stock: Any) -> Any:
+        return functools.partial(prepare_collated_data_for_workers, stock=stock)
+
+    wrap(module, "pack_sequences", lambda stock: functools.partial(packing, stock=stock), everywhere=False)
+    wrap(module, "prepare_collated_data_for_workers", collating, everywhere=False)

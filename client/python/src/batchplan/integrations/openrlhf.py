@@ -108,8 +108,7 @@ def balance_experiences(
         train.max_tokens_per_gpu, times the ranks that share it, has a micro-batch of its own.
     """
     ours = importlib.import_module("openrlhf.trainer.ppo_utils.experience")
-    shared = args.ds.ring_attn_size * args.ds.tensor_parallel_size
-    ranks = args.actor.num_nodes * args.actor.num_gpus_per_node // shared
+    shared, ranks = _ranks_per_sample(args), _actor_ranks(args)
     items = [item for one in experiences for item in ours.split_experience_batch(one)]
     if not items:
         return []
@@ -217,7 +216,7 @@ def install_in_worker() -> None:
     """The part of `install` that a worker's process needs: micro-batches by the plan that came along.
 
     Where a step's plan is not whole, or another rank has more micro-batches, the rank divides its samples
-    as OpenRLHF does.
+    as OpenRLHF does; so does a critic of another number of GPUs than the actor's, with a warning.
 
     Raises:
         ImportError: OpenRLHF is not there.
@@ -233,8 +232,12 @@ def install_in_worker() -> None:
                 if mark is not None:
                     item.batchplan_mark = int(mark)
             marks = [getattr(item, "batchplan_mark", _NONE) for item in self.items]
-            mesh = strategy.ds_device_mesh["dp"]
-            before = _steps.set(_Steps(marks, strategy.args.train.batch_size // mesh.size()))
+            ranks, planned = strategy.ds_device_mesh["dp"].size(), _actor_ranks(strategy.args)
+            if ranks != planned:
+                # Its samples are parts of several ranks' plans, or a part of one's.
+                _warn_of_ranks(ranks, planned)
+                marks = [_NONE] * len(marks)
+            before = _steps.set(_Steps(marks, strategy.args.train.batch_size // ranks))
             try:
                 setup(self, strategy)
             finally:
@@ -269,6 +272,25 @@ def install_in_worker() -> None:
     # It calls both once a step.
     wrap(buffers, "get_minimum_num_micro_batch_size", counting)
     wrap(buffers, "get_seqlen_balanced_partitions", dividing)
+
+
+def _ranks_per_sample(args: Any) -> int:
+    return int(args.ds.ring_attn_size * args.ds.tensor_parallel_size)
+
+
+def _actor_ranks(args: Any) -> int:
+    """The data-parallel ranks that are planned for."""
+    return int(args.actor.num_nodes * args.actor.num_gpus_per_node // _ranks_per_sample(args))
+
+
+@functools.cache
+def _warn_of_ranks(ranks: int, planned: int) -> None:
+    _log.warning(
+        "batchplan: the critic has %d data-parallel ranks and the actor, for which batches are planned, %d: the "
+        "critic's micro-batches are divided by OpenRLHF's own rule. Set critic.num_nodes and "
+        "critic.num_gpus_per_node as the actor's, or leave it so",
+        ranks, planned,
+    )  # fmt: skip
 
 
 def _installed(options: dict[str, Any]) -> _Installed:

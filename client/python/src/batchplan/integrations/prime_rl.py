@@ -64,8 +64,9 @@ def install(
         synchronization: "lockstep", the default, since FSDP gathers parameters at every micro-batch, or
             "accumulated".
         effort: "fast", "default" or "thorough".
-        rows: of SFT's windows. More rows are fuller and more alike on all ranks. But with less than two
-            micro-batches a step the costliest rows meet in one step, and its gradient is theirs.
+        rows: how many of SFT's rows are planned together. The more, the fuller they are, and the more alike on all
+            ranks. But where a step has one micro-batch on each rank, the costliest rows of all ranks make up one
+            step, whose gradient is that of the longest samples.
 
     Raises:
         ImportError: prime-rl is not there.

@@ -265,8 +265,8 @@ def _install_collator(options: Any) -> None:
             multiple = collators.get_packed_seq_align_size(
                 self.tp_size, self.cp_size, fp8_enabled=self.fp8_enabled
             )
-            of_trainer: batchplan.PlanOptions = getattr(self, "batchplan_options", None) or {}
-            before = _rows.set((int(multiple), of_trainer))
+            of_trainer: batchplan.PlanOptions | None = getattr(self, "batchplan_options", None)
+            before = _rows.set((int(multiple), of_trainer or {}))
             try:
                 return call(self, *args, **kwargs)
             finally:

@@ -99,8 +99,7 @@ def plan_batches(
     if padded is not None and options.get("passes") is not None:
         raise ValueError(f"padded is {padded}, and passes is given, whose scan says so: leave it out")
     # What is wrong with them is wrong for any lengths. Packed rows need no budget.
-    has_budget = any(options.get(name) is not None for name in ("max_tokens", "passes"))
-    Request([], **(options if has_budget else {**options, "max_tokens": 1}))
+    Request([], **(options if _has_budget(options) else {**options, "max_tokens": 1}))
     is_class = isinstance(trainer, type)
     owner = trainer if is_class else type(trainer)
     if generates(owner):
@@ -132,6 +131,8 @@ def plan_batches(
     original = getattr(owner.get_train_dataloader, "planned_over", owner.get_train_dataloader)
     if not is_class:
         _check(trainer, _counts_are_equal(trainer, equal_counts, options))
+        if not _has_budget(options) and not _are_packed(trainer.train_dataset, lengths):
+            raise _needs_budget(lengths)
 
     def get_train_sampler(self: Any, train_dataset: Any = None) -> Any:
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -223,7 +224,8 @@ def _planned_sampler(
     global_batch = trainer.get_total_train_batch_size(args)
     dummy: int | None = None
     if rows is None:
-        Request([], **given)
+        if not _has_budget(given):
+            raise _needs_budget(lengths)
         _lay_out(options, trainer.data_collator, padded)
     else:
         _check_rows(trainer, dataset, rows, padded)
@@ -361,6 +363,28 @@ def _lay_out(options: PlanOptions, collator: Any, padded: bool | None) -> None:
     else:
         # The row's end is padded, and rows are no longer for others, whatever the preset has.
         options["passes"] = [Pass(budget // multiple * multiple, rows="none")]
+
+
+def _has_budget(options: PlanOptions) -> bool:
+    return any(options.get(name) is not None for name in ("max_tokens", "passes"))
+
+
+def _are_packed(dataset: Any, lengths: ArrayLike | None) -> bool:
+    """Whether the rows can be dealt without a budget."""
+    from batchplan.integrations._packed_rows import are_packed
+    from batchplan.torch._row_costs import packed_rows
+
+    if lengths is not None:
+        return packed_rows(lengths) is not None
+    # Of none, Trainer tells.
+    return dataset is None or are_packed(dataset)
+
+
+def _needs_budget(lengths: ArrayLike | None) -> ValueError:
+    why = "no seq_lengths, no position_ids that begin anew"
+    if lengths is not None:
+        why = "lengths has a number for each of them, and not a list"
+    return ValueError(f"the training dataset's rows are not packed ({why}): give max_tokens")
 
 
 def _check_rows(trainer: Any, dataset: Any, rows: PackedRows, padded: bool | None) -> None:

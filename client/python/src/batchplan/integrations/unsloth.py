@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan._checks import number
+from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_of_count
 
 __all__ = ["balance_step_indices", "install"]
@@ -123,13 +124,8 @@ def install(
     if switch.lower() not in ("1", "true", "yes", "on"):
         raise batchplan.InvalidRequest(f'{_SWITCH} is "{switch}"; must be 1, or leave install() out')
     module: Any = importlib.import_module("unsloth.utils.token_budget")
-    stock = module.balance_step_indices
-    module.balance_step_indices = functools.partial(
-        balance_step_indices,
-        stock=getattr(stock, "keywords", {}).get("stock", stock),
-        slack=slack,
-        cost=cost,
-        synchronization=synchronization,
-        effort=effort,
+    planned = functools.partial(
+        balance_step_indices, slack=slack, cost=cost, synchronization=synchronization, effort=effort
     )
+    wrap(module, "balance_step_indices", lambda stock: functools.partial(planned, stock=stock))
     os.environ[_SWITCH] = "1"

@@ -41,33 +41,43 @@ class PackedRows:
 
     Attributes:
         counts: sequences of each row. Shape [rows].
-        widths: tokens of each row. Shape [rows].
+        widths: tokens of each row, padding included. Shape [rows].
     """
 
-    def __init__(self, lengths: NDArray[numpy.int64], counts: NDArray[numpy.int64]) -> None:
+    def __init__(
+        self,
+        lengths: NDArray[numpy.int64],
+        counts: NDArray[numpy.int64],
+        widths: NDArray[numpy.int64] | None = None,
+        *,
+        name: str = "lengths",
+    ) -> None:
         """
         Args:
             lengths: of all sequences, row after row.
             counts: sequences of each row.
+            widths: tokens of each row, with those that are of no sequence; None: there are no such.
+            name: of the column that lengths are from, for errors.
 
         Raises:
             InvalidRequest: a row has no sequence, or one of no token, or 2^31 tokens.
         """
         ends = numpy.cumsum(counts)
         if not counts.all():
-            raise InvalidRequest(f"lengths[{int(counts.argmin())}] has no sequence; every row has at least one")
+            raise InvalidRequest(f"{name}[{int(counts.argmin())}] has no sequence; every row has at least one")
         for wrong, limit in ((lengths < 1, "at least 1"), (lengths > _INT32_MOST, f"at most {_INT32_MOST}")):
             if wrong.any():
                 place = int(wrong.argmax())
                 row = int(numpy.searchsorted(ends, place, "right"))
                 within = place - int(ends[row] - counts[row])
-                raise InvalidRequest(f"lengths[{row}][{within}] is {lengths[place]}; must be {limit}")
+                raise InvalidRequest(f"{name}[{row}][{within}] is {lengths[place]}; must be {limit}")
         self.counts = counts
         begins = ends - counts
-        self.widths = numpy.add.reduceat(lengths, begins) if len(counts) else counts
+        self._tokens = numpy.add.reduceat(lengths, begins) if len(counts) else counts
+        self.widths = self._tokens if widths is None else widths
         if (self.widths > _INT32_MOST).any():
             row = int(self.widths.argmax())
-            raise InvalidRequest(f"lengths[{row}] has {self.widths[row]} tokens; must be at most {_INT32_MOST}")
+            raise InvalidRequest(f"{name}[{row}] has {self.widths[row]} tokens; must be at most {_INT32_MOST}")
         self._lengths = lengths
         # Sums of whole numbers, which are the same on every machine.
         self._squares = numpy.add.reduceat(lengths**2, begins) if len(counts) else counts
@@ -86,8 +96,8 @@ class PackedRows:
         return self._lengths[end - self.counts[row] : end]
 
     def costs(self, cost: CostModel) -> NDArray[numpy.float64]:
-        """What each row costs: the sum of CostModel.of_sequences over its sequences."""
-        linear = cost.per_token * self.widths + cost.per_sequence * self.counts
+        """What each row costs: the sum of CostModel.of_sequences over its sequences, without padding."""
+        linear = cost.per_token * self._tokens + cost.per_sequence * self.counts
         return linear + cost.per_token_squared * self._squares
 
     def most(self, options: PlanOptions) -> int:
@@ -128,7 +138,9 @@ class PackedRows:
         found: PlanOptions = options.copy()
         if all(options.get(name) is None for name in ("max_tokens", "passes")):
             found["passes"] = [Pass(of_device * int(self.widths.max(initial=1)), max_sequences=of_device)]
-        if drop_last or len(self) % batch_size == 0 or self.most(found) > 1:
+        # Each micro-batch of each global batch has a row where rows are as many.
+        needed = -(-len(self) // batch_size) * (batch_size // of_device)
+        if drop_last or len(self) % batch_size == 0 or (self.most(found) > 1 and len(self) >= needed):
             return found, None
         found["allow_empty_microbatches"] = True
         return found, int(self.widths.argmin())
@@ -193,17 +205,28 @@ def packed_rows(lengths: ArrayLike | PackedRows) -> PackedRows | None:
         return None
     rows = []
     for place, one in enumerate(entries):
-        array = numpy.asarray(one) if _is_row(one) else None
-        if array is not None and array.size == 0:
-            array = numpy.empty(0, numpy.int64)
-        if array is None or array.ndim != 1 or array.dtype.kind not in "iu":
+        array = whole_numbers(one)
+        if array is None:
             raise InvalidRequest(
-                f"lengths[{place}] is {one!r}; lengths[0] is of a row, and must all rows be lists of whole "
-                "numbers, the lengths of their sequences"
+                f"lengths[{place}] is {one!r}; must be a list of whole numbers, the lengths of a row's sequences, "
+                "as lengths[0] is a list"
             )
         rows.append(array)
     counts = numpy.array([len(one) for one in rows], numpy.int64)
-    return PackedRows(numpy.concatenate(rows).astype(numpy.int64), counts)
+    return PackedRows(numpy.concatenate(rows), counts)
+
+
+def whole_numbers(entry: Any) -> NDArray[numpy.int64] | None:
+    """The numbers in any kind of list; None: it is no list of whole numbers."""
+    if not _is_row(entry):
+        return None
+    try:
+        array = numpy.asarray(entry)
+    except ValueError:  # of lists of several lengths
+        return None
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        return None
+    return array.astype(numpy.int64)
 
 
 def rows_of_positions(

@@ -162,13 +162,26 @@ def test_padding_is_no_length_and_an_overlong_sequence_is_alone(trainer):
     assert sorted(map(len, packed.query_responses)) == [9, 20]
 
 
-def test_what_can_not_be_divided_is_refused(trainer):
-    open_instruct.install()
-    with pytest.raises(ValueError, match="the batch has 3 sequences, and 4 ranks need one each"):
-        trainer.pack_sequences(**batch_of([3, 4, 5]), pack_length=9, min_num_batches=4)
-    packed = trainer.pack_sequences(**batch_of([3, 4, 5]), pack_length=9, min_num_batches=3)
-    with pytest.raises(ValueError, match="there are 3 packs; must be a multiple of dp_world_size 2"):
-        trainer.prepare_collated_data_for_workers(packed, 2, 1, PAD)
+# Too few sequences share a pack: of all, of those that ranks have one more of, and of mini-batches.
+@pytest.mark.parametrize(("lengths", "ranks", "mini_batches", "slots"), [
+    ([3, 4, 5], 4, 1, None), ([300] * 24, 16, 1, None), ([300] * 11, 2, 1, None), ([300] * 10, 2, 4, 5),
+])
+def test_what_can_not_be_divided_is_packed_as_without_a_plan(trainer, caplog, lengths, ranks, mini_batches, slots):
+    stock = trainer.pack_sequences(**batch_of(lengths), pack_length=320, min_num_batches=ranks).query_responses
+    open_instruct._told.clear()
+    open_instruct.install(num_mini_batches=mini_batches)
+    found = slots_of(trainer, lengths, ranks, 320)
+    if slots is None:
+        planned = trainer.pack_sequences(**batch_of(lengths), pack_length=320, min_num_batches=ranks).query_responses
+        assert [one.tolist() for one in planned] == [one.tolist() for one in stock]
+        assert "is packed by open-instruct's own rule" in caplog.text
+    else:
+        assert len(found) == slots and "can't be divided into 4 mini-batches" in caplog.text
+        assert_each_once([part for slot in found for part in slot], len(lengths))
+    assert caplog.text.count("batchplan: ") == 1
+
+
+def test_what_is_wrong_is_refused(trainer):
     for wrong in ({"effort": "much"}, {"synchronization": "never"}, {"cost": 3.0}, {"num_mini_batches": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             open_instruct.install(**wrong)

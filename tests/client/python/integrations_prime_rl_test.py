@@ -158,8 +158,8 @@ def test_samples_are_cut_and_micro_batches_padded_as_prime_rl_does(trainer):
 @pytest.mark.parametrize("rollouts, why", [
     ([(0, 3), (1, 3, ("mm_kwargs", {})), (2, 3)], "has images"),
     ([(0, 3), (1, 3, ("routed_experts", "some")), (2, 3)], "has routed experts in some samples alone"),
-    ([(0, 3)], "has too few samples for its 2 ranks"),
-    ([(0, 3), (1, 3), (2, 3)], "has too few samples for its 2 ranks"),
+    ([(0, 3)], "has too few samples that share micro-batches for its 2 ranks"),
+    ([(0, 3), (1, 3), (2, 3)], "has too few samples that share micro-batches for its 2 ranks"),
     ([], "has no samples"),
 ])
 def test_what_no_plan_keeps_is_prime_rls_and_said(trainer, caplog, rollouts, why):

@@ -3,7 +3,10 @@
 import sys
 import types
 
+import batchplan
+import numpy
 import pytest
+from batchplan.integrations._rollouts import Rollouts
 from batchplan.integrations.trl_async_grpo import plan_batches
 from lengths import lockstep, long_tailed
 
@@ -103,3 +106,32 @@ def test_full_steps_take_the_queue_in_its_order(trainer):
         assert len({divisor for _, divisor in step}) == 1
         trained = sum(sum(one["completion_mask"]) for rows, _ in step for row in rows for one in row)
         assert sum(divisor for _, divisor in step) == pytest.approx(trained)
+
+
+class Tree:
+    """A row that forwards what its samples share once, as TRL's since 1.16."""
+
+    def __init__(self):
+        self.samples = []
+
+    def add(self, sample):
+        self.samples.append(sample)
+
+
+def test_samples_that_are_alike_are_both_trained_and_rows_hold_what_they_train():
+    random = numpy.random.default_rng(0)
+    samples = []
+    for group in range(40):
+        prompt = random.integers(0, 99, 20).tolist()
+        # Answers that begin alike, and are trained all the same; two are the same.
+        shared = random.integers(0, 99, 30).tolist()
+        ends = [random.integers(0, 99, 5).tolist() for _ in range(3)]
+        for end in [*ends, ends[0]]:
+            ids = prompt + shared + end
+            samples.append({"input_ids": ids, "completion_mask": [0] * 20 + [1] * 35, "advantage": 1.0,
+                            "group_id": group})
+    rollouts = Rollouts(samples, Tree)
+    slots = rollouts.divided(2, 20, 200, {"cost": batchplan.DEFAULT_COST})
+    places = [place for slot in slots for row in slot for place in row]
+    assert sorted(places) == list(range(len(samples)))
+    assert all(0 < rollouts.trained_tokens(row) <= 200 for slot in slots for row in slot)

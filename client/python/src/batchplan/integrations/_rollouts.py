@@ -127,23 +127,22 @@ class Rollouts:
 
     def _units(self, budget: int) -> tuple[list[int], NDArray[numpy.int64]]:
         """Of each sample the unit that it stays in, a group or as much of it as a row holds, and the tokens that
-        it adds to the samples of the unit before it."""
+        it adds to the unit's samples before it: to those that a row forwards, or trains, whichever are more."""
         units = [0] * len(self._ids)
         lengths = numpy.zeros(len(self._ids), numpy.int64)
         unit = -1
         for group in self._of_groups(range(len(self._ids))):
             members: list[int] = []
-            forwarded = trained = 0
+            tokens = 0
             for place in group:
-                novel = len(self._ids[place]) - self._shared(place, members)
-                fits = forwarded + novel <= budget and trained + self.trained[place] <= budget
-                if not members or not fits:
+                own = len(self._ids[place])
+                added = max(own - self._shared(place, members), self.trained[place], 1)
+                if not members or tokens + added > budget:
                     unit += 1
-                    members, forwarded, trained, novel = [], 0, 0, len(self._ids[place]) - self._common
+                    members, tokens, added = [], 0, own - self._common
                 members.append(place)
-                forwarded += novel
-                trained += self.trained[place]
-                units[place], lengths[place] = unit, novel
+                tokens += added
+                units[place], lengths[place] = unit, added
         return units, lengths
 
     def _shared(self, place: int, before: Iterable[int]) -> int:

@@ -6,7 +6,12 @@
 at the beginning of main of grpo_fast.py or grpo.py, before the DataPreparationActor is made: it packs. By
 itself it packs responses in their order, leaves out packs until ranks divide them, gives each rank a run of
 packs, and shuffles these on each rank. Planned, packs that run at the same time are alike in cost, and every
-response is trained. The loss keeps its denominator.
+response is trained. The loss keeps its denominator, but for rho_mask_sequence_level and rho_mask_tv_divergence,
+which open-instruct takes over a pack.
+
+With a per_device_train_batch_size above 1 give num_mini_batches times it: open-instruct counts micro-batches, of so
+many packs each. A batch whose sequences can't be divided so, because too few share a pack, is packed in fewer
+mini-batches or by open-instruct's own rule, which leaves packs out; a warning says so once.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +28,10 @@ import numpy
 import batchplan
 from batchplan._checks import whole
 from batchplan.integrations._replace import wrap
-from batchplan.integrations._slots import options_of, slots_of
+from batchplan.integrations._slots import options_of, slots_or_none
+
+_log = logging.getLogger("batchplan")
+_told: set[str] = set()
 
 __all__ = ["install", "pack_sequences", "prepare_collated_data_for_workers"]
 
@@ -50,18 +59,16 @@ def pack_sequences(
         pack_length: tokens of a pack, at most; of a longer sequence, that is alone, as many as it has.
         min_num_batches: data-parallel ranks. With one the packs are open-instruct's own.
         stock: open-instruct's function, which makes the tensors.
-        num_mini_batches: each rank's packs are a multiple of it, where there are enough sequences, so that none
-            is left out of the mini-batches.
+        num_mini_batches: each rank's packs are a multiple of it, where sequences can be divided so, and none is
+            left out of the mini-batches.
         cost: what is balanced; that of a model of 7B parameters unless given.
         synchronization: "lockstep", the default, where ranks wait for each other at every pack (ZeRO-3, FSDP),
             or "accumulated", where they do at the end of a step.
         effort: "fast", "default" or "thorough".
 
     Returns:
-        open-instruct's PackedSequences. Each token's mask names its response by its position among all.
-
-    Raises:
-        ValueError: there are fewer sequences than ranks.
+        open-instruct's PackedSequences. Each token's mask names its response by its position among all. Where the
+        ranks can't divide the sequences, those of open-instruct's own rule.
     """
     ranks = whole("min_num_batches", min_num_batches)
 
@@ -75,19 +82,16 @@ def pack_sequences(
     lengths = [
         max(sum(token != pad_token_id for part in pair for token in part), 1) for pair in zip(queries, responses)
     ]
-    if len(lengths) < ranks:
-        raise batchplan.InvalidRequest(
-            f"the batch has {len(lengths)} sequences, and {ranks} ranks need one each: more prompts of a rollout, "
-            "or fewer that are filtered out, or fewer ranks"
-        )
     options: batchplan.PlanOptions = {
         **options_of(cost, synchronization, effort),
         "dp": ranks,
         "overlong": "alone",
-        # Every mini-batch has a pack, as far as sequences go.
-        "passes": [_packs(pack_length, whole("num_mini_batches", num_mini_batches), len(lengths) // ranks)],
     }
-    slots = slots_of(batchplan.plan(lengths, **options), ranks)
+    slots = _slots(lengths, pack_length, whole("num_mini_batches", num_mini_batches), options)
+    if slots is None:
+        _warn(f"can't be divided among {ranks} ranks, and is packed by open-instruct's own rule")
+        columns = (queries, responses, masks)
+        return stock(*columns, pack_length, pad_token_id, vllm_logprobs, min_num_batches=ranks, **others)
     packs = [sorted(slot[rank]) for rank in range(ranks) for slot in slots]
     made: list[Any] = [_with_numbers(packed(places, sum(lengths)), places) for places in packs]
     joined: dict[str, Any] = {
@@ -99,9 +103,24 @@ def pack_sequences(
     return dataclasses.replace(made[0], **joined)
 
 
-def _packs(pack_length: int, mini_batches: int, most: int) -> batchplan.Pass:
-    multiple = mini_batches if mini_batches <= most else 1
-    return batchplan.Pass(pack_length, min_microbatches=multiple, microbatch_count_multiple=multiple)
+def _slots(
+    lengths: Sequence[int], pack_length: int, mini_batches: int, options: batchplan.PlanOptions
+) -> list[list[list[int]]] | None:
+    """[packs of a rank][ranks] of positions; None where too few sequences share a pack for ranks to have as many."""
+    for multiple in dict.fromkeys((mini_batches, 1)):
+        one = batchplan.Pass(pack_length, min_microbatches=multiple, microbatch_count_multiple=multiple)
+        slots = slots_or_none(lengths, {**options, "passes": [one]})
+        if slots is not None:
+            if multiple < mini_batches:
+                _warn(f"can't be divided into {mini_batches} mini-batches, and some packs are in none")
+            return slots
+    return None
+
+
+def _warn(what: str) -> None:
+    if what not in _told:
+        _log.warning("batchplan: a batch whose sequences share too few packs %s", what)
+    _told.add(what)
 
 
 def _with_numbers(part: Any, places: Sequence[int]) -> Any:
@@ -128,17 +147,11 @@ def prepare_collated_data_for_workers(
         stock: open-instruct's function, which makes the tensors of one rank.
 
     Returns:
-        a CollatedBatchData of each rank.
-
-    Raises:
-        ValueError: ranks do not divide the packs.
+        a CollatedBatchData of each rank. Packs that ranks do not divide are dealt by open-instruct's function.
     """
     packs = len(packed_sequences.query_responses)
     if packs % dp_world_size:
-        raise batchplan.InvalidRequest(
-            f"there are {packs} packs; must be a multiple of dp_world_size {dp_world_size}, as pack_sequences of "
-            "batchplan.integrations.open_instruct makes them"
-        )
+        return list(stock(packed_sequences, dp_world_size, *args, **kwargs))
     of_rank = packs // dp_world_size
     # What open-instruct shuffles by.
     state = numpy.random.get_state()

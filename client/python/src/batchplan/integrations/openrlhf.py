@@ -6,6 +6,9 @@
 
 in openrlhf/cli/train_ppo_ray.py. The trainer's actor and the workers get it from that process; batchplan must
 be installed where they run.
+
+Gradients are OpenRLHF's, but for the auxiliary loss of experts' routers (aux_loss_coef), which depends on which
+samples share a micro-batch.
 """
 
 from __future__ import annotations

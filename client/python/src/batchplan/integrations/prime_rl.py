@@ -53,7 +53,7 @@ def install(
 
     - images: micro-batches with images may run beside such ones alone;
     - routed experts in some samples, not in all: those can't share a micro-batch;
-    - too few samples for its ranks: prime-rl fills up with dummies.
+    - too few samples that share micro-batches for its ranks: prime-rl fills up with dummies.
 
     SFT's ranks pack their own streams as before, each sample once an epoch and never split; the rows are
     fuller, so that a step has more samples. A checkpoint resumes amid a window of rows, one of prime-rl's own
@@ -78,6 +78,8 @@ def install(
         raise batchplan.InvalidRequest(f"rows is {rows}; must be at least 1")
     batches: Any = importlib.import_module("prime_rl.trainer.batch")
     told: set[str] = set()
+    # prime-rl's own check of what it trains on, in versions that have one.
+    aligned = getattr(batches, "_assert_token_arrays_aligned", None)
 
     def planning(stock: Any) -> Any:
         @functools.wraps(stock)
@@ -98,7 +100,7 @@ def install(
                     "passes": [batchplan.Pass(seq_len)],
                 }
                 slots = slots_or_none([max(len(one.input_ids), 1) for one in samples], request)
-                why = f"has too few samples for its {num_train_workers} ranks"
+                why = f"has too few samples that share micro-batches for its {num_train_workers} ranks"
             if slots is None:
                 if why not in told:
                     _log.warning("batchplan: a step %s, and is divided by prime-rl's own rule", why)
@@ -109,7 +111,10 @@ def install(
                 # For one worker prime-rl packs first fit, and these fit in one bin.
                 own = [samples[position] for position in positions]
                 (micro_batch,) = batches.packed_samples_into_micro_bs(own, seq_len, 1, bin_cost)
-                return batches.pad_micro_batch(micro_batch, pad_to_multiple_of)
+                padded = batches.pad_micro_batch(micro_batch, pad_to_multiple_of)
+                if aligned is not None:
+                    aligned(padded)
+                return padded
 
             return [[made(slot[rank]) for slot in slots] for rank in range(num_train_workers)]
 

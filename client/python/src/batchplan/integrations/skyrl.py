@@ -10,6 +10,11 @@
 in the function that Ray runs (for SFT sft_entrypoint) and not in main, since the trainer divides its batches
 there. RL needs trainer.max_tokens_per_microbatch, SFT use_sequence_packing. Batchplan must be installed where
 Ray's workers run.
+
+Gradients of the policy and the critic are SkyRL's, and of the KL loss with FSDP. Its entropy bonus, clip_cov and
+kl_cov depend on which sequences share a micro-batch, and so does the KL loss with Megatron: SkyRL fills up
+micro-batches to the largest one's number of sequences and takes the mean over all. Planned ones are more alike, so
+that the same kl_loss_coef weighs about twice as much.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ gradient of a step stay TRL's, but for a router's auxiliary loss, which depends 
 gradient_accumulation_steps=1 little is gained, unless `full_steps` lets a step take more samples.
 
 The samples of a step leave the queue together, before the step before it is trained: a sample may be one
-weight version older when it is trained than by TRL alone. Lower max_staleness by one where that matters.
+weight version older when it is trained than by TRL alone, and with `full_steps` two, where it waits for the next
+step. Lower max_staleness by as much where that matters.
 """
 
 from __future__ import annotations

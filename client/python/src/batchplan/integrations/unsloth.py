@@ -6,7 +6,7 @@
 
 before the trainer is made, with padding_free=True or what else Unsloth balances; it prints where it does not.
 It stands in the place of UNSLOTH_TOKEN_BALANCE=1, by which Unsloth gives ranks equal numbers of tokens, and
-then the micro-batches of each rank. Planned, the micro-batches that ranks run at the same time are alike in
+then each rank's micro-batches equal numbers. Planned, the micro-batches that ranks run at the same time are alike in
 cost, and none has over a tenth more tokens than the largest of Unsloth's. An optimizer step has its rows,
 each micro-batch per_device_train_batch_size of them, so that one with a long row may be above
 UNSLOTH_TOKEN_BUDGET, as it is by Unsloth itself. One process, and ranks that keep their rows since

@@ -186,8 +186,9 @@ def test_every_planner_is_measured_as_often_and_its_fastest_runs_count(monkeypat
     train_speedup.main()
     lines = capsys.readouterr().out.splitlines()
     rows = lines[3:-2]
-    assert list(runs.values()) == [3] * 2 * len(rows)
-    assert all(re.search(r" 50.0% ", row) and row.endswith(" 0.0%") for row in rows), rows
+    # Padded ones come first, and once.
+    assert list(runs.values()) == [1, *[3] * (len(rows) - 1)] * 2
+    assert all(re.search(r" 50.0% ", row) and row.endswith(" 0.0%") for row in rows[1:]), rows
     pairs, right = map(int, re.findall(r"(\d+) (?:pairs|were)", lines[-1]))
     assert 0 < pairs == right
 

@@ -340,6 +340,16 @@ def test_streams_of_sft_go_on_epoch_after_epoch(sft, kind):
     assert min(counts) >= 8 and max(counts) - min(counts) <= 2
 
 
+def test_a_checkpoint_between_epochs_begins_the_next(sft):
+    torchtitan.install_sft()
+    dataset = sft.ChatDataset(long_tailed(100, 4))
+    epoch = list(dataset)
+    dataset.reloop()
+    resumed = sft.ChatDataset(long_tailed(100, 4))
+    resumed.load_state_dict(dataset.state_dict())
+    assert list(resumed) == epoch and resumed._epoch == 1
+
+
 def test_checkpoints_without_planned_rows(sft):
     lengths = long_tailed(100, 3)
     for trained in range(1, 6):

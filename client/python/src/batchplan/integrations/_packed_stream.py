@@ -184,6 +184,8 @@ def pack(
             self._batchplan_window = own
             for of_row in own.rows(samples, functools.partial(stock_state, self)):
                 yield from made(stock, self, of_row)
+            # The trainer may set the dataset back to another epoch now.
+            self._batchplan_window = None
 
         return __iter__
 

@@ -18,15 +18,13 @@ from typing import Any
 
 import batchplan
 from batchplan._checks import whole
-from batchplan.integrations._prime_rl_rows import Window
+from batchplan.integrations._packed_stream import Window, pack
 from batchplan.integrations._replace import wrap
 from batchplan.integrations._slots import options_of, slots_or_none
 
 __all__ = ["cost_of", "install"]
 
 _log = logging.getLogger("batchplan")
-# What SFT's checkpoints have of a window.
-_STATE = "batchplan"
 BinCost = Callable[[Sequence[int]], int]
 
 
@@ -138,53 +136,36 @@ def install(
 def _install_rows(kind: Any, rows: int, options: batchplan.PlanOptions) -> None:
     """CatDataset's iterator, and its state."""
 
-    def packing(stock: Any) -> Any:
-        @functools.wraps(stock)
-        def __iter__(self: Any) -> Iterator[Any]:
-            window = Window(self.seq_len, rows, options)
-            stream = iter(self.dataset)
-            saved, self._batchplan_saved = getattr(self, "_batchplan_saved", None), None
-            if saved is not None:
-                window.resume(saved, stream)
-            elif self.pending_sample is not None:
-                window.carry(self.pending_sample)
-                self.pending_sample = None
-            self._batchplan_window = window
-            for samples in window.rows(stream, getattr(self.dataset, "state_dict", dict)):
-                # prime-rl's own iterator makes one row of these.
-                yield from stock(kind(samples, self.seq_len))
+    def window(dataset: Any) -> Window:
+        return Window(
+            dataset.seq_len,
+            rows,
+            options,
+            tokens=lambda sample: len(sample["input_ids"]),
+            padded=_padded,
+            longest_first=True,
+            # prime-rl decides which samples share a row with images.
+            in_order=lambda sample: sample.get("mm_kwargs") is not None,
+        )
 
-        return __iter__
+    def stream(dataset: Any) -> Iterator[Any]:
+        pending, dataset.pending_sample = dataset.pending_sample, None
+        if pending is not None:
+            yield pending
+        yield from dataset.dataset
 
-    def saving(stock: Any) -> Any:
-        @functools.wraps(stock)
-        def state_dict(self: Any) -> dict[str, Any]:
-            window = getattr(self, "_batchplan_window", None)
-            saved = getattr(self, "_batchplan_saved", None)
-            if window is not None:
-                own = window.state_dict()
-            elif saved is not None:
-                own = dict(saved)
-            else:
-                state: dict[str, Any] = stock(self)
-                return state
-            return {"dataset": own.pop("begin"), _STATE: own}
+    def made(stock: Any, dataset: Any, samples: list[Any]) -> Iterator[Any]:
+        own: Iterator[Any] = stock(kind(samples, dataset.seq_len))
+        return own
 
-        return state_dict
+    pack(kind, window=window, stream=stream, made=made)
 
-    def loading(stock: Any) -> Any:
-        @functools.wraps(stock)
-        def load_state_dict(self: Any, state_dict: dict[str, Any]) -> None:
-            stock(self, state_dict)
-            self._batchplan_window = None
-            own = state_dict.get(_STATE)
-            self._batchplan_saved = None if own is None else {"begin": state_dict["dataset"], **own}
 
-        return load_state_dict
-
-    wrap(kind, "__iter__", packing)
-    wrap(kind, "state_dict", saving)
-    wrap(kind, "load_state_dict", loading)
+def _padded(lengths: Any, padding: int) -> Any:
+    """What pads a row is attended to as part of its last sample, the shortest."""
+    seen = lengths.copy()
+    seen[-1] += padding
+    return seen
 
 
 def _why_not(samples: Sequence[Any]) -> str | None:

@@ -1,15 +1,20 @@
-"""Planned rows for prime-rl's SFT, of each rank's stream of samples."""
+"""Planned rows of each rank's own stream of samples, for trainers whose datasets pack while they are read."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy
 
 import batchplan
+from batchplan.integrations._replace import stock_of, wrap
 
-Sample = dict[str, Any]
+__all__ = ["STATE", "Window", "pack"]
+
+# What a checkpoint has of a window, beside the trainer's own state of its stream.
+STATE = "batchplan"
 
 
 class Window:
@@ -20,26 +25,43 @@ class Window:
     that ranks run at the same time are alike in cost, and consecutive rows together are alike too.
     """
 
-    def __init__(self, width: int, rows: int, options: batchplan.PlanOptions) -> None:
+    def __init__(
+        self,
+        width: int,
+        rows: int,
+        options: batchplan.PlanOptions,
+        *,
+        tokens: Callable[[Any], int],
+        padded: Callable[[Any, int], Any],
+        longest_first: bool = False,
+        in_order: Callable[[Any], bool] = lambda sample: False,
+    ) -> None:
         """
         Args:
             width: tokens of a row, to which it is padded.
             rows: of a window; the last one may have fewer.
             options: of its plan: costs, effort.
+            tokens: of a sample.
+            padded: the lengths of the sequences that attention sees in a row, given those of its samples and
+                the tokens that pad it.
+            longest_first: the order within a row; else that in which samples come.
+            in_order: whether a sample's window must be packed in the order in which samples come.
         """
         self._width, self._count = width, rows
         self._options = options
+        self._tokens, self._padded = tokens, padded
+        self._longest_first, self._in_order = longest_first, in_order
         cost = options.get("cost")
         self._cost = cost if isinstance(cost, batchplan.CostModel) else batchplan.DEFAULT_COST
         # Where the stream stood before the window; the samples left over from the last window; all samples.
         self._begin: Any = None
-        self._carried: list[Sample] = []
-        self._samples: list[Sample] = []
+        self._carried: list[Any] = []
+        self._samples: list[Any] = []
         # Positions in the window: rows not yet taken, and samples left over for the next window.
         self._rows: list[list[int]] = []
         self._later: list[int] = []
 
-    def state_dict(self) -> Sample:
+    def state_dict(self) -> dict[str, Any]:
         """What `resume` needs, besides the stream itself set back to "begin"."""
         return {
             "begin": self._begin,
@@ -49,7 +71,7 @@ class Window:
             "later": self._later,
         }
 
-    def resume(self, state: Sample, stream: Iterator[Sample]) -> None:
+    def resume(self, state: dict[str, Any], stream: Iterator[Any]) -> None:
         """Goes on amid a window. Its rows are those of the state, whatever costs and sizes are now."""
         self._begin, self._carried = state["begin"], list(state["carried"])
         self._samples = [*self._carried]
@@ -57,11 +79,7 @@ class Window:
             self._samples.append(next(stream))
         self._rows, self._later = list(state["rows"]), list(state["later"])
 
-    def carry(self, sample: Sample) -> None:
-        """Puts a sample that was read before into the first window."""
-        self._samples, self._later = [sample], [0]
-
-    def rows(self, stream: Iterator[Sample], position: Callable[[], Any]) -> Iterator[list[Sample]]:
+    def rows(self, stream: Iterator[Any], position: Callable[[], Any]) -> Iterator[list[Any]]:
         """The samples of each row, of this window and all that follow.
 
         Args:
@@ -80,7 +98,7 @@ class Window:
                 return
             self._divide(ended)
 
-    def _read(self, stream: Iterator[Sample]) -> bool:
+    def _read(self, stream: Iterator[Any]) -> bool:
         """Reads until there is more than rows can hold. Returns True at the stream's end."""
         tokens = sum(map(self._length, self._samples))
         while tokens <= self._count * self._width:
@@ -93,7 +111,7 @@ class Window:
 
     def _divide(self, ended: bool) -> None:
         lengths = numpy.asarray([self._length(sample) for sample in self._samples])
-        if any(sample.get("mm_kwargs") is not None for sample in self._samples):
+        if any(map(self._in_order, self._samples)):
             rows = self._next_fit(lengths)
             # The last row may have room for samples that are still to come.
             fitting = len(lengths) if ended or len(rows) == 1 else rows[-1][0]
@@ -108,16 +126,16 @@ class Window:
         self._later = list(range(fitting, len(lengths)))
 
     def _planned(self, lengths: Any, least: int) -> list[list[int]]:
-        """Rows of positions. What pads a row is attended to as part of its last sample, the shortest."""
+        """Rows of positions."""
         only = batchplan.Pass(self._width, min_microbatches=min(least, len(lengths)))
         request: batchplan.PlanOptions = {**self._options, "passes": [only]}
-        plan = batchplan.plan(lengths, **request)
-        return [
-            sorted(one.indices.tolist(), key=lambda place: -lengths[place]) for one in plan.rank(0)
-        ]
+        rows = [sorted(one.indices.tolist()) for one in batchplan.plan(lengths, **request).rank(0)]
+        if self._longest_first:
+            rows = [sorted(row, key=lambda place: -lengths[place]) for row in rows]
+        return rows
 
     def _next_fit(self, lengths: Any) -> list[list[int]]:
-        """In the stream's order, as prime-rl packs them: it decides which samples share a row with images."""
+        """Rows of positions in the stream's order."""
         rows: list[list[int]] = []
         room = 0
         for place, length in enumerate(lengths.tolist()):
@@ -129,13 +147,76 @@ class Window:
         return rows
 
     def _cost_of(self, lengths: Any) -> float:
-        padded = lengths.copy()
-        padded[-1] += self._width - padded.sum()
-        return float(self._cost.of_sequences(padded).sum())
+        seen = self._padded(lengths, self._width - int(lengths.sum()))
+        return float(self._cost.of_sequences(seen).sum())
 
-    def _length(self, sample: Sample) -> int:
+    def _length(self, sample: Any) -> int:
         """Tokens in a row, which cuts longer samples."""
-        return min(max(len(sample["input_ids"]), 1), self._width)
+        return min(max(self._tokens(sample), 1), self._width)
+
+
+def pack(
+    kind: Any,
+    *,
+    window: Callable[[Any], Window],
+    stream: Callable[[Any], Iterator[Any]],
+    made: Callable[[Any, Any, list[Any]], Iterator[Any]],
+) -> None:
+    """Has datasets, which pack while they are iterated, yield the rows of windows. Their states
+    are the trainer's own at the window's beginning and, under STATE, the window.
+
+    Args:
+        kind: their class, which has __iter__, state_dict and load_state_dict.
+        window: a new one for a dataset.
+        stream: the samples of a dataset from where its state stands. It brings that state forward.
+        made: the rows that the trainer's own __iter__ makes of samples that fit in one; given that, the
+            dataset and the samples.
+    """
+    stock_state = stock_of(kind.state_dict)
+
+    def packing(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def __iter__(self: Any) -> Iterator[Any]:
+            own, samples = window(self), stream(self)
+            saved, self._batchplan_saved = getattr(self, "_batchplan_saved", None), None
+            if saved is not None:
+                own.resume(saved, samples)
+            self._batchplan_window = own
+            for of_row in own.rows(samples, functools.partial(stock_state, self)):
+                yield from made(stock, self, of_row)
+            # The trainer may set the dataset back to another epoch now.
+            self._batchplan_window = None
+
+        return __iter__
+
+    def saving(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def state_dict(self: Any) -> dict[str, Any]:
+            window = getattr(self, "_batchplan_window", None)
+            saved = getattr(self, "_batchplan_saved", None) if window is None else window.state_dict()
+            if saved is None:
+                state: dict[str, Any] = stock(self)
+                return state
+            own = dict(saved)
+            begin = own.pop("begin")
+            return {**begin, STATE: own}
+
+        return state_dict
+
+    def loading(stock: Any) -> Any:
+        @functools.wraps(stock)
+        def load_state_dict(self: Any, state_dict: dict[str, Any]) -> None:
+            own = state_dict.get(STATE)
+            begin = {name: value for name, value in state_dict.items() if name != STATE}
+            stock(self, begin)
+            self._batchplan_window = None
+            self._batchplan_saved = None if own is None else {"begin": begin, **own}
+
+        return load_state_dict
+
+    wrap(kind, "__iter__", packing)
+    wrap(kind, "state_dict", saving)
+    wrap(kind, "load_state_dict", loading)
 
 
 def _from_both_ends(rows: Iterable[list[int]]) -> list[list[int]]:

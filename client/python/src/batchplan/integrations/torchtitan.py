@@ -69,8 +69,13 @@ def assign_rows(
     Raises:
         ValueError: a sample is longer than a row.
     """
+    for name, value in (("seq_len", seq_len), ("dp_degree", dp_degree), ("local_batch_size", local_batch_size)):
+        if whole(name, value) < 1:
+            raise batchplan.InvalidRequest(f"{name} is {value}; must be at least 1")
     if len(lengths) == 0:
         return []
+    # A sample of one token trains none, and takes no room.
+    lengths = [max(length, 1) for length in lengths]
     model = cost or batchplan.DEFAULT_COST
     by_row = batchplan.CostModel(
         0.0, model.per_token_squared, model.per_microbatch + model.per_token * seq_len, model.per_sequence

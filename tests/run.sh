@@ -24,7 +24,7 @@
 #   --trainers instead, the same package with the trainers it is for, installed from PyPI into
 #              build/trainers: its integrations in training runs of two processes. Exits with 77
 #              where they can't be installed; with PyTorch's libraries they take 6 GB. With --full it also
-#              times steps by batchplan's plans and by those of the trainers, in some ten minutes more.
+#              times steps by batchplan's plans and by those of the trainers, in some twenty minutes more.
 #   --gpu      instead, kernels/ alone on a GPU, in less than ten minutes: benchmarks if there is PyTorch,
 #              its tests, then those on the device under the tools of compute-sanitizer. Needs no
 #              gRPC, and installs nothing if CMake and a compiler are there. Everything is also in
@@ -175,7 +175,7 @@ test_trainers() {
   build/trainers/bin/python3 -m pytest tests/client/trainers
   if [ -n "$full" ]; then
     # The stopwatch: figures to read before a release, on which no test depends.
-    build/trainers/bin/python3 client/python/examples/train_speedup.py --small --batches 5
+    build/trainers/bin/python3 client/python/examples/train_speedup.py --small
     build/trainers/bin/torchrun --nproc-per-node 2 client/python/examples/trl_grpo.py
   fi
 }

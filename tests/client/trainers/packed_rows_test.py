@@ -1,16 +1,12 @@
 """plan_batches: rows that were packed beforehand, dealt by their cost to two processes, and what is refused."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import datasets
 import numpy
 import pytest
 import torch
 import transformers
 import trl
+import two_processes
 from batchplan.integrations._packed_rows import rows_of
 from batchplan.integrations.transformers import plan_batches
 from packed_training import COST, WIDTH
@@ -18,7 +14,6 @@ from planned_training import arguments, before_5_17, dataset
 from tiny_llama import SEQUENCES, losses_alone, tiny_llama
 from torch.utils.data import default_collate
 
-FOLDER = pathlib.Path(__file__).parent
 SLOTS = 4
 RUNS = ["lockstep", "accumulated", "of_two"]
 
@@ -26,14 +21,7 @@ RUNS = ["lockstep", "accumulated", "of_two"]
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What each of two processes saw, by run."""
-    folder = tmp_path_factory.mktemp("packed")
-    made = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         FOLDER / "packed_training.py", folder],
-        capture_output=True, text=True,
-    )
-    assert made.returncode == 0, made.stderr
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return two_processes.run("packed_training.py", tmp_path_factory.mktemp("packed"))
 
 
 @pytest.fixture(scope="module")

@@ -1,36 +1,24 @@
 """plan_batches: what Trainer and SFTTrainer train on in two processes, and what they are refused."""
 
-import json
-import pathlib
-import subprocess
-import sys
-
 import batchplan
 import numpy
 import pytest
 import torch
 import transformers
 import trl
+import two_processes
 from batchplan.integrations.transformers import plan_batches
 from planned_training import BUDGET, SeenTrainer, arguments, before_5_17, dataset, interrupted, trainer_of
 from reference_kernels import convolved
 from tiny_llama import SEQUENCES, VOCABULARY, losses_alone, tiny_llama
 
-FOLDER = pathlib.Path(__file__).parent
 STEPS, SLOTS = 4, 4
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What each of two processes saw, by run."""
-    folder = tmp_path_factory.mktemp("trained")
-    made = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         FOLDER / "planned_training.py", folder],
-        capture_output=True, text=True,
-    )
-    assert made.returncode == 0, made.stderr
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return two_processes.run("planned_training.py", tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture(scope="module")

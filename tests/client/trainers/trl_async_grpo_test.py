@@ -1,35 +1,24 @@
 """plan_batches: what AsyncGRPOTrainer trains on in two processes, stock and planned, and what it is refused."""
 
 import itertools
-import json
-import pathlib
-import subprocess
-import sys
 import types
 
 import numpy
 import pytest
 import torch
 import trl.experimental.async_grpo.async_grpo_trainer as trl_trainer
+import two_processes
 from async_grpo_training import BUDGET, SLOTS, samples
 from batchplan.integrations.trl_async_grpo import plan_batches
 from tiny_llama import SEQUENCES, tiny_llama
 from trl.experimental.async_grpo import AsyncGRPOTrainer
-
-FOLDER = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What each of two processes saw, and the gradients of their steps, by run."""
     folder = tmp_path_factory.mktemp("trained")
-    made = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         FOLDER / "async_grpo_training.py", folder],
-        capture_output=True, text=True,
-    )
-    assert made.returncode == 0, made.stderr
-    seen = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    seen = two_processes.run("async_grpo_training.py", folder)
     return seen, torch.load(folder / "rank0.pt")
 
 

@@ -1,17 +1,12 @@
 """TRL's GRPOTrainer and RLOOTrainer on planned generation batches: the gradients of stock, sequence by sequence."""
 
-import json
-import os
-import pathlib
-import subprocess
-import sys
-
 import datasets
 import numpy
 import pytest
 import torch
 import transformers
 import trl
+import two_processes
 from batchplan import CostModel, Pass
 from batchplan.integrations._grpo import _checks
 from batchplan.integrations._grpo._rows import Rows
@@ -26,14 +21,7 @@ CLOSE = 1e-5
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """Of both ranks what generated_training.py writes."""
-    folder = tmp_path_factory.mktemp("generated")
-    program = pathlib.Path(__file__).with_name("generated_training.py")
-    made = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", program, folder],
-        capture_output=True, text=True, timeout=600, env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr[-4000:]
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+    return two_processes.run("generated_training.py", tmp_path_factory.mktemp("generated"))
 
 
 def check(results, plan):

@@ -1,7 +1,7 @@
 """gRPC in processes that were forked from one that used it.
 
 The child has none of the parent's threads, and a lock that one of them held when it was forked stays
-held: gRPC may work there as ever, or never return. What waits for it there gives up in time.
+held: gRPC may work there as ever, never return, or abort the process. What waits for it there gives up in time.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@
 A transformer with random weights runs forward and backward over long-tailed global batches, planned by costs
 that are measured first. Every rank's micro-batches run in turn on the one device, and what the ranks would take
 together is composed of them: they wait for each other at every micro-batch, so that a step takes the sum of the
-slots' maxima. Planners take turns, run after run, but for padding, which runs once; of each micro-batch the fastest run
-counts, and the spread is how much longer the slowest run of a step took than the fastest. On a CPU one thread runs. The clock is the
-wall's, for the costs as for the steps: the machine should have nothing else to do.
+slots' maxima. Planners take turns, run after run, but for padding, which runs once. Of each micro-batch the fastest
+run counts, and the spread is how much longer the slowest run of a step took than the fastest. On a CPU one thread
+runs. The clock is the wall's, for the costs as for the steps: the machine should have nothing else to do.
 """
 
 from __future__ import annotations
@@ -213,7 +213,8 @@ def print_order(batches: Sequence[Sequence[Planned]], cost: batchplan.CostModel)
             if max(told, 1 / told) > 1.05:
                 apart += 1
                 right += (told > 1) == (one.milliseconds > other.milliseconds)
-    off = [abs(one.predicted(cost) / one.milliseconds - 1) for batch in batches for one in batch if not one.out_of_memory]
+    ran = [one for batch in batches for one in batch if not one.out_of_memory]
+    off = [abs(one.predicted(cost) / one.milliseconds - 1) for one in ran]
     print(f"predictions were off by {sum(off) / len(off):.1%} on the mean, {max(off):.1%} at most")
     print(f"of {apart} pairs of plans that the costs put more than 5% apart, {right} were measured in that order")
 

@@ -230,6 +230,7 @@ def test_rows_that_are_not_understood_are_refused(message, change):
     ("max_tokens is 0; must be at least 1", {"max_tokens": 0}, {}),
     ("passes.0..min_microbatches is 4; of a generation batch", {"passes": [Pass(300, min_microbatches=4)]}, {}),
     ("passes has 3 entries; must have one", {"passes": [Pass(300)] * 3}, {}),
+    ("max_tokens", {"passes": None}, {}),
     ("top_entropy_quantile is 0.5; must be 1.0", {}, {"top_entropy_quantile": 0.5}),
     ("entropy_coef or use_adaptive_entropy is set", {}, {"entropy_coef": 0.1}),
 ])  # fmt: skip

@@ -108,7 +108,8 @@ def _passes(given: batchplan.PlanOptions) -> list[batchplan.Pass]:
             value = getattr(one, field.name)
             if field.name not in _OF_PASSES and value != field.default:
                 raise ValueError(
-                    f"passes[{place}].{field.name} is {value!r}; of a generation batch passes say {' and '.join(_OF_PASSES)} alone"
+                    f"passes[{place}].{field.name} is {value!r}; of a generation batch passes say "
+                    f"{', '.join(_OF_PASSES)} alone"
                 )
     return list(passes)
 

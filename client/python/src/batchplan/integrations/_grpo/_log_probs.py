@@ -67,7 +67,6 @@ class LogProbs:
         if batch_size is None:
             return self._of_one(model, input_ids, mask, logits_to_keep, ask)
 
-
         def lengths() -> Whole:
             unknown = [name for name, value in named.items() if name not in _ASKED and value is not None]
             if unknown:

@@ -12,6 +12,7 @@
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/pass_limits.h"
 #include "server/planner/request/sequence_groups.h"
+#include "server/planner/request/shared_prefixes.h"
 #include "server/planner/split/given_ranks.h"
 
 namespace batchplan {
@@ -53,6 +54,24 @@ absl::Status CheckManifest(const Manifest& manifest, GroupPolicy groups) {
   return absl::OkStatus();
 }
 
+// What sequences share is laid in packed rows of ranks alone.
+absl::Status CheckSharing(const Manifest& manifest, const PlanOptions& options) {
+  if (manifest.shared_prefixes.empty()) return absl::OkStatus();
+  if (options.topology.dynamic_context) {
+    return absl::InvalidArgumentError(
+        "manifest.shared_prefixes is set beside topology.dynamic_context, which has no rows of shared "
+        "tokens; leave one of them out");
+  }
+  for (size_t i = 0; i < options.passes.size(); ++i) {
+    const PassOptions& pass = options.passes[i];
+    if (pass.layout == Layout::kPacked || pass.ignore_shared_prefixes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "manifest.shared_prefixes is set, but passes[", i,
+        "] has the padded layout, in which nothing is shared; set its ignore_shared_prefixes, or packed"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& options,
@@ -64,8 +83,10 @@ absl::StatusOr<Plan> MakePlan(const Manifest& manifest, const PlanOptions& optio
 absl::StatusOr<Plan> MakeCountedPlan(const Manifest& manifest, const PlanOptions& options,
                                      const std::stop_token& stop, uint64_t& ticks) {
   ticks = 0;
-  if (absl::Status status = CheckManifest(manifest, options.mini_batches.groups); !status.ok())
-    return status;
+  absl::Status status = CheckManifest(manifest, options.mini_batches.groups);
+  status.Update(CheckSharedPrefixes(manifest));
+  status.Update(CheckSharing(manifest, options));
+  if (!status.ok()) return status;
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   absl::Status planned = CheckPlanned(manifest.lengths.size(), options.passes.size());
   if (!planned.ok()) return planned;

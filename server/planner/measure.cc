@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/pass/step_time.h"
 #include "server/planner/request/lengths.h"
 #include "server/planner/time/step_clock.h"
@@ -36,6 +37,8 @@ struct Microbatch {
   // That share it; 1 where sizes don't differ.
   uint32_t ranks = 1;
   uint64_t true_tokens = 0;
+  // Of its sequences, without those that stand in the row already.
+  uint64_t laid_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
   // Tokens of the row beyond the budget, of a sequence that is longer and so runs alone.
@@ -45,6 +48,8 @@ struct Microbatch {
 };
 
 // Micro-batch m of the plan. Adds the cost of its sequences without exchange to `computation`.
+// Where sequences share, a row lays the tokens that stand in it not yet, and computes no sequence
+// twice; what all of them cost without exchange is then not the sum over micro-batches.
 Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSum& computation) {
   Microbatch microbatch;
   if (pass.sizes_differ()) microbatch.ranks = plan.context_sizes[m];
@@ -57,8 +62,17 @@ Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSu
   for (uint32_t i = plan.microbatch_offsets[m]; i < plan.microbatch_offsets[m + 1]; ++i) {
     // The plan has its lengths one behind the other, where the pass has them by sequence.
     const uint32_t length = plan.sequence_lengths[i];
+    if (!plan.shared_tokens.empty()) {
+      const uint32_t shared = plan.shared_tokens[i];
+      microbatch.true_tokens += length;
+      microbatch.laid_tokens += length - shared;
+      microbatch.aligned_tokens += length - shared;
+      sequences += cost.OfBranch(length, shared);
+      continue;
+    }
     const uint64_t aligned = AlignUp(length, multiple);
     microbatch.true_tokens += length;
+    microbatch.laid_tokens += length;
     microbatch.aligned_tokens += aligned;
     sequences += cost.OfSequence(aligned);
     computation.Add(without_exchange.OfComputation(AlignUp(length, least_multiple)));
@@ -80,7 +94,7 @@ Microbatch MicrobatchOf(const Pass& pass, const PassPlan& plan, size_t m, CostSu
 
 // How full a micro-batch is: on ranks in tokens of the budget, in groups as a part of the group's.
 double FilledOf(const Pass& pass, const Microbatch& microbatch) {
-  const auto tokens = static_cast<double>(microbatch.true_tokens);
+  const auto tokens = static_cast<double>(microbatch.laid_tokens);
   const uint64_t budget = pass.options().max_tokens_per_microbatch;
   if (pass.sizes_differ()) {
     return tokens * pass.topology().context_parallel / microbatch.ranks /
@@ -99,6 +113,7 @@ uint32_t MeasuredRanks(const Pass& pass) {
 // Over the mini-batches of a pass.
 struct Totals {
   CostSum computation;
+  uint64_t laid_tokens = 0;
   CostSum time;
   double makespan = 0;
   double pipeline_work = 0;
@@ -153,6 +168,7 @@ void AddMicrobatch(const Pass& pass, const Microbatch& microbatch, PlanMetrics& 
                    Totals& totals) {
   metrics.true_tokens += microbatch.true_tokens;
   metrics.aligned_tokens += microbatch.aligned_tokens;
+  totals.laid_tokens += microbatch.laid_tokens;
   metrics.scheduled_tokens += microbatch.scheduled_tokens;
   if (microbatch.above_budget > 0) {
     ++totals.alone;
@@ -196,6 +212,18 @@ std::pair<size_t, StepDuration> AddMiniBatch(const Pass& pass, const PassPlan& p
   totals.pipeline_work += step.work;
   totals.slots += slots;
   return {m, step};
+}
+
+// Adds what is unique in the mini-batch of micro-batches begin .. end - 1.
+void AddUnique(const Pass& pass, const PassPlan& plan, size_t begin, size_t end,
+               PlanMetrics& metrics, Totals& totals) {
+  std::vector<SequenceIndex> sequences;
+  for (uint32_t i = plan.microbatch_offsets[begin]; i < plan.microbatch_offsets[end]; ++i) {
+    sequences.emplace_back(plan.sequence_index[i]);
+  }
+  const UniquePart unique = UniqueOf(pass, sequences);
+  metrics.unique_tokens += unique.tokens;
+  totals.computation.Add(unique.computation);
 }
 
 // The bound to publish beside the predicted time and the ideal one, which is a bound too.
@@ -250,6 +278,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
     if (allowance.stop_requested()) return;
     const uint32_t slots = plan.microbatches_per_rank[k];
     const auto [end, step] = AddMiniBatch(pass, plan, begin, slots, allowance, metrics, totals);
+    if (pass.prefixes() != nullptr) AddUnique(pass, plan, begin, end, metrics, totals);
     begin = end;
     if (k < plan.decisions.size()) {
       plan.decisions[k].fewest_slots = static_cast<uint32_t>(bounds[k].slots);
@@ -263,6 +292,7 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
       manifest.pad_to != 0
           ? manifest.pad_to
           : *std::max_element(plan.sequence_lengths.begin(), plan.sequence_lengths.end());
+  if (pass.prefixes() != nullptr) metrics.laid_tokens = totals.laid_tokens;
   metrics.naive_tokens = naive_width * plan.sequence_lengths.size();
   metrics.microbatches = static_cast<uint32_t>(plan.row_widths.size());
   metrics.lower_bound_microbatches =
@@ -272,14 +302,14 @@ void Measure(const Manifest& manifest, const Pass& pass, std::span<const MiniBat
   const uint64_t budget = pass.options().max_tokens_per_microbatch;
   const uint64_t slot_room = budget * pass.topology().data_parallel;
   const auto room = static_cast<double>(totals.slots * slot_room + totals.above_budget);
-  metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / room;
+  metrics.bin_utilization = static_cast<double>(totals.laid_tokens) / room;
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / room;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
   metrics.bin_balance = BinBalance(totals.filled);
   // In micro-batches, or, of a pool, in slots.
   const uint64_t unit = pass.sizes_differ() ? slot_room : budget;
   const uint64_t fewest_by_volume =
-      totals.alone + (metrics.true_tokens - totals.alone_tokens + unit - 1) / unit;
+      totals.alone + (totals.laid_tokens - totals.alone_tokens + unit - 1) / unit;
   metrics.packing_efficiency =
       static_cast<double>(fewest_by_volume) /
       static_cast<double>(pass.sizes_differ() ? totals.slots : metrics.microbatches);

@@ -64,6 +64,7 @@ std::string Fingerprint(const Plan& plan, const std::stop_token& stop) {
     hash.Add(pass.microbatch_offsets, stop);
     hash.Add(pass.microbatches_per_rank, stop);
     hash.Add(pass.row_widths, stop);
+    if (!pass.shared_tokens.empty()) hash.Add(pass.shared_tokens, stop);
     if (!pass.context_sizes.empty()) hash.Add(pass.context_sizes, stop);
   }
   std::vector<uint32_t> excluded;

@@ -42,6 +42,8 @@ struct PlanMetrics {
   double mean_length_deferred = 0;
   double mean_age = 0;
   uint32_t largest_age = 0;
+  uint64_t laid_tokens = 0;
+  uint64_t unique_tokens = 0;
 };
 
 // Micro-batches stand in the order: for each mini-batch, for each rank, for each slot; with
@@ -59,6 +61,9 @@ struct PassPlan {
   PlanMetrics metrics;
   // One a mini-batch, of the first kMostDecisions.
   std::vector<MiniBatchDecision> decisions = {};
+  // Parallel to sequence_index, the first tokens of each sequence that stand in the row already;
+  // empty where nothing may be shared.
+  std::vector<uint32_t> shared_tokens = {};
 };
 
 struct Plan {
@@ -67,8 +72,8 @@ struct Plan {
   // With a selection, the positions that wait, ascending.
   std::vector<uint32_t> deferred = {};
   // SHA-256, in hexadecimal, of every pass's sequence_index, microbatch_offsets,
-  // microbatches_per_rank and row_widths, of context_sizes where there are any, of what is excluded
-  // and of what is deferred. Of plans that one request and one version of the planner made it is
+  // microbatches_per_rank and row_widths, of shared_tokens and context_sizes where there are any, of
+  // what is excluded and of what is deferred. Of plans that one request and one version of the planner made it is
   // equal exactly when they are. It does not cover the sequences' lengths, the length multiple,
   // names, metrics or decisions: requests that differ in those alone can have one fingerprint.
   std::string fingerprint;
@@ -77,7 +82,7 @@ struct Plan {
 
 // SHA-256 as 64 hexadecimal digits over little-endian integers: for each pass the arrays
 // sequence_index, microbatch_offsets, microbatches_per_rank, row_widths and, where there are any,
-// context_sizes, each as a uint64 count and its uint32 values; then the excluded list the same way,
+// shared_tokens and context_sizes, each as a uint64 count and its uint32 values; then the excluded list the same way,
 // three values an entry, and what is deferred, if anything, like the arrays. Lengths, length
 // multiples, names, metrics and decisions are not in it. Once a stop is requested it ends soon,
 // with digits that are of no use.

@@ -14,6 +14,7 @@
 #include "server/planner/request/allowance.h"
 #include "server/planner/request/cancellation.h"
 #include "server/planner/request/sequence_groups.h"
+#include "server/planner/request/shared_prefixes.h"
 #include "server/planner/split/choice.h"
 #include "server/planner/split/step_estimate.h"
 #include "server/planner/split/waiting_pool.h"
@@ -64,13 +65,18 @@ std::vector<uint32_t> At(std::span<const uint32_t> values, std::span<const Seque
 
 // A plan of these sequences, ascending, as if they were the manifest; positions are the manifest's.
 absl::StatusOr<Plan> PlanTaken(const Manifest& manifest, const PlanOptions& options,
-                               const PassLimits& limits, std::span<const SequenceIndex> taken,
-                               const Allowance& allowance) {
+                               const PassLimits& limits, const SharedPrefixes& prefixes,
+                               std::span<const SequenceIndex> taken, const Allowance& allowance) {
   const std::vector<uint32_t> lengths = At(manifest.lengths, taken);
   const std::vector<uint32_t> group_ids = At(manifest.group_ids, taken);
   const std::vector<uint32_t> ranks = At(manifest.ranks, taken);
-  const Manifest part = {
-      .lengths = lengths, .group_ids = group_ids, .pad_to = manifest.pad_to, .ranks = ranks};
+  const PrefixRelations relations = prefixes.Among(taken);
+  const Manifest part = {.lengths = lengths,
+                         .group_ids = group_ids,
+                         .pad_to = manifest.pad_to,
+                         .ranks = ranks,
+                         .shared_prefixes = relations.prefixes,
+                         .shared_with = relations.with};
   absl::StatusOr<Plan> plan = PlanAtEffort(part, options, limits, allowance);
   if (!plan.ok()) return plan;
   for (PassPlan& pass : plan->passes) {
@@ -137,7 +143,7 @@ UnitCosts CostsOf(const PlannedLengths& planned, const CostModel& model,
 // promising first.
 std::vector<std::vector<SequenceIndex>> BetterChoices(
     const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
-    const WaitingPool& pool, const absl::StatusOr<Plan>& first, const Allowance& allowance) {
+    const SharedPrefixes& prefixes, const WaitingPool& pool, const absl::StatusOr<Plan>& first, const Allowance& allowance) {
   // Lengths of all sequences that wait, so that they keep their positions.
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.size(), 0);
@@ -152,7 +158,7 @@ std::vector<std::vector<SequenceIndex>> BetterChoices(
   const size_t size = options.mini_batches.size;
   const size_t mini_batches = size == 0 ? 1 : std::max<size_t>(1, sequences / size);
   const std::optional<StepEstimate> estimate = StepEstimate::Create(
-      manifest, options, limits, planned, groups, mini_batches, allowance.stop());
+      manifest, options, limits, planned, groups, prefixes, mini_batches, allowance.stop());
   if (!estimate) return {};
   const uint64_t ticks = estimate->TicksOf(sequences, mini_batches);
   const uint64_t evaluations = Evaluations(options.effort, ticks);
@@ -180,24 +186,24 @@ struct TakenPlan {
 // The best plan at one effort, of first in, first out and of the other choices. Each of the two may
 // spend what the effort allows and `request` has left.
 TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
-                         const PassLimits& limits, const WaitingPool& pool,
-                         const Allowance& request) {
+                         const PassLimits& limits, const SharedPrefixes& prefixes,
+                         const WaitingPool& pool, const Allowance& request) {
   const std::stop_token& stop = request.stop();
   const uint64_t ticks = AllowanceOf(options.effort);
   std::vector<SequenceIndex> taken = pool.Sequences(pool.first_choice());
   const Allowance first(std::min(ticks, request.left()), stop, kReserve / 4);
-  absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, taken, first);
+  absl::StatusOr<Plan> best = PlanTaken(manifest, options, limits, prefixes, taken, first);
   request.Spend(first.used());
   // Other choices are planned only if one plan does not take long: its greedy work is small, and it
   // left something to spend.
   std::vector<std::vector<SequenceIndex>> choices;
   if (GreedyTicks(taken.size(), options.passes.size()) <= kGreedyOnTop && !request.spent()) {
-    choices = BetterChoices(manifest, options, limits, pool, best, request);
+    choices = BetterChoices(manifest, options, limits, prefixes, pool, best, request);
   }
   const Allowance others(std::min(ticks, request.left()), stop, kReserve / 4);
   const uint64_t most = std::max(first.used(), PlannedTicks(options.effort));
   for (size_t i = 0; i < choices.size() && others.used() < most && !stop.stop_requested(); ++i) {
-    absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, choices[i], others);
+    absl::StatusOr<Plan> plan = PlanTaken(manifest, options, limits, prefixes, choices[i], others);
     if (!plan.ok() || (best.ok() && RatioOf(*plan) >= RatioOf(*best))) continue;
     best = std::move(plan);
     taken = std::move(choices[i]);
@@ -210,8 +216,8 @@ TakenPlan PlanBestChoice(const Manifest& manifest, const PlanOptions& options,
 // The best plan of an effort and all lower ones; if they find none, the first that a higher one
 // finds. All of them share the allowance of the request.
 TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
-                          const PassLimits& limits, const WaitingPool& pool,
-                          const Allowance& request) {
+                          const PassLimits& limits, const SharedPrefixes& prefixes,
+                          const WaitingPool& pool, const Allowance& request) {
   // Large requests are planned with their own effort alone, or with another if it finds no plan.
   const bool starts_lower = GreedyTicks(pool.Sequences(pool.first_choice()).size(),
                                         options.passes.size()) <= kGreedyOnTop / 3;
@@ -222,7 +228,7 @@ TakenPlan PlanOfAnyEffort(const Manifest& manifest, const PlanOptions& options,
     if (effort < options.effort && !starts_lower) continue;
     PlanOptions own = options;
     own.effort = effort;
-    TakenPlan found = PlanBestChoice(manifest, own, limits, pool, request);
+    TakenPlan found = PlanBestChoice(manifest, own, limits, prefixes, pool, request);
     if (absl::IsCancelled(found.plan.status())) return found;
     const bool is_better =
         found.plan.ok() && (!best.plan.ok() || RatioOf(*found.plan) < RatioOf(*best.plan));
@@ -238,7 +244,8 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
   const absl::StatusOr<WaitingPool> pool =
       WaitingPool::Create(manifest, options, limits.longest, allowance.stop());
   if (!pool.ok()) return pool.status();
-  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, *pool, allowance);
+  const SharedPrefixes prefixes(manifest);
+  auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, prefixes, *pool, allowance);
   if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {
     const uint32_t size = options.mini_batches.size;

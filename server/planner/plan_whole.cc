@@ -35,6 +35,12 @@ void Append(const Pass& pass, const PlannedLengths& planned, const Placement& pl
       plan.sequence_index.push_back(sequence.value());
       plan.sequence_lengths.push_back(planned.lengths[sequence.value()]);
     }
+    if (pass.prefixes() != nullptr) {
+      const std::span<const SequenceIndex> row = placement.microbatches[m];
+      for (size_t i = 0; i < row.size(); ++i) {
+        plan.shared_tokens.push_back(i == 0 ? 0 : pass.prefixes()->Common(row[i - 1], row[i]));
+      }
+    }
     plan.microbatch_offsets.push_back(static_cast<uint32_t>(plan.sequence_index.size()));
   }
   plan.context_sizes.insert(plan.context_sizes.end(), placement.context_sizes.begin(),
@@ -107,6 +113,7 @@ struct Batch {
   const PlannedLengths& planned;
   Alignments& alignments;
   const Groups& groups;
+  const SharedPrefixes& prefixes;
   const SequenceLists& mini_batches;
 };
 
@@ -120,7 +127,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanOnSizes(const Batch& batch,
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     absl::StatusOr<Pass> pass =
         Pass::Create(batch.manifest, options, i, sizes[i], batch.planned, batch.alignments,
-                     batch.groups, batch.mini_batches.size(), allowance);
+                     batch.groups, batch.mini_batches.size(), allowance, batch.prefixes);
     if (!pass.ok()) return pass.status();
     passes.push_back(*std::move(pass));
   }
@@ -201,7 +208,7 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
   allowance.SpendOnTop(GreedyTicks(batch.planned.lengths.size(), batch.options.passes.size()));
   const std::optional<StepEstimate> estimate =
       StepEstimate::Create(batch.manifest, batch.options, limits, batch.planned, batch.groups,
-                           batch.mini_batches.size(), allowance.stop());
+                           batch.prefixes, batch.mini_batches.size(), allowance.stop());
   if (!estimate) return passes;
   const SequenceLists moved = [&] {
     const Allowance::Part part(as_much, 2);
@@ -214,8 +221,13 @@ absl::StatusOr<std::vector<PassPlan>> PlanDelayed(const Batch& batch, const Pass
         },
         as_much);
   }();
-  const Batch delayed = {batch.manifest,   batch.options, batch.planned,
-                         batch.alignments, batch.groups,  moved};
+  const Batch delayed = {.manifest = batch.manifest,
+                         .options = batch.options,
+                         .planned = batch.planned,
+                         .alignments = batch.alignments,
+                         .groups = batch.groups,
+                         .prefixes = batch.prefixes,
+                         .mini_batches = moved};
   absl::StatusOr<std::vector<PassPlan>> others = PlanMiniBatches(delayed, limits, as_much);
   allowance.Spend(as_much.used());
   if (!others.ok() || (passes.ok() && PredictedStepTime(*others) >= PredictedStepTime(*passes))) {
@@ -308,7 +320,17 @@ absl::StatusOr<Plan> PlanAtEffort(const Manifest& manifest, const PlanOptions& o
   if (!mini_batches.ok()) return mini_batches.status();
 
   Alignments alignments(planned->lengths);
-  const Batch batch = {manifest, options, *planned, alignments, groups, *mini_batches};
+  // What sequences share is cut where they are.
+  const SharedPrefixes prefixes(manifest, options.overlong == OverlongPolicy::kTruncate
+                                              ? limits.longest.length
+                                              : std::numeric_limits<uint32_t>::max());
+  const Batch batch = {.manifest = manifest,
+                       .options = options,
+                       .planned = *planned,
+                       .alignments = alignments,
+                       .groups = groups,
+                       .prefixes = prefixes,
+                       .mini_batches = *mini_batches};
   // Not where the greedy work of one plan is long by itself.
   const bool delays =
       options.mini_batches.max_delay > 0 && mini_batches->size() > 1 &&

@@ -30,8 +30,7 @@ absl::Status ReadEnum(WireEnum wire, bool known, Where field, PlannerEnum& value
 
 // ReadEnum relies on this order.
 static_assert(static_cast<int>(Packer::kKarmarkarKarp) == v1::PACKER_KARMARKAR_KARP - 1);
-static_assert(static_cast<int>(Sharding::kMegatronDynamicCp) ==
-              v1::SHARDING_MEGATRON_DYNAMIC_CP - 1);
+static_assert(static_cast<int>(Sharding::kArtPrefixTree) == v1::SHARDING_ART_PREFIX_TREE - 1);
 static_assert(static_cast<int>(RowPadding::kBuckets) == v1::ROW_PADDING_BUCKETS - 1);
 static_assert(static_cast<int>(Scan::kOptimal) == v1::SCAN_OPTIMAL - 1);
 static_assert(static_cast<int>(BalanceOn::kCost) == v1::BALANCE_ON_COST - 1);
@@ -197,6 +196,7 @@ absl::Status ReadPass(const v1::Pass& wire, const std::string& where, PassOption
   if (wire.has_equal_sequence_counts()) pass.equal_sequence_counts = wire.equal_sequence_counts();
   pass.ignore_mini_batches = wire.ignore_mini_batches();
   pass.forward_only = wire.forward_only();
+  pass.ignore_shared_prefixes = wire.ignore_shared_prefixes();
   return FirstError({
       CheckId(where + ".name", wire.name()),
       ReadLayout(wire, where, pass),
@@ -240,7 +240,12 @@ absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool re
                      .ranks = {request.manifest().ranks().data(),
                                static_cast<size_t>(request.manifest().ranks_size())},
                      .ages = {request.manifest().ages().data(),
-                              static_cast<size_t>(request.manifest().ages_size())}};
+                              static_cast<size_t>(request.manifest().ages_size())},
+                     .shared_prefixes =
+                         {request.manifest().shared_prefixes().data(),
+                          static_cast<size_t>(request.manifest().shared_prefixes_size())},
+                     .shared_with = {request.manifest().shared_with().data(),
+                                     static_cast<size_t>(request.manifest().shared_with_size())}};
 
   PlanOptions& options = parsed.options;
   options.topology = ReadTopology(request.topology());

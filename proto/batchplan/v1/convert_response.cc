@@ -46,6 +46,8 @@ void FillMetrics(const PlanMetrics& metrics, v1::PlanMetrics* wire) {
   wire->set_mean_length_deferred(metrics.mean_length_deferred);
   wire->set_mean_age(metrics.mean_age);
   wire->set_largest_age(metrics.largest_age);
+  wire->set_laid_tokens(metrics.laid_tokens);
+  wire->set_unique_tokens(metrics.unique_tokens);
 }
 
 void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
@@ -56,6 +58,7 @@ void FillPass(const PassPlan& pass, v1::PassPlan* wire) {
   CopyArray(pass.row_widths, wire->mutable_row_widths());
   CopyArray(pass.sequence_lengths, wire->mutable_sequence_lengths());
   CopyArray(pass.context_sizes, wire->mutable_context_sizes());
+  CopyArray(pass.shared_tokens, wire->mutable_shared_tokens());
   wire->set_length_multiple(pass.length_multiple);
   FillMetrics(pass.metrics, wire->mutable_metrics());
   for (const MiniBatchDecision& decision : pass.decisions) {
@@ -95,7 +98,8 @@ PassPlan ReadPass(const v1::PassPlan& wire) {
           .length_multiple = wire.length_multiple(),
           .context_sizes = ReadArray(wire.context_sizes()),
           .metrics = ReadMetrics(wire.metrics()),
-          .decisions = ReadDecisions(wire)};
+          .decisions = ReadDecisions(wire),
+          .shared_tokens = ReadArray(wire.shared_tokens())};
 }
 
 }  // namespace
@@ -126,7 +130,9 @@ PlanMetrics ReadMetrics(const v1::PlanMetrics& wire) {
           .mean_length_taken = wire.mean_length_taken(),
           .mean_length_deferred = wire.mean_length_deferred(),
           .mean_age = wire.mean_age(),
-          .largest_age = wire.largest_age()};
+          .largest_age = wire.largest_age(),
+          .laid_tokens = wire.laid_tokens(),
+          .unique_tokens = wire.unique_tokens()};
 }
 
 void FillResponse(const Plan& plan, absl::Duration planning_time, v1::PlanBatchResponse* response) {

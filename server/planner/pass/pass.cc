@@ -16,10 +16,10 @@ namespace {
 constexpr uint64_t kCostedEmptyMicrobatches = uint64_t{1} << 24;
 static_assert(kMaxEmptyMicrobatches <= kCostedEmptyMicrobatches);
 
-// Of groups that all have `sharing` ranks.
+// Of groups that all have `sharing` ranks, and whose rows are rounded up to `multiple`.
 absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const PassOptions& pass,
                                               uint32_t sharing, std::span<const uint32_t> aligned,
-                                              size_t mini_batches) {
+                                              uint32_t multiple, size_t mini_batches) {
   const uint64_t sequences = aligned.size();
   const uint64_t microbatches =
       options.allow_empty_microbatches ? sequences + kCostedEmptyMicrobatches : sequences;
@@ -31,8 +31,10 @@ absl::StatusOr<CostFunction> MakeCostFunction(const PlanOptions& options, const 
     return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = widest},
                                 microbatches, 0, waiting);
   }
-  const uint64_t tail =
-      pass.rows == RowPadding::kNone ? 0 : pass.max_tokens_per_microbatch * sequences;
+  // Rows without alignment of their sequences are rounded up.
+  const uint64_t tail = pass.rows == RowPadding::kNone && multiple == 1
+                            ? 0
+                            : pass.max_tokens_per_microbatch * sequences;
   return CostFunction::Create(options.cost_model, {.ranks = sharing, .aligned_lengths = aligned},
                               microbatches, tail, waiting);
 }
@@ -55,11 +57,11 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
                                   size_t index, std::vector<GroupLimits> sizes,
                                   const PlannedLengths& planned, Alignments& alignments,
                                   const Groups& groups, size_t mini_batches,
-                                  const Allowance& allowance) {
-  Pass pass(manifest, options, index, std::move(sizes), planned, groups, mini_batches);
+                                  const Allowance& allowance, const SharedPrefixes& prefixes) {
+  Pass pass(manifest, options, index, std::move(sizes), planned, groups, prefixes, mini_batches);
   for (const GroupLimits& size : pass.sizes_) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
-    pass.aligned_.push_back(alignments.To(size.multiple));
+    pass.aligned_.push_back(alignments.To(pass.prefixes_ == nullptr ? size.multiple : 1));
   }
   if (absl::Status status = pass.SetCosts(options); !status.ok()) return status;
   pass.SetRows(options.passes[0].sharding);
@@ -77,7 +79,7 @@ absl::Status Pass::Check() const {
 
 Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
            std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
-           size_t mini_batches)
+           const SharedPrefixes& prefixes, size_t mini_batches)
     : manifest_(&manifest),
       request_(&options),
       options_(std::make_shared<const PassOptions>(options.passes[index])),
@@ -93,13 +95,15 @@ Pass::Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
       groups_keep_rank_(!groups.empty() && (groups_keep_microbatch_ ||
                                             options.mini_batches.groups == GroupPolicy::kSameRank)),
       groups_(&groups),
+      prefixes_(options_->ignore_shared_prefixes || prefixes.empty() ? nullptr : &prefixes),
       counts_(CountRuleOf(options.topology, options.pipeline, *options_)),
       planned_(planned.lengths) {}
 
 absl::Status Pass::SetCosts(const PlanOptions& options) {
   if (!sizes_differ()) {
     const absl::StatusOr<CostFunction> cost =
-        MakeCostFunction(options, *options_, topology_->context_parallel, aligned(), mini_batches_);
+        MakeCostFunction(options, *options_, topology_->context_parallel, aligned(),
+                         prefixes_ == nullptr ? 1 : length_multiple(), mini_batches_);
     if (!cost.ok()) return cost.status();
     costs_ = {*cost};
   } else {
@@ -216,6 +220,14 @@ Units Pass::UnitsOf(std::span<const SequenceIndex> sequences) const {
   const SequenceLists& lists = units.sequences;
   units.counts.reserve(lists.size());
   units.loads.reserve(lists.size());
+  if (prefixes_ != nullptr) {
+    const Items items = ItemsFrom(units.sequences);
+    for (size_t unit = 0; unit < lists.size(); ++unit) {
+      units.counts.push_back(static_cast<uint32_t>(lists[unit].size()));
+      units.loads.push_back(tokens ? items.widths()[unit] : items.costs[unit]);
+    }
+    return units;
+  }
   for (size_t unit = 0; unit < lists.size(); ++unit) {
     uint64_t load = 0;
     for (SequenceIndex sequence : lists[unit]) {
@@ -243,15 +255,23 @@ Items Pass::ItemsFrom(SequenceLists lists) const {
   const auto join = [&](uint32_t length, uint32_t other) {
     return padded ? std::max(length, other) : length + other;
   };
+  std::vector<SequenceIndex> row;
   for (size_t item = 0; item < lists.size(); ++item) {
     uint32_t length = 0;
     uint32_t whole = 0;
     Cost of_item = 0;
-    for (SequenceIndex sequence : lists[item]) {
-      const uint32_t own = lengths[sequence.value()];
-      length = join(length, std::min(own, longest_beside_));
-      whole = join(whole, own);
-      of_item += of_one.OfSequence(own);
+    if (prefixes_ != nullptr && lists[item].size() > 1) {
+      row.assign(lists[item].begin(), lists[item].end());
+      prefixes_->Sort(row);
+      length = whole = static_cast<uint32_t>(prefixes_->TokensOf(row, lengths));
+      of_item = CostOf(row, 0) - of_one.OfMicrobatch();
+    } else {
+      for (SequenceIndex sequence : lists[item]) {
+        const uint32_t own = lengths[sequence.value()];
+        length = join(length, std::min(own, longest_beside_));
+        whole = join(whole, own);
+        of_item += of_one.OfSequence(own);
+      }
     }
     items.lengths.push_back(length);
     if (some_run_alone_) items.whole_lengths.push_back(whole);
@@ -313,6 +333,16 @@ std::vector<uint32_t> Pass::RowWidths(std::vector<uint32_t> widths,
   return widths;
 }
 
+uint32_t Pass::RowOf(std::span<const SequenceIndex> microbatch) const {
+  if (prefixes_ != nullptr) {
+    const uint64_t tokens = prefixes_->TokensOf(microbatch, aligned());
+    return static_cast<uint32_t>(AlignUp(tokens, length_multiple()));
+  }
+  uint32_t tokens = 0;
+  for (const SequenceIndex sequence : microbatch) tokens += aligned()[sequence.value()];
+  return tokens;
+}
+
 Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size) const {
   const CostFunction& of_one = cost(size);
   if (options_->layout == Layout::kPadded) {
@@ -321,9 +351,12 @@ Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, siz
   const std::span<const uint32_t> lengths = aligned(size);
   Cost sum = of_one.OfMicrobatch();
   uint32_t tokens = 0;
-  for (const SequenceIndex sequence : microbatch) {
-    tokens += lengths[sequence.value()];
-    sum += of_one.OfSequence(lengths[sequence.value()]);
+  for (size_t i = 0; i < microbatch.size(); ++i) {
+    const uint32_t length = lengths[microbatch[i].value()];
+    const uint32_t shared =
+        prefixes_ == nullptr || i == 0 ? 0 : prefixes_->Common(microbatch[i - 1], microbatch[i]);
+    tokens += length - shared;
+    sum += of_one.OfBranch(length, shared);
   }
   return width > tokens ? sum + of_one.OfTail(width - tokens) : sum;
 }

@@ -26,6 +26,7 @@
 #include "server/planner/request/manifest.h"
 #include "server/planner/request/options.h"
 #include "server/planner/request/sequence_groups.h"
+#include "server/planner/request/shared_prefixes.h"
 #include "server/planner/time/schedule.h"
 #include "server/planner/time/step_clock.h"
 
@@ -43,7 +44,8 @@ class Pass {
                                      size_t index, std::vector<GroupLimits> sizes,
                                      const PlannedLengths& planned, Alignments& alignments,
                                      const Groups& groups, size_t mini_batches,
-                                     const Allowance& allowance = {});
+                                     const Allowance& allowance = {},
+                                     const SharedPrefixes& prefixes = NothingShared());
 
   // This pass under other options of how to assign. `method` may differ from options() in sharding,
   // packer, scan, what ranks are balanced on and equal counts.
@@ -119,6 +121,14 @@ class Pass {
     return std::min(aligned()[sequence.value()], longest_beside_);
   }
 
+  // What sequences that stand in one row share, each of which then takes its planned length as it is;
+  // null if every sequence is computed whole.
+  const SharedPrefixes* prefixes() const { return prefixes_; }
+  // Whether a sequence is longer than micro-batches hold, so that it runs alone.
+  bool RunsAlone(SequenceIndex sequence) const {
+    return aligned()[sequence.value()] > longest_beside_;
+  }
+
   // By manifest position, the ranks that the manifest gives; empty: the planner decides.
   std::span<const uint32_t> given_ranks() const { return manifest_->ranks; }
   const Groups& groups() const { return *groups_; }
@@ -162,8 +172,12 @@ class Pass {
   // them: rows are as wide as the longest of their size.
   std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths,
                                   std::span<const uint32_t> context_sizes) const;
+  // The tokens of a packed row of these sequences, without its tail. Where sequences share, they are
+  // in depth-first order, and the row is rounded up to the length multiple.
+  uint32_t RowOf(std::span<const SequenceIndex> microbatch) const;
   // The cost of a micro-batch on a group of that size, its row or padded width being `width`
-  // tokens. An empty one has the fixed cost alone.
+  // tokens. An empty one has the fixed cost alone. Where sequences share, they are in depth-first
+  // order.
   Cost CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, size_t size = 0) const;
   // True tokens, of all sequences of each list.
   std::vector<uint64_t> TrueTokensOf(const SequenceLists& lists) const;
@@ -171,7 +185,7 @@ class Pass {
  private:
   Pass(const Manifest& manifest, const PlanOptions& options, size_t index,
        std::vector<GroupLimits> sizes, const PlannedLengths& planned, const Groups& groups,
-       size_t mini_batches);
+       const SharedPrefixes& prefixes, size_t mini_batches);
 
   absl::Status SetCosts(const PlanOptions& options);
   // For ranks that the sharding `first`, of the request's first pass, gives their sequences.
@@ -192,6 +206,7 @@ class Pass {
   bool groups_keep_microbatch_;
   bool groups_keep_rank_;
   const Groups* groups_;
+  const SharedPrefixes* prefixes_;
   CountRule counts_;
   std::span<const uint32_t> planned_;
   std::vector<AlignedLengths> aligned_;

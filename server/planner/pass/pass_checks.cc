@@ -47,6 +47,34 @@ absl::Status CheckEmptyOfPool(const Pass& pass) {
       ", the limit where allow_empty_microbatches is set"));
 }
 
+// Where sequences share: what a group takes is its tree.
+absl::Status CheckTreesFit(const Manifest& manifest, const Pass& pass) {
+  std::vector<SequenceIndex> planned;
+  for (uint32_t i = 0; i < pass.aligned().size(); ++i) {
+    if (pass.aligned()[i] > 0) planned.emplace_back(i);
+  }
+  pass.prefixes()->Sort(planned);
+  const SequenceLists groups = pass.groups().Together(planned);
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const uint32_t id = manifest.group_ids[groups[group].front().value()];
+    const uint64_t tokens = pass.prefixes()->TokensOf(groups[group], pass.aligned());
+    if (tokens > pass.bin_limits().capacity) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", id, " takes ",
+          tokens, " tokens, those that its sequences share once, and ", pass.where(),
+          ".max_tokens_per_microbatch ", pass.options().max_tokens_per_microbatch, " holds ",
+          pass.bin_limits().capacity));
+    }
+    if (groups[group].size() > pass.bin_limits().max_sequences) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", id, " has ",
+          groups[group].size(), " sequences, and ", pass.where(),
+          ".max_sequences_per_microbatch is ", pass.options().max_sequences_per_microbatch));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckGroupsFitRanks(const Manifest& manifest, const Pass& pass) {
   struct Group {
     uint64_t count = 0;
@@ -144,6 +172,7 @@ absl::Status CheckBucketsFit(const Pass& pass) {
 
 absl::Status CheckGroupsFit(const Manifest& manifest, const Pass& pass) {
   if (!pass.groups_keep_microbatch()) return absl::OkStatus();
+  if (pass.prefixes() != nullptr) return CheckTreesFit(manifest, pass);
   return pass.sizes_differ() ? CheckGroupsFitPool(manifest, pass)
                              : CheckGroupsFitRanks(manifest, pass);
 }

@@ -2,8 +2,24 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace batchplan {
+
+void LayRows(const Pass& pass, Placement& placement) {
+  if (pass.prefixes() == nullptr) return;
+  SequenceLists rows;
+  rows.Reserve(placement.microbatches.size(), placement.microbatches.all().size());
+  std::vector<SequenceIndex> row;
+  for (size_t m = 0; m < placement.microbatches.size(); ++m) {
+    row.assign(placement.microbatches[m].begin(), placement.microbatches[m].end());
+    pass.prefixes()->Sort(row);
+    placement.widths[m] = pass.RowOf(row);
+    rows.Push(row);
+    rows.Close();
+  }
+  placement.microbatches = std::move(rows);
+}
 
 SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> rank_of,
                        uint32_t ranks) {
@@ -56,6 +72,7 @@ MiniBatchPlacement PlacementOf(const Pass& pass, const Items& items, const Bins&
     placement.microbatches.Close();
     placement.widths.push_back(width);
   }
+  LayRows(pass, placement);
   result.shares = SharesOf(items.sequences, rank_of, pass.ranks());
   return result;
 }
@@ -83,6 +100,7 @@ Placement PlacementOfRanks(const Pass& pass, std::span<const Items* const> items
       placement.widths.push_back(width);
     }
   }
+  LayRows(pass, placement);
   return placement;
 }
 

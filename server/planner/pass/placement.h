@@ -71,6 +71,10 @@ struct MiniBatchPlacement {
   const Placement& lead() const { return passes.front(); }
 };
 
+// Where sequences share, brings the micro-batches into depth-first order, in which their rows are
+// laid, and gives them the widths of these rows.
+void LayRows(const Pass& pass, Placement& placement);
+
 // The sequences of each rank where list l goes to rank rank_of[l], in the order of the lists.
 SequenceLists SharesOf(const SequenceLists& lists, std::span<const uint32_t> rank_of,
                        uint32_t ranks);
@@ -80,7 +84,7 @@ SequenceLists GivenShares(const Pass& pass, std::span<const SequenceIndex> seque
 
 // The leading pass's placement of bins of items: slot s of rank r is bin bin_at[r * slots + s], or
 // empty where there is no such bin. Its width is the sum of its items' widths, in the padded layout
-// the largest.
+// the largest, and where sequences share that of LayRows.
 MiniBatchPlacement PlacementOf(const Pass& pass, const Items& items, const Bins& bins,
                                std::span<const uint32_t> bin_at);
 

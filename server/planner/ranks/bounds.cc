@@ -12,6 +12,7 @@
 #include "server/planner/pass/context_problem.h"
 #include "server/planner/pass/context_time.h"
 #include "server/planner/ranks/fill_bins.h"
+#include "server/planner/ranks/tree_bounds.h"
 #include "server/planner/time/step_clock.h"
 
 namespace batchplan {
@@ -103,6 +104,27 @@ MiniBatchBounds BoundsOfShares(const Pass& pass, const MiniBatchItems& mini_batc
   return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
 }
 
+// Where sequences share, of all ranks together or, if they are given, of each by itself.
+MiniBatchBounds BoundsOfTrees(const Pass& pass, const MiniBatchItems& mini_batch) {
+  uint64_t fewest = 1;
+  Cost bound = 0;
+  const auto add = [&](std::span<const SequenceIndex> sequences, uint32_t ranks) {
+    if (sequences.empty()) return;
+    fewest = std::max(
+        fewest, PerRank(FewestTreeMicrobatches(pass, sequences), ranks, pass.counts()));
+    bound = std::max(bound, TreeBound(pass, sequences, ranks));
+  };
+  if (pass.given_ranks().empty()) {
+    add(mini_batch.sequences(), pass.ranks());
+  } else {
+    const SequenceLists shares = GivenShares(pass, mini_batch.sequences());
+    for (size_t rank = 0; rank < shares.size(); ++rank) add(shares[rank], 1);
+  }
+  fewest = pass.counts().RoundUp(fewest);
+  const Cost work = bound + pass.cost().OfMicrobatch() * fewest;
+  return {.slots = fewest, .ideal_slots = fewest, .step_time = StepBound(pass, mini_batch, work)};
+}
+
 MiniBatchBounds BoundsOfGroups(const Pass& pass, std::span<const SequenceIndex> mini_batch,
                                const Allowance& allowance) {
   const absl::StatusOr<ContextProblem> problem =
@@ -149,6 +171,10 @@ uint64_t FewestPaddedPerRank(const Pass& pass, std::span<const SequenceIndex> mi
 
 uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,
                                    uint64_t possible) {
+  if (pass.prefixes() != nullptr) {
+    return PerRank(FewestTreeMicrobatches(pass, mini_batch.sequences()), pass.ranks(),
+                   pass.counts());
+  }
   return pass.options().layout == Layout::kPacked
              ? FewestPackedPerRank(mini_batch.get().ForPacking(), pass.bin_limits(), pass.ranks(),
                                    pass.counts(), possible)
@@ -164,6 +190,7 @@ MiniBatchBounds BoundsOf(const Pass& pass, std::span<const SequenceIndex> mini_b
                          const Placement& placement, const Allowance& allowance) {
   if (pass.sizes_differ()) return BoundsOfGroups(pass, mini_batch, allowance);
   const MiniBatchItems items(pass, mini_batch);
+  if (pass.prefixes() != nullptr) return BoundsOfTrees(pass, items);
   if (!pass.given_ranks().empty()) {
     return BoundsOfShares(pass, items, placement, allowance);
   }

@@ -59,6 +59,12 @@ absl::string_view ShardingMethod(Sharding sharding) {
       return "contiguous";
     case Sharding::kMegatronDynamicCp:
       return kMegatronMethod;
+    case Sharding::kArealTree:
+      return "areal_tree";
+    case Sharding::kTrlTree:
+      return "trl_tree";
+    case Sharding::kArtPrefixTree:
+      return "art_prefix_tree";
   }
   return kBalancedMethod;
 }
@@ -77,6 +83,8 @@ std::vector<PassOptions> ReferenceMethods(const PassOptions& pass, const Topolog
     const bool deals = preset.sharding == Sharding::kDealBins;
     // Groups of several sizes have candidates of their own (place_slots.h).
     if (preset.sharding == Sharding::kMegatronDynamicCp) continue;
+    // What shares is placed by place_trees.h.
+    if (IsOfTrees(preset.sharding)) continue;
     if (preset.sharding == Sharding::kBalanced || preset.layout != pass.layout ||
         (deals && pass.equal_sequence_counts)) {
       continue;

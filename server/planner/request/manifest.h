@@ -24,6 +24,11 @@ struct Manifest {
   std::span<const uint32_t> ranks = {};
   // Empty, or one a sequence: training steps since the weights that made it.
   std::span<const uint32_t> ages = {};
+  // Empty, or one a sequence: the tokens, from the first, that it has in common with an earlier
+  // sequence.
+  std::span<const uint32_t> shared_prefixes = {};
+  // Empty, or one a sequence: the position of that sequence. Empty: the first of the same group.
+  std::span<const uint32_t> shared_with = {};
 };
 
 // A sequence, by its position in the manifest. The compiler keeps it apart from positions in lists

@@ -69,18 +69,25 @@ absl::Status CheckPass(const PassOptions& pass, absl::string_view where) {
 }
 
 // How sequences come to ranks, which the first pass decides for all.
-absl::Status CheckSharding(const PassOptions& first) {
+absl::Status CheckSharding(const PassOptions& first, GroupPolicy groups) {
   constexpr absl::string_view where = "passes[0]";
-  if (first.sharding != Sharding::kDealBins) return absl::OkStatus();
+  const bool is_of_trees = IsOfTrees(first.sharding);
+  if (first.sharding != Sharding::kDealBins && !is_of_trees) return absl::OkStatus();
   if (first.layout == Layout::kPadded) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ".sharding is SHARDING_DEAL_BINS, which deals packed bins; the layout is padded"));
+    return absl::InvalidArgumentError(absl::StrCat(where, ".sharding is ", NameOf(first.sharding),
+                                                   ", which deals packed ",
+                                                   is_of_trees ? "rows" : "bins",
+                                                   "; the layout is padded"));
   }
   if (first.equal_sequence_counts) {
     return absl::InvalidArgumentError(absl::StrCat(
-        where,
-        ".equal_sequence_counts is set, but SHARDING_DEAL_BINS deals whole bins and can't "
-        "keep it; use a sharding that assigns sequences"));
+        where, ".equal_sequence_counts is set, but ", NameOf(first.sharding), " deals whole ",
+        is_of_trees ? "rows" : "bins", " and can't keep it; use a sharding that assigns sequences"));
+  }
+  if (is_of_trees && (groups == GroupPolicy::kSameRank || groups == GroupPolicy::kSameMicrobatch)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mini_batches.groups keeps groups on a rank, but ", where, ".sharding is ",
+        NameOf(first.sharding), ", which tears them; set one of them otherwise"));
   }
   return absl::OkStatus();
 }
@@ -273,10 +280,15 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
     }
     if (absl::Status status = CheckPass(passes[i], where); !status.ok()) return status;
   }
-  return CheckSharding(passes.front());
+  return CheckSharding(passes.front(), mini_batches.groups);
 }
 
 }  // namespace
+
+bool IsOfTrees(Sharding sharding) {
+  return sharding == Sharding::kArealTree || sharding == Sharding::kTrlTree ||
+         sharding == Sharding::kArtPrefixTree;
+}
 
 absl::string_view NameOf(Sharding sharding) {
   switch (sharding) {
@@ -294,6 +306,12 @@ absl::string_view NameOf(Sharding sharding) {
       return "SHARDING_CONTIGUOUS";
     case Sharding::kMegatronDynamicCp:
       return "SHARDING_MEGATRON_DYNAMIC_CP";
+    case Sharding::kArealTree:
+      return "SHARDING_AREAL_TREE";
+    case Sharding::kTrlTree:
+      return "SHARDING_TRL_TREE";
+    case Sharding::kArtPrefixTree:
+      return "SHARDING_ART_PREFIX_TREE";
   }
   return "no sharding";
 }

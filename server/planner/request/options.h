@@ -160,6 +160,9 @@ enum class Sharding {
   kLpt,
   kContiguous,
   kMegatronDynamicCp,
+  kArealTree,
+  kTrlTree,
+  kArtPrefixTree,
 };
 
 enum class MicrobatchOrder { kAsAssigned, kLargestFirst, kSmallAtBothEnds, kPipeline };
@@ -186,11 +189,16 @@ struct PassOptions {
   MicrobatchOrder order = MicrobatchOrder::kAsAssigned;
   bool ignore_mini_batches = false;
   bool forward_only = false;
+  // Every sequence whole, whatever the manifest says of prefixes.
+  bool ignore_shared_prefixes = false;
   // That these options were made from; empty: none. Decides on nothing.
   std::string preset = {};
 
   friend bool operator==(const PassOptions&, const PassOptions&) = default;
 };
+
+// Whether it forms rows of what sequences share.
+bool IsOfTrees(Sharding sharding);
 
 // As the contract names them.
 absl::string_view NameOf(Sharding sharding);

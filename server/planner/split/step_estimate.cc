@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/pass/placement.h"
 #include "server/planner/ranks/bounds.h"
 #include "server/planner/request/cost.h"
@@ -16,7 +17,9 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
                                                  const PlanOptions& options,
                                                  const PassLimits& limits,
                                                  const PlannedLengths& planned,
-                                                 const Groups& groups, size_t mini_batches,
+                                                 const Groups& groups,
+                                                 const SharedPrefixes& prefixes,
+                                                 size_t mini_batches,
                                                  const std::stop_token& stop) {
   StepEstimate estimate(options, stop);
   Alignments alignments(planned.lengths);
@@ -26,7 +29,7 @@ std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
                                          ? UsefulSizes(options, i, limits.sizes[i], planned)
                                          : limits.sizes[i];
     absl::StatusOr<Pass> pass = Pass::Create(manifest, options, i, std::move(sizes), planned,
-                                             alignments, groups, mini_batches, stop);
+                                             alignments, groups, mini_batches, stop, prefixes);
     if (!pass.ok()) return std::nullopt;
     estimate.passes_.push_back(*std::move(pass));
   }
@@ -40,11 +43,8 @@ StepEstimate::Time StepEstimate::Of(const Pass& pass,
   // Where micro-batches cost nothing by themselves, their number does not matter.
   if (pass.cost().OfMicrobatch() == 0) any.proven.microbatches = 1;
   const MiniBatchBounds bounds = BoundsOf(pass, mini_batch, any, unlimited_);
-  Cost computation = 0;
-  for (const SequenceIndex sequence : mini_batch) {
-    computation += pass.computation().OfComputation(pass.aligned()[sequence.value()]);
-  }
-  const double ideal = IdealStepTime(pass, static_cast<double>(computation), bounds.slots);
+  const auto computation = static_cast<double>(UniqueOf(pass, mini_batch).computation);
+  const double ideal = IdealStepTime(pass, computation, bounds.slots);
   return {.bound = std::max(ideal, pass.cost().ToUnits(bounds.step_time)), .ideal = ideal};
 }
 

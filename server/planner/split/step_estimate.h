@@ -28,8 +28,8 @@ class StepEstimate {
   // a pass can't have that many, or once a stop is requested.
   static std::optional<StepEstimate> Create(const Manifest& manifest, const PlanOptions& options,
                                             const PassLimits& limits, const PlannedLengths& planned,
-                                            const Groups& groups, size_t mini_batches,
-                                            const std::stop_token& stop);
+                                            const Groups& groups, const SharedPrefixes& prefixes,
+                                            size_t mini_batches, const std::stop_token& stop);
 
   // lower_bound_step_time over ideal_step_time, of all passes over a batch of these sequences, at
   // least one, ascending. Mini-batches are cut from them in this order, whatever order the options

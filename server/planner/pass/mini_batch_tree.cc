@@ -1,0 +1,43 @@
+#include "server/planner/pass/mini_batch_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace batchplan {
+
+MiniBatchTree::MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> sequences)
+    : leaves_(sequences.begin(), sequences.end()) {
+  const SharedPrefixes& prefixes = *pass.prefixes();
+  const auto alone = std::ranges::stable_partition(
+      leaves_, [&](SequenceIndex sequence) { return !pass.RunsAlone(sequence); });
+  prefixes.Sort({leaves_.begin(), alone.begin()});
+  std::vector<uint32_t> common(leaves_.size(), 0);
+  lengths_.reserve(leaves_.size());
+  for (uint32_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+    lengths_.push_back(pass.aligned()[leaves_[leaf].value()]);
+    if (leaf == 0 || leaf >= leaves_.size() - alone.size()) continue;
+    common[leaf] = prefixes.Common(leaves_[leaf - 1], leaves_[leaf]);
+  }
+  common_ = RangeMinima(std::move(common));
+}
+
+UniquePart UniqueOf(const Pass& pass, std::span<const SequenceIndex> sequences) {
+  UniquePart unique;
+  const CostFunction& cost = pass.computation();
+  if (pass.prefixes() == nullptr) {
+    for (const SequenceIndex sequence : sequences) {
+      const uint32_t length = pass.aligned()[sequence.value()];
+      unique.tokens += length;
+      unique.computation += cost.OfComputation(length);
+    }
+    return unique;
+  }
+  const MiniBatchTree tree(pass, sequences);
+  for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
+    unique.tokens += tree.length(leaf) - tree.common(leaf);
+    unique.computation += cost.OfBranchComputation(tree.length(leaf), tree.common(leaf));
+  }
+  return unique;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,49 @@
+// The sequences of a mini-batch as the forest of what they share.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_TREE_H_
+#define BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_TREE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/pass/pass.h"
+#include "server/planner/request/cost.h"
+#include "server/planner/request/manifest.h"
+#include "server/planner/request/range_minima.h"
+
+namespace batchplan {
+
+// Leaves are numbered in depth-first order (request/shared_prefixes.h), those that run alone, and so
+// share nothing, behind all others. O(n log n).
+class MiniBatchTree {
+ public:
+  // `pass` has prefixes.
+  MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> sequences);
+
+  uint32_t size() const { return static_cast<uint32_t>(leaves_.size()); }
+  SequenceIndex operator[](uint32_t leaf) const { return leaves_[leaf]; }
+  uint32_t length(uint32_t leaf) const { return lengths_[leaf]; }
+  // What a leaf has in common with the one before it; 0 of the first.
+  uint32_t common(uint32_t leaf) const { return common_[leaf]; }
+  // What leaves a < b have in common.
+  uint32_t Common(uint32_t a, uint32_t b) const { return common_.Of(a + 1, b); }
+
+ private:
+  std::vector<SequenceIndex> leaves_;
+  std::vector<uint32_t> lengths_;
+  RangeMinima common_;
+};
+
+// A mini-batch in one row, or where sequences run alone in one and theirs: its tokens, and what its
+// sequences cost without exchange in the scale of pass.computation(). No plan of it has less. Without
+// prefixes the sums over its sequences, each aligned.
+struct UniquePart {
+  uint64_t tokens = 0;
+  Cost computation = 0;
+};
+UniquePart UniqueOf(const Pass& pass, std::span<const SequenceIndex> sequences);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_PASS_MINI_BATCH_TREE_H_

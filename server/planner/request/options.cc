@@ -264,7 +264,7 @@ absl::Status CheckSelection(const std::optional<Selection>& selection, uint32_t 
       " and max_tokens ", selection->max_tokens, "; exactly one of them must be at least 1"));
 }
 
-absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
+absl::Status CheckPasses(const std::vector<PassOptions>& passes, GroupPolicy groups) {
   if (passes.empty()) return absl::InvalidArgumentError("passes is empty; at least one is needed");
   if (passes.size() > kMaxPasses) {
     return absl::InvalidArgumentError(
@@ -280,7 +280,7 @@ absl::Status CheckPasses(const std::vector<PassOptions>& passes) {
     }
     if (absl::Status status = CheckPass(passes[i], where); !status.ok()) return status;
   }
-  return CheckSharding(passes.front(), mini_batches.groups);
+  return CheckSharding(passes.front(), groups);
 }
 
 }  // namespace
@@ -348,7 +348,7 @@ absl::Status PlanOptions::Validate() const {
   if (absl::Status status = CheckCostModel(cost_model); !status.ok()) return status;
   if (absl::Status status = CheckSelection(selection, mini_batches.size); !status.ok())
     return status;
-  if (absl::Status status = CheckPasses(passes); !status.ok()) return status;
+  if (absl::Status status = CheckPasses(passes, mini_batches.groups); !status.ok()) return status;
   if (absl::Status status = CheckAlone(*this); !status.ok()) return status;
   return CheckDynamicContext(*this);
 }

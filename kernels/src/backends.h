@@ -22,7 +22,7 @@ constexpr bool IsBackend(batchplan_backend backend) {
 
 namespace host {
 
-batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
+batchplan_status ComputeLayout(const SequenceLengths& sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word);
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word);
@@ -40,7 +40,7 @@ batchplan_status BackendStatus();
 // As batchplan_backend_error.
 const char* LastError();
 
-batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
+batchplan_status ComputeLayout(const SequenceLengths& sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word,
                                void* stream);

@@ -18,8 +18,8 @@ PackedRow::PackedRow(batchplan_backend backend, const std::vector<uint32_t>& len
   Buffer<uint32_t> input(backend, lengths);
   const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens_.data(),
                                           .cu_seqlens_padded = cu_seqlens_padded_.data()};
-  EXPECT_EQ(Outcome(batchplan_compute_layout(backend, input.data(), row_.num_sequences, &options,
-                                             &layout, error_word_.data(), nullptr)),
+  EXPECT_EQ(Outcome(batchplan_compute_layout(backend, input.data(), nullptr, row_.num_sequences,
+                                             &options, &layout, error_word_.data(), nullptr)),
             BATCHPLAN_OK);
 }
 

@@ -10,7 +10,7 @@
 //
 // One step of a worker, the arrays in device memory:
 //
-//   batchplan_compute_layout(backend, lengths, n, &options, &layout, error, stream);
+//   batchplan_compute_layout(backend, lengths, NULL, n, &options, &layout, error, stream);
 //   batchplan_pack(backend, &row, &sequences, fields, num_fields, error, stream);
 //   ... the model's forward and loss on the packed row ...
 //   batchplan_unpack(backend, &row, &sequences, outputs, num_outputs, error, stream);

@@ -58,6 +58,10 @@ typedef struct batchplan_row {
   // Below options.context_parallel, or BATCHPLAN_ALL_RANKS; else
   // BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK. The rank whose row the packed side of each field is.
   uint32_t context_parallel_rank;
+  // [num_sequences] Of a row that shares prefixes, whose cu_seqlens_padded is cu_new; else NULL. A
+  // sequence shares as many tokens as it is longer than its place in the row. What the entries
+  // don't fit is BATCHPLAN_ERROR_LAYOUT in the error word.
+  const int32_t* least_shared;
 } batchplan_row;
 
 // The unpacked side: where a sequence's tokens lie, the same for all fields.

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "batchplan/kernels.h"
+#include "src/gradient_arithmetic.h"
 #include "src/move_arithmetic.h"
 #include "src/reduce_arithmetic.h"
 
@@ -27,6 +28,7 @@ batchplan_status ComputeLayout(const SequenceLengths& sequences,
                                const batchplan_packed_layout& layout, batchplan_status* error_word);
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word);
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word);
+batchplan_status UnpackGradient(const GradientTask& task, batchplan_status* error_word);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
                         batchplan_status* error_word, const Workspace& workspace);
 
@@ -46,6 +48,8 @@ batchplan_status ComputeLayout(const SequenceLengths& sequences,
                                void* stream);
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word, void* stream);
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, void* stream);
+batchplan_status UnpackGradient(const GradientTask& task, batchplan_status* error_word,
+                                void* stream);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
                         batchplan_status* error_word, const Workspace& workspace, void* stream);
 

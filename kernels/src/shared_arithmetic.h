@@ -93,6 +93,27 @@ BATCHPLAN_HOST_DEVICE inline PathPiece PieceOf(const Row& row, uint32_t sequence
   return {kNone, token, token + 1};
 }
 
+// As CheckSequence, in a row that shares prefixes.
+BATCHPLAN_HOST_DEVICE inline batchplan_status CheckSharedSequence(const Row& row,
+                                                                  uint32_t sequence) {
+  const bool is_first = sequence == 0;
+  const int64_t begin = row.cu_seqlens[sequence];
+  const int64_t length = row.cu_seqlens[sequence + 1] - begin;
+  const int64_t before = is_first ? 0 : begin - row.cu_seqlens[sequence - 1];
+  const int64_t row_begin = row.cu_seqlens_padded[sequence];
+  const int64_t row_end = row.cu_seqlens_padded[sequence + 1];
+  const int64_t shared = length - (row_end - row_begin);
+  const bool starts_at_zero = !is_first || (begin == 0 && row_begin == 0);
+  const bool is_shared = shared >= 0 && shared <= before && row_end >= row_begin;
+  int64_t least = shared;
+  for (uint32_t block = 1; block < BlockOf(sequence + 1); block *= 2) {
+    least = Least(least, int64_t{row.least_shared[sequence - block]});
+  }
+  return starts_at_zero && is_shared && row_end <= row.width && row.least_shared[sequence] == least
+             ? BATCHPLAN_OK
+             : BATCHPLAN_ERROR_LAYOUT;
+}
+
 // Calls fill(cell, count) for the cells of all tokens whose last sequence is `sequence`: those that
 // it does not share with the one behind it. Over all sequences, every cell but the tail's is filled
 // once.

@@ -4,6 +4,7 @@
 //   microbatches.h   which micro-batches of the plan are this rank's
 //   layout.h         where each sequence begins in the packed row: cu_seqlens and its kin
 //   pack.h           many fields into the row in one launch, and the inverse
+//   unpack_gradient.h  the gradient of the inverse where prefixes are shared
 //   reduce.h         sums and means per sequence
 //   copy.h           bytes between host and backend, and waiting for them
 //   status.h         backends, and what can be wrong
@@ -40,6 +41,7 @@
 #include "batchplan/kernels/pack.h"
 #include "batchplan/kernels/reduce.h"
 #include "batchplan/kernels/status.h"
+#include "batchplan/kernels/unpack_gradient.h"
 // IWYU pragma: end_exports
 
 #endif  // BATCHPLAN_KERNELS_H_

@@ -23,6 +23,11 @@ batchplan_status Unpack(const Movement& /*movement*/, batchplan_status* /*error_
   return BackendStatus();
 }
 
+batchplan_status UnpackGradient(const GradientTask& /*task*/, batchplan_status* /*error_word*/,
+                                void* /*stream*/) {
+  return BackendStatus();
+}
+
 batchplan_status Reduce(const Row& /*row*/, const batchplan_reduction& /*reduction*/,
                         batchplan_status* /*error_word*/, const Workspace& /*workspace*/,
                         void* /*stream*/) {

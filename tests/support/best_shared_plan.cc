@@ -105,7 +105,9 @@ class SharedPartitions {
     for (const Row& row : rows_) costs.push_back(CostOf(row));
     if (std::ranges::max(costs) == std::numeric_limits<double>::infinity()) return;
     std::ranges::sort(costs, std::greater<>());
-    for (uint64_t slots = fewest_slots_;; slots += step_) {
+    // Up to such as leave all rows to one rank.
+    for (uint64_t slots = fewest_slots_;
+         slots < std::max<uint64_t>(costs.size(), fewest_slots_) + step_; slots += step_) {
       const uint64_t places = slots * ranks_;
       if (places < costs.size()) continue;
       if (places > costs.size() && !options_.allow_empty_microbatches) return;
@@ -117,8 +119,6 @@ class SharedPartitions {
       if (!best_) best_ = {step_time, static_cast<uint32_t>(places)};
       best_->step_time = std::min(best_->step_time, step_time);
       best_->microbatches = std::min(best_->microbatches, static_cast<uint32_t>(places));
-      // More empty micro-batches are never better.
-      return;
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -16,7 +17,8 @@ uint64_t AtLeastOne(uint64_t value) { return std::max<uint64_t>(value, 1); }
 class SharedPartitions {
  public:
   SharedPartitions(const Manifest& manifest, const PlanOptions& options)
-      : options_(options),
+      : manifest_(manifest),
+        options_(options),
         pass_(options.passes[0]),
         tokens_(NaiveTokens(manifest)),
         ranks_(AtLeastOne(options.topology.data_parallel)),
@@ -101,57 +103,96 @@ class SharedPartitions {
   }
 
   void Deal() {
-    std::vector<double> costs;
-    for (const Row& row : rows_) costs.push_back(CostOf(row));
-    if (std::ranges::max(costs) == std::numeric_limits<double>::infinity()) return;
-    std::ranges::sort(costs, std::greater<>());
+    if (!KeepsGroups()) return;
+    costs_.clear();
+    for (const Row& row : rows_) costs_.push_back(CostOf(row));
+    if (std::ranges::max(costs_) == std::numeric_limits<double>::infinity()) return;
     // Up to such as leave all rows to one rank.
-    for (uint64_t slots = fewest_slots_;
-         slots < std::max<uint64_t>(costs.size(), fewest_slots_) + step_; slots += step_) {
+    const uint64_t most = std::max<uint64_t>(rows_.size(), fewest_slots_) + step_;
+    for (uint64_t slots = fewest_slots_; slots < most; slots += step_) {
       const uint64_t places = slots * ranks_;
-      if (places < costs.size()) continue;
-      if (places > costs.size() && !options_.allow_empty_microbatches) return;
-      std::vector<double> dealt = costs;
-      dealt.resize(places, options_.cost_model.per_microbatch);
-      const double step_time = options_.synchronization == Synchronization::kLockstep
-                                   ? Lockstep(dealt)
-                                   : Accumulated(dealt, slots);
-      if (!best_) best_ = {step_time, static_cast<uint32_t>(places)};
-      best_->step_time = std::min(best_->step_time, step_time);
+      if (places < rows_.size()) continue;
+      if (places > rows_.size() && !options_.allow_empty_microbatches) return;
+      slots_ = slots;
+      dealt_ = std::numeric_limits<double>::infinity();
+      rank_of_.assign(tokens_.size(), kNowhere);
+      of_rank_.assign(ranks_, {});
+      DealFrom(0);
+      if (dealt_ == std::numeric_limits<double>::infinity()) continue;
+      if (!best_) best_ = {dealt_, static_cast<uint32_t>(places)};
+      best_->step_time = std::min(best_->step_time, dealt_);
       best_->microbatches = std::min(best_->microbatches, static_cast<uint32_t>(places));
     }
   }
 
-  double Lockstep(const std::vector<double>& costs) const {
-    double sum = 0;
-    for (size_t first = 0; first < costs.size(); first += ranks_) sum += costs[first];
-    return sum;
+  bool IsKept(GroupPolicy policy) const {
+    return !manifest_.group_ids.empty() && options_.mini_batches.groups == policy;
   }
 
-  double Accumulated(const std::vector<double>& costs, uint64_t slots) const {
-    std::vector<double> sums(ranks_, 0);
-    std::vector<uint64_t> counts(ranks_, 0);
-    double best = std::numeric_limits<double>::infinity();
-    const std::function<void(size_t)> place = [&](size_t next) {
-      if (next == costs.size()) {
-        best = std::min(best, std::ranges::max(sums));
-        return;
+  bool KeepsGroups() const {
+    if (!IsKept(GroupPolicy::kSameMicrobatch)) return true;
+    std::map<uint32_t, size_t> row_of;
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      for (const uint32_t sequence : rows_[row]) {
+        const uint32_t id = manifest_.group_ids[sequence];
+        if (row_of.try_emplace(id, row).first->second != row) return false;
       }
-      for (size_t rank = 0; rank < ranks_; ++rank) {
-        if (counts[rank] == slots) continue;
-        const double before = sums[rank];
-        ++counts[rank];
-        sums[rank] += costs[next];
-        if (sums[rank] < best) place(next + 1);
-        sums[rank] = before;
-        // Ranks that have nothing are alike.
-        if (--counts[rank] == 0) break;
-      }
-    };
-    place(0);
-    return best;
+    }
+    return true;
   }
 
+  // Rows from `next` on to ranks that have a slot left.
+  void DealFrom(size_t next) {
+    if (next == rows_.size()) {
+      if (HasItsRanks()) dealt_ = std::min(dealt_, StepTime());
+      return;
+    }
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      const bool was_free = of_rank_[rank].empty();
+      if (of_rank_[rank].size() == slots_) continue;
+      of_rank_[rank].push_back(costs_[next]);
+      for (const uint32_t sequence : rows_[next]) rank_of_[sequence] = static_cast<uint32_t>(rank);
+      DealFrom(next + 1);
+      of_rank_[rank].pop_back();
+      // Ranks that have nothing are alike.
+      if (was_free && manifest_.ranks.empty()) break;
+    }
+  }
+
+  // As ranks, groups and equal counts ask.
+  bool HasItsRanks() const {
+    std::map<uint32_t, uint32_t> rank_of_group;
+    std::vector<uint32_t> counts(ranks_, 0);
+    for (size_t i = 0; i < rank_of_.size(); ++i) {
+      ++counts[rank_of_[i]];
+      if (!manifest_.ranks.empty() && manifest_.ranks[i] != rank_of_[i]) return false;
+      if (!IsKept(GroupPolicy::kSameRank)) continue;
+      const auto group = rank_of_group.try_emplace(manifest_.group_ids[i], rank_of_[i]).first;
+      if (group->second != rank_of_[i]) return false;
+    }
+    return !pass_.equal_sequence_counts || std::ranges::min(counts) == std::ranges::max(counts);
+  }
+
+  // Each rank's rows by descending cost, and empty ones behind them.
+  double StepTime() const {
+    const double empty = options_.cost_model.per_microbatch;
+    std::vector<double> slowest(slots_, empty);
+    double longest = 0;
+    for (std::vector<double> costs : of_rank_) {
+      costs.resize(slots_, empty);
+      std::ranges::sort(costs, std::greater<>());
+      longest = std::max(longest, std::accumulate(costs.begin(), costs.end(), 0.0));
+      for (size_t slot = 0; slot < slots_; ++slot) {
+        slowest[slot] = std::max(slowest[slot], costs[slot]);
+      }
+    }
+    if (options_.synchronization == Synchronization::kAccumulated) return longest;
+    return std::accumulate(slowest.begin(), slowest.end(), 0.0);
+  }
+
+  static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
+
+  const Manifest& manifest_;
   const PlanOptions& options_;
   const PassOptions& pass_;
   const std::vector<std::vector<Token>> tokens_;
@@ -164,6 +205,12 @@ class SharedPartitions {
   uint64_t step_ = 1;
   uint64_t fewest_slots_ = 1;
   std::vector<Row> rows_;
+  // Of the rows; and as they are dealt to ranks, each with so many slots.
+  std::vector<double> costs_;
+  std::vector<std::vector<double>> of_rank_;
+  std::vector<uint32_t> rank_of_;  // by sequence
+  uint64_t slots_ = 1;
+  double dealt_ = 0;  // the least step time
   std::optional<BestPlan> best_;
 };
 

@@ -23,10 +23,10 @@ struct BestPlan {
 };
 
 // Of one packed pass without a pipeline, its rows unpadded or padded to the capacity, its sequences
-// in one mini-batch, free of groups, given ranks, equal counts and a selection; none of them is
-// longer than the budget, unless such are to run alone. Nothing if there is no plan. Tries all
-// partitions into rows, of tokens by definition (naive_tokens.h), and then, in lockstep, deals the
-// rows by cost, which is best (best_step_time.h), or tries all divisions among ranks.
+// in one mini-batch without a selection; none of them is longer than the budget, unless such are to
+// run alone. Nothing if there is no plan. Tries all partitions into rows, of tokens by definition
+// (naive_tokens.h), and all divisions of these among ranks; the rows of a rank stand by descending
+// cost, which is best, as each slot then is the least that it can be.
 std::optional<BestPlan> BestSharedPlan(const Manifest& manifest, const PlanOptions& options);
 
 }  // namespace batchplan::testing

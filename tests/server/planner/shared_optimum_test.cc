@@ -52,6 +52,30 @@ GeneratedRequest SmallForest(uint64_t seed) {
   }
   testing::AddSharedPrefixes(seed, &request);
   pass.ignore_shared_prefixes = false;
+  const size_t count = request.lengths.size();
+  if (random.Chance(20)) {
+    for (size_t i = 0; i < count; ++i) {
+      request.ranks.push_back(
+          static_cast<uint32_t>(random.Between(0, options.topology.data_parallel - 1)));
+    }
+  } else if (random.Chance(15)) {
+    pass.equal_sequence_counts = true;
+  }
+  if (random.Chance(25)) {
+    options.mini_batches.groups =
+        random.OneOf<GroupPolicy>({GroupPolicy::kSameMiniBatch, GroupPolicy::kSameRank,
+                                   GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
+    for (size_t i = 0; i < count; ++i) {
+      request.group_ids.push_back(static_cast<uint32_t>(random.Between(0, 3)));
+      // Groups that are dispatched as a whole.
+      if (!request.ranks.empty() && random.Chance(90)) {
+        request.ranks[i] = request.group_ids[i] % options.topology.data_parallel;
+      }
+    }
+    if (options.mini_batches.groups == GroupPolicy::kSameMicrobatch) {
+      options.overlong = OverlongPolicy::kReject;
+    }
+  }
   return request;
 }
 

@@ -103,6 +103,9 @@ def common_prefixes_32(
 def common_prefixes_64(
     arrays: list[NDArray[numpy.int64]], minimum: int
 ) -> tuple[_Uint32s, _Uint32s]: ...
+def common_prefixes_of_lists(
+    lists: list[list[int] | tuple[int, ...]], minimum: int
+) -> tuple[_Uint32s, _Uint32s]: ...
 def fit_costs(request_json: str) -> str: ...
 
 # Of proto/batchplan/v1/call_rules.h, in seconds.

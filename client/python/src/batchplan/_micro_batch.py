@@ -49,6 +49,9 @@ class MicroBatch:
     # Where groups differ in size, and `rank` is one of the pool of all data-parallel and context-parallel
     # ranks: its place in the group. None where all groups are alike, and `rank` is a data-parallel one.
     context_parallel_rank: int | None = None
+    # How many first tokens of each sequence stand in the row already, since the one before it has them too; 0
+    # of the first. The row lays the others end to end. Shape [n]; None where nothing is shared.
+    shared_tokens: Uint32s | None = None
 
     __setstate__ = restore_read_only
 
@@ -74,9 +77,12 @@ class MicroBatch:
     @functools.cached_property
     def cu_seqlens_padded(self) -> Int32s:
         """Where each sequence begins in the row, and where the last one's padding ends: int32, shape
-        [n + 1]. In a packed row, equal to cu_seqlens where the multiple is 1."""
+        [n + 1]. In a packed row, equal to cu_seqlens where the multiple is 1; where sequences share tokens,
+        where each one's own begin."""
         if self.padded:
             return _sums(numpy.full(len(self), self.width))
+        if self.shared_tokens is not None:
+            return _sums(self.lengths - self.shared_tokens)
         multiple = self.length_multiple
         return _sums(-(-self.lengths.astype(numpy.int64) // multiple) * multiple)
 

@@ -12,7 +12,7 @@ import torch
 
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
-from batchplan.torch._boundaries import needs_seq_idx
+from batchplan.torch._boundaries import mask_for, needs_seq_idx
 from batchplan.torch._moves import ids, pack_all, spread, unpack
 from batchplan.torch._row import PackedRow, microbatch_of
 from batchplan.torch._shared_prefixes import ranges, subtree_ends
@@ -199,7 +199,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         [1, row.width], where sequences begin, as its flash attention takes it, and use_cache=False: with
         a cache, eager attention and SDPA look past the boundaries between sequences, without they keep them.
         Models with a state, such as Bamba or LFM2, get seq_idx too: each token's sequence, int32,
-        [1, row.width].
+        [1, row.width]. Where prefixes are shared there is an attention_mask in place of where sequences begin:
+        block_mask() for flex_attention, else one of all pairs of tokens.
         Labels are none of them, as a model's own loss goes over the boundaries: see PackedLoss.
 
             logits = model(**packed.transformers(model)).logits[0]
@@ -210,8 +211,11 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
         Raises:
             ValueError: the model does not keep packed sequences apart, or not without kernels that are missing;
-                the batch has no input_ids; or it is one rank's shards under context parallelism.
+                prefixes are shared, and it has a state that goes from token to token, or attention that takes no
+                mask; the batch has no input_ids; or it is one rank's shards under context parallelism.
         """
+        if self.row.shares:
+            return {**self.row_arguments(), "attention_mask": mask_for(model, self)}
         arguments = self.transformers_arguments()
         if needs_seq_idx(model, self.row.device):
             arguments["seq_idx"] = self.seq_idx()
@@ -219,16 +223,23 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
     def transformers_arguments(self) -> dict[str, Any]:
         """Those of any model; see transformers."""
-        if "input_ids" not in self._fields:
-            raise ValueError(f"the fields are {', '.join(self)}; input_ids must be among them")
+        arguments = self.row_arguments()
         boundaries = self.flash_attention()
         return {
-            "input_ids": self["input_ids"][None],
-            "position_ids": self.position_ids[None],
+            **arguments,
             "cu_seq_lens_q": boundaries["cu_seqlens_q"],
             "cu_seq_lens_k": boundaries["cu_seqlens_k"],
             "max_length_q": boundaries["max_seqlen_q"],
             "max_length_k": boundaries["max_seqlen_k"],
+        }
+
+    def row_arguments(self) -> dict[str, Any]:
+        """Of transformers_arguments, those that say nothing of attention."""
+        if "input_ids" not in self._fields:
+            raise ValueError(f"the fields are {', '.join(self)}; input_ids must be among them")
+        return {
+            "input_ids": self["input_ids"][None],
+            "position_ids": self.position_ids[None],
             "use_cache": False,
         }
 

@@ -84,11 +84,9 @@ class MicroBatch {
     cu_seqlens_.resize(offsets_.size());
     cu_seqlens_padded_.resize(offsets_.size());
     const batchplan_layout_options options = Options();
-    const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens_.data(),
-                                            .cu_seqlens_padded = cu_seqlens_padded_.data(),
-                                            .cu_seqlens_padded_per_rank = nullptr,
-                                            .max_seqlen = nullptr,
-                                            .max_seqlen_padded = nullptr};
+    batchplan_packed_layout layout{};
+    layout.cu_seqlens = cu_seqlens_.data();
+    layout.cu_seqlens_padded = cu_seqlens_padded_.data();
     batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths_.data(), nullptr, Count(), &options,
                              &layout, nullptr, nullptr);
   }
@@ -103,7 +101,8 @@ class MicroBatch {
             .cu_seqlens_padded = cu_seqlens_padded_.data(),
             .num_sequences = Count(),
             .options = Options(),
-            .context_parallel_rank = BATCHPLAN_ALL_RANKS};
+            .context_parallel_rank = BATCHPLAN_ALL_RANKS,
+            .least_shared = nullptr};
   }
 
   batchplan_sequences Padded() const {
@@ -380,11 +379,12 @@ void Layout(benchmark::State& state) {
       .row_width = INT32_MAX / kLengthMultiple * kLengthMultiple,
       .sequence_width = 0,
       .sharding = BATCHPLAN_SHARDING_ZIGZAG};
-  const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens.data(),
-                                          .cu_seqlens_padded = cu_seqlens_padded.data(),
-                                          .cu_seqlens_padded_per_rank = per_rank.data(),
-                                          .max_seqlen = &max_seqlen,
-                                          .max_seqlen_padded = &max_seqlen_padded};
+  batchplan_packed_layout layout{};
+  layout.cu_seqlens = cu_seqlens.data();
+  layout.cu_seqlens_padded = cu_seqlens_padded.data();
+  layout.cu_seqlens_padded_per_rank = per_rank.data();
+  layout.max_seqlen = &max_seqlen;
+  layout.max_seqlen_padded = &max_seqlen_padded;
   BesideMemcpy(state, 3 * sizeof(int32_t) * uint64_t{count}, [&] {
     return batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), nullptr, count,
                                     &options, &layout, nullptr, nullptr);

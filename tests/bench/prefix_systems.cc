@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -63,33 +64,38 @@ std::vector<PrefixRow> NextFit(const PrefixTree& tree, const std::vector<uint32_
   return rows;
 }
 
-// The groups by `tokens` descending, each to the rank with the fewest groups, of those to the
-// lightest. The leaves of each rank, by position in the batch.
-std::vector<std::vector<uint32_t>> EvenGroups(const PrefixTree& tree, std::vector<Group> groups,
-                                              uint32_t ranks) {
+// The groups of each rank: by their sequences' tokens descending, each to the lightest rank that
+// has not its share of groups yet. AReaL and NeMo-RL want as many groups on every rank.
+std::vector<std::vector<Group>> EvenGroups(const PrefixTree& tree, uint32_t ranks) {
+  std::vector<Group> groups = GroupsOf(tree);
   std::ranges::stable_sort(groups, std::greater(), &Group::tokens);
-  std::vector<std::vector<uint32_t>> leaves(ranks);
-  // Groups and tokens of each rank.
-  std::vector<std::pair<uint64_t, uint64_t>> loads(ranks);
-  for (const Group& group : groups) {
-    const auto rank = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
-    ++loads[rank].first;
-    loads[rank].second += group.tokens;
-    leaves[rank].insert(leaves[rank].end(), group.leaves.begin(), group.leaves.end());
+  const size_t share = (groups.size() + ranks - 1) / ranks;
+  std::vector<std::vector<Group>> shares(ranks);
+  std::vector<uint64_t> tokens(ranks, 0);
+  for (Group& group : groups) {
+    size_t lightest = ranks;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (shares[rank].size() == share) continue;
+      if (lightest == ranks || tokens[rank] < tokens[lightest]) lightest = rank;
+    }
+    tokens[lightest] += group.tokens;
+    shares[lightest].push_back(std::move(group));
   }
-  for (auto& of_rank : leaves) {
-    std::ranges::sort(of_rank, {}, [&](uint32_t leaf) { return tree.sequence(leaf); });
-  }
-  return leaves;
+  return shares;
 }
 
-// AReaL (areal/models/tree_attn/tree.py): sequences in the order of the batch, each into the first
-// tree with room for its new tokens.
+// AReaL (areal/utils/seqpack.py, areal/models/tree_attn/tree.py): groups to ranks as above; then
+// sequences in the order of the batch, each into the first tree with room for its new tokens.
 RankMicrobatches ArealPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   RankRows rows(ranks);
-  const auto leaves = EvenGroups(tree, GroupsOf(tree), ranks);
+  const std::vector<std::vector<Group>> shares = EvenGroups(tree, ranks);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    for (const uint32_t leaf : leaves[rank]) {
+    std::vector<uint32_t> leaves;
+    for (const Group& group : shares[rank]) {
+      leaves.insert(leaves.end(), group.leaves.begin(), group.leaves.end());
+    }
+    std::ranges::sort(leaves, {}, [&](uint32_t leaf) { return tree.sequence(leaf); });
+    for (const uint32_t leaf : leaves) {
       auto row = std::ranges::find_if(
           rows[rank], [&](const PrefixRow& open) { return Fits(open, leaf, budget); });
       if (row == rows[rank].end()) row = rows[rank].insert(row, PrefixRow(tree));
@@ -165,55 +171,50 @@ RankMicrobatches ArtPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks
   return PlanOf(dealt);
 }
 
-// NeMo-RL (nemo_rl/data/packing/shared_prefix.py): groups by tokens descending, each to the
-// lightest rank that has not its share of groups yet. In a rank, a group's sequences first fit
-// decreasing into stars around their prompt, at most 16 each; then stars first fit decreasing, by
-// what they would take without sharing, into rows. What the sequences of a group have in common but
-// for the prompt does not count, so a row may be less full than it says.
-RankMicrobatches NemoRlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
+// Some sequences of a group around what all of its sequences begin with.
+struct Star {
+  std::vector<uint32_t> leaves;
+  uint64_t tokens = 0;
+  uint64_t unshared = 0;  // tokens that they would take without sharing
+};
+
+// First fit decreasing into stars of at most 16 sequences.
+std::vector<Star> StarsOf(const PrefixTree& tree, Group group, uint32_t budget) {
   constexpr size_t kMostBranches = 16;
-  struct Star {
-    std::vector<uint32_t> leaves;
-    uint64_t tokens = 0;
-    uint64_t unshared = 0;
-  };
-  std::vector<Group> groups = GroupsOf(tree);
-  std::ranges::stable_sort(groups, std::greater(), &Group::tokens);
-  const size_t quota = (groups.size() + ranks - 1) / ranks;
-  std::vector<std::vector<Star>> stars(ranks);
-  std::vector<std::pair<uint64_t, size_t>> loads(ranks);  // tokens and groups of each rank
-  for (Group& group : groups) {
-    size_t lightest = ranks;
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      if (loads[rank].second == quota) continue;
-      if (lightest == ranks || loads[rank].first < loads[lightest].first) lightest = rank;
-    }
-    loads[lightest].first += group.tokens;
-    ++loads[lightest].second;
-    const auto [first, last] = std::ranges::minmax(group.leaves);
-    const uint32_t prompt = tree.Common(first, last);
-    std::ranges::stable_sort(group.leaves, std::greater(),
-                             [&](uint32_t leaf) { return tree.length(leaf); });
-    std::vector<Star> own;
-    for (const uint32_t leaf : group.leaves) {
-      const uint64_t answer = tree.length(leaf) - prompt;
-      auto star = std::ranges::find_if(own, [&](const Star& open) {
-        return open.leaves.size() < kMostBranches && open.tokens + answer <= budget;
-      });
-      if (star == own.end()) star = own.insert(star, Star{.leaves = {}, .tokens = prompt});
-      star->leaves.push_back(leaf);
-      star->tokens += answer;
-      star->unshared += tree.length(leaf);
-    }
-    for (Star& star : own) stars[lightest].push_back(std::move(star));
+  const auto [first, last] = std::ranges::minmax(group.leaves);
+  const uint32_t prompt = tree.Common(first, last);
+  std::ranges::stable_sort(group.leaves, std::greater(),
+                           [&](uint32_t leaf) { return tree.length(leaf); });
+  std::vector<Star> stars;
+  for (const uint32_t leaf : group.leaves) {
+    const uint64_t answer = tree.length(leaf) - prompt;
+    auto star = std::ranges::find_if(stars, [&](const Star& open) {
+      return open.leaves.size() < kMostBranches && open.tokens + answer <= budget;
+    });
+    if (star == stars.end()) star = stars.insert(star, Star{.leaves = {}, .tokens = prompt});
+    star->leaves.push_back(leaf);
+    star->tokens += answer;
+    star->unshared += tree.length(leaf);
   }
+  return stars;
+}
+
+// NeMo-RL (nemo_rl/data/packing/shared_prefix.py): groups to ranks as AReaL's; each in stars; a
+// rank's stars first fit decreasing into rows, by what they would take without sharing. What else
+// sequences have in common does not count, so that a row of a tree may be emptier than it seems.
+RankMicrobatches NemoRlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   RankRows rows(ranks);
+  const std::vector<std::vector<Group>> shares = EvenGroups(tree, ranks);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    std::ranges::stable_sort(stars[rank], std::greater(), [](const Star& star) {
+    std::vector<Star> stars;
+    for (const Group& group : shares[rank]) {
+      std::ranges::move(StarsOf(tree, group, budget), std::back_inserter(stars));
+    }
+    std::ranges::stable_sort(stars, std::greater(), [](const Star& star) {
       return std::pair(star.unshared, star.tokens);
     });
     std::vector<uint64_t> tokens;
-    for (const Star& star : stars[rank]) {
+    for (const Star& star : stars) {
       const auto place = static_cast<size_t>(
           std::ranges::find_if(tokens, [&](uint64_t in) { return in + star.tokens <= budget; }) -
           tokens.begin());

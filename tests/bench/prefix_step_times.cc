@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "server/planner/make_plan.h"
 #include "server/planner/request/presets.h"
 #include "tests/bench/geometric_mean.h"
@@ -55,6 +57,7 @@ struct Figures {
   Ratios groups;
   std::vector<Ratios> systems;
   Ratios best_system;
+  std::vector<Ratios> presets;
   double slots = 0;
   double fast_milliseconds = 0;
   double milliseconds = 0;
@@ -81,14 +84,25 @@ double StepTimeOf(Case& tested, const RankMicrobatches& plan, uint32_t budget,
          kToken;
 }
 
-Planned Balanced(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchronization,
-                 Effort effort, bool shared) {
+// The presets that form rows of what sequences share.
+std::vector<absl::string_view> TreePresets() {
+  std::vector<absl::string_view> presets;
+  for (const absl::string_view preset : kPresetNames) {
+    if (IsOfTrees(PresetPass(preset, {})->sharding)) presets.push_back(preset);
+  }
+  return presets;
+}
+
+// By the planner. Rows are not padded.
+Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint32_t ranks,
+                  Synchronization synchronization, Effort effort, bool shared) {
   PlanOptions options;
   options.topology.data_parallel = ranks;
   options.synchronization = synchronization;
   options.effort = effort;
-  options.passes.push_back(PresetPass("balanced", options.topology).value());
+  options.passes.push_back(PresetPass(preset, options.topology).value());
   options.passes[0].max_tokens_per_microbatch = budget;
+  options.passes[0].rows = RowPadding::kNone;
   options.passes[0].ignore_shared_prefixes = !shared;
   const std::clock_t start = std::clock();
   const Plan plan = MakePlan(tested.batch.manifest(), options).value();
@@ -101,9 +115,9 @@ Planned Balanced(Case& tested, uint32_t budget, uint32_t ranks, Synchronization 
         pass.sequence_index.begin() + pass.microbatch_offsets[m + 1]);
   }
   const double step_time =
-      StepTimeOf(tested, microbatches, budget, synchronization, "balanced", shared);
+      StepTimeOf(tested, microbatches, budget, synchronization, preset.data(), shared);
   if (std::abs(step_time / pass.metrics.predicted_step_time - 1) > 1e-9) {
-    std::fprintf(stderr, "balanced: a step time of %f, not %f\n", step_time,
+    std::fprintf(stderr, "%s: a step time of %f, not %f\n", preset.data(), step_time,
                  pass.metrics.predicted_step_time);
     std::abort();
   }
@@ -117,7 +131,7 @@ Planned Balanced(Case& tested, uint32_t budget, uint32_t ranks, Synchronization 
 void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchronization,
          std::initializer_list<Figures*> figures) {
   const auto balanced = [&](Effort effort, bool shared) {
-    return Balanced(tested, budget, ranks, synchronization, effort, shared);
+    return PlannedBy("balanced", tested, budget, ranks, synchronization, effort, shared);
   };
   const Planned fast = balanced(Effort::kFast, true);
   const Planned ours = balanced(Effort::kDefault, true);
@@ -129,6 +143,12 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
   for (const PrefixSystem& system : PrefixSystems()) {
     systems.push_back(StepTimeOf(tested, system.plan(tested.tree, budget, ranks), budget,
                                  synchronization, system.name.data()));
+  }
+  std::vector<double> presets;
+  for (const absl::string_view preset : TreePresets()) {
+    presets.push_back(PlannedBy(preset, tested, budget, ranks, synchronization, Effort::kDefault,
+                                /*shared=*/true)
+                          .step_time);
   }
   for (Figures* of : figures) {
     of->fast_over_bound.Add(fast.step_time / fast.bound);
@@ -142,6 +162,8 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
       best = std::min(best, systems[s]);
     }
     of->best_system.Add(best / ours.step_time);
+    of->presets.resize(presets.size());
+    for (size_t p = 0; p < presets.size(); ++p) of->presets[p].Add(presets[p] / ours.step_time);
     of->slots += ours.slots;
     of->fast_milliseconds += fast.milliseconds;
     of->milliseconds += ours.milliseconds;
@@ -190,6 +212,9 @@ void PrintMeans(const Figures& figures) {
     PrintRatios(PrefixSystems()[s].name.data(), figures.systems[s]);
   }
   PrintRatios("best of these", figures.best_system);
+  for (size_t p = 0; p < figures.presets.size(); ++p) {
+    PrintRatios(TreePresets()[p].data(), figures.presets[p]);
+  }
   std::printf("\nPlanned in %.1f ms at FAST, %.1f ms at DEFAULT.\n",
               figures.fast_milliseconds / figures.batches, figures.milliseconds / figures.batches);
 }

@@ -14,8 +14,8 @@ namespace batchplan::bench {
 // the pass's lower bound; then the step times over that of DEFAULT of plans without sharing, of
 // whole groups, of each system and of the best of the systems, batch by batch. All step times are
 // PrefixJudge's, means are geometric. Then a table of the means over all batches, with their
-// ranges, and in how many batches a ratio is below 1. Ends the program if a plan is over the
-// budget, or the planner's own step time is another.
+// ranges, and in how many batches a ratio is below 1; there the presets of trees are too. Ends the
+// program if a plan is over the budget, or the planner's own step time is another.
 //
 // `family_name` is one of PrefixFamilies or the beginning of some; empty: all. Returns whether
 // there is such a family.

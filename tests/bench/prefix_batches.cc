@@ -20,10 +20,9 @@ void Append(PrefixBatch& batch, uint32_t length, uint32_t group, uint32_t prefix
   batch.shared_with.push_back(with);
 }
 
-// Answers to prompts of low .. high tokens, `divisor` times as short as `answers` has them.
+// Answers to prompts of low .. high tokens.
 PrefixBatch Stars(size_t sequences, size_t group, uint32_t budget, uint64_t seed, uint32_t low,
-                  uint32_t high, std::vector<uint32_t> (*answers)(size_t, uint64_t),
-                  uint32_t divisor) {
+                  uint32_t high, std::vector<uint32_t> (*answers)(size_t, uint64_t)) {
   RandomStream random(Other(seed));
   const std::vector<uint32_t> tokens = answers(sequences, seed);
   PrefixBatch batch;
@@ -31,7 +30,7 @@ PrefixBatch Stars(size_t sequences, size_t group, uint32_t budget, uint64_t seed
   for (uint32_t i = 0; i < sequences; ++i) {
     const auto first = static_cast<uint32_t>(i - i % group);
     if (i == first) prompt = static_cast<uint32_t>(random.Between(low, high));
-    const uint32_t answer = std::min(std::max(tokens[i] / divisor, 1u), budget - prompt);
+    const uint32_t answer = std::min(tokens[i], budget - prompt);
     Append(batch, prompt + answer, first / static_cast<uint32_t>(group), i == first ? 0 : prompt,
            first);
   }
@@ -39,19 +38,19 @@ PrefixBatch Stars(size_t sequences, size_t group, uint32_t budget, uint64_t seed
 }
 
 PrefixBatch Maths(size_t sequences, size_t group, uint32_t budget, uint64_t seed) {
-  return Stars(sequences, group, budget, seed, 60, 500, testing::MathsLengths, 1);
+  return Stars(sequences, group, budget, seed, 60, 500, testing::MathsLengths);
 }
 
 PrefixBatch LongCot(size_t sequences, size_t group, uint32_t budget, uint64_t seed) {
-  return Stars(sequences, group, budget, seed, 100, 1000, testing::LongCotLengths, 1);
+  return Stars(sequences, group, budget, seed, 100, 1000, testing::LongCotLengths);
 }
 
 PrefixBatch Documents(size_t sequences, size_t group, uint32_t budget, uint64_t seed) {
-  return Stars(sequences, group, budget, seed, 6000, 10000, testing::MathsLengths, 2);
+  return Stars(sequences, group, budget, seed, 6000, 10000, testing::MathsLengths);
 }
 
 PrefixBatch LongDocuments(size_t sequences, size_t group, uint32_t budget, uint64_t seed) {
-  return Stars(sequences, group, budget, seed, 24000, 36000, testing::MathsLengths, 2);
+  return Stars(sequences, group, budget, seed, 24000, 36000, testing::MathsLengths);
 }
 
 // `group` rollouts of a task, of at most `most_turns` turns each. The sequence of a turn is the
@@ -150,7 +149,7 @@ constexpr PrefixFamily kFamilies[] = {
     {"prompts of 8k, stars of 8", Documents, 512, 8, 16384},
     {"prompts of 8k, stars of 16", Documents, 1024, 16, 32768},
     {"prompts of 30k, stars of 8", LongDocuments, 512, 8, 65536},
-    {"prompts of 30k, stars of 16", LongDocuments, 1024, 16, 65536},
+    {"prompts of 30k, stars of 16", LongDocuments, 512, 16, 65536},
     {"agents, up to 10 turns", ShortAgents, 1024, 4, 32768},
     {"agents, up to 30 turns", LongAgents, 1024, 4, 65536},
     {"searches, trees of 16", Searches, 1024, 16, 16384},

@@ -303,7 +303,7 @@ absl::Status WorkerPlan::Upload() {
 
     const batchplan_layout_options options = RowOf(microbatch, RowPart::kOwnRank).options;
     const batchplan_status status =
-        batchplan_compute_layout(options_.backend, lengths, size, &options, &layout,
+        batchplan_compute_layout(options_.backend, lengths, nullptr, size, &options, &layout,
                                  At<batchplan_status>(map_.error_word), options_.stream);
     if (status != BATCHPLAN_OK) return CallStatus(status, "layout", microbatch);
     index += size;

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "batchplan/kernels.h"
+#include "src/gradient_arithmetic.h"
 #include "src/move_arithmetic.h"
 #include "src/reduce_arithmetic.h"
 
@@ -22,11 +23,12 @@ constexpr bool IsBackend(batchplan_backend backend) {
 
 namespace host {
 
-batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
+batchplan_status ComputeLayout(const SequenceLengths& sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word);
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word);
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word);
+batchplan_status UnpackGradient(const GradientTask& task, batchplan_status* error_word);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
                         batchplan_status* error_word, const Workspace& workspace);
 
@@ -40,12 +42,14 @@ batchplan_status BackendStatus();
 // As batchplan_backend_error.
 const char* LastError();
 
-batchplan_status ComputeLayout(const uint32_t* lengths, uint32_t num_sequences,
+batchplan_status ComputeLayout(const SequenceLengths& sequences,
                                const batchplan_layout_options& options,
                                const batchplan_packed_layout& layout, batchplan_status* error_word,
                                void* stream);
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word, void* stream);
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, void* stream);
+batchplan_status UnpackGradient(const GradientTask& task, batchplan_status* error_word,
+                                void* stream);
 batchplan_status Reduce(const Row& row, const batchplan_reduction& reduction,
                         batchplan_status* error_word, const Workspace& workspace, void* stream);
 

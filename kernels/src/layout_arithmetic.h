@@ -34,9 +34,10 @@ constexpr uint64_t ContextParallelDivisor(const batchplan_layout_options& option
   return chunks * options.context_parallel;
 }
 
-// The status of the arguments that the host can judge without reading a length.
+// The status of the arguments that the host can judge without reading a length. `shares` says
+// whether sequences share prefixes.
 constexpr batchplan_status CheckOptions(uint32_t num_sequences,
-                                        const batchplan_layout_options& options) {
+                                        const batchplan_layout_options& options, bool shares) {
   if (options.context_parallel < 1 || options.context_parallel > BATCHPLAN_MAX_CONTEXT_PARALLEL) {
     return BATCHPLAN_ERROR_CONTEXT_PARALLEL;
   }
@@ -44,12 +45,15 @@ constexpr batchplan_status CheckOptions(uint32_t num_sequences,
       options.sharding != BATCHPLAN_SHARDING_CONTIGUOUS) {
     return BATCHPLAN_ERROR_SHARDING;
   }
+  if (shares && options.context_parallel > 1) return BATCHPLAN_ERROR_SHARDING;
   const uint64_t divisor = ContextParallelDivisor(options);
   if (options.length_multiple < 1 || options.length_multiple % divisor != 0) {
     return BATCHPLAN_ERROR_LENGTH_MULTIPLE;
   }
   if (options.row_width % divisor != 0) return BATCHPLAN_ERROR_ROW_WIDTH;
-  if (options.sequence_width % divisor != 0) return BATCHPLAN_ERROR_SEQUENCE_WIDTH;
+  if (options.sequence_width % divisor != 0 || (shares && options.sequence_width > 0)) {
+    return BATCHPLAN_ERROR_SEQUENCE_WIDTH;
+  }
   // The bound on num_sequences also keeps LengthSummary::total_padded below 2^31 * 2^33.
   if (options.row_width > kMaxOffset || num_sequences >= kMaxOffset) {
     return BATCHPLAN_ERROR_OVERFLOW;
@@ -57,68 +61,106 @@ constexpr batchplan_status CheckOptions(uint32_t num_sequences,
   return BATCHPLAN_OK;
 }
 
-// What the first pass learns.
-struct LengthSummary {
-  uint64_t total_padded;
-  uint32_t max_seqlen;
+// The caller's arrays. `shared` is null where prefixes are not shared.
+struct SequenceLengths {
+  const uint32_t* lengths;
+  const uint32_t* shared;
+  uint32_t num_sequences;
 };
 
-BATCHPLAN_HOST_DEVICE constexpr LengthSummary SummaryOf(uint32_t length,
-                                                        const batchplan_layout_options& options) {
-  return {PaddedLength(length, options), length};
+// Tokens that sequence `sequence` takes in the row, below 2^33; in a layout that exists, what is
+// shared is at most its length.
+BATCHPLAN_HOST_DEVICE inline uint64_t RoomOf(const SequenceLengths& of, uint32_t sequence,
+                                             const batchplan_layout_options& options) {
+  const uint32_t length = of.lengths[sequence];
+  if (of.shared == nullptr) return PaddedLength(length, options);
+  return length - (of.shared[sequence] < length ? of.shared[sequence] : length);
+}
+
+// What the first pass learns.
+struct LengthSummary {
+  uint64_t total;
+  // Tokens of the row that are taken.
+  uint64_t total_room;
+  uint32_t max_seqlen;
+  uint64_t max_room;
+  bool shares_too_much;
+};
+
+BATCHPLAN_HOST_DEVICE inline LengthSummary SummaryOf(const SequenceLengths& of, uint32_t sequence,
+                                                     const batchplan_layout_options& options) {
+  const uint32_t length = of.lengths[sequence];
+  const uint64_t room = RoomOf(of, sequence, options);
+  bool shares_too_much = false;
+  if (of.shared != nullptr) {
+    const uint32_t before = sequence > 0 ? of.lengths[sequence - 1] : 0;
+    shares_too_much = of.shared[sequence] > (before < length ? before : length);
+  }
+  return {length, room, length, room, shares_too_much};
 }
 
 BATCHPLAN_HOST_DEVICE constexpr LengthSummary operator+(const LengthSummary& a,
                                                         const LengthSummary& b) {
-  return {a.total_padded + b.total_padded,
-          a.max_seqlen > b.max_seqlen ? a.max_seqlen : b.max_seqlen};
+  return {a.total + b.total, a.total_room + b.total_room,
+          a.max_seqlen > b.max_seqlen ? a.max_seqlen : b.max_seqlen,
+          a.max_room > b.max_room ? a.max_room : b.max_room,
+          a.shares_too_much || b.shares_too_much};
 }
 
 BATCHPLAN_HOST_DEVICE constexpr batchplan_status CheckSummary(
-    const LengthSummary& summary, const batchplan_layout_options& options) {
-  if (summary.total_padded > kMaxOffset) return BATCHPLAN_ERROR_OVERFLOW;
+    const LengthSummary& summary, const batchplan_layout_options& options, bool shares) {
+  if (summary.shares_too_much) return BATCHPLAN_ERROR_SHARED_TOKENS;
+  if (summary.total_room > kMaxOffset || (shares && summary.total > kMaxOffset)) {
+    return BATCHPLAN_ERROR_OVERFLOW;
+  }
   if (options.sequence_width > 0 && summary.max_seqlen > options.sequence_width) {
     return BATCHPLAN_ERROR_SEQUENCE_TOO_LONG;
   }
-  if (summary.total_padded > options.row_width) return BATCHPLAN_ERROR_ROW_TOO_NARROW;
+  if (summary.total_room > options.row_width) return BATCHPLAN_ERROR_ROW_TOO_NARROW;
   return BATCHPLAN_OK;
 }
 
-// What the second pass scans: where a sequence begins, not counting and counting padding.
+// What the second pass scans: where a sequence begins, of the sequences and in the row.
 struct Offsets {
   int32_t seqlens;
   int32_t seqlens_padded;
 };
 
 // Valid once CheckSummary has said BATCHPLAN_OK.
-BATCHPLAN_HOST_DEVICE constexpr Offsets OffsetsOf(uint32_t length,
-                                                  const batchplan_layout_options& options) {
-  return {static_cast<int32_t>(length), static_cast<int32_t>(PaddedLength(length, options))};
+BATCHPLAN_HOST_DEVICE inline Offsets OffsetsOf(const SequenceLengths& of, uint32_t sequence,
+                                               const batchplan_layout_options& options) {
+  return {static_cast<int32_t>(of.lengths[sequence]),
+          static_cast<int32_t>(RoomOf(of, sequence, options))};
 }
 
 BATCHPLAN_HOST_DEVICE constexpr Offsets operator+(const Offsets& a, const Offsets& b) {
   return {a.seqlens + b.seqlens, a.seqlens_padded + b.seqlens_padded};
 }
 
-// Writes entry `index` of the three offset arrays.
+// Writes entry `index` of the offset arrays.
 BATCHPLAN_HOST_DEVICE inline void WriteOffsets(const batchplan_packed_layout& layout,
                                                uint32_t index, const Offsets& offsets,
-                                               uint32_t context_parallel) {
+                                               uint32_t context_parallel, bool shares) {
   if (layout.cu_seqlens != nullptr) layout.cu_seqlens[index] = offsets.seqlens;
   if (layout.cu_seqlens_padded != nullptr) layout.cu_seqlens_padded[index] = offsets.seqlens_padded;
   if (layout.cu_seqlens_padded_per_rank != nullptr) {
     layout.cu_seqlens_padded_per_rank[index] =
         offsets.seqlens_padded / static_cast<int32_t>(context_parallel);
   }
+  if (layout.cu_new != nullptr) {
+    layout.cu_new[index] = shares ? offsets.seqlens_padded : offsets.seqlens;
+  }
 }
 
-// Writes the two maxima of a layout of `num_sequences` whose largest length is `max_seqlen`.
+// Writes the two maxima of a layout that exists, or zeros.
 BATCHPLAN_HOST_DEVICE inline void WriteMaxima(const batchplan_packed_layout& layout,
-                                              uint32_t num_sequences, uint32_t max_seqlen,
-                                              const batchplan_layout_options& options) {
-  const Offsets maxima = num_sequences > 0 ? OffsetsOf(max_seqlen, options) : Offsets{};
-  if (layout.max_seqlen != nullptr) *layout.max_seqlen = maxima.seqlens;
-  if (layout.max_seqlen_padded != nullptr) *layout.max_seqlen_padded = maxima.seqlens_padded;
+                                              const LengthSummary& summary, bool exists) {
+  if (layout.max_seqlen != nullptr) {
+    *layout.max_seqlen = exists ? static_cast<int32_t>(summary.max_seqlen) : 0;
+  }
+  if (layout.max_seqlen_padded != nullptr) {
+    *layout.max_seqlen_padded = exists ? static_cast<int32_t>(summary.max_room) : 0;
+  }
 }
 
 }  // namespace batchplan::kernels

@@ -13,15 +13,16 @@
 #include "batchplan/kernels/pack.h"
 #include "src/host_device.h"
 #include "src/row_arithmetic.h"
+#include "src/shared_arithmetic.h"
 
 namespace batchplan::kernels {
 
 // What the executors are asked: checked, and the same for packing and unpacking.
 struct Movement {
   Row row;
-  // All zero if no field has a source.
+  // All zero if no field has rows.
   batchplan_sequences sequences;
-  bool has_source;
+  bool has_rows;
   // The least width of the padded fields.
   uint64_t narrowest;
   const batchplan_field* fields;
@@ -31,17 +32,34 @@ struct Movement {
 // No token: padding.
 inline constexpr int64_t kPadding = -1;
 
-// Whether `field` has a source, and so needs batchplan_sequences.
 constexpr bool HasSource(const batchplan_field& field) {
   return field.content == BATCHPLAN_CONTENT_TOKENS ||
          field.content == BATCHPLAN_CONTENT_PER_SEQUENCE;
 }
 
-// The status of one field's descriptor, to pack or to unpack.
-constexpr batchplan_status CheckField(const batchplan_field& field, bool ragged) {
+// Whether `field` has a place for each token of the sequences.
+constexpr bool HasTokenRows(const batchplan_field& field) {
+  return field.content == BATCHPLAN_CONTENT_TOKENS ||
+         field.content == BATCHPLAN_CONTENT_PREDECESSORS;
+}
+
+// Whether `field` has rows of the sequences, and so needs batchplan_sequences.
+constexpr bool HasRows(const batchplan_field& field) {
+  return HasSource(field) || HasTokenRows(field);
+}
+
+// The status of one field's descriptor, to pack or to unpack. `shares` says whether the row shares
+// prefixes.
+constexpr batchplan_status CheckField(const batchplan_field& field, bool ragged, bool shares) {
   const bool is_ids = field.content == BATCHPLAN_CONTENT_POSITION_IDS ||
-                      field.content == BATCHPLAN_CONTENT_SEQUENCE_IDS;
+                      field.content == BATCHPLAN_CONTENT_SEQUENCE_IDS ||
+                      field.content == BATCHPLAN_CONTENT_PREDECESSORS;
   if (!is_ids && !HasSource(field)) return BATCHPLAN_ERROR_CONTENT;
+  if (!shares && field.content == BATCHPLAN_CONTENT_PREDECESSORS) return BATCHPLAN_ERROR_CONTENT;
+  if (shares && (field.content == BATCHPLAN_CONTENT_PER_SEQUENCE ||
+                 (field.content == BATCHPLAN_CONTENT_TOKENS && field.token_shift != 0))) {
+    return BATCHPLAN_ERROR_SHARED_PREFIXES;
+  }
   const uint32_t size = field.element_size;
   const bool is_power_of_two = size != 0 && (size & (size - 1)) == 0;
   if (!is_power_of_two || size > 16 || (is_ids && size != 4 && size != 8)) {
@@ -51,7 +69,7 @@ constexpr batchplan_status CheckField(const batchplan_field& field, bool ragged)
       (is_ids && field.elements_per_token != 1)) {
     return BATCHPLAN_ERROR_TOKEN_SIZE;
   }
-  if (!ragged && field.content == BATCHPLAN_CONTENT_TOKENS && field.width > kMaxOffset) {
+  if (!ragged && HasTokenRows(field) && field.width > kMaxOffset) {
     return BATCHPLAN_ERROR_WIDTH;
   }
   return BATCHPLAN_OK;
@@ -166,14 +184,28 @@ BATCHPLAN_HOST_DEVICE inline SourceRun UnpackSource(const Row& row, const Sequen
   return {from.rank == row.rank ? int64_t{from.cell} : kPadding, run, before};
 }
 
-// What is wrong with sequence `sequence`: its offsets, or the row that its tokens are in.
-BATCHPLAN_HOST_DEVICE inline batchplan_status CheckMove(const Row& row,
-                                                        const batchplan_sequences& sequences,
-                                                        bool has_source, uint64_t narrowest,
-                                                        uint32_t sequence) {
-  const batchplan_status status = CheckSequence(row, sequence);
+// Unpacking a row that shares prefixes: the piece of the row that token `token` of sequence
+// `sequence` is in. Behind the sequence, all to the end of its row at `row_end` has no cell.
+BATCHPLAN_HOST_DEVICE inline PathPiece UnpackPiece(const Row& row, const SequencePlace& place,
+                                                   uint32_t sequence, uint32_t token,
+                                                   uint32_t row_end) {
+  if (token >= place.length) return {kNone, place.length, row_end};
+  PathPiece piece = PieceOf(row, sequence, token);
+  piece.end = Least(piece.end, place.length);
+  return piece;
+}
+
+// What is wrong with sequence `sequence`: its offsets, or the row that its tokens are in. kShares:
+// the row shares prefixes.
+template <bool kShares>
+BATCHPLAN_HOST_DEVICE batchplan_status CheckMove(const Row& row,
+                                                 const batchplan_sequences& sequences,
+                                                 bool has_rows, uint64_t narrowest,
+                                                 uint32_t sequence) {
+  const batchplan_status status =
+      kShares ? CheckSharedSequence(row, sequence) : CheckSequence(row, sequence);
   const SequencePlace place = PlaceOf(row, sequences, sequence);
-  if (status != BATCHPLAN_OK || !has_source || place.length == 0) return status;
+  if (status != BATCHPLAN_OK || !has_rows || place.length == 0) return status;
   if (place.row >= sequences.num_rows) return BATCHPLAN_ERROR_SEQUENCE_INDEX;
   if (sequences.offsets == nullptr) {
     return place.length > narrowest ? BATCHPLAN_ERROR_SEQUENCE_TOO_LONG : BATCHPLAN_OK;

@@ -42,7 +42,8 @@ batchplan_status Prepare(Direction direction, const batchplan_row* row,
                          uint32_t num_fields, Movement& movement) {
   if (row == nullptr || (fields == nullptr && num_fields > 0)) return BATCHPLAN_ERROR_NULL_POINTER;
   if (const batchplan_status status = CheckRow(*row); status != BATCHPLAN_OK) return status;
-  if (const batchplan_status status = CheckAlignment(row->cu_seqlens, row->cu_seqlens_padded);
+  if (const batchplan_status status =
+          CheckAlignment(row->cu_seqlens, row->cu_seqlens_padded, row->least_shared);
       status != BATCHPLAN_OK) {
     return status;
   }
@@ -50,27 +51,29 @@ batchplan_status Prepare(Direction direction, const batchplan_row* row,
 
   movement = {.row = RowOf(*row),
               .sequences = {},
-              .has_source = false,
+              .has_rows = false,
               .narrowest = UINT64_MAX,
               .fields = fields,
               .num_fields = num_fields};
   if (sequences != nullptr) movement.sequences = *sequences;
   const bool ragged = movement.sequences.offsets != nullptr;
+  const bool shares = row->least_shared != nullptr;
   for (uint32_t i = 0; i < num_fields; ++i) {
     const batchplan_field& field = fields[i];
-    if (const batchplan_status status = CheckField(field, ragged); status != BATCHPLAN_OK) {
+    if (const batchplan_status status = CheckField(field, ragged, shares); status != BATCHPLAN_OK) {
       return status;
     }
-    if (direction == Direction::kUnpack && field.content != BATCHPLAN_CONTENT_TOKENS) {
-      return BATCHPLAN_ERROR_CONTENT;
-    }
-    if (HasSource(field) && sequences == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
+    const bool is_known = direction == Direction::kUnpack
+                              ? HasTokenRows(field)
+                              : field.content != BATCHPLAN_CONTENT_PREDECESSORS;
+    if (!is_known) return BATCHPLAN_ERROR_CONTENT;
+    if (HasRows(field) && sequences == nullptr) return BATCHPLAN_ERROR_NULL_POINTER;
     if (const batchplan_status status = CheckPointers(direction, movement, field);
         status != BATCHPLAN_OK) {
       return status;
     }
-    movement.has_source = movement.has_source || HasSource(field);
-    if (field.content == BATCHPLAN_CONTENT_TOKENS) {
+    movement.has_rows = movement.has_rows || HasRows(field);
+    if (HasTokenRows(field)) {
       movement.narrowest = std::min(movement.narrowest, field.width);
     }
   }

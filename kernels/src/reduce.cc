@@ -58,6 +58,7 @@ batchplan_status batchplan_reduce(batchplan_backend backend, const batchplan_row
   if (const batchplan_status status = kernels::CheckRow(*row); status != BATCHPLAN_OK) {
     return status;
   }
+  if (row->least_shared != nullptr) return BATCHPLAN_ERROR_SHARED_PREFIXES;
   const kernels::Row checked_row = kernels::RowOf(*row);
   const bool has_tokens = row->num_sequences > 0 && kernels::PackedCells(checked_row) > 0;
   if (const batchplan_status status = kernels::CheckReduction(*reduction, has_tokens);

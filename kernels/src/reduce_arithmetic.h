@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "batchplan/kernels/reduce.h"
+#include "src/elements.h"
 #include "src/host_device.h"
 #include "src/row_arithmetic.h"
 
@@ -23,84 +24,6 @@ inline constexpr uint32_t kChunk = 8 * kLanes;
 
 BATCHPLAN_HOST_DEVICE constexpr uint32_t ChunksOf(uint32_t terms) {
   return static_cast<uint32_t>((uint64_t{terms} + kChunk - 1) / kChunk);
-}
-
-// Bytes of an element; 0 if there is no such type.
-constexpr uint32_t SizeOf(batchplan_data_type type) {
-  switch (type) {
-    case BATCHPLAN_UINT8:
-      return 1;
-    case BATCHPLAN_FLOAT16:
-    case BATCHPLAN_BFLOAT16:
-      return 2;
-    case BATCHPLAN_FLOAT32:
-    case BATCHPLAN_INT32:
-      return 4;
-    case BATCHPLAN_FLOAT64:
-    case BATCHPLAN_INT64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
-BATCHPLAN_HOST_DEVICE inline float FloatOfBits(uint32_t bits) {
-  float value = 0;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-// IEEE 754 binary16, subnormals, infinities and NaN included.
-BATCHPLAN_HOST_DEVICE inline float FloatOfHalf(uint16_t half) {
-  const uint32_t sign = uint32_t{half & 0x8000U} << 16;
-  const uint32_t exponent = (half >> 10) & 0x1FU;
-  const uint32_t fraction = half & 0x3FFU;
-  if (exponent == 0) {
-    // fraction * 2^-24, exact.
-    const float magnitude = static_cast<float>(fraction) * FloatOfBits(0x33800000U);
-    return sign != 0 ? -magnitude : magnitude;
-  }
-  const uint32_t float_exponent = exponent == 0x1FU ? 0xFFU : exponent + (127 - 15);
-  return FloatOfBits(sign | float_exponent << 23 | fraction << 13);
-}
-
-// The bits of an element of SizeOf(type) bytes.
-BATCHPLAN_HOST_DEVICE inline uint64_t BitsAt(const void* elements, batchplan_data_type type,
-                                             int64_t index) {
-  switch (type) {
-    case BATCHPLAN_UINT8:
-      return static_cast<const uint8_t*>(elements)[index];
-    case BATCHPLAN_FLOAT16:
-    case BATCHPLAN_BFLOAT16:
-      return static_cast<const uint16_t*>(elements)[index];
-    case BATCHPLAN_FLOAT32:
-    case BATCHPLAN_INT32:
-      return static_cast<const uint32_t*>(elements)[index];
-    default:
-      return static_cast<const uint64_t*>(elements)[index];
-  }
-}
-
-BATCHPLAN_HOST_DEVICE inline double ElementOf(uint64_t bits, batchplan_data_type type) {
-  switch (type) {
-    case BATCHPLAN_FLOAT32:
-      return FloatOfBits(static_cast<uint32_t>(bits));
-    case BATCHPLAN_FLOAT64: {
-      double value = 0;
-      memcpy(&value, &bits, sizeof value);
-      return value;
-    }
-    case BATCHPLAN_FLOAT16:
-      return FloatOfHalf(static_cast<uint16_t>(bits));
-    case BATCHPLAN_BFLOAT16:
-      return FloatOfBits(static_cast<uint32_t>(bits << 16));
-    case BATCHPLAN_INT32:
-      return static_cast<int32_t>(bits);
-    case BATCHPLAN_INT64:
-      return static_cast<double>(static_cast<int64_t>(bits));
-    default:
-      return static_cast<double>(bits);
-  }
 }
 
 BATCHPLAN_HOST_DEVICE inline double Product(double a, double b) {

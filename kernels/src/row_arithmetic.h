@@ -31,6 +31,8 @@ BATCHPLAN_HOST_DEVICE constexpr int32_t Least(int32_t a, int32_t b) { return a <
 struct Row {
   const int32_t* cu_seqlens;
   const int32_t* cu_seqlens_padded;
+  // Null where prefixes are not shared.
+  const int32_t* least_shared;
   uint32_t num_sequences;
   uint32_t width;
   uint32_t context_parallel;
@@ -47,7 +49,8 @@ constexpr batchplan_status CheckRow(const batchplan_row& row) {
   if (row.num_sequences > 0 && (row.cu_seqlens == nullptr || row.cu_seqlens_padded == nullptr)) {
     return BATCHPLAN_ERROR_NULL_POINTER;
   }
-  if (const batchplan_status status = CheckOptions(row.num_sequences, row.options);
+  const bool shares = row.least_shared != nullptr;
+  if (const batchplan_status status = CheckOptions(row.num_sequences, row.options, shares);
       status != BATCHPLAN_OK) {
     return status;
   }
@@ -65,6 +68,7 @@ constexpr Row RowOf(const batchplan_row& row) {
   const bool zigzag = options.context_parallel > 1 && options.sharding == BATCHPLAN_SHARDING_ZIGZAG;
   return {.cu_seqlens = row.cu_seqlens,
           .cu_seqlens_padded = row.cu_seqlens_padded,
+          .least_shared = row.least_shared,
           .num_sequences = row.num_sequences,
           .width = options.row_width,
           .context_parallel = options.context_parallel,

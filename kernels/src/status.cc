@@ -29,17 +29,19 @@ const char* batchplan_status_string(batchplan_status status) {
     case BATCHPLAN_ERROR_CUDA:
       return "the CUDA runtime refused the kernel launch";
     case BATCHPLAN_ERROR_SEQUENCE_WIDTH:
-      return "sequence_width is not divisible by the chunks of the context parallel sharding";
+      return "sequence_width is not divisible by the chunks of the context parallel sharding, or "
+             "not 0 where prefixes are shared";
     case BATCHPLAN_ERROR_SEQUENCE_TOO_LONG:
       return "a sequence has more tokens than sequence_width, or than the width of a field";
     case BATCHPLAN_ERROR_SHARDING:
-      return "this number names no sharding";
+      return "this number names no sharding, or context_parallel is above 1 where prefixes are "
+             "shared, for which there is none";
     case BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK:
       return "context_parallel_rank is not below context_parallel";
     case BATCHPLAN_ERROR_LAYOUT:
-      return "cu_seqlens and cu_seqlens_padded are not a layout of the row: they do not begin "
-             "at 0, descend, leave too little room, do not divide among the ranks, or pass "
-             "row_width";
+      return "cu_seqlens, cu_seqlens_padded and least_shared are not a layout of the row: they do "
+             "not begin at 0, descend, leave too little room, do not divide among the ranks, pass "
+             "row_width, or share what is not there";
     case BATCHPLAN_ERROR_SEQUENCE_INDEX:
       return "an entry of sequence_index is not below num_rows";
     case BATCHPLAN_ERROR_OFFSETS:
@@ -62,6 +64,12 @@ const char* batchplan_status_string(batchplan_status status) {
       return "the arrays of the plan do not fit each other";
     case BATCHPLAN_ERROR_DATA_PARALLEL_RANK:
       return "data_parallel_rank is not below data_parallel";
+    case BATCHPLAN_ERROR_SHARED_TOKENS:
+      return "an entry of shared is above the length of its sequence or of the one before, or is "
+             "not 0 for the first sequence";
+    case BATCHPLAN_ERROR_SHARED_PREFIXES:
+      return "the row shares prefixes: a token has several next ones and is of several sequences, "
+             "so that token_shift must be 0, and content per sequence and sums have no meaning";
     default:
       return "unknown status";
   }

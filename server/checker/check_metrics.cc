@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "server/checker/check_decisions.h"
 #include "server/checker/sequence_cost.h"
+#include "server/checker/shared_paths.h"
 #include "server/checker/stated_metrics.h"
 #include "server/checker/step_events.h"
 #include "server/checker/violation.h"
@@ -22,6 +24,8 @@ namespace {
 // What one micro-batch computes.
 struct Load {
   uint64_t true_tokens = 0;
+  // Of these, what it computes itself.
+  uint64_t laid_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
   // The budget of its ranks, or the row of a sequence alone that is above it.
@@ -34,11 +38,16 @@ struct Load {
 // Over the whole pass.
 struct Totals {
   uint64_t true_tokens = 0;
+  uint64_t laid_tokens = 0;
   uint64_t aligned_tokens = 0;
   uint64_t scheduled_tokens = 0;
+  // Where sequences share: every mini-batch as if it were one row, and what that costs one rank
+  // without exchange.
+  uint64_t unique_tokens = 0;
+  double unique_computation = 0;
   double capacity = 0;
   uint64_t slots = 0;
-  // Micro-batches above the budget, and the true tokens of the others.
+  // Micro-batches above the budget, and what the others compute.
   uint64_t over_budget = 0;
   uint64_t tokens_within = 0;
   // Of each mini-batch, and the sum of all.
@@ -81,10 +90,14 @@ Load LoadOf(const PassUnderCheck& pass, size_t m, const Microbatch& microbatch) 
   load.cost = model.per_microbatch;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
     const uint32_t length = pass.plan.sequence_lengths[p];
-    const uint64_t aligned = AlignedLength(length, group.length_multiple);
+    const uint32_t shared = pass.paths == nullptr ? 0 : pass.plan.shared_tokens[p];
+    const uint64_t aligned =
+        pass.paths == nullptr ? AlignedLength(length, group.length_multiple) : length;
     load.true_tokens += length;
-    load.aligned_tokens += aligned;
-    load.cost += SequenceCost(model, static_cast<double>(padded ? width : aligned), group.ranks);
+    load.laid_tokens += length - shared;
+    load.aligned_tokens += aligned - shared;
+    load.cost +=
+        SequenceCost(model, static_cast<double>(padded ? width : aligned), shared, group.ranks);
   }
   load.scheduled_tokens = padded ? microbatch.size() * width : width;
   if (!padded) {
@@ -107,13 +120,14 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
     const Microbatch& microbatch = microbatches[m];
     const Load load = LoadOf(pass, m, microbatch);
     totals.true_tokens += load.true_tokens;
+    totals.laid_tokens += load.laid_tokens;
     totals.aligned_tokens += load.aligned_tokens;
     totals.scheduled_tokens += load.scheduled_tokens;
     totals.capacity += load.capacity;
     totals.over_budget += load.over_budget ? 1 : 0;
-    totals.tokens_within += load.over_budget ? 0 : load.true_tokens;
+    totals.tokens_within += load.over_budget ? 0 : load.laid_tokens;
     if (!microbatch.empty()) {
-      totals.filled.push_back(static_cast<double>(load.true_tokens) / load.capacity);
+      totals.filled.push_back(static_cast<double>(load.laid_tokens) / load.capacity);
     }
     for (size_t rank = microbatch.rank; rank < microbatch.rank + microbatch.ranks; ++rank) {
       tokens[rank] += static_cast<double>(load.aligned_tokens) / microbatch.ranks;
@@ -135,9 +149,38 @@ void AddMiniBatch(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
   totals.step.most_stage_work += step.most_stage_work;
 }
 
+// Adds what is unique in the mini-batch of micro-batches [begin, end). `tokens` is any union.
+void AddUnique(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+               size_t begin, size_t end, PathUnion& tokens, Totals& totals) {
+  const CostModel& model = pass.request.cost_model;
+  std::vector<SharedPaths::Interval> path;
+  tokens.Clear();
+  const size_t first = microbatches[begin].begin;
+  const size_t last = microbatches[end - 1].end;
+  double squares = 0;
+  uint64_t alone = 0;
+  for (size_t p = first; p < last; ++p) {
+    const uint32_t length = pass.plan.sequence_lengths[p];
+    if (pass.RunsAlone(length)) {
+      alone += length;
+      squares += static_cast<double>(length) * length;
+    } else {
+      pass.paths->Read(pass.plan.sequence_index[p], length, path);
+      tokens.Add(path);
+    }
+  }
+  const uint64_t unique = alone + tokens.tokens();
+  totals.unique_tokens += unique;
+  totals.unique_computation += SharedCost(model, static_cast<double>(unique),
+                                          squares + tokens.squares(), GroupOf(pass, {}).ranks) +
+                               model.per_sequence * static_cast<double>(last - first);
+}
+
 // The micro-batches of a mini-batch stand together.
 Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
   Totals totals;
+  std::optional<PathUnion> tokens;
+  if (pass.paths != nullptr) tokens.emplace(*pass.paths);
   for (size_t begin = 0; begin < microbatches.size();) {
     size_t end = begin;
     while (end < microbatches.size() &&
@@ -145,6 +188,7 @@ Totals Measure(const PassUnderCheck& pass, const std::vector<Microbatch>& microb
       ++end;
     }
     AddMiniBatch(pass, microbatches, begin, end, totals);
+    if (tokens) AddUnique(pass, microbatches, begin, end, *tokens, totals);
     begin = end;
   }
   return totals;
@@ -191,7 +235,8 @@ double IdealSlots(const PassUnderCheck& pass, const std::vector<Microbatch>& mic
   return slots;
 }
 
-double IdealStepTime(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches) {
+double IdealStepTime(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
+                     double unique_computation) {
   const double per_microbatch = pass.request.cost_model.per_microbatch;
   const double stages = pass.request.topology.pipeline_parallel;
   if (IsDynamic(pass)) {
@@ -202,7 +247,10 @@ double IdealStepTime(const PassUnderCheck& pass, const std::vector<Microbatch>& 
   }
   const double fewest = static_cast<double>(pass.plan.metrics.lower_bound_microbatches) /
                         static_cast<double>(pass.demands.data_parallel);
-  return (IdealComputation(pass, GroupOf(pass, {})) + per_microbatch * fewest) / stages;
+  const double computation =
+      pass.paths == nullptr ? IdealComputation(pass, GroupOf(pass, {}))
+                            : unique_computation / static_cast<double>(pass.demands.data_parallel);
+  return (computation + per_microbatch * fewest) / stages;
 }
 
 absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
@@ -214,6 +262,9 @@ absl::Status CheckCounts(const PassUnderCheck& pass, const Totals& totals) {
            CheckExact(pass, "microbatches", metrics.microbatches, pass.plan.row_widths.size()),
            CheckExact(pass, "true_tokens", metrics.true_tokens, totals.true_tokens),
            CheckExact(pass, "aligned_tokens", metrics.aligned_tokens, totals.aligned_tokens),
+           CheckExact(pass, "laid_tokens", metrics.laid_tokens,
+                      pass.paths == nullptr ? 0 : totals.laid_tokens),
+           CheckExact(pass, "unique_tokens", metrics.unique_tokens, totals.unique_tokens),
            CheckExact(pass, "scheduled_tokens", metrics.scheduled_tokens, totals.scheduled_tokens),
            CheckExact(pass, "naive_tokens", metrics.naive_tokens,
                       pass.demands.planned_sequences * naive_width),
@@ -252,7 +303,7 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals) {
     return Violation(Field(pass, "metrics.bin_utilization"), " is ", metrics.bin_utilization,
                      ", outside (0, 1]");
   }
-  const double utilization = static_cast<double>(totals.true_tokens) / totals.capacity;
+  const double utilization = static_cast<double>(totals.laid_tokens) / totals.capacity;
   const double scheduled_share =
       static_cast<double>(metrics.scheduled_tokens) / static_cast<double>(metrics.naive_tokens);
   const auto ranks = static_cast<double>(RanksOf(pass));
@@ -279,9 +330,10 @@ absl::Status CheckRatios(const PassUnderCheck& pass, const Totals& totals) {
 }
 
 absl::Status CheckTimes(const PassUnderCheck& pass, const std::vector<Microbatch>& microbatches,
-                        const StepTime& step) {
+                        const Totals& totals) {
+  const StepTime& step = totals.step;
   const PlanMetrics& metrics = pass.plan.metrics;
-  const double ideal = IdealStepTime(pass, microbatches);
+  const double ideal = IdealStepTime(pass, microbatches, totals.unique_computation);
   const bool is_pipeline = pass.request.topology.pipeline_parallel > 1 && step.time > 0;
   const double least_bubble = is_pipeline ? 1 - step.most_stage_work / step.time : 0;
   const double most_bubble = is_pipeline ? 1 - step.least_stage_work / step.time : 0;
@@ -350,8 +402,7 @@ absl::Status CheckMetrics(const PassUnderCheck& pass, const std::vector<Microbat
   if (absl::Status status = CheckCounts(pass, totals); !status.ok()) return status;
   if (absl::Status status = CheckFinite(pass); !status.ok()) return status;
   if (absl::Status status = CheckRatios(pass, totals); !status.ok()) return status;
-  if (absl::Status status = CheckTimes(pass, microbatches, totals.step); !status.ok())
-    return status;
+  if (absl::Status status = CheckTimes(pass, microbatches, totals); !status.ok()) return status;
   return CheckDecisions(pass, totals.step_times);
 }
 

@@ -1,6 +1,8 @@
 #include "server/checker/check_plan.h"
 
 #include <cstddef>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -9,8 +11,10 @@
 #include "server/checker/check_selection.h"
 #include "server/checker/check_sequences.h"
 #include "server/checker/check_shape.h"
+#include "server/checker/check_sharing.h"
 #include "server/checker/pass_under_check.h"
 #include "server/checker/request_demands.h"
+#include "server/checker/shared_paths.h"
 #include "server/checker/violation.h"
 
 namespace batchplan {
@@ -28,6 +32,7 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
   if (!microbatches.ok()) return microbatches.status();
   absl::StatusOr<Placement> placement = CheckSequences(pass, *microbatches);
   if (!placement.ok()) return placement.status();
+  if (absl::Status status = CheckSharing(pass, *microbatches); !status.ok()) return status;
   if (absl::Status status = CheckRows(pass, *microbatches); !status.ok()) return status;
 
   const PlacedPass placed{pass, *microbatches, *placement};
@@ -44,8 +49,9 @@ absl::StatusOr<ReadPass> CheckPass(const PassUnderCheck& pass) {
 
 namespace {
 
-// A plan of the whole manifest.
-absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
+// A plan of the whole manifest; `paths` is null where no two of its sequences share anything.
+absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, const Plan& plan,
+                        const checker::SharedPaths* paths) {
   using checker::CheckPass;
   using checker::PassUnderCheck;
 
@@ -68,7 +74,8 @@ absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, co
                           options.passes[number],
                           *demands,
                           demands->passes[number],
-                          plan.passes[number]};
+                          plan.passes[number],
+                          options.passes[number].ignore_shared_prefixes ? nullptr : paths};
   };
   const PassUnderCheck first = under_check(0);
   absl::StatusOr<checker::ReadPass> read_first = CheckPass(first);
@@ -107,22 +114,31 @@ absl::Status CheckWhole(const Manifest& manifest, const PlanOptions& options, co
 }  // namespace
 
 absl::Status CheckPlan(const Manifest& manifest, const PlanOptions& options, const Plan& plan) {
+  // What follows sees what is shared as paths alone.
+  std::optional<checker::SharedPaths> paths;
+  if (!manifest.shared_prefixes.empty() || !manifest.shared_with.empty()) {
+    absl::StatusOr<checker::SharedPaths> read = checker::SharedPaths::Create(manifest, options);
+    if (!read.ok()) return read.status();
+    paths = *std::move(read);
+  }
+  const auto shared = [&] { return paths && paths->SomeShare() ? &*paths : nullptr; };
   absl::Status status;
   if (!options.selection) {
     if (!plan.deferred.empty()) {
       return checker::Violation("deferred has ", plan.deferred.size(),
                                 " entries, but selection is not set");
     }
-    status = CheckWhole(manifest, options, plan);
+    status = CheckWhole(manifest, options, plan, shared());
   } else {
     const absl::StatusOr<checker::TakenPart> part =
         checker::CheckSelection(manifest, options, plan);
     if (!part.ok()) return part.status();
+    if (paths) paths->Take(part->positions);
     status = CheckWhole({.lengths = part->lengths,
                          .group_ids = part->group_ids,
                          .pad_to = manifest.pad_to,
                          .ranks = part->ranks},
-                        options, part->plan);
+                        options, part->plan, shared());
   }
   if (!status.ok()) return status;
   return checker::CheckTakenMetrics(manifest, plan);

@@ -23,6 +23,9 @@
 //      everything that would be at the next step, and nothing that waits is passed too often; and
 //      all of the above of what is taken, as if it were the manifest: its positions are then named
 //      by their place among the taken;
+//   8. where sequences share prefixes, and the pass does not ignore that, every row lays each token
+//      of its sequences exactly once, which stand together as they share; shared_tokens says so,
+//      and is empty elsewhere; a sequence that is alone shares with nobody;
 // and that the metrics are those of this plan. What it does not judge is how good the plan is:
 // which packer or sharding made it, and whether the lower bounds are as high as they could be. Nor
 // does it recompute the fingerprint.

@@ -13,6 +13,7 @@ namespace {
 
 // What a micro-batch needs of its row.
 struct Content {
+  // Of its sequences, each aligned; where they share, of what they lay, aligned as a whole.
   uint64_t aligned_tokens = 0;
   uint64_t longest_aligned = 0;
   // Whether it is a sequence above the budget that is listed as alone.
@@ -30,14 +31,18 @@ bool IsListedAsAlone(const PassUnderCheck& pass, uint32_t sequence) {
 
 Content ContentOf(const PassUnderCheck& pass, const Microbatch& microbatch) {
   Content content;
+  const uint32_t multiple = pass.pass_demands.length_multiple;
+  uint64_t laid = 0;
   for (size_t p = microbatch.begin; p < microbatch.end; ++p) {
-    const uint64_t aligned =
-        AlignedLength(pass.plan.sequence_lengths[p], pass.pass_demands.length_multiple);
+    const uint32_t length = pass.plan.sequence_lengths[p];
+    const uint64_t aligned = AlignedLength(length, multiple);
     content.aligned_tokens += aligned;
     content.longest_aligned = std::max(content.longest_aligned, aligned);
+    if (pass.paths != nullptr) laid += length - pass.plan.shared_tokens[p];
   }
+  if (pass.paths != nullptr) content.aligned_tokens = AlignedLength(laid, multiple);
   content.alone = microbatch.size() == 1 &&
-                  pass.plan.sequence_lengths[microbatch.begin] > pass.pass_demands.length_limit &&
+                  pass.RunsAlone(pass.plan.sequence_lengths[microbatch.begin]) &&
                   IsListedAsAlone(pass, pass.plan.sequence_index[microbatch.begin]);
   return content;
 }

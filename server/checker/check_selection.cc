@@ -272,6 +272,7 @@ absl::StatusOr<TakenPart> CheckSelection(const Manifest& manifest, const PlanOpt
   for (uint32_t i = 0; i < manifest.lengths.size(); ++i) {
     if (waiting->fates[i] != Fate::kWaiting || (*deferred)[i]) continue;
     place[i] = static_cast<uint32_t>(part.lengths.size());
+    part.positions.push_back(i);
     part.lengths.push_back(manifest.lengths[i]);
     if (!manifest.group_ids.empty()) part.group_ids.push_back(manifest.group_ids[i]);
     if (!manifest.ranks.empty()) part.ranks.push_back(manifest.ranks[i]);

@@ -19,6 +19,8 @@ struct TakenPart {
   std::vector<uint32_t> lengths;
   std::vector<uint32_t> group_ids;
   std::vector<uint32_t> ranks;
+  // Where its sequences stand in the manifest, ascending.
+  std::vector<uint32_t> positions;
   // Of it; nothing that is not taken is excluded.
   Plan plan;
 };

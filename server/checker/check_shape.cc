@@ -32,6 +32,14 @@ absl::Status CheckArraySizes(const PassUnderCheck& pass) {
                      sized == 0 ? "topology.dynamic_context is not set"
                                 : absl::StrCat("there are ", sized, " micro-batches"));
   }
+  const size_t sharing = pass.paths == nullptr ? 0 : plan.sequence_index.size();
+  if (plan.shared_tokens.size() != sharing) {
+    return Violation(Field(pass, "shared_tokens"), " has ", plan.shared_tokens.size(),
+                     " entries, but ",
+                     pass.paths != nullptr ? absl::StrCat("sequence_index has ", sharing)
+                     : pass.options.ignore_shared_prefixes ? "ignore_shared_prefixes is set"
+                                                           : "no two sequences share anything");
+  }
   if (plan.microbatches_per_rank.size() != pass.pass_demands.mini_batches) {
     return Violation(Field(pass, "microbatches_per_rank"), " has ",
                      plan.microbatches_per_rank.size(), " entries, but there are ",

@@ -264,8 +264,8 @@ absl::Status ApplyOverlongPolicy(const Manifest& manifest, OverlongPolicy policy
 
 }  // namespace
 
-uint64_t AlignedLength(uint32_t length, uint32_t multiple) {
-  const uint64_t rounded_up = uint64_t{length} + multiple - 1;
+uint64_t AlignedLength(uint64_t length, uint32_t multiple) {
+  const uint64_t rounded_up = length + multiple - 1;
   return rounded_up - rounded_up % multiple;
 }
 

@@ -67,7 +67,7 @@ struct RequestDemands {
 absl::StatusOr<RequestDemands> DemandsOf(const Manifest& manifest, const PlanOptions& options);
 
 // `length` rounded up to a multiple of `multiple`, which is at least 1.
-uint64_t AlignedLength(uint32_t length, uint32_t multiple);
+uint64_t AlignedLength(uint64_t length, uint32_t multiple);
 
 }  // namespace batchplan::checker
 

@@ -6,16 +6,17 @@ namespace batchplan::checker {
 namespace {
 
 // What each of `ranks` ranks spends on the keys and values that the others hold.
-double ExchangeCost(const CostModel& model, double length, double ranks) {
+double ExchangeCost(const CostModel& model, double length, double shared, double ranks) {
   double per_token = 0;
   // The entries ascend: the last that holds is the tightest from the back on.
   for (auto entry = model.exchange.rbegin(); entry != model.exchange.rend(); ++entry) {
     if (entry->up_to_size != 0 && entry->up_to_size < ranks) break;
     per_token = entry->per_token;
   }
-  const double exchange = per_token * (length - length / ranks);
+  const double own = length - shared;
+  const double exchange = per_token * (own - own / ranks);
   if (!model.exchange_overlaps) return exchange;
-  return std::max(0.0, exchange - SharedCost(model, 0, length * length, ranks));
+  return std::max(0.0, exchange - SharedCost(model, 0, own * (length + shared), ranks));
 }
 
 }  // namespace
@@ -28,8 +29,9 @@ double ComputationCost(const CostModel& model, double length, double ranks) {
   return SharedCost(model, length, length * length, ranks) + model.per_sequence;
 }
 
-double SequenceCost(const CostModel& model, double length, double ranks) {
-  return ComputationCost(model, length, ranks) + ExchangeCost(model, length, ranks);
+double SequenceCost(const CostModel& model, double length, double shared, double ranks) {
+  return SharedCost(model, length - shared, (length - shared) * (length + shared), ranks) +
+         model.per_sequence + ExchangeCost(model, length, shared, ranks);
 }
 
 }  // namespace batchplan::checker

@@ -11,9 +11,10 @@ namespace batchplan::checker {
 // What `linear` tokens, and attention over pairs of tokens `squared`, cost each of `ranks` ranks.
 double SharedCost(const CostModel& model, double linear, double squared, double ranks);
 
-// A sequence of an aligned length, without and with the exchange of keys and values.
+// A sequence of an aligned length, without and with the exchange of keys and values. Of its first
+// `shared` tokens another has the cost, though the later ones attend to them.
 double ComputationCost(const CostModel& model, double length, double ranks);
-double SequenceCost(const CostModel& model, double length, double ranks);
+double SequenceCost(const CostModel& model, double length, double shared, double ranks);
 
 }  // namespace batchplan::checker
 

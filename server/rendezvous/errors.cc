@@ -34,8 +34,8 @@ absl::Status OtherTermsError(const StepKey& key, const StepPart& part, const Par
 absl::Status OtherContentError(const StepKey& key, const StepPart& part) {
   return absl::AlreadyExistsError(absl::StrCat(
       DescribeStep(key), ": worker ", part.worker,
-      " joined it before with other lengths, group_ids or ranks; a retry must repeat the request, "
-      "another request must use another step or run_id"));
+      " joined it before with other sequences (manifest.lengths and what it says of each); a retry "
+      "must repeat the request, another request must use another step or run_id"));
 }
 
 absl::Status SupersededError(const StepKey& key, const std::string& current) {

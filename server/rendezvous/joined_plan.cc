@@ -21,6 +21,9 @@ void AppendMicrobatches(const v1::PassPlan& whole, size_t first, size_t last, v1
   const auto base = static_cast<uint32_t>(slice->sequence_index_size());
   AppendRange(whole.sequence_index(), begin, end, slice->mutable_sequence_index());
   AppendRange(whole.sequence_lengths(), begin, end, slice->mutable_sequence_lengths());
+  if (whole.shared_tokens_size() > 0) {
+    AppendRange(whole.shared_tokens(), begin, end, slice->mutable_shared_tokens());
+  }
   for (size_t m = first + 1; m <= last; ++m) {
     const uint32_t offset = whole.microbatch_offsets(static_cast<int>(m));
     slice->add_microbatch_offsets(base + (offset - begin));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -67,12 +68,69 @@ absl::Status CheckSize(const char* field, int entries, const v1::Manifest& manif
                    manifest.lengths_size(), "; give one a sequence, or none"));
 }
 
+// That sequences i and j both have the tokens that i shares with j.
+absl::Status CheckPrefix(const v1::Manifest& manifest, int i, int j) {
+  const uint32_t prefix = manifest.shared_prefixes(i);
+  if (prefix <= manifest.lengths(i) && prefix <= manifest.lengths(j)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("request.manifest.shared_prefixes[", i, "] is ", prefix,
+                   ", but of the two sequences that share it number ", i, " has ",
+                   manifest.lengths(i), " tokens and number ", j, " has ", manifest.lengths(j)));
+}
+
+// That each sequence of the part shares with an earlier one of the part, and no more than both
+// have.
+absl::Status CheckSharedWith(const v1::Manifest& manifest) {
+  for (int i = 0; i < manifest.shared_with_size(); ++i) {
+    if (manifest.shared_prefixes(i) == 0) continue;
+    const uint32_t with = manifest.shared_with(i);
+    if (with >= static_cast<uint32_t>(i)) {
+      return absl::InvalidArgumentError(absl::StrCat("request.manifest.shared_with[", i, "] is ",
+                                                     with, "; it must be below ", i,
+                                                     ", an earlier sequence of the part"));
+    }
+    absl::Status status = CheckPrefix(manifest, i, static_cast<int>(with));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Groups may begin in another worker's part: what a sequence has in common with the first of its
+// group is at most its own length, unless it may be that first one itself.
+absl::Status CheckSharedInGroups(const v1::Manifest& manifest) {
+  std::unordered_set<uint32_t> begun;
+  for (int i = 0; i < manifest.shared_prefixes_size(); ++i) {
+    if (begun.insert(manifest.group_ids(i)).second) continue;
+    absl::Status status = CheckPrefix(manifest, i, i);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSharing(const v1::Manifest& manifest) {
+  absl::Status status = CheckSize("shared_prefixes", manifest.shared_prefixes_size(), manifest);
+  status.Update(CheckSize("shared_with", manifest.shared_with_size(), manifest));
+  if (!status.ok()) return status;
+  if (manifest.shared_prefixes().empty()) {
+    if (manifest.shared_with().empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "request.manifest.shared_with is set, but shared_prefixes is empty; give both, or none");
+  }
+  if (!manifest.shared_with().empty()) return CheckSharedWith(manifest);
+  if (!manifest.group_ids().empty()) return CheckSharedInGroups(manifest);
+  return absl::InvalidArgumentError(
+      "request.manifest.shared_prefixes is set, but neither shared_with nor group_ids say with "
+      "whom; "
+      "give one of them");
+}
+
 // Found here, an error is one worker's; found in the whole manifest, it would be the step's.
 absl::Status CheckManifest(const v1::PlanBatchRequest& request) {
   const v1::Manifest& manifest = request.manifest();
   absl::Status status = CheckSize("group_ids", manifest.group_ids_size(), manifest);
   status.Update(CheckSize("ranks", manifest.ranks_size(), manifest));
   status.Update(CheckSize("ages", manifest.ages_size(), manifest));
+  status.Update(CheckSharing(manifest));
   if (!status.ok()) return status;
   const uint32_t ranks = std::max(request.topology().data_parallel(), 1U);
   const auto beyond = std::find_if(manifest.ranks().begin(), manifest.ranks().end(),
@@ -142,6 +200,8 @@ StepPart MakePart(v1::JoinBatchRequest request) {
   content.mutable_group_ids()->Swap(manifest.mutable_group_ids());
   content.mutable_ranks()->Swap(manifest.mutable_ranks());
   content.mutable_ages()->Swap(manifest.mutable_ages());
+  content.mutable_shared_prefixes()->Swap(manifest.mutable_shared_prefixes());
+  content.mutable_shared_with()->Swap(manifest.mutable_shared_with());
   part.terms = SerializeTerms(std::move(request));
   content.set_terms_digest(TermsDigest(part.terms));
   part.content = content.SerializeAsString();
@@ -173,6 +233,8 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
   CommonField groups("group_ids");
   CommonField ranks("ranks");
   CommonField ages("ages");
+  CommonField shared_prefixes("shared_prefixes");
+  CommonField shared_with("shared_with");
   for (size_t worker = 0; worker < contents.size(); ++worker) {
     rendezvous::PartContent part;
     if (!part.ParseFromString(contents[worker]) || part.terms_digest() != digest) {
@@ -182,6 +244,8 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
       groups.Add(worker, part.group_ids_size() > 0);
       ranks.Add(worker, part.ranks_size() > 0);
       ages.Add(worker, part.ages_size() > 0);
+      shared_prefixes.Add(worker, part.shared_prefixes_size() > 0);
+      shared_with.Add(worker, part.shared_with_size() > 0);
     }
     const size_t sequences = static_cast<size_t>(manifest.lengths_size()) + part.lengths_size();
     if (sequences > max_sequences) {
@@ -193,11 +257,20 @@ absl::StatusOr<WholeRequest> AssembleRequest(const StepKey& key, const std::stri
     manifest.mutable_group_ids()->MergeFrom(part.group_ids());
     manifest.mutable_ranks()->MergeFrom(part.ranks());
     manifest.mutable_ages()->MergeFrom(part.ages());
+    manifest.mutable_shared_prefixes()->MergeFrom(part.shared_prefixes());
+    // Positions of the part become positions of the whole; those that nothing is shared with stay
+    // 0.
+    for (int i = 0; i < part.shared_with_size(); ++i) {
+      const bool shares = i < part.shared_prefixes_size() && part.shared_prefixes(i) > 0;
+      manifest.add_shared_with(shares ? whole.worker_offsets.back() + part.shared_with(i) : 0);
+    }
     whole.worker_offsets.push_back(static_cast<uint32_t>(sequences));
   }
   absl::Status common = groups.Check();
   common.Update(ranks.Check());
   common.Update(ages.Check());
+  common.Update(shared_prefixes.Check());
+  common.Update(shared_with.Check());
   if (!common.ok()) return common;
   return whole;
 }

@@ -75,8 +75,8 @@ class MicroBatch {
     layout.cu_seqlens = cu_seqlens;
     layout.cu_seqlens_padded = padded;
     error_word_ = OnDevice(std::vector<batchplan_status>{BATCHPLAN_OK});
-    Check(batchplan_compute_layout(kCuda, OnDevice(lengths_), count, &row_.options, &layout,
-                                   error_word_, nullptr));
+    Check(batchplan_compute_layout(kCuda, OnDevice(lengths_), nullptr, count, &row_.options,
+                                   &layout, error_word_, nullptr));
     Finish();
     sequences_.sequence_index = OnDevice(index);
     sequences_.num_rows = count;

@@ -89,8 +89,8 @@ class MicroBatch {
                                             .cu_seqlens_padded_per_rank = nullptr,
                                             .max_seqlen = nullptr,
                                             .max_seqlen_padded = nullptr};
-    batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths_.data(), Count(), &options, &layout,
-                             nullptr, nullptr);
+    batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths_.data(), nullptr, Count(), &options,
+                             &layout, nullptr, nullptr);
   }
 
   uint32_t Count() const { return static_cast<uint32_t>(lengths_.size()); }
@@ -280,8 +280,8 @@ void Layout(benchmark::State& state) {
                                           .max_seqlen = &max_seqlen,
                                           .max_seqlen_padded = &max_seqlen_padded};
   BesideMemcpy(state, 3 * sizeof(int32_t) * uint64_t{count}, [&] {
-    return batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), count, &options,
-                                    &layout, nullptr, nullptr);
+    return batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), nullptr, count,
+                                    &options, &layout, nullptr, nullptr);
   });
   state.counters["per_sequence"] =
       benchmark::Counter(static_cast<double>(count), benchmark::Counter::kIsIterationInvariantRate |

@@ -38,8 +38,8 @@ TEST(BackendTest, AbsentBackendRefusesWorkWithTheSameStatus) {
   if (absent == BATCHPLAN_OK) GTEST_SKIP() << "every backend is available here";
   const batchplan_packed_layout layout = {};
   batchplan_status error_word = BATCHPLAN_OK;
-  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_CUDA, nullptr, 0, &kOptions, &layout,
-                                     &error_word, nullptr),
+  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_CUDA, nullptr, nullptr, 0, &kOptions,
+                                     &layout, &error_word, nullptr),
             absent);
   EXPECT_EQ(error_word, BATCHPLAN_OK);
   // Of what was never there, there is no more to say.
@@ -55,8 +55,9 @@ TEST(BackendTest, NumberThatNamesNoBackendIsRefusedEverywhere) {
   EXPECT_EQ(batchplan_backend_available(kUnknown), 0);
   EXPECT_EQ(batchplan_reduce_workspace_size(kUnknown, 1, 1, &size),
             BATCHPLAN_ERROR_UNKNOWN_BACKEND);
-  EXPECT_EQ(batchplan_compute_layout(kUnknown, nullptr, 0, &kOptions, &layout, nullptr, nullptr),
-            BATCHPLAN_ERROR_UNKNOWN_BACKEND);
+  EXPECT_EQ(
+      batchplan_compute_layout(kUnknown, nullptr, nullptr, 0, &kOptions, &layout, nullptr, nullptr),
+      BATCHPLAN_ERROR_UNKNOWN_BACKEND);
 }
 
 TEST(BackendTest, WorkspaceQueryAnswersForAbsentBackendsToo) {
@@ -71,11 +72,11 @@ TEST(BackendTest, WorkspaceQueryAnswersForAbsentBackendsToo) {
 
 TEST(StatusTest, EveryStatusHasItsOwnSentence) {
   std::set<std::string> sentences;
-  for (batchplan_status status = BATCHPLAN_OK; status <= BATCHPLAN_ERROR_DATA_PARALLEL_RANK;
+  for (batchplan_status status = BATCHPLAN_OK; status <= BATCHPLAN_ERROR_SHARED_PREFIXES;
        ++status) {
     sentences.insert(batchplan_status_string(status));
   }
-  EXPECT_EQ(sentences.size(), BATCHPLAN_ERROR_DATA_PARALLEL_RANK + 1);
+  EXPECT_EQ(sentences.size(), BATCHPLAN_ERROR_SHARED_PREFIXES + 1);
   EXPECT_FALSE(sentences.contains("unknown status"));
   EXPECT_STREQ(batchplan_status_string(-1), "unknown status");
   EXPECT_STREQ(batchplan_status_string(1000), "unknown status");

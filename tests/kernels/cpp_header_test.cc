@@ -59,7 +59,7 @@ TEST(CppHeaderTest, TypedFieldsArePackedAndUnpacked) {
   batchplan_packed_layout layout = {};
   layout.cu_seqlens = cu_seqlens.data();
   layout.cu_seqlens_padded = cu_seqlens_padded.data();
-  ASSERT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, microbatch.sequence_lengths,
+  ASSERT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, microbatch.sequence_lengths, nullptr,
                                      row.num_sequences, &row.options, &layout, nullptr, nullptr),
             BATCHPLAN_OK);
 

@@ -84,8 +84,8 @@ TEST_F(GraphTest, OneGraphServesMicrobatchesOfOtherLengths) {
   const batchplan_reduction reduction = {
       .values = packed.data(), .sums = sums.data(), .sum_total = total.data()};
   Capture([&] {
-    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), kMostSequences, &row.options, &layout,
-                                       error_word.data(), stream_),
+    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), nullptr, kMostSequences, &row.options,
+                                       &layout, error_word.data(), stream_),
               BATCHPLAN_OK);
     EXPECT_EQ(batchplan_pack(kCuda, &row, &sequences, &field, 1, error_word.data(), stream_),
               BATCHPLAN_OK);
@@ -141,7 +141,7 @@ TEST_F(GraphTest, OneGraphServesLongSequencesAndWideTokens) {
   const batchplan_field field = FieldOf(source.data(), packed.data(), kWidth, '.', kTokenBytes);
   const batchplan_reduction reduction = {.values = ones.data(), .sums = sums.data()};
   Capture([&] {
-    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), 2, &row.options, &layout,
+    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), nullptr, 2, &row.options, &layout,
                                        error_word.data(), stream_),
               BATCHPLAN_OK);
     EXPECT_EQ(batchplan_pack(kCuda, &row, &sequences, &field, 1, error_word.data(), stream_),

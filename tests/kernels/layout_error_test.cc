@@ -113,11 +113,11 @@ TEST(HostLayoutErrorTest, ErrorsAreReturnedAlsoWithoutAnErrorWordAndWithoutOutpu
   const batchplan_layout_options options = {
       .length_multiple = 1, .context_parallel = 1, .row_width = 4};
   const batchplan_packed_layout none = {};
-  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), 1, &options, &none,
-                                     nullptr, nullptr),
+  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), nullptr, 1, &options,
+                                     &none, nullptr, nullptr),
             BATCHPLAN_OK);
-  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), 2, &options, &none,
-                                     nullptr, nullptr),
+  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), nullptr, 2, &options,
+                                     &none, nullptr, nullptr),
             BATCHPLAN_ERROR_ROW_TOO_NARROW);
 }
 
@@ -128,16 +128,18 @@ TEST(LayoutArgumentTest, RequiredPointersThatAreNullAreErrorsOnEveryBackend) {
   const batchplan_packed_layout none = {};
   batchplan_status error = BATCHPLAN_OK;
   for (const batchplan_backend backend : {BATCHPLAN_BACKEND_HOST, BATCHPLAN_BACKEND_CUDA}) {
-    EXPECT_EQ(batchplan_compute_layout(backend, nullptr, 1, &options, &none, &error, nullptr),
-              BATCHPLAN_ERROR_NULL_POINTER);
-    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), 1, nullptr, &none, &error, nullptr),
-              BATCHPLAN_ERROR_NULL_POINTER);
     EXPECT_EQ(
-        batchplan_compute_layout(backend, lengths.data(), 1, &options, nullptr, &error, nullptr),
+        batchplan_compute_layout(backend, nullptr, nullptr, 1, &options, &none, &error, nullptr),
         BATCHPLAN_ERROR_NULL_POINTER);
+    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), nullptr, 1, nullptr, &none, &error,
+                                       nullptr),
+              BATCHPLAN_ERROR_NULL_POINTER);
+    EXPECT_EQ(batchplan_compute_layout(backend, lengths.data(), nullptr, 1, &options, nullptr,
+                                       &error, nullptr),
+              BATCHPLAN_ERROR_NULL_POINTER);
   }
-  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_CUDA, lengths.data(), 1, &options, &none,
-                                     nullptr, nullptr),
+  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_CUDA, lengths.data(), nullptr, 1, &options,
+                                     &none, nullptr, nullptr),
             BATCHPLAN_ERROR_NULL_POINTER);
 }
 
@@ -146,8 +148,8 @@ TEST(LayoutArgumentTest, MoreSequencesThanSignedOffsetsCountIsAnErrorBeforeALeng
   const batchplan_layout_options options = {
       .length_multiple = 1, .context_parallel = 1, .row_width = 4};
   const batchplan_packed_layout none = {};
-  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), INT32_MAX, &options,
-                                     &none, nullptr, nullptr),
+  EXPECT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), nullptr, INT32_MAX,
+                                     &options, &none, nullptr, nullptr),
             BATCHPLAN_ERROR_OVERFLOW);
 }
 

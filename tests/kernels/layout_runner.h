@@ -8,6 +8,7 @@
 #define BATCHPLAN_TESTS_KERNELS_LAYOUT_RUNNER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "batchplan/kernels.h"
@@ -25,12 +26,17 @@ struct LayoutResult {
   std::vector<int32_t> cu_seqlens_padded_per_rank;
   int32_t max_seqlen = 0;
   int32_t max_seqlen_padded = 0;
+  std::vector<int32_t> cu_new;
+  std::vector<int32_t> least_shared;
+  std::vector<int32_t> subtree_end;
 };
 
-// `initial_error` is what the error word holds before the call.
+// `initial_error` is what the error word holds before the call. Without `shared` prefixes are not.
+// subtree_end is asked for where there is `shared`.
 LayoutResult RunLayout(batchplan_backend backend, const std::vector<uint32_t>& lengths,
                        const batchplan_layout_options& options,
-                       batchplan_status initial_error = BATCHPLAN_OK);
+                       batchplan_status initial_error = BATCHPLAN_OK,
+                       const std::optional<std::vector<uint32_t>>& shared = std::nullopt);
 
 // A suite of layouts that runs on every backend.
 class EveryBackendLayoutTest : public EveryBackendTest {
@@ -39,6 +45,11 @@ class EveryBackendLayoutTest : public EveryBackendTest {
                           const batchplan_layout_options& options,
                           batchplan_status initial_error = BATCHPLAN_OK) {
     return RunLayout(GetParam(), lengths, options, initial_error);
+  }
+  static LayoutResult RunShared(const std::vector<uint32_t>& lengths,
+                                const std::vector<uint32_t>& shared,
+                                const batchplan_layout_options& options) {
+    return RunLayout(GetParam(), lengths, options, BATCHPLAN_OK, shared);
   }
 };
 

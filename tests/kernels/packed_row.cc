@@ -5,21 +5,27 @@
 namespace batchplan::kernels {
 
 PackedRow::PackedRow(batchplan_backend backend, const std::vector<uint32_t>& lengths,
-                     const batchplan_layout_options& options, uint32_t rank)
+                     const batchplan_layout_options& options, uint32_t rank,
+                     const std::optional<std::vector<uint32_t>>& shared)
     : backend_(backend),
       cu_seqlens_(backend, lengths.size() + 1),
       cu_seqlens_padded_(backend, lengths.size() + 1),
+      least_shared_(backend, lengths.size()),
       error_word_(backend, std::vector<batchplan_status>{BATCHPLAN_OK}),
       row_{.cu_seqlens = cu_seqlens_.data(),
            .cu_seqlens_padded = cu_seqlens_padded_.data(),
            .num_sequences = static_cast<uint32_t>(lengths.size()),
            .options = options,
-           .context_parallel_rank = rank} {
+           .context_parallel_rank = rank,
+           .least_shared = shared ? least_shared_.data() : nullptr} {
   Buffer<uint32_t> input(backend, lengths);
+  Buffer<uint32_t> shared_input(backend, shared.value_or(std::vector<uint32_t>{}));
   const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens_.data(),
-                                          .cu_seqlens_padded = cu_seqlens_padded_.data()};
-  EXPECT_EQ(Outcome(batchplan_compute_layout(backend, input.data(), row_.num_sequences, &options,
-                                             &layout, error_word_.data(), nullptr)),
+                                          .cu_seqlens_padded = cu_seqlens_padded_.data(),
+                                          .least_shared = least_shared_.data()};
+  EXPECT_EQ(Outcome(batchplan_compute_layout(
+                backend, input.data(), shared ? shared_input.data() : nullptr, row_.num_sequences,
+                &options, &layout, error_word_.data(), nullptr)),
             BATCHPLAN_OK);
 }
 
@@ -45,6 +51,12 @@ batchplan_status PackedRow::Unpack(const batchplan_sequences& sequences,
                                   nullptr));
 }
 
+batchplan_status PackedRow::UnpackGradient(const batchplan_sequences& sequences,
+                                           const batchplan_gradient& gradient) {
+  return Outcome(batchplan_unpack_gradient(backend_, &row_, &sequences, &gradient,
+                                           error_word_.data(), nullptr));
+}
+
 batchplan_status PackedRow::Reduce(const batchplan_reduction& reduction) {
   size_t workspace_size = 0;
   EXPECT_EQ(batchplan_reduce_workspace_size(backend_, row_.num_sequences, row_.options.row_width,
@@ -59,6 +71,10 @@ void PackedRow::SetOffsets(const std::vector<int32_t>& cu_seqlens,
                            const std::vector<int32_t>& cu_seqlens_padded) {
   cu_seqlens_.Write(cu_seqlens);
   cu_seqlens_padded_.Write(cu_seqlens_padded);
+}
+
+void PackedRow::SetLeastShared(const std::vector<int32_t>& least_shared) {
+  least_shared_.Write(least_shared);
 }
 
 size_t PackedRow::cells() const {

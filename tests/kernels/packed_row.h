@@ -9,6 +9,7 @@
 #define BATCHPLAN_TESTS_KERNELS_PACKED_ROW_H_
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,9 +20,10 @@ namespace batchplan::kernels {
 
 class PackedRow {
  public:
-  // Fails the current test if the layout does not exist.
+  // Fails the current test if the layout does not exist. Without `shared` prefixes are not.
   PackedRow(batchplan_backend backend, const std::vector<uint32_t>& lengths,
-            const batchplan_layout_options& options, uint32_t rank = 0);
+            const batchplan_layout_options& options, uint32_t rank = 0,
+            const std::optional<std::vector<uint32_t>>& shared = std::nullopt);
 
   // Each returns what the call returned if that was an error, else what the error word holds
   // afterwards. Clears the word before.
@@ -29,6 +31,8 @@ class PackedRow {
                         const std::vector<batchplan_field>& fields);
   batchplan_status Unpack(const batchplan_sequences& sequences,
                           const std::vector<batchplan_field>& fields);
+  batchplan_status UnpackGradient(const batchplan_sequences& sequences,
+                                  const batchplan_gradient& gradient);
   batchplan_status Reduce(const batchplan_reduction& reduction);
 
   // To change before a call.
@@ -36,6 +40,7 @@ class PackedRow {
   // Overwrites the computed offsets.
   void SetOffsets(const std::vector<int32_t>& cu_seqlens,
                   const std::vector<int32_t>& cu_seqlens_padded);
+  void SetLeastShared(const std::vector<int32_t>& least_shared);
   // Cells of the packed side of a field.
   size_t cells() const;
 
@@ -45,6 +50,7 @@ class PackedRow {
   batchplan_backend backend_;
   Buffer<int32_t> cu_seqlens_;
   Buffer<int32_t> cu_seqlens_padded_;
+  Buffer<int32_t> least_shared_;
   Buffer<batchplan_status> error_word_;
   batchplan_row row_;
 };

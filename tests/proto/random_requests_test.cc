@@ -21,6 +21,7 @@ testing::GeneratedRequest RandomRequest(uint64_t seed) {
   testing::GeneratedRequest request =
       seed % 4 == 0 ? testing::GenerateDynamicRequest(seed) : testing::GenerateRequest(seed);
   if (seed % 3 == 0) testing::AddSelection(seed, &request);
+  if (seed % 7 < 3) testing::AddSharedPrefixes(seed, &request);
   if (seed % 5 == 0) request.options.mini_batches.max_delay = static_cast<uint32_t>(seed % 7);
   return request;
 }
@@ -45,6 +46,10 @@ TEST(RandomRequestsTest, ArriveAsTheyWereSent) {
     received.pad_to = parsed->manifest.pad_to;
     received.ranks.assign(parsed->manifest.ranks.begin(), parsed->manifest.ranks.end());
     received.ages.assign(parsed->manifest.ages.begin(), parsed->manifest.ages.end());
+    received.shared_prefixes.assign(parsed->manifest.shared_prefixes.begin(),
+                                    parsed->manifest.shared_prefixes.end());
+    received.shared_with.assign(parsed->manifest.shared_with.begin(),
+                                parsed->manifest.shared_with.end());
     received.options = parsed->options;
     // Of a later pass the wire does not say what the first one decides.
     for (testing::GeneratedRequest* side : {&request, &received}) {

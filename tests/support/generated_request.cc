@@ -446,6 +446,10 @@ std::string GeneratedRequest::Describe() const {
       options.cost_model.exchange_overlaps ? " overlaps" : "", "; synchronization ",
       static_cast<int>(options.synchronization), " effort ", static_cast<int>(options.effort),
       options.allow_empty_microbatches ? "; empty micro-batches allowed" : "");
+  if (!shared_prefixes.empty()) {
+    absl::StrAppend(&text, "; prefixes [", absl::StrJoin(shared_prefixes, ","), "] with [",
+                    absl::StrJoin(shared_with, ","), "]");
+  }
   for (const PassOptions& pass : options.passes) {
     absl::StrAppend(&text, "; pass \"", pass.name, "\": budget ", pass.max_tokens_per_microbatch,
                     " multiple ", pass.length_multiple, " minimum ", pass.min_microbatches,
@@ -455,7 +459,8 @@ std::string GeneratedRequest::Describe() const {
                     pass.equal_sequence_counts ? " equal counts" : "", " order ",
                     static_cast<int>(pass.order), " balance on ", static_cast<int>(pass.balance_on),
                     pass.ignore_mini_batches ? " ignores mini-batches" : "",
-                    pass.forward_only ? " forward only" : "");
+                    pass.forward_only ? " forward only" : "",
+                    pass.ignore_shared_prefixes ? " ignores prefixes" : "");
     if (pass.layout == Layout::kPadded) {
       absl::StrAppend(&text, " padded, scan ", static_cast<int>(pass.scan));
     } else {

@@ -29,9 +29,13 @@ struct GeneratedRequest {
   std::vector<uint32_t> ranks;
   std::vector<uint32_t> ages = {};
   PlanOptions options;
+  std::vector<uint32_t> shared_prefixes = {};
+  std::vector<uint32_t> shared_with = {};
 
   // Views this request, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks, ages}; }
+  Manifest manifest() const {
+    return {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
+  }
   // In one line, everything that the plan depends on.
   std::string Describe() const;
 };
@@ -58,6 +62,12 @@ GeneratedRequest GenerateDynamicRequest(uint64_t seed);
 // some that may exchange sequences. In a part of the requests it asks for more than there is, or
 // than its ages allow.
 void AddSelection(uint64_t seed, GeneratedRequest* request);
+
+// Gives a generated request, unless it has dynamic_context, sequences that share prefixes: groups
+// around their first, forests with chains, copies and prefixes of others. The padded passes then
+// ignore them or become packed, and some of the packed ones ignore them as well. The one forest or
+// the other relates sequences through such as are dropped, truncated, alone or deferred.
+void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
 // groups, counts and maybe given ranks over it, one to three passes. `preset` is a name that

@@ -49,6 +49,7 @@ void FillPass(const PassOptions& pass, v1::Pass* wire) {
   wire->set_order(ToWire<v1::MicrobatchOrder>(pass.order));
   wire->set_ignore_mini_batches(pass.ignore_mini_batches);
   wire->set_forward_only(pass.forward_only);
+  wire->set_ignore_shared_prefixes(pass.ignore_shared_prefixes);
   if (pass.layout == Layout::kPadded) {
     wire->mutable_padded()->set_scan(ToWire<v1::Scan>(pass.scan));
   } else {
@@ -70,6 +71,10 @@ v1::PlanBatchRequest WireRequest(const GeneratedRequest& request) {
   wire.mutable_manifest()->set_pad_to(request.pad_to);
   wire.mutable_manifest()->mutable_ranks()->Add(request.ranks.begin(), request.ranks.end());
   wire.mutable_manifest()->mutable_ages()->Add(request.ages.begin(), request.ages.end());
+  wire.mutable_manifest()->mutable_shared_prefixes()->Add(request.shared_prefixes.begin(),
+                                                          request.shared_prefixes.end());
+  wire.mutable_manifest()->mutable_shared_with()->Add(request.shared_with.begin(),
+                                                      request.shared_with.end());
   FillTopology(options.topology, wire.mutable_topology());
   if (options.selection) FillSelection(*options.selection, wire.mutable_selection());
   if (options.topology.pipeline_parallel > 1) {

@@ -21,7 +21,8 @@ constexpr char kFooter[] = R"(
 One row for each preset, "balanced" first; for each packer, its bins dealt to the ranks; and for each scan of the
 padded layout, every rank taking a stride of the sorted batch. What the request says about preset,
 packer, scan and sharding is replaced; everything else holds for all rows. Where the lengths have
-ranks, each row makes micro-batches within these. With --dynamic_cp the rows are the presets that divide
+ranks, each row makes micro-batches within these. Where sequences share prefixes, two more rows are
+balanced with nothing shared, and with every group on one rank; padded rows share nothing. With --dynamic_cp the rows are the presets that divide
 a pool of ranks, and each --cp that divides their number, fixed, with as many tokens on each rank; one at
 which --overlong cuts or drops other tokens than in the pool is refused.
 

@@ -57,6 +57,11 @@ std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
     return "a worker doesn't know the groups of the others; leave out --groups, or "
            "mini_batches.groups of --request";
   }
+  if (request.manifest().shared_prefixes_size() > 0) {
+    return "a worker doesn't know what the sequences of the others share; leave out "
+           "--prompt_lengths "
+           "and --shared_prefixes, or manifest.shared_prefixes of --request";
+  }
   if (request.has_selection()) {
     return "a worker doesn't know what of the others waits; leave out --take, --take_groups and "
            "--take_tokens, or selection of --request";

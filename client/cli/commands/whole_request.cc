@@ -75,6 +75,8 @@ absl::StatusOr<v1::PlanBatchRequest> WholeRequest(const v1::JoinBatchRequest& ow
   v1::PlanBatchRequest whole = own.request();
   whole.mutable_manifest()->clear_group_ids();
   whole.mutable_manifest()->clear_ages();
+  whole.mutable_manifest()->clear_shared_prefixes();
+  whole.mutable_manifest()->clear_shared_with();
   whole.mutable_mini_batches()->clear_groups();
   Numbers* lengths = whole.mutable_manifest()->mutable_lengths();
   lengths->Clear();

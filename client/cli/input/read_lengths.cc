@@ -50,10 +50,39 @@ absl::Status ReadColumn(absl::string_view line, absl::string_view column, absl::
   return absl::OkStatus();
 }
 
+// Takes off the last columns, which say what the line's sequence shares.
+absl::Status ReadShared(absl::string_view line, const LengthColumns& meaning,
+                        std::vector<absl::string_view>& columns, v1::Manifest* manifest) {
+  const size_t shared = meaning.shared();
+  if (columns.size() <= shared) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Quoted(line), " has ", columns.size(), columns.size() == 1 ? " column" : " columns",
+        meaning.has_prefix
+            ? "; behind the length it must have a prefix and the earlier sequence that it is "
+              "shared with"
+            : "; behind the length it must have the prompt's"));
+  }
+  const bool is_first = manifest->lengths_size() == 0;
+  const absl::string_view* last = columns.data() + (columns.size() - shared);
+  absl::Status read;
+  if (shared > 0) {
+    read = ReadColumn(line, last[0], meaning.has_prefix ? "prefix" : "prompt length", is_first,
+                      manifest->mutable_shared_prefixes());
+  }
+  if (shared > 1) {
+    read.Update(ReadColumn(line, last[1], "sequence", is_first, manifest->mutable_shared_with()));
+  }
+  columns.resize(columns.size() - shared);
+  return read;
+}
+
 // Appends what one line, without comment and not blank, says. The error goes behind "file:line: ".
-absl::Status ReadLine(absl::string_view text, ThirdColumn third, v1::Manifest* manifest) {
-  const std::vector<absl::string_view> columns =
+absl::Status ReadLine(absl::string_view text, const LengthColumns& meaning,
+                      v1::Manifest* manifest) {
+  std::vector<absl::string_view> columns =
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  absl::Status read = ReadShared(text, meaning, columns, manifest);
+  if (!read.ok()) return read;
   uint32_t length = 0;
   if (!absl::SimpleAtoi(columns[0], &length) || length == 0) {
     return absl::InvalidArgumentError(
@@ -61,19 +90,21 @@ absl::Status ReadLine(absl::string_view text, ThirdColumn third, v1::Manifest* m
   }
   if (columns.size() > 3) {
     return absl::InvalidArgumentError(absl::StrCat(
-        Quoted(text), " has ", columns.size(),
+        Quoted(text), " has ", columns.size() + meaning.shared(),
         " columns; a line is a length, a length and a group, or a length, a group and ",
-        third == ThirdColumn::kRank ? "a rank" : "an age"));
+        meaning.is_age ? "an age" : "a rank",
+        meaning.has_prefix   ? ", and then what it shares and with whom"
+        : meaning.has_prompt ? ", and then the prompt's length"
+                             : ""));
   }
   const bool is_first = manifest->lengths_size() == 0;
   const bool has_third = columns.size() == 3;
   const bool grouped = columns.size() > 1 && !(has_third && columns[1] == kNoGroup);
-  absl::Status read =
+  read =
       ReadColumn(text, grouped ? columns[1] : "", "group", is_first, manifest->mutable_group_ids());
   const absl::string_view last = has_third ? columns[2] : "";
-  read.Update(third == ThirdColumn::kRank
-                  ? ReadColumn(text, last, "rank", is_first, manifest->mutable_ranks())
-                  : ReadColumn(text, last, "age", is_first, manifest->mutable_ages()));
+  read.Update(meaning.is_age ? ReadColumn(text, last, "age", is_first, manifest->mutable_ages())
+                             : ReadColumn(text, last, "rank", is_first, manifest->mutable_ranks()));
   if (!read.ok()) return read;
   manifest->add_lengths(length);
   return absl::OkStatus();
@@ -81,14 +112,14 @@ absl::Status ReadLine(absl::string_view text, ThirdColumn third, v1::Manifest* m
 
 }  // namespace
 
-absl::Status ReadLengths(std::istream& stream, const std::string& name, ThirdColumn third,
-                         v1::Manifest* manifest) {
+absl::Status ReadLengths(std::istream& stream, const std::string& name,
+                         const LengthColumns& columns, v1::Manifest* manifest) {
   std::string line;
   for (int64_t number = 1; std::getline(stream, line); ++number) {
     absl::string_view text = line;
     text = absl::StripAsciiWhitespace(text.substr(0, text.find('#')));
     if (text.empty()) continue;
-    if (absl::Status read = ReadLine(text, third, manifest); !read.ok()) {
+    if (absl::Status read = ReadLine(text, columns, manifest); !read.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", read.message()));
     }
   }

@@ -3,7 +3,7 @@
 #ifndef BATCHPLAN_CLIENT_CLI_INPUT_READ_LENGTHS_H_
 #define BATCHPLAN_CLIENT_CLI_INPUT_READ_LENGTHS_H_
 
-#include <cstdint>
+#include <cstddef>
 #include <istream>
 #include <string>
 
@@ -12,19 +12,29 @@
 
 namespace batchplan::cli {
 
-// What the third column of a file of lengths is.
-enum class ThirdColumn : uint8_t { kRank, kAge };
+// What the columns behind length and group are.
+struct LengthColumns {
+  // Of the third.
+  bool is_age = false;
+  // Whether every line ends with what its sequence shares: in one column with the first of its
+  // group, or in two with the sequence of the position that the second says.
+  bool has_prompt = false;
+  bool has_prefix = false;
+
+  size_t shared() const { return has_prefix ? 2 : has_prompt ? 1 : 0; }
+};
 
 // A file of lengths has one whole number a line, or two, the length and the sequence's group, or
 // three, with the rank that has it, or its age, behind; - in the second column stands for no group.
-// Blank lines, and everything from a # to the end of its line, are ignored.
+// What sequences share comes last. Blank lines, and everything from a # to the end of its line, are
+// ignored.
 //
-// Fills `manifest`, empty so far, with the lengths that `stream` holds, their groups and ranks or
-// ages. InvalidArgument, naming `name`, line and text, for a line that is not a length from 1 to
-// 2^32 - 1, alone or with a group, or a group and the third, from 0 to 2^32 - 1; or if some lines
-// have a group, or the third, and some none.
-absl::Status ReadLengths(std::istream& stream, const std::string& name, ThirdColumn third,
-                         v1::Manifest* manifest);
+// Fills `manifest`, empty so far, with what `stream` holds. InvalidArgument, naming `name`, line
+// and text, for a line that is not a length from 1 to 2^32 - 1, alone or with a group, or a group
+// and the third, and then what it shares, from 0 to 2^32 - 1; or if some lines have a group, or the
+// third, and some none.
+absl::Status ReadLengths(std::istream& stream, const std::string& name,
+                         const LengthColumns& columns, v1::Manifest* manifest);
 
 }  // namespace batchplan::cli
 

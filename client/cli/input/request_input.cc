@@ -15,7 +15,6 @@
 #include "absl/strings/string_view.h"
 #include "client/cli/input/field_flag.h"
 #include "client/cli/input/input_files.h"
-#include "client/cli/input/read_lengths.h"
 #include "proto/batchplan/v1/convert.h"
 #include "proto/batchplan/v1/json.h"
 
@@ -118,8 +117,9 @@ const Group& PassGroup() {
        {"--equal_counts", "equal_sequence_counts", "Every rank gets the same number of sequences"},
        {"--ignore_mini_batches", "ignore_mini_batches",
         "Plan the batch as one mini-batch, for a pass without a gradient update"},
-       {"--forward_only", "forward_only",
-        "Pipelines run forwards alone, as for log-probabilities"}}};
+       {"--forward_only", "forward_only", "Pipelines run forwards alone, as for log-probabilities"},
+       {"--ignore_shared_prefixes", "ignore_shared_prefixes",
+        "Compute every sequence whole, whatever --prompt_lengths or --shared_prefixes say"}}};
   return *group;
 }
 
@@ -301,11 +301,25 @@ void RequestInput::AddTo(CLI::App* app, const std::set<std::string>& without) {
                              "its age; blank lines and # comments are fine; - is stdin")
                  ->type_name("FILE")
                  ->group("Input, one of");
-  app->add_flag("--ages", ages_,
+  app->add_flag("--ages", columns_.is_age,
                 "The third column of --lengths is an age: training steps since the weights that "
                 "made the sequence")
       ->needs(lengths_)
       ->group("Some of what waits, by one of --take, --take_groups and --take_tokens");
+  CLI::Option* prompts =
+      app->add_flag(
+             "--prompt_lengths", columns_.has_prompt,
+             "The last column of --lengths, besides those above, is the length of the group's "
+             "prompt, with which all sequences of the group begin, so that a row computes it once")
+          ->needs(lengths_)
+          ->group("Input, one of");
+  app->add_flag(
+         "--shared_prefixes", columns_.has_prefix,
+         "The last two columns of --lengths are the first tokens that the sequence has in common "
+         "with an earlier one, or 0, and the earlier one's position, from 0")
+      ->needs(lengths_)
+      ->excludes(prompts)
+      ->group("Input, one of");
   std::vector<CLI::Option*> flags = AddRequestFlags(app, &request_, without);
   for (CLI::Option* flag : AddExchangeFlags(app, &exchange_)) flags.push_back(flag);
   if (!without.contains(kBudgetFlag)) {
@@ -345,8 +359,8 @@ absl::Status RequestInput::Read(bool pipeline) {
   }
   Input input(lengths_path_);
   if (!input.status().ok()) return input.status();
-  return ReadLengths(input.stream(), DisplayName(lengths_path_),
-                     ages_ ? ThirdColumn::kAge : ThirdColumn::kRank, request_.mutable_manifest());
+  return ReadLengths(input.stream(), DisplayName(lengths_path_), columns_,
+                     request_.mutable_manifest());
 }
 
 }  // namespace batchplan::cli

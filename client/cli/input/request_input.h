@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "batchplan/v1/batch_planner.pb.h"
+#include "client/cli/input/read_lengths.h"
 
 namespace batchplan::cli {
 
@@ -50,7 +51,7 @@ class RequestInput {
   CLI::Option* alternative_ = nullptr;
   std::string request_path_;
   std::string lengths_path_;
-  bool ages_ = false;
+  LengthColumns columns_;
   // What --exchange and --exchange_overlaps say.
   v1::CostModel exchange_;
   v1::PlanBatchRequest request_;

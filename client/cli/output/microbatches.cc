@@ -35,6 +35,30 @@ absl::Status CheckGroups(const v1::PassPlan& plan, uint32_t pool) {
                                                  " context_sizes, but slots of ", next, " groups"));
 }
 
+// That each sequence shares at most what it and the one before it in the row have.
+absl::Status CheckSharedTokens(const v1::PassPlan& plan) {
+  if (plan.shared_tokens_size() == 0) return absl::OkStatus();
+  if (plan.shared_tokens_size() != plan.sequence_lengths_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan.shared_tokens_size(),
+                                                   " shared_tokens for ",
+                                                   plan.sequence_lengths_size(), " sequences"));
+  }
+  for (int m = 0; m < plan.row_widths_size(); ++m) {
+    uint32_t before = 0;
+    for (uint32_t i = plan.microbatch_offsets(m); i < plan.microbatch_offsets(m + 1); ++i) {
+      const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+      const uint32_t shared = plan.shared_tokens(static_cast<int>(i));
+      if (shared > std::min(before, length)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the plan's shared_tokens[", i, "] is ", shared, ", of a sequence of ",
+                         length, " tokens behind one of ", before, " in its row"));
+      }
+      before = length;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckShape(const v1::PassPlan& plan, const Topology& topology) {
   uint64_t microbatches = 0;
   if (topology.dynamic_context) {
@@ -67,7 +91,7 @@ absl::Status CheckShape(const v1::PassPlan& plan, const Topology& topology) {
                                                    " sequence_lengths for ",
                                                    plan.sequence_index_size(), " sequences"));
   }
-  return absl::OkStatus();
+  return CheckSharedTokens(plan);
 }
 
 // Interleaved, a schedule is one of whole groups.
@@ -97,6 +121,11 @@ double ExchangePerToken(const v1::CostModel& model, uint32_t ranks) {
   return batchplan::ExchangePerToken(by_size, ranks);
 }
 
+// How many first tokens of the sequence at this place stand in its row already.
+uint32_t SharedTokens(const v1::PassPlan& plan, uint32_t place) {
+  return plan.shared_tokens_size() > 0 ? plan.shared_tokens(static_cast<int>(place)) : 0;
+}
+
 // Fills in what is in a micro-batch, whose place and size are known.
 void FillIn(const v1::PassPlan& plan, Layout layout, int ordinal, Microbatch& microbatch) {
   microbatch.begin = plan.microbatch_offsets(ordinal);
@@ -104,8 +133,12 @@ void FillIn(const v1::PassPlan& plan, Layout layout, int ordinal, Microbatch& mi
   microbatch.row_width = plan.row_widths(ordinal);
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
     const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+    const uint32_t laid = length - SharedTokens(plan, i);
     microbatch.true_tokens += length;
-    microbatch.aligned_tokens += Align(length, microbatch.length_multiple);
+    microbatch.laid_tokens += laid;
+    // Rows of shared tokens align no sequence.
+    microbatch.aligned_tokens +=
+        plan.shared_tokens_size() > 0 ? laid : Align(length, microbatch.length_multiple);
   }
   microbatch.scheduled_tokens = layout == Layout::kPadded
                                     ? uint64_t{microbatch.row_width} * microbatch.sequences()
@@ -195,12 +228,16 @@ double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, La
   const double exchange = ExchangePerToken(model, microbatch.context_parallel);
   double cost = model.per_microbatch() + model.per_sequence() * (microbatch.end - microbatch.begin);
   for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
-    // The padded layout computes the padding.
-    const auto computed = static_cast<double>(
-        layout == Layout::kPadded
-            ? microbatch.row_width
-            : Align(plan.sequence_lengths(static_cast<int>(i)), microbatch.length_multiple));
-    const double attention = SharedCost(model, 0, computed * computed, microbatch.context_parallel);
+    const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+    const double shared = SharedTokens(plan, i);
+    // The padded layout computes the padding; rows of shared tokens have none within.
+    const auto end = static_cast<double>(layout == Layout::kPadded ? microbatch.row_width
+                                         : plan.shared_tokens_size() > 0
+                                             ? length
+                                             : Align(length, microbatch.length_multiple));
+    const double computed = end - shared;
+    const double attention =
+        SharedCost(model, 0, end * end - shared * shared, microbatch.context_parallel);
     const double hidden = model.exchange_overlaps() ? attention : 0;
     cost += SharedCost(model, computed, 0, microbatch.context_parallel) + attention +
             std::max(0.0, exchange * computed - hidden);
@@ -224,7 +261,7 @@ std::vector<RankLoad> SumByRank(const std::vector<Microbatch>& microbatches,
       RankLoad& rank = ranks[microbatch.rank + i];
       ++rank.microbatches;
       rank.sequences += microbatch.sequences();
-      rank.true_tokens += microbatch.true_tokens / size;
+      rank.laid_tokens += microbatch.laid_tokens / size;
       rank.room += dynamic ? pass.max_tokens_per_microbatch / options.topology.context_parallel
                            : std::max(microbatch.row_width, pass.max_tokens_per_microbatch);
       rank.cost += cost;

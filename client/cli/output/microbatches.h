@@ -28,6 +28,9 @@ struct Microbatch {
   uint32_t end = 0;
   uint32_t row_width = 0;
   uint64_t true_tokens = 0;
+  // Without those that stand in the row already, since an earlier sequence has them too.
+  uint64_t laid_tokens = 0;
+  // The same as laid_tokens where sequences share.
   uint64_t aligned_tokens = 0;
   // After all padding: the row, or n * width.
   uint64_t scheduled_tokens = 0;
@@ -39,7 +42,7 @@ struct RankLoad {
   uint64_t microbatches = 0;
   uint64_t sequences = 0;
   // Where groups differ in size, its part of those of its groups.
-  uint64_t true_tokens = 0;
+  uint64_t laid_tokens = 0;
   // Tokens: the budgets of its micro-batches, or the length of a longer sequence that runs alone.
   // Where groups differ in size, its part of the budgets.
   uint64_t room = 0;
@@ -66,9 +69,10 @@ absl::StatusOr<std::vector<std::vector<Microbatch>>> ListPasses(
 
 // What `model` predicts for one of the micro-batches of `plan`, in its units, on one of the ranks
 // that share it: every sequence at its aligned length and the row's tail, or, padded, every
-// sequence at the row's width. Tokens are divided among these ranks; what a sequence and a
-// micro-batch cost by themselves each of them has. On a pipeline that is what all stages take
-// together. Even an empty micro-batch has its fixed cost.
+// sequence at the row's width; where sequences share, each from the first token that the row has
+// not yet. Tokens are divided among these ranks; what a sequence and a micro-batch cost by
+// themselves each of them has. On a pipeline that is what all stages take together. Even an empty
+// micro-batch has its fixed cost.
 double MicrobatchCost(const Microbatch& microbatch, const v1::PassPlan& plan, Layout layout,
                       const v1::CostModel& model);
 

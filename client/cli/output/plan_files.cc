@@ -1,5 +1,6 @@
 #include "client/cli/output/plan_files.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -54,8 +55,11 @@ absl::StatusOr<std::string> FormatMicrobatchesCsv(const PlanOptions& options,
 absl::StatusOr<std::string> FormatSequencesCsv(const PlanOptions& options,
                                                const v1::PlanBatchResponse& response) {
   const bool sizes = options.topology.dynamic_context.has_value();
-  std::string csv = absl::StrCat("pass,mini_batch,rank,slot,sequence,length,aligned_length",
-                                 sizes ? ",context_parallel\n" : "\n");
+  const bool shares = std::ranges::any_of(
+      response.passes(), [](const v1::PassPlan& pass) { return pass.shared_tokens_size() > 0; });
+  std::string csv =
+      absl::StrCat("pass,mini_batch,rank,slot,sequence,length,aligned_length",
+                   sizes ? ",context_parallel" : "", shares ? ",shared_tokens\n" : "\n");
   const absl::Status visited = ForEachMicrobatch(
       options, response, [&](int pass, const v1::PassPlan& plan, const Microbatch& microbatch) {
         const std::string place = absl::StrCat(pass, ",", microbatch.mini_batch, ",",
@@ -63,8 +67,12 @@ absl::StatusOr<std::string> FormatSequencesCsv(const PlanOptions& options,
         for (uint32_t i = microbatch.begin; i < microbatch.end; ++i) {
           const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
           absl::StrAppend(&csv, place, ",", plan.sequence_index(static_cast<int>(i)), ",", length);
-          absl::StrAppend(&csv, ",", Align(length, microbatch.length_multiple));
+          const bool shared = plan.shared_tokens_size() > 0;
+          absl::StrAppend(&csv, ",", shared ? length : Align(length, microbatch.length_multiple));
           if (sizes) absl::StrAppend(&csv, ",", microbatch.context_parallel);
+          if (shares) {
+            absl::StrAppend(&csv, ",", shared ? plan.shared_tokens(static_cast<int>(i)) : 0);
+          }
           absl::StrAppend(&csv, "\n");
         }
       });

@@ -222,6 +222,17 @@ void AddSlots(const v1::PassPlan& plan, Table* table) {
                              OtherSlots(decision, own))});
 }
 
+// Tokens that stand in rows already where a sequence needs them, and that would if every mini-batch
+// were one row.
+std::string SharedLine(const v1::PlanMetrics& metrics) {
+  const auto part = [&](uint64_t laid) {
+    const auto all = static_cast<double>(std::max<uint64_t>(1, metrics.true_tokens()));
+    return Percent(1 - static_cast<double>(laid) / all);
+  };
+  return absl::StrCat(part(metrics.laid_tokens()), " of the true tokens, at most ",
+                      part(metrics.unique_tokens()), " in any plan");
+}
+
 void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
                 const v1::PassPlan& plan, const std::vector<Microbatch>& microbatches,
                 Table* table) {
@@ -237,9 +248,12 @@ void AddMetrics(const PlanOptions& plan_options, const PassOptions& options,
   if (plan.microbatches_per_rank_size() > 1) {
     table->AddRow({"mini-batches", WithThousands(plan.microbatches_per_rank_size())});
   }
+  const bool shares = plan.shared_tokens_size() > 0;
   table->AddRow({"tokens", absl::StrCat(WithThousands(metrics.true_tokens()), " true, ",
-                                        WithThousands(metrics.aligned_tokens()), " aligned, ",
+                                        WithThousands(metrics.aligned_tokens()),
+                                        shares ? " laid, " : " aligned, ",
                                         WithThousands(metrics.scheduled_tokens()), " scheduled")});
+  if (shares) table->AddRow({"shared", SharedLine(metrics)});
   table->AddRow({"padding removed", absl::StrCat(Percent(metrics.padding_removed()), " of the ",
                                                  WithThousands(metrics.naive_tokens()),
                                                  " tokens of the padded batch")});
@@ -265,7 +279,7 @@ constexpr double kBarLength = 24;
 
 double Fill(const RankLoad& rank) {
   const auto room = static_cast<double>(rank.room);
-  return room > 0 ? static_cast<double>(rank.true_tokens) / room : 0;
+  return room > 0 ? static_cast<double>(rank.laid_tokens) / room : 0;
 }
 
 double MeanCost(const std::vector<RankLoad>& ranks) {
@@ -289,7 +303,7 @@ std::string ListRanks(const std::vector<RankLoad>& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     const RankLoad& rank = ranks[i];
     table.AddRow({absl::StrCat(i), WithThousands(rank.microbatches), WithThousands(rank.sequences),
-                  WithThousands(rank.true_tokens), Percent(Fill(rank)),
+                  WithThousands(rank.laid_tokens), Percent(Fill(rank)),
                   absl::StrFormat("%.3f", rank.cost / mean),
                   std::string(std::lround(kBarLength * rank.cost / most), '#')});
   }
@@ -322,7 +336,7 @@ std::string SumUpRanks(const std::vector<RankLoad>& ranks) {
   AddColumn(
       ranks, [](const RankLoad& rank) { return rank.sequences; }, WithThousands, &rows);
   AddColumn(
-      ranks, [](const RankLoad& rank) { return rank.true_tokens; }, WithThousands, &rows);
+      ranks, [](const RankLoad& rank) { return rank.laid_tokens; }, WithThousands, &rows);
   AddColumn(
       ranks, [](const RankLoad& rank) { return Fill(rank); }, Percent, &rows);
   AddColumn(

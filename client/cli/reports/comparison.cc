@@ -113,6 +113,11 @@ void RefuseOtherTokens(std::vector<ComparisonRow>* rows) {
   }
 }
 
+bool IsOfTrees(absl::string_view preset) {
+  const absl::StatusOr<PassOptions> pass = PresetPass(preset, Topology());
+  return pass.ok() && batchplan::IsOfTrees(pass->sharding);
+}
+
 void MarkBest(std::vector<ComparisonRow>* rows) {
   ComparisonRow* best = nullptr;
   for (ComparisonRow& row : *rows) {
@@ -170,13 +175,19 @@ std::string KindName(CandidateKind kind) {
       return "packer";
     case CandidateKind::kScan:
       return "scan";
+    case CandidateKind::kSharing:
+      return "sharing";
+    case CandidateKind::kGroups:
+      return "groups";
     case CandidateKind::kContextParallel:
       return "cp";
   }
   return "";
 }
 
-std::vector<Candidate> ListCandidates(const v1::Topology& topology) {
+std::vector<Candidate> ListCandidates(const v1::PlanBatchRequest& request) {
+  const v1::Topology& topology = request.topology();
+  const bool shares = request.manifest().shared_prefixes_size() > 0;
   std::vector<Candidate> candidates;
   if (topology.has_dynamic_context()) {
     candidates = {{CandidateKind::kPreset, "balanced"},
@@ -189,8 +200,12 @@ std::vector<Candidate> ListCandidates(const v1::Topology& topology) {
     return candidates;
   }
   for (const absl::string_view preset : kPresetNames) {
-    if (preset == "megatron_dynamic_cp") continue;
+    if (preset == "megatron_dynamic_cp" || (IsOfTrees(preset) && !shares)) continue;
     candidates.push_back({CandidateKind::kPreset, std::string(preset)});
+  }
+  if (shares) candidates.push_back({CandidateKind::kSharing, "none"});
+  if (shares && request.manifest().group_ids_size() > 0) {
+    candidates.push_back({CandidateKind::kGroups, "same_rank"});
   }
   for (std::string& packer : EnumWords(v1::Packer_descriptor())) {
     candidates.push_back({CandidateKind::kPacker, std::move(packer)});
@@ -209,11 +224,13 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
     v1::Pass* pass = changed.mutable_passes(i);
     // The first pass alone says which rank holds a sequence, unless the manifest does.
     const bool shards = i == 0 && request.manifest().ranks().empty();
+    bool is_padded = candidate.kind == CandidateKind::kScan;
     switch (candidate.kind) {
       case CandidateKind::kPreset: {
         changed.set_preset(candidate.name);
         const absl::StatusOr<PassOptions> preset = PresetPass(candidate.name, Topology());
         LeaveToPreset(preset.ok() ? preset->layout : Layout::kPacked, pass);
+        is_padded = preset.ok() && preset->layout == Layout::kPadded;
         break;
       }
       case CandidateKind::kPacker:
@@ -224,9 +241,21 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
         SetPadded(static_cast<v1::Scan>(EnumNumber(v1::Scan_descriptor(), candidate.name)), shards,
                   pass);
         break;
+      case CandidateKind::kSharing:
+        pass->set_ignore_shared_prefixes(true);
+        LeaveToPreset(Layout::kPacked, pass);
+        break;
+      case CandidateKind::kGroups:
+        changed.mutable_mini_batches()->set_groups(
+            static_cast<v1::GroupPolicy>(EnumNumber(v1::GroupPolicy_descriptor(), candidate.name)));
+        LeaveToPreset(Layout::kPacked, pass);
+        break;
       case CandidateKind::kContextParallel:
         LeaveToPreset(Layout::kPacked, pass);
         break;
+    }
+    if (is_padded && request.manifest().shared_prefixes_size() > 0) {
+      pass->set_ignore_shared_prefixes(true);
     }
   }
   if (candidate.kind == CandidateKind::kContextParallel) {
@@ -243,7 +272,7 @@ v1::PlanBatchRequest WithCandidate(const Candidate& candidate,
 std::vector<ComparisonRow> Compare(const Client& client, const v1::PlanBatchRequest& request,
                                    int pass) {
   std::vector<ComparisonRow> rows;
-  for (Candidate& candidate : ListCandidates(request.topology())) {
+  for (Candidate& candidate : ListCandidates(request)) {
     absl::StatusOr<Figures> figures = PlanFigures(client, WithCandidate(candidate, request), pass);
     rows.push_back({.candidate = std::move(candidate), .figures = std::move(figures)});
   }

@@ -19,9 +19,11 @@ namespace batchplan::cli {
 
 // What a candidate is, and the flag of `batchplan plan` that asks for it.
 enum class CandidateKind : uint8_t {
-  kPreset,  // --preset
-  kPacker,  // --packer, its bins dealt to the ranks: --sharding deal_bins
-  kScan,    // --scan, ranks taking strides of the sorted order: --sharding stride_sorted
+  kPreset,   // --preset
+  kPacker,   // --packer, its bins dealt to the ranks: --sharding deal_bins
+  kScan,     // --scan, ranks taking strides of the sorted order: --sharding stride_sorted
+  kSharing,  // "none": --ignore_shared_prefixes
+  kGroups,   // --groups
   // --cp, of a pool of ranks without --dynamic_cp: its name is the size.
   kContextParallel,
 };
@@ -41,18 +43,19 @@ struct ComparisonRow {
   bool best = false;
 };
 
-// "preset", "packer", "scan" or "cp".
+// "preset", "packer", "scan", "sharing", "groups" or "cp".
 std::string KindName(CandidateKind kind);
 
 // Every preset, packer and scan of the contract, in its order, for a request without
-// dynamic_context: "balanced" leads. With it, the presets that divide a pool, and as a fixed size
-// each number that divides its ranks.
-std::vector<Candidate> ListCandidates(const v1::Topology& topology);
+// dynamic_context: "balanced" leads. With shared prefixes also the presets of trees; and "balanced"
+// with nothing shared, and with groups, if there are any, each on one rank. With dynamic_context,
+// the presets that divide a pool, and as a fixed size each number that divides its ranks.
+std::vector<Candidate> ListCandidates(const v1::PlanBatchRequest& request);
 
 // `request` with the candidate's algorithm in place of its own: the preset, and in all passes
 // sharding, layout, packer and scan; no sharding where the manifest gives the ranks. Packed
-// candidates keep the request's row padding. A fixed size has as many ranks as the pool, and as
-// many tokens on each of them.
+// candidates keep the request's row padding, padded ones share nothing. A fixed size has as many
+// ranks as the pool, and as many tokens on each of them.
 v1::PlanBatchRequest WithCandidate(const Candidate& candidate, const v1::PlanBatchRequest& request);
 
 // Plans `request` with every candidate, one after the other, and takes the figures of the pass at

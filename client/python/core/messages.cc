@@ -29,6 +29,9 @@ void Add(const ManifestArrays& arrays, v1::Manifest* manifest) {
   manifest->mutable_group_ids()->Add(arrays.group_ids.begin(), arrays.group_ids.end());
   manifest->mutable_ranks()->Add(arrays.ranks.begin(), arrays.ranks.end());
   manifest->mutable_ages()->Add(arrays.ages.begin(), arrays.ages.end());
+  manifest->mutable_shared_prefixes()->Add(arrays.shared_prefixes.begin(),
+                                           arrays.shared_prefixes.end());
+  manifest->mutable_shared_with()->Add(arrays.shared_with.begin(), arrays.shared_with.end());
 }
 
 std::string Bytes(const google::protobuf::Message& message) {

@@ -22,6 +22,8 @@ struct ManifestArrays {
   std::span<const uint32_t> group_ids;
   std::span<const uint32_t> ranks;
   std::span<const uint32_t> ages;
+  std::span<const uint32_t> shared_prefixes;
+  std::span<const uint32_t> shared_with;
 };
 
 // Of each pass of a PlanBatchRequest, whether it is laid out as padded rows in place of packed

@@ -6,19 +6,23 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/python/core/bindings.h"
+#include "client/python/core/common_prefixes.h"
 #include "client/python/core/messages.h"
 #include "client/python/core/planned.h"
 #include "client/python/core/planning.h"
@@ -34,17 +38,22 @@ namespace nb = nanobind;
 namespace batchplan::python {
 namespace {
 
-using Array = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename Number>
+using Numbers = nb::ndarray<const Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Array = Numbers<uint32_t>;
 using NumpyArray = nb::ndarray<nb::numpy, const uint32_t, nb::ndim<1>, nb::c_contig>;
 using SharedPlan = std::shared_ptr<Planned>;
 using Stop = std::stop_source;
 
-ManifestArrays View(const Array& lengths, const Array& group_ids, const Array& ranks,
-                    const Array& ages) {
-  return {.lengths = {lengths.data(), lengths.size()},
-          .group_ids = {group_ids.data(), group_ids.size()},
-          .ranks = {ranks.data(), ranks.size()},
-          .ages = {ages.data(), ages.size()}};
+// The manifest's arrays, in the order of ManifestArrays.
+using Arrays = std::tuple<Array, Array, Array, Array, Array, Array>;
+
+ManifestArrays View(const Arrays& arrays) {
+  return std::apply(
+      [](const auto&... each) {
+        return ManifestArrays{std::span<const uint32_t>(each.data(), each.size())...};
+      },
+      arrays);
 }
 
 // `values` without a copy: the array keeps their owner.
@@ -63,21 +72,19 @@ NumpyArray ArrayOf(const SharedPlan& plan, size_t pass) {
   return Viewing(plan->passes()[pass].*kArray, plan);
 }
 
-SharedPlan PlanBatch(const std::string& request_json, const Array& lengths, const Array& group_ids,
-                     const Array& ranks, const Array& ages, bool watches_signals,
+SharedPlan PlanBatch(const std::string& request_json, const Arrays& arrays, bool watches_signals,
                      std::optional<double> seconds, const Stop* stop) {
   PlanningLimits limits = {.seconds = seconds, .watches_signals = watches_signals};
   if (stop != nullptr) limits.stop = *stop;
-  return PlanHere(request_json, View(lengths, group_ids, ranks, ages), limits);
+  return PlanHere(request_json, View(arrays), limits);
 }
 
 template <auto kEncode>
-nb::bytes ToBytes(const std::string& request_json, const Array& lengths, const Array& group_ids,
-                  const Array& ranks, const Array& ages) {
+nb::bytes ToBytes(const std::string& request_json, const Arrays& arrays) {
   std::string bytes;
   {
     const Unlocked unlocked;
-    bytes = kEncode(request_json, View(lengths, group_ids, ranks, ages));
+    bytes = kEncode(request_json, View(arrays));
   }
   return nb::bytes(bytes.data(), bytes.size());
 }
@@ -111,6 +118,23 @@ nb::bytes WriteReportStep(const std::string& request_json) {
 }
 
 std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(View(bytes)); }
+
+// Of lists of arrays, which stay where they are and as they are.
+template <typename Token>
+nb::tuple CommonPrefixesOf(const nb::list& arrays, uint32_t minimum) {
+  std::vector<std::span<const Token>> sequences;
+  sequences.reserve(arrays.size());
+  for (const nb::handle array : arrays) {
+    const auto tokens = nb::cast<Numbers<Token>>(array, /*convert=*/false);
+    sequences.emplace_back(tokens.data(), tokens.size());
+  }
+  auto found = std::make_shared<CommonPrefixes>();
+  {
+    const Unlocked unlocked;
+    *found = FindCommonPrefixes(sequences, minimum);
+  }
+  return nb::make_tuple(Viewing(found->shared_prefixes, found), Viewing(found->shared_with, found));
+}
 
 std::string FitTo(const std::string& request_json) {
   const Unlocked unlocked;
@@ -160,24 +184,24 @@ NB_MODULE(_core, module) {
       .def("microbatches_per_rank", &ArrayOf<&PassPlan::microbatches_per_rank>)
       .def("row_widths", &ArrayOf<&PassPlan::row_widths>)
       .def("sequence_lengths", &ArrayOf<&PassPlan::sequence_lengths>)
-      .def("context_sizes", &ArrayOf<&PassPlan::context_sizes>);
+      .def("context_sizes", &ArrayOf<&PassPlan::context_sizes>)
+      .def("shared_tokens", &ArrayOf<&PassPlan::shared_tokens>);
 
   const auto add = [&module](const char* name, auto function) {
-    module.def(name, function, nb::arg("request_json"), nb::arg("lengths").noconvert(),
-               nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert(),
-               nb::arg("ages").noconvert());
+    module.def(name, function, nb::arg("request_json"), nb::arg("arrays").noconvert());
   };
   nb::class_<Stop>(module, "Stop").def(nb::init<>()).def("request", &Stop::request_stop);
-  module.def("plan_batch", &PlanBatch, nb::arg("request_json"), nb::arg("lengths").noconvert(),
-             nb::arg("group_ids").noconvert(), nb::arg("ranks").noconvert(),
-             nb::arg("ages").noconvert(), nb::arg("watches_signals") = false,
-             nb::arg("seconds") = nb::none(), nb::arg("stop") = nb::none());
+  module.def("plan_batch", &PlanBatch, nb::arg("request_json"), nb::arg("arrays").noconvert(),
+             nb::arg("watches_signals") = false, nb::arg("seconds") = nb::none(),
+             nb::arg("stop") = nb::none());
   add("encode_plan_batch", &ToBytes<&EncodePlanBatch>);
   add("encode_join_batch", &ToBytes<&EncodeJoinBatch>);
   module.def("encode_report_step", &WriteReportStep);
   module.def("decode_plan_batch", &ReadPlanBatch);
   module.def("decode_join_batch", &ReadJoinBatch);
   module.def("decode_report_step", &ReadReportStep);
+  module.def("common_prefixes_32", &CommonPrefixesOf<int32_t>);
+  module.def("common_prefixes_64", &CommonPrefixesOf<int64_t>);
   module.def("fit_costs", &FitTo);
   module.def("padded_passes", &PaddedPasses);
   module.def("plan_page", &PageOf);

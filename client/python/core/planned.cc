@@ -11,6 +11,22 @@
 namespace batchplan::python {
 namespace {
 
+// Whether each sequence shares at most what it and the one before it in the row have. The offsets
+// are those of the other arrays.
+bool SharedTokensFit(const PassPlan& pass) {
+  if (pass.shared_tokens.empty()) return true;
+  if (pass.shared_tokens.size() != pass.sequence_lengths.size()) return false;
+  for (size_t m = 0; m + 1 < pass.microbatch_offsets.size(); ++m) {
+    uint32_t before = 0;
+    for (uint32_t i = pass.microbatch_offsets[m]; i < pass.microbatch_offsets[m + 1]; ++i) {
+      const uint32_t length = pass.sequence_lengths[i];
+      if (pass.shared_tokens[i] > std::min(before, length)) return false;
+      before = length;
+    }
+  }
+  return true;
+}
+
 // What is viewed later without another look.
 absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
   const size_t microbatches = pass.row_widths.size();
@@ -33,7 +49,7 @@ absl::Status CheckArrays(const PassPlan& pass, uint32_t ranks) {
                    std::ranges::find(pass.context_sizes, 0U) != pass.context_sizes.end())) ||
       pass.sequence_lengths.size() != pass.sequence_index.size() ||
       pass.microbatch_offsets.size() != microbatches + 1 || pass.length_multiple == 0 ||
-      batchplan_rank_microbatches(&plan, 0, &iterator) != BATCHPLAN_OK) {
+      batchplan_rank_microbatches(&plan, 0, &iterator) != BATCHPLAN_OK || !SharedTokensFit(pass)) {
     return absl::InternalError(absl::StrCat("the answer is no plan for ", ranks,
                                             " ranks: its arrays do not fit each other"));
   }
@@ -57,6 +73,7 @@ std::shared_ptr<Planned> ReadPlanned(v1::PlanBatchResponse response, uint32_t ra
     pass.clear_row_widths();
     pass.clear_sequence_lengths();
     pass.clear_context_sizes();
+    pass.clear_shared_tokens();
   }
   return std::make_shared<Planned>(std::move(plan), ranks, response);
 }

@@ -47,6 +47,8 @@ std::shared_ptr<Planned> MakePlanned(const std::string& request_json, const Mani
   parsed.manifest.lengths = arrays.lengths;
   parsed.manifest.group_ids = arrays.group_ids;
   parsed.manifest.ages = arrays.ages;
+  parsed.manifest.shared_prefixes = arrays.shared_prefixes;
+  parsed.manifest.shared_with = arrays.shared_with;
   const auto start = Clock::now();
   Plan plan = Get(MakePlan(parsed.manifest, parsed.options, stop));
   const auto time = absl::FromChrono(Clock::now() - start);

@@ -4,13 +4,14 @@
 //   microbatches.h   which micro-batches of the plan are this rank's
 //   layout.h         where each sequence begins in the packed row: cu_seqlens and its kin
 //   pack.h           many fields into the row in one launch, and the inverse
+//   unpack_gradient.h  the gradient of the inverse where prefixes are shared
 //   reduce.h         sums and means per sequence
 //   copy.h           bytes between host and backend, and waiting for them
 //   status.h         backends, and what can be wrong
 //
 // One step of a worker, the arrays in device memory:
 //
-//   batchplan_compute_layout(backend, lengths, n, &options, &layout, error, stream);
+//   batchplan_compute_layout(backend, lengths, NULL, n, &options, &layout, error, stream);
 //   batchplan_pack(backend, &row, &sequences, fields, num_fields, error, stream);
 //   ... the model's forward and loss on the packed row ...
 //   batchplan_unpack(backend, &row, &sequences, outputs, num_outputs, error, stream);
@@ -40,6 +41,7 @@
 #include "batchplan/kernels/pack.h"
 #include "batchplan/kernels/reduce.h"
 #include "batchplan/kernels/status.h"
+#include "batchplan/kernels/unpack_gradient.h"
 // IWYU pragma: end_exports
 
 #endif  // BATCHPLAN_KERNELS_H_

@@ -6,7 +6,7 @@ batchplan_status BackendStatus() { return BATCHPLAN_ERROR_BACKEND_NOT_BUILT; }
 
 const char* LastError() { return ""; }
 
-batchplan_status ComputeLayout(const uint32_t* /*lengths*/, uint32_t /*num_sequences*/,
+batchplan_status ComputeLayout(const SequenceLengths& /*sequences*/,
                                const batchplan_layout_options& /*options*/,
                                const batchplan_packed_layout& /*layout*/,
                                batchplan_status* /*error_word*/, void* /*stream*/) {
@@ -20,6 +20,11 @@ batchplan_status Pack(const Movement& /*movement*/, batchplan_status* /*error_wo
 
 batchplan_status Unpack(const Movement& /*movement*/, batchplan_status* /*error_word*/,
                         void* /*stream*/) {
+  return BackendStatus();
+}
+
+batchplan_status UnpackGradient(const GradientTask& /*task*/, batchplan_status* /*error_word*/,
+                                void* /*stream*/) {
   return BackendStatus();
 }
 

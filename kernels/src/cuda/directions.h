@@ -30,7 +30,14 @@ struct TokenMove {
   uint32_t before;
 };
 
+// A number that goes to token `destination`, or kNowhere.
+struct TokenId {
+  int64_t id;
+  int64_t destination;
+};
+
 struct PackTokens {
+  static constexpr bool kShares = false;
   // While the error word holds an error there is no layout to go by: all is padding.
   static constexpr bool kPadsOnError = true;
   static constexpr bool kHasIds = true;
@@ -76,25 +83,42 @@ struct PackTokens {
     return true;
   }
 
-  // Of BATCHPLAN_CONTENT_POSITION_IDS or BATCHPLAN_CONTENT_SEQUENCE_IDS.
-  static __device__ int64_t IdOf(const Tasks& tasks, batchplan_content content,
-                                 const Located& located, bool holds_error) {
-    if (content == BATCHPLAN_CONTENT_POSITION_IDS) {
+  static __device__ bool IsIds(batchplan_content content) {
+    return content == BATCHPLAN_CONTENT_POSITION_IDS || content == BATCHPLAN_CONTENT_SEQUENCE_IDS;
+  }
+
+  static __device__ TokenId IdOf(const Tasks& tasks, const FieldWay& way, const Located& located,
+                                 bool holds_error) {
+    if (way.content == BATCHPLAN_CONTENT_POSITION_IDS) {
       // What indexes by it stays in bounds also if offsets leave the cell without a token.
-      return holds_error || located.token.token == kNone ? 0 : located.token.token;
+      const bool has_token = !holds_error && located.token.token != kNone;
+      return {has_token ? located.token.token : 0, located.cell};
     }
-    const bool is_tail = located.sequence >= tasks.row.num_sequences;
-    return holds_error || is_tail ? -1 : int64_t{located.sequence};
+    const bool has_sequence = !holds_error && located.sequence < tasks.row.num_sequences;
+    return {has_sequence ? int64_t{located.sequence} : -1, located.cell};
+  }
+};
+
+// Of a row that shares prefixes.
+struct PackShared : PackTokens {
+  static constexpr bool kShares = true;
+
+  static __device__ Located Locate(const Tasks& tasks, const FieldGroup& group, int64_t index) {
+    Located located = PackTokens::Locate(tasks, group, index);
+    if (located.token.token != kNone) located.token.token += SharedOf(tasks.row, located.sequence);
+    return located;
   }
 };
 
 struct UnpackTokens {
+  static constexpr bool kShares = false;
   // The rows may hold what no layout that failed must wipe out.
   static constexpr bool kPadsOnError = false;
   static constexpr bool kHasIds = false;
 
   struct Located {
     SequencePlace place;
+    uint32_t sequence;
     uint32_t token;
     // Tokens of the row that are written.
     uint32_t row_end;
@@ -107,15 +131,16 @@ struct UnpackTokens {
     Located located{};
     if (tasks.sequences.offsets == nullptr) {
       const int64_t sequence = WholeQuotient(index, group.row_width);
-      located.place = PlaceOf(row, tasks.sequences, static_cast<uint32_t>(sequence));
+      located.sequence = static_cast<uint32_t>(sequence);
+      located.place = PlaceOf(row, tasks.sequences, located.sequence);
       located.token =
           static_cast<uint32_t>(index - sequence * static_cast<int64_t>(group.row_width));
       located.row_end = static_cast<uint32_t>(group.row_width);
     } else {
-      const uint32_t sequence =
+      located.sequence =
           LastNotAboveOfEach(row.cu_seqlens, row.num_sequences, static_cast<int32_t>(index));
-      located.place = PlaceOf(row, tasks.sequences, sequence);
-      located.token = static_cast<uint32_t>(index - row.cu_seqlens[sequence]);
+      located.place = PlaceOf(row, tasks.sequences, located.sequence);
+      located.token = static_cast<uint32_t>(index - row.cu_seqlens[located.sequence]);
       located.row_end = located.place.tokens;
     }
     return located;
@@ -129,15 +154,77 @@ struct UnpackTokens {
 
   static __device__ TokenMove MoveOf(const Tasks& tasks, const FieldWay& way,
                                      const Located& located) {
-    const auto& [place, token, row_end] = located;
-    if (place.row >= tasks.sequences.num_rows || token >= row_end) {
-      // To the end of the sequence; behind the last one, to the end of all.
-      const uint32_t end = row_end > token ? row_end : place.length;
-      return {kPadding, kNowhere, end > token ? end - token : kNone, 0};
-    }
+    const auto& [place, sequence, token, row_end] = located;
+    if (!IsWritten(tasks, located)) return ToNowhere(located);
     const SourceRun from = UnpackSource(tasks.row, place, way.token_shift, token, row_end);
     const int64_t begin = FieldRowOf(tasks.sequences, place, way.width).begin;
     return {from.source, begin + token, Least(from.run, row_end - token), from.before};
+  }
+
+  // Whether the token has a place in the sequences' rows.
+  static __device__ bool IsWritten(const Tasks& tasks, const Located& located) {
+    return located.place.row < tasks.sequences.num_rows && located.token < located.row_end;
+  }
+
+  // To the end of the sequence; behind the last one, to the end of all.
+  static __device__ TokenMove ToNowhere(const Located& located) {
+    const uint32_t token = located.token;
+    const uint32_t end = located.row_end > token ? located.row_end : located.place.length;
+    return {kPadding, kNowhere, end > token ? end - token : kNone, 0};
+  }
+};
+
+// Of a row that shares prefixes.
+struct UnpackShared {
+  static constexpr bool kShares = true;
+  static constexpr bool kPadsOnError = false;
+  static constexpr bool kHasIds = true;
+
+  struct Located {
+    UnpackTokens::Located in;
+    // Of the row, with the token; only if it is written.
+    PathPiece piece;
+  };
+
+  static __device__ Located Locate(const Tasks& tasks, const FieldGroup& group, int64_t index) {
+    Located located{UnpackTokens::Locate(tasks, group, index), {}};
+    const auto& [place, sequence, token, row_end] = located.in;
+    if (UnpackTokens::IsWritten(tasks, located.in)) {
+      located.piece = UnpackPiece(tasks.row, place, sequence, token, row_end);
+    }
+    return located;
+  }
+
+  static __device__ bool Advance(Located& located, uint32_t by) {
+    const uint32_t token = located.in.token;
+    if (token >= located.piece.end || by >= located.piece.end - token) return false;
+    return UnpackTokens::Advance(located.in, by);
+  }
+
+  static __device__ TokenMove MoveOf(const Tasks& tasks, const FieldWay& way,
+                                     const Located& located) {
+    if (!UnpackTokens::IsWritten(tasks, located.in)) return UnpackTokens::ToNowhere(located.in);
+    const auto [cell, begin, end] = located.piece;
+    const uint32_t token = located.in.token;
+    const int64_t row_begin = FieldRowOf(tasks.sequences, located.in.place, way.width).begin;
+    return {cell == kNone ? kPadding : int64_t{cell} + (token - begin), row_begin + token,
+            Least(end, located.in.row_end) - token, token - begin};
+  }
+
+  static __device__ bool IsIds(batchplan_content content) {
+    return content == BATCHPLAN_CONTENT_PREDECESSORS;
+  }
+
+  static __device__ TokenId IdOf(const Tasks& tasks, const FieldWay& way, const Located& located,
+                                 bool /*holds_error*/) {
+    const auto& [place, sequence, token, row_end] = located.in;
+    if (!UnpackTokens::IsWritten(tasks, located.in)) return {-1, kNowhere};
+    const int64_t destination = FieldRowOf(tasks.sequences, place, way.width).begin + token;
+    if (token == 0 || token >= place.length) return {-1, destination};
+    PathPiece piece = located.piece;
+    if (piece.begin == token) piece = UnpackPiece(tasks.row, place, sequence, token - 1, row_end);
+    if (piece.cell == kNone) return {-1, destination};
+    return {int64_t{piece.cell} + (token - 1 - piece.begin), destination};
   }
 };
 

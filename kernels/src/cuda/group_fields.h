@@ -95,7 +95,7 @@ class FieldGrouping {
     memcpy(&field.task.pad, pad, sizeof pad);
     field.way.content = from.content;
     // Other content has no use for these: they must not separate its ways.
-    if (from.content == BATCHPLAN_CONTENT_TOKENS) {
+    if (HasTokenRows(from)) {
       field.way.token_shift = from.token_shift;
       field.way.width = ragged ? 0 : from.width;
     }

@@ -22,12 +22,14 @@ namespace {
 // On one multiprocessor: as many as leave each thread the registers that it needs.
 constexpr uint32_t ResidentBlocks(bool wide) { return wide ? 3 : 4; }
 
+template <bool kShares>
 __device__ void CheckSequences(const Tasks& tasks) {
   // 64 bits: the grid's threads may be more than 2^32.
   for (uint64_t sequence = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
        sequence < tasks.row.num_sequences; sequence += uint64_t{gridDim.x} * kThreads) {
-    const batchplan_status status = CheckMove(tasks.row, tasks.sequences, tasks.has_source,
-                                              tasks.narrowest, static_cast<uint32_t>(sequence));
+    const batchplan_status status =
+        CheckMove<kShares>(tasks.row, tasks.sequences, tasks.has_rows, tasks.narrowest,
+                           static_cast<uint32_t>(sequence));
     if (status != BATCHPLAN_OK) ReportError(tasks.error_word, status);
   }
 }
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, ResidentBlocks(kWide))
       }
     }
   }
-  CheckSequences(tasks);
+  CheckSequences<Direction::kShares>(tasks);
 }
 
 template <typename Direction, typename ExtentOf>
@@ -67,7 +69,7 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
   tasks.sequences = movement.sequences;
   tasks.narrowest = movement.narrowest;
   tasks.error_word = error_word;
-  tasks.has_source = movement.has_source;
+  tasks.has_rows = movement.has_rows;
   int64_t blocks = FieldGrouping(movement, extent_of, tasks).Form();
   if (blocks > kMostBlocks) return BATCHPLAN_ERROR_OVERFLOW;
   if (blocks == 0 && movement.row.num_sequences == 0) return BATCHPLAN_OK;
@@ -82,18 +84,30 @@ batchplan_status Move(const Movement& movement, batchplan_status* error_word, vo
 }  // namespace
 
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word, void* stream) {
-  return Move<PackTokens>(movement, error_word, stream, [&](const batchplan_field&) {
+  const auto extent_of = [&](const batchplan_field&) {
     return Extent{PackedCells(movement.row), 0};
-  });
+  };
+  return movement.row.least_shared != nullptr
+             ? Move<PackShared>(movement, error_word, stream, extent_of)
+             : Move<PackTokens>(movement, error_word, stream, extent_of);
 }
 
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word, void* stream) {
   const Row& row = movement.row;
-  const bool ragged = movement.sequences.offsets != nullptr;
-  return Move<UnpackTokens>(movement, error_word, stream, [&](const batchplan_field& field) {
-    if (ragged) return Extent{row.num_sequences > 0 ? row.width : 0, 0};
+  const bool shares = row.least_shared != nullptr;
+  const batchplan_sequences& sequences = movement.sequences;
+  // Of ragged rows, how many tokens the sequences may have.
+  int64_t most_tokens = row.width;
+  if (shares)
+    most_tokens =
+        static_cast<int64_t>(sequences.num_tokens < kMaxOffset ? sequences.num_tokens : kMaxOffset);
+  if (row.num_sequences == 0) most_tokens = 0;
+  const auto extent_of = [&](const batchplan_field& field) {
+    if (sequences.offsets != nullptr) return Extent{most_tokens, 0};
     return Extent{static_cast<int64_t>(row.num_sequences * field.width), field.width};
-  });
+  };
+  return shares ? Move<UnpackShared>(movement, error_word, stream, extent_of)
+                : Move<UnpackTokens>(movement, error_word, stream, extent_of);
 }
 
 }  // namespace batchplan::kernels::cuda

@@ -69,7 +69,7 @@ struct Tasks {
   uint64_t narrowest;
   batchplan_status* error_word;
   uint32_t num_groups;
-  bool has_source;
+  bool has_rows;
   FieldGroup groups[BATCHPLAN_MAX_FIELDS];
   FieldWay ways[BATCHPLAN_MAX_FIELDS];
   FieldTask fields[BATCHPLAN_MAX_FIELDS];

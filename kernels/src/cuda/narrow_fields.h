@@ -56,17 +56,16 @@ __device__ void MoveWay(const Tasks& tasks, const FieldWay& way, uint32_t words_
                         const typename Direction::Located& located, uint32_t in_token,
                         bool holds_error) {
   if constexpr (Direction::kHasIds) {
-    if (way.content == BATCHPLAN_CONTENT_POSITION_IDS ||
-        way.content == BATCHPLAN_CONTENT_SEQUENCE_IDS) {
-      const int64_t id = Direction::IdOf(tasks, way.content, located, holds_error);
+    if (Direction::IsIds(way.content)) {
+      const auto [id, place] = Direction::IdOf(tasks, way, located, holds_error);
+      if (place == kNowhere) return;
 #pragma unroll 1
       for (uint32_t i = way.first_field; i < way.ends[kWordsOf8]; ++i) {
-        reinterpret_cast<int64_t*>(tasks.fields[i].destination)[located.cell] = id;
+        reinterpret_cast<int64_t*>(tasks.fields[i].destination)[place] = id;
       }
 #pragma unroll 1
       for (uint32_t i = way.ends[kWordsOf8]; i < way.ends[kWordsOf4]; ++i) {
-        reinterpret_cast<int32_t*>(tasks.fields[i].destination)[located.cell] =
-            static_cast<int32_t>(id);
+        reinterpret_cast<int32_t*>(tasks.fields[i].destination)[place] = static_cast<int32_t>(id);
       }
       return;
     }

@@ -1,25 +1,12 @@
 #include "src/backends.h"
-#include "src/error_word.h"
+#include "src/host/check_sequences.h"
 #include "src/host/tokens.h"
 #include "src/move_arithmetic.h"
 #include "src/row_arithmetic.h"
+#include "src/shared_arithmetic.h"
 
 namespace batchplan::kernels::host {
 namespace {
-
-// Judges every sequence before anything is moved.
-batchplan_status Check(const Movement& movement, batchplan_status* error_word) {
-  if (HoldsError(error_word)) return *error_word;
-  for (uint32_t sequence = 0; sequence < movement.row.num_sequences; ++sequence) {
-    if (const batchplan_status status = CheckMove(
-            movement.row, movement.sequences, movement.has_source, movement.narrowest, sequence);
-        status != BATCHPLAN_OK) {
-      ReportError(error_word, status);
-      return status;
-    }
-  }
-  return BATCHPLAN_OK;
-}
 
 // Fills the cells from `cell` on that hold `tokens` of the sequence at `place`.
 void PackRun(const Movement& movement, const batchplan_field& field, const Tokens& copier,
@@ -57,7 +44,8 @@ void PackRank(const Movement& movement, const batchplan_field& field, uint32_t r
     const SequencePlace place = PlaceOf(row, movement.sequences, sequence);
     const Shard& shard = place.shard;
     for (uint32_t index = 0; index < shard.cells;) {
-      const TokenRun tokens = TokenOfCell(row, rank, shard, index);
+      TokenRun tokens = TokenOfCell(row, rank, shard, index);
+      tokens.token += SharedOf(row, sequence);
       PackRun(movement, field, copier, first_cell + shard.begin + index, sequence, place, tokens);
       index += tokens.run;
     }
@@ -82,6 +70,40 @@ void UnpackSequence(const Movement& movement, const batchplan_field& field,
   }
 }
 
+// The same in a row that shares prefixes.
+void UnpackPath(const Movement& movement, const batchplan_field& field, uint32_t sequence,
+                const SequencePlace& place, uint32_t row_end) {
+  if (row_end == 0 || place.row >= movement.sequences.num_rows) return;
+  const Tokens copier(field);
+  const int64_t begin = FieldRowOf(movement.sequences, place, field.width).begin;
+  for (uint32_t token = 0; token < row_end;) {
+    const PathPiece piece = UnpackPiece(movement.row, place, sequence, token, row_end);
+    if (piece.cell == kNone) {
+      copier.Pad(begin + token, piece.end - token);
+    } else {
+      copier.Copy(begin + token, piece.cell, piece.end - token);
+    }
+    token = piece.end;
+  }
+}
+
+// Of the sequence at `place`, where the token before each one stands in the row.
+void WritePredecessors(const Movement& movement, const batchplan_field& field, uint32_t sequence,
+                       const SequencePlace& place, uint32_t row_end) {
+  if (row_end == 0 || place.row >= movement.sequences.num_rows) return;
+  const Tokens copier(field);
+  const int64_t begin = FieldRowOf(movement.sequences, place, field.width).begin;
+  copier.Number(begin, -1, 1, /*counts_up=*/false);
+  const uint32_t followed = place.length > 0 ? place.length - 1 : 0;
+  for (uint32_t token = 0; token < followed;) {
+    const PathPiece piece = UnpackPiece(movement.row, place, sequence, token, row_end);
+    const uint32_t end = Least(piece.end, followed);
+    copier.Number(begin + token + 1, piece.cell, end - token, /*counts_up=*/true);
+    token = end;
+  }
+  copier.Number(begin + followed + 1, -1, row_end - followed - 1, /*counts_up=*/false);
+}
+
 // What a packed destination holds where there is no layout to go by.
 void PackNothing(const Movement& movement, const batchplan_field& field) {
   const Tokens copier(field);
@@ -98,7 +120,8 @@ void PackNothing(const Movement& movement, const batchplan_field& field) {
 }  // namespace
 
 batchplan_status Pack(const Movement& movement, batchplan_status* error_word) {
-  const batchplan_status status = Check(movement, error_word);
+  const batchplan_status status = CheckSequences(movement.row, movement.sequences,
+                                                 movement.has_rows, movement.narrowest, error_word);
   const Row& row = movement.row;
   for (uint32_t i = 0; i < movement.num_fields; ++i) {
     const batchplan_field& field = movement.fields[i];
@@ -118,7 +141,9 @@ batchplan_status Pack(const Movement& movement, batchplan_status* error_word) {
 }
 
 batchplan_status Unpack(const Movement& movement, batchplan_status* error_word) {
-  if (const batchplan_status status = Check(movement, error_word); status != BATCHPLAN_OK) {
+  if (const batchplan_status status = CheckSequences(
+          movement.row, movement.sequences, movement.has_rows, movement.narrowest, error_word);
+      status != BATCHPLAN_OK) {
     return status;
   }
   const bool ragged = movement.sequences.offsets != nullptr;
@@ -127,7 +152,13 @@ batchplan_status Unpack(const Movement& movement, batchplan_status* error_word) 
     for (uint32_t sequence = 0; sequence < movement.row.num_sequences; ++sequence) {
       const SequencePlace place = PlaceOf(movement.row, movement.sequences, sequence);
       const uint32_t row_end = ragged ? place.length : static_cast<uint32_t>(field.width);
-      UnpackSequence(movement, field, place, row_end);
+      if (field.content == BATCHPLAN_CONTENT_PREDECESSORS) {
+        WritePredecessors(movement, field, sequence, place, row_end);
+      } else if (movement.row.least_shared != nullptr) {
+        UnpackPath(movement, field, sequence, place, row_end);
+      } else {
+        UnpackSequence(movement, field, place, row_end);
+      }
     }
   }
   return BATCHPLAN_OK;

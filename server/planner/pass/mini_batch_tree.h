@@ -26,6 +26,7 @@ class MiniBatchTree {
   uint32_t length(uint32_t leaf) const { return lengths_[leaf]; }
   // What a leaf has in common with the one before it; 0 of the first.
   uint32_t common(uint32_t leaf) const { return common_[leaf]; }
+  std::span<const uint32_t> commons() const { return common_.values(); }
   // What leaves a < b have in common.
   uint32_t Common(uint32_t a, uint32_t b) const { return common_.Of(a + 1, b); }
 

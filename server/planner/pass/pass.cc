@@ -58,7 +58,12 @@ absl::StatusOr<Pass> Pass::Create(const Manifest& manifest, const PlanOptions& o
                                   const PlannedLengths& planned, Alignments& alignments,
                                   const Groups& groups, size_t mini_batches,
                                   const Allowance& allowance, const SharedPrefixes& prefixes) {
-  Pass pass(manifest, options, index, std::move(sizes), planned, groups, prefixes, mini_batches);
+  Pass pass(manifest, options, index, sizes, planned, groups, prefixes, mini_batches);
+  if (pass.prefixes_ != nullptr) {
+    const absl::StatusOr<Pass> whole = Create(manifest, options, index, std::move(sizes), planned,
+                                              alignments, groups, mini_batches, allowance);
+    if (whole.ok()) pass.without_sharing_ = std::make_shared<const Pass>(*whole);
+  }
   for (const GroupLimits& size : pass.sizes_) {
     if (absl::Status status = CheckStop(allowance); !status.ok()) return status;
     pass.aligned_.push_back(alignments.To(pass.prefixes_ == nullptr ? size.multiple : 1));
@@ -166,6 +171,7 @@ uint64_t Pass::fewest_groups() const {
 Pass Pass::With(Effort effort) const {
   Pass other = *this;
   other.effort_ = effort;
+  if (without_sharing_) other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(effort));
   return other;
 }
 
@@ -173,6 +179,7 @@ Pass Pass::With(const PassOptions& method) const {
   Pass other = *this;
   other.options_ = std::make_shared<const PassOptions>(method);
   other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
+  if (without_sharing_) other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(method));
   return other;
 }
 

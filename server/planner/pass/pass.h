@@ -104,6 +104,7 @@ class Pass {
   // What each rank runs its micro-batches on, in scaled units of cost; null without a pipeline.
   const Pipeline* pipeline() const { return pipeline_.get(); }
   StepClock clock() const { return StepClock(synchronization_, pipeline()); }
+  const CostModel& cost_model() const { return request_->cost_model; }
   // Of one rank of a group of that size; all of one scale.
   const CostFunction& cost(size_t size = 0) const { return costs_[size]; }
   // For what sequences cost without exchange. Where sizes differ it is of the smallest size, in a
@@ -124,6 +125,9 @@ class Pass {
   // What sequences that stand in one row share, each of which then takes its planned length as it is;
   // null if every sequence is computed whole.
   const SharedPrefixes* prefixes() const { return prefixes_; }
+  // Only with prefixes: this pass as if it ignored them. Null if Create refuses that, as groups that
+  // stay in one micro-batch then take more.
+  const Pass* without_sharing() const { return without_sharing_.get(); }
   // Whether a sequence is longer than micro-batches hold, so that it runs alone.
   bool RunsAlone(SequenceIndex sequence) const {
     return aligned()[sequence.value()] > longest_beside_;
@@ -207,6 +211,7 @@ class Pass {
   bool groups_keep_rank_;
   const Groups* groups_;
   const SharedPrefixes* prefixes_;
+  std::shared_ptr<const Pass> without_sharing_;
   CountRule counts_;
   std::span<const uint32_t> planned_;
   std::vector<AlignedLengths> aligned_;

@@ -20,6 +20,7 @@
 #include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/share_balancer.h"
 #include "server/planner/request/cancellation.h"
+#include "server/planner/trees/solve_trees.h"
 
 namespace batchplan {
 namespace {
@@ -265,10 +266,42 @@ class SharesFiller {
   Cost proven_time_ = 0;
 };
 
+// Where sequences share: the best of rows made for it and of those made without regard to it.
+absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& shares,
+                                    const SearchContext& context) {
+  std::vector<SequenceIndex> sequences;
+  std::vector<uint32_t> rank_of;
+  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+    sequences.insert(sequences.end(), shares[rank].begin(), shares[rank].end());
+    rank_of.resize(sequences.size(), rank);
+  }
+  std::vector<Placement> others;
+  absl::Status refused;
+  if (pass.without_sharing() != nullptr) {
+    const Allowance::Part part(context.allowance, 2);
+    absl::StatusOr<Placement> filled = FillShares(*pass.without_sharing(), shares, context);
+    if (!filled.ok() && !absl::IsInvalidArgument(filled.status())) return filled;
+    if (filled.ok()) {
+      LayRows(pass, *filled);
+      others.push_back(*std::move(filled));
+    } else {
+      refused = filled.status();
+    }
+  }
+  if (context.work == PackingWork::kGreedy && !others.empty()) return std::move(others.front());
+  std::vector<Placement> found =
+      SolveTrees(pass, sequences, rank_of, std::move(others), context);
+  if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
+  if (found.empty()) return refused.ok() ? FillRanks(pass, shares, context) : refused;
+  PutCostliestRowsFirst(pass, found.front());
+  return std::move(found.front());
+}
+
 }  // namespace
 
 absl::StatusOr<Placement> FillShares(const Pass& pass, const SequenceLists& shares,
                                      const SearchContext& context) {
+  if (pass.prefixes() != nullptr) return FillTrees(pass, shares, context);
   if (pass.given_ranks().empty()) return FillRanks(pass, shares, context);
   return SharesFiller(pass, shares, context).Run();
 }

@@ -14,7 +14,9 @@
 #include "server/planner/ranks/fill_ranks.h"
 #include "server/planner/ranks/reference_methods.h"
 #include "server/planner/ranks/shard.h"
+#include "server/planner/request/cancellation.h"
 #include "server/planner/request/seeds.h"
+#include "server/planner/trees/solve_trees.h"
 
 namespace batchplan {
 namespace {
@@ -82,7 +84,9 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   if (!first_.given_ranks().empty()) return PlaceAsGiven(k, mini_batch);
   const Sharding sharding = first_.options().sharding;
-  if (sharding == Sharding::kBalanced) return PlaceBest(k, mini_batch);
+  if (sharding == Sharding::kBalanced) {
+    return lead_->prefixes() != nullptr ? PlaceTrees(k, mini_batch) : PlaceBest(k, mini_batch);
+  }
   absl::StatusOr<MiniBatchPlacement> asked = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return PlaceBySharding(*lead_, MiniBatchItems(*lead_, mini_batch),
@@ -92,6 +96,38 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
   return OrOtherwise(k, mini_batch, std::move(asked));
+}
+
+absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
+    size_t k, std::span<const SequenceIndex> mini_batch) const {
+  const SearchContext context = ContextOf(k, lead_->WhereOf(k));
+  std::vector<Placement> others;
+  if (const Pass* whole = lead_->without_sharing(); whole != nullptr) {
+    const Allowance::Part part(allowance_, 2 * passes_.size());
+    const MiniBatchPlacer placer({whole}, *whole, seed_, sequences_, allowance_);
+    absl::StatusOr<MiniBatchPlacement> placed = placer.Place(k, mini_batch);
+    if (absl::IsCancelled(placed.status())) return placed;
+    if (placed.ok()) {
+      LayRows(*lead_, placed->lead());
+      others.push_back(std::move(placed->lead()));
+    }
+  }
+  std::vector<Placement> found = [&] {
+    const Allowance::Part part(allowance_, passes_.size());
+    return SolveTrees(*lead_, mini_batch, {}, std::move(others), context);
+  }();
+  if (absl::Status status = CheckStop(allowance_); !status.ok()) return status;
+  for (Placement& placement : found) {
+    MiniBatchPlacement placed{.shares = SharesOf(SequenceLists::Singles(mini_batch),
+                                                 RanksOf(placement, mini_batch), first_.ranks()),
+                              .passes = {}};
+    placed.passes.push_back(std::move(placement));
+    absl::StatusOr<MiniBatchPlacement> filled = Fill(k, std::move(placed));
+    if (!filled.ok() && absl::IsInvalidArgument(filled.status())) continue;
+    if (filled.ok()) PutCostliestRowsFirst(*lead_, filled->lead());
+    return filled;
+  }
+  return PlaceBest(k, mini_batch);
 }
 
 // The best that BestBalanced finds, or where presets may come to other placements than those that

@@ -110,9 +110,9 @@ MiniBatchBounds BoundsOfTrees(const Pass& pass, const MiniBatchItems& mini_batch
   Cost bound = 0;
   const auto add = [&](std::span<const SequenceIndex> sequences, uint32_t ranks) {
     if (sequences.empty()) return;
-    fewest = std::max(
-        fewest, PerRank(FewestTreeMicrobatches(pass, sequences), ranks, pass.counts()));
-    bound = std::max(bound, TreeBound(pass, sequences, ranks));
+    const TreeBounds bounds(pass, sequences);
+    fewest = std::max(fewest, PerRank(bounds.FewestMicrobatches(), ranks, pass.counts()));
+    bound = std::max(bound, bounds.StepTime(ranks, pass.synchronization()));
   };
   if (pass.given_ranks().empty()) {
     add(mini_batch.sequences(), pass.ranks());
@@ -172,8 +172,8 @@ uint64_t FewestPaddedPerRank(const Pass& pass, std::span<const SequenceIndex> mi
 uint64_t FewestMicrobatchesPerRank(const Pass& pass, const MiniBatchItems& mini_batch,
                                    uint64_t possible) {
   if (pass.prefixes() != nullptr) {
-    return PerRank(FewestTreeMicrobatches(pass, mini_batch.sequences()), pass.ranks(),
-                   pass.counts());
+    const TreeBounds bounds(pass, mini_batch.sequences());
+    return PerRank(bounds.FewestMicrobatches(), pass.ranks(), pass.counts());
   }
   return pass.options().layout == Layout::kPacked
              ? FewestPackedPerRank(mini_batch.get().ForPacking(), pass.bin_limits(), pass.ranks(),

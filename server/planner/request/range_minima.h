@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,7 @@ class RangeMinima {
 
   size_t size() const { return values_.size(); }
   uint32_t operator[](size_t i) const { return values_[i]; }
+  std::span<const uint32_t> values() const { return values_; }
 
   // Of values first .. last, both included, first <= last.
   uint32_t Of(size_t first, size_t last) const {

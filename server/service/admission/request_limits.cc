@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
 
 // More than a sequence takes on the wire.
-constexpr uint64_t kBytesOfASequence = 16;
+constexpr uint64_t kBytesOfASequence = 24;
 
 uint64_t Add(uint64_t a, uint64_t b) { return a > kMost - b ? kMost : a + b; }
 
@@ -127,9 +127,10 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline) {
 }
 
 uint64_t CostOf(const RequestOutline& outline) {
-  return std::max(
-      Add(Multiply(SequencesPlanned(outline), MostSizes(outline)), LeastMicrobatches(outline)),
-      outline.message_bytes / kBytesOfASequence);
+  const uint64_t times = outline.shared_prefixes ? 2 : 1;
+  const uint64_t sequences = Multiply(SequencesPlanned(outline), MostSizes(outline));
+  return std::max(Add(Multiply(times, sequences), LeastMicrobatches(outline)),
+                  outline.message_bytes / kBytesOfASequence);
 }
 
 absl::Status CheckLimits(const RequestOutline& outline, const RequestLimits& limits) {

@@ -30,8 +30,8 @@ uint64_t LeastAnswerBytes(const RequestOutline& outline);
 
 // What counts against max_queued_sequences: sequences planned, and micro-batches that a request
 // asks for beside them. With dynamic_context a sequence counts once for each size that its group
-// may have, as all that is kept of it is by size. A message of many bytes is work whatever they
-// are.
+// may have, as all that is kept of it is by size; with shared_prefixes it counts twice, as plans
+// with and without sharing are tried. A message of many bytes is work whatever they are.
 uint64_t CostOf(const RequestOutline& outline);
 
 struct RequestLimits {

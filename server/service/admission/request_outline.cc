@@ -105,16 +105,23 @@ bool ReadBool(CodedInputStream& in, bool* value) {
 
 // A message field that occurs more than once is merged by the parser; counting on does the same.
 bool ReadManifest(CodedInputStream& in, RequestOutline* outline) {
-  return ReadMessage(in, [&](uint32_t tag) {
+  uint64_t prefixes = 0;
+  const bool read = ReadMessage(in, [&](uint32_t tag) {
     switch (tag) {
       case DelimitedTag(v1::Manifest::kLengthsFieldNumber):
         return CountPackedVarints(in, &outline->sequences);
       case VarintTag(v1::Manifest::kLengthsFieldNumber):
         return CountVarint(in, &outline->sequences);
+      case DelimitedTag(v1::Manifest::kSharedPrefixesFieldNumber):
+        return CountPackedVarints(in, &prefixes);
+      case VarintTag(v1::Manifest::kSharedPrefixesFieldNumber):
+        return CountVarint(in, &prefixes);
       default:
         return WireFormatLite::SkipField(&in, tag);
     }
   });
+  if (prefixes > 0) outline->shared_prefixes = true;
+  return read;
 }
 
 bool ReadDynamicContext(CodedInputStream& in, RequestOutline* outline) {
@@ -249,6 +256,7 @@ RequestOutline OutlineOf(const v1::PlanBatchRequest& request) {
   outline.request_id = OutlineOf(request.request_id());
   outline.sequences = static_cast<uint64_t>(request.manifest().lengths_size());
   outline.passes = static_cast<uint64_t>(request.passes_size());
+  outline.shared_prefixes = request.manifest().shared_prefixes_size() > 0;
   outline.data_parallel = request.topology().data_parallel();
   outline.pipeline_parallel = request.topology().pipeline_parallel();
   outline.virtual_pipeline = request.topology().virtual_pipeline();

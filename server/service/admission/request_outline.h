@@ -48,6 +48,8 @@ struct RequestOutline {
   // manifest.lengths and passes of the request, counted.
   uint64_t sequences = 0;
   uint64_t passes = 0;
+  // Whether manifest.shared_prefixes has entries.
+  bool shared_prefixes = false;
   // What decides how much work a plan is: the fields of these names, as on the wire; of passes, the
   // first kMaxPasses.
   uint32_t data_parallel = 0;

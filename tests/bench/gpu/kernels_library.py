@@ -45,6 +45,9 @@ class Layout(ctypes.Structure):
         ("cu_seqlens_padded_per_rank", ctypes.c_void_p),
         ("max_seqlen", ctypes.c_void_p),
         ("max_seqlen_padded", ctypes.c_void_p),
+        ("cu_new", ctypes.c_void_p),
+        ("least_shared", ctypes.c_void_p),
+        ("subtree_end", ctypes.c_void_p),
     ]
 
 
@@ -55,6 +58,7 @@ class Row(ctypes.Structure):
         ("num_sequences", ctypes.c_uint32),
         ("options", Options),
         ("context_parallel_rank", ctypes.c_uint32),
+        ("least_shared", ctypes.c_void_p),
     ]
 
 
@@ -151,7 +155,7 @@ class Library:
         pointer = ctypes.c_void_p
         u32 = ctypes.c_uint32
         # Behind the backend; the error word, the workspace of a reduction, and the stream come last.
-        self._declare("compute_layout", [pointer, u32, pointer, pointer, pointer, pointer])
+        self._declare("compute_layout", [pointer, pointer, u32, pointer, pointer, pointer, pointer])
         self._declare("pack", [pointer, pointer, pointer, u32, pointer, pointer])
         self._declare("unpack", [pointer, pointer, pointer, u32, pointer, pointer])
         self._declare("reduce", [pointer, pointer, pointer, pointer, size, pointer])
@@ -182,7 +186,7 @@ class Library:
         error_word, stream = self._end()
         self._check(
             self._c.batchplan_compute_layout(
-                self._backend, lengths.data_ptr(), len(lengths), ctypes.byref(options),
+                self._backend, lengths.data_ptr(), None, len(lengths), ctypes.byref(options),
                 ctypes.byref(layout), error_word, stream,
             )
         )

@@ -4,6 +4,7 @@
 #include <google/protobuf/struct.pb.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@
 namespace batchplan::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::PlanBatchRequest Request() {
   v1::PlanBatchRequest request;
@@ -105,6 +108,40 @@ TEST(Comparison, WhereTheManifestGivesRanksNoCandidateShards) {
   }
 }
 
+TEST(Comparison, WhereSequencesShareItStandsBesideNothingSharedAndGroupsTogether) {
+  v1::PlanBatchRequest request = Request();
+  const auto names = [&request] {
+    std::vector<std::string> names;
+    for (const Candidate& candidate : ListCandidates(request)) {
+      names.push_back(KindName(candidate.kind) + " " + candidate.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(names(), Not(Contains("sharing none")));
+  v1::Manifest& manifest = *request.mutable_manifest();
+  manifest.clear_lengths();
+  for (uint32_t i = 0; i < 12; ++i) {
+    manifest.add_lengths(60 + i);
+    manifest.add_shared_prefixes(50);
+    manifest.add_group_ids(i / 4);
+  }
+  request.mutable_topology()->set_data_parallel(2);
+  request.mutable_passes(0)->set_max_tokens_per_microbatch(256);
+  EXPECT_THAT(names(), Contains("sharing none"));
+  EXPECT_THAT(names(), Contains("groups same_rank"));
+
+  std::map<std::string, v1::PlanMetrics> planned;
+  for (const ComparisonRow& row : Compare(Client(MakeInProcessConnection()), request, 0)) {
+    ASSERT_TRUE(row.figures.ok()) << row.candidate.name << ": " << row.figures.status();
+    planned[row.candidate.name] = row.figures->metrics;
+  }
+  EXPECT_GT(planned["balanced"].laid_tokens(), 0U);
+  EXPECT_GT(planned["same_rank"].laid_tokens(), 0U);
+  EXPECT_EQ(planned["none"].laid_tokens(), 0U);
+  EXPECT_EQ(planned["optimal"].laid_tokens(), 0U) << "a padded row shares nothing";
+  EXPECT_LE(planned["balanced"].predicted_step_time(), planned["none"].predicted_step_time());
+}
+
 TEST(Comparison, PassesAreFoundByName) {
   v1::PlanBatchRequest request = Request();
   request.mutable_passes(0)->set_name("train");
@@ -141,7 +178,7 @@ TEST(Comparison, OfAPoolHasThePresetsThatDivideItAndEveryFixedSize) {
   for (const uint32_t bucket : {12, 30}) {
     request.mutable_passes(0)->mutable_packed()->add_buckets(bucket);
   }
-  const std::vector<Candidate> candidates = ListCandidates(request.topology());
+  const std::vector<Candidate> candidates = ListCandidates(request);
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates) names.push_back(candidate.name);
   EXPECT_EQ(names,

@@ -89,6 +89,72 @@ TEST(StepTime, ItAgreesWithThePlannersWhereGroupsDifferInSize) {
   }
 }
 
+TEST(StepTime, ItAgreesWithThePlannersWhereSequencesShare) {
+  const Client client(MakeInProcessConnection());
+  for (const v1::Synchronization synchronization :
+       {v1::SYNCHRONIZATION_LOCKSTEP, v1::SYNCHRONIZATION_ACCUMULATED}) {
+    v1::PlanBatchRequest request = Request();
+    request.clear_preset();
+    request.set_synchronization(synchronization);
+    request.mutable_cost_model()->add_exchange()->set_per_token(0.5);
+    request.mutable_cost_model()->set_exchange_overlaps(synchronization ==
+                                                        v1::SYNCHRONIZATION_ACCUMULATED);
+    for (int i = 0; i < 60; ++i) {
+      request.mutable_manifest()->set_lengths(i, 100 + static_cast<uint32_t>(i) * 7919 % 300);
+      request.mutable_manifest()->add_shared_prefixes(i % 6 > 0 ? 90 + static_cast<uint32_t>(i % 5)
+                                                                : 0);
+      request.mutable_manifest()->add_shared_with(static_cast<uint32_t>(i - i % 6));
+    }
+    const absl::StatusOr<v1::PlanBatchResponse> response = client.PlanBatch(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    const v1::PassPlan& plan = response->passes(0);
+    ASSERT_GT(std::ranges::max(plan.shared_tokens()), 0U);
+    const PlanOptions options = ParseRequest(request)->options;
+    const auto passes = ListPasses(options, *response);
+    ASSERT_TRUE(passes.ok()) << passes.status();
+    const StepTimes times = PredictStepTimes((*passes)[0], plan, options, options.passes[0],
+                                             response->cost_model_used());
+    const double predicted = plan.metrics().predicted_step_time();
+    EXPECT_NEAR(
+        synchronization == v1::SYNCHRONIZATION_LOCKSTEP ? times.lockstep : times.accumulated,
+        predicted, 1e-9 * predicted);
+    uint64_t laid = 0;
+    for (const RankLoad& rank :
+         SumByRank((*passes)[0], plan, options, options.passes[0], response->cost_model_used())) {
+      laid += rank.laid_tokens;
+    }
+    EXPECT_EQ(laid, plan.metrics().laid_tokens());
+  }
+}
+
+TEST(ListMicrobatches, SharedTokensThatNoRowHasAreAnError) {
+  PlanOptions options;
+  v1::PassPlan plan;
+  for (const uint32_t length : {5, 7, 4}) plan.add_sequence_lengths(length);
+  for (const uint32_t index : {0, 1, 2}) plan.add_sequence_index(index);
+  for (const uint32_t offset : {0, 2, 3}) plan.add_microbatch_offsets(offset);
+  for (const uint32_t width : {9, 4}) plan.add_row_widths(width);
+  plan.add_microbatches_per_rank(2);
+  plan.set_length_multiple(1);
+  const auto error_of = [&](const std::vector<uint32_t>& shared) {
+    plan.clear_shared_tokens();
+    plan.mutable_shared_tokens()->Add(shared.begin(), shared.end());
+    return std::string(
+        ListMicrobatches(plan, Layout::kPacked, options.topology).status().message());
+  };
+  EXPECT_EQ(error_of({0, 5, 0}), "");
+  EXPECT_EQ(error_of({0, 3}), "the plan has 2 shared_tokens for 3 sequences");
+  EXPECT_EQ(
+      error_of({1, 3, 0}),
+      "the plan's shared_tokens[0] is 1, of a sequence of 5 tokens behind one of 0 in its row");
+  EXPECT_EQ(
+      error_of({0, 6, 0}),
+      "the plan's shared_tokens[1] is 6, of a sequence of 7 tokens behind one of 5 in its row");
+  EXPECT_EQ(
+      error_of({0, 3, 2}),
+      "the plan's shared_tokens[2] is 2, of a sequence of 4 tokens behind one of 0 in its row");
+}
+
 // Two ranks of two slots: [5, 3 | 4] and [2 | 1], lengths in multiples of 4.
 v1::PassPlan SmallPlan() {
   v1::PassPlan plan;

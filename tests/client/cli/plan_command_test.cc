@@ -23,6 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // 60 lengths from 1 to 400, with what the format allows around them.
@@ -232,6 +233,49 @@ TEST(PlanCommand, SequencesStayOnTheRanksOfTheThirdColumn) {
   ASSERT_GE(pass.microbatch_offsets_size(), 2);
   EXPECT_EQ(pass.microbatch_offsets(1), 1);
   EXPECT_EQ(pass.sequence_index(0), 1);
+}
+
+TEST(PlanCommand, AnswersShareThePromptOfTheirGroup) {
+  const std::string lengths = "500 1 400\n450 1 400\n420 1 400\n300 2 250\n310 2 250\n60 3 0\n";
+  const std::vector<std::string> shared = {"plan", "--lengths", "-",        "--prompt_lengths",
+                                           "--dp", "2",         "--budget", "1024"};
+  const auto with = [](std::vector<std::string> flags, const std::vector<std::string>& more) {
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  const v1::PlanBatchResponse plan = ParseJson(RunCli(with(shared, {"--format", "json"}), lengths));
+  const v1::PassPlan& pass = plan.passes(0);
+  ASSERT_EQ(pass.shared_tokens_size(), 6);
+  uint64_t laid = 2040;
+  for (const uint32_t tokens : pass.shared_tokens()) laid -= tokens;
+  EXPECT_EQ(pass.metrics().laid_tokens(), laid);
+  EXPECT_EQ(pass.metrics().unique_tokens(), 2040U - 2 * 400 - 250);
+
+  // The same by prefixes and positions, and by a request in JSON.
+  const v1::PlanBatchResponse by_position =
+      ParseJson(RunCli({"plan", "--lengths", "-", "--shared_prefixes", "--dp", "2", "--budget",
+                        "1024", "--format", "json"},
+                       "500 0 0\n450 400 0\n420 400 0\n300 0 0\n310 250 3\n60 0 0\n"));
+  EXPECT_EQ(by_position.fingerprint(), plan.fingerprint());
+  const v1::PlanBatchResponse by_request = ParseJson(RunCli(
+      {"plan", "--request", "-", "--format", "json"},
+      R"({"manifest": {"lengths": [500, 450, 420, 300, 310, 60], "groupIds": [1, 1, 1, 2, 2, 3],
+                       "sharedPrefixes": [400, 400, 400, 250, 250, 0]},
+          "topology": {"dataParallel": 2}, "passes": [{"maxTokensPerMicrobatch": 1024}]})"));
+  EXPECT_EQ(by_request.fingerprint(), plan.fingerprint());
+
+  const std::string table = RunCli(shared, lengths).out;
+  EXPECT_THAT(table, HasSubstr("2,040 true, "));
+  EXPECT_THAT(table, HasSubstr(" laid, "));
+  EXPECT_THAT(table, HasSubstr(" of the true tokens, at most 51.5% in any plan"));
+  const std::string csv = RunCli(with(shared, {"--format", "sequences_csv"}), lengths).out;
+  EXPECT_THAT(csv, HasSubstr(",length,aligned_length,shared_tokens\n"));
+
+  const CliResult whole = RunCli(with(shared, {"--ignore_shared_prefixes"}), lengths);
+  EXPECT_THAT(whole.out, HasSubstr(" aligned, "));
+  EXPECT_THAT(whole.out, Not(HasSubstr("shared")));
+  EXPECT_EQ(RunCli(with(shared, {"--shared_prefixes"}), lengths).exit_code, 2);
+  EXPECT_EQ(RunCli(with(shared, {"--scan", "sorted"}), lengths).exit_code, 1);
 }
 
 TEST(PlanCommand, ServerGivesTheSamePlan) {

@@ -1,5 +1,6 @@
 #include "client/cli/input/read_lengths.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -12,14 +13,17 @@
 namespace batchplan::cli {
 namespace {
 
-absl::Status Read(const std::string& text, v1::Manifest* manifest) {
+using ::testing::ElementsAre;
+
+absl::Status Read(const std::string& text, v1::Manifest* manifest,
+                  const LengthColumns& columns = {}) {
   std::istringstream stream(text);
-  return ReadLengths(stream, "file", ThirdColumn::kRank, manifest);
+  return ReadLengths(stream, "file", columns, manifest);
 }
 
-std::string ErrorOf(const std::string& text) {
+std::string ErrorOf(const std::string& text, const LengthColumns& columns = {}) {
   v1::Manifest manifest;
-  const absl::Status status = Read(text, &manifest);
+  const absl::Status status = Read(text, &manifest, columns);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   return std::string(status.message());
 }
@@ -55,6 +59,48 @@ TEST(ReadLengths, ADashStandsForNoGroupBeforeARank) {
   EXPECT_EQ(manifest.lengths_size(), 2);
   EXPECT_EQ(std::vector<uint32_t>(manifest.ranks().begin(), manifest.ranks().end()),
             (std::vector<uint32_t>{3, 0}));
+}
+
+TEST(ReadLengths, TheLastColumnIsThePromptsLength) {
+  const LengthColumns prompts = {.has_prompt = true};
+  v1::Manifest manifest;
+  ASSERT_TRUE(Read("5 9 3\n7 9 3 # of the same prompt\n4 2 0\n", &manifest, prompts).ok());
+  EXPECT_THAT(manifest.group_ids(), ElementsAre(9, 9, 2));
+  EXPECT_THAT(manifest.shared_prefixes(), ElementsAre(3, 3, 0));
+  EXPECT_EQ(manifest.ranks_size() + manifest.shared_with_size(), 0);
+  v1::Manifest of_ranks;
+  ASSERT_TRUE(Read("5 9 1 3\n7 9 0 3\n", &of_ranks, prompts).ok());
+  EXPECT_THAT(of_ranks.ranks(), ElementsAre(1, 0));
+  EXPECT_THAT(of_ranks.shared_prefixes(), ElementsAre(3, 3));
+  v1::Manifest of_ages;
+  ASSERT_TRUE(Read("5 9 1 3\n", &of_ages, {.is_age = true, .has_prompt = true}).ok());
+  EXPECT_THAT(of_ages.ages(), ElementsAre(1));
+}
+
+TEST(ReadLengths, TheLastTwoColumnsAreAPrefixAndWhoHasItToo) {
+  const LengthColumns prefixes = {.has_prefix = true};
+  v1::Manifest manifest;
+  ASSERT_TRUE(Read("5 0 0\n7 3 0\n4 2 1\n", &manifest, prefixes).ok());
+  EXPECT_THAT(manifest.lengths(), ElementsAre(5, 7, 4));
+  EXPECT_THAT(manifest.shared_prefixes(), ElementsAre(0, 3, 2));
+  EXPECT_THAT(manifest.shared_with(), ElementsAre(0, 0, 1));
+  EXPECT_EQ(manifest.group_ids_size(), 0);
+  v1::Manifest with_groups;
+  ASSERT_TRUE(Read("5 8 0 0\n7 8 3 0\n", &with_groups, prefixes).ok());
+  EXPECT_THAT(with_groups.group_ids(), ElementsAre(8, 8));
+  EXPECT_EQ(
+      ErrorOf("5 0\n", prefixes),
+      "file:1: \"5 0\" has 2 columns; behind the length it must have a prefix and the earlier "
+      "sequence that it is shared with");
+  EXPECT_EQ(ErrorOf("5\n", {.has_prompt = true}),
+            "file:1: \"5\" has 1 column; behind the length it must have the prompt's");
+  EXPECT_EQ(ErrorOf("5 1 2 3 4\n", {.has_prompt = true}),
+            "file:1: \"5 1 2 3 4\" has 5 columns; a line is a length, a length and a group, or a "
+            "length, a group and a rank, and then the prompt's length");
+  EXPECT_EQ(ErrorOf("5 0 0\n7 x 0\n", prefixes),
+            "file:2: \"7 x 0\": \"x\" is not a prefix: a whole number, 0 to 4294967295");
+  EXPECT_EQ(ErrorOf("5 0 0\n7 1 -1\n", prefixes),
+            "file:2: \"7 1 -1\": \"-1\" is not a sequence: a whole number, 0 to 4294967295");
 }
 
 TEST(ReadLengths, ErrorsNameFileLineAndText) {

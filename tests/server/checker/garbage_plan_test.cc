@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "server/checker/check_plan.h"
@@ -102,10 +103,43 @@ TEST(GarbagePlanTest, RandomArraysNeverCrashTheChecker) {
       pass.microbatches_per_rank = AnyArray(random);
       pass.row_widths = AnyArray(random);
       pass.sequence_lengths = AnyArray(random);
+      if (random.Chance(50)) pass.shared_tokens = AnyArray(random);
       pass.length_multiple = AnyNumber(random);
     }
+    std::vector<uint32_t> prefixes(random.Chance(20) ? lengths.size() : 0);
+    for (uint32_t& prefix : prefixes) prefix = AnyNumber(random);
+    std::vector<uint32_t> with(random.Chance(20) ? lengths.size() : 0);
+    for (uint32_t& one : with) one = AnyNumber(random);
     // Almost always a violation; what matters is that there is an answer.
-    (void)CheckPlan({lengths, group_ids, AnyNumber(random), ranks}, options, plan);
+    (void)CheckPlan({.lengths = lengths,
+                     .group_ids = group_ids,
+                     .pad_to = AnyNumber(random),
+                     .ranks = ranks,
+                     .shared_prefixes = prefixes,
+                     .shared_with = with},
+                    options, plan);
+  }
+}
+
+TEST(GarbagePlanTest, DisturbedPlansOfSharedPrefixesNeverCrashTheChecker) {
+  for (const uint64_t seed : Seeds(20000)) {
+    RandomStream random(seed);
+    HandmadePlan handmade;
+    handmade.lengths = {5, 8, 6, 4};
+    handmade.shared_prefixes = {0, 4, 3, 4};
+    handmade.shared_with = {0, 0, 1, 2};
+    handmade.options.passes = {PackedPass("train", 16)};
+    handmade.AddPass({{{{{0, 1, 2}, 12, {0, 4, 3}}, {{3}, 4, {0}}}}}, 1);
+    PassPlan& pass = handmade.plan.passes[0];
+    std::vector<uint32_t>* const arrays[] = {&pass.shared_tokens,       &pass.sequence_index,
+                                             &pass.sequence_lengths,    &pass.microbatch_offsets,
+                                             &handmade.shared_prefixes, &handmade.shared_with,
+                                             &handmade.lengths,         &handmade.group_ids};
+    for (uint64_t times = random.Between(1, 3); times > 0; --times) {
+      Disturb(random, *arrays[random.Between(0, std::size(arrays) - 1)]);
+    }
+    if (random.Chance(10)) handmade.options.selection.emplace().sequences = 3;
+    (void)handmade.Check();
   }
 }
 

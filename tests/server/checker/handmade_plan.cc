@@ -2,12 +2,47 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "server/checker/check_plan.h"
 #include "server/planner/time/pipeline_time.h"
+#include "tests/support/naive_tokens.h"
 
 namespace batchplan::testing {
 namespace {
+
+bool Shares(const HandmadePass& layout) {
+  for (const auto& ranks : layout) {
+    for (const auto& slots : ranks) {
+      for (const HandmadeMicrobatch& microbatch : slots) {
+        if (!microbatch.shared.empty()) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The tokens of a mini-batch, each once but in sequences that are alone, which are longer than
+// `holds`.
+std::multiset<Token> UniqueTokens(const HandmadePlan& handmade,
+                                  const std::vector<std::vector<HandmadeMicrobatch>>& ranks,
+                                  uint32_t holds, uint32_t limit) {
+  const std::vector<std::vector<Token>> tokens = NaiveTokens(handmade.manifest());
+  std::set<Token> shared;
+  std::multiset<Token> all;
+  for (const auto& slots : ranks) {
+    for (const HandmadeMicrobatch& microbatch : slots) {
+      for (const uint32_t sequence : microbatch.sequences) {
+        const uint32_t length = std::min(handmade.lengths[sequence], limit);
+        for (uint32_t depth = 0; depth < length; ++depth) {
+          const Token token = tokens[sequence][depth];
+          if (length > holds || shared.insert(token).second) all.insert(token);
+        }
+      }
+    }
+  }
+  return all;
+}
 
 // The metrics of plan.proto, each by its definition and over the nested layout, where the checker
 // works on the flat arrays. Adds the decision of each mini-batch, with its own slots alone.
@@ -16,23 +51,28 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
                       std::vector<MiniBatchDecision>& decisions) {
   const CostModel& model = handmade.options.cost_model;
   const Topology& topology = handmade.options.topology;
-  const auto cost_of = [&](double length) {
-    return (model.per_token * length + model.per_token_squared * length * length) /
+  // Of the tokens behind the first `shared` ones of a sequence.
+  const auto cost_of = [&](double length, double shared) {
+    return (model.per_token * (length - shared) +
+            model.per_token_squared * (length * length - shared * shared)) /
                topology.context_parallel +
            model.per_sequence;
   };
   // All sizes are in the first entry.
-  const auto exchange_of = [&](double length) {
+  const auto exchange_of = [&](double length, double shared) {
     if (model.exchange.empty()) return 0.0;
     const double parts = topology.context_parallel;
-    const double exchange = model.exchange[0].per_token * length * (parts - 1) / parts;
-    const double hidden =
-        model.exchange_overlaps ? model.per_token_squared * length * length / parts : 0;
+    const double exchange = model.exchange[0].per_token * (length - shared) * (parts - 1) / parts;
+    const double hidden = model.exchange_overlaps ? model.per_token_squared *
+                                                        (length * length - shared * shared) / parts
+                                                  : 0;
     return std::max(0.0, exchange - hidden);
   };
+  const bool shares = Shares(layout);
   const bool padded = options.layout == Layout::kPadded;
   PlanMetrics metrics;
   uint64_t sequences = 0;
+  uint64_t laid = 0;
   uint64_t longest = 0;
   double ideal = 0;
   double total_cost = 0;
@@ -54,20 +94,23 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
       double rank_tokens = 0;
       double rank_cost = 0;
       for (size_t slot = 0; slot < slots.size(); ++slot) {
-        const auto& [members, width] = slots[slot];
+        const auto& [members, width, shared_tokens] = slots[slot];
         double cost = model.per_microbatch;
         uint64_t tokens = 0;
+        uint64_t laid_tokens = 0;
         uint64_t aligned_tokens = 0;
-        for (uint32_t sequence : members) {
-          const uint32_t length = std::min(handmade.lengths[sequence], limit);
-          const uint32_t aligned = (length + multiple - 1) / multiple * multiple;
+        for (size_t k = 0; k < members.size(); ++k) {
+          const uint32_t length = std::min(handmade.lengths[members[k]], limit);
+          const uint32_t shared = shared_tokens.empty() ? 0 : shared_tokens[k];
+          const uint32_t aligned = shares ? length : (length + multiple - 1) / multiple * multiple;
           ++sequences;
           longest = std::max<uint64_t>(longest, length);
           tokens += length;
-          aligned_tokens += aligned;
+          laid_tokens += length - shared;
+          aligned_tokens += aligned - shared;
           const double computed = padded ? width : aligned;
-          cost += cost_of(computed) + exchange_of(computed);
-          ideal += cost_of(aligned);
+          cost += cost_of(computed, shared) + exchange_of(computed, shared);
+          ideal += shares ? model.per_sequence : cost_of(aligned, 0);
         }
         if (!padded) {
           cost += model.per_token * static_cast<double>(width - aligned_tokens) /
@@ -76,14 +119,15 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
         ++metrics.microbatches;
         metrics.true_tokens += tokens;
         metrics.aligned_tokens += aligned_tokens;
+        laid += laid_tokens;
         metrics.scheduled_tokens += padded ? members.size() * width : width;
         const double room = std::max(width, options.max_tokens_per_microbatch);
-        if (tokens > 0) utilizations.push_back(static_cast<double>(tokens) / room);
+        if (tokens > 0) utilizations.push_back(static_cast<double>(laid_tokens) / room);
         capacity += room;
         if (width > options.max_tokens_per_microbatch) {
           ++over_budget;
         } else {
-          tokens_within += static_cast<double>(tokens);
+          tokens_within += static_cast<double>(laid_tokens);
         }
         rank_tokens += static_cast<double>(aligned_tokens);
         rank_cost += cost;
@@ -94,6 +138,13 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
       total_cost += rank_cost;
       most_tokens_here = std::max(most_tokens_here, rank_tokens);
       most_cost_here = std::max(most_cost_here, rank_cost);
+    }
+    if (shares) {
+      const uint32_t budget = options.max_tokens_per_microbatch;
+      for (const Token token : UniqueTokens(handmade, ranks, budget - budget % multiple, limit)) {
+        ideal += cost_of(DepthOf(token) + 1.0, DepthOf(token)) - model.per_sequence;
+        ++metrics.unique_tokens;
+      }
     }
     most_tokens += most_tokens_here;
     most_cost += most_cost_here;
@@ -119,7 +170,8 @@ PlanMetrics MetricsOf(const HandmadePlan& handmade, const PassOptions& options,
   metrics.naive_tokens = sequences * (handmade.pad_to != 0 ? handmade.pad_to : longest);
   metrics.lower_bound_microbatches = metrics.microbatches;
   metrics.certified_optimal = true;
-  metrics.bin_utilization = static_cast<double>(metrics.true_tokens) / capacity;
+  if (shares) metrics.laid_tokens = laid;
+  metrics.bin_utilization = static_cast<double>(laid) / capacity;
   metrics.aligned_bin_utilization = static_cast<double>(metrics.aligned_tokens) / capacity;
   metrics.waste_ratio = 1 - metrics.bin_utilization;
   double mean = 0;
@@ -156,6 +208,7 @@ void HandmadePlan::AddPass(const HandmadePass& layout, uint32_t length_multiple,
   pass.name = pass_options.name;
   pass.length_multiple = length_multiple;
   pass.microbatch_offsets = {0};
+  const bool shares = Shares(layout);
   for (const auto& ranks : layout) {
     pass.microbatches_per_rank.push_back(static_cast<uint32_t>(ranks.front().size()));
     for (const auto& slots : ranks) {
@@ -164,6 +217,9 @@ void HandmadePlan::AddPass(const HandmadePass& layout, uint32_t length_multiple,
           pass.sequence_index.push_back(sequence);
           pass.sequence_lengths.push_back(std::min(lengths[sequence], limit));
         }
+        std::vector<uint32_t> shared = microbatch.shared;
+        shared.resize(shares ? microbatch.sequences.size() : 0);
+        pass.shared_tokens.insert(pass.shared_tokens.end(), shared.begin(), shared.end());
         pass.microbatch_offsets.push_back(static_cast<uint32_t>(pass.sequence_index.size()));
         pass.row_widths.push_back(microbatch.width);
       }

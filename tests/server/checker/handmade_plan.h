@@ -15,10 +15,12 @@
 
 namespace batchplan::testing {
 
-// A micro-batch: the sequences and the width of their row.
+// A micro-batch: the sequences, the width of their row, and in passes that share their
+// shared_tokens.
 struct HandmadeMicrobatch {
   std::vector<uint32_t> sequences;
   uint32_t width = 0;
+  std::vector<uint32_t> shared = {};
 };
 
 // By mini-batch, rank and slot.
@@ -33,12 +35,17 @@ struct HandmadePlan {
   std::vector<uint32_t> ages;
   PlanOptions options;
   Plan plan;
+  std::vector<uint32_t> shared_prefixes = {};
+  std::vector<uint32_t> shared_with = {};
 
   // Views this plan, and lives no longer.
-  Manifest manifest() const { return {lengths, group_ids, pad_to, ranks, ages}; }
+  Manifest manifest() const {
+    return {lengths, group_ids, pad_to, ranks, ages, shared_prefixes, shared_with};
+  }
 
   // Appends the next pass, with the metrics that its layout and plan.deferred have. Planned lengths
-  // are cut to `limit`; the lower bound on micro-batches is the pass's own count.
+  // are cut to `limit`; the lower bound on micro-batches is the pass's own count. It shares if any
+  // of its micro-batches has shared tokens.
   void AddPass(const HandmadePass& layout, uint32_t length_multiple, uint32_t limit = UINT32_MAX);
 
   absl::Status Check() const;

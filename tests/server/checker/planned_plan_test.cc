@@ -54,6 +54,57 @@ TEST(PlannedPlanTest, EveryPlanWithOneNumberChangedIsRejected) {
   }
 }
 
+TEST(PlannedPlanTest, EveryPlanOfSharedPrefixesIsAcceptedAndWithOneNumberChangedRejected) {
+  uint64_t changed = 0;
+  const std::vector<uint64_t> seeds = Seeds(300);
+  for (const uint64_t seed : seeds) {
+    GeneratedRequest request = GenerateRequest(seed);
+    AddSharedPrefixes(seed, &request);
+    if (seed % 4 == 0) AddSelection(seed, &request);
+    absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    if (!plan.ok()) continue;
+    const absl::Status status = CheckPlan(request.manifest(), request.options, *plan);
+    ASSERT_TRUE(status.ok()) << "seed " << seed << ": " << status << "\n" << request.Describe();
+    RandomStream random(seed);
+    PassPlan& pass = plan->passes[random.Between(0, plan->passes.size() - 1)];
+    for (std::vector<uint32_t>* values : {&pass.shared_tokens, &pass.row_widths}) {
+      if (values->empty()) continue;
+      uint32_t& value = (*values)[random.Between(0, values->size() - 1)];
+      const uint32_t before = value;
+      value = before ^ static_cast<uint32_t>(uint64_t{1} << random.Between(0, 31));
+      EXPECT_EQ(CheckPlan(request.manifest(), request.options, *plan).code(),
+                absl::StatusCode::kInternal)
+          << before << " became " << value << "; " << request.Describe();
+      value = before;
+      ++changed;
+    }
+  }
+  EXPECT_GT(changed, seeds.size() / 2);
+}
+
+// Each shares all but a token of the one before it, and has a row of its own or stands in a row of
+// all: neither is a matter of all pairs.
+TEST(PlannedPlanTest, ALongChainIsChecked) {
+  const uint32_t count = 100000;
+  GeneratedRequest request;
+  for (uint32_t i = 0; i < count; ++i) {
+    request.lengths.push_back(i + 2);
+    request.shared_prefixes.push_back(i);
+    request.shared_with.push_back(i == 0 ? 0 : i - 1);
+  }
+  PassOptions& pass = request.options.passes.emplace_back();
+  pass.max_tokens_per_microbatch = 2 * count;
+  request.options.effort = Effort::kFast;
+  for (const uint32_t sequences : {0, 1}) {
+    pass.max_sequences_per_microbatch = sequences;
+    const absl::StatusOr<Plan> plan = MakePlan(request.manifest(), request.options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const absl::Status status = CheckPlan(request.manifest(), request.options, *plan);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(plan->passes[0].metrics.unique_tokens, 2 * count);
+  }
+}
+
 TEST(PlannedPlanTest, EveryPlanOfGroupsThatDifferIsAcceptedAndWithOneNumberChangedRejected) {
   const std::vector<uint64_t> seeds = Seeds(1000);
   uint64_t planned = 0;

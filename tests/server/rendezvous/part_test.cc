@@ -30,6 +30,15 @@ v1::JoinBatchRequest Request(uint32_t worker = 0, uint32_t world_size = 4) {
   return request;
 }
 
+// Gives the part these sequences.
+void Sequences(v1::JoinBatchRequest& request, const std::vector<uint32_t>& lengths,
+               const std::vector<uint32_t>& prefixes, const std::vector<uint32_t>& with) {
+  v1::Manifest& manifest = *request.mutable_request()->mutable_manifest();
+  manifest.mutable_lengths()->Add(lengths.begin(), lengths.end());
+  manifest.mutable_shared_prefixes()->Add(prefixes.begin(), prefixes.end());
+  manifest.mutable_shared_with()->Add(with.begin(), with.end());
+}
+
 struct Case {
   const char* message;
   void (*change)(v1::JoinBatchRequest&);
@@ -72,6 +81,43 @@ TEST(PartTest, WhatIsWrongIsNamedWithItsValueAndLimit) {
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ranks(0); }},
       {"request.manifest.ages has 1 entries, but lengths has 0",
        [](v1::JoinBatchRequest& r) { r.mutable_request()->mutable_manifest()->add_ages(0); }},
+      {"request.manifest.shared_prefixes has 1 entries, but lengths has 0",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_manifest()->add_shared_prefixes(0);
+       }},
+      {"request.manifest.shared_with has 1 entries, but lengths has 0",
+       [](v1::JoinBatchRequest& r) {
+         r.mutable_request()->mutable_manifest()->add_shared_with(0);
+       }},
+      {"request.manifest.shared_with is set, but shared_prefixes is empty; give both, or none",
+       [](v1::JoinBatchRequest& r) { Sequences(r, {5}, {}, {0}); }},
+      {"request.manifest.shared_prefixes is set, but neither shared_with nor group_ids say with "
+       "whom",
+       [](v1::JoinBatchRequest& r) { Sequences(r, {5}, {1}, {}); }},
+      {"request.manifest.shared_with[1] is 1; it must be below 1, an earlier sequence of the part",
+       [](v1::JoinBatchRequest& r) {
+         Sequences(r, {5, 6}, {0, 1}, {9, 1});
+       }},
+      {"request.manifest.shared_with[1] is 4294967295; it must be below 1",
+       [](v1::JoinBatchRequest& r) {
+         Sequences(r, {5, 6}, {0, 1}, {9, 4294967295});
+       }},
+      {"request.manifest.shared_prefixes[1] is 6, but of the two sequences that share it number 1 "
+       "has "
+       "6 tokens and number 0 has 5",
+       [](v1::JoinBatchRequest& r) {
+         Sequences(r, {5, 6}, {0, 6}, {0, 0});
+       }},
+      {"request.manifest.shared_prefixes[2] is 7, but of the two sequences that share it number 2 "
+       "has "
+       "6 tokens",
+       [](v1::JoinBatchRequest& r) {
+         // The first of a group may share with one of another part, or with none.
+         Sequences(r, {5, 6, 6}, {9, 9, 7}, {});
+         for (const uint32_t group : {3, 4, 3}) {
+           r.mutable_request()->mutable_manifest()->add_group_ids(group);
+         }
+       }},
       {"request.manifest.ranks[0] is 2; it must be below request.topology.data_parallel 2",
        [](v1::JoinBatchRequest& r) {
          r.mutable_request()->mutable_topology()->set_data_parallel(2);
@@ -106,6 +152,8 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
     const bool grouped = random.Chance(50);
     const bool dispatched = random.Chance(50);
     const bool aged = random.Chance(50);
+    const bool shares = random.Chance(50);
+    const bool says_with = shares && (!grouped || random.Chance(50));
     v1::PlanBatchRequest expected = Request().request();
     std::vector<uint32_t> offsets = {0};
     std::vector<std::string> contents;
@@ -119,11 +167,21 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
         if (grouped) part.add_group_ids(static_cast<uint32_t>(random.Between(0, 5)));
         if (dispatched) part.add_ranks(0);
         if (aged) part.add_ages(static_cast<uint32_t>(random.Between(0, 9)));
+        if (shares)
+          part.add_shared_prefixes(i > 0 ? static_cast<uint32_t>(random.Between(0, 1)) : 0);
+        if (says_with) {
+          // Of a first sequence it is not read.
+          part.add_shared_with(static_cast<uint32_t>(i > 0 ? random.Between(0, i - 1) : 77));
+          const bool is_read = part.shared_prefixes(static_cast<int>(i)) > 0;
+          expected.mutable_manifest()->add_shared_with(
+              is_read ? offsets.back() + part.shared_with(static_cast<int>(i)) : 0);
+        }
       }
       expected.mutable_manifest()->mutable_lengths()->MergeFrom(part.lengths());
       expected.mutable_manifest()->mutable_group_ids()->MergeFrom(part.group_ids());
       expected.mutable_manifest()->mutable_ranks()->MergeFrom(part.ranks());
       expected.mutable_manifest()->mutable_ages()->MergeFrom(part.ages());
+      expected.mutable_manifest()->mutable_shared_prefixes()->MergeFrom(part.shared_prefixes());
       offsets.push_back(offsets.back() + static_cast<uint32_t>(sequences));
       ASSERT_TRUE(ValidateJoin(request).ok());
       const StepPart made = MakePart(std::move(request));
@@ -142,7 +200,7 @@ TEST(PartTest, PartsAddUpToTheWholeRequest) {
 }
 
 TEST(PartTest, ArraysInSomePartsOnlyAreRefusedByTheWorkersNames) {
-  for (const std::string name : {"group_ids", "ranks", "ages"}) {
+  for (const std::string name : {"group_ids", "ranks", "ages", "shared_prefixes", "shared_with"}) {
     std::vector<StepPart> parts;
     for (uint32_t worker = 0; worker < 4; ++worker) {
       v1::JoinBatchRequest request = Request(worker);

@@ -18,6 +18,7 @@ v1::PassPlan Join(const std::vector<v1::PlanBatchResponse>& slices, int pass) {
   v1::PassPlan whole = slices[0].passes(pass);
   whole.clear_sequence_index();
   whole.clear_sequence_lengths();
+  whole.clear_shared_tokens();
   whole.clear_row_widths();
   whole.clear_microbatch_offsets();
   whole.add_microbatch_offsets(0);
@@ -31,6 +32,7 @@ v1::PassPlan Join(const std::vector<v1::PlanBatchResponse>& slices, int pass) {
              i < static_cast<int>(part.microbatch_offsets(m + 1)); ++i) {
           whole.add_sequence_index(part.sequence_index(i));
           whole.add_sequence_lengths(part.sequence_lengths(i));
+          if (part.shared_tokens_size() > 0) whole.add_shared_tokens(part.shared_tokens(i));
         }
         whole.add_microbatch_offsets(static_cast<uint32_t>(whole.sequence_index_size()));
       }
@@ -74,6 +76,41 @@ TEST(SliceTest, TheSlicesOfAllRanksPutTogetherAreThePlan) {
     }
   }
   EXPECT_GT(planned, 100);
+}
+
+TEST(SliceTest, EachSliceHasItsPartOfWhatSequencesShare) {
+  for (const uint64_t seed : Seeds(100)) {
+    RandomStream random(seed);
+    std::vector<uint32_t> lengths, group_ids, prefixes;
+    for (uint32_t group = 0; group < random.Between(1, 8); ++group) {
+      const auto prompt = static_cast<uint32_t>(random.Between(0, 500));
+      for (uint64_t member = random.Between(1, 6); member > 0; --member) {
+        lengths.push_back(prompt + static_cast<uint32_t>(random.Between(1, 400)));
+        group_ids.push_back(group);
+        prefixes.push_back(prompt);
+      }
+    }
+    PlanOptions options;
+    options.topology.data_parallel = static_cast<uint32_t>(random.Between(1, 4));
+    options.allow_empty_microbatches = true;
+    options.passes.resize(2);
+    options.passes[0].max_tokens_per_microbatch = 2048;
+    options.passes[1].name = "reference";
+    options.passes[1].max_tokens_per_microbatch = 1024;
+    options.passes[1].ignore_shared_prefixes = random.Chance(50);
+    const absl::StatusOr<Plan> plan = MakePlan(
+        {.lengths = lengths, .group_ids = group_ids, .shared_prefixes = prefixes}, options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    v1::PlanBatchResponse whole;
+    FillResponse(*plan, absl::ZeroDuration(), &whole);
+    std::vector<v1::PlanBatchResponse> slices(options.topology.data_parallel);
+    for (uint32_t rank = 0; rank < slices.size(); ++rank) {
+      SliceForRank(whole, options.topology.data_parallel, rank, &slices[rank]);
+    }
+    for (int pass = 0; pass < whole.passes_size(); ++pass) {
+      ASSERT_EQ(Join(slices, pass).SerializeAsString(), whole.passes(pass).SerializeAsString());
+    }
+  }
 }
 
 TEST(SliceTest, ARankOfAPoolHasTheGroupsThatItIsIn) {

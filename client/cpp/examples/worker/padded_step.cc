@@ -77,8 +77,9 @@ absl::StatusOr<std::vector<float>> PaddedReduction(const Batch& batch,
   batchplan_packed_layout layout = {};
   layout.cu_seqlens = cu_seqlens.data();
   layout.cu_seqlens_padded = cu_seqlens_padded.data();
-  batchplan_status status = batchplan_compute_layout(
-      BATCHPLAN_BACKEND_HOST, batch.lengths.data(), sequences, &options, &layout, nullptr, nullptr);
+  batchplan_status status =
+      batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, batch.lengths.data(), nullptr, sequences,
+                               &options, &layout, nullptr, nullptr);
   if (status != BATCHPLAN_OK) return absl::InternalError(batchplan_status_string(status));
 
   // A row's losses stand one place before the tokens, as the model that predicts them gives them.

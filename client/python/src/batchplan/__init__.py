@@ -15,6 +15,7 @@ from batchplan._async_client import AsyncClient
 from batchplan._calls import Fit, fit_costs
 from batchplan._channel import Tls
 from batchplan._client import Client
+from batchplan._common_prefixes import common_prefixes
 from batchplan._errors import (
     AccessDenied,
     DeadlineExceeded,
@@ -79,6 +80,7 @@ __all__ = [
     "Tls",
     "TlsError",
     "Unavailable",
+    "common_prefixes",
     "fit_costs",
     "plan",
 ]

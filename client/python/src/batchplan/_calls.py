@@ -71,9 +71,7 @@ def plan_call(
     return Call(
         _core.CallKind.PLAN,
         "PlanBatch",
-        _core.encode_plan_batch(
-            request_json, request.lengths, request.group_ids, request.given_ranks, request.ages
-        ),
+        _core.encode_plan_batch(request_json, request.arrays),
         lambda answer: Plan(_core.decode_plan_batch(answer, request.ranks), request_json, _BY_SERVER),
         None if needs_server else lambda seconds, stop: plan_request(request, seconds, stop),
     )
@@ -120,9 +118,7 @@ def join_call(
     return Call(
         _core.CallKind.JOIN,
         "JoinBatch",
-        _core.encode_join_batch(
-            to_json(fields), request.lengths, request.group_ids, request.given_ranks, request.ages
-        ),
+        _core.encode_join_batch(to_json(fields), request.arrays),
         read,
     )
 

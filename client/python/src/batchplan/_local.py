@@ -41,10 +41,7 @@ def plan_request(
     request_json = request.to_json()
     planned = _core.plan_batch(
         request_json,
-        request.lengths,
-        request.group_ids,
-        request.given_ranks,
-        request.ages,
+        request.arrays,
         watches_signals=threading.get_ident() == threading.main_thread().ident,
         seconds=seconds,
         stop=stop,

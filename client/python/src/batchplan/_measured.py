@@ -20,7 +20,8 @@ Int64s = NDArray[numpy.int64]
 class MicroBatchTiming:
     """What one micro-batch took. MicroBatch.timing() fills all but the time."""
 
-    # Sum of its aligned lengths, and of their squares, of whole sequences. Both 0 of an empty
+    # Sum of its aligned lengths, and of their squares, of whole sequences; where s of the L tokens of a
+    # sequence stand in the row already, the sums of L - s and L**2 - s**2. Both 0 of an empty
     # micro-batch, which counts for what the step took, not for the fit.
     tokens: int
     tokens_squared: int

@@ -49,6 +49,9 @@ class MicroBatch:
     # Where groups differ in size, and `rank` is one of the pool of all data-parallel and context-parallel
     # ranks: its place in the group. None where all groups are alike, and `rank` is a data-parallel one.
     context_parallel_rank: int | None = None
+    # How many first tokens of each sequence stand in the row already, since the one before it has them too; 0
+    # of the first. The row lays the others end to end. Shape [n]; None where nothing is shared.
+    shared_tokens: Uint32s | None = None
 
     __setstate__ = restore_read_only
 
@@ -74,9 +77,12 @@ class MicroBatch:
     @functools.cached_property
     def cu_seqlens_padded(self) -> Int32s:
         """Where each sequence begins in the row, and where the last one's padding ends: int32, shape
-        [n + 1]. In a packed row, equal to cu_seqlens where the multiple is 1."""
+        [n + 1]. In a packed row, equal to cu_seqlens where the multiple is 1; where sequences share tokens,
+        where each one's own begin."""
         if self.padded:
             return _sums(numpy.full(len(self), self.width))
+        if self.shared_tokens is not None:
+            return _sums(self.lengths - self.shared_tokens)
         multiple = self.length_multiple
         return _sums(-(-self.lengths.astype(numpy.int64) // multiple) * multiple)
 
@@ -99,13 +105,19 @@ class MicroBatch:
         Raises:
             ValueError: there is no such stage, it has no part of the model, or it must be given.
         """
-        aligned = numpy.diff(self.cu_seqlens_padded).astype(numpy.int64)
+        if self.shared_tokens is None:
+            ends = numpy.diff(self.cu_seqlens_padded).astype(numpy.int64)
+            begins = numpy.zeros_like(ends)
+        else:
+            ends, begins = self.lengths.astype(numpy.int64), self.shared_tokens.astype(numpy.int64)
+        tokens = int((ends - begins).sum())
         return MicroBatchTiming(
-            int(aligned.sum()),
-            int((aligned**2).sum()),
+            tokens,
+            int((ends**2 - begins**2).sum()),
             milliseconds,
             peak_bytes,
-            len(self),
+            # A report has no more sequences than tokens; copies may be more.
+            min(len(self), tokens),
             rank=self.rank,
             slot=self.slot,
             mini_batch=self.mini_batch,

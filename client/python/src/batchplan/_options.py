@@ -40,6 +40,9 @@ ENUMS = {
             "lpt",
             "contiguous",
             "megatron_dynamic_cp",
+            "areal_tree",
+            "trl_tree",
+            "art_prefix_tree",
         ),
     ),
     "order": (
@@ -65,7 +68,8 @@ class PlanOptions(TypedDict, total=False):
     max_tokens: int
     passes: Sequence[Pass]
     # "balanced", the default, or a system to reproduce: "nemo_rl_packing", "nemo_rl_dynamic",
-    # "roll_packing", "roll_dynamic", "mindspeed_rl", "verl"; with dynamic_cp "megatron_dynamic_cp".
+    # "roll_packing", "roll_dynamic", "mindspeed_rl", "verl"; with dynamic_cp "megatron_dynamic_cp"; where
+    # sequences share prefixes "areal_tree", "trl_tree", "art_prefix_tree".
     preset: str
     # The parallel sizes, 1 each: data, context, tensor, pipeline, and virtual stages of the latter.
     # Lengths are rounded up to what cp, and tp with sequence_parallel, divide.
@@ -87,6 +91,15 @@ class PlanOptions(TypedDict, total=False):
     # One a sequence, 0 to dp - 1: the rank that has it already. Only micro-batches are planned then,
     # those of all ranks together; no pass may set a sharding, and a preset's gives way.
     ranks: ArrayLike
+    # What sequences have in common from their first tokens on, which a row then computes once:
+    # MicroBatch.shared_tokens says how much of each stands in the row already. Either prompt_lengths, one a
+    # sequence, the same in each of group_ids: all of a group begin with that many common tokens. Or
+    # shared_prefixes, one a sequence: the first tokens that it has in common with an earlier one, 0 for none;
+    # and shared_with, the position of that earlier one. Without shared_with it is the first of the group.
+    # common_prefixes() finds both. With packed rows alone, and not with dynamic_cp.
+    prompt_lengths: ArrayLike
+    shared_prefixes: ArrayLike
+    shared_with: ArrayLike
     # Steps since the weights that made it, one a sequence: what selection.max_age is held against.
     ages: ArrayLike
     # Which part of the lengths is planned; the others wait (Plan.deferred). All of them, unless set.
@@ -291,6 +304,8 @@ class Pass:
     ignore_mini_batches: bool = False
     # Pipelines run forwards alone, as for log-probabilities.
     forward_only: bool = False
+    # Compute every sequence whole, whatever it shares with others.
+    ignore_shared_prefixes: bool = False
 
     def to_dict(self, place: int = 0) -> dict[str, Any]:
         """The pass as the wire contract has it; errors name it by its place among others."""
@@ -306,6 +321,7 @@ class Pass:
             "equal_sequence_counts": self.equal_sequence_counts,
             "ignore_mini_batches": self.ignore_mini_batches,
             "forward_only": self.forward_only,
+            "ignore_shared_prefixes": self.ignore_shared_prefixes,
         }
         buckets = self.buckets if isinstance(self.buckets, Iterable) else (self.buckets,)
         packed = without_none(

@@ -64,6 +64,10 @@ class PlanMetrics:
     # Of what is trained, where ages were given.
     mean_age: float
     largest_age: int
+    # Where sequences share prefixes, else 0: tokens that micro-batches compute, without padding, and the fewest
+    # that any plan can, every mini-batch in one row.
+    laid_tokens: int
+    unique_tokens: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +116,9 @@ class PassPlan:
         context_sizes: where groups differ in size, the ranks that share each micro-batch's tokens. Micro-batches
             then stand slot by slot, and the groups of a slot take the ranks of the pool in order. Shape
             [micro-batches], or [0] where all groups are alike.
+        shared_tokens: where the pass has prefixes to share, how many first tokens of each sequence stand in the
+            row already, since the sequence before it has them too: parallel to sequence_index. Shape
+            [sequences], or [0] where nothing is shared.
         length_multiple: what lengths are rounded up to a multiple of; where groups differ in size, by one
             rank alone. MicroBatch.length_multiple is that of its group.
         padded: whether micro-batches are rows of one width, in place of one packed row.
@@ -145,6 +152,7 @@ class PassPlan:
         self.row_widths = planned.row_widths(place)
         self.microbatches_per_rank = planned.microbatches_per_rank(place)
         self.context_sizes = planned.context_sizes(place)
+        self.shared_tokens = planned.shared_tokens(place)
         self.is_dynamic = asked.dynamic
         sizes, wanted = len(self.context_sizes), len(self.row_widths) if self.is_dynamic else 0
         if sizes != wanted:
@@ -255,6 +263,7 @@ class PassPlan:
             size,
             self.stage_shares,
             rank % size if self.is_dynamic else None,
+            self.shared_tokens[begin:end] if len(self.shared_tokens) else None,
         )
 
     @functools.cached_property
@@ -407,6 +416,7 @@ class Plan:
                 "rowWidths": one.row_widths.tolist(),
                 "sequenceLengths": one.sequence_lengths.tolist(),
                 "contextSizes": one.context_sizes.tolist(),
+                "sharedTokens": one.shared_tokens.tolist(),
             }
             for head, one in zip(self._head["passes"], self.passes)
         ]

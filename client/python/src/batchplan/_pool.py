@@ -65,6 +65,8 @@ class _Group(Generic[Item]):
     lengths: NDArray[numpy.uint32]
     # Whose weights made it.
     step: int
+    # Tokens that all of its items begin with.
+    prompt: int = 0
     tokens: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +134,14 @@ class Pool(Generic[Item]):
             items = [item for group in self._groups for item in group.items]
         return iter(items)
 
-    def add(self, items: Sequence[Item], lengths: ArrayLike, *, step: int | None = None) -> None:
+    def add(
+        self,
+        items: Sequence[Item],
+        lengths: ArrayLike,
+        *,
+        step: int | None = None,
+        prompt_length: int = 0,
+    ) -> None:
         """Adds sequences that are trained together, such as the answers to one prompt, behind those that wait.
 
         Args:
@@ -140,10 +149,12 @@ class Pool(Generic[Item]):
             lengths: tokens of each, at least 1.
             step: the optimizer's steps before the weights that made them, of several weights the oldest;
                 None: as many as batches were taken, which is one too many while the last one is trained.
+            prompt_length: tokens that all of them begin with, so that a row computes these once
+                (MicroBatch.shared_tokens); 0: none.
 
         Raises:
-            InvalidRequest: there are none, not as many lengths, one of 0, or a step that the pool has not
-                come to.
+            InvalidRequest: there are none, not as many lengths, one of 0 or below the prompt's, or a step that
+                the pool has not come to.
         """
         kept = list(items)
         tokens = lengths_of(lengths).copy()
@@ -153,11 +164,14 @@ class Pool(Generic[Item]):
             raise InvalidRequest("items is empty; must have at least one")
         if not tokens.all():
             raise InvalidRequest(f"lengths[{int((tokens == 0).argmax())}] is 0; must be at least 1")
+        prompt = whole("prompt_length", prompt_length)
+        if not 0 <= prompt <= tokens.min():
+            raise InvalidRequest(f"prompt_length is {prompt}; must be 0 to {tokens.min()}, the least of lengths")
         made = None if step is None else whole("step", step)
         with self._changed:
             if made is not None and not 0 <= made <= self._step:
                 raise InvalidRequest(f"step is {made}; must be 0 to {self._step}, the pool's own")
-            self._groups.append(_Group(kept, tokens, self._step if made is None else made))
+            self._groups.append(_Group(kept, tokens, self._step if made is None else made, prompt))
             self._note_change()
 
     def take(
@@ -179,7 +193,7 @@ class Pool(Generic[Item]):
                 that of others who take at the same time.
             plan: what makes the plan: the plan of a Client, with its job_id and step. It must not take from
                 this pool.
-            options: see PlanOptions; the pool has the lengths, groups and ages.
+            options: see PlanOptions; the pool has the lengths, groups, ages and prompts.
 
         Raises:
             InvalidRequest: there is not as much, even then, or no plan can be made; positions that it names
@@ -191,6 +205,9 @@ class Pool(Generic[Item]):
         for name in ("group_ids", "ages", "ranks", "selection"):
             if name in options:
                 raise InvalidRequest(f"{name} is set; the pool decides it: leave it out")
+        for name in ("prompt_lengths", "shared_prefixes", "shared_with"):
+            if name in options:
+                raise InvalidRequest(f"{name} is set; a pool shares prompts alone: give add() a prompt_length")
         # Before anything is waited for. What a client's plan takes beside them is its own.
         own: Any = options
         if plan is not plan_here:
@@ -231,6 +248,9 @@ class Pool(Generic[Item]):
         sizes = [len(group.items) for group in groups]
         ages = [min(step - group.step, _OLDEST) for group in groups]
         lengths = [group.lengths for group in groups]
+        prompts = [group.prompt for group in groups]
+        if any(prompts):
+            options = {**options, "prompt_lengths": numpy.repeat(numpy.asarray(prompts, numpy.uint32), sizes)}
         made = plan(
             numpy.concatenate(lengths) if lengths else (),
             group_ids=numpy.repeat(numpy.arange(len(groups), dtype=numpy.uint32), sizes),
@@ -265,7 +285,7 @@ class Pool(Generic[Item]):
                 discarded += [item for item, kept in zip(group.items, stays) if not kept]
                 items = [item for item, kept in zip(group.items, stays) if kept]
                 if items:
-                    left.append(_Group(items, group.lengths[stays], group.step))
+                    left.append(_Group(items, group.lengths[stays], group.step, group.prompt))
             self._groups = left
             self._note_change()
         return discarded

@@ -36,7 +36,8 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 class Request:
     """Attributes:
-    lengths, group_ids, given_ranks, ages: uint32, without a copy where they were that already.
+    lengths, group_ids: uint32, without a copy where they were that already.
+    arrays: of the manifest, as the core takes them.
     ranks: how many, data-parallel; where context-parallel groups differ in size, those of the pool.
     fields: a PlanBatchRequest without them, as protobuf's JSON has it.
     """
@@ -52,12 +53,25 @@ class Request:
         if max_tokens is not None:
             given = [Pass(max_tokens)]
         self.lengths = lengths_of(lengths)
-        group_ids = options.get("group_ids")
-        self.group_ids = _uint32("group_ids", () if group_ids is None else group_ids)
-        given_ranks = options.get("ranks")
-        self.given_ranks = _uint32("ranks", () if given_ranks is None else given_ranks)
-        ages = options.get("ages")
-        self.ages = _uint32("ages", () if ages is None else ages)
+
+        def array(name: str, values: ArrayLike | None) -> NDArray[numpy.uint32]:
+            return _uint32(name, () if values is None else values)
+
+        self.group_ids = array("group_ids", options.get("group_ids"))
+        prefixes = array("shared_prefixes", options.get("shared_prefixes"))
+        if options.get("prompt_lengths") is not None:
+            prefixes = _of_prompts(array("prompt_lengths", options["prompt_lengths"]), self.lengths, self.group_ids)
+            for name in ("shared_prefixes", "shared_with"):
+                if options.get(name) is not None:
+                    raise InvalidRequest(f"prompt_lengths and {name} are set; give one of them")
+        self.arrays = (
+            self.lengths,
+            self.group_ids,
+            array("ranks", options.get("ranks")),
+            array("ages", options.get("ages")),
+            prefixes,
+            array("shared_with", options.get("shared_with")),
+        )
         cost = options.get("cost")
         fitted = isinstance(cost, str) and cost == "fitted"
         if not (cost is None or fitted or isinstance(cost, CostModel)):
@@ -184,6 +198,35 @@ def _uint32(name: str, values: ArrayLike) -> NDArray[numpy.uint32]:
                 place = int(wrong.argmax())
                 raise InvalidRequest(f"manifest.{name}[{place}] is {array[place]}; must be 0 to {_MOST}")
     return numpy.ascontiguousarray(array, numpy.uint32)
+
+
+def _of_prompts(
+    prompts: NDArray[numpy.uint32], lengths: NDArray[numpy.uint32], group_ids: NDArray[numpy.uint32]
+) -> NDArray[numpy.uint32]:
+    """What sequences share that begin with the prompt of their group: shared_prefixes.
+
+    Raises:
+        InvalidRequest: there is not one prompt a sequence, or a group; or one is longer than its sequence, or
+            not as long as others of its group.
+    """
+    for name, entries in (("prompt_lengths", prompts), ("group_ids", group_ids)):
+        if len(entries) != len(lengths):
+            raise InvalidRequest(
+                f"manifest.{name} has {len(entries)} entries; with prompt_lengths it must have {len(lengths)}, "
+                "one a sequence"
+            )
+    for place in numpy.flatnonzero(prompts > lengths)[:1].tolist():
+        raise InvalidRequest(
+            f"manifest.prompt_lengths[{place}] is {prompts[place]}; its sequence has {lengths[place]} tokens"
+        )
+    _, firsts, groups = numpy.unique(group_ids, return_index=True, return_inverse=True)
+    of_first = firsts[groups.reshape(-1)]
+    for place in numpy.flatnonzero(prompts != prompts[of_first])[:1].tolist():
+        raise InvalidRequest(
+            f"manifest.prompt_lengths[{place}] is {prompts[place]}, but {prompts[of_first[place]]} of sequence "
+            f"{of_first[place]}, which is of the same group"
+        )
+    return prompts
 
 
 def _check_wholes(name: str, values: Iterable[Any]) -> None:

@@ -22,6 +22,13 @@
 // Every element of a packed destination is written: the tokens, the padding of each sequence, and
 // the tail. What stood between a sequence's end and `width` in the source is not read.
 //
+// In a row that shares prefixes (least_shared) the packed side is what is new in each sequence, and
+// the unpacked side every sequence whole: several get one token of the row. Position ids are places
+// in the sequence, sequence ids name the one that laid the token. A token may have several next
+// ones, and advantages may differ among the sequences that it is of: labels, losses and what weighs
+// them belong to the unpacked side, token_shift other than 0 and BATCHPLAN_CONTENT_PER_SEQUENCE are
+// BATCHPLAN_ERROR_SHARED_PREFIXES.
+//
 // Cost: every byte is read once and written once. Tokens of 128 bytes or more move in 16-byte words
 // at any address, in runs of tokens that lie end to end on both sides; where source and destination
 // are not aligned alike, each word takes two reads, one of them out of the cache. Narrower ones
@@ -58,6 +65,10 @@ typedef struct batchplan_row {
   // Below options.context_parallel, or BATCHPLAN_ALL_RANKS; else
   // BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK. The rank whose row the packed side of each field is.
   uint32_t context_parallel_rank;
+  // [num_sequences] Of a row that shares prefixes, whose cu_seqlens_padded is cu_new; else NULL. A
+  // sequence shares as many tokens as it is longer than its place in the row. What the entries
+  // don't fit is BATCHPLAN_ERROR_LAYOUT in the error word.
+  const int32_t* least_shared;
 } batchplan_row;
 
 // The unpacked side: where a sequence's tokens lie, the same for all fields.
@@ -92,18 +103,36 @@ enum {
   BATCHPLAN_CONTENT_POSITION_IDS = 2,
   // Integers, no source: the sequence's place in the micro-batch, in its padding too; -1 in the
   // tail.
-  BATCHPLAN_CONTENT_SEQUENCE_IDS = 3
+  BATCHPLAN_CONTENT_SEQUENCE_IDS = 3,
+  // Integers, no source, unpacked from a row that shares prefixes: where in the row the token
+  // before
+  // stands, and so the logits that predict this one; -1 of the first, and behind the sequence.
+  BATCHPLAN_CONTENT_PREDECESSORS = 4
+};
+
+// What computes with elements needs to know their type; moving them needs their size alone.
+typedef int32_t batchplan_data_type;
+enum {
+  BATCHPLAN_FLOAT32 = 0,
+  BATCHPLAN_FLOAT64 = 1,
+  BATCHPLAN_FLOAT16 = 2,
+  BATCHPLAN_BFLOAT16 = 3,
+  // A boolean mask too; any value counts as itself.
+  BATCHPLAN_UINT8 = 4,
+  BATCHPLAN_INT32 = 5,
+  BATCHPLAN_INT64 = 6
 };
 
 // Read on the host during the call; the tensors lie in the backend's memory.
 typedef struct batchplan_field {
-  // Else BATCHPLAN_ERROR_CONTENT. batchplan_unpack knows BATCHPLAN_CONTENT_TOKENS alone.
+  // Else BATCHPLAN_ERROR_CONTENT. batchplan_pack knows all but BATCHPLAN_CONTENT_PREDECESSORS,
+  // batchplan_unpack that, where prefixes are shared, and BATCHPLAN_CONTENT_TOKENS.
   batchplan_content content;
-  // Bytes of an element: 1, 2, 4, 8 or 16, for position and sequence ids 4 or 8; else
+  // Bytes of an element: 1, 2, 4, 8 or 16, for what has no source 4 or 8; else
   // BATCHPLAN_ERROR_ELEMENT_SIZE. Pointers are aligned to it, or BATCHPLAN_ERROR_MISALIGNED.
   uint32_t element_size;
-  // The product of the dimensions behind [.., token]: 1, or the hidden size. At least 1, for
-  // position and sequence ids exactly 1, and a token has at most BATCHPLAN_MAX_TOKEN_BYTES; else
+  // The product of the dimensions behind [.., token]: 1, or the hidden size. At least 1, for what
+  // has no source exactly 1, and a token has at most BATCHPLAN_MAX_TOKEN_BYTES; else
   // BATCHPLAN_ERROR_TOKEN_SIZE.
   uint64_t elements_per_token;
   // To pack: the sequences, and the packed [row_width / context_parallel, elements_per_token]. To
@@ -111,8 +140,8 @@ typedef struct batchplan_field {
   const void* source;
   void* destination;
   // Tokens of a padded row of this field, at most 2^31 - 1, else BATCHPLAN_ERROR_WIDTH; a sequence
-  // longer than it is BATCHPLAN_ERROR_SEQUENCE_TOO_LONG in the error word. For the tokens of padded
-  // rows alone, as token_shift is for tokens alone.
+  // longer than it is BATCHPLAN_ERROR_SEQUENCE_TOO_LONG in the error word. For tokens and
+  // predecessors of padded rows alone, as token_shift is for tokens alone.
   uint64_t width;
   // The packed place of token t holds token t + token_shift, if the sequence has it, else
   // pad_value. 1 packs next-token labels (pad -100); unpacking with 1 puts log-probabilities, which
@@ -141,8 +170,9 @@ batchplan_status batchplan_pack(batchplan_backend backend, const batchplan_row* 
                                 uint32_t num_fields, batchplan_status* error_word, void* stream);
 
 // The inverse: fills the rows of the micro-batch's sequences from the packed row of every field.
-// Also the gradient of batchplan_pack for BATCHPLAN_CONTENT_TOKENS, with a pad_value of 0. One
-// launch, each element written by one thread, no atomics: the same bytes every time.
+// Unless prefixes are shared, also the gradient of batchplan_pack for BATCHPLAN_CONTENT_TOKENS,
+// with a pad_value of 0. One launch, each element written by one thread, no atomics: the same bytes
+// every time.
 //
 // A padded row is written over its whole width, a ragged one up to the sequence's length; rows of
 // no sequence of the micro-batch are left alone. With one rank's row under context parallelism the

@@ -11,6 +11,9 @@
 // Under context parallelism a rank's own row gives its part of each sum: give `denominators` and
 // `total_denominator` of the whole sequences, and add the ranks' results.
 //
+// Of a row that shares prefixes there are none (BATCHPLAN_ERROR_SHARED_PREFIXES): unpack, and sum
+// what is unpacked.
+//
 // Its gradient is batchplan_pack with BATCHPLAN_CONTENT_PER_SEQUENCE, times the weights.
 
 #ifndef BATCHPLAN_KERNELS_REDUCE_H_
@@ -21,18 +24,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef int32_t batchplan_data_type;
-enum {
-  BATCHPLAN_FLOAT32 = 0,
-  BATCHPLAN_FLOAT64 = 1,
-  BATCHPLAN_FLOAT16 = 2,
-  BATCHPLAN_BFLOAT16 = 3,
-  // A boolean mask too; any value counts as itself.
-  BATCHPLAN_UINT8 = 4,
-  BATCHPLAN_INT32 = 5,
-  BATCHPLAN_INT64 = 6
-};
 
 // Arrays in the backend's memory, aligned to their elements.
 typedef struct batchplan_reduction {

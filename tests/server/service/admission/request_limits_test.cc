@@ -172,8 +172,18 @@ TEST(RequestCostTest, SequencesCountOnceAPass) {
   EXPECT_EQ(CostOf(outline), 57'600'000U);
   outline.message_bytes = 900'000;
   EXPECT_EQ(CostOf(outline), 57'600'000U);
-  outline.message_bytes = 1'600'000'000;
+  outline.message_bytes = 2'400'000'000;
   EXPECT_EQ(CostOf(outline), 100'000'000U);
+}
+
+TEST(RequestCostTest, SequencesThatShareCountTwice) {
+  RequestOutline outline;
+  outline.sequences = 1000;
+  outline.passes = 3;
+  outline.shared_prefixes = true;
+  EXPECT_EQ(CostOf(outline), 6000U);
+  outline.sequences = kMost;
+  EXPECT_EQ(CostOf(outline), kMost);
 }
 
 TEST(RequestCostTest, MicrobatchesCountWhereTheyMayBeEmpty) {

@@ -48,6 +48,7 @@ v1::PlanBatchRequest RandomRequest(uint64_t seed, RandomStream& random) {
   }
   request.set_effort(static_cast<v1::Effort>(random.Between(0, 1) * random.Between(0, INT32_MAX)));
   request.set_allow_empty_microbatches(random.Chance(50));
+  if (random.Chance(20)) request.mutable_manifest()->add_shared_prefixes(0);
   for (v1::Pass& pass : *request.mutable_passes()) {
     if (random.Chance(50)) {
       pass.set_min_microbatches(static_cast<uint32_t>(random.Between(0, UINT32_MAX)));
@@ -117,6 +118,7 @@ void ExpectSame(const RequestOutline& outline, const v1::PlanBatchRequest& reque
   ExpectString(same.job_id, request.job_id());
   EXPECT_EQ(same.sequences, outline.sequences);
   EXPECT_EQ(same.passes, outline.passes);
+  EXPECT_EQ(outline.shared_prefixes, same.shared_prefixes);
   EXPECT_EQ(outline.data_parallel, same.data_parallel);
   EXPECT_EQ(outline.pipeline_parallel, same.pipeline_parallel);
   EXPECT_EQ(outline.virtual_pipeline, same.virtual_pipeline);

@@ -101,7 +101,8 @@ class BatchSampler(torch.utils.data.Sampler[list[int]]):
                 With allow_empty_microbatches ranks that have too few sequences get [], which
                 DummyBatchCollator makes tensors of. overlong="drop" leaves sequences out of the dataset;
                 "truncate" is not possible, as a position does not say where to cut, nor are `ranks`, which a
-                sampler decides, nor `selection` and `ages`: it gives out all.
+                sampler decides, nor `selection` and `ages`: it gives out all. Nor are shared prefixes: it gives out
+                positions, and not what a row has already.
 
         Raises:
             ValueError: batch_size is below one sequence for each rank and micro-batch, there is no such rank,

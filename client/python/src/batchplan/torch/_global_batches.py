@@ -92,6 +92,11 @@ class GlobalBatches:
                 raise ValueError(
                     f"{name} is set; a sampler gives out every sequence once an epoch: leave it out"
                 )
+        for name in ("prompt_lengths", "shared_prefixes", "shared_with"):
+            if options.get(name) is not None:
+                raise ValueError(
+                    f"{name} is set; a sampler gives out sequences, and not what they share: leave it out"
+                )
         if options.get("dynamic_cp"):
             raise ValueError(
                 "dynamic_cp is set; a sampler gives out sequences, and not which ranks share them: leave it out"

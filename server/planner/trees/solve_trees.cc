@@ -1,0 +1,334 @@
+#include "server/planner/trees/solve_trees.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "server/planner/balance/rank_bins.h"
+#include "server/planner/pass/mini_batch_tree.h"
+#include "server/planner/pass/step_time.h"
+#include "server/planner/ranks/tree_bounds.h"
+#include "server/planner/request/seeds.h"
+#include "server/planner/trees/tree_items.h"
+#include "server/planner/trees/tree_search.h"
+#include "server/planner/trees/tree_starts.h"
+
+namespace batchplan {
+namespace {
+
+// Pieces cost at most this part of a mean row, and save this part of it.
+struct PieceSize {
+  double cost;
+  double worth;
+};
+constexpr double kAnyCost = std::numeric_limits<double>::infinity();
+constexpr PieceSize kPieceSizes[] = {
+    {kAnyCost, 0}, {kAnyCost, 0.1}, {1, 0.1}, {0.6, 0.1}, {0.35, 0.1}};
+
+// Pairs of rows that are looked at for each sequence, and at least.
+struct SearchEffort {
+  double pairs_a_sequence;
+  uint64_t least_pairs;
+  // Numbers of slots beyond the fewest, and starts that are improved in earnest.
+  int more_slots;
+  size_t improved;
+};
+
+SearchEffort EffortOf(Effort effort) {
+  switch (effort) {
+    case Effort::kFast:
+      return {.pairs_a_sequence = 0.25, .least_pairs = 200, .more_slots = 0, .improved = 1};
+    case Effort::kThorough:
+      return {.pairs_a_sequence = 40, .least_pairs = 20000, .more_slots = 4, .improved = 4};
+    default:
+      return {.pairs_a_sequence = 3, .least_pairs = 1500, .more_slots = 3, .improved = 2};
+  }
+}
+
+// Larger ones begin with pieces of two sizes and the fewest slots.
+constexpr size_t kMostForAllStarts = 8192;
+
+class TreeSolver {
+ public:
+  TreeSolver(const Pass& pass, std::span<const SequenceIndex> sequences,
+             std::span<const uint32_t> rank_of, const SearchContext& context)
+      : pass_(pass),
+        sequences_(sequences),
+        context_(context),
+        tree_(pass, sequences),
+        items_(TreeItems::Create(pass, tree_)) {
+    if (!items_) return;
+    item_of_.resize(sequences.size());
+    for (uint32_t item = 0; item < items_->size(); ++item) {
+      for (uint32_t i = 0; i < items_->count(item); ++i) {
+        const SequenceIndex sequence = tree_[items_->first(item) + i];
+        item_of_[PlaceOf(sequence)] = item;
+      }
+    }
+    if (rank_of.empty()) return;
+    rank_of_.resize(items_->size());
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      rank_of_[item_of_[PlaceOf(sequences[i])]] = rank_of[i];
+    }
+  }
+
+  std::vector<Placement> Solve(std::vector<Placement> others) {
+    if (!items_ || sequences_.empty()) return InOrder(std::move(others));
+    const SearchEffort effort = EffortOf(Affordable(pass_.effort(), context_.allowance));
+    std::vector<TreeSearch> starts;
+    for (const Placement& other : others) AddStart(BinsOf(other), other.slots, starts);
+    AddStarts(effort, others, starts);
+    const auto pairs = static_cast<uint64_t>(
+        std::max(static_cast<double>(effort.least_pairs),
+                 effort.pairs_a_sequence * static_cast<double>(items_->size())));
+    // All of them a little, the best in earnest.
+    for (TreeSearch& start : starts) start.Improve(pairs / 32, context_.allowance);
+    SortByTime(starts);
+    if (starts.size() > 3 * effort.improved) starts.erase(starts.begin() + static_cast<ptrdiff_t>(3 * effort.improved), starts.end());
+    for (TreeSearch& start : starts) start.Improve(pairs / 8, context_.allowance);
+    SortByTime(starts);
+    if (starts.size() > effort.improved) starts.erase(starts.begin() + static_cast<ptrdiff_t>(effort.improved), starts.end());
+    for (TreeSearch& start : starts) start.Improve(pairs / effort.improved, context_.allowance);
+    SortByTime(starts);
+    for (const TreeSearch& start : starts) others.push_back(PlacementOf(start));
+    return InOrder(std::move(others));
+  }
+
+ private:
+  // The place of a sequence in `by_sequence_`.
+  size_t PlaceOf(SequenceIndex sequence) {
+    if (by_sequence_.empty()) {
+      by_sequence_.assign(sequences_.begin(), sequences_.end());
+      std::ranges::sort(by_sequence_);
+    }
+    return std::ranges::lower_bound(by_sequence_, sequence) - by_sequence_.begin();
+  }
+
+  TreeTerms TermsOf(uint64_t slots) const {
+    return {.synchronization = pass_.synchronization(),
+            .ranks = pass_.ranks(),
+            .slots = static_cast<uint32_t>(slots),
+            .capacity = pass_.bin_limits().capacity,
+            .max_sequences = pass_.bin_limits().max_sequences,
+            .keeps_ranks = !rank_of_.empty() ||
+                           (pass_.groups_keep_rank() && !pass_.groups_keep_microbatch()),
+            .keeps_counts = pass_.options().equal_sequence_counts,
+            .may_empty = pass_.allow_empty()};
+  }
+
+  // With the fixed costs of micro-batches.
+  double TimeOf(const TreeSearch& search) const {
+    return search.time() + items_->path_cost().per_microbatch * search.terms().slots;
+  }
+  void SortByTime(std::vector<TreeSearch>& searches) const {
+    std::ranges::stable_sort(searches, {}, [&](const TreeSearch& search) { return TimeOf(search); });
+  }
+
+  std::vector<TreeBin> BinsOf(const Placement& placement) {
+    std::vector<TreeBin> bins;
+    bins.reserve(placement.microbatches.size());
+    for (size_t m = 0; m < placement.microbatches.size(); ++m) {
+      std::vector<uint32_t> own;
+      for (const SequenceIndex sequence : placement.microbatches[m]) {
+        own.push_back(item_of_[PlaceOf(sequence)]);
+      }
+      std::ranges::sort(own);
+      own.erase(std::ranges::unique(own).begin(), own.end());
+      bins.push_back(BinOf(*items_, std::move(own)));
+    }
+    return bins;
+  }
+
+  void AddStart(std::vector<TreeBin> bins, uint64_t slots, std::vector<TreeSearch>& starts) {
+    starts.emplace_back(*items_, TermsOf(slots), std::move(bins),
+                        MixSeed(context_.seed, starts.size()));
+  }
+
+  uint64_t FewestSlots() const {
+    if (rank_of_.empty()) {
+      const uint64_t fewest = TreeBounds(pass_, sequences_).FewestMicrobatches();
+      return pass_.counts().RoundUp((fewest + pass_.ranks() - 1) / pass_.ranks());
+    }
+    std::vector<std::vector<SequenceIndex>> shares(pass_.ranks());
+    for (uint32_t item = 0; item < items_->size(); ++item) {
+      for (uint32_t i = 0; i < items_->count(item); ++i) {
+        shares[rank_of_[item]].push_back(tree_[items_->first(item) + i]);
+      }
+    }
+    uint64_t fewest = 1;
+    for (const auto& share : shares) {
+      if (!share.empty()) fewest = std::max(fewest, TreeBounds(pass_, share).FewestMicrobatches());
+    }
+    return pass_.counts().RoundUp(fewest);
+  }
+
+  uint64_t MostSlots() const {
+    std::vector<uint64_t> counts(pass_.ranks(), items_->size() / pass_.ranks());
+    if (!rank_of_.empty()) {
+      std::ranges::fill(counts, 0);
+      for (const uint32_t rank : rank_of_) ++counts[rank];
+    }
+    return pass_.allow_empty() ? pass_.counts().RoundUp(std::ranges::max(counts) + 1)
+                               : std::ranges::min(counts);
+  }
+
+  // For the fewest slots that hold what is put into them and a few more.
+  void AddStarts(const SearchEffort& effort, const std::vector<Placement>& others,
+                 std::vector<TreeSearch>& starts) {
+    // Ranks that keep their numbers, or groups, begin with what others have.
+    const TreeTerms terms = TermsOf(1);
+    if (terms.keeps_counts || (terms.keeps_ranks && rank_of_.empty())) return;
+    uint64_t most = MostSlots();
+    if (!others.empty()) most = std::min<uint64_t>(most, others.front().slots);
+    int more = items_->size() > kMostForAllStarts ? 0 : effort.more_slots;
+    uint64_t slots = FewestSlots();
+    while (slots <= most) {
+      const size_t before = starts.size();
+      AddStarts(slots, starts);
+      // Where nothing fits, numbers further apart are tried.
+      const uint64_t step = starts.size() > before ? 1 : 1 + slots / 16;
+      slots = pass_.counts().RoundUp(slots + step);
+      if (starts.size() > before && more-- == 0) break;
+    }
+    if (!rank_of_.empty()) return;
+    // As many as whole subtrees take.
+    const uint64_t whole = SlotsOf(pass_, *items_, PiecesOf(kPieceSizes[0], 0));
+    for (const uint64_t other : {whole, pass_.counts().RoundUp(whole + 1)}) {
+      if (other >= slots && other <= most) AddStarts(other, starts);
+    }
+  }
+
+  // Of rows that cost `mean`.
+  std::vector<TreePiece> PiecesOf(const PieceSize& size, double mean) const {
+    return CutIntoPieces(*items_, {.tokens = pass_.bin_limits().capacity,
+                                   .sequences = pass_.bin_limits().max_sequences,
+                                   .cost = size.cost == kAnyCost ? kAnyCost : mean * size.cost,
+                                   .worth = size.worth});
+  }
+
+  void AddStarts(uint64_t slots, std::vector<TreeSearch>& starts) {
+    const TreeTerms terms = TermsOf(slots);
+    double all = 0;
+    for (uint32_t item = 0; item < items_->size(); ++item) {
+      all += items_->cost(item) -
+             (item == 0 ? 0 : items_->path_cost()(items_->Common(item - 1, item)));
+    }
+    const double mean = all / (static_cast<double>(slots) * pass_.ranks());
+    const bool few = items_->size() <= kMostForAllStarts;
+    for (const PieceSize& size : kPieceSizes) {
+      if (!few && size.cost != 1) continue;
+      if (context_.allowance.stop_requested()) return;
+      const std::vector<TreePiece> pieces = PiecesOf(size, mean);
+      if (rank_of_.empty() && few) {
+        std::optional<std::vector<TreeBin>> balanced =
+            BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
+        if (balanced) AddStart(*std::move(balanced), slots, starts);
+      }
+      std::optional<std::vector<TreeBin>> bins =
+          FillWithPieces(*items_, terms, pieces, rank_of_, pass_.allow_empty());
+      if (bins) AddStart(*std::move(bins), slots, starts);
+    }
+    if (!rank_of_.empty()) return;
+    std::optional<std::vector<TreeBin>> runs = CutIntoRuns(*items_, terms);
+    if (runs) AddStart(*std::move(runs), slots, starts);
+  }
+
+  Placement PlacementOf(const TreeSearch& search) const {
+    const TreeTerms& terms = search.terms();
+    const std::vector<TreeBin>& bins = search.bins();
+    std::vector<uint32_t> bin_at(bins.size());
+    std::iota(bin_at.begin(), bin_at.end(), 0u);
+    const bool deals = terms.synchronization == Synchronization::kLockstep && !terms.keeps_ranks &&
+                       !terms.keeps_counts;
+    if (deals) {
+      std::vector<uint64_t> loads;
+      for (const TreeBin& bin : bins) {
+        loads.push_back(static_cast<uint64_t>(pass_.cost().FromUnits(bin.cost)));
+      }
+      bin_at = DealBins(loads, terms.ranks, terms.slots);
+    }
+    Placement placement;
+    placement.slots = terms.slots;
+    placement.widths.assign(bins.size(), 0);
+    placement.microbatches.Reserve(bins.size(), sequences_.size());
+    for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
+      const auto own = std::span(bin_at).subspan(size_t{rank} * terms.slots, terms.slots);
+      // A rank's empty micro-batches are its last.
+      std::ranges::stable_partition(own, [&](uint32_t bin) { return !bins[bin].items.empty(); });
+      for (const uint32_t bin : own) {
+        for (const uint32_t item : bins[bin].items) {
+          for (uint32_t i = 0; i < items_->count(item); ++i) {
+            placement.microbatches.Push(tree_[items_->first(item) + i]);
+          }
+        }
+        placement.microbatches.Close();
+      }
+    }
+    LayRows(pass_, placement);
+    return placement;
+  }
+
+  std::vector<Placement> InOrder(std::vector<Placement> placements) const {
+    std::vector<std::pair<Cost, size_t>> times;
+    TriedSlots tried;
+    for (size_t i = 0; i < placements.size(); ++i) {
+      const bool affords = AffordsStepTime(pass_, placements[i], context_.allowance);
+      const Cost time = affords ? StepTime(pass_, placements[i], context_.allowance)
+                                : std::numeric_limits<Cost>::max();
+      if (affords) NoteSlots(placements[i].slots, pass_.cost().ToUnits(time), tried);
+      times.emplace_back(time, i);
+    }
+    std::ranges::sort(times);
+    std::vector<Placement> sorted;
+    for (const auto& [time, i] : times) {
+      sorted.push_back(std::move(placements[i]));
+      // What others have proven is of sequences that share nothing.
+      sorted.back().proven = {};
+      sorted.back().tried = tried;
+    }
+    return sorted;
+  }
+
+  const Pass& pass_;
+  const std::span<const SequenceIndex> sequences_;
+  const SearchContext& context_;
+  const MiniBatchTree tree_;
+  const std::optional<TreeItems> items_;
+  std::vector<SequenceIndex> by_sequence_;
+  // By place in by_sequence_.
+  std::vector<uint32_t> item_of_;
+  // Of items, where ranks are given.
+  std::vector<uint32_t> rank_of_;
+};
+
+}  // namespace
+
+std::vector<Placement> SolveTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                  std::span<const uint32_t> rank_of, std::vector<Placement> others,
+                                  const SearchContext& context) {
+  return TreeSolver(pass, sequences, rank_of, context).Solve(std::move(others));
+}
+
+std::vector<uint32_t> RanksOf(const Placement& placement,
+                              std::span<const SequenceIndex> sequences) {
+  std::vector<std::pair<SequenceIndex, uint32_t>> ranks;
+  for (size_t m = 0; m < placement.microbatches.size(); ++m) {
+    for (const SequenceIndex sequence : placement.microbatches[m]) {
+      ranks.emplace_back(sequence, static_cast<uint32_t>(m / placement.slots));
+    }
+  }
+  std::ranges::sort(ranks);
+  std::vector<uint32_t> rank_of;
+  rank_of.reserve(sequences.size());
+  for (const SequenceIndex sequence : sequences) {
+    const auto at = std::ranges::lower_bound(ranks, std::pair(sequence, 0u));
+    rank_of.push_back(at->second);
+  }
+  return rank_of;
+}
+
+}  // namespace batchplan

@@ -1,0 +1,32 @@
+// The balanced solver where sequences share: ranks, slots and rows together.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_TREES_SOLVE_TREES_H_
+#define BATCHPLAN_SERVER_PLANNER_TREES_SOLVE_TREES_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/planner/pass/pass.h"
+#include "server/planner/pass/placement.h"
+#include "server/planner/ranks/search_context.h"
+#include "server/planner/request/manifest.h"
+
+namespace batchplan {
+
+// Placements of `sequences` that share, beside `others`, which are placements of them too: by
+// predicted step time, the shortest first. Subtrees are put into rows whole, or in pieces of several
+// sizes, for the fewest slots and a few more; the best of these and of `others` are improved by
+// moving and exchanging subtrees and sequences between rows (tree_search.h). Where `rank_of`, by place
+// in `sequences`, is not empty, sequences stay on these ranks. Those of `others` stay in the answer,
+// which is at least as long as they are. `pass` has prefixes.
+std::vector<Placement> SolveTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                  std::span<const uint32_t> rank_of, std::vector<Placement> others,
+                                  const SearchContext& context);
+
+// The ranks that a placement gives its sequences, in the order of `sequences`.
+std::vector<uint32_t> RanksOf(const Placement& placement, std::span<const SequenceIndex> sequences);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_TREES_SOLVE_TREES_H_

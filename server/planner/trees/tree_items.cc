@@ -1,0 +1,95 @@
+#include "server/planner/trees/tree_items.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace batchplan {
+
+PathCost::PathCost(const Pass& pass) {
+  const CostModel& model = pass.cost_model();
+  const uint32_t ranks = pass.topology().context_parallel;
+  // Where rows are whole, a token costs the same whether it is laid or not.
+  linear = pass.rows_are_whole() ? 0 : model.per_token / ranks;
+  squared = model.per_token_squared / ranks;
+  exchange = ExchangePerToken(model, ranks);
+  overlaps = model.exchange_overlaps;
+  per_sequence = model.per_sequence;
+  per_microbatch = model.per_microbatch;
+  if (pass.rows_are_whole()) per_microbatch += model.per_token / ranks * pass.bin_limits().capacity;
+}
+
+std::optional<TreeItems> TreeItems::Create(const Pass& pass, const MiniBatchTree& tree) {
+  TreeItems items(pass, tree);
+  const bool whole_groups = pass.groups_keep_microbatch();
+  std::vector<bool> ended(whole_groups ? pass.groups().size() : 0, false);
+  for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) {
+    const uint32_t common = tree.common(leaf);
+    const double cost = items.path_cost_(tree.length(leaf)) + items.path_cost_.per_sequence;
+    if (whole_groups) {
+      const uint32_t group = pass.groups()[tree[leaf]];
+      if (leaf > 0 && pass.groups()[tree[leaf - 1]] == group) {
+        items.tokens_.back() += tree.length(leaf) - common;
+        items.costs_.back() += cost - items.path_cost_(common);
+        continue;
+      }
+      if (ended[group]) return std::nullopt;
+      ended[group] = true;
+    }
+    items.first_.push_back(leaf);
+    items.tokens_.push_back(tree.length(leaf));
+    items.costs_.push_back(cost);
+  }
+  items.first_.push_back(tree.size());
+  return items;
+}
+
+TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
+  TreeBin bin;
+  bin.commons.reserve(ascending.size());
+  for (size_t i = 0; i < ascending.size(); ++i) {
+    const uint32_t item = ascending[i];
+    const uint32_t common = i == 0 ? 0 : items.Common(ascending[i - 1], item);
+    bin.commons.push_back(common);
+    bin.tokens += items.tokens(item) - common;
+    bin.sequences += items.count(item);
+    bin.cost += items.cost(item) - items.path_cost()(common);
+  }
+  bin.items = std::move(ascending);
+  return bin;
+}
+
+TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
+                    const TreeChange& alone) {
+  TreeChange change = alone;
+  const PathCost& cost = items.path_cost();
+  const auto join = [&](uint32_t a, uint32_t b) {
+    const uint32_t common = items.Common(a, b);
+    if (common == 0) return;
+    change.tokens -= common;
+    change.cost -= cost(common);
+  };
+  const auto part = [&](uint32_t common) {
+    if (common == 0) return;
+    change.tokens += common;
+    change.cost += cost(common);
+  };
+  const std::vector<uint32_t>& own = bin.items;
+  size_t next = std::ranges::lower_bound(own, added.front()) - own.begin();
+  if (next > 0) join(own[next - 1], added.front());
+  if (next == own.size()) return change;
+  part(bin.commons[next]);
+  // Items of the bin that stand between two of those that are added.
+  for (size_t i = 1; i < added.size() && next < own.size(); ++i) {
+    if (own[next] > added[i]) continue;
+    part(items.Common(added[i - 1], added[i]));
+    join(added[i - 1], own[next]);
+    while (next + 1 < own.size() && own[next + 1] < added[i]) ++next;
+    join(own[next], added[i]);
+    ++next;
+    if (next < own.size()) part(bin.commons[next]);
+  }
+  if (next < own.size()) join(added.back(), own[next]);
+  return change;
+}
+
+}  // namespace batchplan

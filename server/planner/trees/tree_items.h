@@ -1,0 +1,97 @@
+// What a mini-batch's sequences cost and share, for searches that move them between rows.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_
+#define BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/planner/pass/mini_batch_tree.h"
+#include "server/planner/pass/pass.h"
+
+namespace batchplan {
+
+// What tokens up to a depth cost along one path, in units of the cost model: c(x) of the sums
+// below. A branch of length L that shares its first s tokens costs c(L) - c(s).
+struct PathCost {
+  explicit PathCost(const Pass& pass);
+
+  double operator()(uint32_t depth) const {
+    const auto x = static_cast<double>(depth);
+    const double attention = squared * x * x;
+    const double exchanged = exchange * x;
+    return linear * x + (overlaps ? std::max(attention, exchanged) : attention + exchanged);
+  }
+
+  double linear;
+  double squared;
+  double exchange;
+  bool overlaps;
+  double per_sequence;
+  double per_microbatch;
+};
+
+// What goes to one row as a whole: a leaf or, where groups stay in one micro-batch, a group, whose
+// leaves then follow each other. Items are numbered in depth-first order.
+//
+// Sorted items i1 < i2 < ... of a row have tokens(i1) + tokens(i2) - Common(i1, i2) + ... tokens, and
+// cost as much less by c(Common(i1, i2)), so that adding one changes what its two neighbours say.
+class TreeItems {
+ public:
+  // Nothing if leaves of a group that stays together have others between them. Views the tree.
+  static std::optional<TreeItems> Create(const Pass& pass, const MiniBatchTree& tree);
+
+  uint32_t size() const { return static_cast<uint32_t>(tokens_.size()); }
+  const MiniBatchTree& tree() const { return *tree_; }
+  const PathCost& path_cost() const { return path_cost_; }
+  // The leaves of an item: first(i) .. first(i + 1) - 1.
+  uint32_t first(uint32_t item) const { return first_[item]; }
+  uint32_t count(uint32_t item) const { return first_[item + 1] - first_[item]; }
+  uint64_t tokens(uint32_t item) const { return tokens_[item]; }
+  double cost(uint32_t item) const { return costs_[item]; }
+  // Of items a < b.
+  uint32_t Common(uint32_t a, uint32_t b) const {
+    return tree_->Common(first_[a + 1] - 1, first_[b]);
+  }
+
+ private:
+  TreeItems(const Pass& pass, const MiniBatchTree& tree) : tree_(&tree), path_cost_(pass) {}
+
+  const MiniBatchTree* tree_;
+  PathCost path_cost_;
+  std::vector<uint32_t> first_;
+  std::vector<uint64_t> tokens_;
+  std::vector<double> costs_;
+};
+
+// The items of one row, ascending, and what they add up to.
+struct TreeBin {
+  std::vector<uint32_t> items;
+  // Of each item and the one before it; 0 of the first.
+  std::vector<uint32_t> commons;
+  uint64_t tokens = 0;
+  uint32_t sequences = 0;
+  // Without the fixed cost of a micro-batch.
+  double cost = 0;
+};
+
+TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending);
+
+// What items that follow each other in a bin, or stand by themselves, add to another bin, or take
+// from their own.
+struct TreeChange {
+  uint64_t tokens = 0;
+  double cost = 0;
+};
+
+// What `added`, ascending and none of them in the bin, brings. `alone` is what these items have in a
+// row of their own.
+TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
+                    const TreeChange& alone);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_TREES_TREE_ITEMS_H_

@@ -1,0 +1,60 @@
+// Rows of shared prefixes made greedily, for searches to begin with.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_TREES_TREE_STARTS_H_
+#define BATCHPLAN_SERVER_PLANNER_TREES_TREE_STARTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/planner/trees/tree_items.h"
+#include "server/planner/trees/tree_search.h"
+
+namespace batchplan {
+
+// Items that follow each other, first .. first + count - 1.
+struct TreePiece {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+
+// What pieces are at most; and what part of a subtree's cost it must save by standing together, or
+// its branches are pieces by themselves.
+struct PieceLimits {
+  uint64_t tokens = 0;
+  uint32_t sequences = 0;
+  double cost = 0;
+  double worth = 0;
+};
+
+// The items as pieces that share much inside: whole subtrees, or where these are beyond a limit runs
+// of their branches.
+std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits);
+
+// The slots that pieces take where each shares with others only what all items do.
+uint64_t SlotsOf(const Pass& pass, const TreeItems& items, std::span<const TreePiece> pieces);
+
+// Pieces balanced as if they shared nothing but what all items do: by the solvers of batches that
+// share nothing (balance/lockstep.h, balance/accumulated.h). Nothing if these find none.
+std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeItems& items,
+                                                  const TreeTerms& terms,
+                                                  std::span<const TreePiece> pieces,
+                                                  const Allowance& allowance);
+
+// The costliest piece first, each into the cheapest bin with room, or into the one that has what
+// stands beside it if that is cheaper: under kAccumulated into the rank that has least. A piece that
+// has room nowhere is cut. `rank_of`: the rank of each item, if they are given. Nothing if an item
+// has no room, or if a bin stays empty and `allow_empty` is not set.
+std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
+                                                   std::span<const TreePiece> pieces,
+                                                   std::span<const uint32_t> rank_of,
+                                                   bool allow_empty);
+
+// The items in depth-first order, cut into as many runs as there are bins so that the costliest is as
+// cheap as can be (Yihe Zhang et al., AReaL-DTA). Nothing if the limits leave no such runs.
+std::optional<std::vector<TreeBin>> CutIntoRuns(const TreeItems& items, const TreeTerms& terms);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_TREES_TREE_STARTS_H_

@@ -1,0 +1,50 @@
+// Sequences that share prefixes, and what the row of them must be, followed token by token. Shares
+// no code with the library.
+
+#ifndef BATCHPLAN_TESTS_KERNELS_FOREST_H_
+#define BATCHPLAN_TESTS_KERNELS_FOREST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <random>
+#include <vector>
+
+namespace batchplan::kernels {
+
+struct Forest {
+  std::vector<uint32_t> lengths;
+  std::vector<uint32_t> shared;
+
+  uint32_t new_tokens() const;
+  uint32_t longest() const;
+};
+
+void PrintTo(const Forest& forest, std::ostream* out);
+
+// `count` answers of up to `longest` tokens to one prompt.
+Forest Star(std::mt19937& random, uint32_t count, uint32_t prompt, uint32_t longest);
+// `count` turns, each of which goes on where the one before ended.
+Forest Chain(uint32_t count, uint32_t tokens_a_turn);
+// A sequence of `count` turns, and behind it one that leaves it after each turn, the last one
+// first.
+Forest Comb(uint32_t count, uint32_t tokens_a_turn);
+// Up to `most` sequences: some share all that they can, some are copies or prefixes of the one
+// before, some are empty.
+Forest RandomForest(std::mt19937& random, uint32_t most, uint32_t longest);
+// One of each of the shapes with which searches go wrong.
+std::vector<Forest> EdgeForests(std::mt19937& random);
+
+struct NaiveForest {
+  explicit NaiveForest(const Forest& forest);
+
+  // Of each sequence, the cells that hold its tokens.
+  std::vector<std::vector<int32_t>> paths;
+  // Of each cell, the sequence that laid it and the token's place in it.
+  std::vector<int32_t> sequence_ids;
+  std::vector<int32_t> position_ids;
+};
+
+}  // namespace batchplan::kernels
+
+#endif  // BATCHPLAN_TESTS_KERNELS_FOREST_H_

@@ -171,37 +171,32 @@ RankMicrobatches ArtPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks
   return PlanOf(dealt);
 }
 
-// Some sequences of a group around what all of its sequences begin with.
+// Some sequences of a group, in one row.
 struct Star {
-  std::vector<uint32_t> leaves;
-  uint64_t tokens = 0;
+  PrefixRow row;
   uint64_t unshared = 0;  // tokens that they would take without sharing
 };
 
 // First fit decreasing into stars of at most 16 sequences.
 std::vector<Star> StarsOf(const PrefixTree& tree, Group group, uint32_t budget) {
   constexpr size_t kMostBranches = 16;
-  const auto [first, last] = std::ranges::minmax(group.leaves);
-  const uint32_t prompt = tree.Common(first, last);
   std::ranges::stable_sort(group.leaves, std::greater(),
                            [&](uint32_t leaf) { return tree.length(leaf); });
   std::vector<Star> stars;
   for (const uint32_t leaf : group.leaves) {
-    const uint64_t answer = tree.length(leaf) - prompt;
     auto star = std::ranges::find_if(stars, [&](const Star& open) {
-      return open.leaves.size() < kMostBranches && open.tokens + answer <= budget;
+      return open.row.leaves().size() < kMostBranches && Fits(open.row, leaf, budget);
     });
-    if (star == stars.end()) star = stars.insert(star, Star{.leaves = {}, .tokens = prompt});
-    star->leaves.push_back(leaf);
-    star->tokens += answer;
+    if (star == stars.end()) star = stars.insert(star, Star{.row = PrefixRow(tree)});
+    star->row.Add(leaf);
     star->unshared += tree.length(leaf);
   }
   return stars;
 }
 
 // NeMo-RL (nemo_rl/data/packing/shared_prefix.py): groups to ranks as AReaL's; each in stars; a
-// rank's stars first fit decreasing into rows, by what they would take without sharing. What else
-// sequences have in common does not count, so that a row of a tree may be emptier than it seems.
+// rank's stars first fit decreasing into rows, by what they would take without sharing. Its stars
+// share a prompt alone, these all that their sequences have in common.
 RankMicrobatches NemoRlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ranks) {
   RankRows rows(ranks);
   const std::vector<std::vector<Group>> shares = EvenGroups(tree, ranks);
@@ -211,19 +206,20 @@ RankMicrobatches NemoRlPlan(const PrefixTree& tree, uint32_t budget, uint32_t ra
       std::ranges::move(StarsOf(tree, group, budget), std::back_inserter(stars));
     }
     std::ranges::stable_sort(stars, std::greater(), [](const Star& star) {
-      return std::pair(star.unshared, star.tokens);
+      return std::pair(star.unshared, star.row.tokens());
     });
     std::vector<uint64_t> tokens;
     for (const Star& star : stars) {
       const auto place = static_cast<size_t>(
-          std::ranges::find_if(tokens, [&](uint64_t in) { return in + star.tokens <= budget; }) -
+          std::ranges::find_if(tokens,
+                               [&](uint64_t in) { return in + star.row.tokens() <= budget; }) -
           tokens.begin());
       if (place == tokens.size()) {
         tokens.push_back(0);
         rows[rank].emplace_back(tree);
       }
-      tokens[place] += star.tokens;
-      for (const uint32_t leaf : star.leaves) rows[rank][place].Add(leaf);
+      tokens[place] += star.row.tokens();
+      for (const uint32_t leaf : star.row.leaves()) rows[rank][place].Add(leaf);
     }
   }
   return PlanOf(rows);

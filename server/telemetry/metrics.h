@@ -138,7 +138,7 @@ class Metrics {
  private:
   static constexpr size_t kMethods = 4;
   static constexpr size_t kCodes = 17;
-  static constexpr size_t kPresets = 10;
+  static constexpr size_t kPresets = 13;
   static constexpr size_t kSizes = 4;
   static constexpr size_t kRefusals = 5;
   static constexpr size_t kJoinOutcomes = 6;

@@ -7,16 +7,20 @@ namespace batchplan {
 
 MiniBatchTree::MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> sequences)
     : leaves_(sequences.begin(), sequences.end()) {
-  const SharedPrefixes& prefixes = *pass.prefixes();
   const auto alone = std::ranges::stable_partition(
       leaves_, [&](SequenceIndex sequence) { return !pass.RunsAlone(sequence); });
-  prefixes.Sort({leaves_.begin(), alone.begin()});
+  const SharedPrefixes* prefixes = pass.prefixes();
+  if (prefixes == nullptr) {
+    std::ranges::sort(leaves_.begin(), alone.begin());
+  } else {
+    prefixes->Sort({leaves_.begin(), alone.begin()});
+  }
   std::vector<uint32_t> common(leaves_.size(), 0);
   lengths_.reserve(leaves_.size());
   for (uint32_t leaf = 0; leaf < leaves_.size(); ++leaf) {
     lengths_.push_back(pass.aligned()[leaves_[leaf].value()]);
-    if (leaf == 0 || leaf >= leaves_.size() - alone.size()) continue;
-    common[leaf] = prefixes.Common(leaves_[leaf - 1], leaves_[leaf]);
+    if (prefixes == nullptr || leaf == 0 || leaf >= leaves_.size() - alone.size()) continue;
+    common[leaf] = prefixes->Common(leaves_[leaf - 1], leaves_[leaf]);
   }
   common_ = RangeMinima(std::move(common));
 }

@@ -18,7 +18,7 @@ namespace batchplan {
 // share nothing, behind all others. O(n log n).
 class MiniBatchTree {
  public:
-  // `pass` has prefixes.
+  // Without prefixes every sequence is a tree, by position in the manifest.
   MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> sequences);
 
   uint32_t size() const { return static_cast<uint32_t>(leaves_.size()); }

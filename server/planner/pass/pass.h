@@ -133,6 +133,8 @@ class Pass {
     return aligned()[sequence.value()] > longest_beside_;
   }
 
+  // The manifest's.
+  std::span<const uint32_t> group_ids() const { return manifest_->group_ids; }
   // By manifest position, the ranks that the manifest gives; empty: the planner decides.
   std::span<const uint32_t> given_ranks() const { return manifest_->ranks; }
   const Groups& groups() const { return *groups_; }

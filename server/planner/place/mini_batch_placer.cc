@@ -16,6 +16,7 @@
 #include "server/planner/ranks/shard.h"
 #include "server/planner/request/cancellation.h"
 #include "server/planner/request/seeds.h"
+#include "server/planner/trees/reference_trees.h"
 #include "server/planner/trees/solve_trees.h"
 
 namespace batchplan {
@@ -98,6 +99,25 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   return OrOtherwise(k, mini_batch, std::move(asked));
 }
 
+// What the presets of trees make, unless constraints are in the way that they don't know.
+void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
+                                     std::vector<Placement>& placements) const {
+  PassOptions options = lead_->options();
+  if (lead_->effort() == Effort::kFast || options.equal_sequence_counts ||
+      lead_->groups_keep_rank() || !TriesReferences(lead_->effort(), mini_batch.size())) {
+    return;
+  }
+  for (const Sharding sharding :
+       {Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree}) {
+    options.sharding = sharding;
+    const Pass preset = lead_->With(options);
+    std::optional<Placement> placement = PlaceAsTrees(preset, mini_batch);
+    if (!placement) continue;
+    placement->method = MethodOf(preset.options());
+    placements.push_back(*std::move(placement));
+  }
+}
+
 absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
     size_t k, std::span<const SequenceIndex> mini_batch) const {
   const SearchContext context = ContextOf(k, lead_->WhereOf(k));
@@ -112,6 +132,7 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::PlaceTrees(
       others.push_back(std::move(placed->lead()));
     }
   }
+  AddTreePresets(mini_batch, others);
   std::vector<Placement> found = [&] {
     const Allowance::Part part(allowance_, passes_.size());
     return SolveTrees(*lead_, mini_batch, {}, std::move(others), context);

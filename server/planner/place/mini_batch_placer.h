@@ -67,6 +67,8 @@ class MiniBatchPlacer {
   // At the ranks that the manifest gives.
   absl::StatusOr<MiniBatchPlacement> PlaceAsGiven(size_t k,
                                                   std::span<const SequenceIndex> mini_batch) const;
+  void AddTreePresets(std::span<const SequenceIndex> mini_batch,
+                      std::vector<Placement>& placements) const;
   // Where sequences share: the best of what shares in rows made for it and of what others happen to
   // share.
   absl::StatusOr<MiniBatchPlacement> PlaceTrees(size_t k,

@@ -14,6 +14,8 @@
 #include "server/planner/ranks/shard.h"
 #include "server/planner/ranks/solve.h"
 #include "server/planner/request/cancellation.h"
+#include "server/planner/trees/reference_trees.h"
+#include "server/planner/trees/solve_trees.h"
 
 namespace batchplan {
 namespace {
@@ -49,6 +51,24 @@ Cost LeastStepTime(const Pass& pass, const SequenceLists& shares) {
   const Cost least = most + pass.counts().RoundUp(slots) * pass.cost().OfMicrobatch();
   if (pass.pipeline() == nullptr) return least;
   return static_cast<Cost>(static_cast<double>(least) * pass.pipeline()->BusiestShare());
+}
+
+// By a sharding of trees.
+absl::StatusOr<MiniBatchPlacement> PlaceRowsOfTrees(const Pass& pass,
+                                                    const MiniBatchItems& mini_batch,
+                                                    const SearchContext& context) {
+  const std::span<const SequenceIndex> sequences = mini_batch.sequences();
+  std::optional<Placement> placement = PlaceAsTrees(pass, sequences);
+  if (!placement) {
+    return TooFewItems(pass, sequences.size(), pass.counts().RoundUp(1), context.where);
+  }
+  placement->method = MethodOf(pass.options());
+  MiniBatchPlacement placed{
+      .shares = SharesOf(SequenceLists::Singles(sequences), RanksOf(*placement, sequences),
+                         pass.ranks()),
+      .passes = {}};
+  placed.passes.push_back(*std::move(placement));
+  return placed;
 }
 
 struct Candidate {
@@ -95,6 +115,7 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
     if (dealt.ok()) dealt->lead().method = MethodOf(pass.options());
     return dealt;
   }
+  if (IsOfTrees(pass.options().sharding)) return PlaceRowsOfTrees(pass, mini_batch, context);
   const Units units = pass.UnitsOf(mini_batch.sequences());
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, context);
   if (!rank_of.ok()) return rank_of.status();

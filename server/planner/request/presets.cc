@@ -78,10 +78,33 @@ PassOptions MegatronDynamicCp(const Topology&) {
   return pass;
 }
 
+// Rows of what sequences share, as AReaL's, TRL's and ART's trainers of trees form them. AReaL's rows
+// are as long as the budget.
+PassOptions ArealTree(const Topology&) {
+  PassOptions pass;
+  pass.sharding = Sharding::kArealTree;
+  pass.rows = RowPadding::kCapacity;
+  return pass;
+}
+
+PassOptions TrlTree(const Topology&) {
+  PassOptions pass;
+  pass.sharding = Sharding::kTrlTree;
+  return pass;
+}
+
+PassOptions ArtPrefixTree(const Topology&) {
+  PassOptions pass;
+  pass.sharding = Sharding::kArtPrefixTree;
+  pass.order = MicrobatchOrder::kLargestFirst;
+  return pass;
+}
+
 // By place in kPresetNames.
 constexpr PassOptions (*kPresetPasses[])(const Topology&) = {
     Balanced,    NemoRlPacking, SortedAndStrided, RollPacking, SortedAndStrided,
-    MindSpeedRl, Verl,          MegatronDynamicCp};
+    MindSpeedRl, Verl,          MegatronDynamicCp, ArealTree,    TrlTree,
+    ArtPrefixTree};
 static_assert(std::size(kPresetPasses) == std::size(kPresetNames));
 
 }  // namespace

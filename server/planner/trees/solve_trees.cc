@@ -183,7 +183,9 @@ class TreeSolver {
     const TreeTerms terms = TermsOf(1);
     if (terms.keeps_counts || (terms.keeps_ranks && rank_of_.empty())) return;
     uint64_t most = MostSlots();
-    if (!others.empty()) most = std::min<uint64_t>(most, others.front().slots);
+    uint64_t of_others = 0;
+    for (const Placement& other : others) of_others = std::max<uint64_t>(of_others, other.slots);
+    if (of_others > 0) most = std::min(most, of_others);
     int more = items_->size() > kMostForAllStarts ? 0 : effort.more_slots;
     uint64_t slots = FewestSlots();
     while (slots <= most) {

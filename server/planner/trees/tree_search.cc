@@ -205,8 +205,11 @@ uint32_t TreeSearch::PickOther(uint32_t a) {
     const std::vector<uint32_t>& own = bins_[a].items;
     const size_t i = Random(own.size());
     const uint32_t item = own[i];
-    if (item + 1 < items_->size() && bin_of_[item + 1] != a) return bin_of_[item + 1];
-    if (item > 0 && bin_of_[item - 1] != a) return bin_of_[item - 1];
+    const auto may_trade = [&](uint32_t bin) {
+      return bin != a && (!terms_.keeps_ranks || RankOf(bin) == RankOf(a));
+    };
+    if (item + 1 < items_->size() && may_trade(bin_of_[item + 1])) return bin_of_[item + 1];
+    if (item > 0 && may_trade(bin_of_[item - 1])) return bin_of_[item - 1];
   }
   if (terms_.keeps_ranks) {
     return RankOf(a) * terms_.slots + static_cast<uint32_t>(Random(terms_.slots));

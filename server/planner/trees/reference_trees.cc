@@ -116,9 +116,7 @@ class OpenRows {
     } else {
       by_room_.erase({limits_.capacity - rows_[row].tokens, row});
     }
-    std::vector<uint32_t> all = rows_[row].items;
-    all.insert(std::ranges::lower_bound(all, item), item);
-    rows_[row] = BinOf(items_, std::move(all));
+    AddTo(items_, {&item, 1}, rows_[row]);
     row_of_[item] = row;
     placed_.insert(item);
     // What runs alone leaves no room.
@@ -212,9 +210,7 @@ class TreePlacer {
     restart();
     const auto add = [&](uint32_t rank, uint32_t item) {
       by_attention.erase({attention(rank), rank});
-      std::vector<uint32_t> all = open[rank].items;
-      all.insert(std::ranges::lower_bound(all, item), item);
-      open[rank] = BinOf(items_, std::move(all));
+      AddTo(items_, {&item, 1}, open[rank]);
       by_attention.insert({attention(rank), rank});
       ranks_of[family_of_[item]].push_back(rank);
       touched.push_back(family_of_[item]);

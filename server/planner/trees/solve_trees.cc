@@ -4,13 +4,16 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "server/planner/balance/rank_bins.h"
 #include "server/planner/pass/mini_batch_tree.h"
 #include "server/planner/pass/step_time.h"
+#include "server/planner/ranks/more_slots.h"
 #include "server/planner/ranks/tree_bounds.h"
 #include "server/planner/request/seeds.h"
 #include "server/planner/trees/tree_items.h"
@@ -32,6 +35,7 @@ struct PieceSize {
 constexpr double kAnyCost = std::numeric_limits<double>::infinity();
 constexpr PieceSize kWhole = {
     .cost = kAnyCost, .worth = 0, .is_large = true, .is_quick = true};
+constexpr PieceSize kSingles = {.cost = 0, .worth = 1, .is_large = false, .is_quick = false};
 constexpr PieceSize kPieceSizes[] = {
     kWhole,
     {.cost = kAnyCost, .worth = 0.1, .is_large = true, .is_quick = false},
@@ -70,7 +74,8 @@ class TreeSolver {
         sequences_(sequences),
         context_(context),
         tree_(pass, sequences),
-        items_(TreeItems::Create(pass, tree_)) {
+        items_(TreeItems::Create(pass, tree_)),
+        groups_keep_rank_(pass.groups_keep_rank() && !pass.groups_keep_microbatch()) {
     if (!items_) return;
     item_of_.resize(sequences.size());
     for (uint32_t item = 0; item < items_->size(); ++item) {
@@ -79,7 +84,10 @@ class TreeSolver {
         item_of_[PlaceOf(sequence)] = item;
       }
     }
-    if (rank_of.empty()) return;
+    if (rank_of.empty()) {
+      ShardGroups();
+      return;
+    }
     rank_of_.resize(items_->size());
     for (size_t i = 0; i < sequences.size(); ++i) {
       rank_of_[item_of_[PlaceOf(sequences[i])]] = rank_of[i];
@@ -118,21 +126,54 @@ class TreeSolver {
     return std::ranges::lower_bound(by_sequence_, sequence) - by_sequence_.begin();
   }
 
+  // Where groups stay on a rank, a rank for each: the costliest first, to the rank that has least.
+  void ShardGroups() {
+    // Equal counts are for others to find.
+    if (!groups_keep_rank_ || pass_.options().equal_sequence_counts) return;
+    std::map<uint32_t, std::vector<uint32_t>> groups;
+    for (uint32_t item = 0; item < items_->size(); ++item) {
+      groups[pass_.groups()[tree_[items_->first(item)]]].push_back(item);
+    }
+    std::vector<std::pair<double, std::vector<uint32_t>>> by_cost;
+    for (auto& [group, own] : groups) {
+      by_cost.emplace_back(-BinOf(*items_, own).cost, std::move(own));
+    }
+    std::ranges::stable_sort(by_cost, {}, &std::pair<double, std::vector<uint32_t>>::first);
+    std::set<std::pair<double, uint32_t>> ranks;
+    for (uint32_t rank = 0; rank < pass_.ranks(); ++rank) ranks.insert({0, rank});
+    rank_of_.resize(items_->size());
+    for (const auto& [cost, own] : by_cost) {
+      const auto [sum, rank] = *ranks.begin();
+      ranks.erase(ranks.begin());
+      ranks.insert({sum - cost, rank});
+      for (const uint32_t item : own) rank_of_[item] = rank;
+    }
+  }
+
+  void UseRanksOf(const Placement& placement) {
+    rank_of_.resize(items_->size());
+    const std::vector<uint32_t> ranks = RanksOf(placement, by_sequence_);
+    for (size_t i = 0; i < ranks.size(); ++i) rank_of_[item_of_[i]] = ranks[i];
+  }
+
   TreeTerms TermsOf(uint64_t slots) const {
     return {.synchronization = pass_.synchronization(),
             .ranks = pass_.ranks(),
             .slots = static_cast<uint32_t>(slots),
             .capacity = pass_.bin_limits().capacity,
             .max_sequences = pass_.bin_limits().max_sequences,
-            .keeps_ranks = !rank_of_.empty() ||
-                           (pass_.groups_keep_rank() && !pass_.groups_keep_microbatch()),
+            .keeps_ranks = !rank_of_.empty() || groups_keep_rank_,
             .keeps_counts = pass_.options().equal_sequence_counts,
             .may_empty = pass_.allow_empty()};
   }
 
-  // With the fixed costs of micro-batches.
+  // With the fixed costs of micro-batches, and with the time in which a pipeline fills.
   double TimeOf(const TreeSearch& search) const {
-    return search.time() + items_->path_cost().per_microbatch * search.terms().slots;
+    const double slots = search.terms().slots;
+    const double time = search.time() + items_->path_cost().per_microbatch * slots;
+    const Topology& topology = pass_.topology();
+    const double filling = (topology.pipeline_parallel - 1.0) / topology.virtual_pipeline;
+    return time * (1 + filling / slots);
   }
   void SortByTime(std::vector<TreeSearch>& searches) const {
     std::ranges::stable_sort(searches, {}, [&](const TreeSearch& search) { return TimeOf(search); });
@@ -189,9 +230,10 @@ class TreeSolver {
   // For the fewest slots that hold what is put into them and a few more.
   void AddStarts(const SearchEffort& effort, const std::vector<Placement>& others,
                  std::vector<TreeSearch>& starts) {
-    // Ranks that keep their numbers, or groups, begin with what others have.
-    const TreeTerms terms = TermsOf(1);
-    if (terms.keeps_counts || (terms.keeps_ranks && rank_of_.empty())) return;
+    if (groups_keep_rank_ && rank_of_.empty()) {
+      if (others.empty()) return;
+      UseRanksOf(others.front());
+    }
     const uint64_t most = MostSlots();
     // More than others need are of no use, but for whole subtrees.
     uint64_t enough = 0;
@@ -199,6 +241,13 @@ class TreeSolver {
     if (enough == 0 || enough > most) enough = most;
     int more = items_->size() > kMostForAllStarts ? 0 : effort.more_slots;
     uint64_t slots = FewestSlots();
+    if (pass_.pipeline() != nullptr) {
+      for (const uint64_t number :
+           SlotsOnPipelines(pass_.counts(), *pass_.pipeline(), slots, most)) {
+        AddStarts(number, starts);
+      }
+      return;
+    }
     while (slots <= enough) {
       const size_t before = starts.size();
       AddStarts(slots, starts);
@@ -232,22 +281,32 @@ class TreeSolver {
              (item == 0 ? 0 : items_->path_cost()(items_->Common(item - 1, item)));
     }
     const double mean = all / (static_cast<double>(slots) * pass_.ranks());
+    const size_t before = starts.size();
     const bool few = items_->size() <= kMostForAllStarts;
     const bool is_fast = pass_.effort() == Effort::kFast;
+    const bool is_free = rank_of_.empty() && !terms.keeps_counts;
     for (const PieceSize& size : kPieceSizes) {
       if ((!few && size.cost != 1) || (is_fast && !size.is_quick)) continue;
       if (context_.allowance.stop_requested()) return;
       const std::vector<TreePiece> pieces = PiecesOf(size, mean);
-      if (rank_of_.empty() && few && size.is_large) {
+      if (is_free && few && size.is_large) {
         std::optional<std::vector<TreeBin>> balanced =
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
         if (balanced) AddStart(*std::move(balanced), slots, starts);
       }
       std::optional<std::vector<TreeBin>> bins =
-          FillWithPieces(*items_, terms, pieces, rank_of_, pass_.allow_empty());
+          FillWithPieces(*items_, terms, pieces, PieceChoice::kCheapest, rank_of_);
       if (bins) AddStart(*std::move(bins), slots, starts);
     }
-    if (!rank_of_.empty()) return;
+    // Where costs leave no room, tokens may.
+    if (starts.size() == before) {
+      for (const PieceSize& size : {kWhole, kSingles}) {
+        std::optional<std::vector<TreeBin>> bins = FillWithPieces(
+            *items_, terms, PiecesOf(size, mean), PieceChoice::kFewestTokens, rank_of_);
+        if (bins) AddStart(*std::move(bins), slots, starts);
+      }
+    }
+    if (!is_free) return;
     std::optional<std::vector<TreeBin>> runs = CutIntoRuns(*items_, terms);
     if (runs) AddStart(*std::move(runs), slots, starts);
   }
@@ -313,6 +372,8 @@ class TreeSolver {
   const SearchContext& context_;
   const MiniBatchTree tree_;
   const std::optional<TreeItems> items_;
+  // And not in one row.
+  const bool groups_keep_rank_;
   std::vector<SequenceIndex> by_sequence_;
   // By place in by_sequence_.
   std::vector<uint32_t> item_of_;

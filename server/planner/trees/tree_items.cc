@@ -1,6 +1,7 @@
 #include "server/planner/trees/tree_items.h"
 
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 namespace batchplan {
@@ -56,6 +57,39 @@ TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending) {
   }
   bin.items = std::move(ascending);
   return bin;
+}
+
+void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin) {
+  const auto next = std::ranges::lower_bound(bin.items, added.front());
+  const auto place = next - bin.items.begin();
+  if (next != bin.items.end() && *next < added.back()) {
+    std::vector<uint32_t> all;
+    all.reserve(bin.items.size() + added.size());
+    std::ranges::merge(bin.items, added, std::back_inserter(all));
+    bin = BinOf(items, std::move(all));
+    return;
+  }
+  const PathCost& cost = items.path_cost();
+  std::vector<uint32_t> commons;
+  commons.reserve(added.size());
+  for (size_t i = 0; i < added.size(); ++i) {
+    const bool is_first = i == 0 && place == 0;
+    const uint32_t before = i == 0 ? (is_first ? 0 : bin.items[place - 1]) : added[i - 1];
+    const uint32_t common = is_first ? 0 : items.Common(before, added[i]);
+    commons.push_back(common);
+    bin.tokens += items.tokens(added[i]) - common;
+    bin.sequences += items.count(added[i]);
+    bin.cost += items.cost(added[i]) - cost(common);
+  }
+  if (next != bin.items.end()) {
+    uint32_t& common = bin.commons[place];
+    const uint32_t joined = items.Common(added.back(), *next);
+    bin.tokens -= joined - common;
+    bin.cost -= cost(joined) - cost(common);
+    common = joined;
+  }
+  bin.items.insert(bin.items.begin() + place, added.begin(), added.end());
+  bin.commons.insert(bin.commons.begin() + place, commons.begin(), commons.end());
 }
 
 TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,

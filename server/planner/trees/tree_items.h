@@ -80,6 +80,10 @@ struct TreeBin {
 
 TreeBin BinOf(const TreeItems& items, std::vector<uint32_t> ascending);
 
+// Adds items, ascending and none of them in the bin. In the time of moving what stands behind them,
+// unless items of the bin stand between them.
+void AddTo(const TreeItems& items, std::span<const uint32_t> added, TreeBin& bin);
+
 // What items that follow each other in a bin, or stand by themselves, add to another bin, or take
 // from their own.
 struct TreeChange {

@@ -21,7 +21,8 @@ constexpr uint64_t kTicksAnItem = 200;
 // Pairs from one look for a stop to the next.
 constexpr uint64_t kPairsPerLook = 64;
 
-// Of the runs of a bin that are tried as a whole.
+// Of a bin, the items and the runs of items that are tried.
+constexpr uint32_t kMostSingles = 160;
 constexpr size_t kMostRuns = 48;
 
 // How much what all bins cost together counts beside the step: less repeated leaves more room.
@@ -217,8 +218,9 @@ uint32_t TreeSearch::PickOther(uint32_t a) {
   return static_cast<uint32_t>(Random(bins_.size()));
 }
 
-// Single items, and runs that are whole subtrees of the bin, or halves of these.
-void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into,
+// Single items, of large bins some from the offset on, and runs that are whole subtrees of the bin, or
+// halves of these.
+void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into, uint64_t offset,
                           std::vector<Chunk>& chunks) const {
   const PathCost& cost = items_->path_cost();
   const auto size = static_cast<uint32_t>(from.items.size());
@@ -252,7 +254,9 @@ void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into,
     }
     chunk.in = ChangeBy(*items_, into, std::span(from.items).subspan(begin, end - begin), alone);
   };
-  for (uint32_t i = 0; i < size; ++i) add(i, i + 1);
+  const uint32_t apart = (size + kMostSingles - 1) / kMostSingles;
+  for (uint32_t i = apart < 2 ? 0 : offset % apart; i < size; i += apart) add(i, i + 1);
+  const size_t most = chunks.size() + kMostRuns;
   // The runs between places where less is in common.
   struct Open {
     uint32_t begin;
@@ -261,7 +265,7 @@ void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into,
   std::vector<Open> open;
   const auto close = [&](const Open& run, uint32_t end) {
     const bool is_all = end - run.begin == size && !terms_.may_empty;
-    if (end - run.begin < 2 || is_all || chunks.size() >= size + kMostRuns) return;
+    if (end - run.begin < 2 || is_all || chunks.size() >= most) return;
     add(run.begin, end);
     const uint32_t middle = run.begin + (end - run.begin) / 2;
     if (middle - run.begin >= 2) add(run.begin, middle);
@@ -316,8 +320,9 @@ void TreeSearch::Undo() {
 void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   const TreeBin& of_a = bins_[a];
   const TreeBin& of_b = bins_[b];
-  ChunksOf(of_a, of_b, chunks_a_);
-  ChunksOf(of_b, of_a, chunks_b_);
+  const uint64_t offset = Random(kMostSingles);
+  ChunksOf(of_a, of_b, offset, chunks_a_);
+  ChunksOf(of_b, of_a, offset, chunks_b_);
   const Outlook outlook = OutlookOf(a, b);
   const double now = outlook.Of(of_a.cost, of_b.cost);
   std::array<Trade, kMostExact> best;

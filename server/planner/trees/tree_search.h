@@ -72,7 +72,8 @@ class TreeSearch {
   Outlook OutlookOf(uint32_t a, uint32_t b) const;
   uint32_t PickCostliest();
   uint32_t PickOther(uint32_t a);
-  void ChunksOf(const TreeBin& from, const TreeBin& into, std::vector<Chunk>& chunks) const;
+  void ChunksOf(const TreeBin& from, const TreeBin& into, uint64_t offset,
+                std::vector<Chunk>& chunks) const;
   void Try(uint32_t a, uint32_t b, double slack);
   bool Fits(const TreeBin& bin) const {
     return bin.tokens <= terms_.capacity && bin.sequences <= terms_.max_sequences;

@@ -23,6 +23,9 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 // To make runs even.
 constexpr int kBisections = 12;
 
+// In depth-first order, on either side of a piece, where few tokens are looked for.
+constexpr uint32_t kNeighbours = 32;
+
 // What runs of items take in rows of their own.
 class Runs {
  public:
@@ -199,12 +202,18 @@ struct PackedPieces {
 // Bins that pieces are put into.
 class PieceFiller {
  public:
-  PieceFiller(const TreeItems& items, const TreeTerms& terms, std::span<const uint32_t> rank_of)
+  PieceFiller(const TreeItems& items, const TreeTerms& terms, PieceChoice choice,
+              std::span<const uint32_t> rank_of)
       : items_(items),
         terms_(terms),
+        choice_(choice),
         rank_of_(rank_of),
         bins_(size_t{terms.ranks} * terms.slots),
         sums_(terms.ranks, 0),
+        counts_(terms.ranks, 0),
+        most_on_rank_(terms.keeps_counts && rank_of.empty()
+                          ? items.tree().size() / terms.ranks
+                          : std::numeric_limits<uint64_t>::max()),
         bin_of_(items.size(), kNone) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Enter(bin);
   }
@@ -215,59 +224,81 @@ class PieceFiller {
     const TreeBin alone = BinOf(items_, added);
     const TreeChange of_piece = {.tokens = alone.tokens, .cost = alone.cost};
     uint32_t best = kNone;
-    double least = 0;
+    std::pair<double, double> least;
     const auto look = [&](uint32_t bin) {
-      if (bins_[bin].sequences + uint64_t{alone.sequences} > terms_.max_sequences) return false;
+      if (!rank_of_.empty() && RankOf(bin) != rank_of_[piece.first]) return false;
+      if (bins_[bin].sequences + uint64_t{alone.sequences} > terms_.max_sequences ||
+          counts_[RankOf(bin)] + alone.sequences > most_on_rank_) {
+        return false;
+      }
       const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
-      const bool fits = bins_[bin].tokens + change.tokens <= terms_.capacity ||
-                        (bins_[bin].items.empty() && piece.count == 1);
+      const uint64_t tokens = bins_[bin].tokens + change.tokens;
+      const bool fits =
+          tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
       if (!fits) return false;
-      const double cost = (accumulates() ? sums_[RankOf(bin)] : bins_[bin].cost) + change.cost;
-      if (best == kNone || cost < least) {
+      const std::pair<double, double> value =
+          choice_ == PieceChoice::kFewestTokens
+              ? std::pair(static_cast<double>(change.tokens), -static_cast<double>(tokens))
+              : std::pair((accumulates() ? sums_[RankOf(bin)] : bins_[bin].cost) + change.cost, 0.0);
+      if (best == kNone || value < least) {
         best = bin;
-        least = cost;
+        least = value;
       }
       return true;
     };
     if (rank_of_.empty()) {
-      for (const auto& [cost, bin] : by_cost_) {
+      for (const auto& [key, bin] : in_order_) {
         if (look(bin)) break;
       }
     } else {
       const uint32_t rank = rank_of_[piece.first];
       for (uint32_t slot = 0; slot < terms_.slots; ++slot) look(rank * terms_.slots + slot);
     }
-    for (const uint32_t beside : {piece.first - 1, piece.first + piece.count}) {
-      if (beside < items_.size() && bin_of_[beside] != kNone && rank_of_.empty()) {
-        look(bin_of_[beside]);
-      }
+    // What stands beside it in depth-first order.
+    const uint32_t most = choice_ == PieceChoice::kFewestTokens ? kNeighbours : 1;
+    const uint32_t end = piece.first + piece.count;
+    for (uint32_t i = 0; i < most && end + i < items_.size(); ++i) {
+      if (bin_of_[end + i] == kNone) continue;
+      if (items_.Common(end - 1, end + i) == 0) break;
+      look(bin_of_[end + i]);
+    }
+    for (uint32_t i = 1; i <= most && i <= piece.first; ++i) {
+      if (bin_of_[piece.first - i] == kNone) continue;
+      if (items_.Common(piece.first - i, piece.first) == 0) break;
+      look(bin_of_[piece.first - i]);
     }
     if (best == kNone) {
       if (piece.count == 1) return false;
       const uint32_t half = piece.count / 2;
       return Put({piece.first, half}) && Put({piece.first + half, piece.count - half});
     }
-    Add(best, std::move(added));
+    Add(best, added);
     return true;
   }
 
-  // Items for the bins that are still empty; false if there are none to give.
+  // Items for the bins that are still empty, of the costliest that may give one; false if there are
+  // none to give.
   bool FillEmpty() {
-    for (uint32_t bin = 0; bin < bins_.size(); ++bin) {
-      if (!bins_[bin].items.empty()) continue;
-      uint32_t giver = kNone;
-      const uint32_t begin = rank_of_.empty() ? 0 : RankOf(bin) * terms_.slots;
-      const auto end = rank_of_.empty() ? static_cast<uint32_t>(bins_.size()) : begin + terms_.slots;
-      for (uint32_t other = begin; other < end; ++other) {
-        if (bins_[other].items.size() < 2) continue;
-        if (giver == kNone || bins_[other].cost > bins_[giver].cost) giver = other;
+    // Of one rank each where items stay on theirs, or ranks keep their numbers.
+    const bool is_any = rank_of_.empty() && !terms_.keeps_counts;
+    const size_t size = is_any ? bins_.size() : terms_.slots;
+    for (size_t begin = 0; begin < bins_.size(); begin += size) {
+      std::set<std::pair<double, size_t>> givers;
+      for (size_t bin = begin; bin < begin + size; ++bin) {
+        if (bins_[bin].items.size() > 1) givers.emplace(bins_[bin].cost, bin);
       }
-      if (giver == kNone) return false;
-      std::vector<uint32_t> kept = bins_[giver].items;
-      const uint32_t given = kept.back();
-      kept.pop_back();
-      bins_[giver] = BinOf(items_, std::move(kept));
-      bins_[bin] = BinOf(items_, {given});
+      for (size_t bin = begin; bin < begin + size; ++bin) {
+        if (!bins_[bin].items.empty()) continue;
+        if (givers.empty()) return false;
+        const size_t giver = std::prev(givers.end())->second;
+        givers.erase(std::prev(givers.end()));
+        std::vector<uint32_t> kept = bins_[giver].items;
+        const uint32_t given = kept.back();
+        kept.pop_back();
+        bins_[giver] = BinOf(items_, std::move(kept));
+        bins_[bin] = BinOf(items_, {given});
+        if (bins_[giver].items.size() > 1) givers.emplace(bins_[giver].cost, giver);
+      }
     }
     return true;
   }
@@ -277,36 +308,42 @@ class PieceFiller {
  private:
   bool accumulates() const { return terms_.synchronization == Synchronization::kAccumulated; }
   uint32_t RankOf(uint32_t bin) const { return bin / terms_.slots; }
-  double KeyOf(uint32_t bin) const { return accumulates() ? sums_[RankOf(bin)] : bins_[bin].cost; }
+  // The cheapest first, of the rank that has least; or the fullest.
+  std::pair<double, double> KeyOf(uint32_t bin) const {
+    if (choice_ == PieceChoice::kFewestTokens) return {-static_cast<double>(bins_[bin].tokens), 0};
+    return {accumulates() ? sums_[RankOf(bin)] : 0, bins_[bin].cost};
+  }
   void Enter(uint32_t bin) {
-    if (rank_of_.empty()) by_cost_.emplace(KeyOf(bin), bin);
+    if (rank_of_.empty()) in_order_.emplace(KeyOf(bin), bin);
   }
   void Leave(uint32_t bin) {
-    if (rank_of_.empty()) by_cost_.erase({KeyOf(bin), bin});
+    if (rank_of_.empty()) in_order_.erase({KeyOf(bin), bin});
   }
 
-  void Add(uint32_t bin, std::vector<uint32_t> added) {
+  void Add(uint32_t bin, std::span<const uint32_t> added) {
     const uint32_t first = accumulates() ? RankOf(bin) * terms_.slots : bin;
     const uint32_t end = accumulates() ? first + terms_.slots : bin + 1;
     for (uint32_t other = first; other < end; ++other) Leave(other);
     for (const uint32_t item : added) bin_of_[item] = bin;
-    std::vector<uint32_t> all = bins_[bin].items;
-    const auto middle = static_cast<ptrdiff_t>(all.size());
-    all.insert(all.end(), added.begin(), added.end());
-    std::inplace_merge(all.begin(), all.begin() + middle, all.end());
     const double before = bins_[bin].cost;
-    bins_[bin] = BinOf(items_, std::move(all));
+    const uint32_t sequences = bins_[bin].sequences;
+    AddTo(items_, added, bins_[bin]);
     sums_[RankOf(bin)] += bins_[bin].cost - before;
+    counts_[RankOf(bin)] += bins_[bin].sequences - sequences;
     for (uint32_t other = first; other < end; ++other) Enter(other);
   }
 
   const TreeItems& items_;
   const TreeTerms& terms_;
+  const PieceChoice choice_;
   const std::span<const uint32_t> rank_of_;
   std::vector<TreeBin> bins_;
   std::vector<double> sums_;
+  // Sequences of each rank, and the most it may have.
+  std::vector<uint64_t> counts_;
+  const uint64_t most_on_rank_;
   std::vector<uint32_t> bin_of_;
-  std::set<std::pair<double, uint32_t>> by_cost_;
+  std::set<std::pair<std::pair<double, double>, uint32_t>> in_order_;
 };
 
 }  // namespace
@@ -363,8 +400,8 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
 
 std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
                                                    std::span<const TreePiece> pieces,
-                                                   std::span<const uint32_t> rank_of,
-                                                   bool allow_empty) {
+                                                   PieceChoice choice,
+                                                   std::span<const uint32_t> rank_of) {
   // Where ranks are given, pieces end where the rank does.
   std::vector<std::pair<double, TreePiece>> by_cost;
   for (const TreePiece& piece : pieces) {
@@ -380,11 +417,11 @@ std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const
     }
   }
   std::ranges::stable_sort(by_cost, {}, &std::pair<double, TreePiece>::first);
-  PieceFiller filler(items, terms, rank_of);
+  PieceFiller filler(items, terms, choice, rank_of);
   for (const auto& [cost, piece] : by_cost) {
     if (!filler.Put(piece)) return std::nullopt;
   }
-  if (!allow_empty && !filler.FillEmpty()) return std::nullopt;
+  if (!terms.may_empty && !filler.FillEmpty()) return std::nullopt;
   return filler.Take();
 }
 

@@ -42,14 +42,22 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
                                                   std::span<const TreePiece> pieces,
                                                   const Allowance& allowance);
 
-// The costliest piece first, each into the cheapest bin with room, or into the one that has what
-// stands beside it if that is cheaper: under kAccumulated into the rank that has least. A piece that
-// has room nowhere is cut. `rank_of`: the rank of each item, if they are given. Nothing if an item
-// has no room, or if a bin stays empty and `allow_empty` is not set.
+// Into which bin a piece goes.
+enum class PieceChoice {
+  // The cheapest with room, or the one that has what stands beside the piece if that is cheaper then;
+  // under kAccumulated of the rank that has least.
+  kCheapest,
+  // The one to which it adds fewest tokens, of several the fullest: for few bins.
+  kFewestTokens,
+};
+
+// The costliest piece first, or the one with most tokens. A piece that has room nowhere is cut.
+// `rank_of`: the rank of each item, if they are given. Nothing if an item has no room, or if there are
+// too few for bins that may not be empty.
 std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
                                                    std::span<const TreePiece> pieces,
-                                                   std::span<const uint32_t> rank_of,
-                                                   bool allow_empty);
+                                                   PieceChoice choice,
+                                                   std::span<const uint32_t> rank_of);
 
 // The items in depth-first order, cut into as many runs as there are bins so that the costliest is as
 // cheap as can be (Yihe Zhang et al., AReaL-DTA). Nothing if the limits leave no such runs.

@@ -114,6 +114,71 @@ TEST_F(GraphTest, OneGraphServesMicrobatchesOfOtherLengths) {
   EXPECT_THAT(error_word.Values(), ElementsAre(BATCHPLAN_OK));
 }
 
+TEST_F(GraphTest, OneGraphServesMicroBatchesThatShareOtherPrefixes) {
+  Buffer<uint32_t> lengths(kCuda, kMostSequences);
+  Buffer<uint32_t> shared(kCuda, kMostSequences);
+  Buffer<uint32_t> index(kCuda, kMostSequences);
+  Buffer<int32_t> cu_seqlens(kCuda, kMostSequences + 1);
+  Buffer<int32_t> cu_new(kCuda, kMostSequences + 1);
+  Buffer<int32_t> least_shared(kCuda, kMostSequences);
+  Buffer<int32_t> subtree_end(kCuda, 10);
+  Buffer<batchplan_status> error_word(kCuda, std::vector<batchplan_status>{BATCHPLAN_OK});
+  Buffer<float> source(kCuda, {1, 2, 3, 4, 1, 2, 7, 8, 1, 10, 11, 12});
+  Buffer<float> packed(kCuda, 10);
+  Buffer<float> restored(kCuda, 12);
+  Buffer<float> gradient(kCuda, 10);
+  const batchplan_row row = {
+      .cu_seqlens = cu_seqlens.data(),
+      .cu_seqlens_padded = cu_new.data(),
+      .num_sequences = kMostSequences,
+      .options = {.length_multiple = 1, .context_parallel = 1, .row_width = 10},
+      .least_shared = least_shared.data()};
+  const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens.data(),
+                                          .cu_seqlens_padded = cu_new.data(),
+                                          .least_shared = least_shared.data(),
+                                          .subtree_end = subtree_end.data()};
+  const batchplan_sequences sequences = {.sequence_index = index.data(), .num_rows = 3};
+  const batchplan_field field = FieldOf<float>(source.data(), packed.data(), 4);
+  const batchplan_field output = FieldOf<float>(packed.data(), restored.data(), 4);
+  const batchplan_gradient of_output = {.data_type = BATCHPLAN_FLOAT32,
+                                        .elements_per_token = 1,
+                                        .width = 4,
+                                        .source = restored.data(),
+                                        .destination = gradient.data()};
+  Capture([&] {
+    EXPECT_EQ(batchplan_compute_layout(kCuda, lengths.data(), shared.data(), kMostSequences,
+                                       &row.options, &layout, error_word.data(), stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_pack(kCuda, &row, &sequences, &field, 1, error_word.data(), stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(batchplan_unpack(kCuda, &row, &sequences, &output, 1, error_word.data(), stream_),
+              BATCHPLAN_OK);
+    EXPECT_EQ(
+        batchplan_unpack_gradient(kCuda, &row, &sequences, &of_output, error_word.data(), stream_),
+        BATCHPLAN_OK);
+  });
+
+  lengths.Write({4, 4, 3});
+  shared.Write({0, 2, 1});
+  index.Write({0, 1, 2});
+  Replay();
+  EXPECT_THAT(packed.Values(), ElementsAre(1, 2, 3, 4, 7, 8, 10, 11, 0, 0));
+  EXPECT_THAT(subtree_end.Values(), ElementsAre(8, 6, 4, 4, 6, 6, 8, 8, 10, 10));
+  EXPECT_THAT(restored.Values(), ElementsAre(1, 2, 3, 4, 1, 2, 7, 8, 1, 10, 11, 0));
+  EXPECT_THAT(gradient.Values(), ElementsAre(3, 4, 3, 4, 7, 8, 10, 11, 0, 0));
+
+  // Two sequences: the third is absent, and row 0 is left alone.
+  lengths.Write({3, 2, 0});
+  shared.Write({0, 1, 0});
+  index.Write({2, 1, kNoRow});
+  Replay();
+  EXPECT_THAT(packed.Values(), ElementsAre(1, 10, 11, 2, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(subtree_end.Values(), ElementsAre(4, 3, 3, 4, 10, 10, 10, 10, 10, 10));
+  EXPECT_THAT(restored.Values(), ElementsAre(1, 2, 3, 4, 1, 2, 0, 0, 1, 10, 11, 0));
+  EXPECT_THAT(gradient.Values(), ElementsAre(2, 10, 11, 2, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(error_word.Values(), ElementsAre(BATCHPLAN_OK));
+}
+
 // Of several chunks each, whose sums are added up in a launch of their own.
 TEST_F(GraphTest, OneGraphServesLongSequencesAndWideTokens) {
   constexpr uint32_t kWidth = 6000;

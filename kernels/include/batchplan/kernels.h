@@ -1,13 +1,13 @@
 // A micro-batch of a plan as tensors: packed, sharded over context parallel ranks, and back, on the
 // GPU or on the host. A C API; batchplan/kernels.hpp is a thin C++ layer over it.
 //
-//   microbatches.h   which micro-batches of the plan are this rank's
-//   layout.h         where each sequence begins in the packed row: cu_seqlens and its kin
-//   pack.h           many fields into the row in one launch, and the inverse
+//   microbatches.h     which micro-batches of the plan are this rank's
+//   layout.h           where each sequence begins in the packed row: cu_seqlens and its kin
+//   pack.h             many fields into the row in one launch, and the inverse
 //   unpack_gradient.h  the gradient of the inverse where prefixes are shared
-//   reduce.h         sums and means per sequence
-//   copy.h           bytes between host and backend, and waiting for them
-//   status.h         backends, and what can be wrong
+//   reduce.h           sums and means per sequence
+//   copy.h             bytes between host and backend, and waiting for them
+//   status.h           backends, and what can be wrong
 //
 // One step of a worker, the arrays in device memory:
 //

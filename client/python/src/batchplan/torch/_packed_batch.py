@@ -293,7 +293,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             from torch.nn.attention.flex_attention import create_block_mask
         except ImportError as error:
             raise ImportError(
-                f"torch {torch.__version__} has no FlexAttention, which block_mask() is for: it takes torch 2.5 or later"
+                f"torch {torch.__version__} has no FlexAttention, which block_mask() is for: it takes torch 2.5 or "
+                "later"
             ) from error
         ends = self.subtree_end
         if not len(ends):

@@ -39,8 +39,8 @@ def sums(
         two of float32, [n]. Of one rank's row under context parallelism, its part of each.
 
     Raises:
-        ValueError: values or weights are not as above; sequences share prefixes; or what was packed with the row had fewer tokens than
-            planned, see PackedRow, for which the host waits until the device has packed it.
+        ValueError: values or weights are not as above; sequences share prefixes; or what was packed with the row
+            had fewer tokens than planned, see PackedRow, for which the host waits until the device has packed it.
     """
     for name, tensor in (("values", values), ("weights", weights)):
         if tensor is not None:

@@ -93,6 +93,16 @@ absl::Status CheckSizes(const v1::PassPlan& plan, const PassRequirements& requir
     return Broken("sequence_lengths has ", plan.sequence_lengths_size(),
                   " entries, but sequence_index has ", plan.sequence_index_size());
   }
+  if (plan.shared_tokens_size() > 0) {
+    if (plan.shared_tokens_size() != plan.sequence_index_size()) {
+      return Broken("shared_tokens has ", plan.shared_tokens_size(),
+                    " entries, but sequence_index has ", plan.sequence_index_size());
+    }
+    if (!requirements.may_share) {
+      return Broken("shared_tokens has ", plan.shared_tokens_size(),
+                    " entries, but nothing is shared in this pass");
+    }
+  }
   const auto sequences = static_cast<uint32_t>(plan.sequence_index_size());
   if (sequences > requirements.num_sequences ||
       (sequences < requirements.num_sequences && !requirements.may_drop)) {
@@ -137,15 +147,37 @@ ContextGroupSize GroupOf(const v1::PassPlan& plan, const PassRequirements& requi
           .max_tokens = requirements.max_tokens_per_microbatch};
 }
 
+// That the sequences `begin` to `end` of a micro-batch share at most what they and the ones before
+// them have.
+absl::Status CheckShared(const v1::PassPlan& plan, uint32_t begin, uint32_t end) {
+  uint32_t before = 0;
+  for (uint32_t i = begin; i < end; ++i) {
+    const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
+    const uint32_t shared = plan.shared_tokens(static_cast<int>(i));
+    if (shared > before || shared > length) {
+      return Broken("shared_tokens[", i, "] is ", shared, ", of a sequence of ", length,
+                    " tokens behind one of ", before, " in its row");
+    }
+    before = length;
+  }
+  return absl::OkStatus();
+}
+
 // Tokens that micro-batch `m`, sequences `begin` to `end`, takes of its budget; checks that its
 // sequences fit into its row.
 absl::StatusOr<uint64_t> TokensOf(const v1::PassPlan& plan, const PassRequirements& requirements,
                                   uint32_t multiple, int m, uint32_t begin, uint32_t end) {
   const uint64_t width = plan.row_widths(m);
+  const bool shares = plan.shared_tokens_size() > 0;
+  if (shares) {
+    if (absl::Status status = CheckShared(plan, begin, end); !status.ok()) return status;
+  }
   uint64_t total = 0;
   for (uint32_t i = begin; i < end; ++i) {
     const uint32_t length = plan.sequence_lengths(static_cast<int>(i));
-    const uint64_t aligned = AlignUp(length, multiple);
+    // A row of shared tokens aligns no sequence.
+    const uint64_t aligned =
+        shares ? length - plan.shared_tokens(static_cast<int>(i)) : AlignUp(length, multiple);
     total += aligned;
     if ((requirements.padded ? aligned : total) > width) {
       return Broken("row_widths[", m, "] is ", width, ", too narrow for sequence_lengths[", i,
@@ -260,6 +292,8 @@ absl::StatusOr<PassRequirements> RequirementsOf(const v1::PlanBatchRequest& requ
   requirements.stage_shares = StageShares(options);
   requirements.max_tokens_per_microbatch = asked.max_tokens_per_microbatch;
   requirements.padded = asked.layout == Layout::kPadded;
+  requirements.may_share =
+      !requirements.padded && !requirements.pool && !asked.ignore_shared_prefixes;
   requirements.num_sequences = static_cast<uint32_t>(request.manifest().lengths_size());
   requirements.lengths = absl::MakeConstSpan(request.manifest().lengths().data(),
                                              static_cast<size_t>(requirements.num_sequences));

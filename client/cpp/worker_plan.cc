@@ -48,7 +48,8 @@ batchplan_plan ViewOf(const v1::PassPlan& plan, const PassRequirements& requirem
           .num_sequences = static_cast<uint32_t>(plan.sequence_index_size()),
           .num_microbatches = static_cast<uint32_t>(plan.row_widths_size()),
           .num_mini_batches = static_cast<uint32_t>(plan.microbatches_per_rank_size()),
-          .data_parallel = requirements.data_parallel};
+          .data_parallel = requirements.data_parallel,
+          .shared_tokens = nullptr};
 }
 
 absl::Status CheckPoolRank(const WorkerOptions& options, const ContextPool& pool) {
@@ -127,6 +128,15 @@ std::vector<batchplan_field> SingleTokens(absl::Span<const batchplan_field> fiel
   return single;
 }
 
+// The most tokens that a sequence lays in the row.
+uint32_t MostLaid(const WorkerMicrobatch& microbatch) {
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < microbatch.num_sequences(); ++i) {
+    most = std::max(most, microbatch.sequence_lengths[i] - microbatch.shared_tokens[i]);
+  }
+  return most;
+}
+
 }  // namespace
 
 absl::Status WorkerOptions::Validate() const {
@@ -202,7 +212,9 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
       status != BATCHPLAN_OK) {
     return KernelStatus(status, "the plan can't be used");
   }
+  shares_ = plan.shared_tokens_size() > 0;
   std::vector<uint32_t> lengths;
+  std::vector<uint32_t> shared_tokens;
   uploaded_.push_back(BATCHPLAN_OK);
   batchplan_microbatch next = {};
   while (batchplan_next_microbatch(&iterator, &next) != 0) {
@@ -228,15 +240,24 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
         requirements.padded && next.num_sequences > 0
             ? microbatch.sequence_width
             : static_cast<uint32_t>(AlignUp(microbatch.max_seqlen, microbatch.length_multiple));
+    if (shares_) {
+      microbatch.shared_tokens = absl::MakeConstSpan(
+          plan.shared_tokens().data() + (next.sequence_index - plan.sequence_index().data()),
+          next.num_sequences);
+      microbatch.max_seqlen_padded = MostLaid(microbatch);
+    }
     most_sequences_ = std::max(most_sequences_, next.num_sequences);
     widest_row_ = std::max(widest_row_, microbatch.row_width);
     uploaded_.insert(uploaded_.end(), microbatch.sequence_index.begin(),
                      microbatch.sequence_index.end());
     lengths.insert(lengths.end(), microbatch.sequence_lengths.begin(),
                    microbatch.sequence_lengths.end());
+    shared_tokens.insert(shared_tokens.end(), microbatch.shared_tokens.begin(),
+                         microbatch.shared_tokens.end());
     microbatches_.push_back(microbatch);
   }
   uploaded_.insert(uploaded_.end(), lengths.begin(), lengths.end());
+  uploaded_.insert(uploaded_.end(), shared_tokens.begin(), shared_tokens.end());
   uploaded_.resize(uploaded_.size() + most_sequences_ + 1);
   std::iota(uploaded_.end() - most_sequences_ - 1, uploaded_.end(), 0U);
 
@@ -246,6 +267,7 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
     const size_t size = microbatch.num_sequences();
     microbatch.sequence_index = absl::MakeConstSpan(index, size);
     microbatch.sequence_lengths = absl::MakeConstSpan(index + lengths.size(), size);
+    if (shares_) microbatch.shared_tokens = absl::MakeConstSpan(index + 2 * lengths.size(), size);
     index += size;
   }
   return absl::OkStatus();
@@ -253,14 +275,20 @@ absl::Status WorkerPlan::ReadMicrobatches(const v1::PassPlan& plan,
 
 absl::Status WorkerPlan::MapMemory() {
   size_t total = 0;
-  for (const WorkerMicrobatch& microbatch : microbatches_) total += microbatch.num_sequences();
+  size_t tokens = 0;
+  for (const WorkerMicrobatch& microbatch : microbatches_) {
+    total += microbatch.num_sequences();
+    tokens += microbatch.row_width;
+  }
   constexpr size_t kEntry = sizeof(uint32_t);
   map_.error_word = 0;
   map_.sequence_index = kEntry;
   map_.sequence_lengths = map_.sequence_index + total * kEntry;
-  map_.counting = map_.sequence_lengths + total * kEntry;
+  map_.shared_tokens = map_.sequence_lengths + total * kEntry;
+  map_.counting = map_.shared_tokens + (shares_ ? total : 0) * kEntry;
   map_.layouts = map_.counting + (size_t{most_sequences_} + 1) * kEntry;
-  const size_t end = map_.layouts + 3 * (total + microbatches_.size()) * kEntry;
+  const size_t end =
+      map_.layouts + (3 * (total + microbatches_.size()) + (shares_ ? total + tokens : 0)) * kEntry;
   map_.workspace = (end + kAlignment - 1) / kAlignment * kAlignment;
   const batchplan_status status = batchplan_reduce_workspace_size(
       options_.backend, most_sequences_, widest_row_, &map_.workspace_size);
@@ -288,6 +316,7 @@ absl::Status WorkerPlan::Upload() {
 
   const auto* index = At<const uint32_t>(map_.sequence_index);
   const auto* lengths = At<const uint32_t>(map_.sequence_lengths);
+  const auto* shared = shares_ ? At<const uint32_t>(map_.shared_tokens) : nullptr;
   auto* offsets = At<int32_t>(map_.layouts);
   for (WorkerMicrobatch& microbatch : microbatches_) {
     const uint32_t size = microbatch.num_sequences();
@@ -296,6 +325,13 @@ absl::Status WorkerPlan::Upload() {
     layout.cu_seqlens_padded = offsets + size + 1;
     layout.cu_seqlens_padded_per_rank = offsets + 2 * (size_t{size} + 1);
     offsets += 3 * (size_t{size} + 1);
+    if (shares_) {
+      layout.least_shared = offsets;
+      layout.subtree_end = offsets + size;
+      offsets += size_t{size} + microbatch.row_width;
+      microbatch.least_shared = layout.least_shared;
+      microbatch.subtree_end = layout.subtree_end;
+    }
     microbatch.cu_seqlens = layout.cu_seqlens;
     microbatch.cu_seqlens_padded = layout.cu_seqlens_padded;
     microbatch.cu_seqlens_padded_per_rank = layout.cu_seqlens_padded_per_rank;
@@ -303,11 +339,12 @@ absl::Status WorkerPlan::Upload() {
 
     const batchplan_layout_options options = RowOf(microbatch, RowPart::kOwnRank).options;
     const batchplan_status status =
-        batchplan_compute_layout(options_.backend, lengths, nullptr, size, &options, &layout,
+        batchplan_compute_layout(options_.backend, lengths, shared, size, &options, &layout,
                                  At<batchplan_status>(map_.error_word), options_.stream);
     if (status != BATCHPLAN_OK) return CallStatus(status, "layout", microbatch);
     index += size;
     lengths += size;
+    if (shares_) shared += size;
   }
   return absl::OkStatus();
 }
@@ -316,6 +353,7 @@ batchplan_row WorkerPlan::RowOf(const WorkerMicrobatch& microbatch, RowPart part
   batchplan_row row = {};
   row.cu_seqlens = microbatch.cu_seqlens;
   row.cu_seqlens_padded = microbatch.cu_seqlens_padded;
+  row.least_shared = microbatch.least_shared;
   row.num_sequences = microbatch.num_sequences();
   row.options.length_multiple = microbatch.length_multiple;
   row.options.context_parallel = microbatch.context_parallel;
@@ -368,6 +406,17 @@ absl::Status WorkerPlan::Unpack(const WorkerMicrobatch& microbatch,
                     "unpack", microbatch);
 }
 
+absl::Status WorkerPlan::UnpackGradient(const WorkerMicrobatch& microbatch,
+                                        const batchplan_gradient& gradient,
+                                        const BatchTensors& batch) const {
+  const batchplan_row row = RowOf(microbatch, RowPart::kOwnRank);
+  const batchplan_sequences sequences = RowsOf(microbatch, batch);
+  return CallStatus(
+      batchplan_unpack_gradient(options_.backend, &row, &sequences, &gradient,
+                                At<batchplan_status>(map_.error_word), options_.stream),
+      "gradient of unpack", microbatch);
+}
+
 absl::Status WorkerPlan::Reduce(const WorkerMicrobatch& microbatch,
                                 const batchplan_reduction& reduction, RowPart part) const {
   const batchplan_row row = RowOf(microbatch, part);
@@ -409,14 +458,23 @@ v1::MicrobatchTiming WorkerPlan::Timing(const WorkerMicrobatch& microbatch, doub
   timing.set_mini_batch(microbatch.mini_batch);
   // Without tokens it does not count for the fit, which has nothing to learn from such a stage.
   if (model_share_ == 0) return timing;
-  for (const uint32_t length : microbatch.sequence_lengths) {
-    const uint64_t aligned = microbatch.sequence_width > 0
-                                 ? microbatch.sequence_width
-                                 : AlignUp(length, microbatch.length_multiple);
-    timing.set_tokens(timing.tokens() + aligned);
-    timing.set_tokens_squared(timing.tokens_squared() + aligned * aligned);
+  uint64_t tokens = 0;
+  uint64_t squares = 0;
+  for (uint32_t i = 0; i < microbatch.num_sequences(); ++i) {
+    const uint64_t length = microbatch.sequence_lengths[i];
+    const uint64_t shared = shares_ ? microbatch.shared_tokens[i] : 0;
+    const uint64_t end = shares_ ? length
+                         : microbatch.sequence_width > 0
+                             ? microbatch.sequence_width
+                             : AlignUp(length, microbatch.length_multiple);
+    tokens += end - shared;
+    squares += end * end - shared * shared;
   }
-  timing.set_sequences(microbatch.num_sequences());
+  timing.set_tokens(tokens);
+  timing.set_tokens_squared(squares);
+  // A report has no more sequences than tokens; copies may be more.
+  timing.set_sequences(
+      static_cast<uint32_t>(std::min<uint64_t>(microbatch.num_sequences(), tokens)));
   // 1 is what unset ones are read as, also by servers that know neither field.
   if (microbatch.context_parallel > 1) timing.set_context_parallel(microbatch.context_parallel);
   if (model_share_ < 1) timing.set_model_share(model_share_);

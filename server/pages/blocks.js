@@ -11,7 +11,9 @@ function readPalette() {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(`--${name}`).trim();
   const palette = {font: getComputedStyle(document.body).fontFamily};
-  for (const name of ['surface', 'ink', 'quiet', 'padding', 'fixed', 'waiting', 'bubble', 'seam']) {
+  for (const name of [
+    'surface', 'ink', 'quiet', 'shared', 'padding', 'fixed', 'waiting', 'bubble', 'seam',
+  ]) {
     palette[name] = color(name);
   }
   // Of the first chunk of the model and of the last.
@@ -111,30 +113,53 @@ class Blocks {
     let at = begin;
     let left = Math.round(begin);
     let parted = true;
-    let block = {n: 0, tokens: 0, padding: 0};
+    let block = {n: 0, length: 0, padding: 0, common: 0};
+    const begins = [];
     for (let i = placement.begin[m]; i < end; ++i) {
-      const length = placement.lengths[i];
-      const computed = placement.ofSequence(placement.computed(m, i), m);
-      block.n += 1;
-      block.tokens += length;
-      block.padding += (computed - placement.ofSequence(length, m)) * scale;
-      at += computed * scale;
-      const right = Math.min(x1, Math.round(at));
-      if (right - left < 3 * pixels && i < end - 1) continue;
-      const middle = Math.min(right, Math.round(at - block.padding));
-      const shade = this.shade(block.tokens / block.n);
-      this.fill(palette.sequences[shade], left, y0, middle, y1);
-      this.fill(palette.padding, middle, y0, right, y1);
-      if (block.n === 1) this.label(length, shade, left, middle, y0, y1);
-      // Padding parts neighbours well enough.
-      if (!parted && block.n === 1 && right - left >= 4 * pixels) {
-        this.fill(palette.seam, left, y0, left + Math.round(pixels), y1);
+      begins.push(at);
+      const pieces = placement.piecesOf(m, i);
+      for (const {tokens, length, cost, padding, isCommon} of pieces) {
+        block.n += 1;
+        block.length += length;
+        block.padding += padding * scale;
+        block.common += isCommon ? 1 : 0;
+        at += cost * scale;
+        const right = Math.min(x1, Math.round(at));
+        if (right - left < 3 * pixels && (i < end - 1 || isCommon)) continue;
+        const middle = Math.min(right, Math.round(at - block.padding));
+        const shade = this.shade(block.length / block.n);
+        const common = 2 * block.common > block.n;
+        this.fill(common ? palette.shared : palette.sequences[shade], left, y0, middle, y1);
+        this.fill(palette.padding, middle, y0, right, y1);
+        const ink = common ? palette.surface : palette.labels[shade];
+        if (block.n === 1) this.label(tokens, ink, left, middle, y0, y1);
+        // Padding parts neighbours well enough.
+        if (!parted && block.n === 1 && right - left >= 4 * pixels) {
+          this.fill(palette.seam, left, y0, left + Math.round(pixels), y1);
+        }
+        parted = right > middle;
+        left = right;
+        block = {n: 0, length: 0, padding: 0, common: 0};
       }
-      parted = right > middle;
-      left = right;
-      block = {n: 0, tokens: 0, padding: 0};
     }
     this.fill(palette.padding, left, y0, x1, y1);
+    if (placement.shared) this.drawBranches(m, [...begins, at], y0, y1);
+  }
+
+  // A line below the sequences of a row that begin with the same tokens, from these on. `begins` is
+  // where each sequence begins, and the last one ends.
+  drawBranches(m, begins, y0, y1) {
+    const {placement, palette, pixels} = this;
+    const height = Math.round(Math.min(4 * pixels, (y1 - y0) / 4));
+    const first = placement.begin[m];
+    let from = -1;
+    for (let k = 1; k < begins.length; ++k) {
+      const shares = first + k < placement.end[m] && placement.shared[first + k] > 0;
+      if (shares && from < 0) from = begins[k - 1];
+      if (shares || from < 0) continue;
+      this.fill(palette.shared, Math.round(from), y1 - height, Math.round(begins[k]), y1);
+      from = -1;
+    }
   }
 
   // A padded micro-batch: its sequences below each other, each padded to the width; some of them
@@ -153,7 +178,7 @@ class Blocks {
       const middle = inner + Math.round((x1 - inner) * share);
       this.fill(palette.sequences[shade], inner, top, middle, bottom);
       this.fill(palette.padding, middle, top, x1, bottom);
-      if (bars === n) this.label(length, shade, inner, middle, top, bottom);
+      if (bars === n) this.label(length, palette.labels[shade], inner, middle, top, bottom);
       if (k > 0 && (y1 - y0) / bars >= 4 * pixels) {
         this.fill(palette.seam, inner, top, x1, top + Math.round(pixels));
       }
@@ -182,12 +207,12 @@ class Blocks {
   }
 
   // A length inside its block, where there is room for it.
-  label(length, shade, x0, x1, y0, y1) {
+  label(length, ink, x0, x1, y0, y1) {
     const {context, palette, pixels} = this;
     if (y1 - y0 < 17 * pixels || x1 - x0 < 16 * pixels) return;
     const text = count(length);
     if (x1 - x0 < (9 + 7 * text.length) * pixels) return;
-    context.fillStyle = palette.labels[shade];
+    context.fillStyle = ink;
     context.font = `${11 * pixels}px ${palette.font}`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';

@@ -171,10 +171,12 @@ function legendEntry(paint, text) {
 }
 
 function legendEntries(placement) {
-  const {shortest, longest, lengths, time, groupSize} = placement;
+  const {shortest, longest, lengths, shared, time, groupSize} = placement;
   const range = shortest < longest ? `${count(shortest)} to ${count(longest)}` : count(longest);
   return [
     lengths.length > 0 && legendEntry('paint_lengths', `sequences of ${range} tokens`),
+    shared?.some((tokens) => tokens > 0) &&
+        legendEntry('paint_shared', 'shared by the sequences above a line, computed once'),
     time.padding > 0 && legendEntry('paint_padding', 'padding'),
     time.fixed > 0 && legendEntry('paint_fixed', 'fixed cost of a micro-batch'),
     time.bubble > 0 && legendEntry('paint_bubble', 'bubbles of the pipeline'),
@@ -230,6 +232,7 @@ function tokenRows(placement, m) {
   return [
     ['sequences', count(placement.sequences(m))],
     ['true tokens', count(placement.trueTokens(m))],
+    ...(placement.shared ? [['shared tokens', count(placement.sharedTokens(m))]] : []),
     ['scheduled tokens', count(placement.scheduledTokens(m))],
     [placement.padded ? 'padded width' : 'row width', count(placement.widths[m])],
   ];
@@ -245,7 +248,9 @@ function sequenceRows(placement, {m, sequence}) {
   if (first > begin) rows.push([`${count(first - begin)} before`, '…']);
   for (let i = first; i < last; ++i) {
     const name = placement.indices.length > 0 ? `sequence ${placement.indices[i]}` : 'sequence';
-    rows.push([name, count(placement.lengths[i]), i === sequence]);
+    const shared = placement.sharedOf(i);
+    const tokens = count(placement.lengths[i]) + (shared > 0 ? `, ${count(shared)} shared` : '');
+    rows.push([name, tokens, i === sequence]);
   }
   if (last < end) rows.push([`${count(end - last)} after`, '…']);
   return rows;

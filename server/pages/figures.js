@@ -131,7 +131,7 @@ function headlineFigures(metrics, placement) {
     {
       label: 'bin utilization',
       value: percent(metrics.binUtilization),
-      meaning: 'How full of true tokens the micro-batches are, against their budget',
+      meaning: 'How full of tokens the micro-batches are, without padding, against their budget',
     },
     {
       label: metrics.certifiedOptimal ?
@@ -158,6 +158,7 @@ function allFigures(request, response, pass, plan, origin, placement) {
   const {metrics = {}} = plan;
   const layout = pass.padded ? 'padded' : 'packed';
   const options = pass[layout] ?? {};
+  const shares = plan.sharedTokens?.length > 0;
   const algorithm = [
     ['preset', request.preset || 'balanced'],
     ['layout', LAYOUTS[layout]],
@@ -196,7 +197,9 @@ function allFigures(request, response, pass, plan, origin, placement) {
     ]],
     ['Tokens', [
       ['true', count(metrics.trueTokens)],
-      ['aligned', count(metrics.alignedTokens)],
+      ['aligned', shares ? '' : count(metrics.alignedTokens)],
+      ['laid', shares ? count(metrics.laidTokens) : ''],
+      ['laid at least', shares ? count(metrics.uniqueTokens) : ''],
       ['scheduled', count(metrics.scheduledTokens)],
       ['naive, all padded', count(metrics.naiveTokens)],
       ['padding removed', percent(metrics.paddingRemoved)],

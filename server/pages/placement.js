@@ -43,6 +43,8 @@ class Placement {
     this.multiple = Math.max(1, plan.lengthMultiple ?? 1);
     this.lengths = plan.sequenceLengths ?? [];
     this.indices = plan.sequenceIndex ?? [];
+    // How many first tokens of each sequence stand in the row already; null where nothing is shared.
+    this.shared = plan.sharedTokens?.length > 0 ? plan.sharedTokens : null;
     const offsets = plan.microbatchOffsets ?? [0];
     this.begin = plan.begin ?? offsets.slice(0, -1);
     this.end = plan.end ?? offsets.slice(1);
@@ -81,26 +83,55 @@ class Placement {
     return this.groupSize ? this.groupSize[m] : this.contextParallel;
   }
 
-  // What a sequence of so many tokens costs each of the ranks that share micro-batch m.
-  ofSequence(tokens, m) {
+  // What a sequence of so many tokens costs each of the ranks that share micro-batch m, where the row
+  // has the first `shared` of them already.
+  ofSequence(tokens, m, shared = 0) {
+    return this.perSequence + this.ofTokens(shared, tokens, m);
+  }
+
+  // What its tokens from place `from` up to `to` cost.
+  ofTokens(from, to, m) {
     const size = this.sizeOf(m);
-    return this.perSequence + this.perToken * tokens / size +
-        this.perTokenSquared * tokens * tokens / size + this.exchangeOf(tokens, m);
+    return this.perToken * (to - from) / size +
+        this.perTokenSquared * (to * to - from * from) / size + this.exchangeOf(to, m, from);
   }
 
   // How much of that is for the tokens that the others hold.
-  exchangeOf(tokens, m) {
+  exchangeOf(to, m, from = 0) {
     const size = this.sizeOf(m);
     if (size === 1) return 0;
     const entry = this.exchange.find(({upToSize}) => !upToSize || size <= upToSize);
-    const exchange = (entry?.perToken ?? 0) * tokens * (size - 1) / size;
-    const hidden = this.exchangeOverlaps ? this.perTokenSquared * tokens * tokens / size : 0;
-    return Math.max(0, exchange - hidden);
+    const exchange = (entry?.perToken ?? 0) * (to - from) * (size - 1) / size;
+    const attention = this.perTokenSquared * (to * to - from * from) / size;
+    return Math.max(0, exchange - (this.exchangeOverlaps ? attention : 0));
+  }
+
+  // How many first tokens of sequence i stand in its row already.
+  sharedOf(i) {
+    return this.shared ? this.shared[i] : 0;
+  }
+
+  // What the row of micro-batch m lays of sequence i, in order: first the tokens that later sequences
+  // of the row have too, if there are any, then its own. `length` is that of the whole sequence.
+  piecesOf(m, i) {
+    const length = this.lengths[i];
+    const from = this.sharedOf(i);
+    const useful = this.ofSequence(length, m, from);
+    const padding = this.ofSequence(this.computed(m, i), m, from) - useful;
+    const fork = i + 1 < this.end[m] ? this.sharedOf(i + 1) : 0;
+    if (fork <= from) return [{tokens: length - from, length, cost: useful + padding, padding}];
+    const common = this.ofTokens(from, fork, m);
+    return [
+      {tokens: fork - from, length, cost: common, padding: 0, isCommon: true},
+      {tokens: length - fork, length, cost: useful - common + padding, padding},
+    ];
   }
 
   // The tokens that are computed for sequence i of micro-batch m.
   computed(m, i) {
     if (this.padded) return this.widths[m];
+    // A row of shared tokens aligns no sequence.
+    if (this.shared) return this.lengths[i];
     const multiple = this.multipleOf(m);
     return Math.ceil(this.lengths[i] / multiple) * multiple;
   }
@@ -139,6 +170,13 @@ class Placement {
     return tokens;
   }
 
+  // Of these, what its row has already where a sequence needs it.
+  sharedTokens(m) {
+    let tokens = 0;
+    for (let i = this.begin[m]; i < this.end[m]; ++i) tokens += this.sharedOf(i);
+    return tokens;
+  }
+
   scheduledTokens(m) {
     return this.padded ? this.widths[m] * this.sequences(m) : this.widths[m];
   }
@@ -149,11 +187,12 @@ class Placement {
     let tail = this.widths[m];
     for (let i = this.begin[m]; i < this.end[m]; ++i) {
       const computed = this.computed(m, i);
-      const useful = this.ofSequence(this.lengths[i], m);
+      const shared = this.sharedOf(i);
+      const useful = this.ofSequence(this.lengths[i], m, shared);
       parts.sequences += useful;
-      parts.padding += this.ofSequence(computed, m) - useful;
-      parts.exchanging += this.exchangeOf(computed, m);
-      tail -= computed;
+      parts.padding += this.ofSequence(computed, m, shared) - useful;
+      parts.exchanging += this.exchangeOf(computed, m, shared);
+      tail -= computed - shared;
     }
     if (!this.padded) parts.padding += this.perToken / this.sizeOf(m) * Math.max(0, tail);
     return parts;
@@ -301,7 +340,7 @@ class Placement {
     const n = this.sequences(m);
     if (this.padded) return this.begin[m] + Math.min(n - 1, Math.floor(down * n));
     for (let i = this.begin[m]; i < this.end[m]; ++i) {
-      rest -= this.ofSequence(this.computed(m, i), m);
+      rest -= this.ofSequence(this.computed(m, i), m, this.sharedOf(i));
       if (rest < 0) return i;
     }
     return -1;

@@ -23,6 +23,7 @@ void ForEachArray(const v1::PassPlan& pass, const Use& use) {
   use("rowWidths", pass.row_widths());
   use("sequenceLengths", pass.sequence_lengths());
   use("contextSizes", pass.context_sizes());
+  use("sharedTokens", pass.shared_tokens());
 }
 
 // As ToCompleteJson writes it. That takes hundreds of bytes of memory for a number of an array, so
@@ -36,6 +37,7 @@ absl::StatusOr<std::string> ResponseJson(const v1::PlanBatchResponse& response) 
     pass.clear_row_widths();
     pass.clear_sequence_lengths();
     pass.clear_context_sizes();
+    pass.clear_shared_tokens();
   }
   const absl::StatusOr<std::string> json = ToCompleteJson(rest);
   if (!json.ok()) return json.status();

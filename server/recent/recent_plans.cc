@@ -13,7 +13,7 @@ RecentPlan FiguresOf(const PlanRecord& plan, uint64_t step, absl::Time now) {
                         .sequences = plan.sequences,
                         .planning_seconds = plan.planning_seconds,
                         .step_efficiency = plan.passes.empty() ? 0.0 : 1.0};
-  double true_tokens = 0;
+  double laid_tokens = 0;
   double budget_tokens = 0;
   double scheduled_tokens = 0;
   double naive_tokens = 0;
@@ -21,12 +21,12 @@ RecentPlan FiguresOf(const PlanRecord& plan, uint64_t step, absl::Time now) {
     figures.microbatches += pass.metrics.microbatches;
     figures.lower_bound_microbatches += pass.metrics.lower_bound_microbatches;
     figures.step_efficiency = std::min(figures.step_efficiency, pass.metrics.step_efficiency);
-    true_tokens += static_cast<double>(pass.metrics.true_tokens);
+    laid_tokens += static_cast<double>(pass.laid_tokens());
     budget_tokens += static_cast<double>(pass.budget_tokens);
     scheduled_tokens += static_cast<double>(pass.metrics.scheduled_tokens);
     naive_tokens += static_cast<double>(pass.metrics.naive_tokens);
   }
-  if (budget_tokens > 0) figures.bin_utilization = true_tokens / budget_tokens;
+  if (budget_tokens > 0) figures.bin_utilization = laid_tokens / budget_tokens;
   if (naive_tokens > 0) {
     figures.padding_removed = std::max(0.0, 1 - scheduled_tokens / naive_tokens);
   }

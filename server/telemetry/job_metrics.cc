@@ -11,6 +11,8 @@ JobMetrics::JobMetrics(const JobLabelOptions& labels, prometheus::Registry& regi
                 CounterFamily(metric::kJobErrors, registry),
                 CounterFamily(metric::kJobSequences, registry),
                 CounterFamily(metric::kJobTrueTokens, registry),
+                CounterFamily(metric::kJobLaidTokens, registry),
+                CounterFamily(metric::kJobUniqueTokens, registry),
                 CounterFamily(metric::kJobScheduledTokens, registry),
                 CounterFamily(metric::kJobNaiveTokens, registry),
                 CounterFamily(metric::kJobBudgetTokens, registry),
@@ -99,6 +101,8 @@ void JobMetrics::CountPlan(const PlanRecord& plan, absl::Time now) {
   CountWaiting(job, plan.waiting, series);
   for (const PassRecord& pass : plan.passes) {
     count(kTrueTokens, pass.metrics.true_tokens);
+    count(kLaidTokens, pass.laid_tokens());
+    count(kUniqueTokens, pass.unique_tokens());
     count(kScheduledTokens, pass.metrics.scheduled_tokens);
     count(kNaiveTokens, pass.metrics.naive_tokens);
     count(kBudgetTokens, pass.budget_tokens);

@@ -54,6 +54,8 @@ class JobMetrics {
     kErrors,
     kSequences,
     kTrueTokens,
+    kLaidTokens,
+    kUniqueTokens,
     kScheduledTokens,
     kNaiveTokens,
     kBudgetTokens,

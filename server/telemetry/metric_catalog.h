@@ -102,6 +102,13 @@ inline constexpr MetricDefinition kLowerBoundMicrobatches = {
 inline constexpr MetricDefinition kTrueTokens = {
     "batchplan_true_tokens_total", kCounter, "",
     "Tokens planned, as the callers' sequences have them."};
+inline constexpr MetricDefinition kLaidTokens = {
+    "batchplan_laid_tokens_total", kCounter, "",
+    "Tokens that micro-batches compute, without padding: true tokens, but what sequences of a row "
+    "share (Manifest.shared_prefixes) once."};
+inline constexpr MetricDefinition kUniqueTokens = {
+    "batchplan_unique_tokens_total", kCounter, "",
+    "The least that any plan of the same batches lays, with each mini-batch in one row."};
 inline constexpr MetricDefinition kScheduledTokens = {"batchplan_scheduled_tokens_total", kCounter,
                                                       "", "Tokens planned, with all padding."};
 inline constexpr MetricDefinition kNaiveTokens = {
@@ -112,7 +119,7 @@ inline constexpr MetricDefinition kBudgetTokens = {
     "Tokens that the micro-batches planned would have had room for."};
 inline constexpr MetricDefinition kBinUtilization = {
     "batchplan_bin_utilization", kHistogram, "",
-    "True tokens over the token budget of all micro-batches, of each pass.", kShareBuckets};
+    "Tokens laid over the token budget of all micro-batches, of each pass.", kShareBuckets};
 inline constexpr MetricDefinition kBinSpread = {
     "batchplan_bin_spread", kHistogram, "",
     "Standard deviation of the micro-batches' utilization over its mean, of each pass: 1 less the "
@@ -187,6 +194,10 @@ inline constexpr MetricDefinition kJobSequences = {"batchplan_job_sequences_tota
 inline constexpr MetricDefinition kJobTrueTokens = {
     "batchplan_job_true_tokens_total", kCounter, "job_id",
     "Tokens planned, as the job's sequences have them."};
+inline constexpr MetricDefinition kJobLaidTokens = {"batchplan_job_laid_tokens_total", kCounter,
+                                                    "job_id", "As batchplan_laid_tokens_total."};
+inline constexpr MetricDefinition kJobUniqueTokens = {
+    "batchplan_job_unique_tokens_total", kCounter, "job_id", "As batchplan_unique_tokens_total."};
 inline constexpr MetricDefinition kJobScheduledTokens = {"batchplan_job_scheduled_tokens_total",
                                                          kCounter, "job_id",
                                                          "Tokens planned, with all padding."};

@@ -96,6 +96,8 @@ Metrics::Metrics(const std::string& version, const JobLabelOptions& job_labels)
       microbatches_(AddCounter(metric::kMicrobatches, *registry_)),
       lower_bound_microbatches_(AddCounter(metric::kLowerBoundMicrobatches, *registry_)),
       true_tokens_(AddCounter(metric::kTrueTokens, *registry_)),
+      laid_tokens_(AddCounter(metric::kLaidTokens, *registry_)),
+      unique_tokens_(AddCounter(metric::kUniqueTokens, *registry_)),
       scheduled_tokens_(AddCounter(metric::kScheduledTokens, *registry_)),
       naive_tokens_(AddCounter(metric::kNaiveTokens, *registry_)),
       budget_tokens_(AddCounter(metric::kBudgetTokens, *registry_)),
@@ -212,6 +214,8 @@ void Metrics::RecordPlan(const PlanRecord& plan, absl::Time now) {
     lower_bound_microbatches_->Increment(
         static_cast<double>(pass.metrics.lower_bound_microbatches));
     true_tokens_->Increment(static_cast<double>(pass.metrics.true_tokens));
+    laid_tokens_->Increment(static_cast<double>(pass.laid_tokens()));
+    unique_tokens_->Increment(static_cast<double>(pass.unique_tokens()));
     scheduled_tokens_->Increment(static_cast<double>(pass.metrics.scheduled_tokens));
     naive_tokens_->Increment(static_cast<double>(pass.metrics.naive_tokens));
     budget_tokens_->Increment(static_cast<double>(pass.budget_tokens));

@@ -173,6 +173,8 @@ class Metrics {
   prometheus::Counter* const microbatches_;
   prometheus::Counter* const lower_bound_microbatches_;
   prometheus::Counter* const true_tokens_;
+  prometheus::Counter* const laid_tokens_;
+  prometheus::Counter* const unique_tokens_;
   prometheus::Counter* const scheduled_tokens_;
   prometheus::Counter* const naive_tokens_;
   prometheus::Counter* const budget_tokens_;

@@ -53,6 +53,15 @@ struct PassRecord {
   // By ContextSizePlace, with groups that differ in size (Topology.dynamic_context); else nothing.
   std::array<GroupsRecord, kContextSizes> groups = {};
 
+  // Tokens of the rows without padding, and the least that any plan has: all of them where the pass
+  // has nothing to share, for which its metrics say 0.
+  uint64_t laid_tokens() const {
+    return metrics.laid_tokens > 0 ? metrics.laid_tokens : metrics.true_tokens;
+  }
+  uint64_t unique_tokens() const {
+    return metrics.unique_tokens > 0 ? metrics.unique_tokens : metrics.true_tokens;
+  }
+
   // Metrics that are exported in another form. None is negative: Prometheus takes a sum that falls
   // for one that was started anew.
   double bin_spread() const { return 1 - metrics.bin_balance; }

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "batchplan/v1/batch_planner.pb.h"
 #include "client/python/core/bindings.h"
 #include "client/python/core/common_prefixes.h"
@@ -119,9 +121,13 @@ nb::bytes WriteReportStep(const std::string& request_json) {
 
 std::string ReadReportStep(const nb::bytes& bytes) { return DecodeReportStep(View(bytes)); }
 
-// Of lists of arrays, which stay where they are and as they are.
+nb::tuple AsTuple(const std::shared_ptr<CommonPrefixes>& found) {
+  return nb::make_tuple(Viewing(found->shared_prefixes, found), Viewing(found->shared_with, found));
+}
+
+// Of a list of arrays, which stay where they are and as they are.
 template <typename Token>
-nb::tuple CommonPrefixesOf(const nb::list& arrays, uint32_t minimum) {
+nb::tuple CommonPrefixesOfArrays(const nb::list& arrays, uint32_t minimum) {
   std::vector<std::span<const Token>> sequences;
   sequences.reserve(arrays.size());
   for (const nb::handle array : arrays) {
@@ -133,7 +139,62 @@ nb::tuple CommonPrefixesOf(const nb::list& arrays, uint32_t minimum) {
     const Unlocked unlocked;
     *found = FindCommonPrefixes(sequences, minimum);
   }
-  return nb::make_tuple(Viewing(found->shared_prefixes, found), Viewing(found->shared_with, found));
+  return AsTuple(found);
+}
+
+// The tokens of lists or tuples end to end, and where each ends. False if one is no Token, but a
+// whole number of 64 bits. Throws StatusError for what is no such number.
+template <typename Token>
+bool Flatten(const nb::list& lists, std::vector<Token>& tokens, std::vector<size_t>& ends) {
+  for (const nb::handle list : lists) {
+    const bool is_list = PyList_Check(list.ptr()) != 0;
+    const Py_ssize_t size = is_list ? PyList_Size(list.ptr()) : PyTuple_Size(list.ptr());
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      PyObject* const item =
+          is_list ? PyList_GetItem(list.ptr(), i) : PyTuple_GetItem(list.ptr(), i);
+      const long long token = item == nullptr ? -1 : PyLong_AsLongLong(item);
+      if (token == -1 && PyErr_Occurred() != nullptr) {
+        PyErr_Clear();
+        throw StatusError(absl::InvalidArgumentError(
+            absl::StrCat("token_lists[", ends.size(), "] is no list of tokens: number ", i,
+                         " of them is no whole number of 64 bits")));
+      }
+      if (token != static_cast<Token>(token)) return false;
+      tokens.push_back(static_cast<Token>(token));
+    }
+    ends.push_back(tokens.size());
+  }
+  return true;
+}
+
+template <typename Token>
+CommonPrefixes CommonPrefixesOf(const std::vector<Token>& tokens, const std::vector<size_t>& ends,
+                                uint32_t minimum) {
+  const Unlocked unlocked;
+  std::vector<std::span<const Token>> sequences;
+  sequences.reserve(ends.size());
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    sequences.emplace_back(tokens.data() + begin, end - begin);
+    begin = end;
+  }
+  return FindCommonPrefixes(sequences, minimum);
+}
+
+nb::tuple CommonPrefixesOfLists(const nb::list& lists, uint32_t minimum) {
+  auto found = std::make_shared<CommonPrefixes>();
+  std::vector<int32_t> narrow;
+  std::vector<size_t> ends;
+  if (Flatten(lists, narrow, ends)) {
+    *found = CommonPrefixesOf(narrow, ends, minimum);
+  } else {
+    narrow = {};
+    ends.clear();
+    std::vector<int64_t> wide;
+    Flatten(lists, wide, ends);
+    *found = CommonPrefixesOf(wide, ends, minimum);
+  }
+  return AsTuple(found);
 }
 
 std::string FitTo(const std::string& request_json) {
@@ -200,8 +261,9 @@ NB_MODULE(_core, module) {
   module.def("decode_plan_batch", &ReadPlanBatch);
   module.def("decode_join_batch", &ReadJoinBatch);
   module.def("decode_report_step", &ReadReportStep);
-  module.def("common_prefixes_32", &CommonPrefixesOf<int32_t>);
-  module.def("common_prefixes_64", &CommonPrefixesOf<int64_t>);
+  module.def("common_prefixes_32", &CommonPrefixesOfArrays<int32_t>);
+  module.def("common_prefixes_64", &CommonPrefixesOfArrays<int64_t>);
+  module.def("common_prefixes_of_lists", &CommonPrefixesOfLists);
   module.def("fit_costs", &FitTo);
   module.def("padded_passes", &PaddedPasses);
   module.def("plan_page", &PageOf);

@@ -67,6 +67,48 @@ for (const flags of [
   });
 }
 
+// Groups of six that begin with 300 tokens, of which some have more in common.
+const SHARING = {
+  manifest: {
+    lengths: LENGTHS.map((length) => 300 + length),
+    sharedPrefixes: LENGTHS.map((unused, i) => i % 6 === 0 ? 0 : i % 6 === 5 ? 301 : 300),
+    sharedWith: LENGTHS.map((unused, i) => i % 6 === 5 ? i - 1 : i - i % 6),
+  },
+  pass: {maxTokensPerMicrobatch: 2048},
+};
+for (const fields of [
+  {}, {synchronization: 'SYNCHRONIZATION_ACCUMULATED'},
+  {topology: {contextParallel: 2}, pass: {...SHARING.pass, lengthMultiple: 16}},
+]) {
+  test(`what sequences share is computed once: ${JSON.stringify(fields)}`, () => {
+    const {plan, placement} = placeRequest({...SHARING, ...fields});
+    near(placement.duration, plan.metrics.predictedStepTime);
+    const {sequences, padding, fixed, waiting} = placement.time;
+    near(sequences + padding + fixed + waiting, 4 * placement.duration);
+    let laid = 0;
+    let common = 0;
+    for (let m = 0; m < placement.size; ++m) {
+      let row = 0;
+      let takes = placement.perMicrobatch;
+      for (let i = placement.begin[m]; i < placement.end[m]; ++i) {
+        for (const piece of placement.piecesOf(m, i)) {
+          row += piece.tokens;
+          takes += piece.cost;
+          common += piece.isCommon ? piece.tokens : 0;
+        }
+        const middle = takes - placement.ofTokens(placement.sharedOf(i), placement.lengths[i], m) / 2;
+        assert.equal(placement.sequenceAt(m, placement.start[m] + middle, 0), i);
+      }
+      laid += row;
+      near(placement.trueTokens(m) - placement.sharedTokens(m), row);
+      const tail = placement.widths[m] - row;
+      near(takes + placement.perToken * tail / placement.contextParallel, placement.cost[m]);
+    }
+    assert.equal(laid, Number(plan.metrics.laidTokens));
+    assert.ok(common > 0);
+  });
+}
+
 const LOCKSTEP = 'SYNCHRONIZATION_LOCKSTEP';
 const ACCUMULATED = 'SYNCHRONIZATION_ACCUMULATED';
 

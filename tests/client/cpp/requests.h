@@ -24,6 +24,20 @@ inline v1::PlanBatchRequest RequestOf(int sequences) {
   return request;
 }
 
+// As many answers, in groups of five that begin with a prompt of 50 tokens or more, for two ranks.
+inline v1::PlanBatchRequest SharingRequestOf(int sequences) {
+  v1::PlanBatchRequest request = RequestOf(sequences);
+  request.clear_preset();
+  request.mutable_topology()->set_data_parallel(2);
+  for (int i = 0; i < sequences; ++i) {
+    const uint32_t prompt = 50 + static_cast<uint32_t>(i / 5) * 20;
+    request.mutable_manifest()->set_lengths(i, prompt + request.manifest().lengths(i) / 2);
+    request.mutable_manifest()->add_group_ids(static_cast<uint32_t>(i / 5));
+    request.mutable_manifest()->add_shared_prefixes(prompt);
+  }
+  return request;
+}
+
 }  // namespace batchplan
 
 #endif  // BATCHPLAN_TESTS_CLIENT_CPP_REQUESTS_H_

@@ -429,11 +429,31 @@ TEST(WorkerClient, RowsThatDoNotFitAreNamed) {
       HasSubstr("not a multiple of 4"));
 }
 
+TEST(WorkerClient, SharedTokensThatNoRowHasAreNamed) {
+  const v1::PlanBatchRequest request = SharingRequestOf(20);
+  EXPECT_TRUE(StatusOfSpoiled(request, [](v1::PlanBatchResponse&) {}).ok());
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.add_shared_tokens(0); }),
+              HasSubstr("shared_tokens has 21 entries, but sequence_index has 20"));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_shared_tokens(0, 1); }),
+              HasSubstr("shared_tokens[0] is 1, of a sequence of "));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.set_shared_tokens(1, 1000); }),
+              HasSubstr("shared_tokens[1] is 1000, of a sequence of "));
+  EXPECT_THAT(ComplaintAbout(request, [](v1::PassPlan& p) { p.clear_shared_tokens(); }),
+              HasSubstr("too narrow for sequence_lengths["));
+  v1::PlanBatchRequest ignoring = request;
+  ignoring.mutable_passes(0)->set_ignore_shared_prefixes(true);
+  EXPECT_THAT(
+      ComplaintAbout(ignoring, [](v1::PassPlan& p) { p.mutable_shared_tokens()->Resize(20, 0); }),
+      HasSubstr("shared_tokens has 20 entries, but nothing is shared in this pass"));
+}
+
 // Changes one number of one array, or its size.
 void SpoilAnywhere(v1::PassPlan& plan, std::mt19937& random) {
-  auto* const arrays = std::array{plan.mutable_sequence_index(), plan.mutable_microbatch_offsets(),
-                                  plan.mutable_microbatches_per_rank(), plan.mutable_row_widths(),
-                                  plan.mutable_sequence_lengths()}[random() % 5];
+  auto* const arrays =
+      std::array{plan.mutable_sequence_index(),        plan.mutable_microbatch_offsets(),
+                 plan.mutable_microbatches_per_rank(), plan.mutable_row_widths(),
+                 plan.mutable_sequence_lengths(),      plan.mutable_shared_tokens()}
+          [random() % (plan.shared_tokens_size() > 0 ? 6 : 5)];
   const auto position = static_cast<int>(random() % static_cast<uint32_t>(arrays->size()));
   constexpr uint32_t kNumbers[] = {0, 1, 2, 4, 19, 20, 1024, 0x80000000U, UINT32_MAX};
   switch (random() % 6) {
@@ -458,17 +478,21 @@ void SpoilAnywhere(v1::PassPlan& plan, std::mt19937& random) {
 // Under the sanitizers this proves that what the check lets through stays within every array.
 TEST(WorkerClient, SpoiledAnswerIsRefusedOrPacksWithinItsBounds) {
   std::mt19937 random(5);
-  for (const bool padded : {false, true}) {
-    v1::PlanBatchRequest request = RequestOf(20);
+  enum class Rows { kPacked, kPadded, kSharing };
+  for (const Rows rows : {Rows::kPacked, Rows::kPadded, Rows::kSharing}) {
+    v1::PlanBatchRequest request = rows == Rows::kSharing ? SharingRequestOf(20) : RequestOf(20);
     request.clear_preset();
-    request.mutable_topology()->set_context_parallel(2);
+    // No rank has a part of a row that shares tokens.
+    const uint32_t context_parallel = rows == Rows::kSharing ? 1 : 2;
+    request.mutable_topology()->set_context_parallel(context_parallel);
     request.mutable_topology()->set_data_parallel(2);
     request.set_overlong(v1::OVERLONG_POLICY_TRUNCATE);
-    if (padded) request.mutable_passes(0)->mutable_padded();
+    if (rows == Rows::kPadded) request.mutable_passes(0)->mutable_padded();
     const auto answer = Client(MakeInProcessConnection()).PlanBatch(request);
     ASSERT_TRUE(answer.ok()) << answer.status();
-    const auto worker = WorkerClient::Create(Client(MakeInProcessConnection()),
-                                             {.data_parallel_rank = 1, .context_parallel_rank = 1});
+    const auto worker = WorkerClient::Create(
+        Client(MakeInProcessConnection()),
+        {.data_parallel_rank = 1, .context_parallel_rank = context_parallel - 1});
     const std::vector<int32_t> batch(size_t{20} * 1000, 1);
     int refused = 0;
     for (int round = 0; round < 2000; ++round) {

@@ -156,6 +156,73 @@ TEST_P(WorkerPlanTest, UnpackingOnAllRanksRestoresTheBatch) {
   }
 }
 
+TEST_P(WorkerPlanTest, WhatSequencesShareIsPackedOnceAndUnpackedForEach) {
+  const v1::PlanBatchRequest request = SharingRequestOf(40);
+  NumberedBatch batch(GetParam(), request);
+  for (size_t s = 0; s < batch.lengths.size(); ++s) {
+    const auto begin = batch.numbers.data() + s / 5 * 5 * batch.width;
+    std::copy_n(begin, request.manifest().shared_prefixes(static_cast<int>(s)),
+                batch.numbers.data() + s * batch.width);
+  }
+  auto restored = Shared<int64_t>(batch.numbers.size(), 0);
+  auto ones = Shared<float>(batch.numbers.size(), 1);
+  uint64_t laid = 0;
+  uint64_t true_tokens = 0;
+  double gradients = 0;
+  for (uint32_t dp = 0; dp < 2; ++dp) {
+    auto worker = WorkerClient::Create(Client(MakeInProcessConnection()), OptionsOf(dp, 0));
+    auto plan = worker->FetchPlan(request);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+      auto row = Shared<int64_t>(microbatch.row_width, -1);
+      auto gradient = Shared<float>(microbatch.row_width, -1);
+      ASSERT_TRUE(
+          plan->Pack(microbatch, {kernels::Tokens(batch.numbers.data(), row.data(), batch.width)})
+              .ok());
+      ASSERT_TRUE(plan->Unpack(microbatch,
+                               {kernels::Tokens<int64_t>(row.data(), restored.data(), batch.width)})
+                      .ok());
+      const absl::Status summed =
+          plan->UnpackGradient(microbatch, {.data_type = BATCHPLAN_FLOAT32,
+                                            .elements_per_token = 1,
+                                            .width = batch.width,
+                                            .source = ones.data(),
+                                            .destination = gradient.data()});
+      ASSERT_TRUE(summed.ok()) << summed;
+      ASSERT_TRUE(plan->CheckErrors().ok());
+      // Every token stands in the row once.
+      std::vector<int64_t> tokens;
+      uint64_t own = 0;
+      for (size_t k = 0; k < microbatch.num_sequences(); ++k) {
+        own += microbatch.sequence_lengths[k] - microbatch.shared_tokens[k];
+        true_tokens += microbatch.sequence_lengths[k];
+      }
+      for (size_t i = 0; i < own; ++i) {
+        tokens.push_back(row[i]);
+        gradients += gradient[i];
+        EXPECT_GT(microbatch.subtree_end[i], static_cast<int32_t>(i));
+      }
+      std::sort(tokens.begin(), tokens.end());
+      EXPECT_TRUE(std::adjacent_find(tokens.begin(), tokens.end()) == tokens.end());
+      const v1::MicrobatchTiming timing = plan->Timing(microbatch, 1);
+      EXPECT_EQ(timing.tokens(), own);
+      EXPECT_LE(timing.tokens_squared(), own * own);
+      laid += own;
+    }
+  }
+  EXPECT_EQ(restored.ToVector(), batch.numbers.ToVector());
+  EXPECT_EQ(gradients, static_cast<double>(true_tokens));
+  EXPECT_LT(laid, true_tokens);
+}
+
+TEST_P(WorkerPlanTest, RowsThatShareTokensAreNotDividedAmongRanks) {
+  v1::PlanBatchRequest request = SharingRequestOf(40);
+  request.mutable_topology()->set_context_parallel(2);
+  auto worker = WorkerClient::Create(Client(MakeInProcessConnection()), OptionsOf(0, 0));
+  const absl::Status status = worker->FetchPlan(request).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+}
+
 TEST_P(WorkerPlanTest, GatheredRowsAreUnpackedWhole) {
   const v1::PlanBatchRequest request = RequestFor({"", 2, 4, 50, false});
   const NumberedBatch batch(GetParam(), request);

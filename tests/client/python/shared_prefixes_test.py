@@ -77,9 +77,9 @@ def test_tokens_of_any_size_are_compared_whole():
 
 
 @pytest.mark.parametrize("lists, minimum, named", [
-    ([[1], [2.5]], 1, r"token_lists\[1\] has what is no token"),
-    ([[1], ["a"]], 1, r"token_lists\[1\] has what is no token"),
-    ([[2**63]], 1, r"token_lists\[0\] has what is no token"),
+    ([[1], [2, 2.5]], 1, r"token_lists\[1\] is no list of tokens: number 1 of them is no whole number"),
+    ([[1], ("a",)], 1, r"token_lists\[1\] is no list of tokens: number 0"),
+    ([[2**63]], 1, r"token_lists\[0\] is no list of tokens: number 0"),
     ([numpy.ones(2)], 1, r"token_lists\[0\] has dtype float64"),
     ([[1], numpy.ones((2, 2), int)], 1, r"token_lists\[1\] is no array of tokens: it has 2 dimensions"),
     ([7, [1]], 1, r"token_lists\[0\] is no array of tokens: it has 0 dimensions"),

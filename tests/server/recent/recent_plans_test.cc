@@ -73,10 +73,11 @@ TEST_F(RecentPlansTest, PassesAreTakenTogether) {
                             .budget_tokens = 400};
   const PassRecord logprobs = {.metrics = {.microbatches = 1,
                                            .lower_bound_microbatches = 1,
-                                           .true_tokens = 300,
+                                           .true_tokens = 600,
                                            .scheduled_tokens = 300,
                                            .naive_tokens = 900,
-                                           .step_efficiency = 0.7},
+                                           .step_efficiency = 0.7,
+                                           .laid_tokens = 300},
                                .budget_tokens = 800};
   recent_.Record({.job_id = "a",
                   .preset = "balanced",

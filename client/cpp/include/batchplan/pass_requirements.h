@@ -6,7 +6,8 @@
 // A plan comes over a network and its numbers become addresses, so nothing of it is taken on trust:
 // after the check every array has its size, every index lies in the manifest, no sequence stands
 // twice, every micro-batch fits into its row and its row into the token budget, or holds a single
-// sequence that is longer, where the request lets it run alone, and where context-parallel groups
+// sequence that is longer, where the request lets it run alone, no sequence shares more than it and
+// the one before it have, and where context-parallel groups
 // differ in size those of every slot divide the pool. How good the plan is, is not asked; the plan
 // checker of the planner itself knows more.
 //
@@ -61,6 +62,9 @@ struct PassRequirements {
   uint32_t max_tokens_per_microbatch = 0;
   // Whether a micro-batch is [n, width] rather than one packed row.
   bool padded = false;
+  // Whether a row may lay what sequences share once (PassPlan.shared_tokens). Of a joined plan
+  // another worker may know more of what is shared.
+  bool may_share = false;
   // Sequences of the whole manifest, and the length of each; no lengths if a worker knows only its
   // own part of the batch.
   uint32_t num_sequences = 0;

@@ -10,6 +10,9 @@
 //   }
 //   absl::Status status = plan->CheckErrors();
 //
+// Where sequences share tokens (Manifest.shared_prefixes), losses are those of the unpacked
+// outputs, and UnpackGradient brings their gradients back to the row.
+//
 //   v1::ReportStepRequest report;         // what it took, for the job's fit
 //   *report.add_microbatches() = plan->Timing(microbatch, milliseconds);
 //
@@ -68,6 +71,9 @@ struct WorkerMicrobatch {
   // host. None for an empty micro-batch, which a rank runs to keep the others company.
   absl::Span<const uint32_t> sequence_index;
   absl::Span<const uint32_t> sequence_lengths;
+  // How many first tokens of each stand in the row already, as the one before it has them too;
+  // empty where the pass shares nothing. The row lays the others end to end.
+  absl::Span<const uint32_t> shared_tokens;
 
   // The context parallel ranks that share the row, this rank's place among them, and the first of
   // them by its number in data_parallel * context_parallel ranks, in which those of a micro-batch
@@ -86,7 +92,8 @@ struct WorkerMicrobatch {
   uint32_t sequence_width = 0;
 
   // The longest sequence, and the longest padded one: what FlashAttention takes as max_seqlen, on
-  // the host, with no wait for a device.
+  // the host, with no wait for a device. Of shared tokens the second is the most that a sequence
+  // lays.
   uint32_t max_seqlen = 0;
   uint32_t max_seqlen_padded = 0;
 
@@ -94,6 +101,11 @@ struct WorkerMicrobatch {
   const int32_t* cu_seqlens = nullptr;
   const int32_t* cu_seqlens_padded = nullptr;
   const int32_t* cu_seqlens_padded_per_rank = nullptr;
+  // Of a pass that shares tokens, in the backend's memory, else nullptr: [row_width] behind which
+  // place no token sees it, which is the mask of attention; and [sequences] what the kernels find
+  // the sequence that laid a token by.
+  const int32_t* subtree_end = nullptr;
+  const int32_t* least_shared = nullptr;
   // [sequences] sequence_index in the backend's memory.
   const uint32_t* device_sequence_index = nullptr;
 
@@ -155,8 +167,16 @@ class WorkerPlan {
   absl::Status Unpack(const WorkerMicrobatch& microbatch, absl::Span<const batchplan_field> fields,
                       const BatchTensors& batch = {}, RowPart part = RowPart::kOwnRank) const;
 
+  // Of a pass that shares tokens, the gradient of Unpack: of each token of the row the sum over the
+  // sequences that have it. Where nothing is shared it is Pack, with a pad_value of 0. See
+  // batchplan_unpack_gradient.
+  absl::Status UnpackGradient(const WorkerMicrobatch& microbatch,
+                              const batchplan_gradient& gradient,
+                              const BatchTensors& batch = {}) const;
+
   // Sums and means of a packed field for each sequence of the micro-batch, in the row's order; from
-  // its own shard alone, this rank's part of them. See batchplan_reduce.
+  // its own shard alone, this rank's part of them. Not of rows that share tokens, which are
+  // unpacked first. See batchplan_reduce.
   absl::Status Reduce(const WorkerMicrobatch& microbatch, const batchplan_reduction& reduction,
                       RowPart part = RowPart::kOwnRank) const;
 
@@ -188,9 +208,12 @@ class WorkerPlan {
     size_t error_word = 0;
     size_t sequence_index = 0;
     size_t sequence_lengths = 0;
+    // None where the pass shares nothing.
+    size_t shared_tokens = 0;
     // 0, 1, 2, ...: the offsets of sequences of one token each.
     size_t counting = 0;
-    // The three offset arrays of the first micro-batch, then of the second, and so on.
+    // The three offset arrays of the first micro-batch, with shared tokens also what
+    // WorkerMicrobatch has of them, then of the second, and so on.
     size_t layouts = 0;
     size_t workspace = 0;
     size_t workspace_size = 0;
@@ -226,9 +249,10 @@ class WorkerPlan {
   double model_share_ = 1;
   uint32_t most_sequences_ = 0;
   uint32_t widest_row_ = 0;
+  bool shares_ = false;
   std::vector<WorkerMicrobatch> microbatches_;
-  // What is copied to the backend, in this order: the error word, sequence_index and
-  // sequence_lengths of all micro-batches, the counting offsets. The spans of microbatches_ view
+  // What is copied to the backend, in this order: the error word, sequence_index, sequence_lengths
+  // and shared_tokens of all micro-batches, the counting offsets. The spans of microbatches_ view
   // it.
   std::vector<uint32_t> uploaded_;
   MemoryMap map_;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,32 +43,15 @@ def common_prefixes(token_lists: Sequence[ArrayLike], minimum: int = 64) -> tupl
     least = whole("minimum", minimum)
     if not 1 <= least <= _MOST:
         raise InvalidRequest(f"minimum is {least}; must be 1 to {_MOST}")
-    lists = list(token_lists)
+    lists: list[Any] = list(token_lists)
     if all(isinstance(one, (list, tuple)) for one in lists):
-        arrays = _of_lists(lists)
-    else:
-        arrays = [_array(place, one) for place, one in enumerate(lists)]
+        return _core.common_prefixes_of_lists(lists, least)
+    arrays = [_array(place, one) for place, one in enumerate(lists)]
     dtypes = {one.dtype for one in arrays}
     # Bits tell tokens apart, where all have the same type.
     if dtypes in ({numpy.dtype(numpy.int32)}, {numpy.dtype(numpy.uint32)}):
         return _core.common_prefixes_32([one.view(numpy.int32) for one in arrays], least)
     return _core.common_prefixes_64([one.astype(numpy.int64, copy=False) for one in arrays], least)
-
-
-def _of_lists(lists: list[Any]) -> list[NDArray[Any]]:
-    """Lists as arrays, in 32 bits if all tokens fit."""
-    for code, dtype in (("i", numpy.int32), ("q", numpy.int64)):
-        tokens = array.array(code)
-        try:
-            for place, one in enumerate(lists):
-                tokens.extend(one)
-            break
-        except (TypeError, OverflowError) as error:
-            if isinstance(error, TypeError) or code == "q":
-                raise InvalidRequest(f"token_lists[{place}] has what is no token: {error}") from None
-    flat = numpy.frombuffer(tokens, dtype)
-    ends = numpy.cumsum([len(one) for one in lists], dtype=numpy.int64).tolist()
-    return [flat[begin:end] for begin, end in zip([0, *ends], ends)]
 
 
 def _array(place: int, tokens: Any) -> NDArray[Any]:

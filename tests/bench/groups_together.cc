@@ -43,42 +43,83 @@ void AddPieces(const PrefixTree& tree, const std::vector<uint32_t>& leaves, uint
   for (PrefixRow& run : RunsOf(tree, leaves, most)) pieces.push_back(std::move(run));
 }
 
-// More slots than the fewest that the solver may try.
-constexpr uint32_t kMoreSlots = 4;
-// What a token counts in the solver's lengths. A placeholder counts 1, so that a micro-batch has
-// room for many of them beside a piece of all its tokens.
+// Cuts the costliest piece that has several leaves where the costlier part is cheapest. False if
+// there is none.
+bool CutCostliest(const PrefixTree& tree, std::vector<PrefixRow>& pieces) {
+  const auto costliest = std::ranges::max_element(pieces, {}, [](const PrefixRow& piece) {
+    return piece.leaves().size() < 2 ? 0 : piece.cost();
+  });
+  const std::vector<uint32_t> leaves(costliest->leaves().begin(), costliest->leaves().end());
+  if (leaves.size() < 2) return false;
+  std::optional<std::pair<PrefixRow, PrefixRow>> best;
+  uint64_t least = 0;
+  for (size_t cut = 1; cut < leaves.size(); ++cut) {
+    std::pair<PrefixRow, PrefixRow> parts{PrefixRow(tree), PrefixRow(tree)};
+    for (size_t i = 0; i < leaves.size(); ++i)
+      (i < cut ? parts.first : parts.second).Add(leaves[i]);
+    const uint64_t cost = std::max(parts.first.cost(), parts.second.cost());
+    if (!best || cost < least) {
+      best = std::move(parts);
+      least = cost;
+    }
+  }
+  *costliest = std::move(best->first);
+  pieces.push_back(std::move(best->second));
+  return true;
+}
+
+// Pieces as the planner's solvers see them.
+struct Items {
+  std::vector<uint32_t> lengths;
+  std::vector<uint64_t> loads;
+
+  PackItems view() const { return {.lengths = lengths, .loads = loads}; }
+};
+
+// What a token counts in the solvers' lengths. A placeholder counts 1, so that a micro-batch has
+// room for all of them beside pieces of all its tokens.
 constexpr uint32_t kScale = 4096;
+
+// Without the `common` tokens that all sequences have in common: every micro-batch lays them once.
+Items ItemsOf(const std::vector<PrefixRow>& pieces, uint32_t common) {
+  Items items;
+  for (const PrefixRow& piece : pieces) {
+    items.lengths.push_back(kScale * static_cast<uint32_t>(piece.tokens() - common));
+    items.loads.push_back(piece.cost() - PathCost(common));
+  }
+  return items;
+}
 
 }  // namespace
 
 testing::RankMicrobatches GroupsTogether(const PrefixTree& tree, uint32_t budget, uint32_t ranks,
-                                         Synchronization synchronization) {
+                                         Synchronization synchronization, bool may_be_empty) {
   std::map<uint32_t, std::vector<uint32_t>> groups;
   for (uint32_t leaf = 0; leaf < tree.size(); ++leaf) groups[tree.group(leaf)].push_back(leaf);
   std::vector<PrefixRow> pieces;
   for (const auto& [group, leaves] : groups) AddPieces(tree, leaves, budget, pieces);
 
-  // What all sequences have in common, every micro-batch lays once, whatever it has.
   const uint32_t common = tree.common();
-  std::vector<uint32_t> lengths;
-  std::vector<uint64_t> loads;
-  for (const PrefixRow& piece : pieces) {
-    lengths.push_back(kScale * static_cast<uint32_t>(piece.tokens() - common));
-    loads.push_back(piece.cost() - PathCost(common));
+  const BinLimits limits = {.capacity = kScale * (budget - common) + kScale - 1};
+  Items items;
+  FewestBins fewest;
+  size_t slots = 0;
+  do {
+    items = ItemsOf(pieces, common);
+    fewest = PackFewest(items.view(), limits, 1, Effort::kDefault);
+    slots = (fewest.bins.size() + ranks - 1) / ranks;
+  } while (!may_be_empty && pieces.size() < slots * ranks && CutCostliest(tree, pieces));
+  // The solvers leave none empty: placeholders fill those that are to be, in as many slots as they
+  // may try.
+  constexpr size_t kMoreSlots = 4;
+  for (size_t i = pieces.size(); may_be_empty && i < (slots + kMoreSlots) * ranks; ++i) {
+    items.lengths.push_back(1);
+    items.loads.push_back(1);
   }
-  // The solver leaves no micro-batch empty. Where pieces may be too few, placeholders fill them up.
-  const BinLimits limits = {.capacity = kScale * (budget - common) + (kScale - 1)};
-  const uint32_t bins = static_cast<uint32_t>(MostBins({.lengths = lengths}, limits));
-  const uint32_t slots = (bins + ranks - 1) / ranks + kMoreSlots;
-  for (size_t i = pieces.size(); i < size_t{slots} * ranks && i < kScale; ++i) {
-    lengths.push_back(1);
-    loads.push_back(1);
-  }
-  const PackItems items = {.lengths = lengths, .loads = loads};
 
   Bins packed;
   if (synchronization == Synchronization::kLockstep) {
-    std::optional<LockstepSlots> solved = SolveLockstep({.items = items,
+    std::optional<LockstepSlots> solved = SolveLockstep({.items = items.view(),
                                                          .limits = limits,
                                                          .ranks = ranks,
                                                          .counts = {},
@@ -86,9 +127,8 @@ testing::RankMicrobatches GroupsTogether(const PrefixTree& tree, uint32_t budget
                                                         {});
     packed = std::move(solved.value().bins);
   } else {
-    const FewestBins fewest = PackFewest(items, limits, 1, Effort::kDefault);
-    const size_t of_rank = (fewest.bins.size() + ranks - 1) / ranks;
-    packed = BalanceAccumulated(items, limits, ranks, of_rank, fewest.bins, Effort::kDefault);
+    fewest = PackFewest(items.view(), limits, slots * ranks, Effort::kDefault);
+    packed = BalanceAccumulated(items.view(), limits, ranks, slots, fewest.bins, Effort::kDefault);
   }
   testing::RankMicrobatches plan(ranks);
   const size_t of_rank = packed.size() / ranks;

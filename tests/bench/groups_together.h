@@ -12,10 +12,12 @@
 namespace batchplan::bench {
 
 // Every group in one micro-batch, or where the budget forces it, cut into as few runs of leaves as
-// it takes, the largest as small as possible; then balanced by the planner's own search for items,
-// at DEFAULT. Every sequence fits the budget.
+// it takes, the largest as small as possible. Then balanced by the planner's own search for items,
+// at DEFAULT. Where there are fewer pieces than micro-batches, some of these stay empty, or else
+// the costliest pieces are cut again. Every sequence fits the budget, and there are as many as
+// micro-batches.
 testing::RankMicrobatches GroupsTogether(const PrefixTree& tree, uint32_t budget, uint32_t ranks,
-                                         Synchronization synchronization);
+                                         Synchronization synchronization, bool may_be_empty);
 
 }  // namespace batchplan::bench
 

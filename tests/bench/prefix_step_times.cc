@@ -55,6 +55,7 @@ struct Figures {
   // Over DEFAULT's step time.
   Ratios nothing_shared;
   Ratios groups;
+  Ratios groups_cut;
   std::vector<Ratios> systems;
   Ratios best_system;
   std::vector<Ratios> presets;
@@ -138,9 +139,13 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
   const Planned fast = balanced(Effort::kFast, true);
   const Planned ours = balanced(Effort::kDefault, true);
   const Planned unshared = balanced(Effort::kDefault, false);
-  const double groups =
-      StepTimeOf(tested, GroupsTogether(tested.tree, budget, ranks, synchronization), budget,
-                 synchronization, "groups together");
+  const auto groups_together = [&](bool may_be_empty) {
+    return StepTimeOf(tested,
+                      GroupsTogether(tested.tree, budget, ranks, synchronization, may_be_empty),
+                      budget, synchronization, "groups together");
+  };
+  const double groups = groups_together(/*may_be_empty=*/true);
+  const double groups_cut = groups_together(/*may_be_empty=*/false);
   std::vector<double> systems;
   for (const PrefixSystem& system : PrefixSystems()) {
     systems.push_back(StepTimeOf(tested, system.plan(tested.tree, budget, ranks), budget,
@@ -157,6 +162,7 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
     of->over_bound.Add(ours.step_time / ours.bound);
     of->nothing_shared.Add(unshared.step_time / ours.step_time);
     of->groups.Add(groups / ours.step_time);
+    of->groups_cut.Add(groups_cut / ours.step_time);
     of->systems.resize(systems.size());
     double best = std::numeric_limits<double>::infinity();
     for (size_t s = 0; s < systems.size(); ++s) {
@@ -176,11 +182,11 @@ void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchron
 void PrintTitle(Synchronization synchronization) {
   std::printf(
       "\n### %s\n| batches | sequences, tokens | ranks | slots | ms, fast | ms | fast / bound | "
-      "time / bound | nothing shared | groups together |",
+      "time / bound | nothing shared | groups together | none empty |",
       synchronization == Synchronization::kLockstep ? "lockstep" : "accumulated");
   for (const PrefixSystem& system : PrefixSystems()) std::printf(" %s |", system.name.data());
   std::printf(" best of these |\n|");
-  for (size_t i = 0; i < 11 + PrefixSystems().size(); ++i) std::printf(" --- |");
+  for (size_t i = 0; i < 12 + PrefixSystems().size(); ++i) std::printf(" --- |");
   std::printf("\n");
 }
 
@@ -188,8 +194,8 @@ void PrintRow(const PrefixFamily& family, uint32_t ranks, const Figures& figures
   std::printf("| %s | %zu, %u | %u | %.1f | %.1f | %.1f |", family.name.data(), family.sequences,
               family.budget, ranks, figures.slots / figures.batches,
               figures.fast_milliseconds / figures.batches, figures.milliseconds / figures.batches);
-  for (const Ratios* ratios :
-       {&figures.fast_over_bound, &figures.over_bound, &figures.nothing_shared, &figures.groups}) {
+  for (const Ratios* ratios : {&figures.fast_over_bound, &figures.over_bound,
+                               &figures.nothing_shared, &figures.groups, &figures.groups_cut}) {
     PrintMean(ratios->mean);
   }
   for (const Ratios& ratios : figures.systems) PrintMean(ratios.mean);
@@ -210,6 +216,7 @@ void PrintMeans(const Figures& figures) {
   PrintRatios("time / bound", figures.over_bound);
   PrintRatios("nothing shared", figures.nothing_shared);
   PrintRatios("groups together", figures.groups);
+  PrintRatios("groups together, none empty", figures.groups_cut);
   for (size_t s = 0; s < figures.systems.size(); ++s) {
     PrintRatios(PrefixSystems()[s].name.data(), figures.systems[s]);
   }

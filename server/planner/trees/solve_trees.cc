@@ -63,8 +63,10 @@ SearchEffort EffortOf(Effort effort) {
   }
 }
 
-// Larger ones begin with pieces of two sizes and the fewest slots.
+// Larger ones begin with pieces of one size and the fewest slots.
 constexpr size_t kMostForAllStarts = 8192;
+// And have no more pairs looked at than this many.
+constexpr size_t kMostForPairs = 16384;
 
 class TreeSolver {
  public:
@@ -102,7 +104,8 @@ class TreeSolver {
     AddStarts(effort, others, starts);
     const auto pairs = static_cast<uint64_t>(
         std::max(static_cast<double>(effort.least_pairs),
-                 effort.pairs_a_sequence * static_cast<double>(items_->size())));
+                 effort.pairs_a_sequence *
+                     static_cast<double>(std::min<size_t>(items_->size(), kMostForPairs))));
     // All of them a little, the best in earnest.
     for (TreeSearch& start : starts) start.Improve(pairs / 128, context_.allowance);
     SortByTime(starts);
@@ -301,6 +304,7 @@ class TreeSolver {
     // Where costs leave no room, tokens may.
     if (starts.size() == before) {
       for (const PieceSize& size : {kWhole, kSingles}) {
+        if (!few && size.worth == kSingles.worth) continue;
         std::optional<std::vector<TreeBin>> bins = FillWithPieces(
             *items_, terms, PiecesOf(size, mean), PieceChoice::kFewestTokens, rank_of_);
         if (bins) AddStart(*std::move(bins), slots, starts);

@@ -25,6 +25,10 @@ constexpr int kBisections = 12;
 
 // In depth-first order, on either side of a piece, where few tokens are looked for.
 constexpr uint32_t kNeighbours = 32;
+constexpr uint32_t kMostForNeighbours = 8192;
+
+// Bins that are looked at for one with room, before the one that has most.
+constexpr int kMostLooks = 64;
 
 // What runs of items take in rows of their own.
 class Runs {
@@ -214,7 +218,8 @@ class PieceFiller {
         most_on_rank_(terms.keeps_counts && rank_of.empty()
                           ? items.tree().size() / terms.ranks
                           : std::numeric_limits<uint64_t>::max()),
-        bin_of_(items.size(), kNone) {
+        bin_of_(items.size(), kNone),
+        common_(items.size() < 2 ? 0 : items.Common(0, items.size() - 1)) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Enter(bin);
   }
 
@@ -247,15 +252,22 @@ class PieceFiller {
       return true;
     };
     if (rank_of_.empty()) {
-      for (const auto& [key, bin] : in_order_) {
-        if (look(bin)) break;
+      // The fullest that has room even if it shares no more than all items do.
+      const double room =
+          static_cast<double>(terms_.capacity) - static_cast<double>(alone.tokens - common_);
+      auto next = choice_ == PieceChoice::kFewestTokens ? in_order_.lower_bound({{-room, 0}, 0})
+                                                        : in_order_.begin();
+      for (int looks = 0; next != in_order_.end() && looks < kMostLooks; ++looks, ++next) {
+        if (look(next->second)) break;
       }
+      if (best == kNone) look(by_tokens_.begin()->second);
     } else {
       const uint32_t rank = rank_of_[piece.first];
       for (uint32_t slot = 0; slot < terms_.slots; ++slot) look(rank * terms_.slots + slot);
     }
     // What stands beside it in depth-first order.
-    const uint32_t most = choice_ == PieceChoice::kFewestTokens ? kNeighbours : 1;
+    const bool is_few = items_.size() <= kMostForNeighbours;
+    const uint32_t most = choice_ == PieceChoice::kFewestTokens && is_few ? kNeighbours : 1;
     const uint32_t end = piece.first + piece.count;
     for (uint32_t i = 0; i < most && end + i < items_.size(); ++i) {
       if (bin_of_[end + i] == kNone) continue;
@@ -314,10 +326,14 @@ class PieceFiller {
     return {accumulates() ? sums_[RankOf(bin)] : 0, bins_[bin].cost};
   }
   void Enter(uint32_t bin) {
-    if (rank_of_.empty()) in_order_.emplace(KeyOf(bin), bin);
+    if (!rank_of_.empty()) return;
+    in_order_.emplace(KeyOf(bin), bin);
+    by_tokens_.emplace(bins_[bin].tokens, bin);
   }
   void Leave(uint32_t bin) {
-    if (rank_of_.empty()) in_order_.erase({KeyOf(bin), bin});
+    if (!rank_of_.empty()) return;
+    in_order_.erase({KeyOf(bin), bin});
+    by_tokens_.erase({bins_[bin].tokens, bin});
   }
 
   void Add(uint32_t bin, std::span<const uint32_t> added) {
@@ -344,6 +360,9 @@ class PieceFiller {
   const uint64_t most_on_rank_;
   std::vector<uint32_t> bin_of_;
   std::set<std::pair<std::pair<double, double>, uint32_t>> in_order_;
+  std::set<std::pair<uint64_t, uint32_t>> by_tokens_;
+  // What all items have in common.
+  const uint32_t common_;
 };
 
 }  // namespace

@@ -244,7 +244,10 @@ absl::StatusOr<Plan> PlanSelection(const Manifest& manifest, const PlanOptions& 
   const absl::StatusOr<WaitingPool> pool =
       WaitingPool::Create(manifest, options, limits.longest, allowance.stop());
   if (!pool.ok()) return pool.status();
-  const SharedPrefixes prefixes(manifest);
+  // What sequences share is cut where they are.
+  const SharedPrefixes prefixes(manifest, options.overlong == OverlongPolicy::kTruncate
+                                              ? limits.longest.length
+                                              : std::numeric_limits<uint32_t>::max());
   auto [best, taken] = PlanOfAnyEffort(manifest, options, limits, prefixes, *pool, allowance);
   if (absl::IsCancelled(best.status())) return best;
   if (!best.ok()) {

@@ -22,6 +22,19 @@ void LayPrefixes(RandomStream& random, PassOptions& pass) {
   pass.ignore_shared_prefixes = pass.layout == Layout::kPadded || random.Chance(15);
 }
 
+// As trainers of trees do, where nothing else is asked that they don't keep.
+void MaybeShardTrees(RandomStream& random, GeneratedRequest& request) {
+  const GroupPolicy groups = request.options.mini_batches.groups;
+  PassOptions& first = request.options.passes[0];
+  if (!random.Chance(15) || !request.ranks.empty() || groups == GroupPolicy::kSameRank ||
+      groups == GroupPolicy::kSameMicrobatch || first.layout == Layout::kPadded) {
+    return;
+  }
+  first.sharding =
+      random.OneOf<Sharding>({Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree});
+  first.equal_sequence_counts = false;
+}
+
 // Most sequences share with an earlier one, in a part of the forests mostly with the one before, so
 // that they are chains.
 void GrowForest(RandomStream& random, GeneratedRequest& request) {
@@ -55,6 +68,7 @@ void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request) {
   if (request->options.topology.dynamic_context) return;
   RandomStream random(seed ^ 0x6B6B6B6B);
   for (PassOptions& pass : request->options.passes) LayPrefixes(random, pass);
+  MaybeShardTrees(random, *request);
   if (request->group_ids.empty() || random.Chance(60)) {
     GrowForest(random, *request);
     return;

@@ -65,8 +65,9 @@ void AddSelection(uint64_t seed, GeneratedRequest* request);
 
 // Gives a generated request, unless it has dynamic_context, sequences that share prefixes: groups
 // around their first, forests with chains, copies and prefixes of others. The padded passes then
-// ignore them or become packed, and some of the packed ones ignore them as well. The one forest or
-// the other relates sequences through such as are dropped, truncated, alone or deferred.
+// ignore them or become packed, and some of the packed ones ignore them as well; some requests have
+// a sharding of trees. The one forest or the other relates sequences through such as are dropped,
+// truncated, alone or deferred.
 void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,

@@ -63,10 +63,9 @@ absl::StatusOr<MiniBatchPlacement> PlaceRowsOfTrees(const Pass& pass,
     return TooFewItems(pass, sequences.size(), pass.counts().RoundUp(1), context.where);
   }
   placement->method = MethodOf(pass.options());
-  MiniBatchPlacement placed{
-      .shares = SharesOf(SequenceLists::Singles(sequences), RanksOf(*placement, sequences),
-                         pass.ranks()),
-      .passes = {}};
+  MiniBatchPlacement placed{.shares = SharesOf(SequenceLists::Singles(sequences),
+                                               RanksOf(*placement, sequences), pass.ranks()),
+                            .passes = {}};
   placed.passes.push_back(*std::move(placement));
   return placed;
 }
@@ -115,7 +114,15 @@ absl::StatusOr<MiniBatchPlacement> PlaceBySharding(const Pass& pass,
     if (dealt.ok()) dealt->lead().method = MethodOf(pass.options());
     return dealt;
   }
-  if (IsOfTrees(pass.options().sharding)) return PlaceRowsOfTrees(pass, mini_batch, context);
+  if (IsOfTrees(pass.options().sharding)) {
+    if (pass.options().layout == Layout::kPacked) {
+      return PlaceRowsOfTrees(pass, mini_batch, context);
+    }
+    // A later pass that leads the mini-batches which the first ignores, and has no packed rows.
+    PassOptions options = pass.options();
+    options.sharding = Sharding::kBalanced;
+    return PlaceBySharding(pass.With(options), mini_batch, context, limit);
+  }
   const Units units = pass.UnitsOf(mini_batch.sequences());
   const absl::StatusOr<std::vector<uint32_t>> rank_of = ShardUnits(pass, units, context);
   if (!rank_of.ok()) return rank_of.status();

@@ -70,7 +70,7 @@ TEST(SharedRequestsTest, AreKeptByEveryEffort) {
 
 TEST(SharedRequestsTest, OfPresetsAreKept) {
   Planned planned;
-  for (const uint64_t seed : testing::Seeds(300)) {
+  for (const uint64_t seed : testing::Seeds(150)) {
     GeneratedRequest request = testing::GeneratePresetRequest("balanced", seed);
     testing::AddSharedPrefixes(seed, &request);
     ExpectPlanOrRefusal(request, planned);

@@ -96,6 +96,8 @@ absl::StatusOr<MiniBatchPlacement> MiniBatchPlacer::Place(
   if (asked.ok()) asked = Fill(k, *std::move(asked));
   // Here the request names the rank of each sequence.
   if (sharding == Sharding::kStrideSorted) return asked;
+  // Rows of trees may be too few for all ranks.
+  if (IsOfTrees(sharding) && asked.ok()) return asked;
   return OrOtherwise(k, mini_batch, std::move(asked));
 }
 

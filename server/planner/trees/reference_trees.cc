@@ -158,8 +158,8 @@ class TreePlacer {
     }
   }
 
-  // AReaL: families by their tokens, descending, to the rank that has fewest, of these to the
-  // lightest; then each sequence into the first row with room.
+  // AReaL: families by their tokens, descending, to the lightest rank that has not its share of them;
+  // then each sequence into the first row with room.
   RankRows Areal() const {
     std::vector<uint64_t> tokens(families_.size(), 0);
     for (uint32_t item = 0; item < items_.size(); ++item) {
@@ -168,14 +168,16 @@ class TreePlacer {
     std::vector<uint32_t> order(families_.size());
     std::iota(order.begin(), order.end(), 0u);
     std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t f) { return tokens[f]; });
-    std::set<std::pair<std::pair<uint64_t, uint64_t>, uint32_t>> ranks;
-    for (uint32_t rank = 0; rank < pass_.ranks(); ++rank) ranks.insert({{0, 0}, rank});
+    const size_t share = (families_.size() + pass_.ranks() - 1) / pass_.ranks();
+    std::set<std::pair<uint64_t, uint32_t>> ranks;
+    for (uint32_t rank = 0; rank < pass_.ranks(); ++rank) ranks.insert({0, rank});
+    std::vector<size_t> counts(pass_.ranks(), 0);
     std::vector<uint32_t> rank_of(families_.size());
     for (const uint32_t family : order) {
-      auto [key, rank] = *ranks.begin();
+      const auto [sum, rank] = *ranks.begin();
       ranks.erase(ranks.begin());
       rank_of[family] = rank;
-      ranks.insert({{key.first + 1, key.second + tokens[family]}, rank});
+      if (++counts[rank] < share) ranks.insert({sum + tokens[family], rank});
     }
     std::vector<OpenRows> open(pass_.ranks(), OpenRows(pass_, items_));
     for (const uint32_t item : in_order_) open[rank_of[family_of_[item]]].AddToFirst(item);

@@ -394,7 +394,7 @@ void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
     ++puts_;
     // Sorting many bins takes longer than a trade.
     if (terms_.synchronization == Synchronization::kLockstep &&
-        puts_ % (1 + bins_.size() / 256) == 0) {
+        puts_ % (1 + bins_.size() / 64) == 0) {
       Regroup();
     }
     time_ = Time();

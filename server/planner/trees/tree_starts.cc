@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -161,6 +162,33 @@ class PieceCutter {
   const PieceLimits limits_;
   std::vector<TreePiece> pieces_;
 };
+
+double CostOf(const TreeItems& items, const TreePiece& piece) {
+  std::vector<uint32_t> own(piece.count);
+  std::iota(own.begin(), own.end(), piece.first);
+  return BinOf(items, std::move(own)).cost;
+}
+
+// Halves the costliest pieces until there are so many; false if there are too few items.
+bool HalveUpTo(const TreeItems& items, size_t count, std::vector<TreePiece>& pieces) {
+  std::set<std::pair<double, size_t>> by_cost;
+  const auto enter = [&](size_t piece) {
+    if (pieces[piece].count > 1) by_cost.emplace(CostOf(items, pieces[piece]), piece);
+  };
+  for (size_t piece = 0; piece < pieces.size(); ++piece) enter(piece);
+  while (pieces.size() < count) {
+    if (by_cost.empty()) return false;
+    const size_t costliest = std::prev(by_cost.end())->second;
+    by_cost.erase(std::prev(by_cost.end()));
+    const TreePiece whole = pieces[costliest];
+    const uint32_t half = whole.count / 2;
+    pieces.push_back({whole.first + half, whole.count - half});
+    pieces[costliest].count = half;
+    enter(costliest);
+    enter(pieces.size() - 1);
+  }
+  return true;
+}
 
 // Pieces as what bins of items that share nothing are made of: all without what every item has in
 // common, which each bin has once.
@@ -382,7 +410,12 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
                                                   std::span<const TreePiece> pieces,
                                                   const Allowance& allowance) {
   const size_t count = size_t{terms.ranks} * terms.slots;
-  if (pieces.size() < count && !terms.may_empty) return std::nullopt;
+  std::vector<TreePiece> enough;
+  if (pieces.size() < count && !terms.may_empty) {
+    enough.assign(pieces.begin(), pieces.end());
+    if (!HalveUpTo(items, count, enough)) return std::nullopt;
+    pieces = enough;
+  }
   PackedPieces of_pieces(pass, items, pieces);
   if (pieces.size() < count && !of_pieces.FillUpTo(count)) return std::nullopt;
   const BinLimits& limits = of_pieces.limits;

@@ -48,7 +48,8 @@ batchplan_plan ViewOf(const v1::PassPlan& plan, const PassRequirements& requirem
           .num_sequences = static_cast<uint32_t>(plan.sequence_index_size()),
           .num_microbatches = static_cast<uint32_t>(plan.row_widths_size()),
           .num_mini_batches = static_cast<uint32_t>(plan.microbatches_per_rank_size()),
-          .data_parallel = requirements.data_parallel};
+          .data_parallel = requirements.data_parallel,
+          .shared_tokens = nullptr};
 }
 
 absl::Status CheckPoolRank(const WorkerOptions& options, const ContextPool& pool) {

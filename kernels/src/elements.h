@@ -119,8 +119,10 @@ BATCHPLAN_HOST_DEVICE inline uint16_t HalfOfFloat(float value) {
 
 BATCHPLAN_HOST_DEVICE inline uint16_t Bfloat16OfFloat(float value) {
   const uint32_t bits = BitsOfFloat(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<uint16_t>(bits >> 16 | 0x40U);
-  return static_cast<uint16_t>(Rounded(bits, 16));
+  // Both, without a branch, so that a compiler makes vectors of it.
+  const uint32_t not_a_number = bits >> 16 | 0x40U;
+  const uint32_t number = Rounded(bits, 16);
+  return static_cast<uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? not_a_number : number);
 }
 
 // A type of elements that are added up: how they are stored, and in what they are added.

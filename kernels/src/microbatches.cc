@@ -112,6 +112,7 @@ int batchplan_next_microbatch(batchplan_microbatch_iterator* iterator,
   microbatch->row_width = plan.row_widths[index];
   microbatch->sequence_index = plan.num_sequences > 0 ? plan.sequence_index + begin : nullptr;
   microbatch->sequence_lengths = plan.num_sequences > 0 ? plan.sequence_lengths + begin : nullptr;
+  microbatch->shared_tokens = plan.shared_tokens != nullptr ? plan.shared_tokens + begin : nullptr;
   ++iterator->slot;
   return 1;
 }

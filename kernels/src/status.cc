@@ -39,9 +39,9 @@ const char* batchplan_status_string(batchplan_status status) {
     case BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK:
       return "context_parallel_rank is not below context_parallel";
     case BATCHPLAN_ERROR_LAYOUT:
-      return "cu_seqlens, cu_seqlens_padded and least_shared are not a layout of the row: they do "
-             "not begin at 0, descend, leave too little room, do not divide among the ranks, pass "
-             "row_width, or share what is not there";
+      return "cu_seqlens and cu_seqlens_padded are not a layout of the row: they do not begin "
+             "at 0, descend, leave too little room, do not divide among the ranks, pass "
+             "row_width, or share other tokens than least_shared says";
     case BATCHPLAN_ERROR_SEQUENCE_INDEX:
       return "an entry of sequence_index is not below num_rows";
     case BATCHPLAN_ERROR_OFFSETS:

@@ -44,43 +44,27 @@ T* OnDevice(const std::vector<T>& values) {
 class MicroBatch {
  public:
   MicroBatch(uint32_t context_parallel, uint32_t rank) {
-    std::mt19937 random(1);
     for (uint32_t left = kTokens; left > 0; left -= lengths_.back()) {
-      const uint32_t half = 8U << random() % 11;
-      lengths_.push_back(std::min<uint32_t>(left, half + random() % half));
+      const uint32_t half = 8U << random_() % 11;
+      lengths_.push_back(std::min<uint32_t>(left, half + random_() % half));
     }
     const uint32_t multiple = context_parallel > 1 ? 2 * context_parallel : 1;
     uint32_t width = 0;
     for (const uint32_t length : lengths_) width += (length + multiple - 1) / multiple * multiple;
-    std::vector<uint32_t> index(lengths_.size());
-    std::iota(index.begin(), index.end(), 0);
-    for (size_t i = index.size(); i > 1; --i) std::swap(index[i - 1], index[random() % i]);
-    std::vector<int64_t> offsets(1, 0);
-    std::vector<uint32_t> row_lengths(lengths_.size());
-    for (size_t i = 0; i < index.size(); ++i) row_lengths[index[i]] = lengths_[i];
-    for (const uint32_t length : row_lengths) offsets.push_back(offsets.back() + length);
+    LayOut(multiple, context_parallel, rank, width, {});
+  }
 
-    const auto count = static_cast<uint32_t>(lengths_.size());
-    auto* const cu_seqlens = reinterpret_cast<int32_t*>(Allocate(4 * (lengths_.size() + 1)));
-    auto* const padded = reinterpret_cast<int32_t*>(Allocate(4 * (lengths_.size() + 1)));
-    row_ = {.cu_seqlens = cu_seqlens,
-            .cu_seqlens_padded = padded,
-            .num_sequences = count,
-            .options = {.length_multiple = multiple,
-                        .context_parallel = context_parallel,
-                        .row_width = width},
-            .context_parallel_rank = rank};
-    cells_ = rank == BATCHPLAN_ALL_RANKS ? width : width / context_parallel;
-    batchplan_packed_layout layout{};
-    layout.cu_seqlens = cu_seqlens;
-    layout.cu_seqlens_padded = padded;
-    error_word_ = OnDevice(std::vector<batchplan_status>{BATCHPLAN_OK});
-    Check(batchplan_compute_layout(kCuda, OnDevice(lengths_), nullptr, count, &row_.options,
-                                   &layout, error_word_, nullptr));
-    Finish();
-    sequences_.sequence_index = OnDevice(index);
-    sequences_.num_rows = count;
-    offsets_ = OnDevice(offsets);
+  // Stars of 16 answers, of which each has a half in common with the others of its star.
+  explicit MicroBatch(uint32_t stars) {
+    const uint32_t length = kTokens / (16 * stars);
+    uint32_t width = 0;
+    std::vector<uint32_t> shared;
+    for (uint32_t i = 0; i < 16 * stars; ++i) {
+      lengths_.push_back(length);
+      shared.push_back(i % 16 == 0 ? 0 : length / 2);
+      width += length - shared.back();
+    }
+    LayOut(1, 1, 0, width, shared);
   }
 
   uint64_t rows() const { return lengths_.size(); }
@@ -99,6 +83,11 @@ class MicroBatch {
                            static_cast<uint32_t>(fields.size()), error_word_, nullptr));
     Finish();
   }
+  void UnpackGradient(const batchplan_gradient& gradient) const {
+    const batchplan_sequences sequences = Sequences(/*ragged=*/true);
+    Check(batchplan_unpack_gradient(kCuda, &row_, &sequences, &gradient, error_word_, nullptr));
+    Finish();
+  }
   void Reduce(const batchplan_reduction& reduction) const {
     size_t size = 0;
     Check(
@@ -108,6 +97,43 @@ class MicroBatch {
   }
 
  private:
+  void LayOut(uint32_t multiple, uint32_t context_parallel, uint32_t rank, uint32_t width,
+              const std::vector<uint32_t>& shared) {
+    std::vector<uint32_t> index(lengths_.size());
+    std::iota(index.begin(), index.end(), 0);
+    for (size_t i = index.size(); i > 1; --i) std::swap(index[i - 1], index[random_() % i]);
+    std::vector<int64_t> offsets(1, 0);
+    std::vector<uint32_t> row_lengths(lengths_.size());
+    for (size_t i = 0; i < index.size(); ++i) row_lengths[index[i]] = lengths_[i];
+    for (const uint32_t length : row_lengths) offsets.push_back(offsets.back() + length);
+
+    const auto count = static_cast<uint32_t>(lengths_.size());
+    auto* const cu_seqlens = reinterpret_cast<int32_t*>(Allocate(4 * (lengths_.size() + 1)));
+    auto* const padded = reinterpret_cast<int32_t*>(Allocate(4 * (lengths_.size() + 1)));
+    auto* const least_shared = reinterpret_cast<int32_t*>(Allocate(4 * lengths_.size()));
+    row_ = {.cu_seqlens = cu_seqlens,
+            .cu_seqlens_padded = padded,
+            .num_sequences = count,
+            .options = {.length_multiple = multiple,
+                        .context_parallel = context_parallel,
+                        .row_width = width},
+            .context_parallel_rank = rank};
+    if (!shared.empty()) row_.least_shared = least_shared;
+    cells_ = rank == BATCHPLAN_ALL_RANKS ? width : width / context_parallel;
+    batchplan_packed_layout layout{};
+    layout.cu_seqlens = cu_seqlens;
+    layout.cu_seqlens_padded = padded;
+    layout.least_shared = least_shared;
+    error_word_ = OnDevice(std::vector<batchplan_status>{BATCHPLAN_OK});
+    Check(batchplan_compute_layout(kCuda, OnDevice(lengths_),
+                                   shared.empty() ? nullptr : OnDevice(shared), count,
+                                   &row_.options, &layout, error_word_, nullptr));
+    Finish();
+    sequences_.sequence_index = OnDevice(index);
+    sequences_.num_rows = count;
+    offsets_ = OnDevice(offsets);
+  }
+
   batchplan_sequences Sequences(bool ragged) const {
     batchplan_sequences sequences = sequences_;
     if (ragged) {
@@ -124,6 +150,7 @@ class MicroBatch {
     Check(status);
   }
 
+  std::mt19937 random_{1};
   std::vector<uint32_t> lengths_;
   uint64_t cells_ = 0;
   batchplan_row row_{};
@@ -186,6 +213,30 @@ Shape SumPerSequence(const std::string& name) {
           [batch, reduction] { batch->Reduce(reduction); }};
 }
 
+// Eight stars of 16 sequences, of one field.
+Shape UnpackedStars(const std::string& name, uint32_t element_size, uint64_t elements) {
+  const auto batch = std::make_shared<MicroBatch>(8);
+  batchplan_field field{};
+  field.element_size = element_size;
+  field.elements_per_token = elements;
+  const uint64_t token = element_size * elements;
+  field.source = Allocate(batch->cells() * token);
+  field.destination = Allocate(kTokens * token);
+  return {name, kTokens, batch->cells() * token, kTokens * token,
+          [batch, field] { batch->Unpack({field}, /*ragged=*/true); }};
+}
+
+Shape GradientOfStars(const std::string& name, batchplan_data_type type, uint64_t token) {
+  const auto batch = std::make_shared<MicroBatch>(8);
+  batchplan_gradient gradient{};
+  gradient.data_type = type;
+  gradient.elements_per_token = type == BATCHPLAN_BFLOAT16 ? token / 2 : token / 4;
+  gradient.source = Allocate(kTokens * token);
+  gradient.destination = Allocate(batch->cells() * token);
+  return {name, kTokens, kTokens * token, batch->cells() * token,
+          [batch, gradient] { batch->UnpackGradient(gradient); }};
+}
+
 }  // namespace
 
 std::vector<Shape> TrainingShapes() {
@@ -197,6 +248,11 @@ std::vector<Shape> TrainingShapes() {
       NarrowFields("six narrow fields, packed under CP 8", 8, /*unpacks=*/false),
       NarrowFields("six narrow fields, unpacked to padded under CP 8", 8, /*unpacks=*/true),
       SumPerSequence("sum per sequence of floats with weights"),
+      UnpackedStars("stars of 16, rows of 4096 bf16, unpacked", 2, kHidden),
+      UnpackedStars("stars of 16, a narrow field, unpacked", 4, 1),
+      GradientOfStars("stars of 16, the gradient of rows of 4096 bf16", BATCHPLAN_BFLOAT16,
+                      2 * kHidden),
+      GradientOfStars("stars of 16, the gradient of a narrow field", BATCHPLAN_FLOAT32, 4),
   };
 }
 

@@ -84,11 +84,9 @@ class MicroBatch {
     cu_seqlens_.resize(offsets_.size());
     cu_seqlens_padded_.resize(offsets_.size());
     const batchplan_layout_options options = Options();
-    const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens_.data(),
-                                            .cu_seqlens_padded = cu_seqlens_padded_.data(),
-                                            .cu_seqlens_padded_per_rank = nullptr,
-                                            .max_seqlen = nullptr,
-                                            .max_seqlen_padded = nullptr};
+    batchplan_packed_layout layout{};
+    layout.cu_seqlens = cu_seqlens_.data();
+    layout.cu_seqlens_padded = cu_seqlens_padded_.data();
     batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths_.data(), nullptr, Count(), &options,
                              &layout, nullptr, nullptr);
   }
@@ -103,7 +101,8 @@ class MicroBatch {
             .cu_seqlens_padded = cu_seqlens_padded_.data(),
             .num_sequences = Count(),
             .options = Options(),
-            .context_parallel_rank = BATCHPLAN_ALL_RANKS};
+            .context_parallel_rank = BATCHPLAN_ALL_RANKS,
+            .least_shared = nullptr};
   }
 
   batchplan_sequences Padded() const {
@@ -170,6 +169,112 @@ void UnpackRows(benchmark::State& state) {
   const batchplan_sequences sequences = batch.Ragged();
   BesideMemcpy(state, unpacked.size(), [&] {
     return batchplan_unpack(BATCHPLAN_BACKEND_HOST, &row, &sequences, &field, 1, nullptr, nullptr);
+  });
+}
+
+// Sixteen answers to one prompt, half of each shared, with as many tokens as
+// MicroBatch(kRowTokens); and their row.
+class Star {
+ public:
+  Star() {
+    constexpr uint32_t kAnswers = 16;
+    constexpr uint32_t kLength = kRowTokens / kAnswers;
+    for (uint32_t i = 0; i < kAnswers; ++i) {
+      lengths_.push_back(kLength);
+      shared_.push_back(i == 0 ? 0 : kLength / 2);
+      offsets_.push_back(int64_t{i} * kLength);
+      row_width_ += kLength - shared_.back();
+    }
+    offsets_.push_back(kRowTokens);
+    cu_seqlens_.resize(kAnswers + 1);
+    cu_new_.resize(kAnswers + 1);
+    least_shared_.resize(kAnswers);
+    const batchplan_row row = Row();
+    batchplan_packed_layout layout{};
+    layout.cu_seqlens = cu_seqlens_.data();
+    layout.cu_seqlens_padded = cu_new_.data();
+    layout.least_shared = least_shared_.data();
+    batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths_.data(), shared_.data(), kAnswers,
+                             &row.options, &layout, nullptr, nullptr);
+  }
+
+  uint64_t Tokens() const { return kRowTokens; }
+  uint64_t RowWidth() const { return row_width_; }
+
+  batchplan_row Row() const {
+    return {.cu_seqlens = cu_seqlens_.data(),
+            .cu_seqlens_padded = cu_new_.data(),
+            .num_sequences = static_cast<uint32_t>(lengths_.size()),
+            .options = {.length_multiple = 1,
+                        .context_parallel = 1,
+                        .row_width = row_width_,
+                        .sequence_width = 0,
+                        .sharding = BATCHPLAN_SHARDING_ZIGZAG},
+            .context_parallel_rank = 0,
+            .least_shared = least_shared_.data()};
+  }
+
+  batchplan_sequences Ragged() const {
+    return {.sequence_index = nullptr,
+            .offsets = offsets_.data(),
+            .num_rows = lengths_.size(),
+            .num_tokens = Tokens()};
+  }
+
+ private:
+  uint32_t row_width_ = 0;
+  std::vector<uint32_t> lengths_;
+  std::vector<uint32_t> shared_;
+  std::vector<int64_t> offsets_;
+  std::vector<int32_t> cu_seqlens_;
+  std::vector<int32_t> cu_new_;
+  std::vector<int32_t> least_shared_;
+};
+
+void PackStar(benchmark::State& state) {
+  const Star star;
+  const auto hidden = static_cast<uint64_t>(state.range(0));
+  const Bytes source(star.Tokens() * hidden * 2, std::byte{1});
+  Bytes packed(star.RowWidth() * hidden * 2);
+  const batchplan_field field = FieldOf(2, hidden, source, packed);
+  const batchplan_row row = star.Row();
+  const batchplan_sequences sequences = star.Ragged();
+  BesideMemcpy(state, packed.size(), [&] {
+    return batchplan_pack(BATCHPLAN_BACKEND_HOST, &row, &sequences, &field, 1, nullptr, nullptr);
+  });
+}
+
+void UnpackStar(benchmark::State& state) {
+  const Star star;
+  const auto hidden = static_cast<uint64_t>(state.range(0));
+  const Bytes packed(star.RowWidth() * hidden * 2, std::byte{1});
+  Bytes unpacked(star.Tokens() * hidden * 2);
+  const batchplan_field field = FieldOf(2, hidden, packed, unpacked);
+  const batchplan_row row = star.Row();
+  const batchplan_sequences sequences = star.Ragged();
+  BesideMemcpy(state, unpacked.size(), [&] {
+    return batchplan_unpack(BATCHPLAN_BACKEND_HOST, &row, &sequences, &field, 1, nullptr, nullptr);
+  });
+}
+
+// Of elements of range(1) bits; the bytes are those read.
+void UnpackStarGradient(benchmark::State& state) {
+  const Star star;
+  const auto hidden = static_cast<uint64_t>(state.range(0));
+  const uint64_t size = static_cast<uint64_t>(state.range(1)) / 8;
+  const Bytes source(star.Tokens() * hidden * size, std::byte{0});
+  Bytes gradients(star.RowWidth() * hidden * size);
+  const batchplan_gradient gradient = {
+      .data_type = size == 2 ? BATCHPLAN_BFLOAT16 : BATCHPLAN_FLOAT32,
+      .elements_per_token = hidden,
+      .width = 0,
+      .source = source.data(),
+      .destination = gradients.data()};
+  const batchplan_row row = star.Row();
+  const batchplan_sequences sequences = star.Ragged();
+  BesideMemcpy(state, source.size(), [&] {
+    return batchplan_unpack_gradient(BATCHPLAN_BACKEND_HOST, &row, &sequences, &gradient, nullptr,
+                                     nullptr);
   });
 }
 
@@ -274,11 +379,12 @@ void Layout(benchmark::State& state) {
       .row_width = INT32_MAX / kLengthMultiple * kLengthMultiple,
       .sequence_width = 0,
       .sharding = BATCHPLAN_SHARDING_ZIGZAG};
-  const batchplan_packed_layout layout = {.cu_seqlens = cu_seqlens.data(),
-                                          .cu_seqlens_padded = cu_seqlens_padded.data(),
-                                          .cu_seqlens_padded_per_rank = per_rank.data(),
-                                          .max_seqlen = &max_seqlen,
-                                          .max_seqlen_padded = &max_seqlen_padded};
+  batchplan_packed_layout layout{};
+  layout.cu_seqlens = cu_seqlens.data();
+  layout.cu_seqlens_padded = cu_seqlens_padded.data();
+  layout.cu_seqlens_padded_per_rank = per_rank.data();
+  layout.max_seqlen = &max_seqlen;
+  layout.max_seqlen_padded = &max_seqlen_padded;
   BesideMemcpy(state, 3 * sizeof(int32_t) * uint64_t{count}, [&] {
     return batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), nullptr, count,
                                     &options, &layout, nullptr, nullptr);
@@ -294,12 +400,24 @@ void RowSizes(benchmark::internal::Benchmark* bench) {
   bench->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
+void StarSizes(benchmark::internal::Benchmark* bench) {
+  bench->ArgName("bf16")->Arg(4096)->Arg(4095)->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+
 void Ranks(benchmark::internal::Benchmark* bench) {
   bench->ArgName("cp")->Arg(1)->Arg(8)->UseManualTime()->Unit(benchmark::kMicrosecond);
 }
 
 BENCHMARK(PackRows)->Apply(RowSizes);
 BENCHMARK(UnpackRows)->Apply(RowSizes);
+BENCHMARK(PackStar)->Apply(StarSizes);
+BENCHMARK(UnpackStar)->Apply(StarSizes);
+BENCHMARK(UnpackStarGradient)
+    ->ArgNames({"elements", "bits"})
+    ->Args({4096, 16})
+    ->Args({2048, 32})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(PackFields)->Apply(Ranks);
 BENCHMARK(UnpackFields)->Apply(Ranks);
 BENCHMARK(Reduce)->Apply(Ranks);

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "server/planner/make_plan.h"
 #include "server/planner/packing/lower_bounds.h"
 #include "server/planner/padded/splits.h"
 #include "server/planner/request/presets.h"
+#include "tests/bench/prefix_batches.h"
 #include "tests/support/generators.h"
 
 namespace batchplan {
@@ -57,22 +59,31 @@ PlanOptions OptionsOf(const char* preset, Effort effort, uint32_t ranks) {
   return options;
 }
 
-// The counters, of the first batch: how far the predicted step time is above its proven bound, and
-// the ideal over it.
-void Plan(benchmark::State& state, const PlanOptions& options) {
-  // Of small plans several in turn, or the processor learns the branches of one by heart.
-  std::vector<std::vector<uint32_t>> batches;
-  for (uint64_t seed = 1; seed <= (state.range(0) <= 4096 ? 16 : 1); ++seed) {
-    batches.push_back(testing::MathsLengths(static_cast<size_t>(state.range(0)), seed));
-  }
+// Of batches in turn. The counters, of the first: how far the predicted step time is above its
+// proven bound, and the ideal over it.
+void Plan(benchmark::State& state, const PlanOptions& options,
+          const std::vector<Manifest>& batches) {
   size_t next = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(MakePlan({.lengths = batches[next++ % batches.size()]}, options));
+    benchmark::DoNotOptimize(MakePlan(batches[next++ % batches.size()], options));
   }
   PerSequence(state);
-  const PlanMetrics metrics = MakePlan({.lengths = batches[0]}, options)->passes[0].metrics;
+  const PlanMetrics metrics = MakePlan(batches[0], options)->passes[0].metrics;
   state.counters["step_efficiency"] = metrics.step_efficiency;
   state.counters["above_bound"] = metrics.predicted_step_time / metrics.lower_bound_step_time - 1;
+}
+
+// Of small plans several, or the processor learns the branches of one by heart.
+uint64_t Batches(const benchmark::State& state) { return state.range(0) <= 4096 ? 16 : 1; }
+
+void Plan(benchmark::State& state, const PlanOptions& options) {
+  std::vector<std::vector<uint32_t>> lengths;
+  for (uint64_t seed = 1; seed <= Batches(state); ++seed) {
+    lengths.push_back(testing::MathsLengths(static_cast<size_t>(state.range(0)), seed));
+  }
+  std::vector<Manifest> batches;
+  for (const auto& of_batch : lengths) batches.push_back({.lengths = of_batch});
+  Plan(state, options, batches);
 }
 
 void PlanBalanced(benchmark::State& state, Effort effort) {
@@ -88,6 +99,21 @@ void PlanDynamic(benchmark::State& state, Effort effort) {
   options.cost_model.exchange = {{.up_to_size = 0, .per_token = 0.065}};
   options.passes[0].max_tokens_per_microbatch = kBudget / 4;
   Plan(state, options);
+}
+
+// Sequences that begin alike, those of one of PrefixFamilies.
+void PlanShared(benchmark::State& state, absl::string_view name, Effort effort) {
+  const auto family = std::ranges::find(bench::PrefixFamilies(), name, &bench::PrefixFamily::name);
+  std::vector<bench::PrefixBatch> made;
+  for (uint64_t seed = 1; seed <= Batches(state); ++seed) {
+    made.push_back(
+        family->make(static_cast<size_t>(state.range(0)), family->group, family->budget, seed));
+  }
+  std::vector<Manifest> batches;
+  for (const bench::PrefixBatch& batch : made) batches.push_back(batch.manifest());
+  PlanOptions options = OptionsOf("balanced", effort, static_cast<uint32_t>(state.range(1)));
+  options.passes[0].max_tokens_per_microbatch = family->budget;
+  Plan(state, options, batches);
 }
 
 void PlanPreset(benchmark::State& state, const char* preset) {
@@ -112,6 +138,17 @@ void SizesAndPools(benchmark::internal::Benchmark* bench) {
   bench->Unit(benchmark::kMillisecond);
 }
 
+constexpr const char* kStars = "maths, stars of 16";
+constexpr const char* kTrees = "searches, trees of 16";
+
+void Thousand(benchmark::internal::Benchmark* bench) {
+  bench->Args({1024, 16})->Unit(benchmark::kMillisecond);
+}
+
+void ThousandAndMore(benchmark::internal::Benchmark* bench) {
+  bench->Args({1024, 16})->Args({100'000, 64})->Unit(benchmark::kMillisecond);
+}
+
 BENCHMARK(LowerBound)->Apply(Sizes);
 BENCHMARK(OptimalSplits)->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanBalanced, fast, Effort::kFast)->Apply(SizesAndRanks);
@@ -120,6 +157,10 @@ BENCHMARK_CAPTURE(PlanBalanced, thorough, Effort::kThorough)->Apply(SizesAndRank
 BENCHMARK_CAPTURE(PlanDynamic, fast, Effort::kFast)->Apply(SizesAndPools);
 BENCHMARK_CAPTURE(PlanDynamic, default, Effort::kDefault)->Apply(SizesAndPools);
 BENCHMARK_CAPTURE(PlanDynamic, thorough, Effort::kThorough)->Apply(SizesAndPools);
+BENCHMARK_CAPTURE(PlanShared, stars_fast, kStars, Effort::kFast)->Apply(Thousand);
+BENCHMARK_CAPTURE(PlanShared, trees_fast, kTrees, Effort::kFast)->Apply(Thousand);
+BENCHMARK_CAPTURE(PlanShared, stars_default, kStars, Effort::kDefault)->Apply(ThousandAndMore);
+BENCHMARK_CAPTURE(PlanShared, trees_default, kTrees, Effort::kDefault)->Apply(ThousandAndMore);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_packing, "nemo_rl_packing")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, nemo_rl_dynamic, "nemo_rl_dynamic")->Apply(Sizes);
 BENCHMARK_CAPTURE(PlanPreset, roll_packing, "roll_packing")->Apply(Sizes);

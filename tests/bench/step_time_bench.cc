@@ -2,12 +2,14 @@
 // through MakePlan, and three systems in use as their code does it today.
 //
 //   build/release/bench/step_time_bench [--seeds N] [--family NAME]
-//       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS] | --one_size]
+//       [--pp LIST [--vpp LIST] | --dynamic_cp LIST [--per_microbatch TOKENS] | --one_size |
+//        --shared_prefixes]
 //
 // With --pp, on pipelines of so many stages (pipeline_step_times.h). With --dynamic_cp, on pools of
 // so many ranks whose context-parallel groups differ in size (dynamic_step_times.h). With
-// --one_size, of such groups beside ranks (one_size_step_times.h). Else one
-// Markdown table a family and synchronization; each figure is over the seeds. A plan with
+// --one_size, of such groups beside ranks (one_size_step_times.h). With --shared_prefixes, of
+// batches whose sequences begin alike (prefix_step_times.h), which have families of their own. Else
+// one Markdown table a family and synchronization; each figure is over the seeds. A plan with
 // micro-batches over the token budget may be below the bound, which holds within the budget only.
 
 #include <algorithm>
@@ -32,6 +34,8 @@
 #include "tests/bench/length_family.h"
 #include "tests/bench/one_size_step_times.h"
 #include "tests/bench/pipeline_step_times.h"
+#include "tests/bench/prefix_batches.h"
+#include "tests/bench/prefix_step_times.h"
 #include "tests/support/generators.h"
 #include "tests/support/reference_systems.h"
 
@@ -310,6 +314,7 @@ int Main(int argc, char** argv) {
   std::vector<uint32_t> pools;
   double per_microbatch = 0;
   bool one_size = false;
+  bool shared_prefixes = false;
   for (int i = 1; i < argc; ++i) {
     const absl::string_view flag = argv[i];
     const bool last = i + 1 == argc;
@@ -328,18 +333,25 @@ int Main(int argc, char** argv) {
       ++i;
     } else if (flag == "--one_size") {
       one_size = true;
+    } else if (flag == "--shared_prefixes") {
+      shared_prefixes = true;
     } else {
       std::fprintf(stderr,
                    "usage: %s [--seeds N] [--family NAME] [--pp LIST [--vpp LIST] | --dynamic_cp "
-                   "LIST [--per_microbatch TOKENS] | --one_size]\nfamilies:",
+                   "LIST [--per_microbatch TOKENS] | --one_size | --shared_prefixes]\nfamilies:",
                    argv[0]);
       for (const Family& family : kFamilies) std::fprintf(stderr, " %s", family.name.data());
+      std::fprintf(stderr, "\nof --shared_prefixes, or what they begin with:");
+      for (const bench::PrefixFamily& family : bench::PrefixFamilies()) {
+        std::fprintf(stderr, " \"%s\"", family.name.data());
+      }
       std::fprintf(stderr, "\n");
       return EXIT_FAILURE;
     }
   }
-  if (one_size || !stages.empty() || !pools.empty()) {
-    const bool any = one_size ? bench::PrintOneSizeStepTimes(kFamilies, seeds, only)
+  if (shared_prefixes || one_size || !stages.empty() || !pools.empty()) {
+    const bool any = shared_prefixes ? bench::PrintPrefixStepTimes(seeds, only)
+                     : one_size      ? bench::PrintOneSizeStepTimes(kFamilies, seeds, only)
                      : stages.empty()
                          ? bench::PrintDynamicStepTimes(pools, per_microbatch, seeds, only)
                          : bench::PrintPipelineStepTimes(stages, virtual_stages, seeds, only);

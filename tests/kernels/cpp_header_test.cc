@@ -91,5 +91,49 @@ TEST(CppHeaderTest, TypedFieldsArePackedAndUnpacked) {
   EXPECT_EQ(restored, input_ids);
 }
 
+TEST(CppHeaderTest, RowThatSharesAPrefixIsUnpackedWithWhatItsGradientIs) {
+  const std::array<uint32_t, 2> lengths = {3, 4};
+  const std::array<uint32_t, 2> shared = {0, 2};
+  std::array<int32_t, 3> cu_seqlens = {};
+  std::array<int32_t, 3> cu_new = {};
+  std::array<int32_t, 2> least_shared = {};
+  batchplan_row row = {};
+  row.cu_seqlens = cu_seqlens.data();
+  row.cu_seqlens_padded = cu_new.data();
+  row.least_shared = least_shared.data();
+  row.num_sequences = 2;
+  row.options.length_multiple = 1;
+  row.options.context_parallel = 1;
+  row.options.row_width = 5;
+  batchplan_packed_layout layout = {};
+  layout.cu_seqlens = cu_seqlens.data();
+  layout.cu_seqlens_padded = cu_new.data();
+  layout.least_shared = least_shared.data();
+  ASSERT_EQ(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(), shared.data(), 2,
+                                     &row.options, &layout, nullptr, nullptr),
+            BATCHPLAN_OK);
+  batchplan_sequences sequences = {};
+  sequences.num_rows = 2;
+  const std::array<float, 5> packed = {1, 2, 3, 4, 5};
+  std::array<float, 8> unpacked = {};
+  std::array<int64_t, 8> before = {};
+  const std::array fields = {Tokens(packed.data(), unpacked.data(), 4, -1),
+                             Predecessors(before.data(), 4)};
+  EXPECT_EQ(Unpack(BATCHPLAN_BACKEND_HOST, row, sequences, fields, nullptr), BATCHPLAN_OK);
+  EXPECT_THAT(unpacked, ElementsAre(1, 2, 3, -1, 1, 2, 4, 5));
+  EXPECT_THAT(before, ElementsAre(-1, 0, 1, -1, -1, 0, 1, 3));
+
+  std::array<float, 5> sums = {};
+  batchplan_gradient gradient = {};
+  gradient.data_type = BATCHPLAN_FLOAT32;
+  gradient.elements_per_token = 1;
+  gradient.width = 4;
+  gradient.source = unpacked.data();
+  gradient.destination = sums.data();
+  EXPECT_EQ(UnpackGradient(BATCHPLAN_BACKEND_HOST, row, sequences, gradient, nullptr),
+            BATCHPLAN_OK);
+  EXPECT_THAT(sums, ElementsAre(2, 4, 3, 4, 5));
+}
+
 }  // namespace
 }  // namespace batchplan::kernels

@@ -26,6 +26,8 @@ struct PlanArrays {
   // Empty: groups do not differ.
   std::vector<uint32_t> context_sizes = {};
   uint32_t data_parallel = 1;
+  // Empty: prefixes are not shared.
+  std::vector<uint32_t> shared_tokens = {};
 
   batchplan_plan View() const {
     return {.sequence_index = sequence_index.data(),
@@ -37,7 +39,8 @@ struct PlanArrays {
             .num_sequences = static_cast<uint32_t>(sequence_index.size()),
             .num_microbatches = static_cast<uint32_t>(row_widths.size()),
             .num_mini_batches = static_cast<uint32_t>(microbatches_per_rank.size()),
-            .data_parallel = data_parallel};
+            .data_parallel = data_parallel,
+            .shared_tokens = shared_tokens.empty() ? nullptr : shared_tokens.data()};
   }
 };
 
@@ -109,6 +112,20 @@ TEST(MicrobatchesTest, RankGetsItsMicrobatchesInTheOrderTheyRun) {
   EXPECT_EQ(of_rank[2].index, 4U);
   EXPECT_EQ(of_rank[2].first_sequence, 5U);
   EXPECT_THAT(IndexOf(of_rank[2]), ElementsAre(3));
+}
+
+TEST(MicrobatchesTest, SharedTokensAreThoseOfTheMicrobatch) {
+  PlanArrays plan = SixMicrobatches();
+  for (const batchplan_microbatch& microbatch : MicrobatchesOf(plan.View(), 1)) {
+    EXPECT_EQ(microbatch.shared_tokens, nullptr);
+  }
+  plan.shared_tokens = {0, 4, 0, 0, 1, 0, 0, 1};
+  const auto of_rank = MicrobatchesOf(plan.View(), 1);
+  ASSERT_EQ(of_rank.size(), 3U);
+  for (const batchplan_microbatch& microbatch : of_rank) {
+    EXPECT_EQ(microbatch.shared_tokens, plan.shared_tokens.data() + microbatch.first_sequence);
+  }
+  EXPECT_EQ(of_rank[2].shared_tokens[1], 1U);
 }
 
 TEST(MicrobatchesTest, EmptyMicrobatchIsOneOfTheRanks) {

@@ -1,5 +1,6 @@
 #include "shared_case.h"
 
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -15,7 +16,11 @@ SharedCase CaseOf(Generator& generator, Forest forest) {
   static_cast<FieldCase&>(c.field) = generator.NextField();
   c.field.shift = 0;
   // Long chains of wide tokens take an interpreter long.
-  if (c.forest.new_tokens() > 200) {
+  const uint64_t tokens =
+      std::accumulate(c.forest.lengths.begin(), c.forest.lengths.end(), uint64_t{0});
+  if (tokens > 20000) {
+    c.field.elements_per_token = 1;
+  } else if (tokens > 500) {
     c.field.elements_per_token = 1 + c.field.elements_per_token / 40;
   }
   c.field.lengths = c.forest.lengths;

@@ -496,6 +496,11 @@ GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed) 
     MakeDynamic(seed, request);
     request.options.passes[0].sharding = Sharding::kMegatronDynamicCp;
   }
+  if (IsOfTrees(request.options.passes[0].sharding)) {
+    AddSharedPrefixes(seed, &request);
+    GroupPolicy& groups = request.options.mini_batches.groups;
+    if (groups != GroupPolicy::kIgnore) groups = GroupPolicy::kSameMiniBatch;
+  }
   return request;
 }
 

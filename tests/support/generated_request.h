@@ -71,7 +71,7 @@ void AddSharedPrefixes(uint64_t seed, GeneratedRequest* request);
 
 // A request whose passes are the preset's on a random topology, with random budgets, mini-batches,
 // groups, counts and maybe given ranks over it, one to three passes. `preset` is a name that
-// PresetPass knows; that of dynamic groups has dynamic_context.
+// PresetPass knows; that of dynamic groups has dynamic_context, those of trees shared prefixes.
 GeneratedRequest GeneratePresetRequest(absl::string_view preset, uint64_t seed);
 
 }  // namespace batchplan::testing

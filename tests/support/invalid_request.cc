@@ -381,10 +381,100 @@ std::vector<Mistake> BucketMistakes() {
   };
 }
 
+// Nine sequences of eight tokens, each sharing five with the first.
+PassOptions& Sharing(GeneratedRequest& request) {
+  PassOptions& pass = ThreeRanks(request, 9);
+  pass.sharding = Sharding::kBalanced;
+  request.options.overlong = OverlongPolicy::kReject;
+  request.lengths.assign(9, 8);
+  request.shared_prefixes = {0, 5, 5, 5, 5, 5, 5, 5, 5};
+  request.shared_with.assign(9, 0);
+  return pass;
+}
+
+std::vector<Mistake> PrefixMistakes() {
+  return {
+      {"shared_prefixes", "manifest.shared_prefixes has 10 entries",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request);
+         request.shared_prefixes.push_back(1);
+       }},
+      {"shared_with", "manifest.shared_with has 8 entries",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request);
+         request.shared_with.pop_back();
+       }},
+      {"shared_with_alone", "manifest.shared_with is set, but shared_prefixes is empty",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request);
+         request.shared_prefixes.clear();
+       }},
+      {"shared_with_nobody", "manifest.shared_prefixes is set, but neither shared_with",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request);
+         request.shared_with.clear();
+       }},
+      {"shared_with_a_later_one", "manifest.shared_with[4] is ",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Sharing(request);
+         request.shared_with[4] = random.OneOf<uint32_t>({4, 5, 8, 9, kMost});
+       }},
+      {"shared_beyond_itself", "manifest.shared_prefixes[4] is ",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Sharing(request);
+         request.lengths[4] = 6;
+         request.shared_prefixes[4] = random.OneOf<uint32_t>({7, 8, kMost});
+       }},
+      {"shared_beyond_the_other", "manifest.shared_prefixes[4] is 6",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request);
+         request.lengths[0] = 5;
+         request.shared_prefixes[4] = 6;
+       }},
+      {"shared_and_padded", "manifest.shared_prefixes is set, but passes[0] has the padded layout",
+       [](GeneratedRequest& request, RandomStream&) { Sharing(request).layout = Layout::kPadded; }},
+      {"shared_and_dynamic", "manifest.shared_prefixes is set beside topology.dynamic_context",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request);
+         request.options.topology.dynamic_context.emplace();
+       }},
+      {"group_of_a_large_tree", "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group 7",
+       [](GeneratedRequest& request, RandomStream&) {
+         Sharing(request).max_tokens_per_microbatch = 13;
+         request.group_ids = {1, 1, 2, 2, 7, 7, 7, 8, 9};
+         request.options.mini_batches.groups = GroupPolicy::kSameMicrobatch;
+       }},
+      {"trees_of_padded_rows", "passes[0].sharding",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = Sharing(request);
+         pass.sharding = random.OneOf<Sharding>(
+             {Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree});
+         pass.layout = Layout::kPadded;
+         pass.ignore_shared_prefixes = true;
+       }},
+      {"trees_of_equal_counts", "passes[0].equal_sequence_counts",
+       [](GeneratedRequest& request, RandomStream& random) {
+         PassOptions& pass = Sharing(request);
+         pass.sharding = random.OneOf<Sharding>(
+             {Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree});
+         pass.equal_sequence_counts = true;
+       }},
+      {"trees_of_groups", "mini_batches.groups keeps groups on a rank, but passes[0].sharding",
+       [](GeneratedRequest& request, RandomStream& random) {
+         Sharing(request).sharding = random.OneOf<Sharding>(
+             {Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree});
+         request.group_ids.assign(9, 3);
+         request.options.mini_batches.groups =
+             random.OneOf<GroupPolicy>({GroupPolicy::kSameRank, GroupPolicy::kSameMicrobatch});
+       }},
+  };
+}
+
 std::vector<Mistake> AllMistakes() {
   std::vector<Mistake> all;
-  for (const auto& some : {TopologyMistakes(), CostMistakes(), ManifestMistakes(), PassMistakes(),
-                           ShardingMistakes(), RankMistakes(), BucketMistakes()}) {
+  for (const auto& some :
+       {TopologyMistakes(), CostMistakes(), ManifestMistakes(), PassMistakes(), ShardingMistakes(),
+        RankMistakes(), BucketMistakes(), PrefixMistakes()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

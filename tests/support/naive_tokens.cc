@@ -32,4 +32,12 @@ uint32_t NaiveCommon(std::span<const Token> a, std::span<const Token> b) {
   return common;
 }
 
+bool StandsBefore(std::span<const std::vector<Token>> tokens, uint32_t a, uint32_t b) {
+  const uint32_t common = NaiveCommon(tokens[a], tokens[b]);
+  const bool a_ends = tokens[a].size() == common;
+  const bool b_ends = tokens[b].size() == common;
+  if (a_ends && b_ends) return a < b;
+  return a_ends || (!b_ends && tokens[a][common] < tokens[b][common]);
+}
+
 }  // namespace batchplan::testing

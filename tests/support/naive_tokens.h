@@ -22,6 +22,10 @@ std::vector<std::vector<Token>> NaiveTokens(const Manifest& manifest);
 // The number of first tokens in which two sequences agree.
 uint32_t NaiveCommon(std::span<const Token> a, std::span<const Token> b);
 
+// The order in a row, of sequences by their tokens: what shares most stands together, prefixes
+// stand before what extends them, and otherwise the one whose next token was there first.
+bool StandsBefore(std::span<const std::vector<Token>> tokens, uint32_t a, uint32_t b);
+
 }  // namespace batchplan::testing
 
 #endif  // BATCHPLAN_TESTS_SUPPORT_NAIVE_TOKENS_H_

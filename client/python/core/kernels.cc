@@ -111,35 +111,36 @@ Field MakeField(batchplan_content content, std::optional<Source> source, Tensor 
 class Row {
  public:
   Row(Vector<const int32_t> cu_seqlens, Vector<const int32_t> cu_seqlens_padded,
-      Vector<const int32_t> sequence_index, std::optional<Vector<int32_t>> error_word,
-      const batchplan_layout_options& options, std::optional<uint32_t> context_parallel_rank)
+      Vector<const int32_t> sequence_index, std::optional<Vector<const int32_t>> least_shared,
+      std::optional<Vector<int32_t>> error_word, const batchplan_layout_options& options,
+      std::optional<uint32_t> context_parallel_rank)
       : cu_seqlens_(std::move(cu_seqlens)),
         cu_seqlens_padded_(std::move(cu_seqlens_padded)),
         sequence_index_(std::move(sequence_index)),
+        least_shared_(std::move(least_shared)),
         error_word_(std::move(error_word)),
         backend_(BackendOf(cu_seqlens_.device_type())) {
     if (cu_seqlens_.size() != cu_seqlens_padded_.size() ||
-        cu_seqlens_.size() != sequence_index_.size() + 1) {
+        cu_seqlens_.size() != sequence_index_.size() + 1 ||
+        (least_shared_ && least_shared_->size() != sequence_index_.size())) {
       Refuse("the row's arrays do not fit each other");
     }
     row_ = {.cu_seqlens = cu_seqlens_.data(),
             .cu_seqlens_padded = cu_seqlens_padded_.data(),
             .num_sequences = static_cast<uint32_t>(sequence_index_.size()),
             .options = options,
-            .context_parallel_rank = context_parallel_rank.value_or(BATCHPLAN_ALL_RANKS)};
+            .context_parallel_rank = context_parallel_rank.value_or(BATCHPLAN_ALL_RANKS),
+            .least_shared = LeastShared()};
   }
 
   template <auto kMove>
   void Move(const std::vector<Field>& fields, bool indexed,
             const std::optional<Vector<const int64_t>>& offsets, uint64_t num_rows,
             uint64_t num_tokens, uintptr_t stream) const {
-    const batchplan_sequences sequences = {
-        // Positions are below 2^31 here: torch has no unsigned ones.
-        .sequence_index =
-            indexed ? reinterpret_cast<const uint32_t*>(sequence_index_.data()) : nullptr,
-        .offsets = offsets ? offsets->data() : nullptr,
-        .num_rows = num_rows,
-        .num_tokens = num_tokens};
+    const batchplan_sequences sequences = {.sequence_index = Index(indexed),
+                                           .offsets = offsets ? offsets->data() : nullptr,
+                                           .num_rows = num_rows,
+                                           .num_tokens = num_tokens};
     std::vector<batchplan_field> views;
     views.reserve(fields.size());
     for (const Field& field : fields) {
@@ -151,6 +152,23 @@ class Row {
     const Unlocked unlocked;
     Check(kMove(backend_, &row_, &sequences, views.data(), static_cast<uint32_t>(views.size()),
                 error_word(), reinterpret_cast<void*>(stream)));
+  }
+
+  // Of padded rows.
+  void UnpackGradient(const Source& source, const Tensor& destination, uint64_t elements_per_token,
+                      uint64_t width, bool indexed, uint64_t num_rows, uintptr_t stream) const {
+    const batchplan_sequences sequences = {.sequence_index = Index(indexed),
+                                           .offsets = nullptr,
+                                           .num_rows = num_rows,
+                                           .num_tokens = 0};
+    const batchplan_gradient gradient = {.data_type = DataTypeOf(destination.dtype()),
+                                         .elements_per_token = elements_per_token,
+                                         .width = width,
+                                         .source = source.data(),
+                                         .destination = destination.data()};
+    const Unlocked unlocked;
+    Check(batchplan_unpack_gradient(backend_, &row_, &sequences, &gradient, error_word(),
+                                    reinterpret_cast<void*>(stream)));
   }
 
   // Of what `Sum` takes, 0 where it needs none.
@@ -181,15 +199,55 @@ class Row {
   }
 
  private:
+  // An empty tensor has no address, but its row shares prefixes.
+  const int32_t* LeastShared() const {
+    static constexpr int32_t kNone = 0;
+    if (!least_shared_) return nullptr;
+    return least_shared_->size() > 0 ? least_shared_->data() : &kNone;
+  }
+  // Positions are below 2^31 here: torch has no unsigned ones.
+  const uint32_t* Index(bool indexed) const {
+    return indexed ? reinterpret_cast<const uint32_t*>(sequence_index_.data()) : nullptr;
+  }
   batchplan_status* error_word() const { return error_word_ ? error_word_->data() : nullptr; }
 
   Vector<const int32_t> cu_seqlens_;
   Vector<const int32_t> cu_seqlens_padded_;
   Vector<const int32_t> sequence_index_;
+  std::optional<Vector<const int32_t>> least_shared_;
   std::optional<Vector<int32_t>> error_word_;
   batchplan_backend backend_;
   batchplan_row row_;
 };
+
+// Writes what PackedRow needs of a row whose sequences have `lengths` tokens, on the host. Without
+// `shared` prefixes are not; without `subtree_end` it is not needed.
+void LayOut(const Vector<const uint32_t>& lengths,
+            const std::optional<Vector<const uint32_t>>& shared,
+            const Vector<int32_t>& least_shared, const std::optional<Vector<int32_t>>& subtree_end,
+            uint32_t length_multiple, uint32_t row_width, uint32_t sequence_width) {
+  const auto count = static_cast<uint32_t>(lengths.size());
+  if ((shared && shared->size() != count) || least_shared.size() != count ||
+      (subtree_end && subtree_end->size() != row_width)) {
+    Refuse("the row's arrays do not fit each other");
+  }
+  std::vector<int32_t> cu_seqlens(lengths.size() + 1);
+  std::vector<int32_t> cu_seqlens_padded(lengths.size() + 1);
+  const batchplan_layout_options options = {.length_multiple = length_multiple,
+                                            .context_parallel = 1,
+                                            .row_width = row_width,
+                                            .sequence_width = sequence_width,
+                                            .sharding = BATCHPLAN_SHARDING_ZIGZAG};
+  batchplan_packed_layout layout = {};
+  layout.cu_seqlens = cu_seqlens.data();
+  layout.cu_seqlens_padded = cu_seqlens_padded.data();
+  layout.least_shared = least_shared.data();
+  layout.subtree_end = subtree_end ? subtree_end->data() : nullptr;
+  const Unlocked unlocked;
+  Check(batchplan_compute_layout(BATCHPLAN_BACKEND_HOST, lengths.data(),
+                                 shared ? shared->data() : nullptr, count, &options, &layout,
+                                 nullptr, nullptr));
+}
 
 }  // namespace
 
@@ -201,9 +259,10 @@ void BindKernels(nb::module_& module) {
 
   const auto make_row =
       [](Vector<const int32_t> cu_seqlens, Vector<const int32_t> cu_seqlens_padded,
-         Vector<const int32_t> sequence_index, std::optional<Vector<int32_t>> error_word,
-         uint32_t length_multiple, uint32_t row_width, uint32_t sequence_width,
-         uint32_t context_parallel, std::optional<uint32_t> context_parallel_rank, bool zigzag) {
+         Vector<const int32_t> sequence_index, std::optional<Vector<const int32_t>> least_shared,
+         std::optional<Vector<int32_t>> error_word, uint32_t length_multiple, uint32_t row_width,
+         uint32_t sequence_width, uint32_t context_parallel,
+         std::optional<uint32_t> context_parallel_rank, bool zigzag) {
         const batchplan_layout_options options = {
             .length_multiple = length_multiple,
             .context_parallel = context_parallel,
@@ -211,7 +270,7 @@ void BindKernels(nb::module_& module) {
             .sequence_width = sequence_width,
             .sharding = zigzag ? BATCHPLAN_SHARDING_ZIGZAG : BATCHPLAN_SHARDING_CONTIGUOUS};
         return Row(std::move(cu_seqlens), std::move(cu_seqlens_padded), std::move(sequence_index),
-                   std::move(error_word), options, context_parallel_rank);
+                   std::move(least_shared), std::move(error_word), options, context_parallel_rank);
       };
   const auto add_move = [](nb::class_<Row>& row, const char* name, auto method) {
     row.def(name, method, nb::arg("fields"), nb::arg("indexed"), nb::arg("offsets").none(),
@@ -219,14 +278,22 @@ void BindKernels(nb::module_& module) {
   };
   nb::class_<Row> row(module, "Row");
   row.def(nb::new_(make_row), nb::arg("cu_seqlens"), nb::arg("cu_seqlens_padded"),
-          nb::arg("sequence_index"), nb::arg("error_word").none(), nb::kw_only(),
-          nb::arg("length_multiple"), nb::arg("row_width"), nb::arg("sequence_width"),
-          nb::arg("context_parallel"), nb::arg("context_parallel_rank").none(), nb::arg("zigzag"));
+          nb::arg("sequence_index"), nb::arg("least_shared").none(), nb::arg("error_word").none(),
+          nb::kw_only(), nb::arg("length_multiple"), nb::arg("row_width"),
+          nb::arg("sequence_width"), nb::arg("context_parallel"),
+          nb::arg("context_parallel_rank").none(), nb::arg("zigzag"));
   add_move(row, "pack", &Row::Move<&batchplan_pack>);
   add_move(row, "unpack", &Row::Move<&batchplan_unpack>);
+  row.def("unpack_gradient", &Row::UnpackGradient, nb::arg("source"), nb::arg("destination"),
+          nb::arg("elements_per_token"), nb::arg("width"), nb::arg("indexed"), nb::arg("num_rows"),
+          nb::arg("stream"));
   row.def("sum", &Row::Sum, nb::arg("values"), nb::arg("weights").none(), nb::arg("sums"),
           nb::arg("weight_sums"), nb::arg("workspace").none(), nb::arg("stream"));
   row.def("workspace_size", &Row::workspace_size);
+  module.def("lay_out", &LayOut, nb::arg("lengths").noconvert(),
+             nb::arg("shared").none().noconvert(), nb::arg("least_shared").noconvert(),
+             nb::arg("subtree_end").none().noconvert(), nb::kw_only(), nb::arg("length_multiple"),
+             nb::arg("row_width"), nb::arg("sequence_width"));
   module.def("backend_status", &batchplan_backend_status);
   module.def("backend_error", &batchplan_backend_error);
   module.def("status_string",

@@ -84,6 +84,15 @@ batchplan_field SequenceIds(T* destination) {
   return field;
 }
 
+// Where the token before each one stands in a row that shares prefixes: to unpack to [num_rows,
+// width] or ragged tokens.
+template <Id T>
+batchplan_field Predecessors(T* destination, uint64_t width) {
+  batchplan_field field = Tokens<T>(nullptr, destination, width);
+  field.content = BATCHPLAN_CONTENT_PREDECESSORS;
+  return field;
+}
+
 // batchplan_pack. `stream` is a cudaStream_t, unused by "host".
 inline batchplan_status Pack(batchplan_backend backend, const batchplan_row& row,
                              const batchplan_sequences& sequences,
@@ -100,6 +109,14 @@ inline batchplan_status Unpack(batchplan_backend backend, const batchplan_row& r
                                batchplan_status* error_word, void* stream = nullptr) {
   return batchplan_unpack(backend, &row, &sequences, fields.data(),
                           static_cast<uint32_t>(fields.size()), error_word, stream);
+}
+
+// batchplan_unpack_gradient.
+inline batchplan_status UnpackGradient(batchplan_backend backend, const batchplan_row& row,
+                                       const batchplan_sequences& sequences,
+                                       const batchplan_gradient& gradient,
+                                       batchplan_status* error_word, void* stream = nullptr) {
+  return batchplan_unpack_gradient(backend, &row, &sequences, &gradient, error_word, stream);
 }
 
 // The micro-batches of one data parallel rank, an input range. `plan` and its arrays must outlive

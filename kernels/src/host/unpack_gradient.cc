@@ -12,8 +12,30 @@
 namespace batchplan::kernels::host {
 namespace {
 
-// Elements that are added up at once: sums and sources stay in the first cache.
+// Elements that are added up at once: the sums stay in the first cache.
 constexpr int64_t kElements = 2048;
+// Sequences that are read at once, so that each sum is loaded and stored once for all of them.
+constexpr int kSequences = 4;
+
+// Adds `count` elements of each of `n` sequences to the sums, in order; the first ones of all,
+// where `is_first`, become them.
+template <typename Type, int n>
+void AddSequences(const std::array<const typename Type::Stored*, kSequences>& from, int64_t count,
+                  bool is_first, typename Type::Sum* sums) {
+  if (is_first) {
+    for (int64_t i = 0; i < count; ++i) {
+      typename Type::Sum sum = Type::Of(from[0][i]);
+      for (int k = 1; k < n; ++k) sum += Type::Of(from[k][i]);
+      sums[i] = sum;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    typename Type::Sum sum = sums[i];
+    for (int k = 0; k < n; ++k) sum += Type::Of(from[k][i]);
+    sums[i] = sum;
+  }
+}
 
 // The gradient of what sequence `sequence` laid.
 template <typename Type>
@@ -27,19 +49,29 @@ void SumSequence(const GradientTask& task, uint32_t sequence) {
   auto* const to = static_cast<Stored*>(gradient.destination) + shard.begin * width;
   for (int64_t chunk = begin; chunk < end; chunk += kElements) {
     std::array<typename Type::Sum, kElements> sums;
-    int64_t count = std::min(kElements, end - chunk);
-    const int64_t all = count;
-    for (uint32_t k = sequence;; ++k) {
-      const auto* const from = static_cast<const Stored*>(gradient.source) +
-                               GradientRowOf(task, k).begin * width + chunk;
-      if (k == sequence) {
-        for (int64_t i = 0; i < count; ++i) sums[i] = Type::Of(from[i]);
-      } else {
-        for (int64_t i = 0; i < count; ++i) sums[i] += Type::Of(from[i]);
+    std::array<const Stored*, kSequences> from;
+    const int64_t all = std::min(kElements, end - chunk);
+    int64_t count = all;
+    for (uint32_t k = sequence; count > 0;) {
+      // The next sequences that have all of these elements, and what the one behind has of them.
+      int n = 0;
+      int64_t next = count;
+      const bool is_first = k == sequence;
+      for (; n < kSequences && next == count; ++n, ++k) {
+        from[n] = static_cast<const Stored*>(gradient.source) +
+                  GradientRowOf(task, k).begin * width + chunk;
+        next = std::min(count, int64_t{SharedOf(row, k + 1)} * width - chunk);
       }
-      // The next one has the tokens before what it lays itself.
-      count = std::min(count, int64_t{SharedOf(row, k + 1)} * width - chunk);
-      if (count <= 0) break;
+      if (n == kSequences) {
+        AddSequences<Type, kSequences>(from, count, is_first, sums.data());
+      } else {
+        AddSequences<Type, 1>(from, count, is_first, sums.data());
+        for (int i = 1; i < n; ++i) {
+          from[0] = from[i];
+          AddSequences<Type, 1>(from, count, /*is_first=*/false, sums.data());
+        }
+      }
+      count = next;
     }
     for (int64_t i = 0; i < all; ++i) to[chunk - begin + i] = Type::From(sums[i]);
   }

@@ -20,14 +20,24 @@
 namespace batchplan {
 namespace {
 
-// Pieces cost at most this part of a mean row, and save this part of it.
+// Pieces cost at most this part of a mean row, and save this part of what they cost. Large ones are
+// balanced as if they shared nothing with each other, too.
 struct PieceSize {
   double cost;
   double worth;
+  bool is_large;
+  // Whether kFast has it.
+  bool is_quick;
 };
 constexpr double kAnyCost = std::numeric_limits<double>::infinity();
+constexpr PieceSize kWhole = {
+    .cost = kAnyCost, .worth = 0, .is_large = true, .is_quick = true};
 constexpr PieceSize kPieceSizes[] = {
-    {kAnyCost, 0}, {kAnyCost, 0.1}, {1, 0.1}, {0.6, 0.1}, {0.35, 0.1}};
+    kWhole,
+    {.cost = kAnyCost, .worth = 0.1, .is_large = true, .is_quick = false},
+    {.cost = 1, .worth = 0.1, .is_large = true, .is_quick = true},
+    {.cost = 0.6, .worth = 0.1, .is_large = false, .is_quick = false},
+    {.cost = 0.35, .worth = 0.1, .is_large = false, .is_quick = true}};
 
 // Pairs of rows that are looked at for each sequence, and at least.
 struct SearchEffort {
@@ -86,10 +96,10 @@ class TreeSolver {
         std::max(static_cast<double>(effort.least_pairs),
                  effort.pairs_a_sequence * static_cast<double>(items_->size())));
     // All of them a little, the best in earnest.
-    for (TreeSearch& start : starts) start.Improve(pairs / 32, context_.allowance);
+    for (TreeSearch& start : starts) start.Improve(pairs / 128, context_.allowance);
     SortByTime(starts);
     if (starts.size() > 3 * effort.improved) starts.erase(starts.begin() + static_cast<ptrdiff_t>(3 * effort.improved), starts.end());
-    for (TreeSearch& start : starts) start.Improve(pairs / 8, context_.allowance);
+    for (TreeSearch& start : starts) start.Improve(pairs / 16, context_.allowance);
     SortByTime(starts);
     if (starts.size() > effort.improved) starts.erase(starts.begin() + static_cast<ptrdiff_t>(effort.improved), starts.end());
     for (TreeSearch& start : starts) start.Improve(pairs / effort.improved, context_.allowance);
@@ -182,13 +192,14 @@ class TreeSolver {
     // Ranks that keep their numbers, or groups, begin with what others have.
     const TreeTerms terms = TermsOf(1);
     if (terms.keeps_counts || (terms.keeps_ranks && rank_of_.empty())) return;
-    uint64_t most = MostSlots();
-    uint64_t of_others = 0;
-    for (const Placement& other : others) of_others = std::max<uint64_t>(of_others, other.slots);
-    if (of_others > 0) most = std::min(most, of_others);
+    const uint64_t most = MostSlots();
+    // More than others need are of no use, but for whole subtrees.
+    uint64_t enough = 0;
+    for (const Placement& other : others) enough = std::max<uint64_t>(enough, other.slots);
+    if (enough == 0 || enough > most) enough = most;
     int more = items_->size() > kMostForAllStarts ? 0 : effort.more_slots;
     uint64_t slots = FewestSlots();
-    while (slots <= most) {
+    while (slots <= enough) {
       const size_t before = starts.size();
       AddStarts(slots, starts);
       // Where nothing fits, numbers further apart are tried.
@@ -198,9 +209,10 @@ class TreeSolver {
     }
     if (!rank_of_.empty()) return;
     // As many as whole subtrees take.
-    const uint64_t whole = SlotsOf(pass_, *items_, PiecesOf(kPieceSizes[0], 0));
+    const uint64_t whole = SlotsOf(pass_, *items_, PiecesOf(kWhole, 0));
     for (const uint64_t other : {whole, pass_.counts().RoundUp(whole + 1)}) {
       if (other >= slots && other <= most) AddStarts(other, starts);
+      if (effort.more_slots == 0) break;
     }
   }
 
@@ -221,11 +233,12 @@ class TreeSolver {
     }
     const double mean = all / (static_cast<double>(slots) * pass_.ranks());
     const bool few = items_->size() <= kMostForAllStarts;
+    const bool is_fast = pass_.effort() == Effort::kFast;
     for (const PieceSize& size : kPieceSizes) {
-      if (!few && size.cost != 1) continue;
+      if ((!few && size.cost != 1) || (is_fast && !size.is_quick)) continue;
       if (context_.allowance.stop_requested()) return;
       const std::vector<TreePiece> pieces = PiecesOf(size, mean);
-      if (rank_of_.empty() && few) {
+      if (rank_of_.empty() && few && size.is_large) {
         std::optional<std::vector<TreeBin>> balanced =
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
         if (balanced) AddStart(*std::move(balanced), slots, starts);

@@ -175,8 +175,25 @@ struct PackedPieces {
     }
   }
 
+  // Adds items that cost nothing and leave room beside them, for the solvers, which leave no bin
+  // empty. False if lengths leave no place for them.
+  bool FillUpTo(size_t count) {
+    const uint64_t scale = std::min<uint64_t>(kMostFillers, kMostLength / limits.capacity);
+    if (count - items.lengths.size() >= scale || limits.max_sequences < kMostFillers) return false;
+    for (uint32_t& length : items.lengths) length *= static_cast<uint32_t>(scale);
+    limits.capacity = static_cast<uint32_t>(limits.capacity * scale + scale - 1);
+    items.lengths.resize(count, 1);
+    items.counts.resize(count, 1);
+    items.costs.resize(count, 0);
+    return true;
+  }
+
   Items items;
   BinLimits limits;
+
+ private:
+  static constexpr uint64_t kMostFillers = 4096;
+  static constexpr uint64_t kMostLength = uint64_t{1} << 31;
 };
 
 // Bins that pieces are put into.
@@ -309,8 +326,9 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
                                                   std::span<const TreePiece> pieces,
                                                   const Allowance& allowance) {
   const size_t count = size_t{terms.ranks} * terms.slots;
-  if (pieces.size() < count) return std::nullopt;
-  const PackedPieces of_pieces(pass, items, pieces);
+  if (pieces.size() < count && !terms.may_empty) return std::nullopt;
+  PackedPieces of_pieces(pass, items, pieces);
+  if (pieces.size() < count && !of_pieces.FillUpTo(count)) return std::nullopt;
   const BinLimits& limits = of_pieces.limits;
   const PackItems packed = of_pieces.items.ForPacking();
   Bins bins;
@@ -334,6 +352,7 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
   for (size_t bin = 0; bin < bins.size(); ++bin) {
     std::vector<uint32_t> own;
     for (const uint32_t piece : bins[bin]) {
+      if (piece >= pieces.size()) continue;
       for (uint32_t i = 0; i < pieces[piece].count; ++i) own.push_back(pieces[piece].first + i);
     }
     std::ranges::sort(own);

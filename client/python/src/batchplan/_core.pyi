@@ -39,6 +39,7 @@ class Row:
         cu_seqlens: object,
         cu_seqlens_padded: object,
         sequence_index: object,
+        least_shared: object | None,
         error_word: object | None,
         *,
         length_multiple: int,
@@ -66,6 +67,16 @@ class Row:
         num_tokens: int,
         stream: int,
     ) -> None: ...
+    def unpack_gradient(
+        self,
+        source: object,
+        destination: object,
+        elements_per_token: int,
+        width: int,
+        indexed: bool,
+        num_rows: int,
+        stream: int,
+    ) -> None: ...
     def sum(
         self,
         values: object,
@@ -77,6 +88,16 @@ class Row:
     ) -> None: ...
     def workspace_size(self) -> int: ...
 
+def lay_out(
+    lengths: _Uint32s,
+    shared: _Uint32s | None,
+    least_shared: NDArray[numpy.int32],
+    subtree_end: NDArray[numpy.int32] | None,
+    *,
+    length_multiple: int,
+    row_width: int,
+    sequence_width: int,
+) -> None: ...
 def backend_status(backend: int) -> int: ...
 def backend_error(backend: int) -> str: ...
 def status_string(status: int) -> str: ...

@@ -47,6 +47,9 @@ typedef struct batchplan_plan {
   uint32_t num_mini_batches;
   // With context_sizes, the ranks of the pool.
   uint32_t data_parallel;
+  // [num_sequences] How many first tokens of each sequence stand in the row already; NULL: prefixes
+  // are not shared.
+  const uint32_t* shared_tokens;
 } batchplan_plan;
 
 typedef struct batchplan_microbatch {
@@ -67,6 +70,9 @@ typedef struct batchplan_microbatch {
   // the plan does not know them.
   uint32_t context_parallel;
   uint32_t context_parallel_rank;
+  // [num_sequences] A part of the plan's array, as batchplan_compute_layout takes it; NULL if the
+  // plan has none.
+  const uint32_t* shared_tokens;
 } batchplan_microbatch;
 
 // To be read and changed by batchplan_next_microbatch alone.

@@ -65,9 +65,10 @@ typedef struct batchplan_row {
   // Below options.context_parallel, or BATCHPLAN_ALL_RANKS; else
   // BATCHPLAN_ERROR_CONTEXT_PARALLEL_RANK. The rank whose row the packed side of each field is.
   uint32_t context_parallel_rank;
-  // [num_sequences] Of a row that shares prefixes, whose cu_seqlens_padded is cu_new; else NULL. A
-  // sequence shares as many tokens as it is longer than its place in the row. What the entries
-  // don't fit is BATCHPLAN_ERROR_LAYOUT in the error word.
+  // [num_sequences] Of a row that shares prefixes, whose cu_seqlens_padded is cu_new; else NULL (of
+  // no sequences too, it says whether they are shared). A sequence shares as many tokens as it is
+  // longer than its place in the row. What the entries don't fit is BATCHPLAN_ERROR_LAYOUT in the
+  // error word.
   const int32_t* least_shared;
 } batchplan_row;
 

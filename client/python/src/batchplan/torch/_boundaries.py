@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 
 from batchplan._local import plan
+from batchplan._micro_batch import MicroBatch
 
 # Of two sequences that are tried; longer than the convolutions of state-space models.
 _LENGTHS = (6, 7)
 # By model: how it computes attention, and whether it takes seq_idx.
 _tried: weakref.WeakKeyDictionary[torch.nn.Module, tuple[str, bool]] = weakref.WeakKeyDictionary()
+# Those that keep branches of shared prefixes apart, by how they compute attention.
+_branching: weakref.WeakKeyDictionary[torch.nn.Module, str] = weakref.WeakKeyDictionary()
+# What takes a mask of any form.
+_MASKED = ("flex_attention", "sdpa", "eager")
 
 
 def needs_seq_idx(model: Any, device: torch.device) -> bool:
@@ -26,14 +33,55 @@ def needs_seq_idx(model: Any, device: torch.device) -> bool:
     Raises:
         ValueError: it does not keep them apart; or it is no such model, or has no output of each token.
     """
-    model = _innermost(model)
-    if not isinstance(model, torch.nn.Module) or not hasattr(model, "get_input_embeddings"):
-        raise ValueError(f"model is a {type(model).__name__}; must be one of transformers")
-    attention = str(getattr(model.config, "_attn_implementation", None))
+    model, attention = _model_and_attention(model)
     known = _tried.get(model)
     if known is None or known[0] != attention:
         known = _tried[model] = attention, _find(model, device, attention)
     return known[1]
+
+
+def mask_for(model: Any, packed: Any) -> Any:
+    """The attention_mask of a row that shares prefixes, for the model's attention. The model is tried once, on two
+    sequences that share some tokens.
+
+    Raises:
+        ValueError: its attention takes no such mask; it lets branches see each other, as one with a state does that
+            goes from token to token; or it is no such model.
+    """
+    model, attention = _model_and_attention(model)
+    if attention not in _MASKED:
+        raise ValueError(
+            f"attn_implementation is {attention}; must be {', '.join(_MASKED)} where prefixes are shared"
+        )
+    if _branching.get(model) != attention:
+        def arguments() -> dict[str, Any]:
+            tree = _two_branches(model, packed.row.device)
+            return {**tree.row_arguments(), "attention_mask": _mask(model, attention, tree)}
+
+        if _mixes(model, arguments, (slice(3, 6), slice(6, None))):
+            raise ValueError(
+                f"{type(model).__name__} lets sequences that share a prefix see each other: a state that goes from "
+                "token to token can't go on from the prefix; give the pass ignore_shared_prefixes"
+            )
+        _branching[model] = attention
+    return _mask(model, attention, packed)
+
+
+def _mask(model: Any, attention: str, packed: Any) -> Any:
+    if attention == "flex_attention":
+        return packed.block_mask()
+    place = torch.arange(packed.row.width, device=packed.row.device)
+    seen = (place <= place[:, None]) & (place[:, None] < packed.subtree_end)
+    mask = torch.zeros(1, 1, *seen.shape, dtype=model.dtype, device=packed.row.device)
+    return mask.masked_fill_(~seen, torch.finfo(model.dtype).min)
+
+
+def _model_and_attention(model: Any) -> tuple[Any, str]:
+    """Without wrappers, and how it computes attention."""
+    model = _innermost(model)
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "get_input_embeddings"):
+        raise ValueError(f"model is a {type(model).__name__}; must be one of transformers")
+    return model, str(getattr(model.config, "_attn_implementation", None))
 
 
 def _innermost(model: Any) -> Any:
@@ -51,7 +99,8 @@ def _find(model: Any, device: torch.device, attention: str) -> bool:
     refusal: Exception | None = None
     for seq_idx in (False, True):
         try:
-            if not _mixes(model, device, seq_idx):
+            arguments = functools.partial(_two_sequences, model, device, seq_idx)
+            if not _mixes(model, arguments, (slice(None, _LENGTHS[0]), slice(_LENGTHS[0], None))):
                 return seq_idx
         except (ValueError, NotImplementedError) as error:
             # As transformers', where kernels are missing.
@@ -66,7 +115,10 @@ def _find(model: Any, device: torch.device, attention: str) -> bool:
     )
 
 
-def _mixes(model: Any, device: torch.device, seq_idx: bool) -> bool:
+def _mixes(
+    model: Any, make_arguments: Callable[[], dict[str, Any]], parts: tuple[slice, slice]
+) -> bool:
+    """Whether the outputs of one part of the row have gradients at the embeddings of the other."""
     embedded: list[torch.Tensor] = []
 
     def keep(_: Any, __: Any, output: torch.Tensor) -> torch.Tensor:
@@ -74,21 +126,16 @@ def _mixes(model: Any, device: torch.device, seq_idx: bool) -> bool:
         return embedded[-1]
 
     with _evaluated(model), torch.inference_mode(False), torch.enable_grad():
-        packed = _two_sequences(model, device)
-        more = {"seq_idx": packed.seq_idx()} if seq_idx else {}
+        arguments = make_arguments()
         hook = model.get_input_embeddings().register_forward_hook(keep)
         try:
-            output = model(**packed.transformers_arguments(), **more)[0]
+            output = model(**arguments)[0]
         finally:
             hook.remove()
-        if output.ndim != 3 or output.shape[1] != packed.row.width:
+        if output.ndim != 3 or output.shape[1] != arguments["input_ids"].shape[1]:
             raise ValueError(f"its output has shape {tuple(output.shape)}; must be [1, tokens, ...]")
-        first = int(packed.row.microbatch.cu_seqlens[1])
         weights = torch.linspace(-1, 1, output.shape[-1], device=output.device)
-        for own, other in (
-            (slice(first, None), slice(None, first)),
-            (slice(None, first), slice(first, None)),
-        ):
+        for own, other in (parts, parts[::-1]):
             total = (output[0, own].float() * weights).sum()
             (gradient,) = torch.autograd.grad(total, embedded[0], retain_graph=True)
             if bool(gradient.reshape(output.shape[1], -1)[other].any()):
@@ -96,13 +143,25 @@ def _mixes(model: Any, device: torch.device, seq_idx: bool) -> bool:
     return False
 
 
-def _two_sequences(model: Any, device: torch.device) -> Any:
+def _two_sequences(model: Any, device: torch.device, seq_idx: bool) -> dict[str, Any]:
     from batchplan.torch._packed_batch import PackedBatch
 
     words = int(model.config.get_text_config().vocab_size)
     ids = [(torch.arange(length, device=device) * 7 + 5) % words for length in _LENGTHS]
     (microbatch,) = plan(_LENGTHS, max_tokens=sum(_LENGTHS)).rank(0)
-    return PackedBatch(microbatch, {"input_ids": ids})
+    packed = PackedBatch(microbatch, {"input_ids": ids})
+    return {**packed.transformers_arguments(), **({"seq_idx": packed.seq_idx()} if seq_idx else {})}
+
+
+def _two_branches(model: Any, device: torch.device) -> Any:
+    """Of six and seven tokens, of which they share three."""
+    from batchplan.torch._packed_batch import PackedBatch
+
+    words = int(model.config.get_text_config().vocab_size)
+    places, lengths, shared = (numpy.array(pair, numpy.uint32) for pair in ((0, 1), _LENGTHS, (0, 3)))
+    microbatch = MicroBatch(0, 0, 0, places, lengths, 10, 1, shared_tokens=shared)
+    ids = (torch.arange(7, device=device) * 7 + 5) % words
+    return PackedBatch(microbatch, {"input_ids": ids.repeat(2, 1)})
 
 
 @contextlib.contextmanager

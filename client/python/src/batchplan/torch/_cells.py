@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from batchplan.torch._layout import Layout
+from batchplan.torch._shared_prefixes import cells
 
 
 class Cells:
@@ -14,6 +15,7 @@ class Cells:
     Attributes:
         lengths: tokens of the sequences and of the tail, [n + 1].
         sequence, token: what a cell holds, padding too: sequence, and place in the padded one. [cells].
+        paths: where sequences share prefixes, the cell of each of their tokens, end to end, and one more; else None.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -27,9 +29,16 @@ class Cells:
         self.begins = bounds[:-1]
         self.counts = torch.diff(bounds)
         self.sequence, self.token = self._held()
+        self.paths: torch.Tensor | None = None
+        if layout.least_shared is not None:
+            self.paths = extended(torch.from_numpy(cells(layout.microbatch)).to(layout.device), 0)
+            self._starts = layout.cu_seqlens.long()
+            self.token = self.token + (self.lengths - self.counts * (self.lengths > 0))[self.sequence]
 
     def of(self, sequence: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """The cells of tokens; -1 if another rank has them."""
+        if self.paths is not None:
+            return self.paths[(self._starts[sequence] + token).clamp(max=len(self.paths) - 1)]
         cp, count = self._layout.cp, self.counts[sequence]
         chunk = (count // 2 if self._zigzag else count).clamp(min=1)
         ordinal = token // chunk

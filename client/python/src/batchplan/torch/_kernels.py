@@ -10,7 +10,7 @@ import torch
 from batchplan import _core
 from batchplan.torch._layout import Layout, Move, Rows
 
-_TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS = range(4)
+_TOKENS, _PER_SEQUENCE, _POSITION_IDS, _SEQUENCE_IDS, _PREDECESSORS = range(5)
 
 
 class Kernels:
@@ -18,11 +18,12 @@ class Kernels:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        microbatch, word = layout.microbatch, layout.error_word
+        microbatch, word, least = layout.microbatch, layout.error_word, layout.least_shared
         self._row = _core.Row(
             exported(layout.cu_seqlens),
             exported(layout.cu_seqlens_padded),
             exported(layout.sequence_index),
+            None if least is None else exported(least),
             None if word is None else exported(word),
             length_multiple=microbatch.length_multiple,
             row_width=layout.width,
@@ -56,6 +57,25 @@ class Kernels:
             for content, one in ((_POSITION_IDS, positions), (_SEQUENCE_IDS, sequences))
         ]
         self._move(self._row.pack, fields, Rows(False, len(self._layout)))
+
+    def predecessors(self, ids: torch.Tensor) -> None:
+        """Of each token of the sequences, end to end, where the one before stands in the row. Prefixes are shared."""
+        field = _core.Field(_PREDECESSORS, None, exported(ids), 1, 0, 0, b"")
+        offsets = self._layout.cu_seqlens.long()
+        self._move(self._row.unpack, [field], Rows(False, len(self._layout), offsets, len(ids)))
+
+    def unpack_gradient(self, source: torch.Tensor, packed: torch.Tensor, rows: Rows) -> None:
+        """Of padded rows, whose row shares prefixes."""
+        elements, width = math.prod(packed.shape[1:]), source.shape[1]
+        self._run(
+            self._row.unpack_gradient,
+            exported(source),
+            exported(packed),
+            elements,
+            width,
+            rows.indexed,
+            rows.num_rows,
+        )
 
     def sum(
         self,

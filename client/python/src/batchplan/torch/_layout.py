@@ -18,6 +18,8 @@ class Layout:
     cu_seqlens: torch.Tensor
     cu_seqlens_padded: torch.Tensor
     sequence_index: torch.Tensor
+    # None where nothing is shared.
+    least_shared: torch.Tensor | None
     # Shape [1]: the first error that was found on the device, or 0. While it holds one, packing and unpacking
     # write pad values alone, and position ids of 0 and sequence ids of -1. None on the host, which raises errors.
     error_word: torch.Tensor | None

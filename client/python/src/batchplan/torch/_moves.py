@@ -26,7 +26,8 @@ def pack(
     shift: int = 0,
     gathered: bool = False,
 ) -> torch.Tensor:
-    """The tokens of a micro-batch's sequences, end to end. Differentiable: the gradient is unpack.
+    """The tokens of a micro-batch's sequences, end to end. Differentiable: the gradient is unpack; not where prefixes
+    are shared, of which the row has those of the first sequence.
 
     Args:
         row: the layout; a micro-batch's own, on the device of `sequences`.
@@ -35,14 +36,15 @@ def pack(
             planned: what is beyond is not read.
         pad_value: what padding gets, and the tail.
         shift: the place of token t gets token t + shift, or pad_value if its sequence has none: 1
-            packs next-token labels.
+            packs next-token labels. 0 where prefixes are shared: a token may have several next ones.
         gathered: `sequences` are the micro-batch's alone, in its order.
 
     Returns:
         [row.width, ...], of the same dtype.
 
     Raises:
-        ValueError: a planned sequence is not there, or has fewer tokens than planned. Of a nested tensor whose
+        ValueError: a planned sequence is not there, or has fewer tokens than planned; or prefixes are shared, and
+            there is a shift or a gradient is needed. Of a nested tensor whose
             offsets were made on the device, later uses of the row raise it, see PackedRow; where the row is a
             micro-batch's own, which is gone then, those of other rows.
     """
@@ -62,14 +64,15 @@ def unpack(
     width: int | None = None,
     num_rows: int | None = None,
 ) -> torch.Tensor:
-    """The inverse of pack. Differentiable: the gradient is pack.
+    """The inverse of pack. Differentiable: the gradient is pack; where sequences share prefixes, the sum of theirs,
+    always in one order, half precision in float.
 
     Args:
         row: the layout; a micro-batch's own, on the device of `packed`.
         packed: [row.width, ...].
         pad_value: what no packed token belongs to.
         shift: the packed token at place t is token t + shift: 1 for log-probabilities, which stand
-            where their token was predicted.
+            where their token was predicted. 0 where prefixes are shared.
         width: tokens of a row; None: the longest sequence's.
         num_rows: rows of the whole batch, in which sequences stand at their positions and other rows
             hold pad_value; None: a row for each sequence of the micro-batch, in its order.
@@ -92,6 +95,7 @@ def unpack(
             f"num_rows is {num_rows}; the micro-batch has sequence {int(row.microbatch.indices.max())}"
         )
     filling = Filling.of("packed", pad_value, shift, packed.dtype)
+    _check_shift(row, "packed", filling)
     return _Unpack.apply(row, filling, width, num_rows, packed)
 
 
@@ -106,6 +110,13 @@ def pack_all(
     for field in fields:
         if field.values.device != row.device:
             raise ValueError(f"{field.name} is on {field.values.device}; the row is on {row.device}")
+        if row.shares and torch.is_grad_enabled() and field.values.requires_grad:
+            raise ValueError(
+                f"{field.name} needs a gradient, which it does not get from a row whose sequences share prefixes: "
+                "compute it from what is packed"
+            )
+    for field, filling in zip(fields, fillings):
+        _check_shift(row, field.name, filling)
     packed: dict[int, torch.Tensor] = {}
     while len(packed) < len(fields):
         left = [place for place in range(len(fields)) if place not in packed]
@@ -138,6 +149,14 @@ def spread(row: PackedRow, values: torch.Tensor, pad_value: complex, indexed: bo
     packed = values.new_empty(row.width)
     row.moves.spread(values, packed, pad_value, indexed)
     return packed
+
+
+def _check_shift(row: PackedRow, name: str, filling: Filling) -> None:
+    if row.shares and filling.shift:
+        raise ValueError(
+            f"shift of {name} is {filling.shift}; must be 0 where sequences share prefixes, since a token may have "
+            "several next ones: unpack, and shift what is unpacked"
+        )
 
 
 def _judge_later(row: PackedRow, field: BatchField, names: Sequence[str]) -> None:
@@ -219,7 +238,12 @@ class _Unpack(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         packed = gradient.new_empty(ctx.row.width, *gradient.shape[2:])
-        if packed.numel():
+        if packed.numel() and ctx.row.shares:
+            sides = plain(gradient), packed
+            if gradient.is_complex():
+                sides = torch.view_as_real(sides[0]), torch.view_as_real(packed)
+            ctx.row.moves.unpack_gradient(*sides, ctx.rows)
+        elif packed.numel():
             move = Move(plain(gradient), packed, Filling(0, ctx.filling.shift))
             ctx.row.moves.pack([move], ctx.rows)
         return None, None, None, None, packed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy
@@ -11,10 +12,12 @@ import torch
 
 from batchplan._micro_batch import MicroBatch
 from batchplan.torch._batch_field import BatchField, Filling, Sequences
-from batchplan.torch._boundaries import needs_seq_idx
+from batchplan.torch._boundaries import mask_for, needs_seq_idx
 from batchplan.torch._moves import ids, pack_all, spread, unpack
 from batchplan.torch._row import PackedRow, microbatch_of
+from batchplan.torch._shared_prefixes import ranges, subtree_ends
 from batchplan.torch._sums import sums
+from batchplan.torch._whole_sequences import WholeSequences
 
 
 class PackedBatch(Mapping[str, torch.Tensor]):
@@ -24,12 +27,22 @@ class PackedBatch(Mapping[str, torch.Tensor]):
                              pad_values={"labels": -100}, shifts={"labels": 1})
         hidden = model(packed["input_ids"], packed.position_ids, **packed.flash_attention())
 
+    Where sequences share prefixes (MicroBatch.shared_tokens), the row has what is new in each, and attention goes by
+    block_mask(), flashmask() or ranges(). A token may be of several sequences, which may have other labels, masks
+    and advantages for it: the loss is one of whole sequences, see unpack and PackedLoss.
+
+        logits = model(packed["input_ids"], packed.position_ids, packed.block_mask())
+        logits_of_sequences = packed.unpack(logits)           # [n, longest, vocabulary]
+
     Attributes:
         row: where its sequences lie.
-        position_ids: from 0 in every sequence, going on through its padding; the tail's from 0. int64,
-            [row.width].
+        position_ids: from 0 in every sequence, going on through its padding; the tail's from 0. Where prefixes are
+            shared, places in the whole sequence. int64, [row.width].
         pad_values: as given.
-        sequence_ids: each token's sequence, by its place in the micro-batch; -1 in the tail. int64.
+        sequence_ids: each token's sequence, by its place in the micro-batch; where prefixes are shared, the first
+            of the token's. -1 in the tail. int64.
+        whole_sequences: where prefixes are shared, the fields of the sequences, as PackedLoss gives them to the loss;
+            else None.
     """
 
     def __init__(
@@ -41,6 +54,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         pad_values: Mapping[str, float] | None = None,
         shifts: Mapping[str, int] | None = None,
         gathered: bool = False,
+        equal_prefixes: Sequence[str] = (),
         cp: int | None = None,
         cp_rank: int | Literal["own"] | None = "own",
         zigzag: bool = True,
@@ -49,18 +63,22 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         Args:
             microbatch: or its row, which then has the device, cp, cp_rank and zigzag.
             fields: one entry a token: [rows, tokens, ...] padded, nested tensors, or lists of
-                [tokens, ...]; gradients flow back to them. Padded ones move together in one launch.
+                [tokens, ...]; gradients flow back to them. Padded ones move together in one launch. Where prefixes
+                are shared, a token gets what the first of its sequences has, and no gradient flows.
             per_sequence: one entry a sequence, [rows], which each of its tokens gets: advantages.
-                No gradient.
+                No gradient. Where prefixes are shared, for PackedLoss alone: the row has none of them.
             pad_values: by name, what padding gets; 0.
             shifts: by name, see pack; 0.
+            equal_prefixes: names of fields to be compared where prefixes are shared: the tokens that are in common must
+                be equal, such as those of input_ids. Waits for the device.
             gathered: the fields hold the micro-batch's sequences alone, in its order.
             cp, cp_rank, zigzag: see PackedRow. The device is that of the fields. Where groups differ in size
                 the micro-batch has its own, and no other cp is taken.
 
         Raises:
             ValueError: a planned sequence is not there, or has fewer tokens than planned, which may be told
-                later, see PackedRow; or an argument is of no field, or of a row that has its own.
+                later, see PackedRow; an argument is of no field, or of a row that has its own; or prefixes are
+                shared, and there is a shift, or tokens of equal_prefixes differ.
         """
         if not isinstance(fields, Mapping):
             raise ValueError(f"fields is a {type(fields).__name__}; must be tensors by name")
@@ -71,6 +89,7 @@ class PackedBatch(Mapping[str, torch.Tensor]):
             (pad_values, fields.keys() | per_sequence.keys()),
             (shifts, fields.keys()),
             (per_sequence, per_sequence.keys() - fields.keys()),
+            (dict.fromkeys(equal_prefixes), fields.keys()),
         ):
             unknown = sorted(given.keys() - known)
             if unknown:
@@ -96,11 +115,20 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         for name, values in per_sequence.items():
             _check_per_sequence(self.row, name, values, gathered)
             filling = Filling.of(name, pad_values.get(name, 0), 0, values.dtype)
+            if self.row.shares:
+                continue
             self._fields[name] = spread(self.row, values, filling.pad_value, not gathered)
         self.pad_values = dict(pad_values)
+        self.whole_sequences: WholeSequences | None = None
+        if self.row.shares:
+            self.whole_sequences = WholeSequences(planned, of_batch, per_sequence, gathered)
+            for name in equal_prefixes:
+                self.whole_sequences.check_equal(name, self.unpack(self._fields[name].detach()))
         self.position_ids, self.sequence_ids = ids(self.row, torch.int64)
 
     def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self._fields and self.whole_sequences is not None and name in self.whole_sequences:
+            raise KeyError(f"{name} has one entry a sequence, and tokens of the row are of several: see PackedLoss")
         return self._fields[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -115,8 +143,10 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         every token attends to something, and nothing to what was never written.
 
         Raises:
-            ValueError: of one rank's shards under context parallelism, which attention needs more than.
+            ValueError: of one rank's shards under context parallelism, which attention needs more than; or prefixes
+                are shared.
         """
+        self._refuse_shared("flash_attn_varlen_func, which")
         if self.row.cp > 1:
             raise ValueError(
                 f"cp is {self.row.cp}: attention goes over the ranks, by packed_seq_params()"
@@ -136,7 +166,12 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         it, where nothing is padded, there are no padded offsets: TransformerEngine is faster so. Where
         groups differ in size there are, and local_cp_size, the ranks of this one; its process group, cp_group,
         is yours to add. total_tokens, of the row on all its ranks, is there if the Megatron-Core that is
-        imported has it: Mamba's layers find boundaries with it."""
+        imported has it: Mamba's layers find boundaries with it.
+
+        Raises:
+            ValueError: prefixes are shared.
+        """
+        self._refuse_shared("TransformerEngine's attention, which")
         apart = self.row.cp > 1 or not len(self.row)
         padded, longest = self._with_tail(apart)
         true = self.row.cu_seqlens.clone()
@@ -164,7 +199,8 @@ class PackedBatch(Mapping[str, torch.Tensor]):
         [1, row.width], where sequences begin, as its flash attention takes it, and use_cache=False: with
         a cache, eager attention and SDPA look past the boundaries between sequences, without they keep them.
         Models with a state, such as Bamba or LFM2, get seq_idx too: each token's sequence, int32,
-        [1, row.width].
+        [1, row.width]. Where prefixes are shared there is an attention_mask in place of where sequences begin:
+        block_mask() for flex_attention, else one of all pairs of tokens.
         Labels are none of them, as a model's own loss goes over the boundaries: see PackedLoss.
 
             logits = model(**packed.transformers(model)).logits[0]
@@ -175,8 +211,11 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
         Raises:
             ValueError: the model does not keep packed sequences apart, or not without kernels that are missing;
-                the batch has no input_ids; or it is one rank's shards under context parallelism.
+                prefixes are shared, and it has a state that goes from token to token, or attention that takes no
+                mask; the batch has no input_ids; or it is one rank's shards under context parallelism.
         """
+        if self.row.shares:
+            return {**self.row_arguments(), "attention_mask": mask_for(model, self)}
         arguments = self.transformers_arguments()
         if needs_seq_idx(model, self.row.device):
             arguments["seq_idx"] = self.seq_idx()
@@ -184,24 +223,111 @@ class PackedBatch(Mapping[str, torch.Tensor]):
 
     def transformers_arguments(self) -> dict[str, Any]:
         """Those of any model; see transformers."""
-        if "input_ids" not in self._fields:
-            raise ValueError(f"the fields are {', '.join(self)}; input_ids must be among them")
+        arguments = self.row_arguments()
         boundaries = self.flash_attention()
         return {
-            "input_ids": self["input_ids"][None],
-            "position_ids": self.position_ids[None],
+            **arguments,
             "cu_seq_lens_q": boundaries["cu_seqlens_q"],
             "cu_seq_lens_k": boundaries["cu_seqlens_k"],
             "max_length_q": boundaries["max_seqlen_q"],
             "max_length_k": boundaries["max_seqlen_k"],
+        }
+
+    def row_arguments(self) -> dict[str, Any]:
+        """Of transformers_arguments, those that say nothing of attention."""
+        if "input_ids" not in self._fields:
+            raise ValueError(f"the fields are {', '.join(self)}; input_ids must be among them")
+        return {
+            "input_ids": self["input_ids"][None],
+            "position_ids": self.position_ids[None],
             "use_cache": False,
         }
 
     def seq_idx(self) -> torch.Tensor:
         """Each token's sequence as kernels of state-space models take it, int32, [1, row.width]. The tail is one
-        more sequence."""
+        more sequence.
+
+        Raises:
+            ValueError: prefixes are shared.
+        """
+        self._refuse_shared("a model with a state, which goes from token to token and")
         ids = self.sequence_ids[None].to(torch.int32)
         return torch.where(ids < 0, len(self.row), ids)
+
+    @functools.cached_property
+    def subtree_end(self) -> torch.Tensor:
+        """Of each token k of the row, the place behind the last one that sees it: token q attends to k if
+        k <= q < subtree_end[k]. int32, [row.width]. What is left of the row is one sequence more.
+
+        Raises:
+            ValueError: under context parallelism, which divides the row.
+        """
+        self._refuse_shards()
+        return torch.from_numpy(subtree_ends(self.row.microbatch, self.row.width)).to(self.row.device)
+
+    @functools.cached_property
+    def predecessors(self) -> torch.Tensor:
+        """Of each token of the sequences, end to end, where in the row the one before it stands, and so the logits that
+        predict it; -1 of first ones. int32, [cu_seqlens[-1]]. Sequence i is at cu_seqlens[i] to cu_seqlens[i + 1].
+
+        Raises:
+            ValueError: no prefixes are shared.
+        """
+        if not self.row.shares:
+            raise ValueError("the micro-batch has no shared_tokens: the token before is the one before in the row")
+        made = torch.empty(int(self.row.microbatch.cu_seqlens[-1]), dtype=torch.int32, device=self.row.device)
+        self.row.moves.predecessors(made)
+        return made
+
+    def block_mask(self, **options: Any) -> Any:
+        """A BlockMask of torch's flex_attention, for queries and keys [batch, heads, row.width, ...].
+
+        Args:
+            options: of create_block_mask: BLOCK_SIZE.
+
+        Raises:
+            ImportError: torch is older than 2.5, and has no FlexAttention.
+            ValueError: under context parallelism, which divides the row; or the row is empty.
+        """
+        try:
+            from torch.nn.attention.flex_attention import create_block_mask
+        except ImportError as error:
+            raise ImportError(
+                f"torch {torch.__version__} has no FlexAttention, which block_mask() is for: it takes torch 2.5 or later"
+            ) from error
+        ends = self.subtree_end
+        if not len(ends):
+            raise ValueError("the row has no tokens, of which FlexAttention makes no mask")
+
+        def sees(batch: Any, head: Any, query: Any, key: Any) -> Any:
+            return (key <= query) & (query < ends[key])
+
+        width = self.row.width
+        return create_block_mask(sees, None, None, width, width, device=str(self.row.device), **options)
+
+    def flashmask(self) -> dict[str, Any]:
+        """Arguments of flashmask_attention: of each key, the first query behind it that does not see it.
+        startend_row_indices are int32, [1, 1, row.width, 1].
+
+        Raises:
+            ValueError: under context parallelism, which divides the row.
+        """
+        return {"startend_row_indices": self.subtree_end[None, None, :, None], "causal": True}
+
+    def ranges(self) -> dict[str, torch.Tensor]:
+        """Arguments of MagiAttention's flex_flash_attn_func: for each part of each sequence's path, its new tokens
+        as queries and the part as keys. q_ranges and k_ranges are int32, [parts, 2]; attn_type_map, int32,
+        [parts], is 1 where both are the same tokens, which see those before alone, else 0: they see all.
+
+        Raises:
+            ValueError: under context parallelism, which MagiAttention divides by itself.
+        """
+        self._refuse_shards()
+        found = ranges(self.row.microbatch, self.row.width)
+        sides = [torch.tensor([one[side] for one in found], dtype=torch.int32).view(-1, 2) for side in (0, 1)]
+        kinds = torch.tensor([int(causal) for *_, causal in found], dtype=torch.int32)
+        names = ("q_ranges", "k_ranges", "attn_type_map")
+        return {name: tensor.to(self.row.device) for name, tensor in zip(names, [*sides, kinds])}
 
     def unpack(self, packed: torch.Tensor, **options: Any) -> torch.Tensor:
         """unpack() of this row."""
@@ -212,6 +338,17 @@ class PackedBatch(Mapping[str, torch.Tensor]):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """sums() of this row."""
         return sums(self.row, values, weights)
+
+    def _refuse_shared(self, what: str) -> None:
+        if self.row.shares:
+            raise ValueError(
+                f"the row's sequences share prefixes: it is not for {what} takes sequences one by one; attention by "
+                "block_mask(), flashmask() or ranges() is"
+            )
+
+    def _refuse_shards(self) -> None:
+        if self.row.cp > 1:
+            raise ValueError(f"cp is {self.row.cp}; must be 1: the row is divided among ranks")
 
     @property
     def _whole(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from batchplan.torch._packed_batch import PackedBatch
+from batchplan.torch._shared_prefixes import paths
 
 Fields = Mapping[str, torch.Tensor]
 
@@ -20,6 +21,8 @@ class PackedLoss:
             return (per_token * fields["mask"]).sum() / global_tokens
 
         total = PackedLoss(loss)(packed, logits, global_tokens=plan.metrics.true_tokens)
+
+    Where sequences share prefixes, each gets the output of all its tokens, and the fields that it came with.
 
     It is called for each sequence alone, or once for all of them padded, [n, longest, ...], which is
     faster for many short ones and takes the memory that packing saved. The losses are added up, so that
@@ -85,7 +88,9 @@ class PackedLoss:
 
     @staticmethod
     def _padded(packed: PackedBatch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, Fields]]:
-        if len(packed.row):
+        if len(packed.row) and packed.whole_sequences is not None:
+            yield packed.unpack(output), packed.whole_sequences.padded(packed.pad_values)
+        elif len(packed.row):
             fields = {
                 name: packed.unpack(tensor, pad_value=packed.pad_values.get(name, 0))
                 for name, tensor in packed.items()
@@ -105,6 +110,12 @@ class PackedLoss:
                         whole[place : place + 1, :length],
                         {name: tensor[place : place + 1, :length] for name, tensor in fields.items()},
                     )
+            return
+        if packed.whole_sequences is not None:
+            for path, fields in zip(paths(planned), packed.whole_sequences.alone()):
+                # A sequence of no tokens too.
+                parts = [output[:0], *(output[begin:end] for begin, end in path)]
+                yield torch.cat(parts)[None], {name: one[None] for name, one in fields.items()}
             return
         for begin, length in zip(planned.cu_seqlens_padded.tolist(), planned.lengths.tolist()):
             tokens = slice(begin, begin + length)

@@ -13,6 +13,7 @@ from batchplan._micro_batch import MicroBatch
 from batchplan.torch._backend import chosen
 from batchplan.torch._kernels import Kernels
 from batchplan.torch._layout import Layout
+from batchplan.torch._shared_prefixes import check_shared_tokens, least_shared
 from batchplan.torch._torch_operations import TorchOperations
 from batchplan.torch._verdict import Verdict, is_on_host, verdict_of_lost_rows
 
@@ -27,6 +28,10 @@ class PackedRow:
     Under context parallelism each rank holds a shard of every padded sequence, all of one length:
     zig-zag, chunks cp_rank and 2 * cp - 1 - cp_rank of 2 * cp, as TransformerEngine, Megatron and
     NeMo-RL expect it, or contiguous, chunk cp_rank of cp.
+
+    Where sequences share prefixes, the row holds what is new in each, end to end, without padding between them:
+
+        |a a a a a|b b b b|c c|.|     b goes on after a a a, c after a a
 
     A micro-batch of a plan whose groups differ in size knows its group: on its own it is laid out for the
     rank that it is of.
@@ -45,7 +50,8 @@ class PackedRow:
         max_seqlen, max_seqlen_padded: the longest sequence's tokens, without and with padding.
         cu_seqlens: sums of true lengths, from 0. int32, shape [n + 1].
         cu_seqlens_padded: where each sequence begins in the row before it is divided by cp, and where
-            the last one's padding ends. int32, shape [n + 1].
+            the last one's padding ends; where they share prefixes, where each one's own tokens begin. int32, shape
+            [n + 1].
         sequence_index: positions in the batch. int32, shape [n].
     """
 
@@ -67,8 +73,9 @@ class PackedRow:
 
         Raises:
             ValueError: the plan's length multiple is not one of what cp needs, which it is if the plan
-                was made with cp; cp is not the size of the micro-batch's group; the row has 2^31 tokens
-                or more; or its parts, changed since it was planned, do not fit each other.
+                was made with cp; cp is not the size of the micro-batch's group, or above 1 where sequences share
+                prefixes; the row has 2^31 tokens or more; or its parts, changed since it was planned, do not fit
+                each other.
         """
         microbatch = microbatch_of(microbatch)
         count = len(microbatch)
@@ -86,6 +93,8 @@ class PackedRow:
             raise ValueError(f"cp is {cp}; must be at least 1")
         if place is not None and not 0 <= place < cp:
             raise ValueError(f"cp_rank is {place}; must be 0 to {cp - 1}")
+        if cp > 1 and microbatch.shared_tokens is not None:
+            raise ValueError(f"cp is {cp}; must be 1 where sequences share prefixes: such a row is not divided")
         needed = 1 if cp == 1 else 2 * cp if zigzag else cp
         if microbatch.length_multiple % needed:
             raise ValueError(
@@ -95,23 +104,28 @@ class PackedRow:
         tokens = microbatch.width * (count if microbatch.padded else 1)
         if tokens > _INT32_MOST:
             raise ValueError(f"the row has {tokens} tokens; must be at most {_INT32_MOST}")
+        shares = microbatch.shared_tokens is not None
+        if shares:
+            check_shared_tokens(microbatch)
         _check_parts(microbatch, tokens, cp, needed)
+        least = least_shared(microbatch, tokens) if shares else numpy.empty(0, numpy.int32)
         self.microbatch = microbatch
         self.cp, self.cp_rank, self.zigzag = cp, place, zigzag
         self.width = tokens if place is None else tokens // cp
         self.max_seqlen = microbatch.max_seqlen
         self.max_seqlen_padded = int(numpy.diff(microbatch.cu_seqlens_padded).max(initial=0))
         no_error = numpy.zeros(1, numpy.int32)
-        arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices, no_error]
+        arrays = [microbatch.cu_seqlens, microbatch.cu_seqlens_padded, microbatch.indices, least, no_error]
         joined = torch.from_numpy(numpy.concatenate(arrays, dtype=numpy.int32, casting="same_kind"))
-        # One copy for the three, and for the error word.
-        parts = joined.to(device).split([count + 1, count + 1, count, 1])
-        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index, word = parts
+        # One copy for all, and for the error word.
+        parts = joined.to(device).split([count + 1, count + 1, count, len(least), 1])
+        self.cu_seqlens, self.cu_seqlens_padded, self.sequence_index, on_device, word = parts
         layout = Layout(
             microbatch,
             self.cu_seqlens,
             self.cu_seqlens_padded,
             self.sequence_index,
+            on_device if shares else None,
             None if is_on_host(self.device) else word,
             width=tokens,
             cp=cp,
@@ -150,6 +164,11 @@ class PackedRow:
             PackedRow, device=str(self.device), cp=self.cp, cp_rank=self.cp_rank, zigzag=self.zigzag
         )
         return make, (self.microbatch,)
+
+    @property
+    def shares(self) -> bool:
+        """Whether its sequences share prefixes, or might."""
+        return self.microbatch.shared_tokens is not None
 
     @property
     def device(self) -> torch.device:

@@ -39,7 +39,7 @@ def sums(
         two of float32, [n]. Of one rank's row under context parallelism, its part of each.
 
     Raises:
-        ValueError: values or weights are not as above; or what was packed with the row had fewer tokens than
+        ValueError: values or weights are not as above; sequences share prefixes; or what was packed with the row had fewer tokens than
             planned, see PackedRow, for which the host waits until the device has packed it.
     """
     for name, tensor in (("values", values), ("weights", weights)):
@@ -51,6 +51,11 @@ def sums(
                 known = ", ".join(str(one).removeprefix("torch.") for one in _SUMMED)
                 raise ValueError(f"{name} has dtype {tensor.dtype}; must be one of {known}")
     assert isinstance(row, PackedRow)
+    if row.shares:
+        raise ValueError(
+            "the row's sequences share prefixes: a token is of several, and counts differently in each; "
+            "unpack, and sum what is unpacked"
+        )
     row.raise_found(wait=True)
     return _Sums.apply(row, values, weights)
 

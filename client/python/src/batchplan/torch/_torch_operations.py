@@ -84,6 +84,22 @@ class TorchOperations:
         positions.copy_(self._unless_bad(cells.token, 0))
         sequences.copy_(self._unless_bad(_where_not(is_tail, cells.sequence), -1))
 
+    def predecessors(self, ids: torch.Tensor) -> None:
+        """Of each token of the sequences, end to end, where the one before stands in the row. Prefixes are shared."""
+        sequence, token = self._true_tokens()
+        before = self._cells.of(sequence, (token - 1).clamp(min=0))
+        ids.copy_(_where_not(token == 0, before))
+
+    def unpack_gradient(self, source: torch.Tensor, packed: torch.Tensor, rows: Rows) -> None:
+        """Of padded rows, whose row shares prefixes. In float or better, and in the order of the sequences."""
+        wide = torch.promote_types(packed.dtype, torch.float32)
+        sums = torch.zeros_like(packed, dtype=wide)
+        flat = source.reshape(-1, *source.shape[2:])
+        for cell, place in self._once(self._additions, rows.indexed, source.shape[1]):
+            # No cell comes twice in one of them.
+            sums[cell] += flat[place].to(wide)
+        packed.copy_(sums)
+
     def sum(
         self,
         values: torch.Tensor,
@@ -187,6 +203,18 @@ class TorchOperations:
 
     def _into_ragged(self, shift: int) -> torch.Tensor:
         return self._origins(*self._true_tokens(), shift)
+
+    def _additions(self, indexed: bool, width: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Tokens of padded rows that are added to cells: to each first that of its first sequence, then the second."""
+        sequence, token = self._true_tokens()
+        place = self._rows(indexed)[sequence] * width + token
+        cell = self._cells.of(sequence, token)
+        by_cell = torch.argsort(cell * (len(sequence) + 1) + torch.arange(len(cell), device=cell.device))
+        cell, place = cell[by_cell], place[by_cell]
+        number = torch.arange(len(cell), device=cell.device)
+        number = number - torch.searchsorted(cell, cell)
+        rounds = range(int(number.max()) + 1 if len(number) else 0)
+        return [(cell[number == one], place[number == one]) for one in rounds]
 
     def _true_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Sequence, and place in it, of all tokens without padding."""

@@ -1,0 +1,251 @@
+#include "tests/bench/prefix_step_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "server/planner/make_plan.h"
+#include "server/planner/request/presets.h"
+#include "tests/bench/geometric_mean.h"
+#include "tests/bench/groups_together.h"
+#include "tests/bench/prefix_batches.h"
+#include "tests/bench/prefix_judge.h"
+#include "tests/bench/prefix_systems.h"
+#include "tests/bench/prefix_tree.h"
+
+namespace batchplan::bench {
+namespace {
+
+using testing::RankMicrobatches;
+
+// The default cost model's token in the judge's units.
+constexpr double kToken = 24576;
+
+// A batch, and what is made of it for any number of ranks.
+struct Case {
+  PrefixBatch batch;
+  PrefixTree tree;
+  PrefixJudge judge;
+
+  explicit Case(PrefixBatch made) : batch(std::move(made)), tree(batch), judge(batch) {}
+};
+
+// Step times over others.
+struct Ratios {
+  GeometricMean mean;
+  int below_one = 0;
+
+  void Add(double ratio) {
+    mean.Add(ratio);
+    // More than rounding.
+    below_one += ratio < 1 - 1e-9;
+  }
+};
+
+struct Figures {
+  Ratios fast_over_bound;
+  Ratios over_bound;
+  // Over DEFAULT's step time.
+  Ratios nothing_shared;
+  Ratios groups;
+  std::vector<Ratios> systems;
+  Ratios best_system;
+  std::vector<Ratios> presets;
+  double slots = 0;
+  double fast_milliseconds = 0;
+  double milliseconds = 0;
+  int batches = 0;
+};
+
+struct Planned {
+  double step_time = 0;
+  double bound = 0;
+  uint32_t slots = 0;
+  double milliseconds = 0;
+};
+
+double StepTimeOf(Case& tested, const RankMicrobatches& plan, uint32_t budget,
+                  Synchronization synchronization, const char* method, bool shared = true) {
+  const StepTimes times = tested.judge.Judge(plan, budget, shared);
+  if (times.over_budget > 0) {
+    std::fprintf(stderr, "%s: %zu micro-batches over the budget\n", method,
+                 static_cast<size_t>(times.over_budget));
+    std::abort();
+  }
+  return static_cast<double>(synchronization == Synchronization::kLockstep ? times.lockstep
+                                                                           : times.accumulated) /
+         kToken;
+}
+
+// The presets that form rows of what sequences share.
+std::vector<absl::string_view> TreePresets() {
+  std::vector<absl::string_view> presets;
+  for (const absl::string_view preset : kPresetNames) {
+    if (IsOfTrees(PresetPass(preset, {})->sharding)) presets.push_back(preset);
+  }
+  return presets;
+}
+
+// By the planner. Rows are not padded.
+Planned PlannedBy(absl::string_view preset, Case& tested, uint32_t budget, uint32_t ranks,
+                  Synchronization synchronization, Effort effort, bool shared) {
+  PlanOptions options;
+  options.topology.data_parallel = ranks;
+  options.synchronization = synchronization;
+  options.effort = effort;
+  // As the systems beside it: a rank with fewer rows runs empty micro-batches.
+  options.allow_empty_microbatches = true;
+  options.passes.push_back(PresetPass(preset, options.topology).value());
+  options.passes[0].max_tokens_per_microbatch = budget;
+  options.passes[0].rows = RowPadding::kNone;
+  options.passes[0].ignore_shared_prefixes = !shared;
+  const std::clock_t start = std::clock();
+  const Plan plan = MakePlan(tested.batch.manifest(), options).value();
+  const std::clock_t end = std::clock();
+  const PassPlan& pass = plan.passes[0];
+  RankMicrobatches microbatches(ranks);
+  for (size_t m = 0; m + 1 < pass.microbatch_offsets.size(); ++m) {
+    microbatches[m / pass.microbatches_per_rank[0]].emplace_back(
+        pass.sequence_index.begin() + pass.microbatch_offsets[m],
+        pass.sequence_index.begin() + pass.microbatch_offsets[m + 1]);
+  }
+  const double step_time =
+      StepTimeOf(tested, microbatches, budget, synchronization, preset.data(), shared);
+  if (std::abs(step_time / pass.metrics.predicted_step_time - 1) > 1e-9) {
+    std::fprintf(stderr, "%s: a step time of %f, not %f\n", preset.data(), step_time,
+                 pass.metrics.predicted_step_time);
+    std::abort();
+  }
+  return {.step_time = step_time,
+          .bound = pass.metrics.lower_bound_step_time,
+          .slots = pass.microbatches_per_rank[0],
+          .milliseconds = 1000.0 * static_cast<double>(end - start) / CLOCKS_PER_SEC};
+}
+
+// Adds a batch to each of `figures`.
+void Add(Case& tested, uint32_t budget, uint32_t ranks, Synchronization synchronization,
+         std::initializer_list<Figures*> figures) {
+  const auto balanced = [&](Effort effort, bool shared) {
+    return PlannedBy("balanced", tested, budget, ranks, synchronization, effort, shared);
+  };
+  const Planned fast = balanced(Effort::kFast, true);
+  const Planned ours = balanced(Effort::kDefault, true);
+  const Planned unshared = balanced(Effort::kDefault, false);
+  const double groups =
+      StepTimeOf(tested, GroupsTogether(tested.tree, budget, ranks, synchronization), budget,
+                 synchronization, "groups together");
+  std::vector<double> systems;
+  for (const PrefixSystem& system : PrefixSystems()) {
+    systems.push_back(StepTimeOf(tested, system.plan(tested.tree, budget, ranks), budget,
+                                 synchronization, system.name.data()));
+  }
+  std::vector<double> presets;
+  for (const absl::string_view preset : TreePresets()) {
+    presets.push_back(PlannedBy(preset, tested, budget, ranks, synchronization, Effort::kDefault,
+                                /*shared=*/true)
+                          .step_time);
+  }
+  for (Figures* of : figures) {
+    of->fast_over_bound.Add(fast.step_time / fast.bound);
+    of->over_bound.Add(ours.step_time / ours.bound);
+    of->nothing_shared.Add(unshared.step_time / ours.step_time);
+    of->groups.Add(groups / ours.step_time);
+    of->systems.resize(systems.size());
+    double best = std::numeric_limits<double>::infinity();
+    for (size_t s = 0; s < systems.size(); ++s) {
+      of->systems[s].Add(systems[s] / ours.step_time);
+      best = std::min(best, systems[s]);
+    }
+    of->best_system.Add(best / ours.step_time);
+    of->presets.resize(presets.size());
+    for (size_t p = 0; p < presets.size(); ++p) of->presets[p].Add(presets[p] / ours.step_time);
+    of->slots += ours.slots;
+    of->fast_milliseconds += fast.milliseconds;
+    of->milliseconds += ours.milliseconds;
+    ++of->batches;
+  }
+}
+
+void PrintTitle(Synchronization synchronization) {
+  std::printf(
+      "\n### %s\n| batches | sequences, tokens | ranks | slots | ms, fast | ms | fast / bound | "
+      "time / bound | nothing shared | groups together |",
+      synchronization == Synchronization::kLockstep ? "lockstep" : "accumulated");
+  for (const PrefixSystem& system : PrefixSystems()) std::printf(" %s |", system.name.data());
+  std::printf(" best of these |\n|");
+  for (size_t i = 0; i < 11 + PrefixSystems().size(); ++i) std::printf(" --- |");
+  std::printf("\n");
+}
+
+void PrintRow(const PrefixFamily& family, uint32_t ranks, const Figures& figures) {
+  std::printf("| %s | %zu, %u | %u | %.1f | %.1f | %.1f |", family.name.data(), family.sequences,
+              family.budget, ranks, figures.slots / figures.batches,
+              figures.fast_milliseconds / figures.batches, figures.milliseconds / figures.batches);
+  for (const Ratios* ratios :
+       {&figures.fast_over_bound, &figures.over_bound, &figures.nothing_shared, &figures.groups}) {
+    PrintMean(ratios->mean);
+  }
+  for (const Ratios& ratios : figures.systems) PrintMean(ratios.mean);
+  PrintMean(figures.best_system.mean);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void PrintRatios(const char* name, const Ratios& ratios) {
+  std::printf("| %s | %.3f | %.3f | %.3f | %d |\n", name, ratios.mean.value(), ratios.mean.least(),
+              ratios.mean.most(), ratios.below_one);
+}
+
+void PrintMeans(const Figures& figures) {
+  std::printf("\n| %d batches | mean | least | most | below 1 |\n| --- | --- | --- | --- | --- |\n",
+              figures.batches);
+  PrintRatios("fast / bound", figures.fast_over_bound);
+  PrintRatios("time / bound", figures.over_bound);
+  PrintRatios("nothing shared", figures.nothing_shared);
+  PrintRatios("groups together", figures.groups);
+  for (size_t s = 0; s < figures.systems.size(); ++s) {
+    PrintRatios(PrefixSystems()[s].name.data(), figures.systems[s]);
+  }
+  PrintRatios("best of these", figures.best_system);
+  for (size_t p = 0; p < figures.presets.size(); ++p) {
+    PrintRatios(TreePresets()[p].data(), figures.presets[p]);
+  }
+  std::printf("\nPlanned in %.1f ms at FAST, %.1f ms at DEFAULT.\n",
+              figures.fast_milliseconds / figures.batches, figures.milliseconds / figures.batches);
+}
+
+}  // namespace
+
+bool PrintPrefixStepTimes(uint64_t seeds, const std::string& family_name) {
+  bool any = false;
+  for (const Synchronization synchronization :
+       {Synchronization::kLockstep, Synchronization::kAccumulated}) {
+    Figures all;
+    for (const PrefixFamily& family : PrefixFamilies()) {
+      if (!absl::StartsWith(family.name, family_name)) continue;
+      if (all.batches == 0) PrintTitle(synchronization);
+      any = true;
+      Figures rows[std::size(kPrefixRanks)];
+      for (uint64_t seed = 1; seed <= seeds; ++seed) {
+        Case tested(family.Make(seed));
+        for (size_t i = 0; i < std::size(kPrefixRanks); ++i) {
+          Add(tested, family.budget, kPrefixRanks[i], synchronization, {&rows[i], &all});
+        }
+      }
+      for (size_t i = 0; i < std::size(kPrefixRanks); ++i) {
+        PrintRow(family, kPrefixRanks[i], rows[i]);
+      }
+    }
+    if (any) PrintMeans(all);
+  }
+  return any;
+}
+
+}  // namespace batchplan::bench

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -51,6 +52,8 @@ struct JoinFlags {
   PlanOutput output;
 };
 
+constexpr char kSharesUnseen[] = "a worker doesn't know what the sequences of the others share";
+
 // Why the plan of the whole batch can't be verified by one worker; empty if it can.
 std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
   if (request.mini_batches().groups() > v1::GROUP_POLICY_IGNORE) {
@@ -58,9 +61,9 @@ std::string WhyNotVerified(const v1::PlanBatchRequest& request) {
            "mini_batches.groups of --request";
   }
   if (request.manifest().shared_prefixes_size() > 0) {
-    return "a worker doesn't know what the sequences of the others share; leave out "
-           "--prompt_lengths "
-           "and --shared_prefixes, or manifest.shared_prefixes of --request";
+    return absl::StrCat(kSharesUnseen,
+                        "; leave out --prompt_lengths and --shared_prefixes, or "
+                        "manifest.shared_prefixes of --request");
   }
   if (request.has_selection()) {
     return "a worker doesn't know what of the others waits; leave out --take, --take_groups and "
@@ -86,6 +89,13 @@ ExitCode RunJoin(JoinFlags* flags) {
   if (!response.ok()) return ReportError(kCommand, response.status());
   if (request.own_slice_only()) {
     return PrintOrReport(kCommand, ToCompleteJson(*response));
+  }
+  // A worker without sequences says nothing of what others share.
+  if (flags->output.verify() &&
+      std::ranges::any_of(response->plan().passes(),
+                          [](const v1::PassPlan& pass) { return pass.shared_tokens_size() > 0; })) {
+    return ReportError(kCommand, absl::InvalidArgumentError(absl::StrCat(
+                                     "--verify: ", kSharesUnseen, "; leave out --verify")));
   }
   const absl::StatusOr<v1::PlanBatchRequest> whole = WholeRequest(request, *response);
   if (!whole.ok()) return ReportError(kCommand, whole.status());

@@ -170,7 +170,9 @@ std::string OtherSlots(const v1::MiniBatchDecision& decision, uint32_t own) {
   for (const v1::SlotsTried* other : {fewer, more}) {
     if (other == nullptr || time <= 0) continue;
     const double longer = other->step_time() / time - 1;
-    const std::string share = absl::StrFormat("%.2g%%", 100 * std::abs(longer));
+    const double percent = 100 * std::abs(longer);
+    const std::string share =
+        percent < 99.5 ? absl::StrFormat("%.2g%%", percent) : absl::StrFormat("%.0f%%", percent);
     absl::StrAppend(
         &text, "; ", WithThousands(other->slots()), " would take ",
         longer == 0 ? "as long" : absl::StrCat(share, longer > 0 ? " longer" : " less"));

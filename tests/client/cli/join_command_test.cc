@@ -146,6 +146,50 @@ TEST(JoinCommand, WhatARequestAsksForIsNotVerifiedUnseen) {
               HasSubstr("--verify: a worker doesn't know the groups of the others"));
 }
 
+TEST(JoinCommand, WorkersShareWhatTheirGroupsBeginWith) {
+  const TestServer server;
+  const auto join = [&](int worker, const std::string& lengths,
+                        const std::vector<std::string>& flags) {
+    std::vector<std::string> all = {"join",
+                                    "--server",
+                                    server.target(),
+                                    "--job",
+                                    "rl",
+                                    "--worker",
+                                    std::to_string(worker),
+                                    "--world_size",
+                                    "2",
+                                    "--lengths",
+                                    "-",
+                                    "--budget",
+                                    "1024"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return RunCli(all, lengths);
+  };
+  const std::vector<std::string> json = {"--prompt_lengths", "--format", "json"};
+  CliResult first;
+  std::thread other([&] { first = join(0, "500 1 400\n450 1 400\n", json); });
+  const CliResult second = join(1, "420 1 400\n60 2 0\n", json);
+  other.join();
+  const auto joined = ParseJson<v1::JoinBatchResponse>(second);
+  const auto whole = ParseJson<v1::PlanBatchResponse>(
+      RunCli({"plan", "--lengths", "-", "--budget", "1024", "--prompt_lengths", "--format", "json"},
+             "500 1 400\n450 1 400\n420 1 400\n60 2 0\n"));
+  EXPECT_EQ(joined.plan().fingerprint(), whole.fingerprint());
+  EXPECT_EQ(ParseJson<v1::JoinBatchResponse>(first).plan().fingerprint(), whole.fingerprint());
+  // A worker without sequences doesn't know that others share.
+  std::thread sharer([&] { first = join(0, "500 1 400\n450 1 400\n", {json[0], "--step", "2"}); });
+  const CliResult unseen = join(1, "# none\n", {"--step", "2", "--verify"});
+  sharer.join();
+  EXPECT_THAT(first.out, HasSubstr(" laid, "));
+  for (const CliResult& refused :
+       {unseen, join(1, "420 1 400\n", {"--step", "3", json[0], "--verify"})}) {
+    EXPECT_THAT(
+        refused.err,
+        HasSubstr("--verify: a worker doesn't know what the sequences of the others share"));
+  }
+}
+
 TEST(JoinCommand, WhatOneWorkerCantDoIsAUsageError) {
   const TestServer server;
   EXPECT_THAT(RunJoin(server, 0, {"--own_slice"}).err, HasSubstr("--format json only"));

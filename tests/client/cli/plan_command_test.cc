@@ -243,7 +243,8 @@ TEST(PlanCommand, AnswersShareThePromptOfTheirGroup) {
     flags.insert(flags.end(), more.begin(), more.end());
     return flags;
   };
-  const v1::PlanBatchResponse plan = ParseJson(RunCli(with(shared, {"--format", "json"}), lengths));
+  const v1::PlanBatchResponse plan =
+      ParseJson(RunCli(with(shared, {"--format", "json", "--verify"}), lengths));
   const v1::PassPlan& pass = plan.passes(0);
   ASSERT_EQ(pass.shared_tokens_size(), 6);
   uint64_t laid = 2040;

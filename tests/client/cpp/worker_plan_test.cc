@@ -170,26 +170,23 @@ TEST_P(WorkerPlanTest, WhatSequencesShareIsPackedOnceAndUnpackedForEach) {
   uint64_t true_tokens = 0;
   double gradients = 0;
   for (uint32_t dp = 0; dp < 2; ++dp) {
-    auto worker = WorkerClient::Create(Client(MakeInProcessConnection()), OptionsOf(dp, 0));
-    auto plan = worker->FetchPlan(request);
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    for (const WorkerMicrobatch& microbatch : plan->microbatches()) {
+    const WorkerPlan plan = PlanOf(request, OptionsOf(dp, 0));
+    for (const WorkerMicrobatch& microbatch : plan.microbatches()) {
       auto row = Shared<int64_t>(microbatch.row_width, -1);
       auto gradient = Shared<float>(microbatch.row_width, -1);
       ASSERT_TRUE(
-          plan->Pack(microbatch, {kernels::Tokens(batch.numbers.data(), row.data(), batch.width)})
+          plan.Pack(microbatch, {kernels::Tokens(batch.numbers.data(), row.data(), batch.width)})
               .ok());
-      ASSERT_TRUE(plan->Unpack(microbatch,
-                               {kernels::Tokens<int64_t>(row.data(), restored.data(), batch.width)})
+      ASSERT_TRUE(plan.Unpack(microbatch,
+                              {kernels::Tokens<int64_t>(row.data(), restored.data(), batch.width)})
                       .ok());
-      const absl::Status summed =
-          plan->UnpackGradient(microbatch, {.data_type = BATCHPLAN_FLOAT32,
-                                            .elements_per_token = 1,
-                                            .width = batch.width,
-                                            .source = ones.data(),
-                                            .destination = gradient.data()});
+      const absl::Status summed = plan.UnpackGradient(microbatch, {.data_type = BATCHPLAN_FLOAT32,
+                                                                   .elements_per_token = 1,
+                                                                   .width = batch.width,
+                                                                   .source = ones.data(),
+                                                                   .destination = gradient.data()});
       ASSERT_TRUE(summed.ok()) << summed;
-      ASSERT_TRUE(plan->CheckErrors().ok());
+      ASSERT_TRUE(plan.CheckErrors().ok());
       // Every token stands in the row once.
       std::vector<int64_t> tokens;
       uint64_t own = 0;
@@ -204,7 +201,7 @@ TEST_P(WorkerPlanTest, WhatSequencesShareIsPackedOnceAndUnpackedForEach) {
       }
       std::sort(tokens.begin(), tokens.end());
       EXPECT_TRUE(std::adjacent_find(tokens.begin(), tokens.end()) == tokens.end());
-      const v1::MicrobatchTiming timing = plan->Timing(microbatch, 1);
+      const v1::MicrobatchTiming timing = plan.Timing(microbatch, 1);
       EXPECT_EQ(timing.tokens(), own);
       EXPECT_LE(timing.tokens_squared(), own * own);
       laid += own;

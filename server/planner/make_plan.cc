@@ -59,15 +59,17 @@ absl::Status CheckSharing(const Manifest& manifest, const PlanOptions& options) 
   if (manifest.shared_prefixes.empty()) return absl::OkStatus();
   if (options.topology.dynamic_context) {
     return absl::InvalidArgumentError(
-        "manifest.shared_prefixes is set beside topology.dynamic_context, which has no rows of shared "
+        "manifest.shared_prefixes is set beside topology.dynamic_context, which has no rows of "
+        "shared "
         "tokens; leave one of them out");
   }
   for (size_t i = 0; i < options.passes.size(); ++i) {
     const PassOptions& pass = options.passes[i];
     if (pass.layout == Layout::kPacked || pass.ignore_shared_prefixes) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "manifest.shared_prefixes is set, but passes[", i,
-        "] has the padded layout, in which nothing is shared; set its ignore_shared_prefixes, or packed"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("manifest.shared_prefixes is set, but passes[", i,
+                     "] has the padded layout, in which nothing is shared; set its "
+                     "ignore_shared_prefixes, or packed"));
   }
   return absl::OkStatus();
 }

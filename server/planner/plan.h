@@ -72,20 +72,21 @@ struct Plan {
   // With a selection, the positions that wait, ascending.
   std::vector<uint32_t> deferred = {};
   // SHA-256, in hexadecimal, of every pass's sequence_index, microbatch_offsets,
-  // microbatches_per_rank and row_widths, of shared_tokens and context_sizes where there are any, of
-  // what is excluded and of what is deferred. Of plans that one request and one version of the planner made it is
-  // equal exactly when they are. It does not cover the sequences' lengths, the length multiple,
-  // names, metrics or decisions: requests that differ in those alone can have one fingerprint.
+  // microbatches_per_rank and row_widths, of shared_tokens and context_sizes where there are any,
+  // of what is excluded and of what is deferred. Of plans that one request and one version of the
+  // planner made it is equal exactly when they are. It does not cover the sequences' lengths, the
+  // length multiple, names, metrics or decisions: requests that differ in those alone can have one
+  // fingerprint.
   std::string fingerprint;
   CostModel cost_model_used;
 };
 
 // SHA-256 as 64 hexadecimal digits over little-endian integers: for each pass the arrays
 // sequence_index, microbatch_offsets, microbatches_per_rank, row_widths and, where there are any,
-// shared_tokens and context_sizes, each as a uint64 count and its uint32 values; then the excluded list the same way,
-// three values an entry, and what is deferred, if anything, like the arrays. Lengths, length
-// multiples, names, metrics and decisions are not in it. Once a stop is requested it ends soon,
-// with digits that are of no use.
+// shared_tokens and context_sizes, each as a uint64 count and its uint32 values; then the excluded
+// list the same way, three values an entry, and what is deferred, if anything, like the arrays.
+// Lengths, length multiples, names, metrics and decisions are not in it. Once a stop is requested
+// it ends soon, with digits that are of no use.
 std::string Fingerprint(const Plan& plan, const std::stop_token& stop = {});
 
 }  // namespace batchplan

@@ -143,7 +143,8 @@ UnitCosts CostsOf(const PlannedLengths& planned, const CostModel& model,
 // promising first.
 std::vector<std::vector<SequenceIndex>> BetterChoices(
     const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
-    const SharedPrefixes& prefixes, const WaitingPool& pool, const absl::StatusOr<Plan>& first, const Allowance& allowance) {
+    const SharedPrefixes& prefixes, const WaitingPool& pool, const absl::StatusOr<Plan>& first,
+    const Allowance& allowance) {
   // Lengths of all sequences that wait, so that they keep their positions.
   PlannedLengths planned;
   planned.lengths.assign(manifest.lengths.size(), 0);

@@ -232,20 +232,20 @@ absl::Status CheckFirstPass(const v1::PlanBatchRequest& request) {
 
 absl::StatusOr<ParsedRequest> Parse(const v1::PlanBatchRequest& request, bool read_costs) {
   ParsedRequest parsed;
-  parsed.manifest = {.lengths = {request.manifest().lengths().data(),
-                                 static_cast<size_t>(request.manifest().lengths_size())},
-                     .group_ids = {request.manifest().group_ids().data(),
-                                   static_cast<size_t>(request.manifest().group_ids_size())},
-                     .pad_to = request.manifest().pad_to(),
-                     .ranks = {request.manifest().ranks().data(),
-                               static_cast<size_t>(request.manifest().ranks_size())},
-                     .ages = {request.manifest().ages().data(),
-                              static_cast<size_t>(request.manifest().ages_size())},
-                     .shared_prefixes =
-                         {request.manifest().shared_prefixes().data(),
+  parsed.manifest = {
+      .lengths = {request.manifest().lengths().data(),
+                  static_cast<size_t>(request.manifest().lengths_size())},
+      .group_ids = {request.manifest().group_ids().data(),
+                    static_cast<size_t>(request.manifest().group_ids_size())},
+      .pad_to = request.manifest().pad_to(),
+      .ranks = {request.manifest().ranks().data(),
+                static_cast<size_t>(request.manifest().ranks_size())},
+      .ages = {request.manifest().ages().data(),
+               static_cast<size_t>(request.manifest().ages_size())},
+      .shared_prefixes = {request.manifest().shared_prefixes().data(),
                           static_cast<size_t>(request.manifest().shared_prefixes_size())},
-                     .shared_with = {request.manifest().shared_with().data(),
-                                     static_cast<size_t>(request.manifest().shared_with_size())}};
+      .shared_with = {request.manifest().shared_with().data(),
+                      static_cast<size_t>(request.manifest().shared_with_size())}};
 
   PlanOptions& options = parsed.options;
   options.topology = ReadTopology(request.topology());

@@ -14,8 +14,8 @@
 
 namespace batchplan {
 
-// Leaves are numbered in depth-first order (request/shared_prefixes.h), those that run alone, and so
-// share nothing, behind all others. O(n log n).
+// Leaves are numbered in depth-first order (request/shared_prefixes.h), those that run alone, and
+// so share nothing, behind all others. O(n log n).
 class MiniBatchTree {
  public:
   // Without prefixes every sequence is a tree, by position in the manifest.
@@ -37,8 +37,8 @@ class MiniBatchTree {
 };
 
 // A mini-batch in one row, or where sequences run alone in one and theirs: its tokens, and what its
-// sequences cost without exchange in the scale of pass.computation(). No plan of it has less. Without
-// prefixes the sums over its sequences, each aligned.
+// sequences cost without exchange in the scale of pass.computation(). No plan of it has less.
+// Without prefixes the sums over its sequences, each aligned.
 struct UniquePart {
   uint64_t tokens = 0;
   Cost computation = 0;

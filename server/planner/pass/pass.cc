@@ -171,7 +171,8 @@ uint64_t Pass::fewest_groups() const {
 Pass Pass::With(Effort effort) const {
   Pass other = *this;
   other.effort_ = effort;
-  if (without_sharing_) other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(effort));
+  if (without_sharing_)
+    other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(effort));
   return other;
 }
 
@@ -179,7 +180,8 @@ Pass Pass::With(const PassOptions& method) const {
   Pass other = *this;
   other.options_ = std::make_shared<const PassOptions>(method);
   other.same_widths_ = !some_run_alone_ && SharesWidths(method, method.sharding);
-  if (without_sharing_) other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(method));
+  if (without_sharing_)
+    other.without_sharing_ = std::make_shared<Pass>(without_sharing_->With(method));
   return other;
 }
 

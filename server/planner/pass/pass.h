@@ -122,11 +122,11 @@ class Pass {
     return std::min(aligned()[sequence.value()], longest_beside_);
   }
 
-  // What sequences that stand in one row share, each of which then takes its planned length as it is;
-  // null if every sequence is computed whole.
+  // What sequences that stand in one row share, each of which then takes its planned length as it
+  // is; null if every sequence is computed whole.
   const SharedPrefixes* prefixes() const { return prefixes_; }
-  // Only with prefixes: this pass as if it ignored them. Null if Create refuses that, as groups that
-  // stay in one micro-batch then take more.
+  // Only with prefixes: this pass as if it ignored them. Null if Create refuses that, as groups
+  // that stay in one micro-batch then take more.
   const Pass* without_sharing() const { return without_sharing_.get(); }
   // Whether a sequence is longer than micro-batches hold, so that it runs alone.
   bool RunsAlone(SequenceIndex sequence) const {
@@ -178,8 +178,8 @@ class Pass {
   // them: rows are as wide as the longest of their size.
   std::vector<uint32_t> RowWidths(std::vector<uint32_t> widths,
                                   std::span<const uint32_t> context_sizes) const;
-  // The tokens of a packed row of these sequences, without its tail. Where sequences share, they are
-  // in depth-first order, and the row is rounded up to the length multiple.
+  // The tokens of a packed row of these sequences, without its tail. Where sequences share, they
+  // are in depth-first order, and the row is rounded up to the length multiple.
   uint32_t RowOf(std::span<const SequenceIndex> microbatch) const;
   // The cost of a micro-batch on a group of that size, its row or padded width being `width`
   // tokens. An empty one has the fixed cost alone. Where sequences share, they are in depth-first

@@ -60,8 +60,8 @@ absl::Status CheckTreesFit(const Manifest& manifest, const Pass& pass) {
     const uint64_t tokens = pass.prefixes()->TokensOf(groups[group], pass.aligned());
     if (tokens > pass.bin_limits().capacity) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", id, " takes ",
-          tokens, " tokens, those that its sequences share once, and ", pass.where(),
+          "mini_batches.groups is GROUP_POLICY_SAME_MICROBATCH, but group ", id, " takes ", tokens,
+          " tokens, those that its sequences share once, and ", pass.where(),
           ".max_tokens_per_microbatch ", pass.options().max_tokens_per_microbatch, " holds ",
           pass.bin_limits().capacity));
     }

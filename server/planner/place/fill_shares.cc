@@ -289,8 +289,7 @@ absl::StatusOr<Placement> FillTrees(const Pass& pass, const SequenceLists& share
     }
   }
   if (context.work == PackingWork::kGreedy && !others.empty()) return std::move(others.front());
-  std::vector<Placement> found =
-      SolveTrees(pass, sequences, rank_of, std::move(others), context);
+  std::vector<Placement> found = SolveTrees(pass, sequences, rank_of, std::move(others), context);
   if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
   if (found.empty()) return refused.ok() ? FillRanks(pass, shares, context) : refused;
   PutCostliestRowsFirst(pass, found.front());

@@ -17,14 +17,14 @@ namespace batchplan {
 namespace {
 
 // Sums of doubles may be off by this part.
-constexpr double kRounding = 1e-9;
+constexpr double kSumRounding = 1e-9;
 
 // Fewer for large trees, in which a trial takes long.
-constexpr int kBisections = 40;
-constexpr int kBisectionsOfMany = 16;
+constexpr int kTrials = 40;
+constexpr int kTrialsOfMany = 16;
 constexpr size_t kMany = 16384;
 
-double RoundUp(double value) { return std::ceil(value - std::max(value, 1.0) * kRounding); }
+double RoundUp(double value) { return std::ceil(value - std::max(value, 1.0) * kSumRounding); }
 
 }  // namespace
 
@@ -54,8 +54,8 @@ void TreeBounds::AddEdges() {
   };
   for (uint32_t node = 0; node < subtrees_.size(); ++node) {
     const uint32_t parent = subtrees_[node].parent;
-    inner_.push_back(edge(parent == Subtrees::kNone ? 0 : subtrees_[parent].depth,
-                          subtrees_[node].depth));
+    inner_.push_back(
+        edge(parent == Subtrees::kNone ? 0 : subtrees_[parent].depth, subtrees_[node].depth));
   }
   const auto per_sequence = static_cast<double>(pass_.cost().OfBranchComputation(0, 0));
   for (uint32_t leaf = 0; leaf < tree_.size(); ++leaf) {
@@ -87,7 +87,8 @@ void TreeBounds::CountCopies() {
       }
       if (leaf < tree_.size() - alone_) {
         below[number] += leaves_[leaf].tokens;
-        if (leaves_[leaf].tokens > 0) hanging.push_back(static_cast<uint32_t>(leaves_[leaf].tokens));
+        if (leaves_[leaf].tokens > 0)
+          hanging.push_back(static_cast<uint32_t>(leaves_[leaf].tokens));
       }
       ++leaf;
     }
@@ -95,8 +96,7 @@ void TreeBounds::CountCopies() {
     if (below[number] > 0) copies = std::max(copies, RoundUp(below[number] / room));
     if (hanging.size() > 1) {
       const BinLimits limits = {.capacity = static_cast<uint32_t>(room)};
-      copies = std::max(copies,
-                        static_cast<double>(LowerBoundBins({.lengths = hanging}, limits)));
+      copies = std::max(copies, static_cast<double>(LowerBoundBins({.lengths = hanging}, limits)));
     }
     const double count = node.end - node.begin - (number == 0 ? alone_ : 0);
     copies_[number] = std::max(copies, RoundUp(count / most));
@@ -130,7 +130,7 @@ bool TreeBounds::IsTooShort(double time, uint32_t ranks) const {
     if (room <= 0) return true;
     copies[number] = std::max(copies[number], RoundUp(below[number] / room));
   }
-  return below[0] > ranks * time * (1 + kRounding);
+  return below[0] > ranks * time * (1 + kSumRounding);
 }
 
 // Only the rows of as many slots as the longest sequences need are looked at.
@@ -189,8 +189,7 @@ double TreeBounds::HeadSlots(uint32_t ranks) const {
       heads += CostTo(tree_.length(leaf)) + per_sequence;
       // What the slots so far have room for, rows of sequences that run alone beside it.
       const double room = (slots + 1.0) * ranks * capacity;
-      while (next_edge < edges.size() &&
-             held_tokens + edges[next_edge]->tokens <= room) {
+      while (next_edge < edges.size() && held_tokens + edges[next_edge]->tokens <= room) {
         held += edges[next_edge]->cost;
         held_tokens += edges[next_edge++]->tokens;
       }
@@ -219,15 +218,15 @@ Cost TreeBounds::StepTime(uint32_t ranks, Synchronization synchronization) const
   }
   for (const Edge& edge : inner_) low += edge.cost;
   low = std::max(longest, low / ranks);
-  const int trials = tree_.size() > kMany ? kBisectionsOfMany : kBisections;
-  for (int i = 0; i < trials && high > low * (1 + kRounding); ++i) {
+  const int trials = tree_.size() > kMany ? kTrialsOfMany : kTrials;
+  for (int i = 0; i < trials && high > low * (1 + kSumRounding); ++i) {
     // Most often little is missing.
-    const double middle = i < 8 ? std::min(low * (1 + 0.002 * (1 << i)), (low + high) / 2)
-                                : (low + high) / 2;
+    const double middle =
+        i < 8 ? std::min(low * (1 + 0.002 * (1 << i)), (low + high) / 2) : (low + high) / 2;
     (IsTooShort(middle, ranks) ? low : high) = middle;
   }
   if (synchronization == Synchronization::kLockstep) low = std::max(low, HeadSlots(ranks));
-  return static_cast<Cost>(low * (1 - kRounding));
+  return static_cast<Cost>(low * (1 - kSumRounding));
 }
 
 }  // namespace batchplan

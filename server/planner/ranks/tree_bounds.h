@@ -20,7 +20,8 @@ namespace batchplan {
 // They rest on copies. An edge of the compressed tree, from depth a to b, is laid in each row that
 // holds anything below it, and at least in
 //   - as many rows as any edge below it;
-//   - ceil(W / (capacity - b)) rows, W the tokens of all edges below, each times its own copies: a row
+//   - ceil(W / (capacity - b)) rows, W the tokens of all edges below, each times its own copies: a
+//   row
 //     has room for so much beside the path to b;
 //   - as many as bins of capacity - b need for the leaves that hang on it, and as the limit of
 //     sequences leaves.
@@ -34,13 +35,13 @@ class TreeBounds {
   // What `ranks` ranks take at least for these sequences, without the fixed costs of micro-batches.
   //
   // If no rank is busy for longer than T, then as many ranks as ceil(X / (T - c(b))) have something
-  // below an edge, X the cost of the edges below, each times its own copies: every such rank pays the
-  // path to b, c(b). T is too short where the edges, so often, cost more than ranks * T. The least T
-  // is found by bisection, each trial O(n).
+  // below an edge, X the cost of the edges below, each times its own copies: every such rank pays
+  // the path to b, c(b). T is too short where the edges, so often, cost more than ranks * T. The
+  // least T is found by bisection, each trial O(n).
   //
   // In lockstep also by head slots: if the m longest sequences need rows in k slots, the k longest
-  // slots take no less than the m-th longest sequence. And these slots hold no more of the work than
-  // the densest edges that have room in them.
+  // slots take no less than the m-th longest sequence. And these slots hold no more of the work
+  // than the densest edges that have room in them.
   Cost StepTime(uint32_t ranks, Synchronization synchronization) const;
 
  private:

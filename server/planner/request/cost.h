@@ -70,8 +70,8 @@ class CostFunction {
   Cost OfComputation(uint64_t length) const {
     return per_sequence_ + Of(per_token_, length) + OfAttention(length);
   }
-  // The same two of a sequence whose first `shared` tokens are computed with another: what its other
-  // tokens cost, as each attends to all before it, whoever shares those.
+  // The same two of a sequence whose first `shared` tokens are computed with another: what its
+  // other tokens cost, as each attends to all before it, whoever shares those.
   Cost OfBranch(uint64_t length, uint64_t shared) const {
     const Cost attention = OfAttention(length) - OfAttention(shared);
     const Cost exchange = Of(exchange_, length - shared);
@@ -81,7 +81,8 @@ class CostFunction {
   Cost OfBranchComputation(uint64_t length, uint64_t shared) const {
     return OfComputation(length) - Of(per_token_, shared) - OfAttention(shared);
   }
-  // Whether a branch costs less as a part of its path than by itself, as attention hides the exchange.
+  // Whether a branch costs less as a part of its path than by itself, as attention hides the
+  // exchange.
   bool overlaps() const { return overlaps_; }
   // The tail padding of rows.
   Cost OfTail(uint64_t tokens) const { return Of(per_token_, tokens); }

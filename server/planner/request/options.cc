@@ -74,20 +74,20 @@ absl::Status CheckSharding(const PassOptions& first, GroupPolicy groups) {
   const bool is_of_trees = IsOfTrees(first.sharding);
   if (first.sharding != Sharding::kDealBins && !is_of_trees) return absl::OkStatus();
   if (first.layout == Layout::kPadded) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ".sharding is ", NameOf(first.sharding),
-                                                   ", which deals packed ",
-                                                   is_of_trees ? "rows" : "bins",
-                                                   "; the layout is padded"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".sharding is ", NameOf(first.sharding), ", which deals packed ",
+                     is_of_trees ? "rows" : "bins", "; the layout is padded"));
   }
   if (first.equal_sequence_counts) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ".equal_sequence_counts is set, but ", NameOf(first.sharding), " deals whole ",
-        is_of_trees ? "rows" : "bins", " and can't keep it; use a sharding that assigns sequences"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".equal_sequence_counts is set, but ", NameOf(first.sharding),
+                     " deals whole ", is_of_trees ? "rows" : "bins",
+                     " and can't keep it; use a sharding that assigns sequences"));
   }
   if (is_of_trees && (groups == GroupPolicy::kSameRank || groups == GroupPolicy::kSameMicrobatch)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "mini_batches.groups keeps groups on a rank, but ", where, ".sharding is ",
-        NameOf(first.sharding), ", which tears them; set one of them otherwise"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("mini_batches.groups keeps groups on a rank, but ", where, ".sharding is ",
+                     NameOf(first.sharding), ", which tears them; set one of them otherwise"));
   }
   return absl::OkStatus();
 }

@@ -78,8 +78,8 @@ PassOptions MegatronDynamicCp(const Topology&) {
   return pass;
 }
 
-// Rows of what sequences share, as AReaL's, TRL's and ART's trainers of trees form them. AReaL's rows
-// are as long as the budget.
+// Rows of what sequences share, as AReaL's, TRL's and ART's trainers of trees form them. AReaL's
+// rows are as long as the budget.
 PassOptions ArealTree(const Topology&) {
   PassOptions pass;
   pass.sharding = Sharding::kArealTree;
@@ -102,9 +102,8 @@ PassOptions ArtPrefixTree(const Topology&) {
 
 // By place in kPresetNames.
 constexpr PassOptions (*kPresetPasses[])(const Topology&) = {
-    Balanced,    NemoRlPacking, SortedAndStrided, RollPacking, SortedAndStrided,
-    MindSpeedRl, Verl,          MegatronDynamicCp, ArealTree,    TrlTree,
-    ArtPrefixTree};
+    Balanced, NemoRlPacking,     SortedAndStrided, RollPacking, SortedAndStrided, MindSpeedRl,
+    Verl,     MegatronDynamicCp, ArealTree,        TrlTree,     ArtPrefixTree};
 static_assert(std::size(kPresetPasses) == std::size(kPresetNames));
 
 }  // namespace

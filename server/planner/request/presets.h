@@ -14,9 +14,10 @@ namespace batchplan {
 
 // Every preset of the contract.
 inline constexpr std::array<absl::string_view, 11> kPresetNames = {
-    "balanced",     "nemo_rl_packing", "nemo_rl_dynamic",     "roll_packing",
-    "roll_dynamic", "mindspeed_rl",    "verl",                "megatron_dynamic_cp",
-    "areal_tree",   "trl_tree",        "art_prefix_tree"};
+    "balanced",     "nemo_rl_packing",     "nemo_rl_dynamic",
+    "roll_packing", "roll_dynamic",        "mindspeed_rl",
+    "verl",         "megatron_dynamic_cp", "areal_tree",
+    "trl_tree",     "art_prefix_tree"};
 
 // What the preset sets for a pass on this topology; the caller's own settings then override it. An
 // empty name is "balanced".

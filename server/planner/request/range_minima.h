@@ -13,8 +13,8 @@
 
 namespace batchplan {
 
-// A sparse table over blocks of values (M. A. Bender, M. Farach-Colton, "The LCA problem revisited",
-// 2000), and in each block the minima up to every value and from it on. Linear memory.
+// A sparse table over blocks of values (M. A. Bender, M. Farach-Colton, "The LCA problem
+// revisited", 2000), and in each block the minima up to every value and from it on. Linear memory.
 class RangeMinima {
  public:
   RangeMinima() = default;
@@ -31,7 +31,8 @@ class RangeMinima {
     for (size_t span = 1; level.size() > 0; span *= 2) {
       levels_.push_back(level);
       if (level.size() <= span) break;
-      for (size_t i = 0; i + span < level.size(); ++i) level[i] = std::min(level[i], level[i + span]);
+      for (size_t i = 0; i + span < level.size(); ++i)
+        level[i] = std::min(level[i], level[i + span]);
       level.resize(level.size() - span);
     }
   }
@@ -53,8 +54,8 @@ class RangeMinima {
     if (begin + 1 < end) {
       const size_t blocks = end - begin - 1;
       const int level = std::bit_width(blocks) - 1;
-      least = std::min({least, levels_[level][begin + 1],
-                        levels_[level][end - (size_t{1} << level)]});
+      least =
+          std::min({least, levels_[level][begin + 1], levels_[level][end - (size_t{1} << level)]});
     }
     return least;
   }

@@ -38,13 +38,13 @@ std::vector<uint32_t> SharersOf(const Manifest& manifest) {
 
 absl::Status CheckSize(const char* field, std::span<const uint32_t> values, size_t sequences) {
   if (values.empty() || values.size() == sequences) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("manifest.", field, " has ", values.size(), " entries, but manifest.lengths has ",
-                   sequences, "; give one a sequence, or none"));
+  return absl::InvalidArgumentError(absl::StrCat("manifest.", field, " has ", values.size(),
+                                                 " entries, but manifest.lengths has ", sequences,
+                                                 "; give one a sequence, or none"));
 }
 
-// Sequences by who laid their tokens: each has its own tokens from depth `begin` on, and those before
-// it are tokens of its owner, which has begun to lay its own before that depth.
+// Sequences by who laid their tokens: each has its own tokens from depth `begin` on, and those
+// before it are tokens of its owner, which has begun to lay its own before that depth.
 class Owners {
  public:
   // Of the sequences as SharersOf has them, with prefixes cut at `longest`.
@@ -127,9 +127,7 @@ class DepthFirst {
   };
 
   // Whether it is a prefix of its owner, or a copy: it has no token of its own.
-  bool IsPrefix(uint32_t sequence) const {
-    return lengths_[sequence] == owners_.begin(sequence);
-  }
+  bool IsPrefix(uint32_t sequence) const { return lengths_[sequence] == owners_.begin(sequence); }
   // Whether it stands before its owner.
   bool StandsBefore(uint32_t sequence) const {
     return IsPrefix(sequence) && lengths_[sequence] < lengths_[owners_.owner(sequence)];
@@ -147,8 +145,8 @@ class DepthFirst {
     for (uint32_t i = 0; i < count_; ++i) {
       if (owners_.owner(i) != kNone) branches_[next[owners_.owner(i)]++] = i;
     }
-    // Prefixes ascend before the owner; after it the deepest branches come first, copies before what
-    // extends them.
+    // Prefixes ascend before the owner; after it the deepest branches come first, copies before
+    // what extends them.
     const auto stands_before = [&](uint32_t a, uint32_t b) {
       const bool before = StandsBefore(a);
       if (before != StandsBefore(b)) return before;
@@ -203,25 +201,25 @@ absl::Status CheckSharedPrefixes(const Manifest& manifest) {
   }
   if (manifest.shared_with.empty() && manifest.group_ids.empty()) {
     return absl::InvalidArgumentError(
-        "manifest.shared_prefixes is set, but neither shared_with nor group_ids say with whom; give "
+        "manifest.shared_prefixes is set, but neither shared_with nor group_ids say with whom; "
+        "give "
         "one of them");
   }
   for (size_t i = 0; i < count && !manifest.shared_with.empty(); ++i) {
     if (manifest.shared_prefixes[i] == 0 || manifest.shared_with[i] < i) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("manifest.shared_with[", i, "] is ", manifest.shared_with[i],
-                     "; it must be below ", i, ", an earlier sequence"));
+    return absl::InvalidArgumentError(absl::StrCat("manifest.shared_with[", i, "] is ",
+                                                   manifest.shared_with[i], "; it must be below ",
+                                                   i, ", an earlier sequence"));
   }
   const std::vector<uint32_t> sharers = SharersOf(manifest);
   for (size_t i = 0; i < count; ++i) {
     if (sharers[i] == kNone) continue;
     const uint32_t prefix = manifest.shared_prefixes[i];
     if (prefix <= manifest.lengths[i] && prefix <= manifest.lengths[sharers[i]]) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("manifest.shared_prefixes[", i, "] is ", prefix,
-                     ", but of the two sequences that share it number ", i, " has ",
-                     manifest.lengths[i], " tokens and number ", sharers[i], " has ",
-                     manifest.lengths[sharers[i]]));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "manifest.shared_prefixes[", i, "] is ", prefix,
+        ", but of the two sequences that share it number ", i, " has ", manifest.lengths[i],
+        " tokens and number ", sharers[i], " has ", manifest.lengths[sharers[i]]));
   }
   return absl::OkStatus();
 }

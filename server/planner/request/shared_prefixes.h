@@ -16,9 +16,9 @@
 
 namespace batchplan {
 
-// InvalidArgument, naming field, value and limit, if shared_prefixes or shared_with have another size
-// than lengths, if nothing says with whom a prefix is shared, if that is no earlier sequence, or if a
-// prefix is longer than one of the two.
+// InvalidArgument, naming field, value and limit, if shared_prefixes or shared_with have another
+// size than lengths, if nothing says with whom a prefix is shared, if that is no earlier sequence,
+// or if a prefix is longer than one of the two.
 absl::Status CheckSharedPrefixes(const Manifest& manifest);
 
 // The manifest's relations as they were said: sequence i has prefixes[i] tokens in common with
@@ -54,8 +54,8 @@ class SharedPrefixes {
   void Sort(std::span<SequenceIndex> sequences) const {
     std::ranges::sort(sequences, {}, [&](SequenceIndex sequence) { return PlaceOf(sequence); });
   }
-  // The tokens of `sequences`, which stand in depth-first order, in one row, `lengths` being those of
-  // all by position in the manifest.
+  // The tokens of `sequences`, which stand in depth-first order, in one row, `lengths` being those
+  // of all by position in the manifest.
   uint64_t TokensOf(std::span<const SequenceIndex> sequences,
                     std::span<const uint32_t> lengths) const {
     uint64_t tokens = 0;

@@ -13,14 +13,10 @@
 
 namespace batchplan {
 
-std::optional<StepEstimate> StepEstimate::Create(const Manifest& manifest,
-                                                 const PlanOptions& options,
-                                                 const PassLimits& limits,
-                                                 const PlannedLengths& planned,
-                                                 const Groups& groups,
-                                                 const SharedPrefixes& prefixes,
-                                                 size_t mini_batches,
-                                                 const std::stop_token& stop) {
+std::optional<StepEstimate> StepEstimate::Create(
+    const Manifest& manifest, const PlanOptions& options, const PassLimits& limits,
+    const PlannedLengths& planned, const Groups& groups, const SharedPrefixes& prefixes,
+    size_t mini_batches, const std::stop_token& stop) {
   StepEstimate estimate(options, stop);
   Alignments alignments(planned.lengths);
   for (size_t i = 0; i < options.passes.size(); ++i) {

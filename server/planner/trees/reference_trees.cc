@@ -19,10 +19,10 @@
 namespace batchplan {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
 
 // Of the items of one row in depth-first order, on either side of one that is to be added.
-constexpr int kNeighbours = 64;
+constexpr int kSharingNeighbours = 64;
 
 // The rows of each rank.
 using RankRows = std::vector<std::vector<TreeBin>>;
@@ -31,13 +31,13 @@ using RankRows = std::vector<std::vector<TreeBin>>;
 class OpenRows {
  public:
   OpenRows(const Pass& pass, const TreeItems& items)
-      : items_(items), limits_(pass.bin_limits()), row_of_(items.size(), kNone) {}
+      : items_(items), limits_(pass.bin_limits()), row_of_(items.size(), kNoRow) {}
 
   std::vector<TreeBin> Take() { return std::move(rows_); }
 
   // Into the first row that has room for what it has not yet, or a new one.
   void AddToFirst(uint32_t item) {
-    uint32_t first = kNone;
+    uint32_t first = kNoRow;
     for (const uint32_t row : Sharing(item)) {
       if (NewTokens(row, item)) first = std::min(first, row);
     }
@@ -53,7 +53,7 @@ class OpenRows {
 
   // Into the row that it leaves fullest, or a new one.
   void AddToFullest(uint32_t item) {
-    uint32_t best = kNone;
+    uint32_t best = kNoRow;
     uint64_t least = std::numeric_limits<uint64_t>::max();
     const auto look = [&](uint32_t row) {
       const std::optional<uint64_t> added = NewTokens(row, item);
@@ -90,11 +90,11 @@ class OpenRows {
     };
     auto after = placed_.lower_bound(item);
     auto before = after;
-    for (int i = 0; i < kNeighbours && after != placed_.end(); ++i, ++after) {
+    for (int i = 0; i < kSharingNeighbours && after != placed_.end(); ++i, ++after) {
       if (items_.Common(item, *after) == 0) break;
       note(*after);
     }
-    for (int i = 0; i < kNeighbours && before != placed_.begin(); ++i) {
+    for (int i = 0; i < kSharingNeighbours && before != placed_.begin(); ++i) {
       if (items_.Common(*--before, item) == 0) break;
       note(*before);
     }
@@ -110,7 +110,7 @@ class OpenRows {
   }
 
   void Add(uint32_t row, uint32_t item) {
-    if (row == kNone) {
+    if (row == kNoRow) {
       row = static_cast<uint32_t>(rows_.size());
       rows_.emplace_back();
     } else {
@@ -158,8 +158,8 @@ class TreePlacer {
     }
   }
 
-  // AReaL: families by their tokens, descending, to the lightest rank that has not its share of them;
-  // then each sequence into the first row with room.
+  // AReaL: families by their tokens, descending, to the lightest rank that has not its share of
+  // them; then each sequence into the first row with room.
   RankRows Areal() const {
     std::vector<uint64_t> tokens(families_.size(), 0);
     for (uint32_t item = 0; item < items_.size(); ++item) {
@@ -186,8 +186,8 @@ class TreePlacer {
     return rows;
   }
 
-  // TRL: a row a rank is open. A sequence goes to one that has its family, or else to the one with the
-  // least attention, if that has room; where none has, all rows close.
+  // TRL: a row a rank is open. A sequence goes to one that has its family, or else to the one with
+  // the least attention, if that has room; where none has, all rows close.
   RankRows Trl() const {
     RankRows rows(pass_.ranks());
     std::vector<TreeBin> open(pass_.ranks());
@@ -221,20 +221,19 @@ class TreePlacer {
       const auto fits = [&](uint32_t rank) {
         const TreeChange alone = {.tokens = items_.tokens(item), .cost = 0};
         const TreeBin& row = open[rank];
-        return row.items.empty() ||
-               (row.sequences < pass_.bin_limits().max_sequences &&
-                row.tokens + ChangeBy(items_, row, {&item, 1}, alone).tokens <=
-                    pass_.bin_limits().capacity);
+        return row.items.empty() || (row.sequences < pass_.bin_limits().max_sequences &&
+                                     row.tokens + ChangeBy(items_, row, {&item, 1}, alone).tokens <=
+                                         pass_.bin_limits().capacity);
       };
-      uint32_t to = kNone;
+      uint32_t to = kNoRow;
       for (const uint32_t rank : ranks_of[family_of_[item]]) {
-        if (to == kNone && fits(rank)) to = rank;
+        if (to == kNoRow && fits(rank)) to = rank;
       }
       for (const auto& [sum, rank] : by_attention) {
-        if (to != kNone) break;
+        if (to != kNoRow) break;
         if (fits(rank)) to = rank;
       }
-      if (to == kNone) {
+      if (to == kNoRow) {
         Close(open, rows);
         restart();
         to = 0;
@@ -245,8 +244,8 @@ class TreePlacer {
     return rows;
   }
 
-  // ART: families by their longest sequence, descending; each of their sequences into the row that it
-  // leaves fullest; rows are dealt by cost.
+  // ART: families by their longest sequence, descending; each of their sequences into the row that
+  // it leaves fullest; rows are dealt by cost.
   RankRows Art() const {
     std::vector<uint64_t> longest(families_.size(), 0);
     for (uint32_t item = 0; item < items_.size(); ++item) {
@@ -293,8 +292,8 @@ class TreePlacer {
 
 // Halves the row with most items of those that have two at least; false if there is none.
 bool HalveLargestRow(const TreeItems& items, std::vector<TreeBin>& rows) {
-  const auto largest = std::ranges::max_element(
-      rows, {}, [](const TreeBin& row) { return row.items.size(); });
+  const auto largest =
+      std::ranges::max_element(rows, {}, [](const TreeBin& row) { return row.items.size(); });
   if (largest == rows.end() || largest->items.size() < 2) return false;
   const auto middle = largest->items.begin() + static_cast<ptrdiff_t>(largest->items.size() / 2);
   TreeBin second = BinOf(items, {middle, largest->items.end()});

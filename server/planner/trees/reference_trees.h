@@ -13,13 +13,13 @@
 
 namespace batchplan {
 
-// The placement that the pass's sharding, which is one of trees, gives the sequences. Families are the
-// manifest's groups; without groups, the sequences that share anything. All ranks then get as many
-// rows: those of a rank that has fewer are halved, the largest first, or where that is allowed empty
-// ones are added. Nothing if a rank has too few sequences for that.
+// The placement that the pass's sharding, which is one of trees, gives the sequences. Families are
+// the manifest's groups; without groups, the sequences that share anything. All ranks then get as
+// many rows: those of a rank that has fewer are halved, the largest first, or where that is allowed
+// empty ones are added. Nothing if a rank has too few sequences for that.
 //
-// O(n log n): of the rows that share something with a sequence, those of its nearest 64 neighbours in
-// depth-first order on either side are looked at.
+// O(n log n): of the rows that share something with a sequence, those of its nearest 64 neighbours
+// in depth-first order on either side are looked at.
 std::optional<Placement> PlaceAsTrees(const Pass& pass, std::span<const SequenceIndex> sequences);
 
 }  // namespace batchplan

@@ -33,8 +33,7 @@ struct PieceSize {
   bool is_quick;
 };
 constexpr double kAnyCost = std::numeric_limits<double>::infinity();
-constexpr PieceSize kWhole = {
-    .cost = kAnyCost, .worth = 0, .is_large = true, .is_quick = true};
+constexpr PieceSize kWhole = {.cost = kAnyCost, .worth = 0, .is_large = true, .is_quick = true};
 constexpr PieceSize kSingles = {.cost = 0, .worth = 1, .is_large = false, .is_quick = false};
 constexpr PieceSize kPieceSizes[] = {
     kWhole,
@@ -109,10 +108,12 @@ class TreeSolver {
     // All of them a little, the best in earnest.
     for (TreeSearch& start : starts) start.Improve(pairs / 128, context_.allowance);
     SortByTime(starts);
-    if (starts.size() > 3 * effort.improved) starts.erase(starts.begin() + static_cast<ptrdiff_t>(3 * effort.improved), starts.end());
+    if (starts.size() > 3 * effort.improved)
+      starts.erase(starts.begin() + static_cast<ptrdiff_t>(3 * effort.improved), starts.end());
     for (TreeSearch& start : starts) start.Improve(pairs / 16, context_.allowance);
     SortByTime(starts);
-    if (starts.size() > effort.improved) starts.erase(starts.begin() + static_cast<ptrdiff_t>(effort.improved), starts.end());
+    if (starts.size() > effort.improved)
+      starts.erase(starts.begin() + static_cast<ptrdiff_t>(effort.improved), starts.end());
     for (TreeSearch& start : starts) start.Improve(pairs / effort.improved, context_.allowance);
     SortByTime(starts);
     for (const TreeSearch& start : starts) others.push_back(PlacementOf(start));
@@ -179,7 +180,8 @@ class TreeSolver {
     return time * (1 + filling / slots);
   }
   void SortByTime(std::vector<TreeSearch>& searches) const {
-    std::ranges::stable_sort(searches, {}, [&](const TreeSearch& search) { return TimeOf(search); });
+    std::ranges::stable_sort(searches, {},
+                             [&](const TreeSearch& search) { return TimeOf(search); });
   }
 
   std::vector<TreeBin> BinsOf(const Placement& placement) {

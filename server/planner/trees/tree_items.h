@@ -37,8 +37,9 @@ struct PathCost {
 // What goes to one row as a whole: a leaf or, where groups stay in one micro-batch, a group, whose
 // leaves then follow each other. Items are numbered in depth-first order.
 //
-// Sorted items i1 < i2 < ... of a row have tokens(i1) + tokens(i2) - Common(i1, i2) + ... tokens, and
-// cost as much less by c(Common(i1, i2)), so that adding one changes what its two neighbours say.
+// Sorted items i1 < i2 < ... of a row have tokens(i1) + tokens(i2) - Common(i1, i2) + ... tokens,
+// and cost as much less by c(Common(i1, i2)), so that adding one changes what its two neighbours
+// say.
 class TreeItems {
  public:
   // Nothing if leaves of a group that stays together have others between them. Views the tree.
@@ -91,8 +92,8 @@ struct TreeChange {
   double cost = 0;
 };
 
-// What `added`, ascending and none of them in the bin, brings. `alone` is what these items have in a
-// row of their own.
+// What `added`, ascending and none of them in the bin, brings. `alone` is what these items have in
+// a row of their own.
 TreeChange ChangeBy(const TreeItems& items, const TreeBin& bin, std::span<const uint32_t> added,
                     const TreeChange& alone);
 

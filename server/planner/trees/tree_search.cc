@@ -28,19 +28,32 @@ constexpr size_t kMostRuns = 48;
 // How much what all bins cost together counts beside the step: less repeated leaves more room.
 constexpr double kWorkShare = 0.02;
 
-// What a trade may lengthen the step by at first, as a part of a mean row; and the part of the pairs
-// at the end for which it may not.
+// What a trade may lengthen the step by at first, as a part of a mean row; and the part of the
+// pairs at the end for which it may not.
 constexpr double kSlack = 0.02;
 constexpr double kSettles = 0.3;
 
 // The trades that are worked out exactly, of the best estimates.
 constexpr size_t kMostExact = 3;
 
+// `bin` without its items number out_begin .. out_end - 1 and with others.
+TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, uint32_t out_end,
+               std::span<const uint32_t> in) {
+  std::vector<uint32_t> kept;
+  kept.reserve(bin.items.size() + in.size());
+  kept.insert(kept.end(), bin.items.begin(), bin.items.begin() + out_begin);
+  kept.insert(kept.end(), bin.items.begin() + out_end, bin.items.end());
+  const auto middle = static_cast<ptrdiff_t>(kept.size());
+  kept.insert(kept.end(), in.begin(), in.end());
+  std::inplace_merge(kept.begin(), kept.begin() + middle, kept.end());
+  return BinOf(items, std::move(kept));
+}
+
 }  // namespace
 
-// What the step takes of what it depends on, and a little of all work, if two bins cost `x` and `y`,
-// all else as it is. Under kLockstep they are in slots whose other bins cost up to rest_a and rest_b; else
-// their ranks have as much besides, and other ranks up to rest.
+// What the step takes of what it depends on, and a little of all work, if two bins cost `x` and
+// `y`, all else as it is. Under kLockstep they are in slots whose other bins cost up to rest_a and
+// rest_b; else their ranks have as much besides, and other ranks up to rest.
 struct TreeSearch::Outlook {
   enum Kind { kOneSlot, kTwoSlots, kOneRank, kTwoRanks };
 
@@ -187,8 +200,7 @@ TreeSearch::Outlook TreeSearch::OutlookOf(uint32_t a, uint32_t b) const {
 uint32_t TreeSearch::PickCostliest() {
   if (Random(8) == 0) return static_cast<uint32_t>(Random(bins_.size()));
   if (terms_.synchronization == Synchronization::kAccumulated) {
-    const auto rank =
-        static_cast<uint32_t>(std::ranges::max_element(sums_) - sums_.begin());
+    const auto rank = static_cast<uint32_t>(std::ranges::max_element(sums_) - sums_.begin());
     return rank * terms_.slots + static_cast<uint32_t>(Random(terms_.slots));
   }
   const size_t slot = Random(terms_.slots);
@@ -218,8 +230,8 @@ uint32_t TreeSearch::PickOther(uint32_t a) {
   return static_cast<uint32_t>(Random(bins_.size()));
 }
 
-// Single items, of large bins some from the offset on, and runs that are whole subtrees of the bin, or
-// halves of these.
+// Single items, of large bins some from the offset on, and runs that are whole subtrees of the bin,
+// or halves of these.
 void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into, uint64_t offset,
                           std::vector<Chunk>& chunks) const {
   const PathCost& cost = items_->path_cost();
@@ -279,21 +291,9 @@ void TreeSearch::ChunksOf(const TreeBin& from, const TreeBin& into, uint64_t off
       close(open.back(), i);
       open.pop_back();
     }
-    if (common > 0 && (open.empty() || open.back().common < common)) open.push_back({begin, common});
+    if (common > 0 && (open.empty() || open.back().common < common))
+      open.push_back({begin, common});
   }
-}
-
-// `bin` without `out` and with `in`, both consecutive items of what they are from.
-TreeBin Traded(const TreeItems& items, const TreeBin& bin, uint32_t out_begin, uint32_t out_end,
-               std::span<const uint32_t> in) {
-  std::vector<uint32_t> kept;
-  kept.reserve(bin.items.size() + in.size());
-  kept.insert(kept.end(), bin.items.begin(), bin.items.begin() + out_begin);
-  kept.insert(kept.end(), bin.items.begin() + out_end, bin.items.end());
-  const auto middle = static_cast<ptrdiff_t>(kept.size());
-  kept.insert(kept.end(), in.begin(), in.end());
-  std::inplace_merge(kept.begin(), kept.begin() + middle, kept.end());
-  return BinOf(items, std::move(kept));
 }
 
 void TreeSearch::Put(uint32_t bin, TreeBin content) {
@@ -316,7 +316,8 @@ void TreeSearch::Undo() {
   best_time_ = time_ = Time();
 }
 
-// The best of all trades of chunks between two bins; taken if the step is longer by `slack` at most.
+// The best of all trades of chunks between two bins; taken if the step is longer by `slack` at
+// most.
 void TreeSearch::Try(uint32_t a, uint32_t b, double slack) {
   const TreeBin& of_a = bins_[a];
   const TreeBin& of_b = bins_[b];

@@ -29,16 +29,16 @@ struct TreeTerms {
   bool may_empty = false;
 };
 
-// Slot s of rank r is bin r * slots + s. Bins beyond the capacity, of sequences that run alone, stay
-// as they are.
+// Slot s of rank r is bin r * slots + s. Bins beyond the capacity, of sequences that run alone,
+// stay as they are.
 class TreeSearch {
  public:
   // Views `items`. Every item is in one bin.
   TreeSearch(const TreeItems& items, const TreeTerms& terms, std::vector<TreeBin> bins,
              uint64_t seed);
 
-  // Looks at this many pairs of bins, fewer once the allowance is spent or a stop requested. What is
-  // worse is accepted at first, by less and less. Keeps the best bins.
+  // Looks at this many pairs of bins, fewer once the allowance is spent or a stop requested. What
+  // is worse is accepted at first, by less and less. Keeps the best bins.
   void Improve(uint64_t pairs, const Allowance& allowance);
 
   // What is to be short.

@@ -1,7 +1,6 @@
 #include "server/planner/trees/tree_starts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <limits>
@@ -14,15 +13,11 @@
 #include "server/planner/packing/fewest_bins.h"
 #include "server/planner/packing/packer.h"
 #include "server/planner/pass/items.h"
-#include "server/planner/pass/subtrees.h"
 
 namespace batchplan {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-
-// To make runs even.
-constexpr int kBisections = 12;
 
 // In depth-first order, on either side of a piece, where few tokens are looked for.
 constexpr uint32_t kNeighbours = 32;
@@ -30,138 +25,6 @@ constexpr uint32_t kMostForNeighbours = 8192;
 
 // Bins that are looked at for one with room, before the one that has most.
 constexpr int kMostLooks = 64;
-
-// What runs of items take in rows of their own.
-class Runs {
- public:
-  explicit Runs(const TreeItems& items) : path_cost_(items.path_cost()) {
-    for (uint32_t i = 0; i < items.size(); ++i) {
-      const uint32_t common = i == 0 ? 0 : items.Common(i - 1, i);
-      commons_.push_back(common);
-      tokens_.push_back(tokens_.back() + items.tokens(i) - common);
-      costs_.push_back(costs_.back() + items.cost(i) - path_cost_(common));
-      counts_.push_back(counts_.back() + items.count(i));
-    }
-  }
-
-  // Of each item and the one before.
-  std::span<const uint32_t> commons() const { return commons_; }
-  // Of items begin .. end - 1.
-  uint64_t tokens(uint32_t begin, uint32_t end) const {
-    return tokens_[end] - tokens_[begin] + commons_[begin];
-  }
-  uint64_t count(uint32_t begin, uint32_t end) const { return counts_[end] - counts_[begin]; }
-  double cost(uint32_t begin, uint32_t end) const {
-    return costs_[end] - costs_[begin] + path_cost_(commons_[begin]);
-  }
-
- private:
-  const PathCost& path_cost_;
-  std::vector<uint32_t> commons_;
-  // Up to each item.
-  std::vector<uint64_t> tokens_ = {0};
-  std::vector<double> costs_ = {0};
-  std::vector<uint64_t> counts_ = {0};
-};
-
-class PieceCutter {
- public:
-  PieceCutter(const TreeItems& items, const PieceLimits& limits)
-      : items_(items), runs_(items), subtrees_(runs_.commons()), limits_(limits) {}
-
-  std::vector<TreePiece> Cut() {
-    std::vector<uint32_t> open = {0};
-    while (!open.empty()) {
-      const uint32_t node = open.back();
-      open.pop_back();
-      const Subtrees::Node& subtree = subtrees_[node];
-      const bool is_worth = IsWorth(subtree);
-      if (is_worth && Fits(subtree.begin, subtree.end)) {
-        pieces_.push_back({subtree.begin, subtree.end - subtree.begin});
-      } else {
-        CutNode(subtree, is_worth, open);
-      }
-    }
-    std::ranges::sort(pieces_, {}, &TreePiece::first);
-    return std::move(pieces_);
-  }
-
- private:
-  bool IsWorth(const Subtrees::Node& node) const {
-    if (node.depth == 0) return false;
-    uint32_t branches = node.end - node.begin;
-    for (uint32_t child = node.first_child; child != kNone;
-         child = subtrees_[child].next_sibling) {
-      branches -= subtrees_[child].end - subtrees_[child].begin - 1;
-    }
-    const double saved = items_.path_cost()(node.depth) * (branches - 1);
-    return saved >= limits_.worth * runs_.cost(node.begin, node.end);
-  }
-
-  bool Fits(uint32_t begin, uint32_t end) const {
-    return runs_.tokens(begin, end) <= limits_.tokens &&
-           runs_.count(begin, end) <= limits_.sequences &&
-           runs_.cost(begin, end) <= limits_.cost;
-  }
-
-  // Branches that fit, joined where it is worth it into as few runs as that leaves, of about the same
-  // cost; those that don't fit are cut themselves.
-  void CutNode(const Subtrees::Node& node, bool is_worth, std::vector<uint32_t>& open) {
-    std::vector<TreePiece> branches;
-    uint32_t child = node.first_child;
-    for (uint32_t item = node.begin; item < node.end;) {
-      if (child == kNone || item < subtrees_[child].begin) {
-        branches.push_back({item++, 1});
-        continue;
-      }
-      const Subtrees::Node& branch = subtrees_[child];
-      item = branch.end;
-      if (is_worth && Fits(branch.begin, branch.end)) {
-        branches.push_back({branch.begin, branch.end - branch.begin});
-      } else {
-        open.push_back(child);
-      }
-      child = branch.next_sibling;
-    }
-    if (!is_worth) {
-      pieces_.insert(pieces_.end(), branches.begin(), branches.end());
-      return;
-    }
-    double high = runs_.cost(node.begin, node.end);
-    const size_t fewest = RunsOf(branches, high).size();
-    double low = high / static_cast<double>(std::max<size_t>(fewest, 1));
-    for (int i = 0; i < kBisections && fewest > 1; ++i) {
-      const double middle = (low + high) / 2;
-      (RunsOf(branches, middle).size() > fewest ? low : high) = middle;
-    }
-    const std::vector<TreePiece> runs = RunsOf(branches, high);
-    pieces_.insert(pieces_.end(), runs.begin(), runs.end());
-  }
-
-  // Branches that follow each other in runs of at most this cost.
-  std::vector<TreePiece> RunsOf(std::span<const TreePiece> branches, double most) const {
-    std::vector<TreePiece> runs;
-    for (const TreePiece& branch : branches) {
-      const uint32_t end = branch.first + branch.count;
-      if (!runs.empty()) {
-        TreePiece& last = runs.back();
-        if (last.first + last.count == branch.first && Fits(last.first, end) &&
-            runs_.cost(last.first, end) <= most) {
-          last.count = end - last.first;
-          continue;
-        }
-      }
-      runs.push_back(branch);
-    }
-    return runs;
-  }
-
-  const TreeItems& items_;
-  const Runs runs_;
-  const Subtrees subtrees_;
-  const PieceLimits limits_;
-  std::vector<TreePiece> pieces_;
-};
 
 double CostOf(const TreeItems& items, const TreePiece& piece) {
   std::vector<uint32_t> own(piece.count);
@@ -243,9 +106,8 @@ class PieceFiller {
         bins_(size_t{terms.ranks} * terms.slots),
         sums_(terms.ranks, 0),
         counts_(terms.ranks, 0),
-        most_on_rank_(terms.keeps_counts && rank_of.empty()
-                          ? items.tree().size() / terms.ranks
-                          : std::numeric_limits<uint64_t>::max()),
+        most_on_rank_(terms.keeps_counts && rank_of.empty() ? items.tree().size() / terms.ranks
+                                                            : std::numeric_limits<uint64_t>::max()),
         bin_of_(items.size(), kNone),
         common_(items.size() < 2 ? 0 : items.Common(0, items.size() - 1)) {
     for (uint32_t bin = 0; bin < bins_.size(); ++bin) Enter(bin);
@@ -266,13 +128,13 @@ class PieceFiller {
       }
       const TreeChange change = ChangeBy(items_, bins_[bin], added, of_piece);
       const uint64_t tokens = bins_[bin].tokens + change.tokens;
-      const bool fits =
-          tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
+      const bool fits = tokens <= terms_.capacity || (bins_[bin].items.empty() && piece.count == 1);
       if (!fits) return false;
       const std::pair<double, double> value =
           choice_ == PieceChoice::kFewestTokens
               ? std::pair(static_cast<double>(change.tokens), -static_cast<double>(tokens))
-              : std::pair((accumulates() ? sums_[RankOf(bin)] : bins_[bin].cost) + change.cost, 0.0);
+              : std::pair((accumulates() ? sums_[RankOf(bin)] : bins_[bin].cost) + change.cost,
+                          0.0);
       if (best == kNone || value < least) {
         best = bin;
         least = value;
@@ -395,10 +257,6 @@ class PieceFiller {
 
 }  // namespace
 
-std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits) {
-  return PieceCutter(items, limits).Cut();
-}
-
 uint64_t SlotsOf(const Pass& pass, const TreeItems& items, std::span<const TreePiece> pieces) {
   const PackedPieces packed(pass, items, pieces);
   const size_t bins = PackBestFitDecreasing(packed.items.ForPacking(), packed.limits).size();
@@ -459,7 +317,8 @@ std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const
   for (const TreePiece& piece : pieces) {
     for (uint32_t first = piece.first; first < piece.first + piece.count;) {
       uint32_t end = first + 1;
-      while (end < piece.first + piece.count && (rank_of.empty() || rank_of[end] == rank_of[first])) {
+      while (end < piece.first + piece.count &&
+             (rank_of.empty() || rank_of[end] == rank_of[first])) {
         ++end;
       }
       std::vector<uint32_t> own(end - first);
@@ -524,8 +383,8 @@ std::optional<std::vector<TreeBin>> CutIntoRuns(const TreeItems& items, const Tr
     begin = end;
   }
   while (runs.size() < bins) {
-    const auto longest = std::ranges::max_element(
-        runs, {}, [](const auto& run) { return run.second - run.first; });
+    const auto longest =
+        std::ranges::max_element(runs, {}, [](const auto& run) { return run.second - run.first; });
     const uint32_t middle = longest->first + (longest->second - longest->first) / 2;
     const uint32_t end = longest->second;
     longest->second = middle;

@@ -9,28 +9,10 @@
 #include <vector>
 
 #include "server/planner/trees/tree_items.h"
+#include "server/planner/trees/tree_pieces.h"
 #include "server/planner/trees/tree_search.h"
 
 namespace batchplan {
-
-// Items that follow each other, first .. first + count - 1.
-struct TreePiece {
-  uint32_t first = 0;
-  uint32_t count = 0;
-};
-
-// What pieces are at most; and what part of a subtree's cost it must save by standing together, or
-// its branches are pieces by themselves.
-struct PieceLimits {
-  uint64_t tokens = 0;
-  uint32_t sequences = 0;
-  double cost = 0;
-  double worth = 0;
-};
-
-// The items as pieces that share much inside: whole subtrees, or where these are beyond a limit runs
-// of their branches.
-std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits);
 
 // The slots that pieces take where each shares with others only what all items do.
 uint64_t SlotsOf(const Pass& pass, const TreeItems& items, std::span<const TreePiece> pieces);
@@ -44,7 +26,8 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
 
 // Into which bin a piece goes.
 enum class PieceChoice {
-  // The cheapest with room, or the one that has what stands beside the piece if that is cheaper then;
+  // The cheapest with room, or the one that has what stands beside the piece if that is cheaper
+  // then;
   // under kAccumulated of the rank that has least.
   kCheapest,
   // The one to which it adds fewest tokens, of several the fullest: for few bins.
@@ -52,15 +35,15 @@ enum class PieceChoice {
 };
 
 // The costliest piece first, or the one with most tokens. A piece that has room nowhere is cut.
-// `rank_of`: the rank of each item, if they are given. Nothing if an item has no room, or if there are
-// too few for bins that may not be empty.
+// `rank_of`: the rank of each item, if they are given. Nothing if an item has no room, or if there
+// are too few for bins that may not be empty.
 std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
                                                    std::span<const TreePiece> pieces,
                                                    PieceChoice choice,
                                                    std::span<const uint32_t> rank_of);
 
-// The items in depth-first order, cut into as many runs as there are bins so that the costliest is as
-// cheap as can be (Yihe Zhang et al., AReaL-DTA). Nothing if the limits leave no such runs.
+// The items in depth-first order, cut into as many runs as there are bins so that the costliest is
+// as cheap as can be (Yihe Zhang et al., AReaL-DTA). Nothing if the limits leave no such runs.
 std::optional<std::vector<TreeBin>> CutIntoRuns(const TreeItems& items, const TreeTerms& terms);
 
 }  // namespace batchplan

@@ -1,0 +1,34 @@
+// Runs of items that share much, to be put into rows as a whole.
+
+#ifndef BATCHPLAN_SERVER_PLANNER_TREES_TREE_PIECES_H_
+#define BATCHPLAN_SERVER_PLANNER_TREES_TREE_PIECES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "server/planner/trees/tree_items.h"
+
+namespace batchplan {
+
+// Items that follow each other, first .. first + count - 1.
+struct TreePiece {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+
+// What pieces are at most; and what part of a subtree's cost it must save by standing together, or
+// its branches are pieces by themselves.
+struct PieceLimits {
+  uint64_t tokens = 0;
+  uint32_t sequences = 0;
+  double cost = 0;
+  double worth = 0;
+};
+
+// The items as pieces that share much inside: whole subtrees, or where these are beyond a limit runs
+// of their branches.
+std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits);
+
+}  // namespace batchplan
+
+#endif  // BATCHPLAN_SERVER_PLANNER_TREES_TREE_PIECES_H_

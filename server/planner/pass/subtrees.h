@@ -11,8 +11,8 @@
 namespace batchplan {
 
 // The inner nodes of a compressed tree, from what each leaf has in common with the one before it
-// (T. Kasai et al., "Linear-time longest-common-prefix computation in suffix arrays", 2001, section
-// 4). Node 0 has all leaves and depth 0. Leaves of a node that are in none of its children hang on
+// (T. Kasai et al., "Linear-time longest-common-prefix computation in suffix arrays and its
+// applications", 2001). Node 0 has all leaves and depth 0. Leaves of a node that are in none of its children hang on
 // it directly.
 class Subtrees {
  public:

@@ -113,7 +113,7 @@ void MiniBatchPlacer::AddTreePresets(std::span<const SequenceIndex> mini_batch,
        {Sharding::kArealTree, Sharding::kTrlTree, Sharding::kArtPrefixTree}) {
     options.sharding = sharding;
     const Pass preset = lead_->With(options);
-    std::optional<Placement> placement = PlaceAsTrees(preset, mini_batch);
+    std::optional<Placement> placement = PlaceAsTrees(preset, mini_batch, allowance_);
     if (!placement) continue;
     placement->method = MethodOf(preset.options());
     placements.push_back(*std::move(placement));

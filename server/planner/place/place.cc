@@ -58,7 +58,8 @@ absl::StatusOr<MiniBatchPlacement> PlaceRowsOfTrees(const Pass& pass,
                                                     const MiniBatchItems& mini_batch,
                                                     const SearchContext& context) {
   const std::span<const SequenceIndex> sequences = mini_batch.sequences();
-  std::optional<Placement> placement = PlaceAsTrees(pass, sequences);
+  std::optional<Placement> placement = PlaceAsTrees(pass, sequences, context.allowance);
+  if (absl::Status status = CheckStop(context.allowance); !status.ok()) return status;
   if (!placement) {
     return TooFewItems(pass, sequences.size(), pass.counts().RoundUp(1), context.where);
   }

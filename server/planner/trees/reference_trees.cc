@@ -135,7 +135,8 @@ class OpenRows {
 
 class TreePlacer {
  public:
-  TreePlacer(const Pass& pass, const TreeItems& items) : pass_(pass), items_(items) {
+  TreePlacer(const Pass& pass, const TreeItems& items, const Allowance& allowance)
+      : pass_(pass), items_(items), allowance_(allowance) {
     // Families by the first of their sequences in the manifest.
     in_order_.resize(items.size());
     std::iota(in_order_.begin(), in_order_.end(), 0u);
@@ -180,7 +181,10 @@ class TreePlacer {
       if (++counts[rank] < share) ranks.insert({sum + tokens[family], rank});
     }
     std::vector<OpenRows> open(pass_.ranks(), OpenRows(pass_, items_));
-    for (const uint32_t item : in_order_) open[rank_of[family_of_[item]]].AddToFirst(item);
+    for (const uint32_t item : in_order_) {
+      if (Stops(item)) break;
+      open[rank_of[family_of_[item]]].AddToFirst(item);
+    }
     RankRows rows;
     for (OpenRows& own : open) rows.push_back(own.Take());
     return rows;
@@ -218,6 +222,7 @@ class TreePlacer {
       touched.push_back(family_of_[item]);
     };
     for (const uint32_t item : in_order_) {
+      if (Stops(item)) break;
       const auto fits = [&](uint32_t rank) {
         const TreeChange alone = {.tokens = items_.tokens(item), .cost = 0};
         const TreeBin& row = open[rank];
@@ -256,7 +261,9 @@ class TreePlacer {
     std::ranges::stable_sort(order, std::greater<>(), [&](uint32_t f) { return longest[f]; });
     OpenRows open(pass_, items_);
     for (const uint32_t family : order) {
-      for (const uint32_t item : families_[family]) open.AddToFullest(item);
+      for (const uint32_t item : families_[family]) {
+        if (!Stops(item)) open.AddToFullest(item);
+      }
     }
     std::vector<TreeBin> made = open.Take();
     std::vector<uint64_t> loads;
@@ -273,6 +280,8 @@ class TreePlacer {
   }
 
  private:
+  // Looks for a stop now and then.
+  bool Stops(uint32_t item) const { return item % 256 == 0 && allowance_.stop_requested(); }
   SequenceIndex SequenceOf(uint32_t item) const { return items_.tree()[items_.first(item)]; }
 
   static void Close(std::vector<TreeBin>& open, RankRows& rows) {
@@ -284,6 +293,7 @@ class TreePlacer {
 
   const Pass& pass_;
   const TreeItems& items_;
+  const Allowance& allowance_;
   // By position in the manifest.
   std::vector<uint32_t> in_order_;
   std::vector<uint32_t> family_of_;
@@ -304,15 +314,17 @@ bool HalveLargestRow(const TreeItems& items, std::vector<TreeBin>& rows) {
 
 }  // namespace
 
-std::optional<Placement> PlaceAsTrees(const Pass& pass, std::span<const SequenceIndex> sequences) {
+std::optional<Placement> PlaceAsTrees(const Pass& pass, std::span<const SequenceIndex> sequences,
+                                      const Allowance& allowance) {
   const MiniBatchTree tree(pass, sequences);
   const std::optional<TreeItems> items = TreeItems::Create(pass, tree);
   if (!items) return std::nullopt;
-  const TreePlacer placer(pass, *items);
+  const TreePlacer placer(pass, *items, allowance);
   const Sharding sharding = pass.options().sharding;
   RankRows rows = sharding == Sharding::kArealTree ? placer.Areal()
                   : sharding == Sharding::kTrlTree ? placer.Trl()
                                                    : placer.Art();
+  if (allowance.stop_requested()) return std::nullopt;
   size_t most = 1;
   for (const std::vector<TreeBin>& own : rows) most = std::max(most, own.size());
   const size_t slots = pass.counts().RoundUp(most);

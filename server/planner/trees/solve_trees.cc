@@ -299,16 +299,17 @@ class TreeSolver {
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
         if (balanced) AddStart(*std::move(balanced), slots, starts);
       }
-      std::optional<std::vector<TreeBin>> bins =
-          FillWithPieces(*items_, terms, pieces, PieceChoice::kCheapest, rank_of_);
+      std::optional<std::vector<TreeBin>> bins = FillWithPieces(
+          *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
       if (bins) AddStart(*std::move(bins), slots, starts);
     }
     // Where costs leave no room, tokens may.
     if (starts.size() == before) {
       for (const PieceSize& size : {kWhole, kSingles}) {
         if (!few && size.worth == kSingles.worth) continue;
-        std::optional<std::vector<TreeBin>> bins = FillWithPieces(
-            *items_, terms, PiecesOf(size, mean), PieceChoice::kFewestTokens, rank_of_);
+        std::optional<std::vector<TreeBin>> bins =
+            FillWithPieces(*items_, terms, PiecesOf(size, mean), PieceChoice::kFewestTokens,
+                           rank_of_, context_.allowance);
         if (bins) AddStart(*std::move(bins), slots, starts);
       }
     }

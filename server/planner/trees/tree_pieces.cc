@@ -82,12 +82,11 @@ class PieceCutter {
 
   bool Fits(uint32_t begin, uint32_t end) const {
     return runs_.tokens(begin, end) <= limits_.tokens &&
-           runs_.count(begin, end) <= limits_.sequences &&
-           runs_.cost(begin, end) <= limits_.cost;
+           runs_.count(begin, end) <= limits_.sequences && runs_.cost(begin, end) <= limits_.cost;
   }
 
-  // Branches that fit, joined where it is worth it into as few runs as that leaves, of about the same
-  // cost; those that don't fit are cut themselves.
+  // Branches that fit, joined where it is worth it into as few runs as that leaves, of about the
+  // same cost; those that don't fit are cut themselves.
   void CutNode(const Subtrees::Node& node, bool is_worth, std::vector<uint32_t>& open) {
     std::vector<TreePiece> branches;
     uint32_t child = node.first_child;

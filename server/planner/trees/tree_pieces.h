@@ -25,8 +25,8 @@ struct PieceLimits {
   double worth = 0;
 };
 
-// The items as pieces that share much inside: whole subtrees, or where these are beyond a limit runs
-// of their branches.
+// The items as pieces that share much inside: whole subtrees, or where these are beyond a limit
+// runs of their branches.
 std::vector<TreePiece> CutIntoPieces(const TreeItems& items, const PieceLimits& limits);
 
 }  // namespace batchplan

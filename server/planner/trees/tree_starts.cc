@@ -23,6 +23,9 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr uint32_t kNeighbours = 32;
 constexpr uint32_t kMostForNeighbours = 8192;
 
+// Pieces from one look for a stop to the next.
+constexpr size_t kPiecesPerLook = 1024;
+
 // Bins that are looked at for one with room, before the one that has most.
 constexpr int kMostLooks = 64;
 
@@ -311,7 +314,8 @@ std::optional<std::vector<TreeBin>> BalancePieces(const Pass& pass, const TreeIt
 std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
                                                    std::span<const TreePiece> pieces,
                                                    PieceChoice choice,
-                                                   std::span<const uint32_t> rank_of) {
+                                                   std::span<const uint32_t> rank_of,
+                                                   const Allowance& allowance) {
   // Where ranks are given, pieces end where the rank does.
   std::vector<std::pair<double, TreePiece>> by_cost;
   for (const TreePiece& piece : pieces) {
@@ -329,7 +333,9 @@ std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const
   }
   std::ranges::stable_sort(by_cost, {}, &std::pair<double, TreePiece>::first);
   PieceFiller filler(items, terms, choice, rank_of);
+  size_t put = 0;
   for (const auto& [cost, piece] : by_cost) {
+    if (put++ % kPiecesPerLook == 0 && allowance.stop_requested()) return std::nullopt;
     if (!filler.Put(piece)) return std::nullopt;
   }
   if (!terms.may_empty && !filler.FillEmpty()) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "server/planner/request/allowance.h"
 #include "server/planner/trees/tree_items.h"
 #include "server/planner/trees/tree_pieces.h"
 #include "server/planner/trees/tree_search.h"
@@ -35,15 +36,16 @@ enum class PieceChoice {
 };
 
 // The costliest piece first, or the one with most tokens. A piece that has room nowhere is cut.
-// `rank_of`: the rank of each item, if they are given. Nothing if an item has no room, or if there
-// are too few for bins that may not be empty.
+// `rank_of`: the rank of each item, if they are given. Nothing if an item has no room, if there are
+// too few for bins that may not be empty, or once a stop is requested.
 std::optional<std::vector<TreeBin>> FillWithPieces(const TreeItems& items, const TreeTerms& terms,
                                                    std::span<const TreePiece> pieces,
                                                    PieceChoice choice,
-                                                   std::span<const uint32_t> rank_of);
+                                                   std::span<const uint32_t> rank_of,
+                                                   const Allowance& allowance);
 
 // The items in depth-first order, cut into as many runs as there are bins so that the costliest is
-// as cheap as can be (Yihe Zhang et al., AReaL-DTA). Nothing if the limits leave no such runs.
+// as cheap as can be, as AReaL-DTA cuts them. Nothing if the limits leave no such runs.
 std::optional<std::vector<TreeBin>> CutIntoRuns(const TreeItems& items, const TreeTerms& terms);
 
 }  // namespace batchplan

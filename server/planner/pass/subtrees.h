@@ -12,8 +12,8 @@ namespace batchplan {
 
 // The inner nodes of a compressed tree, from what each leaf has in common with the one before it
 // (T. Kasai et al., "Linear-time longest-common-prefix computation in suffix arrays and its
-// applications", 2001). Node 0 has all leaves and depth 0. Leaves of a node that are in none of its children hang on
-// it directly.
+// applications", 2001). Node 0 has all leaves and depth 0. Leaves of a node that are in none of its
+// children hang on it directly.
 class Subtrees {
  public:
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();

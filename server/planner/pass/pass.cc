@@ -360,12 +360,18 @@ Cost Pass::CostOf(std::span<const SequenceIndex> microbatch, uint32_t width, siz
   const std::span<const uint32_t> lengths = aligned(size);
   Cost sum = of_one.OfMicrobatch();
   uint32_t tokens = 0;
-  for (size_t i = 0; i < microbatch.size(); ++i) {
-    const uint32_t length = lengths[microbatch[i].value()];
-    const uint32_t shared =
-        prefixes_ == nullptr || i == 0 ? 0 : prefixes_->Common(microbatch[i - 1], microbatch[i]);
-    tokens += length - shared;
-    sum += of_one.OfBranch(length, shared);
+  if (prefixes_ == nullptr) {
+    for (const SequenceIndex sequence : microbatch) {
+      tokens += lengths[sequence.value()];
+      sum += of_one.OfSequence(lengths[sequence.value()]);
+    }
+  } else {
+    for (size_t i = 0; i < microbatch.size(); ++i) {
+      const uint32_t length = lengths[microbatch[i].value()];
+      const uint32_t shared = i == 0 ? 0 : prefixes_->Common(microbatch[i - 1], microbatch[i]);
+      tokens += length - shared;
+      sum += of_one.OfBranch(length, shared);
+    }
   }
   return width > tokens ? sum + of_one.OfTail(width - tokens) : sum;
 }

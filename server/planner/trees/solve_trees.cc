@@ -279,6 +279,9 @@ class TreeSolver {
   }
 
   void AddStarts(uint64_t slots, std::vector<TreeSearch>& starts) {
+    // As many as a plan may have.
+    const uint64_t empty = pass_.allow_empty() ? pass_.most_with_empty() : 0;
+    if (slots > (items_->size() + empty) / pass_.ranks()) return;
     const TreeTerms terms = TermsOf(slots);
     double all = 0;
     for (uint32_t item = 0; item < items_->size(); ++item) {

@@ -47,13 +47,16 @@ TEST_P(SharedDeterminismTest, FingerprintIsTheOneWrittenDown) {
 INSTANTIATE_TEST_SUITE_P(
     Requests, SharedDeterminismTest,
     ::testing::Values(
-        Golden{"Lockstep", [](GeneratedRequest&) {}, ""},
-        Golden{"Fast", [](GeneratedRequest& r) { r.options.effort = Effort::kFast; }, ""},
-        Golden{"Thorough", [](GeneratedRequest& r) { r.options.effort = Effort::kThorough; }, ""},
+        Golden{"Lockstep", [](GeneratedRequest&) {},
+               "30691804f4e5364b8e9a2cd215047c6dac7fe5c84922527109fffbee5afca671"},
+        Golden{"Fast", [](GeneratedRequest& r) { r.options.effort = Effort::kFast; },
+               "48813c8eff28c1c721d2236a6f05de51fdb4a4e15e6913d8b001904c2cfa4d9f"},
+        Golden{"Thorough", [](GeneratedRequest& r) { r.options.effort = Effort::kThorough; },
+               "f41f4a6fae2c6ee83b7ae81054a6da6b411b4de45ae7fe141ec17a7d99aa5332"},
         Golden{
             "Accumulated",
             [](GeneratedRequest& r) { r.options.synchronization = Synchronization::kAccumulated; },
-            ""},
+            "d6e43b49ffdc1cc1e3e6d7529de054cd1bf74334800569ddb934e12801c66538"},
         Golden{"Pipelines",
                [](GeneratedRequest& r) {
                  r.options.synchronization = Synchronization::kAccumulated;
@@ -61,17 +64,18 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.cost_model.per_microbatch = 1024;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                },
-               ""},
+               "2a001ba815901b1bb14f3739ac44d162ae79cdacb4f4941d4126bf81f6f8381e"},
         Golden{"EqualCounts",
-               [](GeneratedRequest& r) { r.options.passes[0].equal_sequence_counts = true; }, ""},
+               [](GeneratedRequest& r) { r.options.passes[0].equal_sequence_counts = true; },
+               "c09fee174797af36ce6058cef351f37d8b1761c9a81e33af054bd56e4a173b33"},
         Golden{"GroupsOnOneRank",
                [](GeneratedRequest& r) { r.options.mini_batches.groups = GroupPolicy::kSameRank; },
-               ""},
+               "65bdbbc0ff86762b6d5bc88ec21495762031852f5fa7a269cc96761b1c1f18ab"},
         Golden{"GivenRanks",
                [](GeneratedRequest& r) {
                  for (uint32_t i = 0; i < r.lengths.size(); ++i) r.ranks.push_back(i / 2 % 4);
                },
-               ""},
+               "e5e2bb36e2c1f2b955afe67eb8cd7a804043ea49d78697c67db9996325594bd9"},
         Golden{"MiniBatchesAndAPassThatIgnoresPrefixes",
                [](GeneratedRequest& r) {
                  r.options.mini_batches.size = 128;
@@ -80,22 +84,24 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.passes[1].ignore_mini_batches = true;
                  r.options.passes[1].ignore_shared_prefixes = true;
                },
-               ""},
+               "61894d60e440ddd93f0506c79e2240adccc6bc50b0bdb64a2213d004f8653a01"},
         Golden{"SomeOfWhatWaits",
                [](GeneratedRequest& r) {
                  r.options.selection = Selection{.sequences = 200, .max_overtaking = 100};
                },
-               ""},
+               "cdb671c50c3ad3610533037d1040b946fce61fd8aed859b53d6a9511c282b572"},
         Golden{"RowsAsLongAsTheBudget",
-               [](GeneratedRequest& r) { r.options.passes[0].rows = RowPadding::kCapacity; }, ""},
+               [](GeneratedRequest& r) { r.options.passes[0].rows = RowPadding::kCapacity; },
+               "f3047cc8d42d3987942e26469a3169edb0315beafd4b699fe6c71006666044a9"},
         Golden{"Areal",
                [](GeneratedRequest& r) { r.options.passes[0].sharding = Sharding::kArealTree; },
-               ""},
+               "04dda8df70abaa880a537f60614d0c6bcc9a05957bb1c287e3aaf4377757c413"},
         Golden{"Trl",
-               [](GeneratedRequest& r) { r.options.passes[0].sharding = Sharding::kTrlTree; }, ""},
+               [](GeneratedRequest& r) { r.options.passes[0].sharding = Sharding::kTrlTree; },
+               "7287858d59de0b00768d941d676704936fada4f6c0398cd9cba2535d6bd02b4a"},
         Golden{"Art",
                [](GeneratedRequest& r) { r.options.passes[0].sharding = Sharding::kArtPrefixTree; },
-               ""}),
+               "a3793f13a25767a466e4d5db26f8dce18462816c3fc7e7bf2d001afeb8eba18d"}),
     testing::NameOfGolden);
 
 }  // namespace

@@ -28,7 +28,7 @@ struct ForestPass {
                  .group_ids = group_ids,
                  .shared_prefixes = prefixes,
                  .shared_with = with},
-        planned{.lengths = lengths},
+        planned{.lengths = lengths, .excluded = {}},
         alignments(planned.lengths),
         groups(manifest, GroupPolicy::kIgnore),
         shared(manifest) {

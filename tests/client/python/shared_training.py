@@ -1,7 +1,7 @@
 """A training step of a small transformer, on rows that share prefixes and on each sequence alone.
 
-As a program: one of two ranks of a gloo group, shared_training.py STORE RANK ATTENTION, that take a plan's micro-batches
-and add up their gradients; prints what differs at most from one rank without sharing.
+As a program: one of two ranks of a gloo group, shared_training.py STORE RANK ATTENTION, that take a plan's
+micro-batches and add up their gradients; prints what differs at most from one rank without sharing.
 """
 
 import dataclasses
@@ -96,7 +96,7 @@ def dense(packed):
 
 
 def flex(packed):
-    """FlexAttention. On a CPU it is written out in torch's operations, which have a gradient, but refuses to take it."""
+    """FlexAttention. On a CPU it is written out in torch's operations, which have a gradient that it refuses to take."""
     from torch.nn.attention import flex_attention as module
 
     mask = packed.block_mask(BLOCK_SIZE=16)

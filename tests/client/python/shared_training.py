@@ -96,7 +96,7 @@ def dense(packed):
 
 
 def flex(packed):
-    """FlexAttention. On a CPU it is written out in torch's operations, which have a gradient that it refuses to take."""
+    """FlexAttention. On a CPU it refuses gradients, which torch's operations that it is written out in have."""
     from torch.nn.attention import flex_attention as module
 
     mask = packed.block_mask(BLOCK_SIZE=16)

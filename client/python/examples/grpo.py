@@ -12,8 +12,9 @@ what micro-batches take, which the first worker reports. Each step is compared w
 
 Every fifth step the same batch is also timed without training, as planned, as planned with every prompt computed
 for each of its answers ("whole"), as verl would divide it by the same costs, and padded. After a warm-up they take
-turns, each once in every place, and of each micro-batch the fastest run counts. The model is small: what its
-micro-batches take beside verl's can be noise, and what the costs predict is printed beside it.
+turns, each once in every place, and of each micro-batch the fastest run counts, with the comparison of the tokens
+that are shared. The model is small: what micro-batches take can be noise, and what the costs predict is printed
+beside it.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def run(model, microbatch, batch: Answers, global_tokens: int) -> float:
         microbatch,
         {"tokens": batch.tokens, "answered": batch.answered},
         per_sequence={"advantages": batch.advantages},
-        # A wrong prompt length, or group, would train other answers than were sampled.
+        # With a wrong prompt length or group, a sequence would be trained with another one's tokens.
         equal_prefixes=["tokens"],
     )
     logits = model(packed["tokens"], packed.position_ids, attend=tree_attention(packed))

@@ -4,15 +4,17 @@
     batchplan-server &
     python grpo.py --server localhost:50051 --workers 2 --steps 20
 
-Each step, every worker samples groups of answers of very different lengths, joins their lengths to the
-step's plan, takes the sequences that the plan gives it, packs its micro-batches, and runs the policy loss
-on them. Plans use costs that are measured before the first step, until the server has fitted others to what
-micro-batches take, which the first worker reports. Each step is compared with what the costs predicted.
+Each step, every worker samples groups of answers of very different lengths, joins their lengths and those of
+their prompts to the step's plan, takes the sequences that the plan gives it, packs its micro-batches, and runs
+the policy loss on them. A row has a prompt once, however many of its answers are in it; the loss gets every
+sequence whole. Plans use costs that are measured before the first step, until the server has fitted others to
+what micro-batches take, which the first worker reports. Each step is compared with what the costs predicted.
 
-Every fifth step the same batch is also timed without training, as planned, as verl would divide it by the
-same costs, and padded. The three take turns, each once in every place, and of each micro-batch the fastest
-run counts. The model is small: what its micro-batches take beside verl's can be noise, and what the costs
-predict is printed beside it.
+Every fifth step the same batch is also timed without training, as planned, as planned with every prompt computed
+for each of its answers ("whole"), as verl would divide it by the same costs, and padded. After a warm-up they take
+turns, each once in every place, and of each micro-batch the fastest run counts, with the comparison of the tokens
+that are shared. The model is small: what micro-batches take can be noise, and what the costs predict is printed
+beside it.
 """
 
 from __future__ import annotations
@@ -32,34 +34,45 @@ import torch
 import torch.distributed as distributed
 import torch.multiprocessing
 from batchplan.torch import PackedBatch, PackedLoss, calibrate, run_id
-from transformer import TINY, Transformer
+from transformer import TINY, Transformer, tree_attention
 
-LONGEST = 512
-GROUP = 4
+LONGEST = 256
+LONGEST_PROMPT = 128
+GROUP = 8
 
 
 @dataclasses.dataclass
 class Answers:
-    """Some sequences: [count, longest] and their lengths."""
+    """Some sequences, each a prompt and an answer to it."""
 
-    tokens: torch.Tensor
-    lengths: numpy.ndarray
-    advantages: torch.Tensor
+    tokens: torch.Tensor  # [count, LONGEST]
+    answered: torch.Tensor  # [count, LONGEST]: whether a token is of the answer.
+    lengths: torch.Tensor  # [count], of prompt and answer together.
+    prompt_lengths: torch.Tensor  # [count]
+    group_ids: torch.Tensor  # [count], equal where the prompt is.
+    advantages: torch.Tensor  # [count]
 
-    def __len__(self) -> int:
-        return len(self.lengths)
 
-
-def sample(prompts: int, generator: numpy.random.Generator) -> Answers:
+def sample(prompts: int, first_group: int, random: torch.Generator) -> Answers:
     """In place of a rollout: groups of answers, which a reward prefers that counts low tokens."""
-    count = prompts * GROUP
-    lengths = numpy.clip(generator.lognormal(4.2, 1.0, count), 8, LONGEST).astype(numpy.uint32)
-    tokens = torch.from_numpy(generator.integers(0, TINY.vocabulary, (count, LONGEST)))
-    inside = torch.arange(LONGEST) < torch.from_numpy(lengths.astype(numpy.int64))[:, None]
-    rewards = (((tokens < 64) & inside).sum(1) / inside.sum(1)).view(prompts, GROUP)
-    spread = rewards.std(dim=1, keepdim=True) + 1e-4
-    advantages = ((rewards - rewards.mean(dim=1, keepdim=True)) / spread).view(-1)
-    return Answers(tokens, lengths, advantages)
+    prompt_lengths = torch.randint(LONGEST_PROMPT // 4, LONGEST_PROMPT + 1, (prompts, 1), generator=random)
+    answer_lengths = torch.randn(prompts, GROUP, generator=random).add(3.5).exp().long()
+    lengths = prompt_lengths + answer_lengths.clamp(8, LONGEST - LONGEST_PROMPT)
+    tokens = torch.randint(TINY.vocabulary, (prompts, GROUP, LONGEST), generator=random)
+    places = torch.arange(LONGEST)
+    of_prompt = places < prompt_lengths[..., None]  # [prompts, 1, LONGEST]
+    tokens = torch.where(of_prompt, tokens[:, :1], tokens)
+    answered = ~of_prompt & (places < lengths[..., None])
+    rewards = ((tokens < 64) & answered).sum(-1) / answered.sum(-1)
+    advantages = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
+    return Answers(
+        tokens.flatten(0, 1),
+        answered.flatten(0, 1),
+        lengths.flatten(),
+        prompt_lengths.expand(-1, GROUP).flatten(),
+        torch.arange(first_group, first_group + prompts).repeat_interleave(GROUP),
+        advantages.flatten(),
+    )
 
 
 def gather(value):
@@ -71,29 +84,31 @@ def gather(value):
 
 def exchange(own: Answers) -> Answers:
     """The global batch, by worker. A trainer sends each worker only what the plan gives it."""
-    every = gather(own)
-    return Answers(
-        torch.cat([one.tokens for one in every]),
-        numpy.concatenate([one.lengths for one in every]),
-        torch.cat([one.advantages for one in every]),
-    )
+    every = [vars(one).values() for one in gather(own)]
+    return Answers(*(torch.cat(parts) for parts in zip(*every)))
 
 
-def policy_loss(logits, fields, global_tokens):
-    """Written for padded sequences, and for one at a time: what PackedLoss calls."""
-    log_probs = torch.log_softmax(logits[:, :-1], dim=-1)
-    chosen = log_probs.gather(-1, fields["tokens"][:, 1:, None]).squeeze(-1)
+def policy_loss(log_probs, fields, global_tokens):
+    """Written for padded sequences: what PackedLoss calls, with every sequence whole."""
+    chosen = log_probs[:, :-1].gather(-1, fields["tokens"][:, 1:, None]).squeeze(-1)
     # On-policy: the ratio to the policy that sampled is 1, and its gradient is the log-probability's.
     ratio = torch.exp(chosen - chosen.detach())
-    return -(ratio * fields["advantages"][:, 1:]).sum() / global_tokens
+    return -(ratio * fields["advantages"][:, 1:] * fields["answered"][:, 1:]).sum() / global_tokens
 
 
 def run(model, microbatch, batch: Answers, global_tokens: int) -> float:
     """Forward and backward of one micro-batch; returns its milliseconds."""
     begin = time.perf_counter()
-    packed = PackedBatch(microbatch, {"tokens": batch.tokens}, per_sequence={"advantages": batch.advantages})
-    logits = model(packed["tokens"], packed.position_ids, **packed.flash_attention())
-    PackedLoss(policy_loss)(packed, logits, global_tokens=global_tokens).backward()
+    packed = PackedBatch(
+        microbatch,
+        {"tokens": batch.tokens, "answered": batch.answered},
+        per_sequence={"advantages": batch.advantages},
+        # With a wrong prompt length or group, a sequence would be trained with another one's tokens.
+        equal_prefixes=["tokens"],
+    )
+    logits = model(packed["tokens"], packed.position_ids, attend=tree_attention(packed))
+    log_probs = torch.log_softmax(logits, dim=-1)
+    PackedLoss(policy_loss, vectorized=True)(packed, log_probs, global_tokens=global_tokens).backward()
     return 1e3 * (time.perf_counter() - begin)
 
 
@@ -116,7 +131,7 @@ def padded(batch: Answers, budget: int) -> list[batchplan.MicroBatch]:
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     longest = int(batch.lengths.max())
     at_once = max(1, budget // longest)
-    own = numpy.arange(len(batch), dtype=numpy.uint32)[rank::ranks]
+    own = numpy.arange(len(batch.tokens), dtype=numpy.uint32)[rank::ranks]
     chunks = [own[begin : begin + at_once] for begin in range(0, len(own), at_once)]
     return [
         # Padding is computed like any token: every sequence is as long as the longest.
@@ -131,22 +146,21 @@ def in_turns(model, planners: dict[str, list[batchplan.MicroBatch]], batch: Answ
     """What a step takes by each planner, in milliseconds. Leaves no gradients."""
     fastest = {name: [math.inf] * len(own) for name, own in planners.items()}
     names = list(planners)
-    for turn in range(len(names)):
+    for turn in range(-1, len(names)):
         for name in names[turn:] + names[:turn]:
             distributed.barrier()
             taken = [run(model, microbatch, batch, 1) for microbatch in planners[name]]
             model.zero_grad()
-            fastest[name] = list(map(min, fastest[name], taken))
+            # Turn -1 warms up.
+            if turn >= 0:
+                fastest[name] = list(map(min, fastest[name], taken))
     return {name: lockstep(taken) for name, taken in fastest.items()}
 
 
 def measured_costs(model, budget: int) -> batchplan.CostModel:
     """Of this model's micro-batches, in milliseconds; they have run warm then."""
     shortest = 8
-    count = budget // shortest
-    batch = Answers(
-        torch.zeros(count, LONGEST, dtype=torch.int64), numpy.full(count, LONGEST), torch.zeros(count)
-    )
+    batch = sample(-(-budget // shortest // GROUP), 0, torch.Generator())
     calibration = calibrate(
         lambda packed: run(model, packed.row.microbatch, batch, 1),
         budget,
@@ -166,44 +180,48 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
     torch.manual_seed(0)
     model = Transformer(TINY)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    generator = numpy.random.default_rng(rank)
+    random = torch.Generator().manual_seed(rank)
     cost = measured_costs(model, arguments.budget)
     fitted = False
-    took, predicted = collections.Counter(), collections.Counter()
+    # By planner, of the steps in which they took turns.
+    took, predicted, laid = collections.Counter(), collections.Counter(), collections.Counter()
     # So that a job that starts again does not meet the steps that it left behind.
     run_of_job = run_id()
     with batchplan.Client(arguments.server) as client:
         for step in range(arguments.steps):
-            own = sample(arguments.prompts, generator)
+            own = sample(arguments.prompts, rank * arguments.prompts, random)
+            options = {"dp": arguments.workers, "max_tokens": arguments.budget}
             plan = client.join(
                 own.lengths,
+                group_ids=own.group_ids,
+                prompt_lengths=own.prompt_lengths,
                 job_id=arguments.job,
                 run_id=run_of_job,
                 step=step,
                 worker=rank,
                 world_size=arguments.workers,
-                dp=arguments.workers,
-                max_tokens=arguments.budget,
                 cost="fitted" if fitted else cost,
+                **options,
             )
             batch = exchange(own)
             against = ""
             if step % 5 == 0:
-                verl = batchplan.plan(
-                    batch.lengths, dp=arguments.workers, max_tokens=arguments.budget, preset="verl", cost=cost
-                )
-                predicted.update(planned=plan.metrics.predicted_step_time, verl=verl.metrics.predicted_step_time)
-                planners = {
-                    "planned": list(plan.rank(rank)),
-                    "verl": list(verl.rank(rank)),
-                    "padded": padded(batch, arguments.budget),
+                plans = {
+                    "shared": plan,
+                    "whole": batchplan.plan(batch.lengths, cost=cost, **options),
+                    "verl": batchplan.plan(batch.lengths, cost=cost, preset="verl", **options),
                 }
-                of_planners = in_turns(model, planners, batch)
+                predicted.update({name: one.metrics.predicted_step_time for name, one in plans.items()})
+                # Where nothing may be shared, every token is laid.
+                laid.update({name: one.metrics.laid_tokens or one.metrics.true_tokens for name, one in plans.items()})
+                planners = {name: list(one.rank(rank)) for name, one in plans.items()}
+                of_planners = in_turns(model, {**planners, "padded": padded(batch, arguments.budget)}, batch)
                 took.update(of_planners)
                 against = ", in turns " + ", ".join(f"{name} {taken:.0f} ms" for name, taken in of_planners.items())
+            answered = int(batch.answered.sum())
             timings = []
             for microbatch in plan.rank(rank):
-                timings.append(microbatch.timing(run(model, microbatch, batch, plan.metrics.true_tokens)))
+                timings.append(microbatch.timing(run(model, microbatch, batch, answered)))
             average_gradients(model)
             optimizer.step()
             model.zero_grad()
@@ -217,7 +235,8 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
                     of_step, job_id=arguments.job, step=step, plan=plan, predicted_step_time=of_costs
                 )
                 print(
-                    f"step {step}: {plan.metrics.true_tokens:,} tokens in {plan.metrics.microbatches} micro-batches, "
+                    f"step {step}: {plan.metrics.true_tokens:,} tokens, {plan.metrics.laid_tokens:,} of them laid, in "
+                    f"{plan.metrics.microbatches} micro-batches, "
                     f"{measured.step_milliseconds:.0f} ms ({'fitted' if fitted else 'calibrated'} costs, predicted "
                     f"{measured.error:+.0%}, {fit.samples} samples){against}",
                     flush=True,
@@ -227,10 +246,11 @@ def work(rank: int, arguments: argparse.Namespace, port: int) -> None:
             if of_server is not None:
                 cost, fitted = of_server, True
     if rank == 0:
-        print(
-            f"padded steps took {took['padded'] / took['planned']:.2f} times as long as planned ones, those by verl's rule "
-            f"{took['verl'] / took['planned']:.2f} times; predicted {predicted['verl'] / predicted['planned']:.2f}"
-        )
+        print(f"tokens laid: {laid['shared']:,} shared, {laid['whole']:,} whole")
+        for name in ("whole", "verl"):
+            measured, of_costs = took[name] / took["shared"], predicted[name] / predicted["shared"]
+            print(f"{name} steps took {measured:.2f} times as long as shared ones; predicted {of_costs:.2f}")
+        print(f"padded steps took {took['padded'] / took['shared']:.2f} times as long as shared ones")
     distributed.destroy_process_group()
 
 
@@ -241,7 +261,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="data-parallel workers")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--prompts", type=int, default=4, help=f"of each worker and step, {GROUP} answers each")
-    parser.add_argument("--budget", type=int, default=1024, help="tokens of a micro-batch")
+    parser.add_argument("--budget", type=int, default=512, help="tokens of a micro-batch")
     arguments = parser.parse_args()
     for name, least in {"workers": 1, "steps": 1, "prompts": 1, "budget": LONGEST}.items():
         value = getattr(arguments, name)

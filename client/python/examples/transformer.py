@@ -21,6 +21,11 @@ else:
     has_name = "is_causal" in inspect.signature(varlen_attn).parameters
     varlen_attn = functools.partial(varlen_attn, **({"is_causal": True} if has_name else {"window_size": (-1, 0)}))
 
+try:
+    from torch.nn.attention.flex_attention import flex_attention
+except ImportError:
+    flex_attention = None
+
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
@@ -125,8 +130,41 @@ def jagged_attention(query, key, value, cu_seqlens, max_seqlen):
 
 
 def dense_attention(query, key, value):
-    """One sequence, on the host."""
+    """On the host: the last tokens of one sequence, as many as there are queries, see all before them."""
     query, key, value = (one.transpose(0, 1) for one in (query, key, value))
     scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-    return (scores.masked_fill(later, float("-inf")).softmax(dim=-1) @ value).transpose(0, 1)
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+    seen = seen.tril(key.shape[1] - query.shape[1])
+    return (scores.masked_fill(~seen, float("-inf")).softmax(dim=-1) @ value).transpose(0, 1)
+
+
+def tree_attention(packed):
+    """attend of a PackedBatch, whether its sequences share prefixes or not."""
+    # FlexAttention has no gradient on a CPU.
+    if flex_attention is not None and packed.row.device.type == "cuda" and packed.row.width:
+        return functools.partial(flexible_attention, block_mask=packed.block_mask())
+    # Of each part of the row that is one sequence's own, the parts before it that the sequence has too.
+    ranges = packed.ranges()
+    paths = {}
+    for own, part in zip(ranges["q_ranges"].tolist(), ranges["k_ranges"].tolist()):
+        paths.setdefault(tuple(own), []).append(slice(*part))
+    return functools.partial(path_attention, paths=paths)
+
+
+@functools.cache
+def compiled_flex_attention():
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def flexible_attention(query, key, value, block_mask):
+    query, key, value = (one.transpose(0, 1)[None] for one in (query, key, value))
+    return compiled_flex_attention()(query, key, value, block_mask=block_mask)[0].transpose(0, 1)
+
+
+def path_attention(query, key, value, paths):
+    """By dense masks, of which none holds what a sequence does not see."""
+    mixed = [
+        dense_attention(query[slice(*own)], *(torch.cat([one[part] for part in path]) for one in (key, value)))
+        for own, path in paths.items()
+    ]
+    return torch.cat(mixed) if mixed else query

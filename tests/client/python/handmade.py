@@ -73,6 +73,9 @@ class Planned:
     def sequence_index(self, number):
         return _uint32s(self._index)
 
+    def shared_tokens(self, number):
+        return _uint32s([])
+
     def microbatch_offsets(self, number):
         return _uint32s(self._offsets)
 

@@ -1,11 +1,15 @@
 """A training step of a small transformer, on rows that share prefixes and on each sequence alone.
 
-As a program: one of two ranks of a gloo group, shared_training.py STORE RANK, that divide the micro-batches and add up
-their gradients; prints what differs at most from one rank without sharing.
+As a program: one of two ranks of a gloo group, shared_training.py STORE RANK ATTENTION, that take a plan's
+micro-batches and add up their gradients; prints what differs at most from one rank without sharing.
 """
 
+import dataclasses
+import subprocess
 import sys
+from unittest import mock
 
+import batchplan
 import numpy
 import torch
 
@@ -32,6 +36,16 @@ class Batch:
         self.old = [torch.from_numpy(random.normal(-3, 1, length)).to(dtype).to(device) for length in lengths]
         self.advantages = torch.from_numpy(random.normal(size=len(lengths))).to(dtype).to(device)
         self.global_tokens = sum(int(one.sum()) for one in self.mask)
+
+    def planned(self, rank):
+        """Micro-batches of one of two ranks, by what the tokens have in common."""
+        # A plan has no sequences without tokens.
+        kept = numpy.array([place for place, ids in enumerate(self.ids) if len(ids)], numpy.uint32)
+        prefixes, withs = batchplan.common_prefixes([self.ids[place].numpy() for place in kept], minimum=1)
+        plan = batchplan.plan([len(self.ids[place]) for place in kept], dp=2, max_tokens=128, shared_prefixes=prefixes,
+                              shared_with=withs)
+        assert plan.metrics.laid_tokens < plan.metrics.true_tokens
+        return [dataclasses.replace(one, indices=kept[one.indices]) for one in plan.rank(rank)]
 
     def fields(self):
         return {"ids": self.ids, "mask": self.mask, "old": self.old}
@@ -81,6 +95,30 @@ def dense(packed):
     return attend
 
 
+def flex(packed):
+    """FlexAttention. On a CPU it refuses gradients, which torch's operations that it is written out in have."""
+    from torch.nn.attention import flex_attention as module
+
+    mask = packed.block_mask(BLOCK_SIZE=16)
+
+    def attend(query, key, value):
+        with mock.patch.object(module, "_validate_device", lambda *_: None):
+            return module.flex_attention(query[None], key[None], value[None], block_mask=mask)[0]
+
+    return attend
+
+
+def two_ranks_differ_by(attention, folder):
+    """At most, of double and of single precision, on each rank."""
+    ranks = [
+        subprocess.Popen([sys.executable, __file__, folder / "store", str(rank), attention], stdout=subprocess.PIPE)
+        for rank in range(2)
+    ]
+    printed = [rank.communicate(timeout=300)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    return [tuple(map(float, one.split())) for one in printed]
+
+
 def with_sharing(batch, dtype, device="cpu", *, vectorized=False, attention=dense, microbatches=None):
     model, total = model_of(dtype, device), 0.0
     loss = PackedLoss(loss_of, vectorized=vectorized)
@@ -106,11 +144,11 @@ def difference(found, expected):
 def main():
     from torch import distributed
 
-    store, rank = sys.argv[1], int(sys.argv[2])
+    store, rank, attention = sys.argv[1], int(sys.argv[2]), {"dense": dense, "flex": flex}[sys.argv[3]]
     distributed.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
     for dtype in (torch.float64, torch.float32):
         batch = Batch(9, dtype)
-        total, grads = with_sharing(batch, dtype, microbatches=batch.microbatches[rank::2])
+        total, grads = with_sharing(batch, dtype, attention=attention, microbatches=batch.planned(rank))
         total = torch.tensor(total, dtype=torch.float64)
         for one in (total, *grads):
             distributed.all_reduce(one)

@@ -1,9 +1,5 @@
 """A transformer trained on rows that share prefixes is the one trained on each sequence alone."""
 
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -11,7 +7,7 @@ torch = pytest.importorskip("torch")
 from batchplan.torch import PackedBatch, PackedLoss
 from devices import device  # noqa: F401
 from forests import EXAMPLE, micro_batch
-from shared_training import Batch, difference, with_sharing, without_sharing
+from shared_training import Batch, difference, two_ranks_differ_by, with_sharing, without_sharing
 
 
 @pytest.mark.parametrize("vectorized", [False, True])
@@ -25,14 +21,8 @@ def test_loss_and_gradients_are_those_of_each_sequence_alone(device, dtype, most
 
 
 def test_two_ranks_add_up_to_each_sequence_alone(tmp_path):
-    program = pathlib.Path(__file__).with_name("shared_training.py")
-    ranks = [
-        subprocess.Popen([sys.executable, program, tmp_path / "store", str(rank)], stdout=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    for rank in ranks:
-        double, single = map(float, rank.communicate(timeout=300)[0].split())
-        assert rank.returncode == 0 and double < 1e-10 and single < 1e-5
+    for double, single in two_ranks_differ_by("dense", tmp_path):
+        assert double < 1e-10 and single < 1e-5
 
 
 @pytest.mark.parametrize("vectorized", [False, True])

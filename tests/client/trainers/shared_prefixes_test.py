@@ -6,19 +6,9 @@ import torch
 import transformers
 from batchplan.torch import PackedBatch
 from forests import comb, forests, micro_batch, seen, star, token_ids
-from shared_training import Batch, difference, with_sharing, without_sharing
+from shared_training import Batch, difference, flex, two_ranks_differ_by, with_sharing, without_sharing
 from tiny_llama import VOCABULARY, losses_alone, tiny_llama, token_losses
-from torch.nn.attention import flex_attention as flex_module
-from torch.nn.attention.flex_attention import create_mask, flex_attention
-
-
-def flex(packed):
-    mask = packed.block_mask(BLOCK_SIZE=16)
-
-    def attend(query, key, value):
-        return flex_attention(query[None], key[None], value[None], block_mask=mask)[0]
-
-    return attend
+from torch.nn.attention.flex_attention import create_mask
 
 
 def test_block_masks_let_tokens_see_their_paths():
@@ -36,11 +26,14 @@ def test_block_masks_let_tokens_see_their_paths():
 
 
 @pytest.mark.parametrize("dtype, most", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
-def test_loss_and_gradients_are_those_of_each_sequence_alone(monkeypatch, dtype, most):
-    # On a CPU FlexAttention is written out in torch's operations, which have a gradient, but refuses to take it.
-    monkeypatch.setattr(flex_module, "_validate_device", lambda *_: None)
+def test_loss_and_gradients_are_those_of_each_sequence_alone(dtype, most):
     batch = Batch(7, dtype)
     assert difference(with_sharing(batch, dtype, attention=flex), without_sharing(batch, dtype)) < most
+
+
+def test_two_ranks_add_up_to_each_sequence_alone(tmp_path):
+    for double, single in two_ranks_differ_by("flex", tmp_path):
+        assert double < 1e-10 and single < 1e-5
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

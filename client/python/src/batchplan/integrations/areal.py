@@ -1,6 +1,6 @@
-"""For AReaL: its controller's dispatch, and its engines' micro-batches.
+"""For AReaL: its controller's dispatch, and its engines' micro-batches and trees of sequences.
 
-In the script that makes the trainer, a line does both:
+In the script that makes the trainer, a line does all of it:
 
     + batchplan.integrations.areal.install()
       with PPOTrainer(config, train_dataset) as trainer:
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations import _areal_trees
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import Lengths, gathering_in
 from batchplan.integrations._partitions import balanced_partitions
@@ -130,7 +131,8 @@ def allocate_balanced_mbs_synced(
 
 def install(*, cost: batchplan.CostModel | None = None) -> None:
     """Puts both in the place of AReaL's, in this process and in those of the engines that its controllers
-    make afterwards. Engines of a script that torchrun runs on every rank need no more than that.
+    make afterwards. Engines of a script that torchrun runs on every rank need no more than that. With
+    enable_tree_training, which sequences share a tree is planned too, on all ranks at once.
 
     Args:
         cost: what is balanced; that of a model of 7B parameters unless given.
@@ -198,6 +200,7 @@ def install_in_worker(*, cost: batchplan.CostModel | None = None) -> None:
         return allocate_balanced_mbs_synced(*args, cost=cost, **kwargs)
 
     replace(importlib.import_module("areal.utils.data"), "allocate_balanced_mbs_synced", allocate)
+    _areal_trees.install(cost)
 
 
 def _rows_of(item: dict[str, Any]) -> Lengths:

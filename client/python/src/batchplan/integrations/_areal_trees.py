@@ -64,6 +64,21 @@ def install(cost: batchplan.CostModel | None) -> None:
     wrap(trees, "_greedy_build_tries", planning)
 
 
+def tree_tokens(items: Sequence[dict[str, Any]]) -> int | None:
+    """How many tokens one tree of these trajectories' sequences has; None where they are on another machine."""
+    import torch
+
+    sequences: list[Any] = []
+    for item in items:
+        ids, mask = item.get("input_ids"), item.get("attention_mask")
+        if not isinstance(ids, torch.Tensor) or not isinstance(mask, torch.Tensor) or ids.shape != mask.shape:
+            return None
+        rows = zip(ids.reshape(-1, ids.shape[-1]).cpu(), mask.reshape(-1, ids.shape[-1]).cpu())
+        sequences += [tokens[seen.bool()].numpy() for tokens, seen in rows]
+    shared_prefixes, _ = batchplan.common_prefixes(sequences)
+    return sum(map(len, sequences)) - int(shared_prefixes.sum())
+
+
 def _tries(
     trees: Any, data: dict[str, Any], budget: int, cost: batchplan.CostModel | None
 ) -> tuple[list[Any], list[int]]:

@@ -29,8 +29,8 @@ from batchplan.integrations._replace import replace, wrap
 
 __all__ = ["allocate_balanced_mbs_synced", "dispatch_tensors", "install", "install_in_worker"]
 
-# The budget of the engines whose batch a controller is dispatching; 0 without one.
-_budget = contextvars.ContextVar("batchplan_areal_budget", default=0)
+# Of the engines whose batch a controller is dispatching: their budget, 0 without one, and whether they share prefixes.
+_engines = contextvars.ContextVar("batchplan_areal_engines", default=(0, False))
 
 
 def dispatch_tensors(
@@ -39,6 +39,7 @@ def dispatch_tensors(
     group_size: int = 1,
     *,
     max_tokens_per_mb: int | None = None,
+    trees: bool = False,
     cost: batchplan.CostModel | None = None,
 ) -> tuple[list[list[dict[str, Any]]], list[list[int]]]:
     """areal.infra.controller.train_controller._dispatch_tensors: as many trajectories for each rank. With a
@@ -50,6 +51,8 @@ def dispatch_tensors(
         dp_size: data-parallel ranks.
         group_size: so many trajectories in a row stay on one rank; dp_size times it divides their number.
         max_tokens_per_mb: the engines' budget.
+        trees: whether the engines share prefixes. All trees are as wide as the budget, so that ranks are made alike
+            in tokens, those once that a trajectory's sequences share; not where they are on another machine.
         cost: what is balanced; that of a model of 7B parameters unless given.
 
     Returns:
@@ -75,7 +78,10 @@ def dispatch_tensors(
         for begin in range(0, items, group_size)
     ]
     model = cost or batchplan.DEFAULT_COST
-    if max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
+    tokens = _tree_tokens(item_list, group_size) if trees else None
+    if tokens is not None:
+        ranks = balanced_partitions(tokens, dp_size, True)
+    elif max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
         ranks = _ranks_of_plan(groups, dp_size, max_tokens_per_mb, model)
     else:
         ranks = balanced_partitions([_cost_of(model, rows) for rows in groups], dp_size, True)
@@ -145,7 +151,8 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
 
     @functools.wraps(dispatch_tensors)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        return dispatch_tensors(*args, max_tokens_per_mb=_budget.get(), cost=cost, **kwargs)
+        budget, trees = _engines.get()
+        return dispatch_tensors(*args, max_tokens_per_mb=budget, trees=trees, cost=cost, **kwargs)
 
     replace(controllers, "_dispatch_tensors", dispatch)
     kind = controllers.TrainController
@@ -153,11 +160,14 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
     def partitioning(partition: Any) -> Any:
         @functools.wraps(partition)
         def partition_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
-            before = _budget.set(getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0)
+            before = _engines.set((
+                getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0,
+                bool(getattr(self.config, "enable_tree_training", False)),
+            ))
             try:
                 return partition(self, *args, **kwargs)
             finally:
-                _budget.reset(before)
+                _engines.reset(before)
 
         return partition_inputs
 
@@ -217,6 +227,14 @@ def _rows_of(item: dict[str, Any]) -> Lengths:
         lengths = numpy.full(sequences, width)
     at_least_one: Lengths = numpy.maximum(lengths.astype(numpy.int64), 1)
     return at_least_one
+
+
+def _tree_tokens(items: Sequence[dict[str, Any]], group_size: int) -> list[int] | None:
+    """Of each group the tokens of one tree of its sequences; None where they are on another machine."""
+    groups = [items[begin : begin + group_size] for begin in range(0, len(items), group_size)]
+    counts = [_areal_trees.tree_tokens(group) for group in groups]
+    known = [count for count in counts if count is not None]
+    return known if len(known) == len(counts) else None
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -180,8 +180,8 @@ def test_installed_it_dispatches_and_reaches_the_engines(monkeypatch):
     def stock():
         raise AssertionError("AReaL's own")
 
-    def dispatch():
-        raise AssertionError("AReaL's own")
+    def dispatch(item_list, dp_size, group_size):
+        return "AReaL's own"
 
     for name in ("areal", "areal.infra", "areal.infra.controller", "areal.utils"):
         module(name)
@@ -205,7 +205,10 @@ def test_installed_it_dispatches_and_reaches_the_engines(monkeypatch):
     assert controller._partition_inputs(1, items_of([3, 5]))[1] == [[0], [1]]
     assert seen == [(4096, cost)]
     controller.config.enable_tree_training = True
-    assert sorted(controller._partition_inputs(1, tree_items())[1]) == [[0, 2], [1, 3]]
+    items = tree_items()
+    assert sorted(controller._partition_inputs(1, items)[1]) == [[0, 2], [1, 3]]
+    items[2]["input_ids"] = types.SimpleNamespace(data=items[2]["input_ids"])
+    assert controller._partition_inputs(1, items) == "AReaL's own"
     assert seen == [(4096, cost)]
 
     # As a worker finds the class that a controller names.

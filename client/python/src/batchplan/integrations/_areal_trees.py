@@ -64,17 +64,20 @@ def install(cost: batchplan.CostModel | None) -> None:
     wrap(trees, "_greedy_build_tries", planning)
 
 
-def tree_tokens(items: Sequence[dict[str, Any]]) -> int | None:
-    """How many tokens one tree of these trajectories' sequences has; None where they are on another machine."""
+def has_tokens(item: dict[str, Any]) -> bool:
+    """Whether the tokens of a trajectory's sequences are on this machine."""
     import torch
 
+    ids, mask = item.get("input_ids"), item.get("attention_mask")
+    return isinstance(ids, torch.Tensor) and isinstance(mask, torch.Tensor) and ids.shape == mask.shape
+
+
+def tree_tokens(items: Sequence[dict[str, Any]]) -> int:
+    """How many tokens one tree of these trajectories' sequences has."""
     sequences: list[Any] = []
     for item in items:
-        ids, mask = item.get("input_ids"), item.get("attention_mask")
-        if not isinstance(ids, torch.Tensor) or not isinstance(mask, torch.Tensor) or ids.shape != mask.shape:
-            return None
-        rows = zip(ids.reshape(-1, ids.shape[-1]).cpu(), mask.reshape(-1, ids.shape[-1]).cpu())
-        sequences += [tokens[seen.bool()].numpy() for tokens, seen in rows]
+        ids, mask = (item[name].reshape(-1, item[name].shape[-1]).cpu() for name in ("input_ids", "attention_mask"))
+        sequences += [tokens[seen.bool()].numpy() for tokens, seen in zip(ids, mask)]
     shared_prefixes, _ = batchplan.common_prefixes(sequences)
     return sum(map(len, sequences)) - int(shared_prefixes.sum())
 

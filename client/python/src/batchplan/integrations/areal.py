@@ -78,8 +78,9 @@ def dispatch_tensors(
         for begin in range(0, items, group_size)
     ]
     model = cost or batchplan.DEFAULT_COST
-    tokens = _tree_tokens(item_list, group_size) if trees else None
-    if tokens is not None:
+    if trees and all(map(_areal_trees.has_tokens, item_list)):
+        begins = range(0, items, group_size)
+        tokens = [_areal_trees.tree_tokens(item_list[begin : begin + group_size]) for begin in begins]
         ranks = balanced_partitions(tokens, dp_size, True)
     elif max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
         ranks = _ranks_of_plan(groups, dp_size, max_tokens_per_mb, model)
@@ -149,12 +150,20 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
     """
     controllers = importlib.import_module("areal.infra.controller.train_controller")
 
-    @functools.wraps(dispatch_tensors)
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        budget, trees = _engines.get()
-        return dispatch_tensors(*args, max_tokens_per_mb=budget, trees=trees, cost=cost, **kwargs)
+    def dispatching(stock: Any) -> Any:
+        @functools.wraps(dispatch_tensors)
+        def dispatch(item_list: Any, dp_size: int, group_size: int = 1) -> Any:
+            budget, trees = _engines.get()
+            if trees and not all(map(_areal_trees.has_tokens, item_list)):
+                # A plan by shapes alone is sometimes worse for trees.
+                return stock(item_list, dp_size, group_size=group_size)
+            return dispatch_tensors(
+                item_list, dp_size, group_size, max_tokens_per_mb=budget, trees=trees, cost=cost
+            )
 
-    replace(controllers, "_dispatch_tensors", dispatch)
+        return dispatch
+
+    wrap(controllers, "_dispatch_tensors", dispatching)
     kind = controllers.TrainController
 
     def partitioning(partition: Any) -> Any:
@@ -227,14 +236,6 @@ def _rows_of(item: dict[str, Any]) -> Lengths:
         lengths = numpy.full(sequences, width)
     at_least_one: Lengths = numpy.maximum(lengths.astype(numpy.int64), 1)
     return at_least_one
-
-
-def _tree_tokens(items: Sequence[dict[str, Any]], group_size: int) -> list[int] | None:
-    """Of each group the tokens of one tree of its sequences; None where they are on another machine."""
-    groups = [items[begin : begin + group_size] for begin in range(0, len(items), group_size)]
-    counts = [_areal_trees.tree_tokens(group) for group in groups]
-    known = [count for count in counts if count is not None]
-    return known if len(known) == len(counts) else None
 
 
 def _shape(value: Any) -> tuple[int, ...]:

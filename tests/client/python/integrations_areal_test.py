@@ -89,6 +89,26 @@ def test_trajectories_on_other_machines_are_as_long_as_they_are_wide():
     assert areal.dispatch_tensors([{"label": 1}, {"label": 2}], 2)[1] in ([[0], [1]], [[1], [0]])
 
 
+def tree_items():
+    """Trajectories of 270, 260, 250 and 100 tokens. The sequences of the first share 80 and are a tree of 110."""
+    torch = pytest.importorskip("torch")
+    made = []
+    for width, rows in ((90, 3), (260, 1), (250, 1), (100, 1)):
+        ids = torch.arange(width).repeat(rows, 1)
+        ids[:, 80:] += torch.arange(rows)[:, None] * 1000
+        made.append({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    return made
+
+
+def test_ranks_are_alike_in_the_tokens_of_trees():
+    items = tree_items()
+    assert sorted(areal.dispatch_tensors(items, 2, max_tokens_per_mb=512, trees=True)[1]) == [[0, 2], [1, 3]]
+    # In all tokens without trees, and where they are on another machine.
+    assert sorted(areal.dispatch_tensors(items, 2, max_tokens_per_mb=512)[1]) == [[0, 3], [1, 2]]
+    items[1]["input_ids"] = types.SimpleNamespace(data=items[1]["input_ids"])
+    assert sorted(areal.dispatch_tensors(items, 2, max_tokens_per_mb=512, trees=True)[1]) == [[0, 3], [1, 2]]
+
+
 def test_numbers_that_do_not_divide_are_named():
     items = [{"label": 1}] * 6
     for arguments, message in (
@@ -160,8 +180,8 @@ def test_installed_it_dispatches_and_reaches_the_engines(monkeypatch):
     def stock():
         raise AssertionError("AReaL's own")
 
-    def dispatch():
-        raise AssertionError("AReaL's own")
+    def dispatch(item_list, dp_size, group_size):
+        return "AReaL's own"
 
     for name in ("areal", "areal.infra", "areal.infra.controller", "areal.utils"):
         module(name)
@@ -179,10 +199,16 @@ def test_installed_it_dispatches_and_reaches_the_engines(monkeypatch):
     assert other._dispatch_tensors([{"label": 1}, {"label": 2}], 2)[1]
     assert data.allocate_balanced_mbs_synced(spec_of(None, 2), [1, 2]) in ([[0], [1]], [[1], [0]])
 
-    controller = kind(types.SimpleNamespace(mb_spec=spec_of(4096)))
+    controller = kind(types.SimpleNamespace(mb_spec=spec_of(4096), enable_tree_training=False))
     seen = []
     monkeypatch.setattr(areal, "_ranks_of_plan", lambda groups, dp, budget, cost: seen.append((budget, cost)) or [[0], [1]])
     assert controller._partition_inputs(1, items_of([3, 5]))[1] == [[0], [1]]
+    assert seen == [(4096, cost)]
+    controller.config.enable_tree_training = True
+    items = tree_items()
+    assert sorted(controller._partition_inputs(1, items)[1]) == [[0, 2], [1, 3]]
+    items[2]["input_ids"] = types.SimpleNamespace(data=items[2]["input_ids"])
+    assert controller._partition_inputs(1, items) == "AReaL's own"
     assert seen == [(4096, cost)]
 
     # As a worker finds the class that a controller names.

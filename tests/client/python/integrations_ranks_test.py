@@ -38,6 +38,11 @@ def test_ranks_make_one_plan_of_equal_and_unequal_numbers(outcomes):
             assert_each_once(parts, count)
 
 
+def test_ranks_have_as_many_trees(outcomes):
+    first, second = outcomes["areal trees: unequal"]
+    assert sorted(first) == [[0, 1], [2]] and sorted(second) == [[], [0]]
+
+
 def test_ranks_do_without_a_plan_that_only_one_has(outcomes):
     for case in ("roll: planned", "roll: planned on one"):
         first, second = outcomes[case]
@@ -49,6 +54,7 @@ def test_ranks_do_without_a_plan_that_only_one_has(outcomes):
     ("mindspeed_rl: none on one", "rank 0 of the process group has no sequences"),
     ("mindspeed_rl: too long on one", "max_tokens_per_microbatch is 9.*sequence 0 of rank 0 has 10 tokens"),
     ("mindspeed_rl: too few on one", "rank 1 needs 2 micro-batches, but rank 0 has 1 sequence"),
+    ("areal trees: too long on one", "max_tokens_per_mb is 9; sequence 0 of rank 1 has 10 tokens"),
     ("areal: none on one", "rank 0 of the process group has 0 sequences"),
     ("areal: too long on one", "max_tokens_per_microbatch is 9.*sequence 0 of rank 0 has 10 tokens"),
     ("areal: too few on one", "n_mbs is 2.*rank 0 of the process group has 1 sequences"),
@@ -61,6 +67,7 @@ def test_what_one_rank_can_not_divide_both_refuse_by_its_name(outcomes, case, me
 @pytest.mark.parametrize("case, failing, error", [
     ("mindspeed_rl: fractions on one", 0, "InvalidRequest: seqlen_list has 1 dimensions of float64; must be one, of"),
     ("areal: no numbers on one", 0, "TypeError: "),
+    ("areal trees: no tokens on one", 1, "TypeError: "),
     ("roll: no mask on one", 1, "KeyError: 'attention_mask'"),
     ("roll: too long for load_balance on one", 0, "InvalidRequest: manifest.lengths[0] is 17"),
     ("roll: too few for load_balance on one", 0, "InvalidRequest: passes[0]: mini-batch 0 has 1 sequence"),

@@ -9,13 +9,20 @@ import json
 import sys
 import types
 
-from batchplan.integrations import areal, mindspeed_rl, roll, verl
+import areal_trees
+from batchplan.integrations import _areal_trees, areal, mindspeed_rl, roll, verl
 from roll_batches import batch_of, config_of, indices_of
 from torch import distributed
 
 
 def spec_of(max_tokens_per_mb=None, n_mbs=1):
     return types.SimpleNamespace(max_tokens_per_mb=max_tokens_per_mb, n_mbs=n_mbs, n_mbs_divisor=1)
+
+
+def trees_of(sequences, budget):
+    """The sequences of each tree."""
+    tree = sys.modules[areal_trees.NAME]
+    return [sorted(trie) for trie in tree.build_packed_tree_batch({"input_ids": sequences}, spec_of(budget))[0]]
 
 
 def rows_of(own):
@@ -38,8 +45,11 @@ def without(own, rank, *names):
     return own
 
 
-# What a rank does, by its number. All but the first four are refused.
+# What a rank does, by its number. All but the first five are refused.
 CASES = {
+    "areal trees: unequal": lambda rank: trees_of([[[1] * 100, [1] * 90 + [2] * 9, [3] * 70], [[1], []]][rank], 128),
+    "areal trees: too long on one": lambda rank: trees_of([[[1] * 9], [[1] * 10, [2]]][rank], 9),
+    "areal trees: no tokens on one": lambda rank: trees_of([[[1] * 9], [5]][rank], 9),
     "mindspeed_rl: equal": lambda rank: mindspeed_rl.rearrange_micro_batches([[8, 1, 1, 1], [2, 3, 2, 3]][rank], 9),
     "mindspeed_rl: unequal": lambda rank: mindspeed_rl.rearrange_micro_batches([[8, 1, 1], [2, 3, 2, 3]][rank], 9),
     "roll: planned": lambda rank: rows_of(planned(rank)),
@@ -65,6 +75,8 @@ CASES = {
 
 def main():
     store, rank = sys.argv[1], int(sys.argv[2])
+    sys.modules.update(areal_trees.modules())
+    _areal_trees.install(None)
     distributed.init_process_group(
         "gloo", f"file://{store}", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=200))
     for name in sys.argv[3:] or CASES:

@@ -170,6 +170,7 @@ def test_batches_that_are_no_plans_are_divided_within_the_budget():
 @pytest.mark.parametrize("settings, key", [
     (config(BUDGET, use_dynamic_bsz=False), "use_dynamic_bsz"),
     (config(BUDGET, use_prefix_grouper=True), "use_prefix_grouper"),
+    (config(BUDGET, use_prefix_grouper=True, use_dynamic_bsz=False), "use_prefix_grouper"),
     (config(BUDGET, mini_batch=32, shuffle=True), "shuffle"),
     (config(None), "ppo_max_token_len_per_gpu"),
 ])

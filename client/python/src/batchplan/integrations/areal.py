@@ -1,6 +1,6 @@
-"""For AReaL: its controller's dispatch, and its engines' micro-batches.
+"""For AReaL: its controller's dispatch, and its engines' micro-batches and trees of sequences.
 
-In the script that makes the trainer, a line does both:
+In the script that makes the trainer, a line does all of it:
 
     + batchplan.integrations.areal.install()
       with PPOTrainer(config, train_dataset) as trainer:
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 import batchplan
 from batchplan._checks import whole
+from batchplan.integrations import _areal_trees
 from batchplan.integrations._after_dispatch import own_part
 from batchplan.integrations._agreement import Lengths, gathering_in
 from batchplan.integrations._partitions import balanced_partitions
@@ -28,8 +29,8 @@ from batchplan.integrations._replace import replace, wrap
 
 __all__ = ["allocate_balanced_mbs_synced", "dispatch_tensors", "install", "install_in_worker"]
 
-# The budget of the engines whose batch a controller is dispatching; 0 without one.
-_budget = contextvars.ContextVar("batchplan_areal_budget", default=0)
+# Of the engines whose batch a controller is dispatching: their budget, 0 without one, and whether they share prefixes.
+_engines = contextvars.ContextVar("batchplan_areal_engines", default=(0, False))
 
 
 def dispatch_tensors(
@@ -38,6 +39,7 @@ def dispatch_tensors(
     group_size: int = 1,
     *,
     max_tokens_per_mb: int | None = None,
+    trees: bool = False,
     cost: batchplan.CostModel | None = None,
 ) -> tuple[list[list[dict[str, Any]]], list[list[int]]]:
     """areal.infra.controller.train_controller._dispatch_tensors: as many trajectories for each rank. With a
@@ -49,6 +51,8 @@ def dispatch_tensors(
         dp_size: data-parallel ranks.
         group_size: so many trajectories in a row stay on one rank; dp_size times it divides their number.
         max_tokens_per_mb: the engines' budget.
+        trees: whether the engines share prefixes. All trees are as wide as the budget, so that ranks are made alike
+            in tokens, those once that a trajectory's sequences share; not where they are on another machine.
         cost: what is balanced; that of a model of 7B parameters unless given.
 
     Returns:
@@ -74,7 +78,11 @@ def dispatch_tensors(
         for begin in range(0, items, group_size)
     ]
     model = cost or batchplan.DEFAULT_COST
-    if max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
+    if trees and all(map(_areal_trees.has_tokens, item_list)):
+        begins = range(0, items, group_size)
+        tokens = [_areal_trees.tree_tokens(item_list[begin : begin + group_size]) for begin in begins]
+        ranks = balanced_partitions(tokens, dp_size, True)
+    elif max_tokens_per_mb and len({len(rows) for rows in groups}) == 1:
         ranks = _ranks_of_plan(groups, dp_size, max_tokens_per_mb, model)
     else:
         ranks = balanced_partitions([_cost_of(model, rows) for rows in groups], dp_size, True)
@@ -130,7 +138,8 @@ def allocate_balanced_mbs_synced(
 
 def install(*, cost: batchplan.CostModel | None = None) -> None:
     """Puts both in the place of AReaL's, in this process and in those of the engines that its controllers
-    make afterwards. Engines of a script that torchrun runs on every rank need no more than that.
+    make afterwards. Engines of a script that torchrun runs on every rank need no more than that. With
+    enable_tree_training, which sequences share a tree is planned too, on all ranks at once.
 
     Args:
         cost: what is balanced; that of a model of 7B parameters unless given.
@@ -141,21 +150,33 @@ def install(*, cost: batchplan.CostModel | None = None) -> None:
     """
     controllers = importlib.import_module("areal.infra.controller.train_controller")
 
-    @functools.wraps(dispatch_tensors)
-    def dispatch(*args: Any, **kwargs: Any) -> Any:
-        return dispatch_tensors(*args, max_tokens_per_mb=_budget.get(), cost=cost, **kwargs)
+    def dispatching(stock: Any) -> Any:
+        @functools.wraps(dispatch_tensors)
+        def dispatch(item_list: Any, dp_size: int, group_size: int = 1) -> Any:
+            budget, trees = _engines.get()
+            if trees and not all(map(_areal_trees.has_tokens, item_list)):
+                # A plan by shapes alone is sometimes worse for trees.
+                return stock(item_list, dp_size, group_size=group_size)
+            return dispatch_tensors(
+                item_list, dp_size, group_size, max_tokens_per_mb=budget, trees=trees, cost=cost
+            )
 
-    replace(controllers, "_dispatch_tensors", dispatch)
+        return dispatch
+
+    wrap(controllers, "_dispatch_tensors", dispatching)
     kind = controllers.TrainController
 
     def partitioning(partition: Any) -> Any:
         @functools.wraps(partition)
         def partition_inputs(self: Any, *args: Any, **kwargs: Any) -> Any:
-            before = _budget.set(getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0)
+            before = _engines.set((
+                getattr(self.config.mb_spec, "max_tokens_per_mb", None) or 0,
+                bool(getattr(self.config, "enable_tree_training", False)),
+            ))
             try:
                 return partition(self, *args, **kwargs)
             finally:
-                _budget.reset(before)
+                _engines.reset(before)
 
         return partition_inputs
 
@@ -198,6 +219,7 @@ def install_in_worker(*, cost: batchplan.CostModel | None = None) -> None:
         return allocate_balanced_mbs_synced(*args, cost=cost, **kwargs)
 
     replace(importlib.import_module("areal.utils.data"), "allocate_balanced_mbs_synced", allocate)
+    _areal_trees.install(cost)
 
 
 def _rows_of(item: dict[str, Any]) -> Lengths:

@@ -1,25 +1,28 @@
 #include "server/planner/pass/mini_batch_tree.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace batchplan {
 
 MiniBatchTree::MiniBatchTree(const Pass& pass, std::span<const SequenceIndex> sequences)
     : leaves_(sequences.begin(), sequences.end()) {
-  const auto alone = std::ranges::stable_partition(
-      leaves_, [&](SequenceIndex sequence) { return !pass.RunsAlone(sequence); });
+  const auto alone =
+      std::stable_partition(leaves_.begin(), leaves_.end(),
+                            [&](SequenceIndex sequence) { return !pass.RunsAlone(sequence); });
   const SharedPrefixes* prefixes = pass.prefixes();
   if (prefixes == nullptr) {
-    std::ranges::sort(leaves_.begin(), alone.begin());
+    std::sort(leaves_.begin(), alone);
   } else {
-    prefixes->Sort({leaves_.begin(), alone.begin()});
+    prefixes->Sort({leaves_.begin(), alone});
   }
+  const auto beside = static_cast<size_t>(alone - leaves_.begin());
   std::vector<uint32_t> common(leaves_.size(), 0);
   lengths_.reserve(leaves_.size());
   for (uint32_t leaf = 0; leaf < leaves_.size(); ++leaf) {
     lengths_.push_back(pass.aligned()[leaves_[leaf].value()]);
-    if (prefixes == nullptr || leaf == 0 || leaf >= leaves_.size() - alone.size()) continue;
+    if (prefixes == nullptr || leaf == 0 || leaf >= beside) continue;
     common[leaf] = prefixes->Common(leaves_[leaf - 1], leaves_[leaf]);
   }
   common_ = RangeMinima(std::move(common));

@@ -193,7 +193,7 @@ class TreeSolver {
         own.push_back(item_of_[PlaceOf(sequence)]);
       }
       std::ranges::sort(own);
-      own.erase(std::ranges::unique(own).begin(), own.end());
+      own.erase(std::unique(own.begin(), own.end()), own.end());
       bins.push_back(BinOf(*items_, std::move(own)));
     }
     return bins;
@@ -342,7 +342,8 @@ class TreeSolver {
     for (uint32_t rank = 0; rank < terms.ranks; ++rank) {
       const auto own = std::span(bin_at).subspan(size_t{rank} * terms.slots, terms.slots);
       // A rank's empty micro-batches are its last.
-      std::ranges::stable_partition(own, [&](uint32_t bin) { return !bins[bin].items.empty(); });
+      std::stable_partition(own.begin(), own.end(),
+                            [&](uint32_t bin) { return !bins[bin].items.empty(); });
       for (const uint32_t bin : own) {
         for (const uint32_t item : bins[bin].items) {
           for (uint32_t i = 0; i < items_->count(item); ++i) {

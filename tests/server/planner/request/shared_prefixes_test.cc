@@ -106,7 +106,7 @@ TEST(SharedPrefixesTest, PutWhatSharesMostTogetherAndPrefixesBeforeWhatExtendsTh
       different.insert(different.end(), sequence.begin(), sequence.end());
     }
     std::ranges::sort(different);
-    different.erase(std::ranges::unique(different).begin(), different.end());
+    different.erase(std::unique(different.begin(), different.end()), different.end());
     ASSERT_EQ(prefixes.TokensOf(sorted, forest.lengths), different.size());
   }
 }

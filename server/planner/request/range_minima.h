@@ -28,7 +28,7 @@ class RangeMinima {
     }
     std::vector<uint32_t> level;
     for (size_t i = 0; i < values_.size(); i += kBlock) level.push_back(from_[i]);
-    for (size_t span = 1; level.size() > 0; span *= 2) {
+    for (size_t span = 1; !level.empty(); span *= 2) {
       levels_.push_back(level);
       if (level.size() <= span) break;
       for (size_t i = 0; i + span < level.size(); ++i)
@@ -53,7 +53,7 @@ class RangeMinima {
     uint32_t least = std::min(from_[first], up_to_[last]);
     if (begin + 1 < end) {
       const size_t blocks = end - begin - 1;
-      const int level = std::bit_width(blocks) - 1;
+      const auto level = static_cast<size_t>(std::bit_width(blocks)) - 1;
       least =
           std::min({least, levels_[level][begin + 1], levels_[level][end - (size_t{1} << level)]});
     }

@@ -267,6 +267,7 @@ class TreePlacer {
     }
     std::vector<TreeBin> made = open.Take();
     std::vector<uint64_t> loads;
+    loads.reserve(made.size());
     for (const TreeBin& row : made) {
       loads.push_back(static_cast<uint64_t>(pass_.cost().FromUnits(row.cost)));
     }

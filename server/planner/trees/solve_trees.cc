@@ -139,6 +139,7 @@ class TreeSolver {
       groups[pass_.groups()[tree_[items_->first(item)]]].push_back(item);
     }
     std::vector<std::pair<double, std::vector<uint32_t>>> by_cost;
+    by_cost.reserve(groups.size());
     for (auto& [group, own] : groups) {
       by_cost.emplace_back(-BinOf(*items_, own).cost, std::move(own));
     }
@@ -330,6 +331,7 @@ class TreeSolver {
                        !terms.keeps_counts;
     if (deals) {
       std::vector<uint64_t> loads;
+      loads.reserve(bins.size());
       for (const TreeBin& bin : bins) {
         loads.push_back(static_cast<uint64_t>(pass_.cost().FromUnits(bin.cost)));
       }

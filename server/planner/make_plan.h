@@ -6,12 +6,12 @@
 // order (pass/order.h) and measure (measure.h). With a selection, plan_selection.h chooses which of
 // the waiting sequences are planned.
 //
-// A pure function: the same arguments give the same plan on every machine, compiler and thread. It
-// takes no locks, starts no threads and keeps no state, so any number may run at once. One million
-// sequences need half a second to two seconds, and some hundred bytes each. All searches of a
-// request share one allowance (request/allowance.h), however many mini-batches and passes it has. A
-// stop is seen within a tenth of a second up to some millions of sequences, also within a packing
-// and while passes are set up.
+// A pure function: the same arguments give the same plan on every machine, compiler and thread.
+// It takes no locks, starts no threads and keeps no state, so any number may run at once. One
+// million sequences need half a second to two seconds, six where they share, and some hundred
+// bytes each. All searches of a request share one allowance (request/allowance.h), however many
+// mini-batches and passes it has. A stop is seen within a tenth of a second up to some millions
+// of sequences, also within a packing and while passes are set up.
 
 #ifndef BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_
 #define BATCHPLAN_SERVER_PLANNER_MAKE_PLAN_H_

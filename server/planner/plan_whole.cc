@@ -244,15 +244,15 @@ constexpr uint64_t kMostGreedyForLessEffort = kGreedyOnTop / 2;
 constexpr uint64_t kMostWorksForLessEffort = uint64_t{1} << 20;
 
 // Whether less effort may come to a shorter step. Searches go further with more effort, but not the
-// same way. Without pipelines and groups that differ, PlaceBalanced (place/place.h) has what the
-// least effort finds among its candidates.
+// same way. Without pipelines, groups that differ and shared prefixes, PlaceBalanced
+// (place/place.h) has what the least effort finds among its candidates.
 bool MayEndElsewhere(const Manifest& manifest, const PlanOptions& options) {
   const Topology& topology = options.topology;
   const uint64_t sequences = manifest.lengths.size();
   const uint64_t works =
       sequences * options.passes.size() * topology.pipeline_parallel * topology.virtual_pipeline;
   return (options.effort == Effort::kThorough || topology.pipeline_parallel > 1 ||
-          topology.dynamic_context) &&
+          topology.dynamic_context || !manifest.shared_prefixes.empty()) &&
          sequences <= kMostForLessEffort && works <= kMostWorksForLessEffort &&
          GreedyTicks(sequences, options.passes.size()) <= kMostGreedyForLessEffort;
 }

@@ -58,7 +58,7 @@ SearchEffort EffortOf(Effort effort) {
     case Effort::kThorough:
       return {.pairs_a_sequence = 40, .least_pairs = 20000, .more_slots = 4, .improved = 4};
     default:
-      return {.pairs_a_sequence = 3, .least_pairs = 1500, .more_slots = 3, .improved = 2};
+      return {.pairs_a_sequence = 2.5, .least_pairs = 1500, .more_slots = 3, .improved = 2};
   }
 }
 
@@ -301,7 +301,10 @@ class TreeSolver {
       if (is_free && few && size.is_large) {
         std::optional<std::vector<TreeBin>> balanced =
             BalancePieces(pass_, *items_, terms, pieces, context_.allowance);
-        if (balanced) AddStart(*std::move(balanced), slots, starts);
+        if (balanced) {
+          AddStart(*std::move(balanced), slots, starts);
+          if (is_fast) continue;
+        }
       }
       std::optional<std::vector<TreeBin>> bins = FillWithPieces(
           *items_, terms, pieces, PieceChoice::kCheapest, rank_of_, context_.allowance);
@@ -317,7 +320,7 @@ class TreeSolver {
         if (bins) AddStart(*std::move(bins), slots, starts);
       }
     }
-    if (!is_free) return;
+    if (!is_free || is_fast) return;
     std::optional<std::vector<TreeBin>> runs = CutIntoRuns(*items_, terms);
     if (runs) AddStart(*std::move(runs), slots, starts);
   }

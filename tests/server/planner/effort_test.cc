@@ -81,29 +81,43 @@ GeneratedRequest RequestOfAnyKind(uint64_t seed) {
   }
 }
 
+void ExpectMoreIsNeverSlower(GeneratedRequest request, uint64_t seed) {
+  const bool thorough = request.lengths.size() <= kFewSequences || seed % 8 == 0;
+  std::optional<bool> planned;
+  double least = 0;
+  for (const Effort effort : kEfforts) {
+    if (effort == Effort::kThorough && !thorough) continue;
+    request.options.effort = effort;
+    const auto plan = MakePlan(request.manifest(), request.options);
+    ASSERT_EQ(plan.ok(), planned.value_or(plan.ok()))
+        << "seed " << seed << ": " << plan.status() << "\n"
+        << request.Describe();
+    if (plan.ok()) {
+      const double objective = ObjectiveOf(request.options, *plan);
+      if (planned) {
+        ASSERT_LE(objective, least * (1 + kRounding)) << "seed " << seed << "\n"
+                                                      << request.Describe();
+      }
+      least = objective;
+    }
+    planned = plan.ok();
+  }
+}
+
 TEST(EffortTest, MoreIsNeverSlowerAndDoesNotDecideWhetherThereIsAPlan) {
   for (const uint64_t seed : testing::Seeds(1000)) {
-    GeneratedRequest request = RequestOfAnyKind(seed);
-    const bool thorough = request.lengths.size() <= kFewSequences || seed % 8 == 0;
-    std::optional<bool> planned;
-    double least = 0;
-    for (const Effort effort : kEfforts) {
-      if (effort == Effort::kThorough && !thorough) continue;
-      request.options.effort = effort;
-      const auto plan = MakePlan(request.manifest(), request.options);
-      ASSERT_EQ(plan.ok(), planned.value_or(plan.ok()))
-          << "seed " << seed << ": " << plan.status() << "\n"
-          << request.Describe();
-      if (plan.ok()) {
-        const double objective = ObjectiveOf(request.options, *plan);
-        if (planned) {
-          ASSERT_LE(objective, least * (1 + kRounding)) << "seed " << seed << "\n"
-                                                        << request.Describe();
-        }
-        least = objective;
-      }
-      planned = plan.ok();
-    }
+    ExpectMoreIsNeverSlower(RequestOfAnyKind(seed), seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(EffortTest, NorWhereSequencesSharePrefixes) {
+  for (const uint64_t seed : testing::Seeds(300)) {
+    GeneratedRequest request = testing::GenerateRequest(seed);
+    testing::AddSharedPrefixes(seed, &request);
+    if (seed % 5 == 0) testing::AddSelection(seed, &request);
+    ExpectMoreIsNeverSlower(std::move(request), seed);
+    if (HasFatalFailure()) return;
   }
 }
 

@@ -48,9 +48,9 @@ INSTANTIATE_TEST_SUITE_P(
     Requests, SharedDeterminismTest,
     ::testing::Values(
         Golden{"Lockstep", [](GeneratedRequest&) {},
-               "30691804f4e5364b8e9a2cd215047c6dac7fe5c84922527109fffbee5afca671"},
+               "6191c0db99e8388d1b3244e69f0f83014d0d3c4b5c290fad19577ab993d99e71"},
         Golden{"Fast", [](GeneratedRequest& r) { r.options.effort = Effort::kFast; },
-               "48813c8eff28c1c721d2236a6f05de51fdb4a4e15e6913d8b001904c2cfa4d9f"},
+               "7b2f3cf6514ac0285283b9ad5bc1bb40a84c0408ac92865d0561c7c070eaac49"},
         Golden{"Thorough", [](GeneratedRequest& r) { r.options.effort = Effort::kThorough; },
                "f41f4a6fae2c6ee83b7ae81054a6da6b411b4de45ae7fe141ec17a7d99aa5332"},
         Golden{
@@ -64,18 +64,18 @@ INSTANTIATE_TEST_SUITE_P(
                  r.options.cost_model.per_microbatch = 1024;
                  r.options.passes[0].order = MicrobatchOrder::kPipeline;
                },
-               "2a001ba815901b1bb14f3739ac44d162ae79cdacb4f4941d4126bf81f6f8381e"},
+               "62375104bc9b22098e98e94e1ea343dc2bcf73f12da0045586afc5f7e9b258f8"},
         Golden{"EqualCounts",
                [](GeneratedRequest& r) { r.options.passes[0].equal_sequence_counts = true; },
-               "c09fee174797af36ce6058cef351f37d8b1761c9a81e33af054bd56e4a173b33"},
+               "dd01d6eed4d862bb0fee134c37a731d99eb9e233d0d4ec64ae896df04b7195bd"},
         Golden{"GroupsOnOneRank",
                [](GeneratedRequest& r) { r.options.mini_batches.groups = GroupPolicy::kSameRank; },
-               "65bdbbc0ff86762b6d5bc88ec21495762031852f5fa7a269cc96761b1c1f18ab"},
+               "df5ccf3e58258f255dbba35dc1bdfacfbaf885a9512fbf3b2b29930a8a3d56bc"},
         Golden{"GivenRanks",
                [](GeneratedRequest& r) {
                  for (uint32_t i = 0; i < r.lengths.size(); ++i) r.ranks.push_back(i / 2 % 4);
                },
-               "e5e2bb36e2c1f2b955afe67eb8cd7a804043ea49d78697c67db9996325594bd9"},
+               "19ab15dbdc74205a5fa7a9512abf55fdb82048f5aa58746cf3e09ab98f9382ec"},
         Golden{"MiniBatchesAndAPassThatIgnoresPrefixes",
                [](GeneratedRequest& r) {
                  r.options.mini_batches.size = 128;
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                "cdb671c50c3ad3610533037d1040b946fce61fd8aed859b53d6a9511c282b572"},
         Golden{"RowsAsLongAsTheBudget",
                [](GeneratedRequest& r) { r.options.passes[0].rows = RowPadding::kCapacity; },
-               "f3047cc8d42d3987942e26469a3169edb0315beafd4b699fe6c71006666044a9"},
+               "7509fd986ae13d6cd7eca02c8cb482705ff263483060df7d39204b3c9c0cf2fd"},
         Golden{"Areal",
                [](GeneratedRequest& r) { r.options.passes[0].sharding = Sharding::kArealTree; },
                "04dda8df70abaa880a537f60614d0c6bcc9a05957bb1c287e3aaf4377757c413"},
